@@ -1,0 +1,47 @@
+# Everything that needs only Python, make and the package index. `make` alone lists the targets.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
+INPUTS := pyproject.toml constraints.txt
+
+.PHONY: help demo test test-long clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo       run the main job on the emulated bench: calibrate, connect, break, recover"
+	@echo "make test       lint, types, import contracts and the test suite"
+	@echo "make test-long  many seeds, fuzz and chaos"
+	@echo "make clean      remove what the targets above made"
+
+demo: $(VENV)/.installed
+	$(BIN)/lumion demo
+
+test: $(VENV)/.installed-test
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest -m "not long" -n 2
+
+test-long: $(VENV)/.installed-test
+	$(BIN)/pytest -m long -n 2
+
+# Stamps: nothing is installed again unless the inputs change. Installs are editable, so source edits need none.
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.created $(INPUTS)
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.installed-test: $(VENV)/.created $(INPUTS)
+	$(PIP) -e '.[test]'
+	@touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

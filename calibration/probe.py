@@ -1,0 +1,81 @@
+"""What a calibration needs of a bench: light at one port at a time, heater currents, monitor readings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.mesh.topology import HexMesh
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """Noise of one monitor reading: σ² = (relative · value)² + floor².
+
+    Attributes:
+        relative: Relative part.
+        floor_ma: Additive part, with the quantisation step.
+    """
+
+    relative: float
+    floor_ma: float
+
+    def sigma_ma(self, current_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the standard deviation of readings of the given size."""
+        sigma: NDArray[np.float64] = np.hypot(self.relative * current_ma, self.floor_ma)
+        return sigma
+
+
+class Probe(Protocol):
+    """Access to the mesh under calibration."""
+
+    @property
+    def mesh(self) -> HexMesh:
+        """The mesh."""
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """Ports where light can be injected."""
+
+    @property
+    def monitors(self) -> tuple[int, ...]:
+        """Port of every monitor, in the order of :meth:`measure`."""
+
+    @property
+    def heater_max_ma(self) -> float:
+        """Largest heater current allowed."""
+
+    @property
+    def monitor_step_ma(self) -> float:
+        """Smallest photocurrent step."""
+
+    def light(self, port: int | None) -> None:
+        """Light one source and no other, or none."""
+
+    def launched_dbm(self, port: int) -> float:
+        """Return the power at the fibre end before the mesh that a source is said to launch."""
+
+    def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Drive the heaters, wait until they have settled, and read all monitors.
+
+        Args:
+            currents_ma: Shape ``(2 n_pucs,)``; heater 2·PUC is the upper arm.
+
+        Returns:
+            Photocurrents in mA, shape ``(n_monitors,)``; NaN where a monitor is saturated.
+        """
+
+    def fibre_dbm(self) -> dict[int, float]:
+        """Return the power that leaves each port into its fibre as the external meters see it, at the present setting.
+
+        Ports without a meter, and those too dark to read, are missing.
+        """
+
+    def elapsed_s(self) -> float:
+        """Return the bench time since the probe was opened."""
+
+    def safe(self) -> None:
+        """Switch heaters off and sources dark."""

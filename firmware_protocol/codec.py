@@ -1,0 +1,225 @@
+"""Base of the message classes: packs and unpacks a payload by its layout.
+
+The growth rule of section 5 lives here: a longer tail is ignored, a payload shorter than its layout or than its own
+counts is a :class:`PayloadError`. Ranges are not checked on receipt (the board answers BAD_VALUE in its own words, see
+:meth:`Message.out_of_range`); what does not fit its field cannot be sent.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firmware_protocol.codes import Drive, FaultState, OutputsState
+from firmware_protocol.errors import FieldError, PayloadError
+from firmware_protocol.fields import Field, Layout
+from firmware_protocol.layouts import LAYOUTS
+
+LIMIT_DTYPE = np.dtype([("code_max", "<u2"), ("load_ohm", "<u2"), ("trip_ua", "<u4")])
+"""One limit record (section 7.1): largest code, heater resistance in Ω (0 = not fitted), trip in µA (0 = none)."""
+
+PAIR_DTYPE = np.dtype([("channel", "<u2"), ("code", "<u2")])
+"""One change of STAGE_SPARSE (section 8.2)."""
+
+CODE_DTYPE = np.dtype("<u2")
+"""Drive and monitor codes on the wire."""
+
+_ELEMENTS: dict[str, np.dtype[Any]] = {
+    "u16": CODE_DTYPE,
+    "u32": np.dtype("<u4"),
+    "limit": LIMIT_DTYPE,
+    "pair": PAIR_DTYPE,
+}
+_STRUCT = {"u8": "B", "u16": "H", "u32": "I", "i16": "h", "i32": "i"}
+_VIEWS: dict[str, Callable[[int], int]] = {
+    "bool": bool,
+    "OutputsState": OutputsState,
+    "Drive": Drive,
+    "FaultState": FaultState,
+}
+
+
+def _format(field: Field) -> str:
+    if not field.name:
+        return f"{field.size}x"
+    return _STRUCT.get(field.type, f"{field.size}s")
+
+
+@cache
+def _fixed_struct(name: str) -> tuple[struct.Struct, tuple[Field, ...]]:
+    layout = LAYOUTS[name]
+    named = tuple(field for field in layout.fixed if field.name)
+    return struct.Struct("<" + "".join(_format(field) for field in layout.fixed)), named
+
+
+def _fault(layout: Layout, field: Field, value: object, reason: str) -> FieldError:
+    number = value if isinstance(value, int) else 0
+    return FieldError(layout.name, field.name, offset=field.offset, value=number, reason=reason)
+
+
+def _to_wire(layout: Layout, field: Field, value: object) -> int | bytes:
+    if field.const is not None:
+        return field.const
+    if value is None and field.none is not None:
+        return field.none
+    if isinstance(value, str):
+        raw = value.encode()
+        if len(raw) > field.size:
+            raise _fault(layout, field, len(raw), f"longer than {field.size} bytes: {value!r}")
+        return raw
+    if not isinstance(value, int):
+        raise _fault(layout, field, value, f"{value!r} is no value of type {field.type}")
+    return int(value)
+
+
+def _from_wire(layout: Layout, field: Field, value: int | bytes) -> object:
+    if isinstance(value, bytes):
+        return value.split(b"\0")[0].decode(errors="replace")
+    if field.none is not None and value == field.none:
+        return None
+    if not field.view:
+        return value
+    try:
+        return _VIEWS[field.view](value)
+    except ValueError:
+        raise _fault(layout, field, value, f"not a {field.view}") from None
+
+
+def pack_fixed(layout: Layout, values: Mapping[str, object]) -> bytes:
+    """Return the fixed part of a payload. Raises ``FieldError`` for a value its field cannot hold."""
+    packer, named = _fixed_struct(layout.name)
+    wire = [_to_wire(layout, field, values.get(field.name)) for field in named]
+    try:
+        return packer.pack(*wire)
+    except struct.error as error:
+        for field, value in zip(named, wire, strict=True):
+            try:
+                struct.pack("<" + _format(field), value)
+            except struct.error as cause:
+                raise _fault(layout, field, value, str(cause)) from error
+        raise
+
+
+def unpack_fixed(layout: Layout, payload: bytes) -> dict[str, object]:
+    """Return the named fields of the fixed part, constants left out. Raises ``PayloadError`` when it is too short."""
+    packer, named = _fixed_struct(layout.name)
+    if len(payload) < packer.size:
+        short = next(field for field in layout.fixed if field.offset + field.size > len(payload))
+        raise PayloadError(
+            layout.name,
+            short.name or "reserved",
+            offset=short.offset,
+            length=len(payload),
+            minimum=packer.size,
+        )
+    pairs = zip(named, packer.unpack_from(payload), strict=True)
+    return {field.name: _from_wire(layout, field, value) for field, value in pairs if field.const is None}
+
+
+def need(layout: Layout, field: Field, payload: bytes, size: int) -> bytes:
+    """Return the ``size`` bytes of a variable part. Raises ``PayloadError`` when the payload ends before them."""
+    end = field.offset + size
+    if len(payload) < end:
+        raise PayloadError(layout.name, field.name, offset=field.offset, length=len(payload), minimum=end)
+    return payload[field.offset : end]
+
+
+def wire_array(layout: Layout, field: Field, value: object) -> NDArray[Any]:
+    """Return ``value`` as a read-only array of the field's elements. Raises ``FieldError`` if one does not fit."""
+    dtype = _ELEMENTS[field.element]
+    array = np.asarray(value)
+    if array.dtype != dtype:
+        if dtype.names is not None:
+            rows = np.asarray(value, dtype=np.int64).reshape(-1, len(dtype.names))
+            _check_elements(layout, field, rows, [dtype[name] for name in dtype.names])
+            array = np.array([tuple(row) for row in rows], dtype=dtype)
+        else:
+            if array.size == 0:
+                array = array.astype(np.int64)
+            _check_elements(layout, field, array.reshape(-1, 1), [dtype])
+            array = array.astype(dtype)
+    if array.ndim != len(field.counts):
+        raise _fault(layout, field, array.ndim, f"{array.ndim} dimensions instead of {len(field.counts)}")
+    array = np.array(array, dtype=dtype, order="C")
+    array.setflags(write=False)
+    return array
+
+
+def _check_elements(layout: Layout, field: Field, rows: NDArray[Any], kinds: list[np.dtype[Any]]) -> None:
+    if rows.dtype.kind not in "iu":
+        raise _fault(layout, field, 0, f"elements of type {rows.dtype} instead of integers")
+    for column, kind in enumerate(kinds):
+        values = rows[:, column]
+        top = np.iinfo(kind).max
+        if values.size and (int(values.min()) < 0 or int(values.max()) > top):
+            worst = int(values.max()) if int(values.max()) > top else int(values.min())
+            raise _fault(layout, field, worst, f"an element outside 0..{top}")
+
+
+class Message:
+    """A payload as a value. Subclasses are frozen dataclasses named after their layout.
+
+    Two messages are equal when they are of one class and have the same bytes.
+    """
+
+    layout: ClassVar[Layout]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.__name__ in LAYOUTS:
+            cls.layout = LAYOUTS[cls.__name__]
+
+    def __post_init__(self) -> None:
+        """Turn the array into one of the wire's type that cannot be changed."""
+        field = self.layout.array
+        if field is not None and field.element in _ELEMENTS:
+            object.__setattr__(self, field.name, wire_array(self.layout, field, getattr(self, field.name)))
+
+    def encode(self) -> bytes:
+        """Return the payload. Raises ``FieldError`` for a value its field cannot hold."""
+        values = dict(vars(self))
+        field = self.layout.array
+        if field is None:
+            return pack_fixed(self.layout, values)
+        array: NDArray[Any] = values[field.name]
+        values.update(zip(field.counts, array.shape, strict=True))
+        return pack_fixed(self.layout, values) + array.tobytes()
+
+    @classmethod
+    def decode(cls, payload: bytes) -> Self:
+        """Return the message of a payload; a longer tail is ignored.
+
+        Raises:
+            PayloadError: The payload is too short for its layout or for its own counts.
+            FieldError: A state or kind of a reply is none of the known ones.
+        """
+        values = unpack_fixed(cls.layout, payload)
+        field = cls.layout.array
+        if field is not None:
+            shape = tuple(int(str(values.pop(name))) for name in field.counts)
+            dtype = _ELEMENTS[field.element]
+            raw = need(cls.layout, field, payload, int(np.prod(shape)) * dtype.itemsize)
+            values[field.name] = np.frombuffer(raw, dtype=dtype).reshape(shape)
+        return cls(**values)
+
+    def out_of_range(self) -> tuple[int, int] | None:
+        """Return ``(payload offset, value)`` of the first field outside the range its row gives, or ``None``.
+
+        Ranges that depend on the board (``n_dac``, ``n_banks``, ``code_max``) are the board's to check.
+        """
+        for field in self.layout.fixed:
+            value = getattr(self, field.name, None) if field.name else None
+            if isinstance(value, int) and not field.allows(value):
+                return field.offset, int(value)
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Message) and type(self) is type(other) and self.encode() == other.encode()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.encode()))

@@ -1,0 +1,357 @@
+"""Codes, bits and states of the protocol: one row per code, the row is the enum member (sections 3, 5, 6, 11, 12).
+
+Each table is an enum whose members carry the columns of the specification, so that there is no second list to drift.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+PROTOCOL_MAJOR = 1
+"""Protocol major spoken by this package, the high nibble of ``kind_version``."""
+
+MIN_MTU = 256
+"""Frame size every implementation accepts from reset on, in bytes on the wire (section 2.4)."""
+
+NO_CHANNEL = 0xFFFF
+"""Wire value of ``channel`` and ``index`` for "none"; ``None`` in the messages."""
+
+SATURATED = 0xFFFF
+"""Monitor code that means "above full scale" (section 6.1)."""
+
+DRIVEN_TABLE = 255
+"""``bank`` of READBACK that selects the table driven now (section 8.5)."""
+
+FULL_SCALE_CODE = 65535
+"""Drive and monitor code at full scale, whatever the converter's resolution (section 6.1)."""
+
+MAX_STORED_REPLY = 64
+"""Largest payload kept in the reply ring, in bytes (section 4.2)."""
+
+MAX_TEXT = 32
+"""Longest hint in an error reply, in bytes (section 5)."""
+
+
+class Kind(IntEnum):
+    """Low nibble of ``kind_version``."""
+
+    REQ = 0
+    RSP = 1
+    EVT = 2
+
+
+class HeaderFlag(IntFlag):
+    """Bits of the header's ``flags``."""
+
+    MORE = 0x01
+    RETRY = 0x02
+    NO_REPLY = 0x04
+    FAULT_PENDING = 0x80
+
+
+class OutputsState(IntEnum):
+    """State of the outputs (section 11.1): BOOT and SAFE drive zeros, GRACE is a tripped watchdog that still drives."""
+
+    BOOT = 0
+    READY = 1
+    SWEEP = 2
+    GRACE = 3
+    SAFE = 4
+
+
+class Drive(IntEnum):
+    """What ``dac_full_scale`` is measured in: µV or µA."""
+
+    VOLTAGE = 0
+    CURRENT = 1
+
+
+class Command(IntEnum):
+    """Commands (section 5).
+
+    Attributes:
+        marks: P may be pipelined, N accepts NO_REPLY, R reads only (a repeat executes again), S slow. Where a mark
+            holds for a part of the command only (CONFIG), it is left out here.
+        states: Names of the output states that accept the command, or ``any``.
+        min_request: Least request payload in bytes; for CONFIG the op byte alone (the rest by op, section 7).
+    """
+
+    _value_: int
+    marks: str
+    states: str
+    min_request: int
+
+    HELLO = 0x00, "R", "any", 24
+    PING = 0x01, "PNR", "any", 4
+    ESTOP = 0x02, "", "any", 4
+    GET_STATS = 0x03, "PR", "any", 0
+    CONFIG = 0x10, "", "any; APPLY: BOOT, READY, SAFE", 1
+    STAGE = 0x11, "PN", "any", 10
+    STAGE_SPARSE = 0x12, "PN", "any", 8
+    COMMIT = 0x13, "P", "READY", 20
+    SET = 0x14, "P", "READY", 8
+    READBACK = 0x15, "PR", "any", 6
+    READ_ADC = 0x20, "PR", "any", 8
+    SUBSCRIBE = 0x21, "P", "any", 16
+    SWEEP_LOAD = 0x30, "P", "any but SWEEP", 20
+    SWEEP_START = 0x31, "", "READY", 20
+    SWEEP_READ = 0x32, "PR", "any", 12
+    SWEEP_ACK = 0x33, "PN", "any", 12
+    SWEEP_ABORT = 0x34, "", "any", 4
+    FAULT_LIST = 0x40, "PR", "any", 8
+    FAULT_CLEAR = 0x41, "", "any", 4
+
+    def __new__(cls, code: int, marks: str = "", states: str = "", min_request: int = 0) -> Command:
+        """Make the member from its row."""
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.marks = marks
+        member.states = states
+        member.min_request = min_request
+        return member
+
+    @property
+    def pipelined(self) -> bool:
+        """May overlap with other requests inside the window (section 4.3)."""
+        return "P" in self.marks
+
+    @property
+    def accepts_no_reply(self) -> bool:
+        """Honours the NO_REPLY flag; SUBSCRIBE does too, with RENEW."""
+        return "N" in self.marks
+
+    @property
+    def reads_only(self) -> bool:
+        """A repeat executes again instead of replaying a stored reply; CONFIG ops 3 and 4 do too."""
+        return "R" in self.marks
+
+
+class Event(IntEnum):
+    """Events (section 5): the ``command`` byte of an EVT frame."""
+
+    TELEMETRY = 0x80
+    SWEEP_DATA = 0x81
+    SWEEP_DONE = 0x82
+    FAULT = 0x83
+
+
+class Stream(IntEnum):
+    """Fixed stream ids of events; telemetry uses 2 … 1 + n_streams."""
+
+    FAULT = 0
+    SWEEP = 1
+
+
+class Status(IntEnum):
+    """Status codes (section 12).
+
+    Attributes:
+        channel_means: What ``channel`` of the error reply holds, empty if it is unused.
+        value_means: The same for ``value``.
+        limit_means: The same for ``limit``.
+    """
+
+    _value_: int
+    channel_means: str
+    value_means: str
+    limit_means: str
+
+    OK = 0, "", "", ""
+    BUSY = 1, "", "ms to wait", ""
+    UNKNOWN_COMMAND = 2, "", "command", ""
+    BAD_LENGTH = 3, "", "payload length", "minimum"
+    BAD_VALUE = 4, "payload offset", "value", ""
+    BAD_CHANNEL = 5, "channel", "", "number of channels"
+    LIMIT = 6, "channel", "asked", "allowed"
+    NOT_CONFIGURED = 7, "", "", ""
+    SAFE = 8, "", "latched mask", ""
+    INTERLOCK = 9, "channel", "measured", "threshold"
+    INCOMPLETE = 10, "first missing", "have", "need"
+    STALE = 11, "", "number compared with", ""
+    SESSION = 12, "", "current session", ""
+    TOO_OLD = 13, "", "offered proto_max", "lowest supported"
+    TOO_NEW = 14, "", "offered proto_min", "highest supported"
+    TOO_BIG = 15, "", "asked", "largest that fits"
+    NO_MEMORY = 16, "", "asked", "available"
+    HW_SPI = 17, "", "error register", ""
+    HW_ADC = 18, "", "error register", ""
+    HW_I2C = 19, "", "error register", ""
+    TIMEOUT = 20, "", "ms", ""
+    OVERFLOW = 21, "", "oldest available", ""
+    NOT_SUPPORTED = 22, "", "feature bit", ""
+    FLASH = 23, "", "error register", ""
+    CRC_MISMATCH = 24, "", "computed CRC", "given CRC"
+
+    def __new__(cls, code: int, channel_means: str = "", value_means: str = "", limit_means: str = "") -> Status:
+        """Make the member from its row."""
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.channel_means = channel_means
+        member.value_means = value_means
+        member.limit_means = limit_means
+        return member
+
+
+class Feature(IntEnum):
+    """Bit numbers of ``features`` (section 6.4); ``has_feature`` tests a mask."""
+
+    COMMIT_AT_TICK = 0
+    COMMIT_TRIGGER = 1
+    SWEEP = 2
+    SWEEP_TRIGGER = 3
+    CHANNEL_SENSE = 4
+    FLASH_CONFIG = 5
+    EXTERNAL_LOOP = 6
+    HW_WATCHDOG = 7
+    BOOTLOADER = 9
+    CHIP_TEMPERATURE = 10
+    SUPPLY_SENSE = 11
+
+
+class FaultSource(IntEnum):
+    """Fault sources (section 11.3): bit numbers of ``faults``, ``latched`` and ``fault_enable``.
+
+    Attributes:
+        unit: Unit of ``value`` and ``limit``.
+        feature: Feature the source needs, with ``fault_enable``; ``None`` for a source that is always enabled.
+    """
+
+    _value_: int
+    unit: str
+    feature: Feature | None
+
+    OVER_TEMPERATURE = 0, "0.01 °C", Feature.CHIP_TEMPERATURE
+    TOTAL_POWER = 1, "mW", Feature.CHANNEL_SENSE
+    CHANNEL_CURRENT = 2, "µA", Feature.CHANNEL_SENSE
+    CHANNEL_VOLTAGE = 3, "mV", Feature.CHANNEL_SENSE
+    SUPPLY = 4, "mV", Feature.SUPPLY_SENSE
+    HW_SPI = 5, "error register", None
+    HW_ADC = 6, "error register", None
+    HW_I2C = 7, "error register", None
+    EXTERNAL_LOOP = 8, "0 / 1", Feature.EXTERNAL_LOOP
+    WATCHDOG = 9, "ms", None
+    SELF_TEST = 10, "test number", None
+    ESTOP = 11, "0 host, 1 button", None
+    MEMORY = 12, "", None
+
+    def __new__(cls, bit: int, unit: str = "", feature: Feature | None = None) -> FaultSource:
+        """Make the member from its row."""
+        member = int.__new__(cls, bit)
+        member._value_ = bit
+        member.unit = unit
+        member.feature = feature
+        return member
+
+    @property
+    def mask(self) -> int:
+        """The bit of this source in a mask of sources."""
+        return 1 << self
+
+
+class FaultState(IntEnum):
+    """``fault_state`` of a fault record."""
+
+    CLEARED = 0
+    LATCHED = 1
+    PRESENT = 2
+
+
+class WatchdogPolicy(IntEnum):
+    """What the outputs do when the watchdog trips (section 11.2)."""
+
+    OFF = 0
+    RAMP = 1
+    HOLD = 2
+
+
+class ConfigOp(IntEnum):
+    """First byte of a CONFIG request (section 7.1)."""
+
+    GLOBAL = 0
+    LIMITS = 1
+    APPLY = 2
+    READ_GLOBAL = 3
+    READ_LIMITS = 4
+
+
+class CommitWhen(IntEnum):
+    """``when`` of COMMIT (section 8.3)."""
+
+    NEXT_TICK = 0
+    AT_TICK = 1
+    TRIGGER = 2
+
+
+class SparseBase(IntEnum):
+    """``base`` of STAGE_SPARSE (section 8.2), used when the frame opens the bank."""
+
+    EMPTY = 0
+    DRIVEN = 1
+
+
+class HelloFlag(IntFlag):
+    """Bits of ``hello_flags``."""
+
+    TAKEOVER = 0x01
+
+
+class ApplyFlag(IntFlag):
+    """Bits of ``apply_flags``."""
+
+    SAVE = 0x01
+
+
+class ReadbackFlag(IntFlag):
+    """Bits of ``rb_flags``."""
+
+    CODES = 0x01
+
+
+class StatsCounter(IntEnum):
+    """Order of the counters of GET_STATS (section 6.3); new counters are appended."""
+
+    RX_FRAMES = 0
+    RX_BYTES = 1
+    TX_FRAMES = 2
+    TX_BYTES = 3
+    BAD_COBS = 4
+    BAD_SHORT = 5
+    BAD_CRC = 6
+    BAD_OVERSIZE = 7
+    BAD_KIND = 8
+    BAD_VERSION = 9
+    BAD_SESSION = 10
+    STALE = 11
+    REPLAYED = 12
+    SEQ_GAPS = 13
+    UNKNOWN_COMMAND = 14
+    NO_REPLY_ERRORS = 15
+    UART_ERRORS = 16
+    EVENTS_SENT = 17
+    EVENTS_DROPPED = 18
+    LATCHES = 19
+    REFUSED = 20
+    WD_TRIPS = 21
+    FAULTS = 22
+    TICK_OVERRUNS = 23
+
+
+def has_feature(features: int, feature: Feature) -> bool:
+    """Return whether the bit of ``feature`` is set in the ``features`` word of the HELLO reply."""
+    return bool(features >> feature & 1)
+
+
+def fault_source_name(source: int) -> str:
+    """Return the name of a fault source; ``VENDOR_24`` or ``RESERVED_13`` for the numbers without one."""
+    try:
+        return FaultSource(source).name
+    except ValueError:
+        return f"VENDOR_{source}" if source >= 24 else f"RESERVED_{source}"
+
+
+def status_name(status: int) -> str:
+    """Return the name of a status code, or ``STATUS_n`` for a reserved or vendor code."""
+    try:
+        return Status(status).name
+    except ValueError:
+        return f"STATUS_{status}"

@@ -1,0 +1,72 @@
+"""Errors of the protocol's own code. Bad frames and refusals are values, not errors; these are for wrong payloads."""
+
+from __future__ import annotations
+
+
+class ProtocolError(Exception):
+    """Base of every error this package raises."""
+
+
+class PayloadError(ProtocolError, ValueError):
+    """A payload is shorter than its layout, or than its own counts require. A board answers BAD_LENGTH (section 5).
+
+    Args:
+        layout: Name of the layout that was being read.
+        field: Name of the first field that does not fit.
+        offset: Payload offset of that field in bytes.
+        length: Length of the payload that came, in bytes.
+        minimum: Least length that would have been enough, in bytes.
+    """
+
+    def __init__(self, layout: str, field: str, *, offset: int, length: int, minimum: int) -> None:
+        super().__init__(f"{layout}: {length} bytes end before `{field}` at offset {offset}; at least {minimum} needed")
+        self.layout = layout
+        self.field = field
+        self.offset = offset
+        self.length = length
+        self.minimum = minimum
+
+
+class FieldError(ProtocolError, ValueError):
+    """A field holds a value the protocol does not allow. A board answers BAD_VALUE with the offset (section 5).
+
+    Args:
+        layout: Name of the layout.
+        field: Name of the field.
+        offset: Payload offset of the field in bytes.
+        value: The value, where it is a number.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, layout: str, field: str, *, offset: int, value: int, reason: str) -> None:
+        super().__init__(f"{layout}: `{field}` at offset {offset} is {value}: {reason}")
+        self.layout = layout
+        self.field = field
+        self.offset = offset
+        self.value = value
+
+
+class UnknownCommandError(ProtocolError, ValueError):
+    """No message is known for a command code. A board answers UNKNOWN_COMMAND (section 12).
+
+    Args:
+        command: The code.
+    """
+
+    def __init__(self, command: int) -> None:
+        super().__init__(f"no message for command 0x{command:02X}")
+        self.command = command
+
+
+class FrameTooBigError(ProtocolError, ValueError):
+    """A frame would not fit the MTU, whatever its bytes are (section 2.4); nothing was encoded.
+
+    Args:
+        bound: Largest wire size of the frame in bytes.
+        mtu: Largest frame allowed in bytes, both delimiters included.
+    """
+
+    def __init__(self, bound: int, mtu: int) -> None:
+        super().__init__(f"frame of up to {bound} bytes on the wire does not fit an MTU of {mtu}")
+        self.bound = bound
+        self.mtu = mtu

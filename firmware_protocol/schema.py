@@ -1,0 +1,65 @@
+"""The whole protocol as one document: what documentation, the C header and the schema CRC are made from.
+
+The tables themselves are :mod:`firmware_protocol.codes` (commands, status, bits, states) and
+:mod:`firmware_protocol.layouts` (fields); this module gathers them.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from enum import Enum
+from functools import cache
+from typing import Any
+
+from firmware_protocol import codes
+from firmware_protocol.layouts import LAYOUTS
+
+_TABLES: tuple[type[Enum], ...] = (
+    codes.Kind,
+    codes.HeaderFlag,
+    codes.Command,
+    codes.Event,
+    codes.Stream,
+    codes.Status,
+    codes.Feature,
+    codes.FaultSource,
+    codes.FaultState,
+    codes.OutputsState,
+    codes.Drive,
+    codes.WatchdogPolicy,
+    codes.ConfigOp,
+    codes.CommitWhen,
+    codes.SparseBase,
+    codes.HelloFlag,
+    codes.ApplyFlag,
+    codes.ReadbackFlag,
+    codes.StatsCounter,
+)
+
+
+def _row(member: Enum) -> dict[str, Any]:
+    columns = {name: value for name, value in vars(member).items() if not name.startswith("_")}
+    shown = {name: value.name if isinstance(value, Enum) else value for name, value in columns.items()}
+    return {"name": member.name, "code": int(member.value), **shown}
+
+
+def schema_document() -> dict[str, Any]:
+    """Return the protocol as plain data: every table by name, every layout with its fields."""
+    tables = {table.__name__: [_row(member) for member in table] for table in _TABLES}
+    layouts = {
+        name: {"code": layout.code, "fields": [vars(field) for field in layout.fields]}
+        for name, layout in LAYOUTS.items()
+    }
+    return {"protocol_major": codes.PROTOCOL_MAJOR, "tables": tables, "layouts": layouts}
+
+
+def schema_text() -> str:
+    """Return the canonical schema text (section 6.4): JSON, keys sorted, no blanks, no final newline."""
+    return json.dumps(schema_document(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+@cache
+def schema_crc32() -> int:
+    """Return the CRC-32 of the UTF-8 canonical schema text, as HELLO carries it."""
+    return zlib.crc32(schema_text().encode())

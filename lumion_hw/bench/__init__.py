@@ -1,0 +1,1 @@
+"""The bench file and what it opens: YAML to a checked model, to connected devices and their wiring."""

@@ -1,0 +1,204 @@
+"""A bench of open devices: from a bench file to drivers, on hardware or emulated. From here on a script can't tell."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from lumion_hw.bench.drivers import open_device
+from lumion_hw.bench.events import EventLog
+from lumion_hw.bench.loader import builtin_path, load_bench
+from lumion_hw.bench.mesh_access import MeshAccess
+from lumion_hw.bench.model import BenchModel, DeviceModel, MeshControllerModel
+from lumion_hw.clock import Clock, SystemClock, VirtualClock
+from lumion_hw.errors import ConfigError, LumionError
+from lumion_hw.interfaces import MeshController, PolarizationController, PowerMeter, Transponder
+from lumion_hw.links.base import Link
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.assembly import EmulatedBench
+
+BUILTIN = "lumion-prototype"
+SETTLE_S = 1e-3
+"""Wait after programming: ten thermal time constants of an undercut heater (mesh.md b.4, b.6)."""
+
+
+class Bench:
+    """Devices of one bench file, open and identified. Use it as a context manager: leaving switches the heaters off.
+
+    Args:
+        model: The checked bench file.
+        link: Makes the link to a device by its name.
+        clock: Clock of all devices.
+        emulated: The emulated bench behind the links, if there is one.
+
+    Attributes:
+        model: The checked bench file.
+        clock: Clock of all devices.
+        wiring: Which module's light goes where.
+        mesh: The mesh and its controller.
+        meters: Power meters by device name.
+        transponders: Modules by device name.
+        polarization: Polarization controllers by device name.
+        events: Log of what happens.
+    """
+
+    def __init__(
+        self,
+        model: BenchModel,
+        link: Callable[[str, DeviceModel], Link],
+        clock: Clock,
+        emulated: EmulatedBench | None = None,
+    ) -> None:
+        self.model = model
+        self.clock = clock
+        self.wiring = model.to_wiring()
+        self.events = EventLog(clock)
+        self._emulated = emulated
+        self._devices: dict[str, MeshController | PowerMeter | Transponder | PolarizationController] = {}
+        self._open_all(link)
+        kinds = {name: device.kind for name, device in model.devices.items()}
+
+        def of_kind(kind: str) -> dict[str, object]:
+            return {name: device for name, device in self._devices.items() if kinds[name] == kind}
+
+        self.meters: dict[str, PowerMeter] = of_kind("keysight-n77xx")  # type: ignore[assignment]
+        self.transponders: dict[str, Transponder] = of_kind("sfp-8472")  # type: ignore[assignment]
+        self.polarization: dict[str, PolarizationController] = of_kind("oz-epc04")  # type: ignore[assignment]
+        self.mesh = self._mesh_access()
+        self.events.add("opened", bench=model.name, devices=len(self._devices), emulated=emulated is not None)
+
+    @classmethod
+    def open(
+        cls, path: str | Path, *, addresses: Mapping[str, str] | None = None, clock: Clock | None = None
+    ) -> Bench:
+        """Open the devices of a bench file.
+
+        Args:
+            path: The bench file, or the name of a built-in one.
+            addresses: Addresses that replace those of the file, by device name (as ``lumion emulate`` writes them).
+            clock: The wall clock if not given.
+
+        Raises:
+            ConfigError: The file is wrong, a device has no address, or another device answered.
+            ExceptionGroup: Several devices failed to open.
+        """
+        from lumion_hw.links.address import open_link
+
+        model, wall = _load(path), clock or SystemClock()
+        known = dict(addresses or {})
+        unknown = sorted(set(known) - set(model.devices))
+        if unknown:
+            raise ConfigError(f"addresses for devices that the bench file does not have: {', '.join(unknown)}")
+
+        def link(name: str, device: DeviceModel) -> Link:
+            address = known.get(name, device.address)
+            if address is None:
+                raise ConfigError("the bench file gives no address", device=name, hint="Add 'address: ...'.")
+            return open_link(address, wall)
+
+        return cls(model, link, wall)
+
+    @classmethod
+    def emulate(cls, path: str | Path = BUILTIN, *, seed: int = 0, clock: Clock | None = None) -> Bench:
+        """Open an emulated bench: the same file, the same drivers, the same bytes, no hardware.
+
+        Args:
+            path: The bench file, or the name of a built-in one.
+            seed: Seed of everything random; the same seed gives the same bench and the same readings.
+            clock: A virtual clock if not given.
+        """
+        from lumion_hw.bench.emulated import emulated_bench
+
+        model = _load(path)
+        virtual = clock or VirtualClock()
+        emulated = emulated_bench(model, virtual, seed)
+        return cls(model, lambda name, _device: emulated.link(name), virtual, emulated)
+
+    @property
+    def emulated(self) -> EmulatedBench:
+        """The emulated bench behind the links, to script its faults.
+
+        Raises:
+            ConfigError: This bench is real.
+        """
+        if self._emulated is None:
+            raise ConfigError(f"bench {self.model.name} is not emulated")
+        return self._emulated
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether the devices are emulated in this process."""
+        return self._emulated is not None
+
+    def _open_all(self, link: Callable[[str, DeviceModel], Link]) -> None:
+        """Open every device; if any fails, close the others and report all that failed."""
+        failures: list[Exception] = []
+        for name, device in self.model.devices.items():
+            try:
+                self._devices[name] = open_device(name, device, link(name, device), self.clock)
+            except LumionError as error:
+                failures.append(error)
+            except BaseException:
+                self.close()
+                raise
+        if failures:
+            self.close()
+            if len(failures) == 1:
+                raise failures[0]
+            raise ExceptionGroup(f"{len(failures)} of {len(self.model.devices)} devices could not be opened", failures)
+
+    def _mesh_access(self) -> MeshAccess:
+        """Put the mesh together from the file and its controller."""
+        section = self.model.mesh
+        device = self.model.devices[section.controller]
+        controller = self._devices[section.controller]
+        if not isinstance(device, MeshControllerModel):
+            raise ConfigError(f"device {section.controller} is no mesh controller", device=section.controller)
+        return MeshAccess(
+            topology=self.model.topology(),
+            controller=controller,  # type: ignore[arg-type]
+            heater_channels=tuple(channel for pair in section.heater_table() for channel in pair),
+            monitor_ports=section.monitors,
+            responsivity_a_per_w=device.monitor_responsivity_a_per_w,
+            heater_max_ma=device.heater_max_ma,
+            heater_ohm=device.heater_ohm,
+            settle_s=SETTLE_S,
+            clock=self.clock,
+        )
+
+    def close(self) -> None:
+        """Switch the heaters off and release every device; idempotent, never raises."""
+        for device in reversed(list(self._devices.values())):
+            device.close()
+        self.events.close()
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def dark(self) -> Iterator[None]:
+        """Leave every transmitter off at the end of a block, whatever happens in it."""
+        try:
+            yield
+        finally:
+            for transponder in self.transponders.values():
+                with contextlib.suppress(LumionError):
+                    transponder.disable()
+
+
+def _load(path: str | Path) -> BenchModel:
+    """Load a bench file, or a built-in bench by its name."""
+    from lumion_hw.bench.loader import builtin_names
+
+    if isinstance(path, str) and path in builtin_names():
+        return load_bench(builtin_path(path))
+    return load_bench(path)

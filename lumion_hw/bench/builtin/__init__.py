@@ -1,0 +1,1 @@
+"""Bench files that come with the package, and the JSON Schema for editors."""

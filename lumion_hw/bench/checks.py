@@ -1,0 +1,312 @@
+"""Checks between the parts of a bench file: names that exist, ports and channels used once, servers that are wired.
+
+They read plain data, so that they also run on a file with other mistakes, and everything wrong is reported at once.
+Parts of the wrong type are skipped here: the models report them.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lumion_hw.bench.devices import DEVICE_KINDS, N77XX_CHANNELS
+from lumion_hw.bench.layout import topology_of
+from lumion_hw.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lumion_hw.mesh import HexMesh
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that does not fit.
+
+    Attributes:
+        path: Where in the file.
+        message: What was expected and what was found.
+        other: The other place concerned, if there is one.
+        on_key: The key itself is at fault, not its value.
+    """
+
+    path: Path
+    message: str
+    other: Path | None = None
+    on_key: bool = False
+
+
+def path_text(path: Path) -> str:
+    """Return a path as people write it: ``wiring.inputs[2].port``."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".") or "(whole file)"
+
+
+def did_you_mean(word: str, choices: Sequence[str]) -> str:
+    """Return `` Did you mean 'x'?`` for the closest choice, or an empty string."""
+    close = difflib.get_close_matches(word, choices, n=1, cutoff=0.6)
+    return f". Did you mean {close[0]!r}?" if close else ""
+
+
+def cross_check(data: object) -> list[Check]:
+    """Return everything in a bench file that contradicts another part of it, in the order of the file's sections.
+
+    Args:
+        data: The file as plain dictionaries and lists, valid or not.
+    """
+    bench = _Bench(_mapping(data))
+    return [problem for check in _CHECKS for problem in check(bench)]
+
+
+def _mapping(value: object) -> Mapping[Any, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _items(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _is_index(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _all_indices(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(map(_is_index, value))
+
+
+@dataclass
+class _Uses:
+    """Who used what first."""
+
+    first: dict[object, Path] = field(default_factory=dict)
+
+    def claim(self, what: object, path: Path, thing: str) -> Iterator[Check]:
+        """Yield a problem if ``what`` is used already."""
+        earlier = self.first.setdefault(what, path)
+        if earlier != path:
+            yield Check(path, f"expected {thing} to be used once, found it used by {path_text(earlier)} too", earlier)
+
+
+class _Bench:
+    """A lenient view of a bench file."""
+
+    def __init__(self, data: Mapping[Any, Any]) -> None:
+        self.devices = {name: _mapping(device) for name, device in _mapping(data.get("devices")).items()}
+        self.mesh = _mapping(data.get("mesh"))
+        wiring = _mapping(data.get("wiring"))
+        self.inputs = [(("wiring", "inputs", i), _mapping(p)) for i, p in enumerate(_items(wiring.get("inputs")))]
+        self.outputs = [(("wiring", "outputs", i), _mapping(p)) for i, p in enumerate(_items(wiring.get("outputs")))]
+        self.servers = [(("servers", i), _mapping(s)) for i, s in enumerate(_items(data.get("servers")))]
+        self.fabric = _mapping(data.get("fabric"))
+
+    def of_kind(self, kind: str) -> list[str]:
+        """Return the names of the devices of a kind."""
+        return [name for name, device in self.devices.items() if isinstance(name, str) and device.get("kind") == kind]
+
+    def reference(self, path: Path, name: object, kind: str) -> Iterator[Check]:
+        """Yield a problem if ``name`` is not a device of this kind."""
+        if not isinstance(name, str):
+            return
+        if name not in self.devices:
+            hint = did_you_mean(name, self.of_kind(kind))
+            yield Check(path, f"expected the name of a device of kind {kind}, found {name!r}, which is not there{hint}")
+            return
+        found = self.devices[name].get("kind")
+        if isinstance(found, str) and found in DEVICE_KINDS and found != kind:
+            message = f"expected the name of a device of kind {kind}, found {name!r}, which is of kind {found}"
+            yield Check(path, message, ("devices", name))
+
+    def server_reference(self, path: Path, name: object) -> Iterator[Check]:
+        """Yield a problem if ``name`` is not a server."""
+        names = [server.get("name") for _, server in self.servers]
+        if isinstance(name, str) and name not in names:
+            hint = did_you_mean(name, [known for known in names if isinstance(known, str)])
+            yield Check(path, f"expected the name of a server, found {name!r}, which is not in servers{hint}")
+
+    def topology(self) -> HexMesh | None:
+        """Return the mesh, or ``None`` if the file does not give a valid one."""
+        columns = self.mesh.get("columns")
+        if columns is not None and not _all_indices(columns):
+            return None
+        try:
+            return topology_of(columns)
+        except ConfigError:
+            return None
+
+
+def _devices(bench: _Bench) -> Iterator[Check]:
+    addresses, serials = _Uses(), _Uses()
+    for name, device in bench.devices.items():
+        kind, address, serial = device.get("kind"), device.get("address"), device.get("serial")
+        if isinstance(address, str):
+            yield from addresses.claim(address, ("devices", name, "address"), f"address {address}")
+        if isinstance(serial, str) and isinstance(kind, str):
+            thing = f"serial number {serial!r} of a {kind}"
+            yield from serials.claim((kind, serial), ("devices", name, "serial"), thing)
+
+
+def _mesh(bench: _Bench) -> Iterator[Check]:
+    yield from bench.reference(("mesh", "controller"), bench.mesh.get("controller"), "lumion-mesh")
+    columns = bench.mesh.get("columns")
+    if columns is None:
+        return
+    if "layout" in bench.mesh:
+        yield Check(("mesh", "columns"), "expected either layout or columns, found both", ("mesh", "layout"))
+    if _all_indices(columns):
+        try:
+            topology_of(columns)
+        except ConfigError as error:
+            yield Check(("mesh", "columns"), f"expected the cells per column of a mesh, found {list(columns)}: {error}")
+
+
+def _heaters(bench: _Bench) -> Iterator[Check]:
+    mesh = bench.topology()
+    if mesh is None:
+        return
+    given = _mapping(bench.mesh.get("heater_channels"))
+    where = ("mesh", "heater_channels")
+    users: dict[int, Path] = {}
+    for puc in given:
+        if _is_index(puc) and not 0 <= puc < mesh.n_pucs:
+            yield Check((*where, puc), f"expected a PUC from 0 to {mesh.n_pucs - 1}, found {puc}", on_key=True)
+    for puc in range(mesh.n_pucs):  # defaults first: a given channel then collides with the PUC that has it already
+        if puc not in given:
+            users |= {2 * puc: where, 2 * puc + 1: where}
+    for puc, channels in given.items():
+        for arm, channel in enumerate(_items(channels)):
+            if not _is_index(channel):
+                continue
+            path = (*where, puc, arm)
+            if channel < 0:
+                yield Check(path, f"expected a drive channel from 0, found {channel}")
+            elif channel in users:
+                earlier = users[channel]
+                by = f"PUC {channel // 2} by default" if earlier == where else path_text(earlier)
+                other = None if earlier == where else earlier
+                yield Check(path, f"expected drive channel {channel} to be used once, found it used by {by} too", other)
+            users.setdefault(channel, path)
+
+
+def _monitors(bench: _Bench) -> Iterator[Check]:
+    mesh, uses = bench.topology(), _Uses()
+    for i, port in enumerate(_items(bench.mesh.get("monitor_ports"))):
+        path = ("mesh", "monitor_ports", i)
+        if mesh is not None and _is_index(port):
+            yield from _port_exists(mesh, path, port)
+            yield from uses.claim(port, path, f"port {port}")
+
+
+def _port_exists(mesh: HexMesh, path: Path, port: int) -> Iterator[Check]:
+    if not 0 <= port < mesh.n_ports:
+        yield Check(path, f"expected a port from 0 to {mesh.n_ports - 1}, found {port}")
+
+
+def _ports(bench: _Bench) -> Iterator[Check]:
+    mesh, uses = bench.topology(), _Uses()
+    for base, fibre in (*bench.inputs, *bench.outputs):
+        port, path = fibre.get("port"), (*base, "port")
+        if mesh is None or not isinstance(port, int) or isinstance(port, bool):
+            continue
+        yield from _port_exists(mesh, path, port)
+        if 0 <= port < mesh.n_ports and port not in mesh.fibre_ports:
+            ports = _ranges(mesh.fibre_ports)
+            yield Check(path, f"expected a port with a fibre ({ports}), found port {port}, which has none")
+        yield from uses.claim(port, path, f"port {port}")
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as ``0-21, 34-39``."""
+    starts = [n for n in numbers if n - 1 not in numbers]
+    ends = [n for n in numbers if n + 1 not in numbers]
+    return ", ".join(f"{a}-{b}" if a < b else f"{a}" for a, b in zip(starts, ends, strict=True))
+
+
+def _fibres(bench: _Bench) -> Iterator[Check]:
+    controllers = _Uses()
+    for fibres in (bench.inputs, bench.outputs):
+        modules = _Uses()
+        for base, fibre in fibres:
+            module, path = fibre.get("transponder"), (*base, "transponder")
+            yield from bench.reference(path, module, "sfp-8472")
+            if isinstance(module, str):
+                yield from modules.claim(module, path, f"the {base[1].removesuffix('s')} of {module!r}")
+    for base, fibre in bench.inputs:
+        controller, path = fibre.get("polarization"), (*base, "polarization")
+        yield from bench.reference(path, controller, "oz-epc04")
+        if isinstance(controller, str):
+            yield from controllers.claim(controller, path, f"polarization controller {controller!r}")
+
+
+def _taps(bench: _Bench) -> Iterator[Check]:
+    uses = _Uses()
+    for base, fibre in bench.outputs:
+        tap = _mapping(fibre.get("tap"))
+        path: Path = (*base, "tap", "channel")
+        meter, channel = tap.get("meter"), tap.get("channel")
+        yield from bench.reference((*base, "tap", "meter"), meter, "keysight-n77xx")
+        if not isinstance(meter, str) or not isinstance(channel, int) or isinstance(channel, bool):
+            continue
+        device = bench.devices.get(meter, {})
+        model = device.get("model", "N7745A") if device.get("kind") == "keysight-n77xx" else None
+        n_channels = N77XX_CHANNELS.get(model) if isinstance(model, str) else None
+        if n_channels is not None and channel > n_channels:
+            message = f"expected a channel from 1 to {n_channels} ({meter!r} is a {model}), found {channel}"
+            yield Check(path, message, ("devices", meter))
+        yield from uses.claim((meter, channel), path, f"channel {channel} of {meter!r}")
+
+
+def _servers(bench: _Bench) -> Iterator[Check]:
+    names, owners = _Uses(), _Uses()
+    lit = [fibre.get("transponder") for _, fibre in bench.inputs]
+    heard = [fibre.get("transponder") for _, fibre in bench.outputs]
+    for base, server in bench.servers:
+        name = server.get("name")
+        if isinstance(name, str):
+            yield from names.claim(name, (*base, "name"), f"server name {name!r}")
+        for i, nic in enumerate(_items(server.get("nics"))):
+            path = (*base, "nics", i)
+            unknown = list(bench.reference(path, nic, "sfp-8472"))
+            yield from unknown
+            if unknown or not isinstance(nic, str):
+                continue
+            yield from owners.claim(nic, path, f"module {nic!r}")
+            missing = [side for side, wired in (("inputs", lit), ("outputs", heard)) if nic not in wired]
+            if missing:
+                yield Check(path, f"expected a wired module, found {nic!r}, which is not in wiring.{missing[0]}")
+
+
+def _fabric(bench: _Bench) -> Iterator[Check]:
+    named = [(server.get("name"), len(_items(server.get("nics")))) for _, server in bench.servers]
+    n_nics = {name: count for name, count in named if isinstance(name, str)}
+    busy = _Uses()
+    for i, pair in enumerate(_items(bench.fabric.get("pairs"))):
+        ends = _items(pair)
+        for j, name in enumerate(ends):
+            path = ("fabric", "pairs", i, j)
+            yield from bench.server_reference(path, name)
+            if isinstance(name, str):
+                yield from busy.claim(name, path, f"server {name!r}")
+        counts = [n_nics[name] for name in ends if isinstance(name, str) and name in n_nics]
+        if len(counts) == 2 and counts[0] != counts[1]:
+            found = f"{ends[0]!r} with {counts[0]} and {ends[1]!r} with {counts[1]}"
+            yield Check(("fabric", "pairs", i), f"expected two servers with as many NICs, found {found}")
+    for i, name in enumerate(_items(bench.fabric.get("spares"))):
+        where: Path = ("fabric", "spares", i)
+        yield from bench.server_reference(where, name)
+        if isinstance(name, str):
+            yield from busy.claim(name, where, f"server {name!r}")
+
+
+_CHECKS: tuple[Callable[[_Bench], Iterator[Check]], ...] = (
+    _devices,
+    _mesh,
+    _heaters,
+    _monitors,
+    _ports,
+    _fibres,
+    _taps,
+    _servers,
+    _fabric,
+)

@@ -1,0 +1,92 @@
+"""The devices a bench file can name: one model per ``kind``, units in the key names, limits in the model."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from lumion_hw.bench.fields import Address, Number, Serial, StrictModel
+
+DEVICE_KINDS = ("lumion-mesh", "keysight-n77xx", "sfp-8472", "oz-epc04")
+N77XX_CHANNELS = {"N7744A": 4, "N7745A": 8, "N7744C": 4, "N7745C": 8}
+
+
+class DeviceModel(StrictModel):
+    """What every device has."""
+
+    address: Address | None = Field(None, description="Where the real device is reached; not used when emulated.")
+
+
+class MeshControllerModel(DeviceModel):
+    """The controller of the mesh heaters, speaking the protocol of ``firmware_protocol``."""
+
+    kind: Literal["lumion-mesh"]
+    serial: Serial | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    watchdog_s: Number = Field(2.0, ge=0.1, le=60.0, description="Host silence after which all heaters go off.")
+    heater_max_ma: Number = Field(2.5, gt=0.0, le=1000.0, description="Largest current per heater.")
+    heater_ohm: Number = Field(1000.0, ge=1.0, le=65535.0, description="Nominal heater resistance, for power sums.")
+    total_power_mw: Number = Field(1000.0, gt=0.0, le=4e6, description="Cap on the power of all heaters together.")
+    monitor_responsivity_a_per_w: Number = Field(
+        0.8, gt=0.0, le=2.0, description="Nominal responsivity of the port photodiodes, photocurrent to power."
+    )
+
+
+class PowerMeterModel(DeviceModel):
+    """Keysight N7744 or N7745 multiport power meter (SCPI)."""
+
+    kind: Literal["keysight-n77xx"]
+    model: Literal["N7744A", "N7745A", "N7744C", "N7745C"] = Field("N7745A", description="Expected model.")
+    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    averaging_s: Number = Field(0.01, ge=1e-6, le=10.0, description="Averaging time of every channel.")
+    wavelength_nm: Number = Field(1550.0, ge=1250.0, le=1650.0, description="Wavelength of every channel.")
+
+    @property
+    def n_channels(self) -> int:
+        """Number of channels of this model, numbered from 1."""
+        return N77XX_CHANNELS[self.model]
+
+
+class SfpModel(DeviceModel):
+    """An SFP+ module read over SFF-8472, through an SC18IM700 serial-to-I2C bridge.
+
+    Defaults are those of 10GBASE-ER (transponders.md 8.6).
+    """
+
+    kind: Literal["sfp-8472"]
+    serial: Serial | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    wavelength_nm: Number = Field(1550.0, ge=770.0, le=1700.0, description="Nominal wavelength.")
+    tx_power_dbm: Number = Field(1.0, ge=-20.0, le=10.0, description="Launch power that link budgets start from.")
+    sensitivity_dbm: Number = Field(-15.8, ge=-40.0, le=10.0, description="Least received power that counts as a link.")
+    overload_dbm: Number = Field(-1.0, ge=-40.0, le=10.0, description="Largest received power that counts as a link.")
+    los_assert_dbm: Number = Field(-21.0, ge=-40.0, le=10.0, description="Power below which the module reports LOS.")
+    los_release_dbm: Number = Field(-19.5, ge=-40.0, le=10.0, description="Power above which the module ends LOS.")
+
+    @model_validator(mode="after")
+    def _thresholds_in_order(self) -> Self:
+        if not self.sensitivity_dbm < self.overload_dbm:
+            raise ValueError(
+                f"expected sensitivity_dbm below overload_dbm, found {self.sensitivity_dbm:g} and {self.overload_dbm:g}"
+            )
+        if not self.los_assert_dbm < self.los_release_dbm:
+            raise ValueError(
+                "expected los_assert_dbm below los_release_dbm, "
+                f"found {self.los_assert_dbm:g} and {self.los_release_dbm:g}"
+            )
+        return self
+
+
+class PolarizationControllerModel(DeviceModel):
+    """OZ Optics EPC04 polarization controller: four fibre squeezers behind a serial line.
+
+    The instrument has no identity query, so the file can expect no serial number.
+    """
+
+    kind: Literal["oz-epc04"]
+    settle_s: Number = Field(0.001, ge=0.0, le=10.0, description="Time after a set until the light follows.")
+
+
+Device = Annotated[
+    MeshControllerModel | PowerMeterModel | SfpModel | PolarizationControllerModel, Field(discriminator="kind")
+]
+"""Any device, told apart by ``kind``."""

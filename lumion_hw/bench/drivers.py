@@ -1,0 +1,102 @@
+"""Which driver opens which kind of device: one row per kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lumion_hw.bench.devices import (
+    DeviceModel,
+    MeshControllerModel,
+    PolarizationControllerModel,
+    PowerMeterModel,
+    SfpModel,
+)
+from lumion_hw.clock import Clock
+from lumion_hw.errors import ConfigError
+from lumion_hw.interfaces import ControllerLimits, MeshController, PolarizationController, PowerMeter, Transponder
+from lumion_hw.links.base import Link
+
+OpenDevice = MeshController | PowerMeter | Transponder | PolarizationController
+
+
+def _open_mesh(name: str, model: MeshControllerModel, link: Link, clock: Clock) -> MeshController:
+    from lumion_hw.drivers.mesh.lumion import LumionMeshController
+
+    controller = LumionMeshController(link, clock, device=name, expected_serial=model.serial)
+    controller.open()
+    try:
+        n_heaters = controller.info.n_heaters
+        controller.configure(
+            ControllerLimits(
+                heater_max_ma=np.full(n_heaters, model.heater_max_ma),
+                heater_ohm=np.full(n_heaters, model.heater_ohm),
+                total_power_mw=model.total_power_mw,
+                watchdog_s=model.watchdog_s,
+            )
+        )
+    except BaseException:
+        controller.close()
+        raise
+    return controller
+
+
+def _open_meter(name: str, model: PowerMeterModel, link: Link, clock: Clock) -> PowerMeter:
+    from lumion_hw.drivers.meters.keysight_n77xx import KeysightN77xx
+
+    meter = KeysightN77xx(link, clock, device=name, expected_model=model.model, expected_serial=model.serial)
+    meter.open()
+    try:
+        for channel in meter.channels:
+            meter.set_range_dbm(channel, None)
+            meter.set_wavelength_nm(channel, model.wavelength_nm)
+            meter.set_averaging_s(channel, model.averaging_s)
+    except BaseException:
+        meter.close()
+        raise
+    return meter
+
+
+def _open_sfp(name: str, model: SfpModel, link: Link, clock: Clock) -> Transponder:
+    from lumion_hw.drivers.transponders.sfp import SfpTransponder
+    from lumion_hw.sessions.sc18im700 import Sc18im700
+
+    module = SfpTransponder(Sc18im700(link, clock, device=name), clock, device=name, expected_serial=model.serial)
+    module.open()
+    return module
+
+
+def _open_polarization(name: str, model: PolarizationControllerModel, link: Link, clock: Clock) -> PolarizationController:
+    from lumion_hw.drivers.polarization.oz_epc04 import OzEpc04
+
+    controller = OzEpc04(link, clock, device=name, settle_s=model.settle_s)
+    controller.open()
+    return controller
+
+
+_OPENERS: dict[type[DeviceModel], Callable[[str, Any, Link, Clock], OpenDevice]] = {
+    MeshControllerModel: _open_mesh,
+    PowerMeterModel: _open_meter,
+    SfpModel: _open_sfp,
+    PolarizationControllerModel: _open_polarization,
+}
+
+
+def open_device(name: str, model: DeviceModel, link: Link, clock: Clock) -> OpenDevice:
+    """Open, identify and set up one device.
+
+    Args:
+        name: Device name of the bench file.
+        model: Its entry in the bench file.
+        link: A link to it, not yet open.
+        clock: The bench's clock.
+
+    Raises:
+        ConfigError: No driver for this kind, or another device answered.
+        LinkError: The device cannot be reached.
+    """
+    if type(model) not in _OPENERS:
+        raise ConfigError(f"no driver for a {type(model).__name__}", device=name)
+    return _OPENERS[type(model)](name, model, link, clock)

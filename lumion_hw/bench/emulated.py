@@ -1,0 +1,77 @@
+"""From a bench file to the emulated bench of the same devices: the one place where the two meet."""
+
+from __future__ import annotations
+
+from lumion_hw.bench.devices import DeviceModel, MeshControllerModel, PowerMeterModel, SfpModel
+from lumion_hw.bench.model import BenchModel
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.assembly import DeviceSpec, EmulatedBench, EmulationSpec
+from lumion_hw.emulator.truth import PhysicsParameters
+
+
+def emulated_bench(model: BenchModel, clock: Clock, seed: int, *, warm: bool = True) -> EmulatedBench:
+    """Return the emulated bench of a bench file.
+
+    Args:
+        model: The checked bench file.
+        clock: Clock of all devices.
+        seed: Seed of everything random.
+        warm: Modules have been powered for long.
+    """
+    controller = model.devices[model.mesh.controller]
+    modules = [device for device in model.devices.values() if isinstance(device, SfpModel)]
+    spec = EmulationSpec(
+        mesh=model.topology(),
+        wiring=model.to_wiring(),
+        devices=tuple(_device_spec(name, device) for name, device in model.devices.items()),
+        heater_channels=tuple(channel for pair in model.mesh.heater_table() for channel in pair),
+        monitor_ports=model.mesh.monitors,
+        responsivity_a_per_w=(
+            controller.monitor_responsivity_a_per_w if isinstance(controller, MeshControllerModel) else 1.0
+        ),
+        nominal_nm=modules[0].wavelength_nm if modules else 1550.0,
+        physics=_physics(model, controller),
+    )
+    return EmulatedBench(spec, clock, seed, warm=warm)
+
+
+def _device_spec(name: str, device: DeviceModel) -> DeviceSpec:
+    """Return what to emulate for one device: it answers with the identity the file expects."""
+    kind: str = getattr(device, "kind")  # noqa: B009 - every member of the device union has one
+    serial = getattr(device, "serial", None) or f"EMU-{name}"[:16]
+    if isinstance(device, PowerMeterModel):
+        return DeviceSpec(name, kind, serial, device.model)
+    if isinstance(device, SfpModel):
+        profile = {
+            "launch_dbm": device.tx_power_dbm,
+            "los_assert_dbm": device.los_assert_dbm,
+            "los_release_dbm": device.los_release_dbm,
+        }
+        return DeviceSpec(name, kind, serial, profile=profile)
+    return DeviceSpec(name, kind, serial)
+
+
+def _physics(model: BenchModel, controller: DeviceModel) -> PhysicsParameters:
+    """Return the spreads of the hidden truth: those of the file, the rest by default."""
+    section = model.emulation
+    return PhysicsParameters(
+        puc_loss_db=model.mesh.typical.puc_loss_db,
+        access_loss_db=model.mesh.typical.access_loss_db,
+        heater_ohm=controller.heater_ohm if isinstance(controller, MeshControllerModel) else 1000.0,
+        puc_loss_sigma_db=section.puc_loss_sigma_db,
+        access_loss_sigma_db=section.access_loss_sigma_db,
+        coupler_common_sigma=section.coupler_common_sigma,
+        coupler_difference_rad=section.coupler_difference_rad,
+        random_passive_phases=section.passive_phases == "random",
+        p_pi_min_mw=section.p_pi_mw.min,
+        p_pi_typical_mw=section.p_pi_mw.typical,
+        p_pi_max_mw=section.p_pi_mw.max,
+        heater_ohm_sigma=section.heater_ohm_sigma,
+        thermal_nonlinearity_per_mw=section.thermal_nonlinearity_per_mw,
+        thermal_tau_s=section.thermal_tau_s,
+        crosstalk=section.crosstalk,
+        monitor_noise_relative=section.monitor_noise_relative,
+        monitor_noise_floor_dbm=section.monitor_noise_floor_dbm,
+        fibre_drift_rad2_per_s=section.fibre_drift_rad2_per_s,
+        tm_rejection_db=section.tm_rejection_db,
+    )

@@ -1,0 +1,62 @@
+"""What all parts of a bench file have in common: nothing unknown, nothing converted, nothing infinite."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from lumion_hw.errors import ConfigError
+
+
+class StrictModel(BaseModel):
+    """Base of every part of the bench file: unknown keys are refused, instances do not change, NaN is no number."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def checked_address(address: str) -> str:
+    """Return a device address unchanged.
+
+    Raises:
+        ValueError: No link can be made from it.
+    """
+    from lumion_hw.clock import SystemClock
+    from lumion_hw.links.address import open_link
+
+    try:
+        open_link(address, SystemClock())
+    except ConfigError as error:
+        raise ValueError(f"expected an address; {error.message}. {error.hint}") from error
+    return address
+
+
+def checked_serial(serial: str) -> str:
+    """Return a serial number unchanged.
+
+    Raises:
+        ValueError: It does not fit the 16 ASCII characters in which mesh controllers and SFP+ modules keep it
+            (HELLO reply, byte 72; SFF-8472, A0h bytes 68-83, padded with spaces).
+    """
+    if not (0 < len(serial) <= 16 and serial.isascii() and serial.isprintable() and serial == serial.strip()):
+        raise ValueError(f"expected a serial number of 1 to 16 ASCII characters, found {serial!r}")
+    return serial
+
+
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+"""A finite number; text that looks like one is refused."""
+
+Whole = Annotated[int, Field(strict=True)]
+"""A whole number; 5.0 and true are refused."""
+
+Flag = Annotated[bool, Field(strict=True)]
+"""true or false; text such as yes is refused."""
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
+"""A name that other parts of the file refer to: a letter, then letters, digits, ``_``, ``.`` or ``-``."""
+
+Serial = Annotated[str, AfterValidator(checked_serial)]
+"""A serial number that fits a device's 16 characters."""
+
+Address = Annotated[str, AfterValidator(checked_address)]
+"""Where a device is reached: see :func:`lumion_hw.links.address.open_link`."""

@@ -1,0 +1,203 @@
+"""Bench files read: every mistake at once, each with file, line, column, path, and what was expected and found."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lumion_hw.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lumion_hw.bench.checks import Check, Path
+    from lumion_hw.bench.model import BenchModel
+    from lumion_hw.bench.yaml_marks import Document, Place
+
+MAX_BYTES = 1 << 20
+MAX_LISTED = 50
+_BUILTIN = pathlib.Path(__file__).parent / "builtin"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake in a bench file.
+
+    Attributes:
+        file: Path of the file, or how the text was named.
+        line: Line, from 1.
+        column: Column, from 1.
+        path: Path inside the file, such as ``wiring.inputs[2].port``.
+        message: What was expected and what was found.
+        source: The line itself.
+    """
+
+    file: str
+    line: int
+    column: int
+    path: str
+    message: str
+    source: str
+
+    def __str__(self) -> str:
+        """Return ``file:line:column: path: message`` with the line and a caret below."""
+        head = f"{self.file}:{self.line}:{self.column}: {self.path}: {self.message}"
+        if not self.source.strip():
+            return head
+        start = max(0, self.column - 80)
+        shown = self.source[start : start + 110]
+        pad = "".join("\t" if char == "\t" else " " for char in shown[: self.column - 1 - start])
+        return f"{head}\n    {shown}\n    {pad}^"
+
+
+def builtin_names() -> tuple[str, ...]:
+    """Return the names of the bench files that come with the package."""
+    return tuple(sorted(path.stem for path in _BUILTIN.glob("*.yaml")))
+
+
+def builtin_path(name: str) -> pathlib.Path:
+    """Return the path of a bench file that comes with the package.
+
+    Raises:
+        ConfigError: There is none of this name.
+    """
+    if name not in builtin_names():
+        raise ConfigError(f"no built-in bench is called {name!r}", hint=f"There is {', '.join(builtin_names())}.")
+    return _BUILTIN / f"{name}.yaml"
+
+
+def load_bench(source: str | os.PathLike[str], *, text: str | None = None) -> BenchModel:
+    """Read and check a bench file; needs no hardware.
+
+    Args:
+        source: Path of the file, or the name of a built-in bench.
+        text: The content, if it does not come from a file; ``source`` then only names it in messages.
+
+    Raises:
+        ConfigError: The file cannot be read, or holds mistakes; the message lists all of them.
+    """
+    model, problems = _read(source, text)
+    if model is None:
+        listed = [str(problem) for problem in problems[:MAX_LISTED]]
+        if len(problems) > MAX_LISTED:
+            listed.append(f"… and {len(problems) - MAX_LISTED} more")
+        count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
+        raise ConfigError("\n".join([f"{count} in bench file {os.fspath(source)}:", *listed]))
+    return model
+
+
+def check_bench(source: str | os.PathLike[str], *, text: str | None = None) -> tuple[Problem, ...]:
+    """Return all mistakes of a bench file, in the order of its lines; none if it is right.
+
+    Args:
+        source: Path of the file, or the name of a built-in bench.
+        text: The content, if it does not come from a file.
+
+    Raises:
+        ConfigError: The file cannot be read at all.
+    """
+    return _read(source, text)[1]
+
+
+def bench_schema() -> dict[str, Any]:
+    """Return the JSON Schema of bench files, for editors and other validators.
+
+    Rules between parts of the file (names that exist, ports used once) are not in it.
+    """
+    from lumion_hw.bench.model import BenchModel
+
+    schema = BenchModel.model_json_schema()
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "lumion-hw bench file, version 1"}
+    return head | {key: value for key, value in schema.items() if key != "title"}
+
+
+def _read(source: str | os.PathLike[str], text: str | None) -> tuple[BenchModel | None, tuple[Problem, ...]]:
+    """Return the model, or ``None`` and what is wrong."""
+    from lumion_hw.bench.yaml_marks import read_yaml
+
+    if text is None:
+        source, text = _content(source)
+    elif len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise _too_large(os.fspath(source))
+    document = read_yaml(text)
+    places: list[tuple[Path, Place, str]] = [(fault.path, fault.place, fault.message) for fault in document.faults]
+    model = None
+    if document.marks:
+        model, checks = _validate(document.data)
+        places += [_located(check, document) for check in checks]
+    if not places:
+        return model, ()
+    return None, _problems(os.fspath(source), text, places)
+
+
+def _content(source: str | os.PathLike[str]) -> tuple[str, str]:
+    """Return the path and the text of a bench file or built-in bench."""
+    name = os.fspath(source)
+    path = pathlib.Path(name)
+    if not path.exists() and name in builtin_names():
+        path = builtin_path(name)
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        hint = f"Give the path of a bench file, or a built-in one: {', '.join(builtin_names())}."
+        raise ConfigError(f"cannot read bench file {name}: {reason}.", hint=hint) from error
+    if len(raw) > MAX_BYTES:
+        raise _too_large(name)
+    try:
+        return str(path), raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        column = error.start - raw.rfind(b"\n", 0, error.start)
+        text = f"{path}:{line}:{column}: expected UTF-8 text, found the byte {raw[error.start]:#04x}"
+        raise ConfigError(text, hint="Save the file as UTF-8.") from error
+
+
+def _too_large(name: str) -> ConfigError:
+    return ConfigError(f"bench file {name} is larger than {MAX_BYTES // 1024} KiB; a bench file is a few.")
+
+
+def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
+    """Return the model, or ``None`` and everything that is wrong with the data, model errors first."""
+    from pydantic import ValidationError
+
+    from lumion_hw.bench.checks import Check, cross_check
+    from lumion_hw.bench.explain import explain, found
+    from lumion_hw.bench.model import BenchModel
+
+    if not isinstance(data, dict):
+        return None, [Check((), f"expected a mapping with the keys of a bench file, found {found(data)}")]
+    try:
+        return BenchModel.model_validate(data), []
+    except ValidationError as error:
+        schema = bench_schema()
+        of_model = [explain(item, data, schema) for item in error.errors(include_url=False) if item["loc"]]
+    return None, of_model + cross_check(data)
+
+
+def _located(check: Check, document: Document) -> tuple[Path, Place, str]:
+    """Return a finding with its place, and the line of the other place it speaks of."""
+    message = check.message
+    if check.other is not None:
+        message += f" (line {document.place(check.other).line})"
+    return check.path, document.place(check.path, key=check.on_key), message
+
+
+def _problems(file: str, text: str, places: list[tuple[Path, Place, str]]) -> tuple[Problem, ...]:
+    """Return findings with their source lines, in the order of the file."""
+    from lumion_hw.bench.checks import path_text
+
+    lines = text.splitlines()
+    places.sort(key=lambda item: (item[1].line, item[1].column))
+    return tuple(
+        Problem(
+            file=file,
+            line=place.line,
+            column=place.column,
+            path=path_text(path),
+            message=message,
+            source=lines[place.line - 1] if place.line <= len(lines) else "",
+        )
+        for path, place, message in places
+    )

@@ -1,0 +1,75 @@
+"""The mesh of a bench: its topology, its controller, and the map between heaters, monitors and channels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.clock import Clock
+from lumion_hw.errors import CalibrationError
+from lumion_hw.interfaces import Generation, MeshController
+from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.topology import HexMesh
+
+
+@dataclass(frozen=True)
+class MeshAccess:
+    """A mesh and the way to it.
+
+    Attributes:
+        topology: The mesh as a graph.
+        controller: Drives the heaters and reads the monitors.
+        heater_channels: Drive channel of every heater, by 2·PUC + arm.
+        monitor_ports: Port of every monitor channel.
+        responsivity_a_per_w: Nominal responsivity of the monitors.
+        heater_max_ma: Largest heater current.
+        heater_ohm: Nominal heater resistance.
+        settle_s: Time after programming until the heaters have settled.
+        clock: The bench's clock.
+    """
+
+    topology: HexMesh
+    controller: MeshController
+    heater_channels: tuple[int, ...]
+    monitor_ports: tuple[int, ...]
+    responsivity_a_per_w: float
+    heater_max_ma: float
+    heater_ohm: float
+    settle_s: float
+    clock: Clock
+
+    def program(self, heater_currents_ma: NDArray[np.float64]) -> Generation:
+        """Drive all heaters at one edge and wait until they have settled.
+
+        Args:
+            heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm; channels without a heater are driven with 0.
+        """
+        table = np.zeros(self.controller.info.n_heaters)
+        table[list(self.heater_channels)] = heater_currents_ma
+        generation = self.controller.program(table)
+        self.clock.sleep(self.settle_s)
+        return generation
+
+    def driven_ma(self) -> NDArray[np.float64]:
+        """Return the currents driven now, shape ``(2 n_pucs,)``, read back from the controller."""
+        driven: NDArray[np.float64] = self.controller.read_back()[list(self.heater_channels)]
+        return driven
+
+    def monitors_ma(self, n_avg: int = 1) -> NDArray[np.float64]:
+        """Return the photocurrents in the order of ``monitor_ports``; NaN where a monitor is saturated."""
+        return self.controller.read_monitors(n_avg).photocurrent_ma[: len(self.monitor_ports)]
+
+    def check_record(self, record: CalibrationRecord) -> None:
+        """Refuse a calibration of another controller, mesh or channel map, or an incomplete one.
+
+        Raises:
+            CalibrationError: The record does not belong here; the message says what differs.
+        """
+        record.check_device(self.controller.info.serial, self.topology, self.heater_channels)
+        if not record.complete:
+            raise CalibrationError(
+                "this calibration record is incomplete: its run was interrupted",
+                hint="Run the calibration again.",
+            )

@@ -1,0 +1,192 @@
+"""The bench file as a model: devices, mesh, wiring, servers, fabric, and the physics of its emulation.
+
+Read a file with :func:`lumion_hw.bench.loader.load_bench`, which reports every mistake with its line and column. A
+model built from Python data gets the same checks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import Field, model_validator
+
+from lumion_hw.bench.checks import cross_check, path_text
+from lumion_hw.bench.devices import (
+    Device,
+    DeviceModel,
+    MeshControllerModel,
+    PolarizationControllerModel,
+    PowerMeterModel,
+    SfpModel,
+)
+from lumion_hw.bench.emulation import EmulationModel, HeaterEfficiencyModel
+from lumion_hw.bench.fields import Name, Number, StrictModel, Whole
+from lumion_hw.bench.layout import topology_of
+from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
+
+if TYPE_CHECKING:
+    from lumion_hw.mesh import HexMesh
+
+__all__ = [
+    "BenchModel",
+    "Device",
+    "DeviceModel",
+    "EmulationModel",
+    "FabricModel",
+    "HeaterEfficiencyModel",
+    "InputModel",
+    "MeshControllerModel",
+    "MeshModel",
+    "OutputModel",
+    "PolarizationControllerModel",
+    "PowerMeterModel",
+    "ServerModel",
+    "SfpModel",
+    "TapModel",
+    "TypicalLossModel",
+    "WiringModel",
+]
+
+
+class TypicalLossModel(StrictModel):
+    """Losses that a plan assumes before anything is measured (mesh.md b.8)."""
+
+    puc_loss_db: Number = Field(0.5, ge=0.0, le=20.0, description="Loss per PUC passed.")
+    access_loss_db: Number = Field(6.85, ge=0.0, le=40.0, description="Facet and on-chip routing, per port.")
+
+
+class MeshModel(StrictModel):
+    """The mesh chip and how its controller is wired to it."""
+
+    controller: Name = Field(description="Device that drives the heaters and reads the monitors.")
+    layout: Literal["smartlight"] = Field("smartlight", description="Published layout: 72 PUCs, 40 ports.")
+    columns: tuple[Whole, ...] | None = Field(None, description="Cells per column of another layout.")
+    heater_channels: dict[Whole, tuple[Whole, Whole]] = Field(
+        default_factory=dict, description="PUC: [upper, lower] drive channel, where it is not [2 PUC, 2 PUC + 1]."
+    )
+    monitor_ports: tuple[Whole, ...] | None = Field(
+        None, description="Ports with a photodiode, in the controller's monitor order; all fibre ports if not given."
+    )
+    typical: TypicalLossModel = Field(default_factory=TypicalLossModel, description="Losses a plan assumes.")
+
+    def topology(self) -> HexMesh:
+        """Return the mesh. Raises ``ConfigError`` if none has these columns."""
+        return topology_of(self.columns)
+
+    @property
+    def monitors(self) -> tuple[int, ...]:
+        """Port of each monitor channel of the controller, in channel order."""
+        return self.topology().fibre_ports if self.monitor_ports is None else self.monitor_ports
+
+    def heater_table(self) -> tuple[tuple[int, int], ...]:
+        """Return the (upper, lower) drive channel of every PUC, in PUC order."""
+        return tuple(self.heater_channels.get(puc, (2 * puc, 2 * puc + 1)) for puc in range(self.topology().n_pucs))
+
+
+class InputModel(StrictModel):
+    """From a transponder's transmitter into a mesh port."""
+
+    transponder: Name
+    port: Whole
+    polarization: Name | None = Field(None, description="Polarization controller on the way.")
+    loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre, connectors and controller; not the facet.")
+    gain_db: Number = Field(0.0, ge=0.0, le=40.0, description="Booster amplifier on the way.")
+
+
+class TapModel(StrictModel):
+    """A splitter that gives a share of the light to a power meter."""
+
+    meter: Name
+    channel: Whole = Field(ge=1, description="Channel of the meter, from 1.")
+    fraction: Number = Field(gt=0.0, lt=1.0, description="Share of the power that goes to the meter.")
+
+
+class OutputModel(StrictModel):
+    """From a mesh port into a transponder's receiver."""
+
+    port: Whole
+    transponder: Name
+    loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre and connectors; neither facet nor splitter.")
+    tap: TapModel | None = None
+
+
+class WiringModel(StrictModel):
+    """All fibres between transponders and mesh."""
+
+    inputs: tuple[InputModel, ...] = ()
+    outputs: tuple[OutputModel, ...] = ()
+
+
+class ServerModel(StrictModel):
+    """A server and the modules of its network ports, in NIC order."""
+
+    name: Name
+    nics: tuple[Name, ...] = Field(min_length=1, description="SFP+ devices; NIC 0 first.")
+    risk_group: str | None = Field(None, description="Servers that can fail together share one.")
+
+
+class FabricModel(StrictModel):
+    """Which servers are joined, which stand by, and how a circuit is judged."""
+
+    pairs: tuple[tuple[Name, Name], ...] = Field((), description="Servers joined NIC by NIC, in both directions.")
+    spares: tuple[Name, ...] = Field((), description="Servers that may replace a failed one, best first.")
+    loss_tolerance_db: Number = Field(2.0, gt=0.0, le=20.0, description="Measured against predicted loss of a proof.")
+    detect_poll_s: Number = Field(0.1, ge=1e-3, le=60.0, description="Period at which receivers are asked for LOS.")
+
+
+class BenchModel(StrictModel):
+    """One bench file."""
+
+    version: Literal[1] = Field(description="Version of this file format.")
+    name: Name
+    description: str = ""
+    devices: dict[Name, Device] = Field(min_length=1)
+    mesh: MeshModel
+    wiring: WiringModel = Field(default_factory=WiringModel)
+    servers: tuple[ServerModel, ...] = ()
+    fabric: FabricModel = Field(default_factory=FabricModel)
+    emulation: EmulationModel = Field(default_factory=EmulationModel)
+
+    @model_validator(mode="after")
+    def _parts_fit_together(self) -> Self:
+        problems = cross_check(self.model_dump(exclude_unset=True))
+        if problems:
+            raise ValueError("; ".join(f"{path_text(problem.path)}: {problem.message}" for problem in problems))
+        return self
+
+    def topology(self) -> HexMesh:
+        """Return the mesh of this bench."""
+        return self.mesh.topology()
+
+    def to_wiring(self) -> Wiring:
+        """Return the optical wiring in the form that path set-up, budgets and the emulator use."""
+        return Wiring(
+            inputs=tuple(
+                InputPath(
+                    transponder=path.transponder,
+                    port=path.port,
+                    polarization=path.polarization,
+                    loss_db=path.loss_db,
+                    gain_db=path.gain_db,
+                )
+                for path in self.wiring.inputs
+            ),
+            outputs=tuple(
+                OutputPath(
+                    port=path.port,
+                    transponder=path.transponder,
+                    loss_db=path.loss_db,
+                    meter=path.tap.meter if path.tap else None,
+                    meter_channel=path.tap.channel if path.tap else None,
+                    tap_fraction=path.tap.fraction if path.tap else 0.0,
+                )
+                for path in self.wiring.outputs
+            ),
+        )
+
+    def server(self, name: str) -> ServerModel:
+        """Return a server by name. Raises ``KeyError`` if there is none."""
+        for server in self.servers:
+            if server.name == name:
+                return server
+        raise KeyError(name)

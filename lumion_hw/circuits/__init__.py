@@ -1,0 +1,16 @@
+"""Polarization-aware path set-up: plan, program, align, prove by measured light, or roll back."""
+
+from lumion_hw.circuits.alignment import Aligner, Alignment
+from lumion_hw.circuits.plan import CircuitPlan, CircuitRequest, PlannedCircuit, plan_circuits
+from lumion_hw.circuits.setup import CircuitProof, PathSetup
+
+__all__ = [
+    "Aligner",
+    "Alignment",
+    "CircuitPlan",
+    "CircuitProof",
+    "CircuitRequest",
+    "PathSetup",
+    "PlannedCircuit",
+    "plan_circuits",
+]

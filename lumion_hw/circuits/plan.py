@@ -1,0 +1,173 @@
+"""Planning circuits: routes, heater settings and link budgets, before anything is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.model import SfpModel
+from lumion_hw.errors import CircuitError
+from lumion_hw.interfaces.wiring import InputPath, OutputPath
+from lumion_hw.mesh.inverse import heater_currents_ma
+from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.routing import Path, Routing, route
+from lumion_hw.mesh.topology import State
+
+
+@dataclass(frozen=True)
+class CircuitRequest:
+    """One directed circuit wanted.
+
+    Attributes:
+        source: Device name of the transmitting module.
+        target: Device name of the receiving module.
+    """
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class LinkBudget:
+    """What should arrive, from launch to receiver.
+
+    Attributes:
+        launch_dbm: Launch power the bench file states for the module.
+        gain_db: Booster amplifier.
+        fixed_loss_db: Fibre, controller and connectors on both sides, and the tap.
+        mesh_loss_db: Fibre to fibre over the mesh, predicted from the calibration.
+        received_dbm: Power at the receiver.
+        sensitivity_dbm: Least power that counts as a link.
+        overload_dbm: Largest power that counts as a link.
+    """
+
+    launch_dbm: float
+    gain_db: float
+    fixed_loss_db: float
+    mesh_loss_db: float
+    received_dbm: float
+    sensitivity_dbm: float
+    overload_dbm: float
+
+    @property
+    def margin_db(self) -> float:
+        """Predicted margin over the receiver's sensitivity."""
+        return self.received_dbm - self.sensitivity_dbm
+
+
+@dataclass(frozen=True)
+class PlannedCircuit:
+    """One circuit of a plan.
+
+    Attributes:
+        request: What was asked for.
+        entry: From the transmitter to the mesh.
+        exit: From the mesh to the receiver.
+        path: PUCs on the way.
+        budget: What should arrive.
+    """
+
+    request: CircuitRequest
+    entry: InputPath
+    exit: OutputPath
+    path: Path
+    budget: LinkBudget
+
+
+@dataclass(frozen=True)
+class CircuitPlan:
+    """A conflict-free set of circuits and the setting that makes them.
+
+    Attributes:
+        circuits: One per request, in order.
+        routing: States of the PUCs used.
+        states: State of every PUC that can be set, parked ones included.
+        currents_ma: Heater currents, shape ``(2 n_pucs,)``.
+    """
+
+    circuits: tuple[PlannedCircuit, ...]
+    routing: Routing
+    states: dict[int, State]
+    currents_ma: NDArray[np.float64]
+
+
+def plan_circuits(bench: Bench, record: CalibrationRecord, requests: Sequence[CircuitRequest]) -> CircuitPlan:
+    """Plan circuits on a calibrated bench; nothing is changed.
+
+    Routes take the least loss; PUCs that no circuit uses are parked in the cross state, in which no closed ring forms
+    and most cells need less heat than at random.
+
+    Args:
+        bench: The bench.
+        record: Calibration of its mesh.
+        requests: Circuits wanted.
+
+    Raises:
+        CircuitError: A module is not wired to the mesh.
+        NoPathError: No conflict-free routes; the message says why.
+        CalibrationError: The record does not belong to this bench.
+    """
+    bench.mesh.check_record(record)
+    ends = [_ends(bench, request) for request in requests]
+    routing = route(
+        bench.mesh.topology,
+        [(entry.port, out.port) for entry, out in ends],
+        puc_loss_db=np.maximum(record.loss_db, 0.01),
+        unusable=record.unusable_states(),
+    )
+    states = _parked(record, routing.states)
+    circuits = tuple(
+        PlannedCircuit(request, entry, out, path, _budget(bench, record, request, entry, out, path))
+        for request, (entry, out), path in zip(requests, ends, routing.paths, strict=True)
+    )
+    return CircuitPlan(circuits, routing, states, heater_currents_ma(record, states))
+
+
+def _ends(bench: Bench, request: CircuitRequest) -> tuple[InputPath, OutputPath]:
+    """Return where a circuit enters and leaves the mesh."""
+    try:
+        return bench.wiring.input_of(request.source), bench.wiring.output_of(request.target)
+    except KeyError as error:
+        raise CircuitError(
+            f"circuit {request.source} to {request.target}: {error.args[0]} is not wired to the mesh",
+            hint="See 'wiring' in the bench file.",
+        ) from error
+
+
+def _parked(record: CalibrationRecord, used: Mapping[int, State]) -> dict[int, State]:
+    """Return the states in use, with every other PUC that can be set in the cross state."""
+    free: dict[int, State] = {
+        puc: "cross" for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is not None
+    }
+    return {**free, **used}
+
+
+def _budget(
+    bench: Bench,
+    record: CalibrationRecord,
+    request: CircuitRequest,
+    entry: InputPath,
+    out: OutputPath,
+    path: Path,
+) -> LinkBudget:
+    """Reckon one link budget from the bench file and the calibration."""
+    source, target = bench.model.devices[request.source], bench.model.devices[request.target]
+    if not isinstance(source, SfpModel) or not isinstance(target, SfpModel):
+        raise CircuitError(f"circuit {request.source} to {request.target}: both ends must be SFP+ modules")
+    typical = bench.model.mesh.typical.access_loss_db
+    into, out_of = record.port(entry.port).input_loss_db, record.port(out.port).output_loss_db
+    mesh_loss_db = (typical if into is None else into) + path.loss_db + (typical if out_of is None else out_of)
+    fixed_loss_db = entry.loss_db + out.loss_db - 10.0 * float(np.log10(1.0 - out.tap_fraction))
+    return LinkBudget(
+        launch_dbm=source.tx_power_dbm,
+        gain_db=entry.gain_db,
+        fixed_loss_db=fixed_loss_db,
+        mesh_loss_db=mesh_loss_db,
+        received_dbm=source.tx_power_dbm + entry.gain_db - fixed_loss_db - mesh_loss_db,
+        sensitivity_dbm=target.sensitivity_dbm,
+        overload_dbm=target.overload_dbm,
+    )

@@ -1,0 +1,250 @@
+"""Setting circuits up: program, align, prove by measured light, or roll back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lumion_hw.bench.bench import Bench
+from lumion_hw.circuits.alignment import Aligner, Alignment
+from lumion_hw.circuits.plan import CircuitPlan, CircuitRequest, PlannedCircuit, plan_circuits
+from lumion_hw.errors import CircuitError, DeviceError
+from lumion_hw.mesh.record import CalibrationRecord
+
+_LOS_DEADLINE_S = 1.0
+_LOS_POLL_S = 0.02
+_ALIGNED_WITHIN_DB = 0.3
+
+Milestone = Callable[[str], None]
+"""Told of each milestone reached: ``programmed``, ``settled``, ``los_clear``, ``link_up``."""
+
+
+@dataclass(frozen=True)
+class CircuitProof:
+    """What was measured of one circuit.
+
+    Attributes:
+        circuit: What was planned.
+        launch_dbm: Launch power as the transmitting module reports it.
+        measured_loss_db: Fibre to fibre over the mesh, from launch and meter; ``None`` without a reading.
+        received_dbm: Power at the receiver as the meter on its tap implies; ``None`` without a reading.
+        los: The receiving module reports loss of signal.
+        alignment: The polarization search, ``None`` where none was needed or possible.
+        failures: Why it is not proven, one clause each; empty if it is.
+    """
+
+    circuit: PlannedCircuit
+    launch_dbm: float | None
+    measured_loss_db: float | None
+    received_dbm: float | None
+    los: bool
+    alignment: Alignment | None
+    failures: tuple[str, ...]
+
+    @property
+    def proven(self) -> bool:
+        """Whether power, budget and the receiver's own LOS agree that this circuit carries light."""
+        return not self.failures
+
+    @property
+    def margin_db(self) -> float | None:
+        """Measured margin over the receiver's sensitivity."""
+        if self.received_dbm is None:
+            return None
+        return self.received_dbm - self.circuit.budget.sensitivity_dbm
+
+    @property
+    def loss_error_db(self) -> float | None:
+        """Measured minus predicted loss over the mesh."""
+        if self.measured_loss_db is None:
+            return None
+        return self.measured_loss_db - self.circuit.budget.mesh_loss_db
+
+
+class PathSetup:
+    """Sets circuits up on a calibrated bench and remembers what is set up.
+
+    Args:
+        bench: The bench.
+        record: Calibration of its mesh.
+        aligner: Polarization search; share it with the calibration to keep what it learnt.
+    """
+
+    def __init__(self, bench: Bench, record: CalibrationRecord, aligner: Aligner | None = None) -> None:
+        bench.mesh.check_record(record)
+        self.bench = bench
+        self.record = record
+        self._aligner = aligner or Aligner(bench.clock)
+        self.active: CircuitPlan | None = None
+
+    def plan(self, requests: Sequence[CircuitRequest]) -> CircuitPlan:
+        """Plan circuits; nothing is changed. Raises as :func:`~lumion_hw.circuits.plan.plan_circuits`."""
+        return plan_circuits(self.bench, self.record, requests)
+
+    def establish(
+        self, plan: CircuitPlan, *, align: bool = True, milestone: Milestone = lambda name: None
+    ) -> tuple[CircuitProof, ...]:
+        """Program a plan in one atomic commit and prove every circuit, or put the mesh back as it was.
+
+        Args:
+            plan: What to set up.
+            align: Search the polarization at every input. Otherwise only where the loss says that it has moved.
+            milestone: Told of each milestone reached by the last circuit.
+
+        Raises:
+            CircuitError: A circuit was not proven; the message says which and why, and that the mesh was rolled back.
+        """
+        bench = self.bench
+        before_ma = bench.mesh.driven_ma()
+        try:
+            bench.mesh.program(plan.currents_ma)
+            bench.events.add("programmed", circuits=len(plan.circuits), heat_mw=self._heat_mw(plan))
+            milestone("programmed")
+            for circuit in plan.circuits:
+                bench.transponders[circuit.request.source].enable()
+            alignments = {circuit.request: self._align(circuit, align) for circuit in plan.circuits}
+            milestone("settled")
+            self._await_los_clear(plan.circuits)
+            milestone("los_clear")
+            proofs = tuple(self._prove(circuit, alignments[circuit.request]) for circuit in plan.circuits)
+            for proof in proofs:
+                bench.events.add("proof", **_summary(proof))
+            if not all(proof.proven for proof in proofs):
+                raise CircuitError(_verdict(proofs))
+        except BaseException:
+            self._roll_back(before_ma)
+            raise
+        milestone("link_up")
+        self.active = plan
+        return proofs
+
+    def prove(self) -> tuple[CircuitProof, ...]:
+        """Measure the circuits that are set up, changing nothing."""
+        circuits = self.active.circuits if self.active else ()
+        return tuple(self._prove(circuit, None) for circuit in circuits)
+
+    def _heat_mw(self, plan: CircuitPlan) -> float:
+        return round(float(self.record.heater_power_mw(plan.currents_ma).sum()), 2)
+
+    def _roll_back(self, before_ma: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> None:
+        """Drive the former currents again."""
+        self.bench.mesh.program(before_ma)
+        self.bench.events.add("rolled back")
+
+    def _align(self, circuit: PlannedCircuit, always: bool) -> Alignment | None:
+        """Search the polarization at a circuit's input, if it has a controller and needs it."""
+        name = circuit.entry.polarization
+        if name is None:
+            return None
+        loss_db = self._measured_loss_db(circuit)[0]
+        in_place = loss_db is not None and abs(loss_db - circuit.budget.mesh_loss_db) < _ALIGNED_WITHIN_DB
+        if in_place and not always:
+            return None
+        alignment = self._aligner.maximise(name, self.bench.polarization[name], lambda: self._exit_w(circuit))
+        self.bench.events.add(
+            "aligned", controller=name, reads=alignment.reads, swing_db=round(alignment.swing_db, 2)
+        )
+        return alignment
+
+    def _exit_w(self, circuit: PlannedCircuit) -> float:
+        """Return the power leaving the mesh for the receiver: by the meter on its tap, or the mesh's own monitor."""
+        out = circuit.exit
+        if out.meter is not None and out.meter_channel is not None:
+            return self.bench.meters[out.meter].read(out.meter_channel).power_w
+        ports = self.bench.mesh.monitor_ports
+        if out.port not in ports:
+            raise CircuitError(f"port {out.port} has neither a meter nor a monitor: its light cannot be proven")
+        current_ma = float(self.bench.mesh.monitors_ma()[ports.index(out.port)])
+        if math.isnan(current_ma):
+            raise DeviceError(f"the monitor at port {out.port} is saturated")
+        return current_ma * 1e-3 / self.bench.mesh.responsivity_a_per_w
+
+    def _fibre_dbm(self, circuit: PlannedCircuit) -> float | None:
+        """Return the power in the fibre at the mesh facet, ``None`` in the dark or out of range."""
+        out = circuit.exit
+        try:
+            power_w = self._exit_w(circuit)
+        except DeviceError:
+            return None
+        if not power_w > 0.0:
+            return None
+        level_dbm = 10.0 * math.log10(power_w * 1e3)
+        if out.meter is not None:
+            return level_dbm - 10.0 * math.log10(out.tap_fraction) + out.loss_db
+        loss_db = self.record.port(out.port).output_loss_db
+        return level_dbm - (self.bench.model.mesh.typical.access_loss_db if loss_db is None else loss_db)
+
+    def _measured_loss_db(self, circuit: PlannedCircuit) -> tuple[float | None, float | None, float | None]:
+        """Return (mesh loss, launch power, power in the fibre behind the mesh), ``None`` where there is no number."""
+        launch_dbm = self.bench.transponders[circuit.request.source].monitors().tx_power_dbm
+        fibre_dbm = self._fibre_dbm(circuit)
+        if launch_dbm is None or fibre_dbm is None:
+            return None, launch_dbm, fibre_dbm
+        return launch_dbm + circuit.entry.gain_db - circuit.entry.loss_db - fibre_dbm, launch_dbm, fibre_dbm
+
+    def _await_los_clear(self, circuits: Iterable[PlannedCircuit]) -> None:
+        """Wait until no receiver reports loss of signal, or the deadline has passed (the proof then says so)."""
+        deadline = self.bench.clock.now() + _LOS_DEADLINE_S
+        waiting = {circuit.request.target for circuit in circuits}
+        while waiting:
+            waiting = {name for name in waiting if self.bench.transponders[name].status().rx_los}
+            if not waiting or self.bench.clock.now() >= deadline:
+                return
+            self.bench.clock.sleep(_LOS_POLL_S)
+
+    def _prove(self, circuit: PlannedCircuit, alignment: Alignment | None) -> CircuitProof:
+        """Judge one circuit by the meter, its budget and the receiver's LOS."""
+        budget, out = circuit.budget, circuit.exit
+        loss_db, launch_dbm, fibre_dbm = self._measured_loss_db(circuit)
+        received_dbm = None
+        if fibre_dbm is not None:
+            received_dbm = fibre_dbm - out.loss_db + 10.0 * math.log10(1.0 - out.tap_fraction)
+        los = self.bench.transponders[circuit.request.target].status().rx_los
+        tolerance_db = self.bench.model.fabric.loss_tolerance_db
+        failures = []
+        if launch_dbm is None:
+            failures.append("the transmitter is dark")
+        if received_dbm is None:
+            failures.append("no power reaches the receiver's tap")
+        elif received_dbm < budget.sensitivity_dbm:
+            failures.append(f"{received_dbm:.1f} dBm is below the sensitivity of {budget.sensitivity_dbm:.1f} dBm")
+        elif received_dbm > budget.overload_dbm:
+            failures.append(f"{received_dbm:.1f} dBm is above the overload of {budget.overload_dbm:.1f} dBm")
+        if loss_db is not None and abs(loss_db - budget.mesh_loss_db) > tolerance_db:
+            failures.append(f"loss {loss_db:.1f} dB, predicted {budget.mesh_loss_db:.1f} dB ± {tolerance_db:.1f}")
+        if los:
+            failures.append("the receiver reports loss of signal")
+        return CircuitProof(circuit, launch_dbm, loss_db, received_dbm, los, alignment, tuple(failures))
+
+
+def _summary(proof: CircuitProof) -> dict[str, object]:
+    """Return what the event log keeps of a proof."""
+    return {
+        "source": proof.circuit.request.source,
+        "target": proof.circuit.request.target,
+        "hops": proof.circuit.path.hops,
+        "predicted_loss_db": round(proof.circuit.budget.mesh_loss_db, 3),
+        "measured_loss_db": None if proof.measured_loss_db is None else round(proof.measured_loss_db, 3),
+        "received_dbm": None if proof.received_dbm is None else round(proof.received_dbm, 3),
+        "los": proof.los,
+        "proven": proof.proven,
+    }
+
+
+def _verdict(proofs: Sequence[CircuitProof]) -> str:
+    """Say which circuits were proven and which were not, and why."""
+    good = [f"{p.circuit.request.source} to {p.circuit.request.target}" for p in proofs if p.proven]
+    bad = [
+        f"{p.circuit.request.source} to {p.circuit.request.target}: {', '.join(p.failures)}"
+        for p in proofs
+        if not p.proven
+    ]
+    return (
+        f"{len(bad)} of {len(proofs)} circuits could not be proven ({'; '.join(bad)}); proven: "
+        f"{', '.join(good) or 'none'}. All were taken away again: the mesh is as it was before."
+    )
+
+

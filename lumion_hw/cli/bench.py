@@ -1,0 +1,112 @@
+"""``lumion bench``: check, show and describe bench files. Needs no hardware."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lumion_hw.cli.output import echo_json, echo_table, error_document, json_option
+from lumion_hw.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lumion_hw.bench.model import BenchModel
+
+
+@click.group()
+def bench() -> None:
+    """Check, show and describe bench files.
+
+    FILE is the path of a bench file, or the name of a built-in bench such as lumion-prototype.
+    """
+
+
+@bench.command()
+@click.argument("file")
+@json_option
+@click.pass_context
+def check(ctx: click.Context, file: str, as_json: bool) -> None:
+    """Find every mistake in FILE, with line and column; exit code 2 if there is one."""
+    from lumion_hw.bench.loader import check_bench, load_bench
+
+    problems = check_bench(file)
+    if problems and as_json:
+        message = f"{len(problems)} mistake{'s' if len(problems) > 1 else ''} in bench file {file}"
+        document = error_document(ConfigError(message), ConfigError.exit_code)
+        document["error"]["problems"] = problems
+        echo_json(document)
+        ctx.exit(ConfigError.exit_code)
+    model = load_bench(file)
+    counts = {
+        "devices": len(model.devices),
+        "inputs": len(model.wiring.inputs),
+        "outputs": len(model.wiring.outputs),
+        "servers": len(model.servers),
+    }
+    if as_json:
+        echo_json({"file": file, "name": model.name, "valid": True, **counts})
+    else:
+        click.echo(f"{file}: ok: {model.name} with " + ", ".join(f"{n} {what}" for what, n in counts.items()))
+
+
+@bench.command()
+def schema() -> None:
+    """Print the JSON Schema of bench files, for editors and other validators."""
+    from lumion_hw.bench.loader import bench_schema
+
+    echo_json(bench_schema())
+
+
+@bench.command()
+@click.argument("file")
+@json_option
+def show(file: str, as_json: bool) -> None:
+    """Print the bench of FILE as tables, defaults filled in."""
+    from lumion_hw.bench.loader import load_bench
+
+    model = load_bench(file)
+    if as_json:
+        echo_json(model.model_dump(mode="json"))
+        return
+    click.echo(f"{model.name}\n{model.description}\n")
+    echo_table("Devices", ("name", "kind", "serial", "address"), device_rows(model))
+    click.echo(f"Mesh\n{_mesh_line(model)}\n")
+    echo_table("Inputs", ("transponder", "port", "polarization", "loss dB", "gain dB"), input_rows(model))
+    headers = ("port", "transponder", "loss dB", "meter", "channel", "tap")
+    echo_table("Outputs", headers, output_rows(model))
+    echo_table("Servers", ("name", "NICs", "risk group", "role"), server_rows(model))
+
+
+def device_rows(model: BenchModel) -> list[tuple[object, ...]]:
+    """Return name, kind, expected serial number and address of every device."""
+    return [(name, d.kind, getattr(d, "serial", None), d.address) for name, d in model.devices.items()]
+
+
+def input_rows(model: BenchModel) -> list[tuple[object, ...]]:
+    """Return transponder, port, polarization controller, loss and gain of every input."""
+    return [(p.transponder, p.port, p.polarization, p.loss_db, p.gain_db) for p in model.wiring.inputs]
+
+
+def output_rows(model: BenchModel) -> list[tuple[object, ...]]:
+    """Return port, transponder, loss, meter, channel and tapped share of every output."""
+    return [
+        (p.port, p.transponder, p.loss_db, p.meter, p.meter_channel, f"{p.tap_fraction:.0%}" if p.meter else None)
+        for p in model.to_wiring().outputs
+    ]
+
+
+def server_rows(model: BenchModel) -> list[tuple[object, ...]]:
+    """Return name, NICs, risk group and role of every server."""
+    roles: dict[str, Any] = {name: f"spare {i}" for i, name in enumerate(model.fabric.spares, start=1)}
+    for first, second in model.fabric.pairs:
+        roles |= {first: f"joined to {second}", second: f"joined to {first}"}
+    return [(s.name, " ".join(s.nics), s.risk_group, roles.get(s.name)) for s in model.servers]
+
+
+def _mesh_line(model: BenchModel) -> str:
+    """Return layout, size and typical losses of the mesh in one line."""
+    mesh, chip = model.mesh, model.topology()
+    layout = mesh.layout if mesh.columns is None else f"columns {' '.join(map(str, mesh.columns))}"
+    losses = f"{mesh.typical.puc_loss_db:g} dB per PUC, {mesh.typical.access_loss_db:g} dB per port"
+    size = f"{chip.n_pucs} PUCs, {chip.n_ports} ports, {len(chip.fibre_ports)} fibres, {len(mesh.monitors)} monitors"
+    return f"{layout} on {mesh.controller}: {size}; typically {losses}"

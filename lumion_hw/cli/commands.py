@@ -1,0 +1,36 @@
+"""The ``lumion`` group and the table of its commands."""
+
+from __future__ import annotations
+
+import click
+
+from lumion_hw.cli.lazy import LazyCommand, LazyGroup
+
+COMMANDS = (
+    LazyCommand("demo", "lumion_hw.cli.demo:demo", "Calibrate, connect, break and recover the built-in bench."),
+    LazyCommand("emulate", "lumion_hw.cli.emulate:emulate", "Serve the devices of a bench file on TCP and ptys."),
+    LazyCommand("bench", "lumion_hw.cli.bench:bench", "Check, show and describe bench files."),
+)
+"""One row per command; a new command is one more row."""
+
+
+def _print_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if not asked or ctx.resilient_parsing:
+        return
+    import importlib.metadata
+
+    try:
+        version = importlib.metadata.version("lumion-hw")
+    except importlib.metadata.PackageNotFoundError:
+        version = "(not installed)"
+    click.echo(f"lumion-hw {version}")
+    ctx.exit()
+
+
+@click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Version.")
+def lumion() -> None:
+    """Drive, calibrate and rehearse a photonic-fabric bench.
+
+    Start with `lumion demo`: it needs no hardware.
+    """

@@ -1,0 +1,159 @@
+"""Limits of the bench file as a configuration of the LUMION mesh controller (protocol section 7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firmware_protocol import (
+    FULL_SCALE_CODE,
+    LIMIT_DTYPE,
+    ConfigApplyRequest,
+    ConfigGlobalRequest,
+    ConfigLimitsRequest,
+    FaultSource,
+    HelloReply,
+    Message,
+    Request,
+    WatchdogPolicy,
+    code_from_output,
+    config_crc32,
+    has_feature,
+    max_payload,
+    output_from_code,
+)
+from lumion_hw.errors import ConfigError, LimitError
+from lumion_hw.interfaces import ControllerLimits
+from lumion_hw.sessions.framed_errors import Where
+
+_ENABLED = (FaultSource.TOTAL_POWER, FaultSource.EXTERNAL_LOOP)
+"""Optional fault sources that need no threshold of their own: enabled wherever the board has their sensor."""
+
+
+@dataclass(frozen=True)
+class BoardConfiguration:
+    """One configuration in the controller's terms.
+
+    Attributes:
+        global_block: Watchdog policy, power cap, optional faults.
+        limits: Limit records, shape ``(n_dac,)``, ``LIMIT_DTYPE``.
+    """
+
+    global_block: ConfigGlobalRequest
+    limits: NDArray[Any]
+
+    @property
+    def crc32(self) -> int:
+        """CRC-32 by which host and board know a configuration (section 7.2)."""
+        return config_crc32(self.global_block, self.limits)
+
+    def requests(self, mtu: int) -> list[Request[Message]]:
+        """Return the requests that apply it, in pieces that fit frames of ``mtu`` bytes."""
+        per_frame = (max_payload(mtu) - ConfigLimitsRequest.layout.fixed_size) // LIMIT_DTYPE.itemsize
+        pieces = [
+            ConfigLimitsRequest(start, self.limits[start : start + per_frame])
+            for start in range(0, len(self.limits), per_frame)
+        ]
+        return [self.global_block, *pieces, ConfigApplyRequest(len(self.limits), self.crc32)]
+
+
+def board_configuration(limits: ControllerLimits, hello: HelloReply, where: Where) -> BoardConfiguration:
+    """Return the configuration for a controller.
+
+    The watchdog switches off at once; the power cap is rounded down to whole mW; a channel limit is rounded like the
+    currents it is compared with, so that a heater can be driven to exactly its limit.
+
+    Raises:
+        LimitError: A value is outside what the controller can express; the message names the channel.
+        ConfigError: An array does not have one value per heater.
+    """
+    full_scale_ma = hello.dac_full_scale * 1e-3
+    max_ma = checked_currents(limits.heater_max_ma, np.full(hello.n_dac, full_scale_ma), "heater_max_ma", where)
+    ohm = _column(limits.heater_ohm, hello.n_dac, "heater_ohm", where)
+    records = np.zeros(hello.n_dac, dtype=LIMIT_DTYPE)
+    records["code_max"] = code_from_output(max_ma, full_scale_ma)
+    lowest = np.where(records["code_max"] > 0, 1.0, 0.0)  # 0 Ω means "not fitted" and needs a limit of 0
+    for channel in np.flatnonzero(~((np.rint(ohm) >= lowest) & (np.rint(ohm) <= FULL_SCALE_CODE))):
+        raise _outside(
+            f"heater_ohm of channel {channel}", ohm[channel], (lowest[channel], FULL_SCALE_CODE), "ohm", where
+        )
+    records["load_ohm"] = np.rint(ohm)
+    _check("total_power_mw", limits.total_power_mw, (1, 4_000_000), "mW", where)
+    _check("watchdog_s", limits.watchdog_s, (0.1, 60.0), "s", where)
+    return BoardConfiguration(
+        ConfigGlobalRequest(
+            wd_policy=WatchdogPolicy.OFF,
+            wd_timeout_ms=round(limits.watchdog_s * 1e3),
+            wd_param_ms=0,
+            total_power_mw=int(limits.total_power_mw),
+            fault_enable=_fault_mask(hello.features),
+        ),
+        records,
+    )
+
+
+def checked_currents(
+    currents_ma: NDArray[np.float64], max_ma: NDArray[np.float64], what: str, where: Where
+) -> NDArray[np.float64]:
+    """Return currents that are within 0 … ``max_ma``, channel by channel.
+
+    Raises:
+        LimitError: A current is negative, above its limit, or not a number; the message names the first such channel.
+        ConfigError: There is not one value per channel.
+    """
+    values = _column(currents_ma, len(max_ma), what, where)
+    for channel in np.flatnonzero(~((values >= 0.0) & (values <= max_ma)))[:1]:
+        raise _outside(f"{what}, channel {channel}", values[channel], (0.0, max_ma[channel]), "mA", where)
+    return values
+
+
+def _fault_mask(features: int) -> int:
+    present = [source for source in _ENABLED if source.feature is not None and has_feature(features, source.feature)]
+    return sum(source.mask for source in present)
+
+
+def _column(values: NDArray[np.float64], n: int, what: str, where: Where) -> NDArray[np.float64]:
+    column = np.asarray(values, dtype=np.float64)
+    if column.shape != (n,):
+        raise ConfigError(
+            f"{what} has shape {column.shape}, the controller has {n} heaters.",
+            device=where.device,
+            address=where.address,
+            hint=f"Give one value per heater, shape ({n},).",
+        )
+    return column
+
+
+def _check(what: str, value: float, allowed: tuple[float, float], unit: str, where: Where) -> None:
+    if not allowed[0] <= value <= allowed[1]:
+        raise _outside(what, value, allowed, unit, where)
+
+
+def _outside(what: str, value: float, allowed: tuple[float, float], unit: str, where: Where) -> LimitError:
+    broken = allowed[1] if value > allowed[1] else allowed[0]
+    return LimitError(
+        f"{what} is outside {allowed[0]:g} to {allowed[1]:g} {unit}, nothing was sent",
+        asked=float(value),
+        limit=float(broken),
+        unit=unit,
+        device=where.device,
+        address=where.address,
+    )
+
+
+def limit_in_ma(error: LimitError, full_scale_ma: float, where: Where) -> LimitError:
+    """Return a controller's LIMIT refusal in the caller's unit: codes of a channel as mA, everything else unchanged."""
+    if error.unit != "code":
+        return error
+    asked, limit = output_from_code(np.array([error.asked, error.limit]), full_scale_ma)
+    return LimitError(
+        error.message.split(": asked")[0],
+        asked=float(asked),
+        limit=float(limit),
+        unit="mA",
+        device=where.device,
+        address=where.address,
+    )

@@ -1,0 +1,43 @@
+"""What the LUMION mesh controller says, in the words of the interfaces."""
+
+from __future__ import annotations
+
+from firmware_protocol import FaultRecord, FaultSource, FaultState, HelloReply, fault_source_name
+from lumion_hw.interfaces import ControllerInfo, Fault
+
+_MODEL = "LUMION mesh controller"
+
+
+def controller_info(hello: HelloReply) -> ControllerInfo:
+    """Return identity and capabilities; ``on_board_sweep`` is false, because this driver offers none."""
+    full_scale_ma = hello.dac_full_scale * 1e-3
+    return ControllerInfo(
+        model=_MODEL,
+        serial=hello.serial,
+        firmware=hello.fw_version,
+        n_heaters=hello.n_dac,
+        n_monitors=hello.n_adc,
+        current_full_scale_ma=full_scale_ma,
+        current_step_ma=full_scale_ma * (1 << (16 - hello.dac_bits)) / 65535,
+        atomic=True,
+        readback=True,
+        watchdog=True,
+        on_board_sweep=False,
+        monitor_full_scale_ma=hello.adc_full_scale * 1e-6,
+        monitor_step_ma=hello.adc_full_scale * 1e-6 / (2**hello.adc_bits - 1) if hello.adc_bits else 0.0,
+    )
+
+
+def fault_from_record(record: FaultRecord) -> Fault:
+    """Return one fault; ``extra`` holds the controller's tick and the unit of ``value`` and ``limit``."""
+    known = record.source in FaultSource.__members__.values()
+    return Fault(
+        fault_id=record.fault_id,
+        source=fault_source_name(record.source),
+        latched=record.fault_state is not FaultState.CLEARED,
+        present=record.fault_state is FaultState.PRESENT,
+        channel=record.channel,
+        value=record.value,
+        limit=record.limit,
+        extra={"tick": record.tick, "unit": FaultSource(record.source).unit if known else ""},
+    )

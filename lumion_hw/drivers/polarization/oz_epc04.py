@@ -1,0 +1,217 @@
+"""OZ Optics EPC-400 / EPC04: four fibre squeezers driven by voltages, over a serial line at 9600 baud.
+
+Every reply is zero or more lines and then ``Done`` or ``Error!``; commands may be echoed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.clock import Clock
+from lumion_hw.errors import ConfigError, ConnectError, FrameError, IdentityError, LimitError, LumionError, VerifyError
+from lumion_hw.interfaces import ActuatorInfo
+from lumion_hw.links.base import Link
+from lumion_hw.sessions.lines import LineSession
+
+N_CHANNELS = 4
+LARGEST_MV = 5000
+DEFAULT_SETTLE_S = 0.01
+"""Time until the light follows; a project default, the maker states none."""
+_CHANNEL = re.compile(r"CH\s*(\d+)\s*[:=]?\s*([+-]?\d+)")
+_ACTUATOR = ActuatorInfo(
+    kind="drive voltage", unit="mV", minimum=-LARGEST_MV, maximum=LARGEST_MV, step=1.0, period=None, endless=False
+)
+
+
+class OzEpc04:
+    """Driver of one controller; implements ``PolarizationController``. Thread-safe; every set is read back.
+
+    Args:
+        link: The serial link, 9600 baud.
+        clock: The link's clock.
+        device: Device name, for messages.
+        settle_s: Time after a set until the light follows.
+    """
+
+    def __init__(self, link: Link, clock: Clock, *, device: str, settle_s: float = DEFAULT_SETTLE_S) -> None:
+        self._session = LineSession(
+            link,
+            clock,
+            device=device,
+            done="Done",
+            failed="Error!",
+            marker="V?",
+            is_marker_reply=lambda lines: _voltages(lines) is not None,
+        )
+        self._device = device
+        self._settle_s = settle_s
+        self._known_mv: tuple[int, ...] | None = None
+        self._is_open = False
+
+    def open(self) -> None:
+        """Open the link, check that a four-channel controller answers, and switch to constant voltages.
+
+        Raises:
+            ConnectError: The link cannot be opened.
+            IdentityError: Something else answers.
+            LinkTimeout: Nothing answers.
+        """
+        with self._session.transaction():
+            try:
+                lines = self._session.open()
+                self._known_mv = _voltages(lines)
+                if self._known_mv is None:
+                    raise IdentityError(
+                        f"expected an EPC04 with {N_CHANNELS} channels; V? is answered with {' / '.join(lines)!r}",
+                        device=self._device,
+                        address=self._session.address,
+                        hint="Check the address in the bench file, or what is plugged in there.",
+                    )
+                self._hold_voltages()
+            except LumionError:
+                self._session.close()
+                raise
+            self._is_open = True
+
+    def __enter__(self) -> OzEpc04:
+        """Open."""
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Release the link; idempotent, never raises. The voltages stay."""
+        self._is_open = False
+        self._session.close()
+
+    @property
+    def actuators(self) -> tuple[ActuatorInfo, ...]:
+        """Four drive voltages in mV. Their period depends on the fibre and is not known."""
+        return (_ACTUATOR,) * N_CHANNELS
+
+    @property
+    def settle_s(self) -> float:
+        """Time after a set until the light follows."""
+        return self._settle_s
+
+    @property
+    def session(self) -> LineSession:
+        """The session, for its counters and for commands this driver does not have."""
+        return self._session
+
+    def set(self, settings: NDArray[np.float64]) -> None:
+        """Set the four voltages and read them back; only those that change are sent.
+
+        Args:
+            settings: Voltages in mV, shape ``(4,)``; set to the nearest mV.
+
+        Raises:
+            LimitError: A voltage is outside -5000 to 5000 mV; nothing was sent.
+            VerifyError: The controller keeps other voltages.
+            DeviceError: The controller refuses.
+        """
+        wanted_mv = self._checked(settings)
+        with self._session.transaction():
+            self._check_open()
+            self._send(wanted_mv, self._known_mv)
+            if self._read_mv() != wanted_mv:
+                self._send(wanted_mv, None)  # somebody else changed a voltage that was not sent
+                found_mv = self._read_mv()
+                if found_mv != wanted_mv:
+                    raise VerifyError(
+                        "drive voltages in mV",
+                        wrote=list(wanted_mv),
+                        read=list(found_mv),
+                        device=self._device,
+                        address=self._session.address,
+                        hint="Somebody else may drive this controller, or it is scrambling.",
+                    )
+
+    def read(self) -> NDArray[np.float64]:
+        """Return the four voltages in mV, shape ``(4,)``."""
+        with self._session.transaction():
+            self._check_open()
+            return np.array(self._read_mv(), dtype=np.float64)
+
+    def _hold_voltages(self) -> None:
+        """Leave the scrambling mode, and check it (``M?`` names the mode, ``DC`` or ``AC``)."""
+        self._session.command("MDC")
+        lines = self._session.command("M?")
+        if not any("DC" in line for line in lines):
+            raise VerifyError(
+                "mode",
+                wrote="MDC",
+                read=" / ".join(lines),
+                device=self._device,
+                address=self._session.address,
+                hint="The controller keeps scrambling; switch it to DC at its panel.",
+            )
+
+    def _checked(self, settings: NDArray[np.float64]) -> tuple[int, ...]:
+        values = np.asarray(settings, dtype=np.float64)
+        if values.shape != (N_CHANNELS,):
+            raise ConfigError(
+                f"settings have the shape {values.shape}, not ({N_CHANNELS},)",
+                device=self._device,
+                address=self._session.address,
+            )
+        for channel, value in enumerate(values.tolist(), start=1):
+            if not abs(value) <= LARGEST_MV:
+                raise LimitError(
+                    f"voltage of channel {channel}",
+                    asked=value,
+                    limit=-LARGEST_MV if value < 0 else LARGEST_MV,
+                    unit="mV",
+                    device=self._device,
+                    address=self._session.address,
+                    hint="Nothing was changed.",
+                )
+        return tuple(round(value) for value in values.tolist())
+
+    def _send(self, wanted_mv: Sequence[int], known_mv: Sequence[int] | None) -> None:
+        """Send the voltages that differ from the known ones, or all."""
+        self._known_mv = None  # until they have been read back
+        for index, value in enumerate(wanted_mv):
+            if known_mv is None or known_mv[index] != value:
+                self._session.command(f"V{index + 1},{value}")
+
+    def _read_mv(self) -> tuple[int, ...]:
+        lines = self._session.command("V?")
+        found = _voltages(lines)
+        if found is None:
+            self._session.taint(f"V? answered with {lines!r}")
+            raise FrameError(
+                f"V?: expected the voltages of {N_CHANNELS} channels, found {' / '.join(lines)!r}",
+                device=self._device,
+                address=self._session.address,
+                hint="Check that nobody else uses this serial line.",
+            )
+        self._known_mv = found
+        return found
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise ConnectError(
+                "the controller is not open",
+                device=self._device,
+                address=self._session.address,
+                hint="Call open() first.",
+            )
+
+
+def _voltages(lines: Sequence[str]) -> tuple[int, ...] | None:
+    """Return the voltages in a reply to ``V?``, or ``None`` if it does not name each channel once and in order."""
+    found = [(int(channel), int(value)) for channel, value in _CHANNEL.findall(" ".join(lines))]
+    if [channel for channel, _ in found] != list(range(1, N_CHANNELS + 1)):
+        return None
+    return tuple(value for _, value in found)

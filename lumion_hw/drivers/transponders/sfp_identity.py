@@ -1,0 +1,102 @@
+"""From the identity memory of an SFP module to what the driver has to know (SFF-8472 clauses 5 to 8)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lumion_hw.drivers.transponders.sfp_diagnostics import CalibrationKind, calibration_kind, raw_count
+from lumion_hw.interfaces import TransponderIdentity
+from lumion_hw.interfaces.sff8472 import BITS, FIELDS, decode
+
+IDENTITY_BYTES = FIELDS["cc_ext"].end
+"""Length of the checked part of A0h."""
+SFP_IDENTIFIER = 0x03
+"""Identifier of SFP, SFP+ and SFP28 modules (SFF-8024 Table 4-1)."""
+_TECHNOLOGIES = {
+    "code_10gbase_er": "10GBASE-ER",
+    "code_10gbase_lr": "10GBASE-LR",
+    "code_10gbase_lrm": "10GBASE-LRM",
+    "code_10gbase_sr": "10GBASE-SR",
+}
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What a module can do and how its bits are to be read.
+
+    Attributes:
+        diagnostics: Monitors exist (A0h:92.6).
+        calibration: How raw counts become quantities.
+        rx_power_is_average: Received power is the average power, not OMA.
+        address_change: The diagnostic memory needs an address change, which this driver does not make.
+        soft_tx_disable: The transmitter can be switched by software.
+        soft_tx_fault: The fault bit can be read.
+        soft_rx_los: The loss-of-signal bit can be read.
+        flags: Alarm and warning flags exist.
+        los_inverted: The loss-of-signal bit is a signal-detect bit.
+        cooled: The laser is cooled, and may need 90 s to start.
+    """
+
+    diagnostics: bool
+    calibration: CalibrationKind
+    rx_power_is_average: bool
+    address_change: bool
+    soft_tx_disable: bool
+    soft_tx_fault: bool
+    soft_rx_los: bool
+    flags: bool
+    los_inverted: bool
+    cooled: bool
+
+
+def is_set(name: str, memory: bytes, start: int = 0) -> bool:
+    """Tell whether a named bit is set in a piece of its device's memory that begins at ``start``."""
+    bit = BITS[name]
+    return bool(memory[bit.offset - start] & bit.mask)
+
+
+def abilities_of(memory: bytes) -> Abilities:
+    """Return the abilities that the memory A0h announces."""
+    return Abilities(
+        diagnostics=is_set("ddm_implemented", memory),
+        calibration=calibration_kind(
+            internal=is_set("internally_calibrated", memory), external=is_set("externally_calibrated", memory)
+        ),
+        rx_power_is_average=is_set("rx_power_is_average", memory),
+        address_change=is_set("address_change_required", memory),
+        soft_tx_disable=is_set("soft_tx_disable_implemented", memory),
+        soft_tx_fault=is_set("soft_tx_fault_implemented", memory),
+        soft_rx_los=is_set("soft_rx_los_implemented", memory),
+        flags=is_set("flags_implemented", memory),
+        los_inverted=is_set("los_inverted", memory) and not is_set("los_implemented", memory),
+        cooled=is_set("cooled", memory),
+    )
+
+
+def identity_of(memory: bytes) -> TransponderIdentity:
+    """Return the identity in the memory A0h; bytes that are no text are shown as question marks."""
+    fraction_nm = 0.0
+    if is_set("tunable", memory):  # otherwise the byte has another meaning
+        fraction_nm = raw_count("wavelength_fraction", memory) * FIELDS["wavelength_fraction"].scale
+    return TransponderIdentity(
+        vendor=_text("vendor_name", memory),
+        part_number=_text("part_number", memory),
+        revision=_text("revision", memory),
+        serial=_text("serial_number", memory),
+        date_code=_text("date_code", memory),
+        technology=_technology(memory),
+        wavelength_nm=raw_count("wavelength", memory) + fraction_nm,
+    )
+
+
+def _technology(memory: bytes) -> str:
+    names = [technology for code, technology in _TECHNOLOGIES.items() if is_set(code, memory)]
+    if names:
+        return " / ".join(names)
+    codes = FIELDS["transceiver_codes"]
+    return f"unknown (transceiver codes {memory[codes.offset : codes.end].hex()})"
+
+
+def _text(name: str, memory: bytes) -> str:
+    field = FIELDS[name]
+    return str(decode(field, memory[field.offset : field.end]))

@@ -1,0 +1,117 @@
+"""The memory of an SFP module through its registers: checked reads, coherent reads, and the one control bit."""
+
+from __future__ import annotations
+
+from lumion_hw.clock import Clock
+from lumion_hw.drivers.transponders.sfp_identity import is_set
+from lumion_hw.errors import DeviceError, FrameError, LinkError, LinkLost, VerifyError
+from lumion_hw.interfaces.sff8472 import A0H, A2H, BITS, CHECKSUMS, FIELDS, FLAG_BITS, checksum_matches
+from lumion_hw.sessions.registers import RegisterAccess
+
+MONITOR_START = FIELDS["temperature"].offset
+SOFT_CONTROL_S = 0.1
+"""Time until a soft control bit has taken effect, and status bits follow (SFF-8431 Table 8)."""
+_MONITOR_BYTES = 16  # monitors and status in one transfer
+_STATUS = FIELDS["status_control"]
+_SOFT_TX_DISABLE = BITS["soft_tx_disable"]
+_FLAG_FIELDS = (("alarm_flags", True), ("warning_flags", False))
+_POLL_S = 0.02
+
+
+class SfpMemory:
+    """What the driver reads from and writes to a module.
+
+    Args:
+        registers: The way to the module's registers.
+        clock: Measures the waits.
+        device: Device name, for messages.
+    """
+
+    def __init__(self, registers: RegisterAccess, clock: Clock, device: str) -> None:
+        self.registers = registers
+        self._clock = clock
+        self._device = device
+
+    def await_bus(self, within_s: float) -> None:
+        """Wait until the identity memory can be read. Raises the last ``LinkError`` after ``within_s``."""
+        deadline = self._clock.now() + within_s
+        while True:
+            try:
+                self.registers.read(A0H, 0, 1)
+                return
+            except LinkLost:
+                raise
+            except LinkError:
+                if self._clock.now() >= deadline:
+                    raise
+            self._clock.sleep(_POLL_S)
+
+    def checked(self, i2c_device: int, n_bytes: int, names: tuple[str, ...]) -> bytes:
+        """Return the first ``n_bytes`` of a device, whose check sums ``names`` are right.
+
+        Raises:
+            DeviceError: A check sum in the module's memory is wrong.
+            FrameError: A check sum is wrong, and reading again gives other bytes: the bus is at fault.
+        """
+        memory = self.registers.read(i2c_device, 0, n_bytes)
+        wrong = [name for name in names if not checksum_matches(CHECKSUMS[name], memory)]
+        if not wrong:
+            return memory
+        again = self.registers.read(i2c_device, 0, n_bytes)
+        if again != memory:
+            raise FrameError(
+                f"{' and '.join(wrong)} wrong, and a second read gives other bytes",
+                device=self._device,
+                address=self.registers.name,
+                hint="Check the bus: pull-ups, speed, connectors.",
+            )
+        raise DeviceError(
+            f"{' and '.join(wrong)} wrong in the module's memory",
+            device=self._device,
+            address=self.registers.name,
+            hint="The module is damaged or badly programmed; do not trust its identity or its readings.",
+        )
+
+    def monitors(self) -> bytes:
+        """Return A2h:96 to 111, monitors and status bits in one coherent transfer."""
+        return self.registers.read(A2H, MONITOR_START, _MONITOR_BYTES)
+
+    def status_bit(self, name: str, memory: bytes | None = None) -> bool:
+        """Return a status bit, from the bytes of :meth:`monitors` or from the module."""
+        if memory is None:
+            return is_set(name, self.registers.read(A2H, _STATUS.offset, 1), _STATUS.offset)
+        return is_set(name, memory, MONITOR_START)
+
+    def asserted_flags(self) -> set[tuple[str, bool]]:
+        """Return the flags asserted now, as pairs of name and whether it is an alarm."""
+        start = FIELDS["alarm_flags"].offset
+        memory = self.registers.read(A2H, start, FIELDS["warning_flags"].end - start)
+        asserted = set()
+        for field_name, is_alarm in _FLAG_FIELDS:
+            field = FIELDS[field_name]
+            word = int.from_bytes(memory[field.offset - start : field.end - start], "big")
+            asserted |= {(name, is_alarm) for name, bit in FLAG_BITS.items() if word >> bit & 1}
+        return asserted
+
+    def select_tx_disable(self, off: bool) -> None:
+        """Set or clear the soft TX_DISABLE bit and read it back; the other writable bits stay.
+
+        Raises:
+            VerifyError: The module keeps another value.
+        """
+        with self.registers.transaction():
+            before = self.registers.read(A2H, _STATUS.offset, 1)[0]
+            kept = before & _STATUS.write_mask & ~_SOFT_TX_DISABLE.mask
+            self.registers.write(A2H, _STATUS.offset, bytes([kept | (_SOFT_TX_DISABLE.mask if off else 0)]))
+            deadline = self._clock.now() + SOFT_CONTROL_S
+            while self.status_bit("soft_tx_disable") is not off:
+                if self._clock.now() >= deadline:
+                    raise VerifyError(
+                        "soft TX_DISABLE (A2h:110.6)",
+                        wrote=int(off),
+                        read=int(not off),
+                        device=self._device,
+                        address=self.registers.name,
+                        hint="The module ignores the bit; switch its TX_DISABLE pin instead.",
+                    )
+                self._clock.sleep(_POLL_S)

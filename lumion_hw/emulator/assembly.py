@@ -1,0 +1,193 @@
+"""A whole emulated bench: one optical world, and every device of the bench file speaking its bytes into it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.board import BoardProfile, MeshBoard
+from lumion_hw.emulator.device import EmulatedDevice
+from lumion_hw.emulator.epc04 import Epc04
+from lumion_hw.emulator.faults import Faults
+from lumion_hw.emulator.i2c_bridge import I2cBridge
+from lumion_hw.emulator.n77xx import KeysightN77xx
+from lumion_hw.emulator.sff8472 import SfpModule, SfpProfile
+from lumion_hw.emulator.truth import PhysicsParameters, draw_chains, draw_mesh
+from lumion_hw.emulator.world import OpticalWorld
+from lumion_hw.errors import ConfigError
+from lumion_hw.interfaces.wiring import Wiring
+from lumion_hw.links.base import Link
+from lumion_hw.links.memory import MemoryLink
+from lumion_hw.mesh.topology import HexMesh
+
+DRIVE_FULL_SCALE_UA = 3_000
+MONITOR_FULL_SCALE_NA = 5_000_000
+"""Full scale of a monitor, 5 mA: an amplified input a hop away must not saturate it."""
+
+_BRIDGE_BAUD = 115_200
+
+
+@dataclass(frozen=True)
+class DeviceSpec:
+    """One device to emulate.
+
+    Attributes:
+        name: Device name of the bench file.
+        kind: Kind as in the bench file.
+        serial: Serial number it answers with.
+        model: Model it answers with, where the kind has several.
+        profile: Figures of a module that differ from the standard ones, by name.
+    """
+
+    name: str
+    kind: str
+    serial: str
+    model: str = ""
+    profile: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class EmulationSpec:
+    """A bench to emulate.
+
+    Attributes:
+        mesh: The mesh.
+        wiring: Which module's light goes where.
+        devices: Every device.
+        heater_channels: Drive channel of every heater, by 2·PUC + arm.
+        monitor_ports: Port of every monitor channel.
+        responsivity_a_per_w: Nominal responsivity of the monitors.
+        nominal_nm: Nominal wavelength of the modules.
+        physics: Spreads from which the hidden truth is drawn.
+    """
+
+    mesh: HexMesh
+    wiring: Wiring
+    devices: tuple[DeviceSpec, ...]
+    heater_channels: tuple[int, ...]
+    monitor_ports: tuple[int, ...]
+    responsivity_a_per_w: float
+    nominal_nm: float
+    physics: PhysicsParameters
+
+
+class EmulatedBench:
+    """Emulated devices on one clock, from one seed.
+
+    Args:
+        spec: What to emulate.
+        clock: Virtual for tests and demonstrations, the wall clock when served to other programs.
+        seed: Seed of everything random; the same seed gives the same bench and the same noise.
+        warm: Modules have been powered for long; otherwise they start up as they would.
+
+    Attributes:
+        world: The light. Its hidden truth is for tests only.
+        faults: Scripted faults.
+    """
+
+    def __init__(self, spec: EmulationSpec, clock: Clock, seed: int, *, warm: bool = True) -> None:
+        self.spec = spec
+        self.clock = clock
+        self._seed = seed
+        physics = spec.physics
+        self.world = OpticalWorld(
+            spec.mesh,
+            spec.wiring,
+            draw_mesh(spec.mesh, physics, self._rng("mesh truth")),
+            draw_chains(spec.wiring, spec.nominal_nm, physics, self._rng("chain truth")),
+            physics,
+            spec.nominal_nm,
+            clock,
+            self._rng("world noise"),
+        )
+        self._warm = warm
+        self._modules: dict[str, SfpModule] = {}
+        self._boards: dict[str, MeshBoard] = {}
+        makers: dict[str, Callable[[DeviceSpec], EmulatedDevice]] = {
+            "lumion-mesh": self._mesh_board,
+            "keysight-n77xx": self._power_meter,
+            "sfp-8472": self._module,
+            "oz-epc04": self._polarization_controller,
+        }
+        self.devices: dict[str, EmulatedDevice] = {}
+        for device in spec.devices:
+            if device.kind not in makers:
+                raise ConfigError(f"devices of kind {device.kind} cannot be emulated", device=device.name)
+            self.devices[device.name] = makers[device.kind](device)
+        self.faults = Faults(self.world, self._modules, self._boards, self.devices)
+
+    def link(self, device: str) -> Link:
+        """Return a new in-memory link to a device. Raises ``KeyError`` if there is no such device."""
+        return MemoryLink(self.devices[device].connect, self.clock, f"emulated {device}")
+
+    def _rng(self, purpose: str) -> np.random.Generator:
+        """Return a random stream of its own for each purpose: adding a device does not change the others."""
+        return np.random.default_rng(np.random.SeedSequence([self._seed, zlib.crc32(purpose.encode())]))
+
+    def _mesh_board(self, device: DeviceSpec) -> EmulatedDevice:
+        spec = self.spec
+        channels = np.array(spec.heater_channels)
+        ports = np.array(spec.monitor_ports)
+
+        def drive(currents_ma: NDArray[np.float64], at_s: float) -> None:
+            self.world.drive_heaters(currents_ma[channels], at_s)
+
+        def sense_ma(n_avg: int) -> NDArray[np.float64]:
+            return self.world.monitor_ma(ports, spec.responsivity_a_per_w, n_avg)
+
+        board = MeshBoard(
+            device.name,
+            self.clock,
+            self._rng(device.name),
+            drive=drive,
+            sense_ma=sense_ma,
+            profile=BoardProfile(
+                n_dac=int(channels.max()) + 1,
+                n_adc=len(ports),
+                dac_full_scale=DRIVE_FULL_SCALE_UA,
+                adc_full_scale=MONITOR_FULL_SCALE_NA,
+                serial=device.serial,
+            ),
+        )
+        self._boards[device.name] = board
+        self.world.before_reading.append(board.advance)
+        return board
+
+    def _power_meter(self, device: DeviceSpec) -> EmulatedDevice:
+        return KeysightN77xx(
+            device.name,
+            self.clock,
+            self._rng(device.name),
+            lambda channel: self.world.tapped_w(device.name, channel),
+            model=device.model,
+            serial=device.serial,
+            n_ports=4 if "44" in device.model else 8,
+        )
+
+    def _module(self, device: DeviceSpec) -> EmulatedDevice:
+        module = SfpModule(
+            device.name,
+            self.clock,
+            self._rng(device.name),
+            emit_w=lambda power_w: self.world.set_transmitter(device.name, power_w),
+            rx_power_w=lambda: self.world.received_w(device.name),
+            serial=device.serial,
+            profile=SfpProfile(**(device.profile or {})),  # type: ignore[arg-type]
+            warm=self._warm,
+        )
+        self._modules[device.name] = module
+        self.world.before_reading.append(module.advance)
+        return I2cBridge(device.name, self.clock, [module], baud=_BRIDGE_BAUD)
+
+    def _polarization_controller(self, device: DeviceSpec) -> EmulatedDevice:
+        return Epc04(
+            device.name,
+            self.clock,
+            self._rng(device.name),
+            drive_mv=lambda channel, drive_mv: self.world.set_squeezer(device.name, channel, drive_mv),
+        )

@@ -1,0 +1,108 @@
+"""Latched faults of the emulated board (section 11.3): they latch, are listed, and are cleared by id only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from firmware_protocol import FaultRecord, FaultSource, FaultState, is_newer
+
+KEPT = 16
+"""Cleared faults are forgotten beyond this many records; latched ones never."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A fault condition that is present now.
+
+    Attributes:
+        value: Measured, in the unit of the source.
+        limit: Threshold, in the unit of the source.
+    """
+
+    value: int = 0
+    limit: int = 0
+
+
+def source_mask(source: int) -> int:
+    """Return the bit of a source, vendor sources included."""
+    return 1 << source
+
+
+class FaultLog:
+    """The faults of one boot, and the conditions behind them (which outlive a reset)."""
+
+    def __init__(self) -> None:
+        self.newest_id = 0
+        self.records: list[FaultRecord] = []
+        self.conditions: dict[tuple[int, int | None], Condition] = {}
+
+    def reset(self) -> None:
+        """Forget all faults, as a power-up does; conditions that are present stay present."""
+        self.newest_id = 0
+        self.records.clear()
+
+    @property
+    def latched(self) -> int:
+        """Mask of the latched sources."""
+        mask = 0
+        for record in self.records:
+            if record.fault_state is not FaultState.CLEARED:
+                mask |= source_mask(record.source)
+        return mask
+
+    def find_latched(self, source: int, channel: int | None) -> FaultRecord | None:
+        """Return the latched fault of a source and channel, if there is one."""
+        for record in self.records:
+            same = record.source == source and record.channel == channel
+            if same and record.fault_state is not FaultState.CLEARED:
+                return record
+        return None
+
+    def latch(self, source: int, tick: int, channel: int | None, value: int, limit: int) -> tuple[FaultRecord, bool]:
+        """Latch a fault; one that is latched already is kept, not doubled. Returns the record and whether it is new."""
+        existing = self.find_latched(source, channel)
+        if existing is not None:
+            return existing, False
+        self.newest_id += 1
+        present = (source, channel) in self.conditions
+        state = FaultState.PRESENT if present else FaultState.LATCHED
+        record = FaultRecord(self.newest_id, tick, source, state, channel, value, limit)
+        self.records.append(record)
+        cleared = [item for item in self.records if item.fault_state is FaultState.CLEARED]
+        for old in cleared[: max(len(self.records) - KEPT, 0)]:
+            self.records.remove(old)
+        return record, True
+
+    def set_present(self, source: int, channel: int | None, condition: Condition | None) -> None:
+        """Note that a condition has come or, with ``None``, gone; a latched fault shows it."""
+        if condition is None:
+            self.conditions.pop((source, channel), None)
+        else:
+            self.conditions[source, channel] = condition
+        state = FaultState.LATCHED if condition is None else FaultState.PRESENT
+        for index, record in enumerate(self.records):
+            same = record.source == source and record.channel == channel
+            if same and record.fault_state is not FaultState.CLEARED:
+                self.records[index] = replace(record, fault_state=state)
+
+    def clear(self, fault_id: int) -> FaultRecord | None:
+        """Clear every latched fault not newer than ``fault_id``.
+
+        Returns:
+            The fault whose condition is still present, in which case nothing was cleared; else ``None``.
+        """
+        chosen = [
+            (index, record)
+            for index, record in enumerate(self.records)
+            if record.fault_state is not FaultState.CLEARED and not is_newer(record.fault_id, fault_id)
+        ]
+        for _, record in chosen:
+            if record.fault_state is FaultState.PRESENT:
+                return record
+        for index, record in chosen:
+            self.records[index] = replace(record, fault_state=FaultState.CLEARED)
+        return None
+
+    def estop(self) -> FaultRecord | None:
+        """Return the latched ESTOP, if there is one."""
+        return self.find_latched(FaultSource.ESTOP, None)

@@ -1,0 +1,143 @@
+"""Commands about the board itself: PING, GET_STATS, READ_ADC, ESTOP, FAULT_LIST, FAULT_CLEAR; the HELLO reply."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from firmware_protocol import (
+    PROTOCOL_MAJOR,
+    EstopReply,
+    EstopRequest,
+    FaultClearReply,
+    FaultClearRequest,
+    FaultListReply,
+    FaultListRequest,
+    FaultSource,
+    GetStatsReply,
+    GetStatsRequest,
+    HelloReply,
+    OutputsState,
+    PingReply,
+    PingRequest,
+    ReadAdcReply,
+    ReadAdcRequest,
+    Refusal,
+    Status,
+    WatchdogPolicy,
+    is_newer,
+    monitor_code,
+    schema_crc32,
+)
+from lumion_hw.emulator.board.checks import bad_value, refuse_span
+from lumion_hw.emulator.board.session import Context, Later, Result
+
+_FAULT_BYTES = 20
+_ESTOP_FROM_HOST, _CODE_BYTES = 0, 2
+
+
+def hello_reply(context: Context, tx_max: int, at_s: float) -> HelloReply:
+    """Return the identity block (section 6.1)."""
+    core, profile = context.core, context.core.profile
+    return HelloReply(
+        proto=PROTOCOL_MAJOR,
+        window=profile.window,
+        fw_rx_max=profile.mtu,
+        fw_tx_max=tx_max,
+        n_dac=profile.n_dac,
+        n_adc=profile.n_adc,
+        dac_bits=profile.dac_bits,
+        adc_bits=profile.adc_bits if profile.n_adc else 0,
+        n_banks=profile.n_banks,
+        n_streams=0,
+        outputs_state=core.state,
+        drive=profile.drive,
+        dac_full_scale=profile.dac_full_scale,
+        adc_full_scale=profile.adc_full_scale,
+        tick_us=profile.tick_us,
+        t_cmd_ms=profile.t_cmd_ms,
+        t_slow_ms=profile.t_slow_ms,
+        latch_skew_us=profile.latch_skew_us,
+        adc_scan_us=profile.adc_scan_us,
+        features=profile.features,
+        schema_crc32=schema_crc32(),
+        boot_id=core.boot_id,
+        uptime_ms=core.uptime_ms(at_s),
+        faults=core.faults.latched,
+        active_generation=core.generation,
+        config_crc32=0 if core.active is None else core.active.crc32,
+        sweep_mem=0,
+        sweep_ring=0,
+        serial=profile.serial,
+        fw_version=profile.fw_version,
+    )
+
+
+def ping(context: Context, request: PingRequest, at_s: float) -> Result:
+    """PING (section 6.2)."""
+    core = context.core
+    return PingReply(request.token, core.tick(at_s), core.uptime_ms(at_s), core.state, context.session.number)
+
+
+def get_stats(context: Context, request: GetStatsRequest, at_s: float) -> Result:
+    """GET_STATS (section 6.3)."""
+    del request
+    core = context.core
+    return GetStatsReply(
+        core.uptime_ms(at_s), core.tick(at_s), context.session.number, core.state, counters=core.stats.copy()
+    )
+
+
+def read_adc(context: Context, request: ReadAdcRequest, at_s: float) -> Result:
+    """READ_ADC (section 9): scans now, answers when the scans are over."""
+    core, profile = context.core, context.core.profile
+    refusal = refuse_span(request.start, request.count, profile.n_adc, 0, 2)
+    if refusal is not None:
+        return refusal
+    room = context.session.room(12, _CODE_BYTES)
+    if request.count > room:
+        return Refusal(Status.TOO_BIG, value=request.count, limit=room)
+    current_na = np.asarray(context.sense_ma(request.n_avg), dtype=np.float64) * 1e6
+    top = (1 << profile.adc_bits) - 1
+    native = np.clip(np.rint(current_na / profile.adc_full_scale * top), 0, top).astype(np.uint16)
+    codes = monitor_code(native, profile.adc_bits)[request.start : request.start + request.count]
+    reply = ReadAdcReply(core.tick(at_s), core.generation, request.start, codes)
+    return Later(at_s + request.n_avg * profile.adc_scan_us * 1e-6, lambda: reply)
+
+
+def estop(context: Context, request: EstopRequest, at_s: float) -> Result:
+    """ESTOP (section 11.4): outputs to zero at once; a latched ESTOP is kept, not doubled."""
+    if request.magic != "STOP":
+        return bad_value(0, int.from_bytes(request.magic.encode("latin-1", errors="replace")[:4], "little"))
+    core = context.core
+    record = core.faults.estop() or core.trip(FaultSource.ESTOP, at_s, value=_ESTOP_FROM_HOST)
+    core.go_safe(at_s)
+    return EstopReply(record.fault_id, record.tick, core.state)
+
+
+def fault_list(context: Context, request: FaultListRequest, at_s: float) -> Result:
+    """FAULT_LIST (section 11.3)."""
+    del at_s
+    core = context.core
+    known = [
+        record
+        for record in core.faults.records
+        if request.first_id == 0 or not is_newer(request.first_id, record.fault_id)
+    ]
+    room = context.session.room(12, _FAULT_BYTES)
+    wanted = min(request.max_records, len(known)) if request.max_records else min(room, len(known), 255)
+    if wanted > room:
+        return Refusal(Status.TOO_BIG, value=wanted, limit=room)
+    return FaultListReply(core.faults.latched, core.faults.newest_id, core.state, tuple(known[:wanted]))
+
+
+def fault_clear(context: Context, request: FaultClearRequest, at_s: float) -> Result:
+    """FAULT_CLEAR (section 11.3): by id, and only when no condition is present."""
+    core = context.core
+    ramping = core.active is not None and core.active.common.wd_policy == WatchdogPolicy.RAMP
+    if core.state is OutputsState.GRACE and ramping:
+        return Refusal(Status.BUSY, value=core.grace_left_ms(at_s))
+    present = core.faults.clear(request.fault_id)
+    if present is not None:
+        return Refusal(Status.INTERLOCK, channel=present.channel, value=present.value, limit=present.limit)
+    core.leave_safe()
+    return FaultClearReply(core.faults.latched, core.faults.newest_id, core.state)

@@ -1,0 +1,24 @@
+"""What every emulated device is: something that hands out connections and follows the clock."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from lumion_hw.links.base import Peer
+
+
+class EmulatedDevice(Protocol):
+    """One emulated device. State and queues belong to the device; input and output buffers to the connection.
+
+    A device never fails on what a host sends: any byte string leaves it alive.
+    """
+
+    @property
+    def name(self) -> str:
+        """Device name of the bench file."""
+
+    def connect(self) -> Peer:
+        """Open one more connection. Raises ``ConnectError`` when the device refuses it (unplugged, powered off)."""
+
+    def advance(self) -> None:
+        """Bring the device's state to the clock's present time (watchdogs, timers, settling)."""

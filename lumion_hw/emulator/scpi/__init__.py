@@ -1,0 +1,66 @@
+"""A SCPI and IEEE 488.2 engine for emulated instruments, without I/O.
+
+An instrument is data plus handlers: a :class:`Profile` (identity, terminator, queue depth), a list of commands in the
+spelling of its manual, and small functions that read and change its state::
+
+    instrument = ScpiInstrument("pm0", clock, Profile("Maker,Model,SN,1.0"), on_reset=meter.reset)
+    instrument.declare(
+        [
+            query("[:SENSe[n]]:POWer", meter.power),
+            number_setting("[:SENSe[n]]:CORRection:WAVelength", WAVELENGTH, meter.get_wl, meter.set_wl, keysight_float),
+        ],
+        {"n": SuffixRange(1, 4)},
+    )
+
+Layers, bottom up: :mod:`errors`, :mod:`units`, :mod:`formats` and :mod:`spelling` (tables), :mod:`framing` (bytes to
+messages), :mod:`lexer` (units to tokens), :mod:`commands` and :mod:`parameters` (declarations), :mod:`tree` (lookup),
+:mod:`registers` and :mod:`state` (what connections share), :mod:`standard` (commands every instrument has),
+:mod:`connection` (one host) and :mod:`instrument`.
+"""
+
+from lumion_hw.emulator.scpi.commands import Call, Command, Form, Later, Profile, Reply, Value, event, query
+from lumion_hw.emulator.scpi.errors import NotApplied, ScpiError
+from lumion_hw.emulator.scpi.instrument import ScpiInstrument
+from lumion_hw.emulator.scpi.parameters import (
+    Block,
+    Boolean,
+    Choice,
+    LimitName,
+    Numeric,
+    Text,
+    flag_setting,
+    number_setting,
+)
+from lumion_hw.emulator.scpi.registers import RegisterGroup
+from lumion_hw.emulator.scpi.standard import group_commands
+from lumion_hw.emulator.scpi.state import InstrumentState, Operation
+from lumion_hw.emulator.scpi.tree import SuffixRange, Tree
+
+__all__ = [
+    "Block",
+    "Boolean",
+    "Call",
+    "Choice",
+    "Command",
+    "Form",
+    "InstrumentState",
+    "Later",
+    "LimitName",
+    "NotApplied",
+    "Numeric",
+    "Operation",
+    "Profile",
+    "RegisterGroup",
+    "Reply",
+    "ScpiError",
+    "ScpiInstrument",
+    "SuffixRange",
+    "Text",
+    "Tree",
+    "Value",
+    "event",
+    "flag_setting",
+    "group_commands",
+    "number_setting",
+    "query",
+]

@@ -1,0 +1,191 @@
+"""One connection to an instrument: its input buffer, its path, its output buffer, and the unit it waits for."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from lumion_hw.emulator.scpi import errors
+from lumion_hw.emulator.scpi.commands import Call, Form, Later, Reply, Value
+from lumion_hw.emulator.scpi.errors import NotApplied, ScpiError
+from lumion_hw.emulator.scpi.framing import Framer, Message
+from lumion_hw.emulator.scpi.lexer import Header, parse_token, parse_unit
+from lumion_hw.emulator.scpi.state import ROUNDING_S, InstrumentState
+from lumion_hw.emulator.scpi.tree import Tree
+
+_LOG = logging.getLogger(__name__)
+
+
+class Connection:
+    """The peer of one host (:class:`~lumion_hw.links.base.Peer`).
+
+    Messages are carried out in order. A unit that completes later holds back the rest of this connection and nothing
+    else. A unit that fails is queued as an error and contributes no reply; the units after it are still carried out.
+
+    Args:
+        state: What the instrument's connections share.
+        tree: The instrument's commands.
+        advance: Brings the instrument to the clock's present time.
+        on_close: Called once when the host goes away.
+    """
+
+    def __init__(
+        self,
+        state: InstrumentState,
+        tree: Tree,
+        advance: Callable[[], None],
+        on_close: Callable[[Connection], None],
+    ) -> None:
+        self._state = state
+        self._tree = tree
+        self._advance = advance
+        self._on_close = on_close
+        self._framer = Framer(state.profile.message_limit, blocks=tree.takes_blocks)
+        self._messages: deque[Message] = deque()
+        self._waiting_bytes = 0
+        self._units: deque[bytes] | None = None
+        self._path: tuple[str, ...] = ()
+        self._replies: list[bytes] = []
+        self._output = bytearray()
+        self._later: tuple[Later, Form] | None = None
+        self._running = False
+        self._closed = False
+
+    # -- the peer
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the host and carry out what they complete."""
+        if self._closed:
+            return
+        self._advance()
+        for message in self._framer.feed(data):
+            self._enqueue(message)
+            self.run()
+
+    def transmit(self) -> bytes:
+        """Return the replies ready by now."""
+        self._advance()
+        output = bytes(self._output)
+        self._output.clear()
+        return output
+
+    def next_event(self) -> float | None:
+        """Return when there may be more to transmit: now, when the unit waited for completes, or ``None``."""
+        if self._output:
+            return self._state.clock.now()
+        return self._later[0].due_s() if self._later else None
+
+    def close(self) -> None:
+        """Forget everything this host has sent; the instrument's state stays."""
+        if not self._closed:
+            self._closed = True
+            self._messages.clear()
+            self._units = self._later = None
+            self._on_close(self)
+
+    # -- messages
+
+    def _enqueue(self, message: Message) -> None:
+        """Keep a message until its turn; while a unit is waited for, the input buffer is finite."""
+        if message.overrun or self._waiting_bytes + message.size > self._state.profile.message_limit:
+            self._state.report(errors.INPUT_BUFFER_OVERRUN)
+            return
+        self._messages.append(message)
+        self._waiting_bytes += message.size
+
+    def run(self) -> None:
+        """Carry out what can be carried out now. Calls from within (an instrument that looks at itself) do nothing."""
+        if self._running:
+            return
+        self._running = True
+        try:
+            while self._step():
+                pass
+        finally:
+            self._running = False
+
+    def _step(self) -> bool:
+        """Do the next thing; return whether there may be another."""
+        if self._later is not None:
+            later, form = self._later
+            due = later.due_s()
+            if due is None or due > self._state.clock.now() + ROUNDING_S:
+                return False
+            self._later = None
+            self._guard(later.finish, form)
+        elif self._units:
+            self._unit(self._units.popleft())
+        elif self._units is not None:
+            self._end_message()
+        elif self._messages:
+            message = self._messages.popleft()
+            self._waiting_bytes -= message.size
+            self._units, self._path = deque(message.units), ()
+        else:
+            return False
+        return not self._closed
+
+    def _end_message(self) -> None:
+        self._units = None
+        if self._replies:
+            self._output += b";".join(self._replies)
+            if self._state.profile.terminated_blocks or not self._replies[-1].startswith(b"#"):
+                self._output += self._state.profile.terminator
+            self._replies.clear()
+
+    # -- units
+
+    def _unit(self, raw: bytes) -> None:
+        def carry_out() -> Reply:
+            unit = parse_unit(raw, self._state.profile.message_limit)
+            if unit is None:
+                return None
+            form, suffix = self._resolve(unit.header)
+            if len(unit.parameters) > len(form.parameters):
+                raise ScpiError(errors.PARAMETER_NOT_ALLOWED)
+            if len(unit.parameters) < form.required:
+                raise ScpiError(errors.MISSING_PARAMETER)
+            call = Call(suffix, message_available=bool(self._replies or self._output))
+            values: list[Value] = [
+                parameter.parse(parse_token(sent), call)
+                for parameter, sent in zip(form.parameters, unit.parameters, strict=False)
+            ]
+            return self._invoke(form, Call(suffix, tuple(values), call.message_available))
+
+        self._guard(carry_out, None)
+
+    def _resolve(self, header: Header) -> tuple[Form, dict[str, int]]:
+        """Apply the path rule: below the path of the unit before, or from the root after a colon."""
+        if header.common:
+            return self._tree.find(header.mnemonics, query=header.query)
+        full = header.mnemonics if header.absolute else (*self._path, *header.mnemonics)
+        self._path = full[:-1]
+        return self._tree.find(full, query=header.query)
+
+    def _invoke(self, form: Form, call: Call) -> Reply:
+        def run() -> Reply:
+            result = form.run(call)
+            if isinstance(result, Later):
+                self._later = (result, form)
+                return None
+            return result
+
+        self._guard(run, form)
+        return None
+
+    def _guard(self, action: Callable[[], Reply], form: Form | None) -> None:
+        """Carry out one step of a unit: its reply is kept, its error is queued, and nothing escapes."""
+        reply: Reply = None
+        try:
+            reply = action()
+        except NotApplied:
+            pass
+        except ScpiError as refusal:
+            self._state.report(refusal.code)
+            reply = form.marker if form else None
+        except Exception:  # noqa: BLE001 - the instrument lives on, whatever a host sends
+            _LOG.exception("internal error while carrying out a unit; reported as -310")
+            self._state.report(errors.SYSTEM_ERROR)
+        if reply is not None:
+            self._replies.append(reply if isinstance(reply, bytes) else reply.encode("ascii", "replace"))

@@ -1,0 +1,69 @@
+"""How values look in a reply."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+import numpy as np
+
+FLOAT32_MAX: float = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
+"""Largest float32, about 3.4028E+38: what Keysight meters send instead of a power they cannot express."""
+
+
+def float32(value: float) -> float:
+    """Return the nearest float32, as a double; beyond the largest float32 the largest is meant."""
+    bounded = max(-FLOAT32_MAX, min(FLOAT32_MAX, value))
+    return float(struct.unpack("<f", struct.pack("<f", bounded))[0])
+
+
+def keysight_float(value: float) -> str:
+    """Return sign, nine significant digits and a three-digit exponent: ``+1.33555600E-006``."""
+    mantissa, exponent = f"{value:+.8E}".split("E")
+    return f"{mantissa}E{int(exponent):+04d}"
+
+
+def keysight_float32(value: float) -> str:
+    """Return :func:`keysight_float` of a value that the instrument holds in 32 bits.
+
+    The digits are the shortest that mean this float32, padded with zeros, so that 1.31e-6 m is sent as
+    ``+1.31000000E-006`` as in the manual and not as ``+1.31000002E-006``; the largest float32 has all nine.
+    """
+    held = float32(value)
+    return keysight_float(held if abs(held) == FLOAT32_MAX else float(str(np.float32(held))))
+
+
+def keysight_int(value: int) -> str:
+    """Return a signed integer: ``+1``, ``+0``."""
+    return f"{value:+d}"
+
+
+def plain_float(value: float) -> str:
+    """Return nine significant digits and a two-digit exponent, without a plus sign: ``1.31000000E+03``."""
+    return f"{value:.8E}"
+
+
+def plain_int(value: int) -> str:
+    """Return an integer without a plus sign, as register values are sent: ``21``."""
+    return f"{value:d}"
+
+
+def quoted(text: str) -> str:
+    """Return ``text`` as SCPI string data, inner quotes doubled."""
+    return '"' + text.replace('"', '""') + '"'
+
+
+def definite_block(payload: bytes) -> bytes:
+    """Return a definite-length block: ``#``, number of length digits, length, payload (IEEE 488.2 section 8.7.9)."""
+    length = str(len(payload))
+    return f"#{len(length)}{length}".encode("ascii") + payload
+
+
+def float32_block(values: Iterable[float]) -> bytes:
+    """Return a definite-length block of little-endian float32 values."""
+    return definite_block(b"".join(struct.pack("<f", float32(value)) for value in values))
+
+
+def uint16_block(values: Iterable[int]) -> bytes:
+    """Return a definite-length block of little-endian unsigned 16-bit values."""
+    return definite_block(b"".join(struct.pack("<H", value) for value in values))

@@ -1,0 +1,62 @@
+"""An emulated SCPI instrument: declarations in, connections out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.scpi.commands import Command, Profile
+from lumion_hw.emulator.scpi.connection import Connection
+from lumion_hw.emulator.scpi.standard import common_commands
+from lumion_hw.emulator.scpi.state import InstrumentState
+from lumion_hw.emulator.scpi.tree import SuffixRange, Tree
+from lumion_hw.links.base import Peer
+
+
+class ScpiInstrument:
+    """An emulated device (:class:`~lumion_hw.emulator.device.EmulatedDevice`) that speaks SCPI.
+
+    Single-threaded, like the clock it runs on; a server's loop or the caller serialises access.
+
+    Args:
+        name: Device name of the bench file.
+        clock: The injected clock.
+        profile: What the dialect asks for.
+        on_reset: Puts the instrument's settings to their defaults.
+    """
+
+    def __init__(self, name: str, clock: Clock, profile: Profile, on_reset: Callable[[], None]) -> None:
+        self._name = name
+        self.state = InstrumentState(clock, profile, on_reset)
+        self._tree = Tree(common_commands(self.state), {})
+        self._connections: list[Connection] = []
+
+    def declare(self, commands: Iterable[Command], suffixes: Mapping[str, SuffixRange] | None = None) -> None:
+        """Declare the instrument's commands, besides those every instrument has.
+
+        Args:
+            commands: The declarations; a second call replaces those of the first.
+            suffixes: Range of every numeric suffix they name.
+
+        Raises:
+            ConfigError: The declarations contradict each other or cannot be read.
+        """
+        every = (*common_commands(self.state), *commands)
+        self._tree = Tree(every, suffixes or {}, self.state.profile.aliases)
+
+    @property
+    def name(self) -> str:
+        """Device name of the bench file."""
+        return self._name
+
+    def connect(self) -> Peer:
+        """Open one more connection."""
+        connection = Connection(self.state, self._tree, self.advance, self._connections.remove)
+        self._connections.append(connection)
+        return connection
+
+    def advance(self) -> None:
+        """End the operations and complete the replies that are due."""
+        self.state.advance()
+        for connection in tuple(self._connections):
+            connection.run()

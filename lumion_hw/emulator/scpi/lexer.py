@@ -1,0 +1,221 @@
+"""One unit of a program message -> its header and its parameters, without knowing what they mean."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+
+from lumion_hw.emulator.scpi import errors
+from lumion_hw.emulator.scpi.errors import ScpiError
+from lumion_hw.emulator.scpi.framing import block_end
+
+_FOREIGN = re.compile(rb"[^\x20-\x7e\t]")
+_HEADER = re.compile(
+    r"(?:(?P<star>\*[A-Za-z]+)|(?P<root>:)?(?P<path>[A-Za-z]\w*(?::[A-Za-z]\w*)*))(?P<query>\??)", re.ASCII
+)
+_HEADER_CHARACTERS = re.compile(r"[\w:*?]*", re.ASCII)
+_NUMBER = re.compile(r"(?P<mantissa>[+-]?(?:\d+\.?\d*|\.\d+))(?:[ \t]*[eE][ \t]*(?P<exponent>[+-]?\d+))?", re.ASCII)
+_SUFFIX = re.compile(r"[A-Za-z/][\w./-]*", re.ASCII)
+_WORD = re.compile(r"[A-Za-z]\w*", re.ASCII)
+_BASES = {"H": 16, "Q": 8, "B": 2}
+
+
+@dataclass(frozen=True)
+class Header:
+    """A header as sent.
+
+    Attributes:
+        mnemonics: The words between the colons; one word starting with ``*`` for a common command.
+        absolute: It began with a colon.
+        query: It ended with ``?``.
+    """
+
+    mnemonics: tuple[str, ...]
+    absolute: bool
+    query: bool
+
+    @property
+    def common(self) -> bool:
+        """Whether this is a common command of IEEE 488.2."""
+        return self.mnemonics[0].startswith("*")
+
+
+class Kind(enum.Enum):
+    """What a parameter looks like."""
+
+    NUMBER = "number"
+    WORD = "word"
+    STRING = "string"
+    BLOCK = "block"
+
+
+@dataclass(frozen=True)
+class Token:
+    """One parameter as sent.
+
+    Attributes:
+        kind: What it looks like.
+        text: Mantissa of a number, the word, or the content of a string.
+        exponent: Decimal exponent of a number.
+        suffix: Upper-case unit of a number, ``""`` if none was sent.
+        data: Content of a block.
+    """
+
+    kind: Kind
+    text: str = ""
+    exponent: int = 0
+    suffix: str = ""
+    data: bytes = b""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One unit: its header, and its parameters still as bytes."""
+
+    header: Header
+    parameters: tuple[bytes, ...]
+
+
+def parse_unit(raw: bytes, limit: int) -> Unit | None:
+    """Split one unit into header and parameters.
+
+    Args:
+        raw: The unit, without the separators around it.
+        limit: Longest block in bytes.
+
+    Returns:
+        The unit, or ``None`` when there is nothing but white space.
+
+    Raises:
+        ScpiError: -101 for bytes that are not printable ASCII, -102 for a malformed header.
+    """
+    text = raw.lstrip(b" \t")  # white space at the end may belong to a block
+    if not text:
+        return None
+    head = re.split(rb"[ \t]", text, maxsplit=1)[0]
+    parameters = _split_parameters(text[len(head) :], limit)
+    if _FOREIGN.search(head) or any(_FOREIGN.search(each) for each in parameters if not each.startswith(b"#")):
+        raise ScpiError(errors.INVALID_CHARACTER)
+    return Unit(_parse_header(head.decode("ascii")), tuple(parameters))
+
+
+def _parse_header(text: str) -> Header:
+    if not _HEADER_CHARACTERS.fullmatch(text):
+        raise ScpiError(errors.INVALID_CHARACTER)
+    match = _HEADER.fullmatch(text)
+    if match is None:
+        raise ScpiError(errors.SYNTAX_ERROR)
+    if match["star"]:
+        return Header((match["star"],), absolute=False, query=bool(match["query"]))
+    return Header(tuple(match["path"].split(":")), absolute=bool(match["root"]), query=bool(match["query"]))
+
+
+def _split_parameters(text: bytes, limit: int) -> list[bytes]:
+    """Split at commas outside strings and blocks; white space around each parameter is dropped."""
+    if not text.strip(b" \t"):
+        return []
+    fields: list[bytes] = []
+    start = at = quote = 0
+    while at < len(text):
+        byte = text[at : at + 1]
+        following = at + 1
+        if quote:
+            quote = 0 if text[at] == quote else quote
+        elif byte == b"#":
+            following = max(following, block_end(text, at, limit) or following)
+        elif byte in (b'"', b"'"):
+            quote = text[at]
+        elif byte == b",":
+            fields.append(text[start:at])
+            start = following
+        at = following
+    fields.append(text[start:])
+    return [_strip(field) for field in fields]
+
+
+def _strip(field: bytes) -> bytes:
+    """Drop white space around a parameter, but not what looks like it at the end of a block."""
+    field = field.lstrip(b" \t")
+    return field if field.startswith(b"#") else field.rstrip(b" \t")
+
+
+def parse_token(raw: bytes) -> Token:
+    """Recognise one parameter.
+
+    Raises:
+        ScpiError: The parameter is malformed.
+    """
+    first = raw[:1]
+    if first == b"#":
+        return _parse_hash(raw)
+    text = raw.decode("ascii")
+    if first in (b'"', b"'"):
+        return _parse_string(text)
+    if first.isdigit() or first in (b"+", b"-", b"."):
+        return _parse_number(text)
+    if first.isalpha():
+        if not _WORD.fullmatch(text):
+            raise ScpiError(errors.INVALID_CHARACTER_DATA)
+        return Token(Kind.WORD, text)
+    raise ScpiError(errors.DATA_TYPE_ERROR if first == b"(" else errors.SYNTAX_ERROR)
+
+
+def _parse_string(text: str) -> Token:
+    quote = text[0]
+    inner = text[1:-1]
+    if len(text) < 2 or text[-1] != quote or quote in inner.replace(quote * 2, ""):
+        raise ScpiError(errors.SYNTAX_ERROR)
+    return Token(Kind.STRING, inner.replace(quote * 2, quote))
+
+
+def _parse_hash(raw: bytes) -> Token:
+    """``#H #Q #B`` integers, or a definite-length block."""
+    base = _BASES.get(raw[1:2].decode("latin-1").upper())
+    if base is not None:
+        try:
+            return Token(Kind.NUMBER, str(_integer(raw[2:].strip(b" \t"), base)))
+        except ValueError:
+            raise ScpiError(errors.INVALID_CHARACTER_IN_NUMBER) from None
+    padded = b" " + raw
+    end = block_end(padded, 1, len(raw))
+    if end is None or end == 1 or padded[end:].strip(b" \t"):
+        raise ScpiError(errors.SYNTAX_ERROR)
+    return Token(Kind.BLOCK, data=padded[3 + int(raw[1:2]) : end])
+
+
+def _integer(digits: bytes, base: int) -> int:
+    if not digits.isalnum():
+        raise ValueError(digits)
+    if len(digits) > 255:
+        raise ScpiError(errors.TOO_MANY_DIGITS)
+    return int(digits, base)
+
+
+def _parse_number(text: str) -> Token:
+    match = _NUMBER.match(text)
+    if match is None:
+        raise ScpiError(errors.NUMERIC_DATA_ERROR)
+    if sum(character.isdigit() for character in match["mantissa"].lstrip("+-0.")) > 255:
+        raise ScpiError(errors.TOO_MANY_DIGITS)
+    return Token(
+        Kind.NUMBER, match["mantissa"], _exponent(match["exponent"] or "0"), _parse_suffix(text[match.end() :])
+    )
+
+
+def _exponent(text: str) -> int:
+    digits = text.lstrip("+-").lstrip("0") or "0"
+    if len(digits) > 5 or int(digits) > 32000:
+        raise ScpiError(errors.EXPONENT_TOO_LARGE)
+    return -int(digits) if text.startswith("-") else int(digits)
+
+
+def _parse_suffix(rest: str) -> str:
+    suffix = rest.lstrip(" \t")
+    if not suffix:
+        return ""
+    if not _SUFFIX.fullmatch(suffix):
+        raise ScpiError(errors.INVALID_SEPARATOR if rest != suffix else errors.INVALID_CHARACTER_IN_NUMBER)
+    if len(suffix) > 12:
+        raise ScpiError(errors.SUFFIX_TOO_LONG)
+    return suffix.upper()

@@ -1,0 +1,219 @@
+"""Kinds of parameters, as data of a declaration (SCPI-1999 volume 1 chapter 7, IEEE 488.2 section 7.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from lumion_hw.emulator.scpi import errors
+from lumion_hw.emulator.scpi.commands import Call, Command, Form, Reply, Value
+from lumion_hw.emulator.scpi.errors import NotApplied, ScpiError
+from lumion_hw.emulator.scpi.lexer import Kind, Token
+from lumion_hw.emulator.scpi.spelling import forms
+from lumion_hw.emulator.scpi.units import Suffixes
+
+Limit = float | Callable[[Call], float]
+"""A fixed limit, or one that depends on the channel addressed or on the sensor plugged in."""
+
+_WRONG_KIND = {
+    Kind.NUMBER: errors.NUMERIC_NOT_ALLOWED,
+    Kind.WORD: errors.CHARACTER_NOT_ALLOWED,
+    Kind.STRING: errors.STRING_NOT_ALLOWED,
+    Kind.BLOCK: errors.BLOCK_NOT_ALLOWED,
+}
+_LIMIT_WORDS = {word: name for name in ("MINimum", "MAXimum", "DEFault") for word in forms(name)}
+
+
+def _expect(token: Token, *kinds: Kind) -> None:
+    if token.kind not in kinds:
+        raise ScpiError(_WRONG_KIND[token.kind])
+
+
+def _number(token: Token, suffixes: Suffixes | None) -> float:
+    """Return a number in the parameter's unit; infinite when a double cannot hold it."""
+    if not token.suffix:
+        return float(f"{token.text}e{token.exponent}")
+    if not suffixes:
+        raise ScpiError(errors.SUFFIX_NOT_ALLOWED)
+    unit = suffixes.get(token.suffix)
+    if unit is None:
+        raise ScpiError(errors.INVALID_SUFFIX)
+    if isinstance(unit, int):
+        return float(f"{token.text}e{token.exponent + unit}")
+    try:
+        return unit(float(f"{token.text}e{token.exponent}"))
+    except OverflowError:
+        raise ScpiError(errors.DATA_OUT_OF_RANGE) from None
+
+
+@dataclass(frozen=True)
+class Numeric:
+    """A number with a unit and limits; ``MINimum MAXimum DEFault`` stand for the limits and the default.
+
+    Attributes:
+        minimum: Smallest accepted value, in the parameter's unit; ``None`` for no limit.
+        maximum: Largest accepted value.
+        default: Value after ``*RST``, meant by ``DEFault``.
+        suffixes: Accepted units; ``None`` when a unit is not allowed.
+        integer: Round to the nearest integer, halves away from zero.
+        silent: An out-of-range value is ignored without an error (some Thorlabs meters).
+        optional: May be left out.
+    """
+
+    minimum: Limit | None = None
+    maximum: Limit | None = None
+    default: Limit | None = None
+    suffixes: Suffixes | None = None
+    integer: bool = False
+    silent: bool = False
+    optional: bool = False
+
+    def named(self, word: str, call: Call) -> float:
+        """Return the value of ``MIN``, ``MAX`` or ``DEF``. Raises ``ScpiError`` -148 or -224 if there is none."""
+        limits = {"MINimum": self.minimum, "MAXimum": self.maximum, "DEFault": self.default}
+        if all(limit is None for limit in limits.values()):
+            raise ScpiError(errors.CHARACTER_NOT_ALLOWED)
+        limit = limits.get(_LIMIT_WORDS.get(word.upper(), ""))
+        if limit is None:
+            raise ScpiError(errors.ILLEGAL_PARAMETER_VALUE)
+        return limit(call) if callable(limit) else limit
+
+    def parse(self, token: Token, call: Call) -> Value:
+        """Return the number in the parameter's unit."""
+        _expect(token, Kind.NUMBER, Kind.WORD)
+        if token.kind is Kind.WORD:
+            return self.named(token.text, call)
+        value = _number(token, self.suffixes)
+        low, high = (limit(call) if callable(limit) else limit for limit in (self.minimum, self.maximum))
+        if abs(value) == float("inf") or (low is not None and value < low) or (high is not None and value > high):
+            raise NotApplied if self.silent else ScpiError(errors.DATA_OUT_OF_RANGE)
+        return int(value + (0.5 if value >= 0 else -0.5)) if self.integer else value
+
+
+@dataclass(frozen=True)
+class LimitName:
+    """The optional ``MINimum MAXimum DEFault`` of a query; its value is the limit itself."""
+
+    of: Numeric
+    optional: bool = True
+
+    def parse(self, token: Token, call: Call) -> Value:
+        """Return the limit named."""
+        _expect(token, Kind.WORD)
+        return self.of.named(token.text, call)
+
+
+@dataclass(frozen=True)
+class Boolean:
+    """``0 1 ON OFF``; any number that rounds to something else than zero is 1.
+
+    Attributes:
+        strict: Only ``0`` and ``1`` are accepted (Keysight N774xC).
+        optional: May be left out.
+    """
+
+    strict: bool = False
+    optional: bool = False
+
+    def parse(self, token: Token, call: Call) -> Value:
+        """Return the truth value."""
+        del call
+        _expect(token, *((Kind.NUMBER,) if self.strict else (Kind.NUMBER, Kind.WORD)))
+        if token.kind is Kind.WORD:
+            if token.text.upper() not in ("ON", "OFF"):
+                raise ScpiError(errors.ILLEGAL_PARAMETER_VALUE)
+            return token.text.upper() == "ON"
+        value = _number(token, None)
+        if self.strict and value not in (0.0, 1.0):
+            raise ScpiError(errors.DATA_OUT_OF_RANGE)
+        return abs(value) >= 0.5
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One word of a list; the value is its documented spelling.
+
+    Attributes:
+        words: Documented spellings (``LOGGing``); short and long forms are accepted.
+        optional: May be left out.
+    """
+
+    words: tuple[str, ...]
+    optional: bool = False
+    _by_form: Mapping[str, str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_form", {form: word for word in self.words for form in forms(word)})
+
+    def parse(self, token: Token, call: Call) -> Value:
+        """Return the documented spelling."""
+        del call
+        _expect(token, Kind.WORD)
+        word = self._by_form.get(token.text.upper())
+        if word is None:
+            raise ScpiError(errors.ILLEGAL_PARAMETER_VALUE)
+        return word
+
+
+@dataclass(frozen=True)
+class Text:
+    """A quoted string."""
+
+    optional: bool = False
+
+    def parse(self, token: Token, call: Call) -> Value:
+        """Return its content."""
+        del call
+        _expect(token, Kind.STRING)
+        return token.text
+
+
+@dataclass(frozen=True)
+class Block:
+    """A definite-length block."""
+
+    optional: bool = False
+
+    def parse(self, token: Token, call: Call) -> Value:
+        """Return its content."""
+        del call
+        _expect(token, Kind.BLOCK)
+        return token.data
+
+
+def number_setting(
+    pattern: str,
+    parameter: Numeric,
+    read: Callable[[Call], float],
+    write: Callable[[Call, float], None],
+    reply: Callable[[float], str],
+) -> Command:
+    """Declare a bounded number with its query; both forms take ``MIN MAX DEF``."""
+
+    def run_set(call: Call) -> Reply:
+        write(call, call.number())
+        return None
+
+    def run_query(call: Call) -> Reply:
+        return reply(call.number() if call.values else read(call))
+
+    return Command(pattern, Form(run_set, (parameter,)), Form(run_query, (LimitName(parameter),)))
+
+
+def flag_setting(
+    pattern: str,
+    parameter: Boolean,
+    read: Callable[[Call], bool],
+    write: Callable[[Call, bool], None],
+    reply: Callable[[int], str],
+) -> Command:
+    """Declare a switch with its query."""
+
+    def run_set(call: Call) -> Reply:
+        write(call, call.flag())
+        return None
+
+    def run_query(call: Call) -> Reply:
+        return reply(int(read(call)))
+
+    return Command(pattern, Form(run_set, (parameter,)), Form(run_query))

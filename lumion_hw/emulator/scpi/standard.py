@@ -1,0 +1,89 @@
+"""The commands every instrument has: IEEE 488.2 common commands, ``SYSTem:ERRor`` and the ``STATus`` subsystem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lumion_hw.emulator.scpi.commands import Call, Command, Form, Reply, event, query
+from lumion_hw.emulator.scpi.formats import plain_int
+from lumion_hw.emulator.scpi.parameters import Numeric
+from lumion_hw.emulator.scpi.registers import RegisterGroup
+from lumion_hw.emulator.scpi.state import InstrumentState
+
+_BYTE = Numeric(0, 255, integer=True)
+_WORD = Numeric(0, 65535, integer=True)
+
+
+def _does(action: Callable[[], None]) -> Callable[[Call], Reply]:
+    """Return a handler that carries out ``action`` and replies nothing."""
+
+    def run(call: Call) -> Reply:
+        del call
+        action()
+        return None
+
+    return run
+
+
+def common_commands(state: InstrumentState) -> tuple[Command, ...]:
+    """Return ``*IDN? *RST *CLS *TST? *OPC *OPC? *WAI *ESE *ESR? *SRE *STB?`` and ``SYSTem:ERRor?``."""
+    status = state.status
+
+    def status_byte(call: Call) -> Reply:
+        return plain_int(status.status_byte(errors=state.has_errors, message_available=call.message_available))
+
+    return (
+        query("*IDN", lambda _: state.profile.identity),
+        query("*TST", lambda _: state.profile.self_test),
+        event("*RST", _does(state.reset)),
+        event("*CLS", _does(state.clear)),
+        event("*WAI", lambda _: state.when_complete(None)),
+        Command("*OPC", Form(_does(state.announce_completion)), Form(lambda _: state.when_complete("1"))),
+        _mask(
+            "*ESE", _BYTE, lambda: status.event_enable, lambda bits: setattr(status, "event_enable", bits), plain_int
+        ),
+        _mask(
+            "*SRE",
+            _BYTE,
+            lambda: status.service_enable,
+            lambda bits: setattr(status, "service_enable", bits),
+            plain_int,
+        ),
+        query("*ESR", lambda _: plain_int(status.take_events())),
+        query("*STB", status_byte),
+        query(":SYSTem:ERRor[:NEXT]", lambda _: state.take_error()),
+        event(":STATus:PRESet", _does(status.preset)),
+        *group_commands(":STATus:OPERation", status.operation, state.profile.integer),
+        *group_commands(":STATus:QUEStionable", status.questionable, state.profile.integer),
+    )
+
+
+def group_commands(pattern: str, group: RegisterGroup, reply: Callable[[int], str]) -> tuple[Command, ...]:
+    """Return the commands of one register group below ``pattern``."""
+
+    def mask(leaf: str, name: str) -> Command:
+        return _mask(
+            f"{pattern}:{leaf}", _WORD, lambda: getattr(group, name), lambda bits: setattr(group, name, bits), reply
+        )
+
+    return (
+        query(f"{pattern}[:EVENt]", lambda _: reply(group.take_event())),
+        query(f"{pattern}:CONDition", lambda _: reply(group.condition)),
+        mask("ENABle", "enable"),
+        mask("PTRansition", "positive"),
+        mask("NTRansition", "negative"),
+    )
+
+
+def _mask(
+    pattern: str,
+    parameter: Numeric,
+    read: Callable[[], int],
+    write: Callable[[int], None],
+    reply: Callable[[int], str],
+) -> Command:
+    def run_set(call: Call) -> Reply:
+        write(call.integer())
+        return None
+
+    return Command(pattern, Form(run_set, (parameter,)), Form(lambda _: reply(read())))

@@ -1,0 +1,168 @@
+"""The command tree, built from the patterns of the declarations.
+
+Pattern language, as printed in manuals: ``:`` between mnemonics, mixed case for short and long form, ``[:NODE]`` for a
+part that may be left out, ``NODE[n]`` for a numeric suffix named ``n`` (lower case)::
+
+    :SENSe[n][:CHANnel[m]]:CORRection[:LOSS[:INPut[:MAGNitude]]]
+    [:SENSe]:POWer[:DC]:RANGe:AUTO
+    *IDN
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from lumion_hw.emulator.scpi import errors
+from lumion_hw.emulator.scpi.commands import Command, Form
+from lumion_hw.emulator.scpi.errors import ScpiError
+from lumion_hw.emulator.scpi.parameters import Block
+from lumion_hw.emulator.scpi.spelling import forms
+from lumion_hw.errors import ConfigError
+
+_PIECE = re.compile(r"\[:|\]|:?(?P<word>\*?[A-Za-z][A-Za-z0-9]*)(?:\[(?P<suffix>[a-z]+)\])?")
+
+
+@dataclass(frozen=True)
+class SuffixRange:
+    """Which numbers a suffix may take, and what leaving it out means."""
+
+    first: int
+    last: int
+    default: int = 1
+
+
+@dataclass(frozen=True)
+class _Node:
+    """One mnemonic of a pattern and the name of its numeric suffix, ``""`` if it takes none."""
+
+    spelling: str
+    suffix: str = ""
+
+
+class _Branch:
+    """A place in the tree: what may follow, and the commands that end here."""
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Branch] = {}
+        self.ends: dict[bool, tuple[tuple[_Node, ...], Form, Mapping[str, int]]] = {}
+
+
+def _parse_pattern(pattern: str) -> tuple[tuple[_Node, ...], ...]:
+    """Return every sequence of nodes a pattern stands for, optional parts present or not."""
+    stack: list[list[tuple[_Node, ...]]] = [[()]]
+    at = 0
+    while at < len(pattern):
+        match = _PIECE.match(pattern, at)
+        if match is None or (match[0] == "]" and len(stack) == 1):
+            raise ConfigError(f"pattern {pattern!r} cannot be read from column {at + 1}: {pattern[at:]!r}")
+        at = match.end()
+        if match[0] == "[:":
+            stack.append([()])
+        elif match[0] == "]":
+            inner = stack.pop()
+            stack[-1] = [head + tail for head in stack[-1] for tail in ((), *inner)]
+        else:
+            node = _Node(match["word"], match["suffix"] or "")
+            stack[-1] = [(*head, node) for head in stack[-1]]
+    if len(stack) != 1 or () in stack[0]:
+        raise ConfigError(f"pattern {pattern!r} has an open bracket or nothing outside brackets")
+    return tuple(dict.fromkeys(stack[0]))
+
+
+class Tree:
+    """Looks up headers.
+
+    Args:
+        commands: The declarations.
+        suffixes: Range of every numeric suffix named in the patterns.
+        aliases: Extra pattern -> documented pattern it stands for.
+
+    Attributes:
+        takes_blocks: Whether any command has a block parameter.
+
+    Raises:
+        ConfigError: A pattern cannot be read, two commands claim one header, a suffix has no range, or an alias
+            stands for nothing.
+    """
+
+    def __init__(
+        self, commands: Iterable[Command], suffixes: Mapping[str, SuffixRange], aliases: Mapping[str, str] | None = None
+    ) -> None:
+        self._root = _Branch()
+        self._suffixes = suffixes
+        self.takes_blocks = False
+        by_pattern: dict[str, Command] = {}
+        for command in commands:
+            by_pattern[command.pattern] = command
+            self._add(command.pattern, command)
+        for alias, pattern in (aliases or {}).items():
+            if pattern not in by_pattern:
+                raise ConfigError(f"alias {alias!r} stands for {pattern!r}, which is not declared")
+            self._add(alias, by_pattern[pattern])
+
+    def _add(self, pattern: str, command: Command) -> None:
+        sequences = _parse_pattern(pattern)
+        names = {node.suffix for nodes in sequences for node in nodes if node.suffix}
+        missing = sorted(names - set(self._suffixes))
+        if missing:
+            raise ConfigError(f"pattern {pattern!r} uses the suffix {missing[0]!r}, which has no range")
+        defaults = {name: self._suffixes[name].default for name in names}
+        for nodes in sequences:
+            branch = self._branch(nodes)
+            for is_query, form in ((False, command.set), (True, command.query)):
+                if form is None:
+                    continue
+                self.takes_blocks |= any(isinstance(parameter, Block) for parameter in form.parameters)
+                if branch.ends.setdefault(is_query, (nodes, form, defaults))[1] is not form:
+                    raise ConfigError(f"pattern {pattern!r} claims a header that another command has")
+
+    def _branch(self, nodes: tuple[_Node, ...]) -> _Branch:
+        branch = self._root
+        for node in nodes:
+            found = {id(child): child for form in forms(node.spelling) if (child := branch.children.get(form))}
+            if len(found) > 1:
+                raise ConfigError(f"{node.spelling!r} shares a short or long form with two other mnemonics")
+            child = next(iter(found.values()), None) or _Branch()
+            branch.children.update(dict.fromkeys(forms(node.spelling), child))
+            branch = child
+        return branch
+
+    def find(self, mnemonics: Iterable[str], *, query: bool) -> tuple[Form, dict[str, int]]:
+        """Return the form a header addresses and its numeric suffixes.
+
+        Raises:
+            ScpiError: -112 or -113 for a header that does not exist, -114 for a suffix out of range.
+        """
+        branch, numbers = self._root, []
+        for word in mnemonics:
+            branch, number = self._step(branch, word)
+            numbers.append(number)
+        end = branch.ends.get(query)
+        if end is None:
+            raise ScpiError(errors.UNDEFINED_HEADER)
+        nodes, form, defaults = end
+        return form, {**defaults, **dict(self._check(nodes, numbers))}
+
+    def _step(self, branch: _Branch, word: str) -> tuple[_Branch, str]:
+        upper = word.upper()
+        child = branch.children.get(upper)
+        if child is not None:
+            return child, ""
+        stem = upper.rstrip("0123456789")
+        child = branch.children.get(stem)
+        if child is None:
+            raise ScpiError(errors.MNEMONIC_TOO_LONG if len(word) > 12 else errors.UNDEFINED_HEADER)
+        return child, upper[len(stem) :]
+
+    def _check(self, nodes: tuple[_Node, ...], numbers: list[str]) -> Iterator[tuple[str, int]]:
+        if any(number and not node.suffix for node, number in zip(nodes, numbers, strict=True)):
+            raise ScpiError(errors.UNDEFINED_HEADER)
+        for node, number in zip(nodes, numbers, strict=True):
+            if number:
+                allowed = self._suffixes[node.suffix]
+                # Nine digits are far beyond any range and keep int() away from absurdly long input.
+                if len(number) > 9 or not allowed.first <= int(number) <= allowed.last:
+                    raise ScpiError(errors.SUFFIX_OUT_OF_RANGE)
+                yield node.suffix, int(number)

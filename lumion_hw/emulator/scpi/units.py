@@ -1,0 +1,31 @@
+"""Suffix tables: which unit a number may carry and what it is worth in the parameter's own unit.
+
+A plain entry is a power of ten, applied to the decimal exponent so that ``1650NM`` is the same double as ``1.65E-6``;
+anything else is a function. The tables are per parameter because letters clash: ``M`` is milli, but mega in ``MHZ``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from lumion_hw.quantities import w_from_dbm
+
+Suffixes = Mapping[str, int | Callable[[float], float]]
+"""Upper-case suffix -> power of ten, or a function from the number sent to the parameter's unit."""
+
+LENGTH_M: Suffixes = {"PM": -12, "NM": -9, "UM": -6, "MM": -3, "M": 0}
+TIME_S: Suffixes = {"NS": -9, "US": -6, "MS": -3, "S": 0}
+POWER_W: Suffixes = {
+    "PW": -12,
+    "NW": -9,
+    "UW": -6,
+    "MW": -3,
+    "W": 0,
+    "WATT": 0,
+    "DBM": w_from_dbm,
+    "MDBM": lambda value: w_from_dbm(value * 1e-3),
+}
+POWER_DBM: Suffixes = {"DBM": 0, "MDBM": -3}
+RATIO_DB: Suffixes = {"DB": 0, "MDB": -3}
+FREQUENCY_HZ: Suffixes = {"HZ": 0, "KHZ": 3, "MHZ": 6, "GHZ": 9, "THZ": 12}
+SPEED_M_PER_S: Suffixes = {"NM/S": -9, "UM/S": -6, "MM/S": -3, "M/S": 0}

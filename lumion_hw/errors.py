@@ -1,0 +1,171 @@
+"""The error tree of the package.
+
+Every error says what was asked, what was found, where, and what to do. The command line turns each class into one
+paragraph and one exit code (:func:`exit_code`). Several devices failing together are raised as an ``ExceptionGroup``.
+"""
+
+from __future__ import annotations
+
+
+class LumionError(Exception):
+    """Base of every error this package raises.
+
+    Args:
+        message: What happened, with the operation and what was seen.
+        device: Name of the device in the bench file, if one is involved.
+        address: Where that device was reached.
+        hint: What the reader can do next.
+    """
+
+    exit_code = 1
+
+    def __init__(
+        self, message: str, *, device: str | None = None, address: str | None = None, hint: str | None = None
+    ) -> None:
+        self.message = message
+        self.device = device
+        self.address = address
+        self.hint = hint
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        where = " @ ".join(part for part in (self.device, self.address) if part)
+        text = f"{where}: {self.message}" if where else self.message
+        return f"{text} {self.hint}" if self.hint else text
+
+
+class ConfigError(LumionError, ValueError):
+    """A file, option or argument is wrong; the message names file, line, column and key where there is one."""
+
+    exit_code = 2
+
+
+class IdentityError(ConfigError):
+    """Another device than the expected one answered at this address."""
+
+
+class LinkError(LumionError, ConnectionError):
+    """The way to a device does not work."""
+
+    exit_code = 4
+
+
+class ConnectError(LinkError):
+    """The link could not be opened: missing, refused or in use."""
+
+
+class LinkLost(LinkError):  # noqa: N818 - the name says the event, as in the design
+    """The link was open and is gone: unplugged, closed by the peer, or a write that did not go through."""
+
+
+class LinkTimeout(LinkError, TimeoutError):
+    """No answer before the deadline; the link itself may be alive."""
+
+
+class FrameError(LinkError):
+    """Bytes arrived that are not a reply of the expected shape."""
+
+
+class DeviceError(LumionError):
+    """The device answered with an error.
+
+    Args:
+        message: The error in words.
+        code: The device's own code.
+        command: The command that caused it.
+        **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
+    """
+
+    def __init__(
+        self, message: str, *, code: int | None = None, command: str | None = None, **where: str | None
+    ) -> None:
+        super().__init__(message, **where)
+        self.code = code
+        self.command = command
+
+
+class BusyError(DeviceError):
+    """Another host or run holds the device."""
+
+    exit_code = 6
+
+
+class NotSupportedError(DeviceError, NotImplementedError):
+    """This model or this transport cannot do what was asked."""
+
+
+class LimitError(LumionError, ValueError):
+    """A value outside a limit was refused; nothing was changed.
+
+    Args:
+        message: What was refused.
+        asked: The value asked for.
+        limit: The limit it broke.
+        unit: Unit of both.
+        **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, asked: float, limit: float, unit: str, **where: str | None) -> None:
+        super().__init__(f"{message}: asked {asked:g} {unit}, limit {limit:g} {unit}", **where)
+        self.asked = asked
+        self.limit = limit
+        self.unit = unit
+
+
+class VerifyError(LumionError):
+    """A value read back differs from the value written.
+
+    Args:
+        message: What was verified.
+        wrote: What was sent.
+        read: What came back.
+        **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
+    """
+
+    def __init__(self, message: str, *, wrote: object, read: object, **where: str | None) -> None:
+        super().__init__(f"{message}: wrote {wrote}, read back {read}", **where)
+        self.wrote = wrote
+        self.read = read
+
+
+class OutOfRangeError(DeviceError):
+    """A measurement is not a number: over-range, under-range or saturated."""
+
+
+class CalibrationError(LumionError):
+    """A calibration could not be made, is incomplete, or does not belong to this device."""
+
+    exit_code = 3
+
+
+class NoPathError(LumionError):
+    """No set of routes satisfies the request; the message names what binds and what would free it."""
+
+
+class CircuitError(LumionError):
+    """A circuit could not be proven by light; the message says what was proven and what was rolled back."""
+
+    exit_code = 3
+
+
+class SafetyError(LumionError):
+    """A latched fault or interlock keeps the outputs off until it is cleared by name."""
+
+    exit_code = 5
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the process exit code for an error (0 ok, 1 failed, 2 usage, 3 tolerance, 4 unreachable, 5 interlock, 6 busy).
+
+    An ``ExceptionGroup`` takes the code its members agree on, or 1.
+    """
+    if isinstance(error, LumionError):
+        return error.exit_code
+    if isinstance(error, BaseExceptionGroup):
+        codes = {exit_code(member) for member in error.exceptions}
+        return codes.pop() if len(codes) == 1 else 1
+    if isinstance(error, KeyboardInterrupt):
+        return 130
+    return 1

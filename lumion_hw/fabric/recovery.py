@@ -1,0 +1,172 @@
+"""Replacing a server by a spare: choose, re-route, program, prove; every span timed.
+
+There is never one number called "recovery": the spans are reported one by one, in milliseconds of bench time, beside
+the CPU time that this software took for each (recovery.md 4, 5).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.model import BenchModel
+from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, PathSetup
+from lumion_hw.errors import CircuitError, LumionError, NoPathError
+from lumion_hw.fabric.detection import Verdict
+from lumion_hw.fabric.servers import find_server, pair_requests, partners
+
+
+@dataclass(frozen=True)
+class Span:
+    """One span of a recovery.
+
+    Attributes:
+        name: ``los_seen``, ``spare_chosen``, ``route_found``, ``programmed``, ``settled``, ``los_clear``, ``link_up``.
+        bench_ms: Bench time since the span before.
+        cpu_ms: CPU time of this process in it.
+        at_ms: Bench time since the fault.
+    """
+
+    name: str
+    bench_ms: float
+    cpu_ms: float
+    at_ms: float
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a swap did.
+
+    Attributes:
+        failed: The server that was replaced.
+        spare: The server in its place.
+        spans: In order; the detection first.
+        proofs: Proofs of the new circuits.
+        kept: Circuits that were not touched.
+    """
+
+    failed: str
+    spare: str
+    spans: tuple[Span, ...]
+    proofs: tuple[CircuitProof, ...]
+    kept: tuple[CircuitRequest, ...]
+
+
+class SpanTimer:
+    """Stamps milestones in bench time and CPU time.
+
+    Args:
+        bench: The bench whose clock counts.
+        fault_s: Bench time of the fault: known in a rehearsal, otherwise the last time all was well.
+        began_cpu_s: CPU time at which the first span began.
+    """
+
+    def __init__(self, bench: Bench, fault_s: float, began_cpu_s: float) -> None:
+        self._bench = bench
+        self._fault_s = fault_s
+        self._last_s = fault_s
+        self._last_cpu_s = began_cpu_s
+        self.spans: list[Span] = []
+
+    def mark(self, name: str) -> None:
+        """End a span now."""
+        now_s, cpu_s = self._bench.clock.now(), time.process_time()
+        span = Span(
+            name,
+            round((now_s - self._last_s) * 1e3, 3),
+            round((cpu_s - self._last_cpu_s) * 1e3, 3),
+            round((now_s - self._fault_s) * 1e3, 3),
+        )
+        self.spans.append(span)
+        self._last_s, self._last_cpu_s = now_s, cpu_s
+        self._bench.events.add("span", name=name, bench_ms=span.bench_ms, cpu_ms=span.cpu_ms)
+
+
+def replace_server(
+    setup: PathSetup, verdict: Verdict, *, fault_s: float | None = None, began_cpu_s: float | None = None
+) -> Recovery:
+    """Put a spare in the place of a failed server and prove the new circuits.
+
+    Spares are tried in the order of the bench file; one that shares a risk group with the failed server, does not
+    answer, has no route, or cannot be proven is passed over, and the log says why.
+
+    Args:
+        setup: Path set-up with the circuits that are set up now.
+        verdict: What failed.
+        fault_s: Bench time of the fault, if it is known; otherwise the last time all was well, an upper bound.
+        began_cpu_s: CPU time at the fault, if it is known.
+
+    Raises:
+        CircuitError: No spare could be proven; the circuits are as they were.
+    """
+    bench = setup.bench
+    timer = SpanTimer(
+        bench,
+        verdict.since_s if fault_s is None else fault_s,
+        time.process_time() if began_cpu_s is None else began_cpu_s,
+    )
+    timer.mark("los_seen")
+    before = tuple(circuit.request for circuit in setup.active.circuits) if setup.active else ()
+    peers = partners(bench.model, before, verdict.server)
+    nics = set(find_server(bench.model, verdict.server).nics)
+    kept = tuple(request for request in before if not {request.source, request.target} & nics)
+    refused: list[str] = []
+    for spare in _candidates(bench, verdict.server, before, refused):
+        timer.mark("spare_chosen")
+        try:
+            plan = _plan(setup, kept, peers, spare)
+            timer.mark("route_found")
+            proofs = setup.establish(plan, align=False, milestone=timer.mark)
+        except (NoPathError, CircuitError) as error:
+            refused.append(f"{spare}: {error}")
+            bench.events.add("spare refused", spare=spare, reason=str(error))
+            continue
+        bench.events.add("replaced", failed=verdict.server, spare=spare)
+        return Recovery(verdict.server, spare, tuple(timer.spans), proofs, kept)
+    raise CircuitError(
+        f"no spare can take the place of {verdict.server} ({'; '.join(refused) or 'the bench file names none'})",
+        hint="The circuits are as they were. Shrink the job, or add a spare to 'fabric.spares'.",
+    )
+
+
+def _plan(
+    setup: PathSetup, kept: Sequence[CircuitRequest], peers: Sequence[str], spare: str
+) -> CircuitPlan:
+    """Plan the kept circuits together with those between the spare and the failed server's partners."""
+    requests = list(kept)
+    for peer in peers:
+        requests += pair_requests(setup.bench.model, peer, spare)
+    return setup.plan(requests)
+
+
+def _candidates(
+    bench: Bench, failed: str, before: Sequence[CircuitRequest], refused: list[str]
+) -> list[str]:
+    """Return the spares that are fit to be tried, best first; note why others are not."""
+    model: BenchModel = bench.model
+    risk = find_server(model, failed).risk_group
+    busy = {name for request in before for name in (request.source, request.target)}
+    fit = []
+    for name in model.fabric.spares:
+        spare = find_server(model, name)
+        if name == failed or set(spare.nics) & busy:
+            refused.append(f"{name}: it is in use")
+        elif risk is not None and spare.risk_group == risk:
+            refused.append(f"{name}: it shares risk group {risk} with {failed}")
+        else:
+            silent = [nic for nic in spare.nics if not _answers(bench, nic)]
+            if silent:
+                refused.append(f"{name}: {', '.join(silent)} does not answer")
+            else:
+                fit.append(name)
+    return fit
+
+
+def _answers(bench: Bench, transponder: str) -> bool:
+    """Return whether a module answers and has no transmitter fault."""
+    try:
+        return not bench.transponders[transponder].status().tx_fault
+    except LumionError:
+        return False

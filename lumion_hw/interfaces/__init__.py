@@ -1,0 +1,35 @@
+"""What a device can do: one ``typing.Protocol`` per kind of device, with its value types.
+
+Drivers implement these structurally; nothing here imports a driver. Every value carries its unit in its name, and a
+reading is a number or an error, never a sentinel.
+"""
+
+from lumion_hw.interfaces.mesh_controller import (
+    ControllerInfo,
+    ControllerLimits,
+    Fault,
+    Generation,
+    MeshController,
+    MonitorReading,
+)
+from lumion_hw.interfaces.polarization import ActuatorInfo, PolarizationController
+from lumion_hw.interfaces.power_meter import PowerMeter, PowerReading, RangeState
+from lumion_hw.interfaces.transponder import Monitors, SignalStatus, Transponder, TransponderIdentity
+
+__all__ = [
+    "ActuatorInfo",
+    "ControllerInfo",
+    "ControllerLimits",
+    "Fault",
+    "Generation",
+    "MeshController",
+    "MonitorReading",
+    "Monitors",
+    "PolarizationController",
+    "PowerMeter",
+    "PowerReading",
+    "RangeState",
+    "SignalStatus",
+    "Transponder",
+    "TransponderIdentity",
+]

@@ -1,0 +1,158 @@
+"""The mesh controller: drives heater currents, reads port monitors, owns the safe state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class ControllerInfo:
+    """What the controller says of itself.
+
+    Attributes:
+        model: Product name.
+        serial: Serial number, checked against the bench file.
+        firmware: Firmware version.
+        n_heaters: Number of drive channels, numbered from 0.
+        n_monitors: Number of monitor channels, numbered from 0.
+        current_full_scale_ma: Largest current a channel can express.
+        current_step_ma: Smallest current step (one native code).
+        atomic: All channels change at one edge.
+        readback: The driven table can be read back.
+        watchdog: The controller switches off by itself when the host is silent.
+        on_board_sweep: Sweeps can be executed on the controller.
+        monitor_full_scale_ma: Photocurrent at which a monitor saturates; 0 if unknown.
+        monitor_step_ma: Smallest photocurrent step of a monitor; 0 if unknown.
+    """
+
+    model: str
+    serial: str
+    firmware: str
+    n_heaters: int
+    n_monitors: int
+    current_full_scale_ma: float
+    current_step_ma: float
+    atomic: bool
+    readback: bool
+    watchdog: bool
+    on_board_sweep: bool
+    monitor_full_scale_ma: float = 0.0
+    monitor_step_ma: float = 0.0
+
+
+@dataclass(frozen=True)
+class ControllerLimits:
+    """Limits and safety policy applied to a controller before anything is driven.
+
+    Attributes:
+        heater_max_ma: Largest current per heater, shape ``(n_heaters,)``; 0 switches a channel off for good.
+        heater_ohm: Heater resistance used for the controller's power sum, shape ``(n_heaters,)``.
+        total_power_mw: Cap on the computed power of a whole table.
+        watchdog_s: Host silence after which the controller switches off.
+    """
+
+    heater_max_ma: NDArray[np.float64]
+    heater_ohm: NDArray[np.float64]
+    total_power_mw: float
+    watchdog_s: float = 2.0
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Receipt of one atomic programming step.
+
+    Attributes:
+        number: Generation number, growing within a session.
+        crc32: CRC-32 of the table the controller confirms to drive.
+        timestamp_s: Host clock when the confirmation arrived.
+    """
+
+    number: int
+    crc32: int
+    timestamp_s: float
+
+
+@dataclass(frozen=True)
+class MonitorReading:
+    """One scan of all monitors.
+
+    Attributes:
+        photocurrent_ma: Shape ``(n_monitors,)``; NaN where ``saturated``.
+        saturated: Shape ``(n_monitors,)``; the true value is above full scale and unknown.
+        generation: Generation that was driven when the scan was taken.
+        timestamp_s: Host clock when the reading arrived.
+    """
+
+    photocurrent_ma: NDArray[np.float64]
+    saturated: NDArray[np.bool_]
+    generation: int
+    timestamp_s: float
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault the controller keeps.
+
+    Attributes:
+        fault_id: Number by which it is cleared.
+        source: Name of the source, such as ``WATCHDOG``.
+        latched: Still latched.
+        present: The condition is still there.
+        channel: Channel concerned, if one is.
+        value: What was measured, in the unit of the source.
+        limit: The threshold, in the unit of the source.
+    """
+
+    fault_id: int
+    source: str
+    latched: bool
+    present: bool
+    channel: int | None = None
+    value: int = 0
+    limit: int = 0
+    extra: dict[str, object] = field(default_factory=dict)
+
+
+class MeshController(Protocol):
+    """A controller of heater currents. Thread-safe; every method either holds or raises a ``LumionError``."""
+
+    @property
+    def info(self) -> ControllerInfo:
+        """Identity and capabilities, read when the device was opened."""
+
+    def configure(self, limits: ControllerLimits) -> None:
+        """Apply limits and watchdog policy. A controller that already has this configuration is left alone."""
+
+    def program(self, currents_ma: NDArray[np.float64]) -> Generation:
+        """Drive all heaters at one edge, or change nothing.
+
+        Args:
+            currents_ma: Shape ``(n_heaters,)``.
+
+        Raises:
+            LimitError: A value is outside the limits; the message names the channel.
+            SafetyError: The controller is in its safe state with latched faults.
+            VerifyError: The controller confirmed another table than the one sent.
+        """
+
+    def read_back(self) -> NDArray[np.float64]:
+        """Return the driven currents in mA, shape ``(n_heaters,)``."""
+
+    def read_monitors(self, n_avg: int = 1) -> MonitorReading:
+        """Read all monitors, averaging ``n_avg`` scans."""
+
+    def faults(self) -> tuple[Fault, ...]:
+        """Return the faults the controller keeps, oldest first."""
+
+    def clear_fault(self, fault_id: int) -> None:
+        """Clear latched faults up to and including ``fault_id``. Raises ``SafetyError`` while the cause is present."""
+
+    def outputs_off(self) -> None:
+        """Switch all outputs off, whatever the state; latches a fault that has to be cleared by its id."""
+
+    def close(self) -> None:
+        """Bring the outputs to zero without latching a fault, and release the link; idempotent."""

@@ -1,0 +1,94 @@
+"""The optical power meter, one or several channels."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Protocol
+
+from lumion_hw.errors import OutOfRangeError
+from lumion_hw.quantities import dbm_from_w
+
+
+class RangeState(enum.Enum):
+    """Whether a reading is a number."""
+
+    OK = "ok"
+    OVER = "over-range"
+    UNDER = "under-range"
+
+
+@dataclass(frozen=True)
+class PowerReading:
+    """One reading of one channel.
+
+    Attributes:
+        channel: Channel as in the instrument's own numbering, from 1.
+        state: ``OK`` or the reason why there is no number.
+        timestamp_s: Host clock when the reading arrived.
+    """
+
+    channel: int
+    state: RangeState
+    timestamp_s: float
+    _value_w: float | None = None
+
+    @property
+    def power_w(self) -> float:
+        """Power in watts; may be zero or slightly negative in the dark.
+
+        Raises:
+            OutOfRangeError: The reading is not a number.
+        """
+        if self._value_w is None:
+            raise OutOfRangeError(f"channel {self.channel} is {self.state.value}", hint="Change the range.")
+        return self._value_w
+
+    @property
+    def power_dbm(self) -> float:
+        """Power in dBm.
+
+        Raises:
+            OutOfRangeError: The reading is not a number, or not positive.
+        """
+        value_w = self.power_w
+        if not value_w > 0:
+            raise OutOfRangeError(f"channel {self.channel} reads {value_w:.3g} W, which has no value in dBm")
+        return dbm_from_w(value_w)
+
+
+class PowerMeter(Protocol):
+    """An optical power meter. Thread-safe; every set is read back."""
+
+    @property
+    def channels(self) -> tuple[int, ...]:
+        """Channel numbers, from 1."""
+
+    @property
+    def model(self) -> str:
+        """Model as the instrument says it."""
+
+    @property
+    def serial(self) -> str:
+        """Serial number as the instrument says it."""
+
+    def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
+        """Set the wavelength used for the responsivity. Raises ``LimitError`` outside the instrument's limits."""
+
+    def set_averaging_s(self, channel: int, averaging_s: float) -> None:
+        """Set the averaging time. Raises ``LimitError`` outside the instrument's limits."""
+
+    def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
+        """Set the power range, or automatic ranging with ``None``."""
+
+    def read(self, channel: int) -> PowerReading:
+        """Trigger and return one reading."""
+
+    def read_all(self) -> tuple[PowerReading, ...]:
+        """Return one reading per channel, taken together."""
+
+    def errors(self) -> tuple[tuple[int, str], ...]:
+        """Drain the instrument's error queue."""
+
+    def close(self) -> None:
+        """Release the link; idempotent."""

@@ -1,0 +1,22 @@
+"""Links: bytes out, bytes in, by a deadline. Everything that knows sockets, serial ports or VISA lives here."""
+
+from lumion_hw.links.address import open_link
+from lumion_hw.links.base import Link, Peer
+from lumion_hw.links.memory import MemoryLink
+from lumion_hw.links.replay import Exchange, ReplayPeer, replay_link
+from lumion_hw.links.serial import SerialLink
+from lumion_hw.links.tcp import TcpLink
+from lumion_hw.links.visa import VisaLink
+
+__all__ = [
+    "Exchange",
+    "Link",
+    "MemoryLink",
+    "Peer",
+    "ReplayPeer",
+    "SerialLink",
+    "TcpLink",
+    "VisaLink",
+    "open_link",
+    "replay_link",
+]

@@ -1,0 +1,65 @@
+"""From an address in a bench file to a link that is not yet open."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from lumion_hw.clock import Clock
+from lumion_hw.errors import ConfigError
+from lumion_hw.links.base import Link
+from lumion_hw.links.serial import SerialLink
+from lumion_hw.links.tcp import TcpLink
+from lumion_hw.links.visa import VisaLink
+
+DEFAULT_BAUD = 115200
+_EXPECTED = (
+    "Expected tcp://host:port, serial:///dev/tty...?baud=115200 or visa://RESOURCE, such as visa://TCPIP0::host::INSTR."
+)
+
+
+def open_link(address: str, clock: Clock) -> Link:
+    """Return the link an address describes. Nothing is opened: call ``open`` on the result.
+
+    Args:
+        address: ``tcp://host:port``, ``serial:///dev/ttyUSB0?baud=9600`` (``serial://COM3`` on Windows) or
+            ``visa://`` followed by a VISA resource name.
+        clock: A wall clock.
+
+    Raises:
+        ConfigError: The address has another form; the message says what was expected.
+    """
+    scheme, separator, rest = address.partition("://")
+    makers = {"tcp": _tcp, "serial": _serial, "visa": _visa}
+    if not separator or scheme not in makers:
+        raise ConfigError(f"{address!r} is not an address of a device", hint=_EXPECTED)
+    return makers[scheme](address, rest, clock)
+
+
+def _tcp(address: str, rest: str, clock: Clock) -> Link:
+    del rest
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ConfigError(f"{address!r}: {error}", hint=_EXPECTED) from error
+    if not host or not port or parts.path.strip("/") or parts.query:
+        raise ConfigError(f"{address!r} needs a host and a port, and nothing more", hint=_EXPECTED)
+    return TcpLink(host, port, clock)
+
+
+def _serial(address: str, rest: str, clock: Clock) -> Link:
+    path, _, query = rest.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    baud_text = options.pop("baud", str(DEFAULT_BAUD))
+    if not path or options:
+        unknown = f" (unknown: {', '.join(sorted(options))})" if options else ""
+        raise ConfigError(f"{address!r} needs a path and takes only baud{unknown}", hint=_EXPECTED)
+    if not (baud_text.isascii() and baud_text.isdigit() and int(baud_text) > 0):
+        raise ConfigError(f"{address!r}: baud must be a positive integer, not {baud_text!r}", hint=_EXPECTED)
+    return SerialLink(unquote(path), int(baud_text), clock)
+
+
+def _visa(address: str, rest: str, clock: Clock) -> Link:
+    if "::" not in rest:
+        raise ConfigError(f"{address!r} needs a VISA resource name after visa://", hint=_EXPECTED)
+    return VisaLink(rest, clock)

@@ -1,0 +1,47 @@
+"""What every link is: bytes out, bytes in, by an absolute deadline on an injected clock."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Link(Protocol):
+    """A byte stream to one device. Deadlines are absolute times of the link's clock."""
+
+    @property
+    def name(self) -> str:
+        """The address in words, for messages."""
+
+    def open(self, deadline: float) -> None:
+        """Open the stream. Raises ``ConnectError`` when it cannot be opened; opening an open link does nothing."""
+
+    def write(self, data: bytes, deadline: float) -> None:
+        """Write all of ``data`` or raise ``LinkLost`` (a partial write is a lost link)."""
+
+    def read(self, deadline: float) -> bytes:
+        """Return at least one byte, or ``b""`` at the deadline. Raises ``LinkLost`` when the peer is gone."""
+
+    def drain(self, quiet_s: float, deadline: float) -> int:
+        """Throw away input until nothing arrived for ``quiet_s``; return the number of bytes thrown away."""
+
+    def close(self) -> None:
+        """Close the stream; idempotent, never raises."""
+
+
+class Peer(Protocol):
+    """The far end of an in-process link: one connection to something that speaks bytes, without I/O of its own.
+
+    An emulated device hands out one peer per connection. All times are those of the shared clock.
+    """
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the host, now."""
+
+    def transmit(self) -> bytes:
+        """Give the bytes that have left for the host by now."""
+
+    def next_event(self) -> float | None:
+        """Return the time at which :meth:`transmit` may have more to give, or ``None`` if nothing is under way."""
+
+    def close(self) -> None:
+        """The host went away."""

@@ -1,0 +1,24 @@
+"""Draining by reading: the same rule for every kind of link."""
+
+from __future__ import annotations
+
+from lumion_hw.clock import Clock
+from lumion_hw.links.base import Link
+
+
+def drain_by_reading(link: Link, clock: Clock, quiet_s: float, deadline: float) -> int:
+    """Throw away input until nothing arrived for ``quiet_s`` seconds or ``deadline`` is reached.
+
+    Returns:
+        The number of bytes thrown away.
+
+    Raises:
+        LinkLost: The peer is gone.
+    """
+    dropped = 0
+    while clock.now() < deadline:
+        data = link.read(min(clock.now() + quiet_s, deadline))
+        if not data:
+            break
+        dropped += len(data)
+    return dropped

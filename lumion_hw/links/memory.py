@@ -1,0 +1,72 @@
+"""The in-memory link: no threads, no sockets; waiting advances the injected clock from event to event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lumion_hw.clock import Clock
+from lumion_hw.errors import LinkLost
+from lumion_hw.links.base import Peer
+from lumion_hw.links.draining import drain_by_reading
+
+
+class MemoryLink:
+    """A link to a :class:`~lumion_hw.links.base.Peer` in the same process.
+
+    Args:
+        connect: Makes a new connection to the device; raises ``ConnectError`` when it refuses.
+        clock: The clock shared with the device. On a virtual clock, waiting takes no real time.
+        name: How the link is named in messages.
+    """
+
+    def __init__(self, connect: Callable[[], Peer], clock: Clock, name: str) -> None:
+        self._connect = connect
+        self._clock = clock
+        self._name = name
+        self._peer: Peer | None = None
+
+    @property
+    def name(self) -> str:
+        """The name given at construction."""
+        return self._name
+
+    def open(self, deadline: float) -> None:
+        """Connect to the device."""
+        del deadline
+        if self._peer is None:
+            self._peer = self._connect()
+
+    def _open_peer(self) -> Peer:
+        if self._peer is None:
+            raise LinkLost("the link is closed", address=self._name)
+        return self._peer
+
+    def write(self, data: bytes, deadline: float) -> None:
+        """Hand ``data`` to the device at the present time."""
+        del deadline
+        self._open_peer().receive(data)
+
+    def read(self, deadline: float) -> bytes:
+        """Return what the device has sent, advancing the clock until it has or the deadline is reached."""
+        while True:
+            peer = self._open_peer()
+            data = peer.transmit()
+            if data:
+                return data
+            now = self._clock.now()
+            if now >= deadline:
+                return b""
+            event = peer.next_event()
+            wake = deadline if event is None else min(max(event, now), deadline)
+            # An event that is due but gives nothing would spin: let one microsecond pass.
+            self._clock.sleep(max(wake - now, 1e-6))
+
+    def drain(self, quiet_s: float, deadline: float) -> int:
+        """Throw away what arrives until nothing came for ``quiet_s`` seconds."""
+        return drain_by_reading(self, self._clock, quiet_s, deadline)
+
+    def close(self) -> None:
+        """Disconnect."""
+        peer, self._peer = self._peer, None
+        if peer is not None:
+            peer.close()

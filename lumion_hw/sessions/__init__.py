@@ -1,0 +1,1 @@
+"""Sessions: one conversation per link, holding the lock, the deadlines and the way back after a missed reply."""

@@ -1,0 +1,240 @@
+"""From a refusal of the mesh controller to an error of the package (protocol section 12), in the operator's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from firmware_protocol import (
+    Command,
+    Feature,
+    HelloReply,
+    Message,
+    ProtocolError,
+    Refusal,
+    Request,
+    Status,
+    fault_source_name,
+)
+from lumion_hw.errors import (
+    BusyError,
+    ConfigError,
+    DeviceError,
+    FrameError,
+    LimitError,
+    LinkLost,
+    LumionError,
+    NotSupportedError,
+    SafetyError,
+    VerifyError,
+)
+
+
+@dataclass(frozen=True)
+class Where:
+    """The device a message is about.
+
+    Attributes:
+        device: Name in the bench file.
+        address: Where it was reached.
+    """
+
+    device: str
+    address: str
+
+
+_HINTS = {
+    Status.NOT_CONFIGURED: "Apply limits with configure() before anything is driven.",
+    Status.STALE: "Another table or session came first; read back what is driven before programming again.",
+    Status.TOO_OLD: "Update lumion-hw.",
+    Status.TOO_NEW: "Update the controller's firmware.",
+    Status.TOO_BIG: "The message should have been split: report this.",
+    Status.BAD_LENGTH: "Host and firmware disagree on a layout: compare their versions.",
+    Status.UNKNOWN_COMMAND: "The firmware does not know this command: compare versions.",
+}
+
+
+def sources(mask: int) -> str:
+    """Return the names of the fault sources in a mask, for a message."""
+    names = [fault_source_name(bit) for bit in range(32) if mask >> bit & 1]
+    return ", ".join(names) if names else "no source named"
+
+
+def _number(value: int, unit: str) -> str:
+    return f"{value} {unit}".rstrip()
+
+
+def _device_error(refusal: Refusal, request: Request[Message], where: Where) -> DeviceError:
+    status = refusal.status
+    means = Status(status) if status in Status.__members__.values() else None
+    parts = [f"{_name(request)} refused with {refusal.name}"]
+    if means is not None and means.channel_means and refusal.channel is not None:
+        parts.append(f"{means.channel_means} {refusal.channel}{_field_at(refusal, request)}")
+    if means is not None and means.value_means:
+        shown = refusal.value_u32 if status == Status.STALE else refusal.value
+        parts.append(f"{means.value_means} {shown}")
+    if means is not None and means.limit_means:
+        parts.append(f"{means.limit_means} {refusal.limit}")
+    return DeviceError(
+        ", ".join(parts) + _quoted(refusal) + ".",
+        code=status,
+        command=request.command.name,
+        device=where.device,
+        address=where.address,
+        hint=_HINTS.get(means) if means is not None else None,
+    )
+
+
+def _name(request: Request[Message]) -> str:
+    op = getattr(request, "op", None)
+    return request.command.name if op is None else f"{request.command.name} {op.name}"
+
+
+def _quoted(refusal: Refusal) -> str:
+    return f" ({refusal.text})" if refusal.text else ""
+
+
+def _field_at(refusal: Refusal, request: Request[Message]) -> str:
+    if refusal.status != Status.BAD_VALUE or not isinstance(request, Message):
+        return ""
+    names = [field.name for field in request.layout.fields if field.offset == refusal.channel and field.name]
+    return f" (`{names[0]}`)" if names else ""
+
+
+def _busy(refusal: Refusal, request: Request[Message], where: Where) -> LumionError:
+    wait = f"; it said to wait {refusal.value} ms" if refusal.value > 0 else ""
+    if request.command is Command.HELLO:
+        holder = f"held by host {refusal.text!r}" if refusal.text else "held by another host"
+        hint = "Try again later, or open it with take_over=True if that host is yours."
+    else:
+        holder, hint = f"busy{_quoted(refusal)}", "Try again later."
+    return BusyError(
+        f"{_name(request)} refused: the controller is {holder}{wait}.",
+        code=refusal.status,
+        command=request.command.name,
+        device=where.device,
+        address=where.address,
+        hint=hint,
+    )
+
+
+def _limit(refusal: Refusal, request: Request[Message], where: Where) -> LumionError:
+    whole = refusal.channel is None
+    place = "the computed power of the whole table" if whole else f"channel {refusal.channel}"
+    return LimitError(
+        f"{_name(request)} refused, nothing was changed: {place} is above the controller's limit{_quoted(refusal)}",
+        asked=refusal.value,
+        limit=refusal.limit,
+        unit="mW" if whole else "code",
+        device=where.device,
+        address=where.address,
+    )
+
+
+def _safe(refusal: Refusal, request: Request[Message], where: Where) -> LumionError:
+    return SafetyError(
+        f"{_name(request)} refused: the controller is in its safe state, latched: {sources(refusal.value_u32)}"
+        f"{_quoted(refusal)}.",
+        device=where.device,
+        address=where.address,
+        hint="Look at faults(), remove the cause, then clear each fault by its id.",
+    )
+
+
+def _interlock(refusal: Refusal, request: Request[Message], where: Where) -> LumionError:
+    place = "" if refusal.channel is None else f" on channel {refusal.channel}"
+    return SafetyError(
+        f"{_name(request)} refused: the cause is still present{place}: measured {refusal.value}, "
+        f"threshold {refusal.limit}, in the unit of the fault's source{_quoted(refusal)}.",
+        device=where.device,
+        address=where.address,
+        hint="Remove the cause first; faults() names the source.",
+    )
+
+
+def _session(refusal: Refusal, request: Request[Message], where: Where) -> LumionError:
+    current = refusal.value_u32
+    reason = f"taken over by session 0x{current:04X}" if current else "board restarted"
+    after = "its outputs are off and it has to be configured again" if not current else "another host drives it now"
+    return LinkLost(
+        f"{_name(request)} refused: {reason}; {after}.",
+        device=where.device,
+        address=where.address,
+        hint="Open the device again to attach.",
+    )
+
+
+def _unsupported(refusal: Refusal, request: Request[Message], where: Where) -> LumionError:
+    known = refusal.value in Feature.__members__.values()
+    feature = Feature(refusal.value).name if known else f"bit {refusal.value}"
+    return NotSupportedError(
+        f"{_name(request)} refused: this controller lacks feature {feature}{_quoted(refusal)}.",
+        code=refusal.status,
+        command=request.command.name,
+        device=where.device,
+        address=where.address,
+    )
+
+
+def _unverified(refusal: Refusal, request: Request[Message], where: Where) -> LumionError:
+    if refusal.status == Status.CRC_MISMATCH:
+        what, wrote, read = "checksum", f"CRC 0x{refusal.limit_u32:08X}", f"CRC 0x{refusal.value_u32:08X}"
+    else:
+        missing = "" if refusal.channel is None else f", first missing channel {refusal.channel}"
+        what, wrote, read = f"completeness{missing}", _number(refusal.limit, "items"), _number(refusal.value, "items")
+    return VerifyError(
+        f"{_name(request)} refused again after everything was sent once more, nothing was changed: {what}",
+        wrote=wrote,
+        read=read,
+        device=where.device,
+        address=where.address,
+        hint="The link or the controller's memory damages data: look at the session counters and GET_STATS.",
+    )
+
+
+_KINDS: dict[int, Callable[[Refusal, Request[Message], Where], LumionError]] = {
+    Status.BUSY: _busy,
+    Status.LIMIT: _limit,
+    Status.SAFE: _safe,
+    Status.INTERLOCK: _interlock,
+    Status.SESSION: _session,
+    Status.NOT_SUPPORTED: _unsupported,
+    Status.INCOMPLETE: _unverified,
+    Status.CRC_MISMATCH: _unverified,
+}
+
+
+def error_from_refusal(refusal: Refusal, request: Request[Message], where: Where) -> LumionError:
+    """Return the error a refusal is raised as.
+
+    The message names the command, the channel or field, what was asked and what is allowed. LIMIT becomes
+    ``LimitError`` (unit ``code`` for a channel, ``mW`` for the whole table), SAFE and INTERLOCK ``SafetyError``,
+    SESSION ``LinkLost``, BUSY ``BusyError``, NOT_SUPPORTED ``NotSupportedError``, INCOMPLETE and CRC_MISMATCH
+    ``VerifyError``, everything else ``DeviceError`` with the status as ``code``.
+    """
+    return _KINDS.get(refusal.status, _device_error)(refusal, request, where)
+
+
+@contextmanager
+def encoding(request: Request[Message], where: Where) -> Iterator[None]:
+    """Turn what the codec refuses to put on the wire into a ``ConfigError`` that names the command."""
+    try:
+        yield
+    except ProtocolError as error:
+        raise ConfigError(
+            f"{_name(request)} cannot be sent: {error}.", device=where.device, address=where.address
+        ) from error
+
+
+def check_hello(hello: HelloReply, where: Where) -> None:
+    """Raise ``FrameError`` if a HELLO reply describes a controller that cannot be."""
+    wrong = hello.out_of_range()
+    if wrong is not None:
+        names = [field.name for field in hello.layout.fields if field.offset == wrong[0]]
+        raise FrameError(
+            f"HELLO: the reply says {names[0]} = {wrong[1]}, which no controller has.",
+            device=where.device,
+            address=where.address,
+            hint="Compare the versions of firmware and lumion-hw.",
+        )

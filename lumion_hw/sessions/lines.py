@@ -1,0 +1,106 @@
+"""The session for devices whose reply is zero or more lines and then an end word, with or without echo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from lumion_hw.clock import Clock
+from lumion_hw.errors import ConfigError, DeviceError, FrameError, LinkTimeout
+from lumion_hw.links.base import Link
+from lumion_hw.sessions.conversation import Conversation, shown
+
+_MOST_LINES = 1000
+
+
+class LineSession(Conversation):
+    """A conversation in lines. Thread-safe; share one session per address.
+
+    Args:
+        link: The link to the device.
+        clock: The link's clock.
+        device: Device name, for messages.
+        done: The end word of a command that was carried out.
+        failed: The end word of a command that was refused.
+        marker: A harmless query by which the session finds out that it is in step again.
+        is_marker_reply: Tells whether the lines of a reply answer ``marker`` and nothing else.
+        timeout_s: Default time for a reply.
+        quiet_s: Silence after which nothing late is expected.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock,
+        *,
+        device: str,
+        done: str,
+        failed: str,
+        marker: str,
+        is_marker_reply: Callable[[Sequence[str]], bool],
+        timeout_s: float = 1.0,
+        quiet_s: float = 0.2,
+    ) -> None:
+        super().__init__(link, clock, device=device, timeout_s=timeout_s, quiet_s=quiet_s)
+        self._done = done
+        self._failed = failed
+        self._marker = marker
+        self._is_marker_reply = is_marker_reply
+
+    def open(self, timeout_s: float = 5.0) -> tuple[str, ...]:
+        """Open the link and return the reply to the marker query.
+
+        Raises:
+            ConnectError: The link cannot be opened.
+            LinkTimeout: Nothing answers.
+        """
+        with self.transaction():
+            self.open_link(timeout_s)
+            return self.command(self._marker)
+
+    def command(self, text: str, timeout_s: float | None = None) -> tuple[str, ...]:
+        """Send a command and return the lines of its reply, without echo, empty lines and end word.
+
+        Raises:
+            DeviceError: The device answered with its word for failure.
+            LinkTimeout: No end word in time; the next command resynchronises first.
+            FrameError: The reply is not text, or has no end.
+            LinkLost: The link is gone, or could not be resynchronised.
+        """
+        if not (text and text.isascii() and text.isprintable()):
+            raise ConfigError(f"{text!r} is not a command", hint="One line of printable ASCII is needed.")
+        with self.exchange(text, timeout_s) as deadline:
+            succeeded, lines = self._ask(text, deadline)
+        if not succeeded:
+            raise DeviceError(
+                f"{text}: refused with {self._failed!r}" + (f" after {' / '.join(lines)}" if lines else ""),
+                command=text,
+                device=self.device,
+                address=self.address,
+                hint="The command or its value is not accepted by this device.",
+            )
+        return lines
+
+    def probe(self, deadline: float) -> bool:
+        """Ask the marker query."""
+        try:
+            succeeded, lines = self._ask(self._marker, deadline)
+        except (LinkTimeout, FrameError):
+            return False
+        return succeeded and self._is_marker_reply(lines)
+
+    def _ask(self, text: str, deadline: float) -> tuple[bool, tuple[str, ...]]:
+        self.send(text.encode("ascii") + b"\r\n", deadline)
+        lines: list[str] = []
+        while len(lines) < _MOST_LINES:
+            line = self._as_text(text, self.receive_line(text, deadline))
+            if line in (self._done, self._failed):
+                return line == self._done, tuple(lines[1:] if lines[:1] == [text] else lines)
+            if line:
+                lines.append(line)
+        raise self._frame_error(text, f"{_MOST_LINES} lines without an end word")
+
+    def _as_text(self, command: str, line: bytes) -> str:
+        try:
+            return line.decode("ascii").strip()
+        except UnicodeDecodeError:
+            raise self._frame_error(command, f"not text: {shown(line)}") from None

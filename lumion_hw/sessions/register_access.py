@@ -1,0 +1,69 @@
+"""What register access to a pluggable module is, whatever carries it.
+
+A bus has no framing, no sequence and no checksum, so an access either gives exactly what was asked or raises; module
+absent, module not answering and too few bytes are three different errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from lumion_hw.errors import FrameError, LinkError, LinkTimeout
+
+IDENTITY_DEVICE = 0x50
+"""7-bit address that every pluggable module answers, once it is there and awake."""
+ROW_BYTES = 8
+"""Writes stay inside a row of this many bytes (SFF-8472 clause 4: EEPROM page writes)."""
+
+
+class ModuleAbsentError(LinkError):
+    """No module is plugged in: nothing acknowledges its identity address."""
+
+
+class NotRespondingError(LinkTimeout):
+    """A module is there but did not answer this access before the deadline."""
+
+
+class ShortReadError(FrameError):
+    """An access gave fewer bytes than asked for."""
+
+
+class RegisterAccess(Protocol):
+    """Registers of one module, by 7-bit I2C device address and offset. Thread-safe."""
+
+    @property
+    def name(self) -> str:
+        """How the registers are reached, for messages."""
+
+    def open(self) -> None:
+        """Make the way to the module usable; says nothing about the module. Raises ``ConnectError``."""
+
+    def read(self, device: int, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes.
+
+        Raises:
+            ModuleAbsentError: No module.
+            NotRespondingError: The module does not acknowledge ``device``.
+            ShortReadError: Fewer bytes came.
+            LinkLost: The way to the module is gone.
+        """
+
+    def write(self, device: int, offset: int, data: bytes) -> None:
+        """Write ``data``, in pieces that stay inside 8-byte rows. Raises as :meth:`read`."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Hold the module for several accesses."""
+
+    def close(self) -> None:
+        """Release the way to the module; idempotent, never raises."""
+
+
+def row_pieces(offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield ``(offset, data)`` of the row writes that together write ``data``."""
+    start = 0
+    while start < len(data):
+        size = min(ROW_BYTES - (offset + start) % ROW_BYTES, len(data) - start)
+        yield offset + start, data[start : start + size]
+        start += size

@@ -1,0 +1,185 @@
+"""Registers through an NXP SC18IM700 bridge: messages on a UART become transfers on an I2C bus.
+
+Message forms, registers and status codes after the data sheet "SC18IM700, Master I2C-bus controller with UART
+interface", Rev. 02, 10 August 2007: clause 7.1.1 (write), 7.1.4 (read internal register), 7.1.7 (read after write by
+repeated start), 7.3.8 (``I2CStat``). The FIFOs hold 16 bytes each way (clause 2), so no message and no reply here is
+longer; users report that long reads never end on the real chip.
+"""
+
+from __future__ import annotations
+
+from lumion_hw.clock import Clock
+from lumion_hw.errors import ConfigError, ConnectError
+from lumion_hw.links.base import Link
+from lumion_hw.sessions.conversation import Conversation, shown
+from lumion_hw.sessions.register_access import (
+    IDENTITY_DEVICE,
+    ModuleAbsentError,
+    NotRespondingError,
+    ShortReadError,
+    row_pieces,
+)
+
+FIFO_BYTES = 16
+_DEVICE_BYTES = 256
+_START, _STOP, _READ_REGISTER = b"S", b"P", b"R"
+_I2C_STAT = 0x0A
+_STATUS_QUERY = _READ_REGISTER + bytes([_I2C_STAT]) + _STOP
+_OK, _NACK_ADDRESS, _NACK_DATA, _TIME_OUT = 0xF0, 0xF1, 0xF2, 0xF8
+_STATUS_WORDS = {
+    _OK: "done",
+    _NACK_ADDRESS: "address not acknowledged",
+    _NACK_DATA: "data not acknowledged",
+    _TIME_OUT: "bus time-out",
+}
+_BITS_PER_UART_BYTE = 10
+_I2C_BYTE_S = 9 / 100e3  # at the slowest bus speed modules are used with
+_RETRY_PERIOD_S = 0.002
+
+
+class Sc18im700(Conversation):
+    """Register access to one module on the I2C bus of a bridge. Thread-safe.
+
+    Args:
+        link: The UART, 8N1.
+        clock: The link's clock.
+        device: Device name, for messages.
+        retry_s: How long an access that is not acknowledged is repeated. A module is silent for up to 80 ms after
+            a write and 300 ms after power-up (SFF-8472, SFF-8431).
+        timeout_s: Time for a reply of the bridge beyond the wire times.
+        baud: Baud rate of the UART, to know the wire times; 9600 after reset (clause 7.1).
+    """
+
+    # A bridge that waits for the rest of a message gives up after about 655 ms of silence.
+    pause_s = 0.7
+    harmless = b""
+
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock,
+        *,
+        device: str,
+        retry_s: float = 0.5,
+        timeout_s: float = 0.1,
+        baud: int = 9600,
+    ) -> None:
+        super().__init__(link, clock, device=device, timeout_s=timeout_s, quiet_s=0.1)
+        self._retry_s = retry_s
+        self._byte_s = _BITS_PER_UART_BYTE / baud + _I2C_BYTE_S
+
+    @property
+    def name(self) -> str:
+        """The bridge's address."""
+        return self.address
+
+    def open(self, timeout_s: float = 5.0) -> None:
+        """Open the link and check that a bridge answers. Raises ``ConnectError``."""
+        with self.transaction():
+            self.open_link(timeout_s)  # also takes the "OK" the bridge sends after power-up
+            if not self.probe(self._reply_deadline(len(_STATUS_QUERY) + 1)):
+                self.close()
+                raise ConnectError(
+                    "nothing answers like an SC18IM700 bridge",
+                    device=self.device,
+                    address=self.address,
+                    hint="Check baud rate, wiring and supply of the bridge.",
+                )
+
+    def read(self, device: int, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes; raises as ``RegisterAccess.read``.
+
+        Reads of more than 16 bytes are several transfers, cut at even distances from ``offset``: two-byte values that
+        begin at an even distance are coherent.
+        """
+        _check_range(device, offset, length)
+        with self.transaction():
+            return b"".join(
+                self._read_piece(device, start, min(FIFO_BYTES, offset + length - start))
+                for start in range(offset, offset + length, FIFO_BYTES)
+            )
+
+    def write(self, device: int, offset: int, data: bytes) -> None:
+        """Write ``data`` in row pieces; raises as ``RegisterAccess.read``."""
+        _check_range(device, offset, len(data))
+        with self.transaction():
+            for start, piece in row_pieces(offset, data):
+                self._write_piece(device, start, piece)
+
+    def probe(self, deadline: float) -> bool:
+        """Read the status register: exactly one byte, and a status, must come back."""
+        until = min(deadline, self._reply_deadline(len(_STATUS_QUERY) + 1))
+        self.send(_STATUS_QUERY, until)
+        reply = self.receive_available(2, until)
+        return len(reply) == 1 and reply[0] in _STATUS_WORDS
+
+    def _read_piece(self, device: int, offset: int, length: int) -> bytes:
+        """Make one transfer: write the offset, repeated start, read (clause 7.1.7)."""
+        what = f"reading 0x{device:02X}:{offset}+{length}"
+        message = _START + bytes([device << 1, 1, offset]) + _START + bytes([device << 1 | 1, length]) + _STOP
+        deadline = self._clock.now() + self._retry_s
+        while True:
+            with self.exchange(what):
+                reply_deadline = self._reply_deadline(len(message) + length)
+                self.send(message, reply_deadline)
+                data = self.receive_available(length, reply_deadline)
+                status = self._status(what)
+                if status == _OK and len(data) != length:
+                    raise ShortReadError(
+                        f"{what}: only {shown(data)}",
+                        device=self.device,
+                        address=self.address,
+                        hint="Bytes were lost on the way; check the UART and its baud rate.",
+                    )
+            if status == _OK:
+                return data
+            self._wait_or_give_up(device, what, status, deadline)
+
+    def _write_piece(self, device: int, offset: int, data: bytes) -> None:
+        """Make one write transfer (clause 7.1.1)."""
+        what = f"writing 0x{device:02X}:{offset}+{len(data)}"
+        message = _START + bytes([device << 1, 1 + len(data), offset]) + data + _STOP
+        deadline = self._clock.now() + self._retry_s
+        while True:
+            with self.exchange(what):
+                self.send(message, self._reply_deadline(len(message)))
+                status = self._status(what, len(message))
+            if status == _OK:
+                return
+            self._wait_or_give_up(device, what, status, deadline)
+
+    def _status(self, what: str, n_bytes_before: int = 0) -> int:
+        """Return the status of the last transfer (clause 7.3.8)."""
+        deadline = self._reply_deadline(n_bytes_before + len(_STATUS_QUERY) + 1)
+        self.send(_STATUS_QUERY, deadline)
+        status = self.receive_exactly(1, what, deadline)[0]
+        if status not in _STATUS_WORDS:
+            raise self._frame_error(what, f"the status 0x{status:02X}, which the bridge does not have")
+        return status
+
+    def _wait_or_give_up(self, device: int, what: str, status: int, deadline: float) -> None:
+        """Wait before the next attempt; past the deadline raise the error that says what is missing."""
+        if self._clock.now() < deadline:
+            self._clock.sleep(_RETRY_PERIOD_S)
+            return
+        absent = status == _NACK_ADDRESS and device == IDENTITY_DEVICE
+        kind = ModuleAbsentError if absent else NotRespondingError
+        raise kind(
+            f"{what}: {_STATUS_WORDS[status]} for {self._retry_s:g} s",
+            device=self.device,
+            address=self.address,
+            hint="Check that the module is plugged in and powered."
+            if absent
+            else "The module is busy, or has no such device address.",
+        )
+
+    def _reply_deadline(self, n_bytes: int) -> float:
+        return self._clock.now() + self._timeout_s + n_bytes * self._byte_s
+
+
+def _check_range(device: int, offset: int, length: int) -> None:
+    if not (0 <= device < 0x80 and offset >= 0 and length > 0 and offset + length <= _DEVICE_BYTES):
+        raise ConfigError(
+            f"no such registers: {length} bytes at {offset} of I2C device {device}",
+            hint="A device address has 7 bits, and a device has 256 bytes.",
+        )

@@ -1,0 +1,165 @@
+"""The SCPI session: text queries, definite-length blocks, and resynchronisation by the instrument's identity."""
+
+from __future__ import annotations
+
+from lumion_hw.clock import Clock
+from lumion_hw.errors import ConfigError, FrameError, IdentityError, LinkTimeout
+from lumion_hw.links.base import Link
+from lumion_hw.sessions.conversation import Conversation, shown
+
+IDENTITY_QUERY = "*IDN?"
+BLOCK_LIMIT_BYTES = 1 << 28
+_TERMINATOR_WAIT_S = 0.05  # some instruments end a block with LF, some do not
+
+
+class ScpiSession(Conversation):
+    """A conversation with one SCPI instrument. Thread-safe; share one session per address.
+
+    Args:
+        link: The link to the instrument.
+        clock: The link's clock.
+        device: Device name, for messages.
+        timeout_s: Default time for a reply.
+        identity: The reply to ``*IDN?`` that must be found, if it is known before; else the first one counts.
+        block_limit_bytes: Longest block accepted.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock,
+        *,
+        device: str,
+        timeout_s: float = 2.0,
+        identity: str | None = None,
+        block_limit_bytes: int = BLOCK_LIMIT_BYTES,
+    ) -> None:
+        super().__init__(link, clock, device=device, timeout_s=timeout_s)
+        self._identity = identity
+        self._block_limit_bytes = block_limit_bytes
+
+    @property
+    def identity(self) -> str | None:
+        """The instrument's reply to ``*IDN?``, once it is known."""
+        return self._identity
+
+    def open(self, timeout_s: float = 5.0) -> str:
+        """Open the link, and return the identity.
+
+        Raises:
+            ConnectError: The link cannot be opened.
+            LinkTimeout: Nothing answers to ``*IDN?``.
+            IdentityError: Another instrument than before answers at this address.
+        """
+        with self.transaction():
+            self.open_link(timeout_s)
+            found = self.query(IDENTITY_QUERY)
+            if self._identity is not None and found != self._identity:
+                self.close()
+                raise IdentityError(
+                    f"expected {self._identity!r}, found {found!r}",
+                    device=self.device,
+                    address=self.address,
+                    hint="Check the address in the bench file, or which instrument is plugged in there.",
+                )
+            self._identity = found
+            return found
+
+    def forget_identity(self) -> None:
+        """Accept any instrument at the next :meth:`open`, because the one found was not the one wanted."""
+        self._identity = None
+
+    def query(self, command: str, timeout_s: float | None = None) -> str:
+        """Send a query and return its reply, without the terminator.
+
+        Args:
+            command: One program message with a ``?``.
+            timeout_s: Time for the reply; the session's default if omitted.
+
+        Raises:
+            LinkTimeout: No complete reply in time; the next exchange resynchronises first.
+            FrameError: The reply is not text, or is the answer to another query.
+            LinkLost: The link is gone, or could not be resynchronised.
+        """
+        message = _encoded(command, is_query=True)
+        with self.exchange(command, timeout_s) as deadline:
+            self.send(message, deadline)
+            line = self.receive_line(command, deadline)
+            reply = self._as_text(command, line)
+            if reply == self._identity and IDENTITY_QUERY not in command.upper():
+                raise self._frame_error(command, "the answer to an earlier identity query")
+            return reply
+
+    def write(self, command: str) -> None:
+        """Send a command that has no reply. Raises ``LinkLost``."""
+        message = _encoded(command, is_query=False)
+        with self.exchange(command) as deadline:
+            self.send(message, deadline)
+
+    def query_block(self, command: str, timeout_s: float | None = None) -> bytes:
+        """Send a query and return the content of the definite-length block (IEEE 488.2, 8.7.9) it is answered with.
+
+        Raises:
+            LinkTimeout: The block is not complete in time; the next exchange resynchronises first.
+            FrameError: The reply is not a block, or longer than the limit.
+            LinkLost: The link is gone, or could not be resynchronised.
+        """
+        message = _encoded(command, is_query=True)
+        with self.exchange(command, timeout_s) as deadline:
+            self.send(message, deadline)
+            payload = self.receive_exactly(self._block_length(command, deadline), command, deadline)
+            self._end_of_block(command, deadline)
+            return payload
+
+    def probe(self, deadline: float) -> bool:
+        """Ask for the identity, and pass over the late replies in front of it."""
+        self.send(_encoded(IDENTITY_QUERY, is_query=True), deadline)
+        try:
+            while True:
+                line = self.receive_line(IDENTITY_QUERY, deadline)
+                if self._identity is not None and line == self._identity.encode():
+                    return True
+                self._count(foreign_bytes=len(line) + 1)
+                if self._identity is None and line.count(b",") == 3:
+                    return True  # no identity stored yet: the four fields of *IDN? (IEEE 488.2, 10.14)
+        except (LinkTimeout, FrameError):
+            return False
+
+    def _as_text(self, command: str, line: bytes) -> str:
+        try:
+            text = line.decode("ascii")
+        except UnicodeDecodeError:
+            raise self._frame_error(command, f"not text: {shown(line)}") from None
+        return text.strip()
+
+    def _block_length(self, command: str, deadline: float) -> int:
+        head = self.receive_exactly(2, command, deadline)
+        if head[:1] != b"#" or not head[1:].isdigit() or head[1:] == b"0":
+            raise self._frame_error(command, f"not a definite-length block: {shown(head + bytes(self._buffer))}")
+        digits = self.receive_exactly(int(head[1:]), command, deadline)
+        if not digits.isdigit():
+            raise self._frame_error(command, f"a block with the length {shown(digits)}")
+        length = int(digits)
+        if length > self._block_limit_bytes:
+            raise self._frame_error(
+                command, f"a block of {length} bytes, more than the limit of {self._block_limit_bytes}"
+            )
+        return length
+
+    def _end_of_block(self, command: str, deadline: float) -> None:
+        """Take the terminator after a block, if there is one, and make sure that nothing else follows."""
+        end = self.receive_available(1, min(deadline, self._clock.now() + _TERMINATOR_WAIT_S))
+        if end == b"\r":
+            end = self.receive_exactly(1, command, deadline)
+        if end not in (b"", b"\n"):
+            raise self._frame_error(command, f"a block followed by {shown(end + bytes(self._buffer))}")
+
+
+def _encoded(command: str, *, is_query: bool) -> bytes:
+    """Return the program message. Raises ``ConfigError`` for what is not one, and would break the conversation."""
+    if not (command and command.isascii() and command.isprintable()):
+        raise ConfigError(f"{command!r} is not a SCPI message", hint="One line of printable ASCII is needed.")
+    if ("?" in command) is not is_query:
+        needed = "a query, which has a '?'" if is_query else "a command without reply, which has no '?'"
+        raise ConfigError(f"{command!r} is not {needed}", hint="Use query() for queries and write() for commands.")
+    return command.encode("ascii") + b"\n"

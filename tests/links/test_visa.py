@@ -1,0 +1,96 @@
+"""The VISA link through the pure-Python backend, on a raw socket of loopback."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from lumion_hw.clock import SystemClock
+from lumion_hw.errors import ConnectError, LinkLost
+from lumion_hw.links.visa import VisaLink
+
+CLOCK = SystemClock()
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pyvisa_py")
+
+
+def soon(seconds: float = 2.0) -> float:
+    return CLOCK.now() + seconds
+
+
+def write_often(link: VisaLink) -> None:
+    for _ in range(20):
+        link.write(b"x\n", soon())
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(5.0)
+        yield server
+
+
+def connect(listener: socket.socket) -> tuple[VisaLink, socket.socket]:
+    link = VisaLink(f"TCPIP0::127.0.0.1::{listener.getsockname()[1]}::SOCKET", CLOCK)
+    link.open(soon())
+    peer, _ = listener.accept()
+    return link, peer
+
+
+def test_a_query_and_its_reply(listener: socket.socket) -> None:
+    link, peer = connect(listener)
+    with peer:
+        link.write(b"*IDN?\n", soon())
+        assert peer.recv(100) == b"*IDN?\n"
+        peer.sendall(b"A,B,C,D\n")
+        assert link.read(soon()) == b"A,B,C,D\n"
+        link.close()
+
+
+def test_bytes_without_a_terminator_arrive_too(listener: socket.socket) -> None:
+    link, peer = connect(listener)
+    with peer:
+        peer.sendall(b"#14\n\n\n\nrest")
+        received = b""
+        while len(received) < 11:
+            received += link.read(soon())
+        assert received == b"#14\n\n\n\nrest"
+        link.close()
+
+
+def test_a_silent_instrument_gives_nothing_at_the_deadline(listener: socket.socket) -> None:
+    link, peer = connect(listener)
+    with peer:
+        started = time.monotonic()
+        assert link.read(soon(0.15)) == b""
+        assert time.monotonic() - started < 0.4
+        assert link.drain(0.05, soon(0.2)) == 0
+        link.close()
+
+
+def test_closing_one_link_leaves_another_alive(listener: socket.socket) -> None:
+    first, first_peer = connect(listener)
+    second, second_peer = connect(listener)
+    with first_peer, second_peer:
+        first.close()
+        first.close()
+        second.write(b"x\n", soon())
+        assert second_peer.recv(10) == b"x\n"
+        second.close()
+
+
+def test_an_instrument_that_went_away_is_lost_within_a_few_writes(listener: socket.socket) -> None:
+    link, peer = connect(listener)
+    peer.close()
+    with pytest.raises(LinkLost):
+        write_often(link)
+    with pytest.raises(LinkLost, match="the link is closed"):
+        link.read(soon())
+
+
+def test_a_resource_that_does_not_exist_is_a_connect_error() -> None:
+    with pytest.raises(ConnectError, match="cannot open"):
+        VisaLink("ASRL/dev/lumion-no-such-port::INSTR", CLOCK).open(soon(0.3))

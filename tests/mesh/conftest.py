@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+import pytest
+
+from lumion_hw.mesh.scattering import Solver
+from lumion_hw.mesh.topology import HexMesh
+
+
+@pytest.fixture(scope="session")
+def smartlight() -> HexMesh:
+    """The 72-PUC mesh; shared, because nothing in a mesh can be changed by a test."""
+    return HexMesh.smartlight()
+
+
+@pytest.fixture(scope="session")
+def solver(smartlight: HexMesh) -> Solver:
+    return Solver(smartlight)

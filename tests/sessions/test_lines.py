@@ -1,0 +1,107 @@
+"""The session of devices that end each reply with a word."""
+
+from __future__ import annotations
+
+import pytest
+
+from lumion_hw.clock import VirtualClock
+from lumion_hw.errors import ConfigError, DeviceError, FrameError, LinkLost, LinkTimeout
+from lumion_hw.links import Exchange, ReplayPeer, replay_link
+from lumion_hw.sessions.lines import LineSession
+
+MARKER = Exchange(b"V?\r\n", b"CH1 0 CH2 0 CH3 0 CH4 0\r\nDone\r\n")
+LINES = ("CH1 0 CH2 0 CH3 0 CH4 0",)
+
+
+def opened(*exchanges: Exchange) -> tuple[LineSession, ReplayPeer, VirtualClock]:
+    clock = VirtualClock()
+    peer = ReplayPeer([MARKER, *exchanges], clock)
+    session = LineSession(
+        replay_link(peer, clock),
+        clock,
+        device="epc",
+        done="Done",
+        failed="Error!",
+        marker="V?",
+        is_marker_reply=lambda lines: bool(lines) and lines[0].startswith("CH1"),
+    )
+    assert session.open() == LINES
+    return session, peer, clock
+
+
+@pytest.mark.parametrize(
+    ("reply", "lines"),
+    [
+        (b"Done\r\n", ()),
+        (b"V1,100\r\nDone\r\n", ()),
+        (b"\r\nV1,100\r\n\r\nDone\r\n", ()),
+        (b"one\r\ntwo\r\nDone\r\n", ("one", "two")),
+        (b"V1,100\r\none\nDone\n", ("one",)),
+    ],
+    ids=["bare", "echo", "echo and empty lines", "two lines", "echo and line, LF only"],
+)
+def test_a_reply_gives_its_lines_without_echo_and_end_word(reply: bytes, lines: tuple[str, ...]) -> None:
+    session, peer, _ = opened(Exchange(b"V1,100\r\n", reply))
+    assert session.command("V1,100") == lines
+    assert peer.remaining == ()
+
+
+@pytest.mark.parametrize("echo", [b"", b"V9,100\r\n"])
+def test_the_word_for_failure_is_a_device_error_and_no_taint(echo: bytes) -> None:
+    session, _, _ = opened(Exchange(b"V9,100\r\n", echo + b"Error!\r\n"), Exchange(b"M?\r\n", b"MDC\r\nDone\r\n"))
+    with pytest.raises(DeviceError, match="refused") as caught:
+        session.command("V9,100")
+    assert caught.value.command == "V9,100"
+    assert not session.tainted
+    assert session.command("M?") == ("MDC",)
+
+
+def test_a_late_reply_answers_no_other_command() -> None:
+    session, _, _ = opened(
+        Exchange(b"M?\r\n", b"MDC\r\nDone\r\n", delay_s=1.1), MARKER, Exchange(b"F?\r\n", b"10\r\nDone\r\n")
+    )
+    with pytest.raises(LinkTimeout):
+        session.command("M?")
+    assert session.command("F?") == ("10",)
+    assert session.counters.resyncs == 1
+
+
+def test_a_late_marker_reply_is_not_taken_for_the_next_one() -> None:
+    old = b"CH1 9 CH2 9 CH3 9 CH4 9\r\nDone\r\n"
+    session, _, _ = opened(
+        Exchange(b"V?\r\n", old, delay_s=1.5), Exchange(b"V?\r\n", MARKER.received, delay_s=0.35), MARKER, MARKER
+    )
+    with pytest.raises(LinkTimeout):
+        session.command("V?")
+    assert session.command("V?") == LINES
+
+
+def test_a_device_that_stays_silent_is_lost() -> None:
+    silent = Exchange(b"V?\r\n")
+    session, _, _ = opened(Exchange(b"M?\r\n"), silent, silent, silent)
+    with pytest.raises(LinkTimeout):
+        session.command("M?")
+    with pytest.raises(LinkLost, match="no longer in step"):
+        session.command("M?")
+
+
+def test_garbage_is_refused_and_recovered_from() -> None:
+    session, _, _ = opened(
+        Exchange(b"M?\r\n", b"\xff\xff\r\nDone\r\n"), MARKER, Exchange(b"M?\r\n", b"MDC\r\nDone\r\n")
+    )
+    with pytest.raises(FrameError, match="not text"):
+        session.command("M?")
+    assert session.command("M?") == ("MDC",)
+
+
+def test_a_reply_without_end_is_refused() -> None:
+    session, _, _ = opened(Exchange(b"M?\r\n", b"x\r\n" * 1001))
+    with pytest.raises(FrameError, match="without an end word"):
+        session.command("M?")
+
+
+@pytest.mark.parametrize("text", ["", "V?\r\nV?", "V1,5\N{DEGREE SIGN}"])
+def test_what_is_not_one_line_is_not_sent(text: str) -> None:
+    session, _, _ = opened()
+    with pytest.raises(ConfigError):
+        session.command(text)

@@ -1,0 +1,215 @@
+"""The UART-to-I2C bridge in written-down conversations; message forms from its data sheet, clause 7.1."""
+
+from __future__ import annotations
+
+import pytest
+
+from lumion_hw.clock import VirtualClock
+from lumion_hw.errors import ConfigError, ConnectError, FrameError, LinkLost, LinkTimeout
+from lumion_hw.links import Exchange, ReplayPeer, replay_link
+from lumion_hw.sessions.registers import ModuleAbsentError, NotRespondingError, Sc18im700, ShortReadError
+
+STATUS = b"R\x0aP"
+OK, NACK_ADDRESS, NACK_DATA, TIME_OUT = b"\xf0", b"\xf1", b"\xf2", b"\xf8"
+
+
+def status(reply: bytes = OK, delay_s: float = 0.0) -> Exchange:
+    return Exchange(STATUS, reply, delay_s)
+
+
+def read_message(device: int, offset: int, length: int) -> bytes:
+    """S, address and W, one byte, the offset; repeated start; address and R, the length; P."""
+    return b"S" + bytes([2 * device, 1, offset]) + b"S" + bytes([2 * device + 1, length]) + b"P"
+
+
+def opened(*exchanges: Exchange, **options: float) -> tuple[Sc18im700, ReplayPeer, VirtualClock]:
+    clock = VirtualClock()
+    peer = ReplayPeer([status(), *exchanges], clock)
+    bridge = Sc18im700(replay_link(peer, clock), clock, device="sfp1", **options)  # type: ignore[arg-type]
+    bridge.open()
+    return bridge, peer, clock
+
+
+def test_a_read_is_a_write_of_the_offset_and_a_repeated_start() -> None:
+    # Data sheet form for A2h (0x51) offset 96, 2 bytes: 53 A2 01 60 53 A3 02 50.
+    exchange = Exchange(bytes.fromhex("53A2016053A30250"), b"\x19\x80")
+    bridge, peer, _ = opened(exchange, status())
+    assert bridge.read(0x51, 96, 2) == b"\x19\x80"
+    assert peer.remaining == ()
+
+
+def test_a_write_is_offset_and_data() -> None:
+    # A2h offset 110, one byte 40h: 53 A2 02 6E 40 50.
+    bridge, peer, _ = opened(Exchange(bytes.fromhex("53A2026E4050")), status())
+    bridge.write(0x51, 110, b"\x40")
+    assert peer.remaining == ()
+
+
+def test_no_message_is_longer_than_the_fifo() -> None:
+    memory = bytes(range(96))
+    bridge, peer, _ = opened(
+        *[
+            step
+            for start in range(0, 96, 16)
+            for step in (Exchange(read_message(0x50, start, 16), memory[start : start + 16]), status())
+        ]
+    )
+    assert bridge.read(0x50, 0, 96) == memory
+    assert peer.remaining == ()
+
+
+def test_an_odd_end_is_read_exactly() -> None:
+    bridge, _, _ = opened(
+        Exchange(read_message(0x50, 3, 16), bytes(16)), status(), Exchange(read_message(0x50, 19, 1), b"\x07"), status()
+    )
+    assert bridge.read(0x50, 3, 17) == bytes(16) + b"\x07"
+
+
+def test_writes_stay_inside_rows_of_eight_bytes() -> None:
+    bridge, peer, _ = opened(
+        Exchange(b"S\xa2\x03\x86\x01\x02P"),
+        status(),
+        Exchange(b"S\xa2\x09\x88\x03\x04\x05\x06\x07\x08\x09\x0aP"),
+        status(),
+        Exchange(b"S\xa2\x02\x90\x0bP"),
+        status(),
+    )
+    bridge.write(0x51, 0x86, bytes(range(1, 12)))
+    assert peer.remaining == ()
+
+
+class JustPowered(ReplayPeer):
+    """A bridge that has its two bytes of greeting still under way."""
+
+    greeting = b"OK"
+
+    def transmit(self) -> bytes:
+        greeting, self.greeting = self.greeting, b""
+        return greeting + super().transmit()
+
+
+def test_the_greeting_after_power_up_is_passed_over() -> None:
+    clock = VirtualClock()
+    peer = JustPowered([status()], clock)
+    bridge = Sc18im700(replay_link(peer, clock), clock, device="sfp1")
+    bridge.open()
+    assert peer.remaining == ()
+
+
+@pytest.mark.parametrize("reply", [b"", b"\x55", b"\xf0\xf0"], ids=["silence", "no status", "two bytes"])
+def test_what_does_not_answer_like_a_bridge_is_a_connect_error(reply: bytes) -> None:
+    clock = VirtualClock()
+    bridge = Sc18im700(replay_link(ReplayPeer([status(reply)], clock), clock), clock, device="sfp1")
+    with pytest.raises(ConnectError, match="SC18IM700"):
+        bridge.open()
+
+
+def test_a_module_busy_after_a_write_is_asked_again() -> None:
+    busy = [Exchange(read_message(0x51, 110, 1)), status(NACK_ADDRESS)]
+    bridge, peer, _ = opened(*busy, *busy, Exchange(read_message(0x51, 110, 1), b"\x40"), status())
+    assert bridge.read(0x51, 110, 1) == b"\x40"
+    assert peer.remaining == ()
+
+
+def test_bytes_that_came_with_a_refusal_are_not_believed() -> None:
+    bridge, _, _ = opened(
+        Exchange(read_message(0x51, 96, 2), b"\xff\xff"),
+        status(NACK_DATA),
+        Exchange(read_message(0x51, 96, 2), b"\x19\x80"),
+        status(),
+    )
+    assert bridge.read(0x51, 96, 2) == b"\x19\x80"
+
+
+@pytest.mark.parametrize(
+    ("device", "code", "error"),
+    [
+        (0x50, NACK_ADDRESS, ModuleAbsentError),
+        (0x51, NACK_ADDRESS, NotRespondingError),
+        (0x50, NACK_DATA, NotRespondingError),
+        (0x50, TIME_OUT, NotRespondingError),
+    ],
+)
+def test_a_refusal_that_lasts_says_what_is_missing(device: int, code: bytes, error: type[Exception]) -> None:
+    refusals = [Exchange(read_message(device, 0, 1)), status(code)] * 20
+    bridge, _, clock = opened(*refusals)
+    started = clock.now()
+    with pytest.raises(error) as caught:
+        bridge.read(device, 0, 1)
+    assert 0.5 <= clock.now() - started < 0.8
+    assert f"0x{device:02X}" in str(caught.value)
+
+
+def test_a_write_that_stays_refused_raises() -> None:
+    bridge, _, _ = opened(*[Exchange(b"S\xa2\x02\x6e\x40P"), status(NACK_ADDRESS)] * 400)
+    with pytest.raises(NotRespondingError, match="writing 0x51:110"):
+        bridge.write(0x51, 110, b"\x40")
+
+
+def test_too_few_bytes_are_a_short_read_and_taint() -> None:
+    bridge, _, _ = opened(
+        Exchange(read_message(0x50, 0, 4), b"\x03\x04\x07"),
+        status(),
+        status(),  # resynchronisation
+        Exchange(read_message(0x50, 0, 4), b"\x03\x04\x07\x80"),
+        status(),
+    )
+    with pytest.raises(ShortReadError, match="only"):
+        bridge.read(0x50, 0, 4)
+    assert bridge.tainted
+    assert bridge.read(0x50, 0, 4) == b"\x03\x04\x07\x80"
+    assert bridge.counters.resyncs == 1
+
+
+def test_late_bytes_never_become_another_reads_data() -> None:
+    bridge, _, _ = opened(
+        Exchange(read_message(0x51, 96, 2), b"\x11\x22", delay_s=0.3),
+        status(OK, delay_s=0.3),
+        status(),  # answered together with the late status above, so there is a second round
+        status(),
+        Exchange(read_message(0x51, 98, 2), b"\x33\x44"),
+        status(),
+    )
+    with pytest.raises((LinkTimeout, FrameError)):
+        bridge.read(0x51, 96, 2)
+    assert bridge.read(0x51, 98, 2) == b"\x33\x44"
+
+
+def test_a_late_line_feed_is_a_foreign_byte_like_any_other() -> None:
+    bridge, _, _ = opened(
+        Exchange(read_message(0x51, 96, 1), b"\x11\x0a"),
+        status(),
+        status(),
+        Exchange(read_message(0x51, 97, 1), b"\x33"),
+        status(),
+    )
+    with pytest.raises(FrameError):
+        bridge.read(0x51, 96, 1)
+    assert bridge.read(0x51, 97, 1) == b"\x33"
+
+
+def test_a_bridge_that_stops_answering_is_lost_after_its_own_message_time_out() -> None:
+    silent = status(b"")
+    bridge, _, clock = opened(Exchange(read_message(0x50, 0, 1)), silent, silent, silent, silent)
+    with pytest.raises(LinkTimeout):
+        bridge.read(0x50, 0, 1)
+    started = clock.now()
+    with pytest.raises(LinkLost, match="no longer in step"):
+        bridge.read(0x50, 0, 1)
+    assert clock.now() - started > 2 * 0.655
+
+
+@pytest.mark.parametrize(("device", "offset", "length"), [(0x50, 250, 7), (0x50, -1, 1), (0xA0, 0, 1), (0x50, 0, 0)])
+def test_registers_that_do_not_exist_are_refused(device: int, offset: int, length: int) -> None:
+    bridge, _, _ = opened()
+    with pytest.raises(ConfigError):
+        bridge.read(device, offset, length)
+
+
+def test_closing_twice_is_harmless() -> None:
+    bridge, _, _ = opened()
+    assert bridge.name == "replay"
+    bridge.close()
+    bridge.close()
+    with pytest.raises(LinkLost):
+        bridge.read(0x50, 0, 1)

@@ -1,0 +1,99 @@
+"""The SCPI session over a pty, with a plug that is pulled at every moment of a query."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import tty
+from collections.abc import Iterator
+
+import pytest
+
+from lumion_hw.clock import SystemClock
+from lumion_hw.errors import LinkError, LinkLost, LinkTimeout
+from lumion_hw.links import SerialLink
+from lumion_hw.sessions.scpi import ScpiSession
+
+CLOCK = SystemClock()
+IDN = b"Maker,Model,Serial,1.0\n"
+
+
+class Instrument:
+    """Answers on a pty; some queries make it slow, silent or gone."""
+
+    def __init__(self) -> None:
+        self._master, self._slave = os.openpty()
+        tty.setraw(self._slave)
+        self.path = os.ttyname(self._slave)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        heard = b""
+        while True:
+            heard += os.read(self._master, 1000)
+            *queries, heard = heard.split(b"\n")
+            for query in queries:
+                if query == b"STOP?":
+                    return
+                if not self._answer(query):
+                    self._unplug()
+                    return
+
+    def _answer(self, query: bytes) -> bool:
+        if query == b"*IDN?":
+            os.write(self._master, IDN)
+        elif query == b"ECHO?":
+            os.write(self._master, b"echo\n")
+        elif query == b"LATE?":
+            time.sleep(0.3)
+            os.write(self._master, b"late\n")
+        elif query == b"HALF?":
+            os.write(self._master, b"half a re")
+            time.sleep(0.05)
+        return query not in (b"HALF?", b"GONE?")
+
+    def _unplug(self) -> None:
+        for fd in (self._slave, self._master):
+            if fd >= 0:
+                os.close(fd)
+        self._slave = self._master = -1
+
+    def stop(self) -> None:
+        self._thread.join(1.0)
+        self._unplug()
+
+
+@pytest.fixture
+def session() -> Iterator[ScpiSession]:
+    instrument = Instrument()
+    opened = ScpiSession(SerialLink(instrument.path, 115200, CLOCK), CLOCK, device="serial meter", timeout_s=1.0)
+    opened.open()
+    yield opened
+    with contextlib.suppress(LinkError):
+        opened.query("STOP?", timeout_s=0.01)
+    opened.close()
+    instrument.stop()
+
+
+def test_many_queries_in_a_row(session: ScpiSession) -> None:
+    assert [session.query("ECHO?") for _ in range(50)] == ["echo"] * 50
+
+
+def test_a_late_reply_answers_no_other_query(session: ScpiSession) -> None:
+    with pytest.raises(LinkTimeout):
+        session.query("LATE?", timeout_s=0.05)
+    assert session.query("ECHO?") == "echo"
+    assert session.counters.resyncs == 1
+
+
+@pytest.mark.parametrize("query", ["GONE?", "HALF?"])
+def test_a_pulled_plug_is_lost_at_once_and_stays_lost(session: ScpiSession, query: str) -> None:
+    started = time.monotonic()
+    with pytest.raises(LinkLost):
+        session.query(query)
+    with pytest.raises(LinkLost):
+        session.query("ECHO?")
+    assert time.monotonic() - started < 0.5

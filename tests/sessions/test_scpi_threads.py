@@ -1,0 +1,126 @@
+"""The SCPI session on a real socket: threads, late replies, an instrument that dies."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from lumion_hw.clock import SystemClock
+from lumion_hw.errors import LinkLost, LinkTimeout
+from lumion_hw.links import TcpLink
+from lumion_hw.sessions.scpi import ScpiSession
+
+CLOCK = SystemClock()
+IDN = b"Maker,Model,Serial,1.0\n"
+
+
+class Instrument:
+    """Answers ``ECHO? x`` with ``x``, in small pieces, and ``LATE? s`` with ``late`` after ``s`` seconds."""
+
+    def __init__(self) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._server.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        connection, _ = self._server.accept()
+        with connection, connection.makefile("rb") as lines:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for line in lines:
+                if line == b"DIE?\n":
+                    return
+                self._answer(connection, line.decode().split())
+
+    def _answer(self, connection: socket.socket, words: list[str]) -> None:
+        if words[0] == "*IDN?":
+            connection.sendall(IDN)
+        elif words[0] == "ECHO?":
+            reply = words[1].encode() + b"\n"
+            connection.sendall(reply[:1])
+            connection.sendall(reply[1:])
+        elif words[0] == "LATE?":
+            time.sleep(float(words[1]))
+            connection.sendall(b"late\n")
+
+    def close(self) -> None:
+        self._server.close()
+        self._thread.join(5.0)
+
+
+@pytest.fixture
+def session() -> Iterator[ScpiSession]:
+    instrument = Instrument()
+    opened = ScpiSession(TcpLink("127.0.0.1", instrument.port, CLOCK), CLOCK, device="echo", timeout_s=1.0)
+    opened.open()
+    yield opened
+    opened.close()
+    instrument.close()
+
+
+def test_two_threads_with_500_queries_each_never_get_each_others_reply(session: ScpiSession) -> None:
+    swapped: list[tuple[str, str]] = []
+
+    def ask(name: str) -> None:
+        for number in range(500):
+            expected = f"{name}{number}"
+            reply = session.query(f"ECHO? {expected}")
+            if reply != expected:
+                swapped.append((expected, reply))
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30.0)
+    assert swapped == []
+    assert session.counters.exchanges == 1 + 1000
+    assert session.counters.taints == 0
+
+
+def test_a_transaction_keeps_other_threads_out(session: ScpiSession) -> None:
+    order: list[str] = []
+    inside = threading.Event()
+
+    def intrude() -> None:
+        inside.wait(5.0)
+        session.query("ECHO? other")
+        order.append("other")
+
+    intruder = threading.Thread(target=intrude)
+    intruder.start()
+    with session.transaction():
+        inside.set()
+        for _ in range(20):
+            session.query("ECHO? mine")
+        order.append("mine")
+    intruder.join(5.0)
+    assert order == ["mine", "other"]
+
+
+def test_a_query_after_a_time_out_gets_its_own_reply(session: ScpiSession) -> None:
+    with pytest.raises(LinkTimeout):
+        session.query("LATE? 0.4", timeout_s=0.1)
+    for number in range(3):
+        assert session.query(f"ECHO? {number}") == str(number)
+    assert session.counters.resyncs == 1
+
+
+def test_a_reply_that_is_late_by_more_than_the_silence_is_still_recognised(session: ScpiSession) -> None:
+    with pytest.raises(LinkTimeout):
+        session.query("LATE? 0.8", timeout_s=0.05)
+    assert session.query("ECHO? 7") == "7"
+
+
+def test_an_instrument_that_dies_is_lost_at_once_and_stays_lost(session: ScpiSession) -> None:
+    started = time.monotonic()
+    with pytest.raises(LinkLost) as caught:
+        session.query("DIE?")
+    assert str(caught.value).startswith("echo @ tcp://127.0.0.1:")
+    with pytest.raises(LinkLost):
+        session.query("ECHO? 1")
+    assert time.monotonic() - started < 0.5
