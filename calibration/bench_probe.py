@@ -86,7 +86,7 @@ class BenchProbe:
         return [path for port, path in self._inputs.items() if port not in self._dead]
 
     def align_all(self) -> dict[int, str]:
-        """Align the polarization at every source, one after the other; return the ports that stay dark, with reasons."""
+        """Align the polarization at every source in turn; return the ports that stay dark, with reasons."""
         self._bench.mesh.program(np.zeros(2 * self.mesh.n_pucs))
         for port, path in self._inputs.items():
             if path.polarization is None:
@@ -160,7 +160,7 @@ class BenchProbe:
         return self._bench.clock.now() - self._began_s
 
     def safe(self) -> None:
-        """Switch the heaters to zero and every source off; failures are left to the watchdog and reported in the log."""
+        """Switch heaters and sources off; a failure is logged and left to the controller's watchdog."""
         try:
             self._bench.mesh.program(np.zeros(2 * self.mesh.n_pucs))
             self._lit = None

@@ -109,9 +109,9 @@ def _polish(
 
     rate = 0.1 / float(squares[-1])
     simplex = np.array([start, (start[0] + rate, start[1]), (start[0], start[1] + rate / float(squares[-1]))])
-    result = minimize(
+    result = minimize(  # type: ignore[call-overload]  # the stubs know no initial_simplex
         lambda rho: _residual((rho[0], rho[1]), squares, traces, HARMONICS),
-        simplex[0],
+        np.array(start),
         method="Nelder-Mead",
         options={"initial_simplex": simplex, "xatol": 1e-6, "fatol": 1e-3, "maxiter": 200},
     )

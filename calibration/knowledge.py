@@ -69,7 +69,9 @@ class Knowledge:
         """Return the currents that add a difference of heater phases, whatever the passive phase."""
         return self._currents(puc, differential_rad, 0.0, common_rad)
 
-    def _currents(self, puc: int, differential_rad: float, passive_rad: float, common_rad: float) -> tuple[float, float]:
+    def _currents(
+        self, puc: int, differential_rad: float, passive_rad: float, common_rad: float
+    ) -> tuple[float, float]:
         upper, lower = self.law(puc, 0), self.law(puc, 1)
         up, down = split_phase(differential_rad, passive_rad, upper, lower, common_rad)
         return (upper.current_ma(up) if upper else 0.0), (lower.current_ma(down) if lower else 0.0)

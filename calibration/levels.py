@@ -175,7 +175,7 @@ def _robust(
         scaled = design * (np.sqrt(weights) / _READING_SIGMA_DB)[:, None]
         normal = scaled.T @ scaled + np.diag(prior_weight**2)
         pull = scaled.T @ (measured * np.sqrt(weights) / _READING_SIGMA_DB) + prior_weight**2 * prior
-        solution = np.linalg.solve(normal, pull)
+        solution = np.asarray(np.linalg.solve(normal, pull), dtype=np.float64)
         residual = np.abs(measured - design @ solution)
         weights = np.minimum(1.0, _HUBER_DB / np.maximum(residual, 1e-9))
     sigma: NDArray[np.float64] = np.sqrt(np.diag(np.linalg.inv(normal)))

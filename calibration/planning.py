@@ -91,9 +91,7 @@ class Planner:
             if agree:
                 yield View(target, source, self._port_at[leaving], state, states, cost)
 
-    def _inward(
-        self, source: int, known: Collection[int]
-    ) -> tuple[dict[int, float], dict[int, tuple[int, State]]]:
+    def _inward(self, source: int, known: Collection[int]) -> tuple[dict[int, float], dict[int, tuple[int, State]]]:
         """Return the cost of every directed wave from a source, and where each came from."""
         best = {self._entry[source]: 0.0}
         came: dict[int, tuple[int, State]] = {}

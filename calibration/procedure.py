@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,10 @@ from calibration.levels import Level, Levels, LossSurvey
 from calibration.planning import Planner
 from calibration.probe import NoiseModel, Probe
 from calibration.refinement import Refinement
+from calibration.verification import rms_db, verify
 from calibration.wavefront import Wavefront
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record import CalibrationRecord, HeaterEntry, PortEntry, PucEntry
-from lumion_hw.mesh.topology import State
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage, the steps done and the steps in all."""
@@ -29,8 +29,6 @@ Progress = Callable[[str, int, int], None]
 _NOISE_READINGS = 16
 _SURVEY_SETTINGS = 8
 _LIVE_SIGMA = 10.0
-_VERIFY_SETTINGS = 40
-_VERIFY_ABOVE_DB = -30.0
 _PRIOR_LOSS = Level(0.5, 0.03)
 
 
@@ -137,7 +135,7 @@ class Calibration:
         )
         self._levels = survey.run(lambda port: self.progress("losses", next(lit), len(sources)))
         self.quality["loss_residual_rms_db"] = self._levels.residual_db
-        self._verify(sources, noise)
+        self._verify()
 
     def _survey(self) -> tuple[NoiseModel, tuple[int, ...], tuple[int, ...]]:
         """Measure dark level and noise, and find which sources and monitors are alive."""
@@ -159,7 +157,9 @@ class Calibration:
             else:
                 self.faults.append(f"source at port {source}: no light reaches any monitor; not used")
             self.progress("survey", step, len(probe.sources))
-        monitors = tuple(port for port, seen_ma in zip(probe.monitors, most) if seen_ma > _LIVE_SIGMA * floor_ma)
+        monitors = tuple(
+            port for port, seen_ma in zip(probe.monitors, most, strict=True) if seen_ma > _LIVE_SIGMA * floor_ma
+        )
         for port in sorted(set(probe.monitors) - set(monitors)):
             self.faults.append(f"monitor at port {port}: dark for every source; not used")
         if not alive or not monitors:
@@ -193,41 +193,17 @@ class Calibration:
                         "arm, its common phase is not free"
                     )
 
-    def _verify(self, sources: tuple[int, ...], noise: NoiseModel) -> None:
+    def _verify(self) -> None:
         """Compare predicted and measured power on pure states that took no part in any fit."""
-        if self._levels is None:
-            return
-        errors: list[float] = []
-        for step in range(_VERIFY_SETTINGS):
-            source = sources[step * len(sources) // _VERIFY_SETTINGS]
-            error = self._held_out(source, noise)
-            if error is not None:
-                errors.append(error)
-            self.progress("verification", step + 1, _VERIFY_SETTINGS)
-        self.quality["held_out_settings"] = float(len(errors))
-        if errors:
-            self.quality["held_out_rms_db"] = float(np.sqrt(np.mean(np.square(errors))))
-            self.quality["held_out_median_db"] = float(np.median(np.abs(errors)))
-            self.quality["held_out_worst_db"] = float(np.max(np.abs(errors)))
-
-    def _held_out(self, source: int, noise: NoiseModel) -> float | None:
-        """Return measured minus predicted power of one random path, ``None`` where it cannot be judged."""
-        mesh, levels = self.probe.mesh, self._levels
-        self._probe.light(source)
-        bar = self._rng.random(mesh.n_pucs) < 0.5
-        states: dict[int, State] = {puc: ("bar" if bar[puc] else "cross") for puc in range(mesh.n_pucs)}
-        trace = mesh.trace(source, states)
-        reading = self._probe.measure(self.knowledge.setting(states, self._rng))
-        if levels is None or trace.port not in levels.monitor_ma_per_mw or set(trace.pucs) & set(self.knowledge.stuck):
-            return None
-        loss_db = levels.input_loss[source].value_db + sum(levels.puc_loss[puc].value_db for puc in trace.pucs)
-        current_ma = float(reading[self._probe.monitors.index(trace.port)])
-        path_db = sum(levels.puc_loss[puc].value_db for puc in trace.pucs)
-        if not current_ma > _LIVE_SIGMA * noise.floor_ma or -path_db < _VERIFY_ABOVE_DB:
-            return None
-        predicted_dbm = self._probe.launched_dbm(source) - loss_db
-        measured_dbm = 10.0 * np.log10(current_ma / levels.monitor_ma_per_mw[trace.port])
-        return float(measured_dbm - predicted_dbm)
+        results = verify(
+            self._probe, self.record(), self.seed, lambda step, total: self.progress("verification", step, total)
+        )
+        errors = np.abs([result.error_db for result in results])
+        self.quality["held_out_paths"] = float(len(results))
+        if results:
+            self.quality["held_out_rms_db"] = rms_db(results)
+            self.quality["held_out_median_db"] = float(np.median(errors))
+            self.quality["held_out_worst_db"] = float(np.max(errors))
 
     def record(self) -> CalibrationRecord:
         """Return the record of what was found so far; complete only after all stages."""
@@ -243,7 +219,7 @@ class Calibration:
             heater_channels=subject.heater_channels,
             monitor_ports=self.probe.monitors,
             wavelength_nm=subject.wavelength_nm,
-            created_utc=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
             complete=self._complete,
             heater_ohm=subject.heater_ohm,
             pucs=tuple(self._puc_entry(puc) for puc in range(mesh.n_pucs)),

@@ -56,17 +56,15 @@ class MeanTransport:
         system = np.eye(n_nodes) - inside
         injected = np.zeros(n_nodes)
         injected[self.mesh.port_puc_port[source]] = 1.0
-        intensity = np.linalg.solve(system, injected)
-        worth = np.linalg.solve(system.T, outside.T)
+        intensity = np.asarray(np.linalg.solve(system, injected), dtype=np.float64)
+        worth = np.asarray(np.linalg.solve(system.T, outside.T), dtype=np.float64)
         entering = 4 * target + np.arange(4)
         gain = self._worth_of_leaving(entering ^ LEAVES["bar"], worth)
         gain -= self._worth_of_leaving(entering ^ LEAVES["cross"], worth)
         sensitivity: NDArray[np.float64] = _LOSS * (intensity[entering] @ gain)
         return sensitivity
 
-    def _worth_of_leaving(
-        self, leaving: NDArray[np.int64], worth: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _worth_of_leaving(self, leaving: NDArray[np.int64], worth: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return what a unit wave leaving at each PUC-port brings to every port."""
         result = np.zeros((len(leaving), self.mesh.n_ports))
         mate = self.mesh.mate[leaving]

@@ -154,9 +154,7 @@ class Wavefront:
         return swing
 
 
-def _combine(
-    swings: NDArray[np.complex128], expected: NDArray[np.float64], floor_ma: float
-) -> _PhaseEstimate:
+def _combine(swings: NDArray[np.complex128], expected: NDArray[np.float64], floor_ma: float) -> _PhaseEstimate:
     """Return the passive phase on which the detectors agree.
 
     A detector whose power grows by D per bar share swings by -D/2·cos(ψ + α) with the heated phase ψ. Detectors are

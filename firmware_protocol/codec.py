@@ -7,6 +7,7 @@ counts is a :class:`PayloadError`. Ranges are not checked on receipt (the board 
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -133,6 +134,9 @@ def wire_array(layout: Layout, field: Field, value: object) -> NDArray[Any]:
     """Return ``value`` as a read-only array of the field's elements. Raises ``FieldError`` if one does not fit."""
     dtype = _ELEMENTS[field.element]
     array = np.asarray(value)
+    owner: object = array.base
+    if isinstance(owner, bytes) and array.dtype == dtype and array.ndim == len(field.counts) == 1:
+        return array  # decoded from a payload: already of the wire's type, and bytes cannot change
     if array.dtype != dtype:
         if dtype.names is not None:
             rows = np.asarray(value, dtype=np.int64).reshape(-1, len(dtype.names))
@@ -203,8 +207,9 @@ class Message:
         if field is not None:
             shape = tuple(int(str(values.pop(name))) for name in field.counts)
             dtype = _ELEMENTS[field.element]
-            raw = need(cls.layout, field, payload, int(np.prod(shape)) * dtype.itemsize)
-            values[field.name] = np.frombuffer(raw, dtype=dtype).reshape(shape)
+            raw = need(cls.layout, field, payload, math.prod(shape) * dtype.itemsize)
+            array = np.frombuffer(raw, dtype=dtype)
+            values[field.name] = array if len(shape) == 1 else array.reshape(shape)
         return cls(**values)
 
     def out_of_range(self) -> tuple[int, int] | None:

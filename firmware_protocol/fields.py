@@ -35,22 +35,22 @@ class Field:
     const: int | None = None
     view: str = ""
 
-    @property
+    @cached_property
     def is_array(self) -> bool:
         """The field is the variable part behind the fixed fields."""
         return "[" in self.type and not self.type.split("[")[1][:-1].isdigit()
 
-    @property
+    @cached_property
     def element(self) -> str:
         """Type of one element of an array."""
         return self.type.split("[")[0]
 
-    @property
+    @cached_property
     def counts(self) -> tuple[str, ...]:
         """Names of the fields that hold the shape of an array."""
         return tuple(self.type.split("[")[1][:-1].split(",")) if self.is_array else ()
 
-    @property
+    @cached_property
     def size(self) -> int:
         """Bytes of a field of fixed size; 0 for an array."""
         if self.is_array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from dataclasses import asdict
 from enum import Enum
 from functools import cache
 from typing import Any
@@ -48,7 +49,7 @@ def schema_document() -> dict[str, Any]:
     """Return the protocol as plain data: every table by name, every layout with its fields."""
     tables = {table.__name__: [_row(member) for member in table] for table in _TABLES}
     layouts = {
-        name: {"code": layout.code, "fields": [vars(field) for field in layout.fields]}
+        name: {"code": layout.code, "fields": [asdict(field) for field in layout.fields]}
         for name, layout in LAYOUTS.items()
     }
     return {"protocol_major": codes.PROTOCOL_MAJOR, "tables": tables, "layouts": layouts}

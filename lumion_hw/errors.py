@@ -58,7 +58,7 @@ class LinkLost(LinkError):  # noqa: N818 - the name says the event, as in the de
     """The link was open and is gone: unplugged, closed by the peer, or a write that did not go through."""
 
 
-class LinkTimeout(LinkError, TimeoutError):
+class LinkTimeout(LinkError, TimeoutError):  # noqa: N818 - as above
     """No answer before the deadline; the link itself may be alive."""
 
 
@@ -157,8 +157,9 @@ class SafetyError(LumionError):
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the process exit code for an error (0 ok, 1 failed, 2 usage, 3 tolerance, 4 unreachable, 5 interlock, 6 busy).
+    """Return the process exit code for an error.
 
+    0 ok, 1 failed, 2 usage or configuration, 3 out of tolerance, 4 unreachable, 5 interlock, 6 busy, 130 interrupted.
     An ``ExceptionGroup`` takes the code its members agree on, or 1.
     """
     if isinstance(error, LumionError):

@@ -16,7 +16,7 @@ def dbm_from_w(power_w: float) -> float:
 
 def w_from_dbm(power_dbm: float) -> float:
     """Return the power in watts."""
-    return 1e-3 * 10.0 ** (power_dbm / 10.0)
+    return float(1e-3 * 10.0 ** (power_dbm / 10.0))
 
 
 def db_from_ratio(ratio: float) -> float:

@@ -72,9 +72,7 @@ class Bench:
         self.events.add("opened", bench=model.name, devices=len(self._devices), emulated=emulated is not None)
 
     @classmethod
-    def open(
-        cls, path: str | Path, *, addresses: Mapping[str, str] | None = None, clock: Clock | None = None
-    ) -> Bench:
+    def open(cls, path: str | Path, *, addresses: Mapping[str, str] | None = None, clock: Clock | None = None) -> Bench:
         """Open the devices of a bench file.
 
         Args:
@@ -88,7 +86,7 @@ class Bench:
         """
         from lumion_hw.links.address import open_link
 
-        model, wall = _load(path), clock or SystemClock()
+        model, wall = load(path), clock or SystemClock()
         known = dict(addresses or {})
         unknown = sorted(set(known) - set(model.devices))
         if unknown:
@@ -113,7 +111,7 @@ class Bench:
         """
         from lumion_hw.bench.emulated import emulated_bench
 
-        model = _load(path)
+        model = load(path)
         virtual = clock or VirtualClock()
         emulated = emulated_bench(model, virtual, seed)
         return cls(model, lambda name, _device: emulated.link(name), virtual, emulated)
@@ -195,7 +193,7 @@ class Bench:
                     transponder.disable()
 
 
-def _load(path: str | Path) -> BenchModel:
+def load(path: str | Path) -> BenchModel:
     """Load a bench file, or a built-in bench by its name."""
     from lumion_hw.bench.loader import builtin_names
 

@@ -19,6 +19,9 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces import ControllerLimits, MeshController, PolarizationController, PowerMeter, Transponder
 from lumion_hw.links.base import Link
 
+_MODULE_RETRY_S = 0.1
+"""A module is silent for up to 80 ms after a write (SFF-8472); longer silence means that it is gone."""
+
 OpenDevice = MeshController | PowerMeter | Transponder | PolarizationController
 
 
@@ -63,12 +66,15 @@ def _open_sfp(name: str, model: SfpModel, link: Link, clock: Clock) -> Transpond
     from lumion_hw.drivers.transponders.sfp import SfpTransponder
     from lumion_hw.sessions.sc18im700 import Sc18im700
 
-    module = SfpTransponder(Sc18im700(link, clock, device=name), clock, device=name, expected_serial=model.serial)
+    bridge = Sc18im700(link, clock, device=name, retry_s=_MODULE_RETRY_S)
+    module = SfpTransponder(bridge, clock, device=name, expected_serial=model.serial)
     module.open()
     return module
 
 
-def _open_polarization(name: str, model: PolarizationControllerModel, link: Link, clock: Clock) -> PolarizationController:
+def _open_polarization(
+    name: str, model: PolarizationControllerModel, link: Link, clock: Clock
+) -> PolarizationController:
     from lumion_hw.drivers.polarization.oz_epc04 import OzEpc04
 
     controller = OzEpc04(link, clock, device=name, settle_s=model.settle_s)

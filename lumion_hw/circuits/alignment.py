@@ -160,9 +160,7 @@ class _Search:
             return min(max(drive, actuator.minimum), actuator.maximum)
         return min(inside, key=lambda option: abs(option - 0.5 * near))
 
-    def _fit_period(
-        self, drives: NDArray[np.float64], readings: NDArray[np.float64], span: float
-    ) -> float | None:
+    def _fit_period(self, drives: NDArray[np.float64], readings: NDArray[np.float64], span: float) -> float | None:
         """Return the period that fits a sweep best, ``None`` if the channel hardly acts at this polarization."""
         candidates = np.linspace(0.22 * span, 0.9 * span, _PERIOD_STEPS)
         residuals = [_residual(drives, readings, period) for period in candidates.tolist()]

@@ -144,9 +144,7 @@ class PathSetup:
         if in_place and not always:
             return None
         alignment = self._aligner.maximise(name, self.bench.polarization[name], lambda: self._exit_w(circuit))
-        self.bench.events.add(
-            "aligned", controller=name, reads=alignment.reads, swing_db=round(alignment.swing_db, 2)
-        )
+        self.bench.events.add("aligned", controller=name, reads=alignment.reads, swing_db=round(alignment.swing_db, 2))
         return alignment
 
     def _exit_w(self, circuit: PlannedCircuit) -> float:
@@ -246,5 +244,3 @@ def _verdict(proofs: Sequence[CircuitProof]) -> str:
         f"{len(bad)} of {len(proofs)} circuits could not be proven ({'; '.join(bad)}); proven: "
         f"{', '.join(good) or 'none'}. All were taken away again: the mesh is as it was before."
     )
-
-

@@ -7,7 +7,7 @@ import click
 from lumion_hw.cli.lazy import LazyCommand, LazyGroup
 
 COMMANDS = (
-    LazyCommand("demo", "lumion_hw.cli.demo:demo", "Calibrate, connect, break and recover the built-in bench."),
+    LazyCommand("demo", "calibration.demo:demo", "Calibrate, connect, break and recover the built-in bench."),
     LazyCommand("emulate", "lumion_hw.cli.emulate:emulate", "Serve the devices of a bench file on TCP and ptys."),
     LazyCommand("bench", "lumion_hw.cli.bench:bench", "Check, show and describe bench files."),
 )

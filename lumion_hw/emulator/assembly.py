@@ -182,12 +182,16 @@ class EmulatedBench:
         )
         self._modules[device.name] = module
         self.world.before_reading.append(module.advance)
-        return I2cBridge(device.name, self.clock, [module], baud=_BRIDGE_BAUD)
+        bridge = I2cBridge(device.name, self.clock, [module], baud=_BRIDGE_BAUD)
+        self.world.before_reading.append(bridge.advance)
+        return bridge
 
     def _polarization_controller(self, device: DeviceSpec) -> EmulatedDevice:
-        return Epc04(
+        controller = Epc04(
             device.name,
             self.clock,
             self._rng(device.name),
             drive_mv=lambda channel, drive_mv: self.world.set_squeezer(device.name, channel, drive_mv),
         )
+        self.world.before_reading.append(controller.advance)
+        return controller

@@ -206,8 +206,8 @@ def draw_chains(
 def random_unitary(rng: np.random.Generator) -> NDArray[np.complex128]:
     """Return a 2x2 unitary drawn uniformly (Haar measure)."""
     q, r = np.linalg.qr(rng.standard_normal((2, 2)) + 1j * rng.standard_normal((2, 2)))
-    unitary: NDArray[np.complex128] = q * (np.diag(r) / np.abs(np.diag(r)))
-    return unitary
+    diagonal = np.diag(r)
+    return np.asarray(q * (diagonal / np.abs(diagonal)), dtype=np.complex128)
 
 
 def _crosstalk(mesh: HexMesh, physics: PhysicsParameters) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -73,6 +73,7 @@ class OpticalWorld:
         self._driven_at_s = -np.inf
         self._drifted_at_s = clock.now()
         self._columns: dict[int, NDArray[np.float64]] = {}
+        self._coupled: dict[int, float] = {}
         self.before_reading: list[Callable[[], None]] = []
 
     # What devices do to the world ------------------------------------------------------------------------------------
@@ -89,6 +90,7 @@ class OpticalWorld:
             chain = self.chains[index]
             turn = 2 * np.pi * drive_mv / chain.squeezer_period_mv[channel - 1]
             self._retardance[index, channel - 1] = chain.squeezer_offset_rad[channel - 1] + turn
+            self._coupled.pop(index, None)
 
     def drive_heaters(self, currents_ma: NDArray[np.float64], at_s: float) -> None:
         """The board latches a table of heater currents at an instant; shape ``(2E,)``, by PUC and arm."""
@@ -103,12 +105,14 @@ class OpticalWorld:
         self._target_mw = self.truth.heater_power_mw(self._driven_ma)
         self._driven_at_s = self._clock.now()
         self._columns.clear()
+        self._coupled.clear()
 
     def turn_fibre(self, transponder: str) -> None:
         """A fibre was moved: the light behind the controller is turned by half the sphere about a random axis."""
         axis = self._rng.standard_normal(3)
         chain = self.chains[self._input_of[transponder]]
         chain.fibre_out = _rotation(np.pi * axis / np.linalg.norm(axis)) @ chain.fibre_out
+        self._coupled.clear()
 
     # What devices read -----------------------------------------------------------------------------------------------
 
@@ -120,7 +124,9 @@ class OpticalWorld:
         total = np.zeros(self.mesh.n_ports)
         for index, launched_w in enumerate(self._launched_w):
             if launched_w > 0.0:
-                total += launched_w * self._entering_fraction(index) * self._column(index)
+                if index not in self._coupled:
+                    self._coupled[index] = self._entering_fraction(index)
+                total += launched_w * self._coupled[index] * self._column(index)
         return total
 
     def monitor_ma(self, ports: NDArray[np.int64], responsivity_a_per_w: float, n_avg: int) -> NDArray[np.float64]:
@@ -178,6 +184,7 @@ class OpticalWorld:
 
     def cells(self) -> UnitCells:
         """Return the unit cells at the present heat."""
+        self._relax(self._clock.now())
         truth = self.truth
         arms = np.pi * self._heat_mw / truth.p_pi_mw + truth.arm_crosstalk @ self._heat_mw
         return UnitCells(
@@ -211,6 +218,7 @@ class OpticalWorld:
         if elapsed < 0.1 or rate <= 0.0:
             return
         self._drifted_at_s = self._clock.now()
+        self._coupled.clear()
         for chain in self.chains:
             # Half of the motion before the controller, half behind it.
             step = np.sqrt(0.5 * rate * elapsed) * self._rng.standard_normal((2, 3))

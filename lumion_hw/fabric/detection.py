@@ -49,19 +49,21 @@ class LightWatch:
         self._bench = bench
         self._requests = tuple(requests)
         self._dark_polls: dict[str, int] = {}
+        self._silent: set[str] = set()
         self._well_s = bench.clock.now()
 
     def poll(self) -> Verdict | None:
         """Look at every receiver once; return a verdict if a server has gone dark."""
         bench = self._bench
-        silent: set[str] = set()
-        for name in sorted({request.target for request in self._requests}):
+        # A module that did not answer is not asked again: its time-out would delay the verdict on the others.
+        for name in sorted({request.target for request in self._requests} - self._silent):
             try:
                 lost = bench.transponders[name].status().rx_los
             except LinkError:
-                silent.add(name)
+                self._silent.add(name)
                 continue
             self._dark_polls[name] = self._dark_polls.get(name, 0) + 1 if lost else 0
+        silent = self._silent
         if not silent and not any(self._dark_polls.values()):
             self._well_s = bench.clock.now()
             return None

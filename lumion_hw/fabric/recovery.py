@@ -131,9 +131,7 @@ def replace_server(
     )
 
 
-def _plan(
-    setup: PathSetup, kept: Sequence[CircuitRequest], peers: Sequence[str], spare: str
-) -> CircuitPlan:
+def _plan(setup: PathSetup, kept: Sequence[CircuitRequest], peers: Sequence[str], spare: str) -> CircuitPlan:
     """Plan the kept circuits together with those between the spare and the failed server's partners."""
     requests = list(kept)
     for peer in peers:
@@ -141,9 +139,7 @@ def _plan(
     return setup.plan(requests)
 
 
-def _candidates(
-    bench: Bench, failed: str, before: Sequence[CircuitRequest], refused: list[str]
-) -> list[str]:
+def _candidates(bench: Bench, failed: str, before: Sequence[CircuitRequest], refused: list[str]) -> list[str]:
     """Return the spares that are fit to be tried, best first; note why others are not."""
     model: BenchModel = bench.model
     risk = find_server(model, failed).risk_group

@@ -1,7 +1,7 @@
 """The register map of SFP/SFP+ modules after SFF-8472, as data: fields, bits, checksums, and their number formats.
 
 Pure description, shared by whoever reads such a module and whoever imitates one. Offsets count within one I2C device;
-multi-byte values are big-endian (SFF-8472 Rev 12.x, Tables 4-1 to 9-16).
+multi-byte values are big-endian. After SFF-8472 Rev 12.x; the table numbers below still have to be compared with it.
 """
 
 from __future__ import annotations

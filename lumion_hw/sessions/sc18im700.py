@@ -2,8 +2,9 @@
 
 Message forms, registers and status codes after the data sheet "SC18IM700, Master I2C-bus controller with UART
 interface", Rev. 02, 10 August 2007: clause 7.1.1 (write), 7.1.4 (read internal register), 7.1.7 (read after write by
-repeated start), 7.3.8 (``I2CStat``). The FIFOs hold 16 bytes each way (clause 2), so no message and no reply here is
-longer; users report that long reads never end on the real chip.
+repeated start), 7.3.8 (``I2CStat``); these clause numbers and the 655 ms below still have to be compared with the
+document. The FIFOs hold 16 bytes each way (clause 2), so no message and no reply here is longer; users of the real
+chip report that a read of 64 bytes never ends.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Sc18im700(Conversation):
         retry_s: How long an access that is not acknowledged is repeated. A module is silent for up to 80 ms after
             a write and 300 ms after power-up (SFF-8472, SFF-8431).
         timeout_s: Time for a reply of the bridge beyond the wire times.
-        baud: Baud rate of the UART, to know the wire times; 9600 after reset (clause 7.1).
+        baud: Baud rate of the UART, to know the wire times; 9600 after reset.
     """
 
     # A bridge that waits for the rest of a message gives up after about 655 ms of silence.
@@ -139,6 +140,22 @@ class Sc18im700(Conversation):
         """Make one write transfer (clause 7.1.1)."""
         what = f"writing 0x{device:02X}:{offset}+{len(data)}"
         message = _START + bytes([device << 1, 1 + len(data), offset]) + data + _STOP
+        deadline = self._clock.now() + self._retry_s
+        while True:
+            with self.exchange(what):
+                self.send(message, self._reply_deadline(len(message)))
+                status = self._status(what, len(message))
+            if status == _OK:
+                break
+            self._wait_or_give_up(device, what, status, deadline)
+        self._await_write_cycle(device, offset, what)
+
+    def _await_write_cycle(self, device: int, offset: int, what: str) -> None:
+        """Poll until the module acknowledges again: it stores what was written meanwhile (SFF-8472, up to 80 ms).
+
+        Only the offset is sent, so that a busy module is known at once; a read would wait for bytes that never come.
+        """
+        message = _START + bytes([device << 1, 1, offset]) + _STOP
         deadline = self._clock.now() + self._retry_s
         while True:
             with self.exchange(what):

@@ -115,6 +115,11 @@ def test_an_unknown_key_is_marked_at_the_key(small: str) -> None:
     assert problem.source[problem.column - 1 :].startswith("color: red")
 
 
+def test_a_name_that_is_no_name_is_marked_at_the_key(small: str) -> None:
+    problems = check_bench("bench.yaml", text=edited(small, "  pol-b: {", "  pol b: {"))
+    assert [(problem.line, problem.column) for problem in problems] == [(10, 3)]
+
+
 def test_a_missing_key_is_marked_at_the_mapping_that_lacks_it(small: str) -> None:
     problem = only_problem(edited(small, "mesh:\n  controller: mesh0\n", "mesh:\n  layout: smartlight\n"))
     assert problem.source.strip() == "layout: smartlight"

@@ -646,6 +646,33 @@ def test_configuring_again_changes_the_period_and_closing_ends_the_feeding(
     assert board.requests == []
 
 
+class CountedTicker:
+    """A ticker that knows whether it was ended."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+def test_no_ticker_outlives_the_configuration_or_the_driver(
+    ready: LumionMeshController, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[CountedTicker] = []
+
+    def call_every(period_s: float, action: Callable[[], None]) -> CountedTicker:
+        made.append(CountedTicker())
+        return made[-1]
+
+    monkeypatch.setattr(clock, "call_every", call_every)
+    ready.configure(LIMITS)
+    ready.configure(LIMITS)
+    assert [ticker.cancelled for ticker in made] == [True, False]
+    ready.close()
+    assert made[-1].cancelled
+
+
 def test_a_feed_that_falls_into_a_request_is_skipped(
     ready: LumionMeshController, board: CannedBoard, clock: VirtualClock
 ) -> None:

@@ -48,29 +48,30 @@ class Host:
         return codes
 
 
-class Meter:
-    """A meter in the manner of the Thorlabs family (wavelength in nm), with a few extras to reach every parameter kind."""
+DEFAULTS = {
+    "wavelength": 1550.0,
+    "beam": 3.0,
+    "range": 1e-3,
+    "averages": 1,
+    "auto": True,
+    "unit": "W",
+    "label": "",
+    "blob": b"",
+    "atime": 1.0,
+}
 
-    DEFAULTS = {
-        "wavelength": 1550.0,
-        "beam": 3.0,
-        "range": 1e-3,
-        "averages": 1,
-        "auto": True,
-        "unit": "W",
-        "label": "",
-        "blob": b"",
-        "atime": 1.0,
-    }
+
+class Meter:
+    """A meter in the manner of the Thorlabs family (wavelength in nm), with extras to reach every parameter kind."""
 
     def __init__(self, clock: VirtualClock, **profile) -> None:
         self.clock = clock
-        self.values = dict(self.DEFAULTS)
+        self.values = dict(DEFAULTS)
         self.instrument = ScpiInstrument("meter", clock, Profile("Maker,M1,SN1,1.0", **profile), self._reset)
         self.instrument.declare(self._commands(), {"n": SuffixRange(1, 4)})
 
     def _reset(self) -> None:
-        self.values.update(self.DEFAULTS)
+        self.values.update(DEFAULTS)
 
     def _number(self, pattern: str, name: str, parameter: Numeric, reply=plain_float) -> Command:
         def write(call: Call, value: float) -> None:

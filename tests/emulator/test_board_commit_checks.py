@@ -11,6 +11,8 @@ from board_testbench import TINY, Bench, Host, global_block, table
 from firmware_protocol import (
     CommitReply,
     CommitRequest,
+    FaultClearReply,
+    FaultClearRequest,
     Feature,
     OutputsState,
     ReadbackReply,
@@ -166,7 +168,7 @@ def test_check_8_the_power_sum_is_rounded_up_to_milliwatts() -> None:
     host = Host(Bench())
     host.open()
     host.configure(global_block(total_power_mw=10))
-    # 10 mA full scale: code 32768 is 5000 uA (32768 * 10000 // 65535), in 1000 ohm 25 000 uW; plus code 100: 15 uA, 0 uW
+    # 10 mA full scale: code 32768 is 5000 uA, in 1000 ohm 25 000 uW; code 100 is 15 uA, 0 uW
     refusal = host.ask(SetRequest(1, table([32768, 100, 0, 0])))
     assert refusal == Refusal(Status.LIMIT, channel=None, value=25, limit=10, text="power")
     refusal = host.ask(SetRequest(1, table([32768, 1000, 0, 0])))  # 152 uA: 23 uW more
@@ -238,13 +240,17 @@ def test_a_commit_on_the_trigger_latches_at_the_edge_after_it(ready: Set) -> Non
     assert ready.bench.board.driven_codes.tolist() == CODES.tolist()
 
 
-@pytest.mark.parametrize("event", ["set", "fault", "apply", "hello"])
+@pytest.mark.parametrize("event", ["set", "fault", "apply", "hello", "grace"])
 def test_what_drops_an_armed_commit(ready: Set, event: str) -> None:
-    ready.commit(when=1, at_tick=round(ready.bench.clock.now() * 1000) + 300)
+    ready.host.configure(global_block(wd_policy=2, wd_param_ms=60_000))
+    ready.commit(when=1, at_tick=round(ready.bench.clock.now() * 1000) + (3000 if event == "grace" else 300))
     if event == "set":
         ready.host.drive(12, [5, 5, 5, 5])
     elif event == "fault":
         ready.bench.board.trip(5)
+    elif event == "grace":
+        ready.bench.sleep(2.5)
+        assert isinstance(ready.host.ask(FaultClearRequest(1)), FaultClearReply)
     elif event == "apply":
         ready.host.configure(global_block(total_power_mw=3_000_000))
     else:

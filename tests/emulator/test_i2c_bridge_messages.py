@@ -20,6 +20,11 @@ STAT = b"R\x0aP"
 class Rig:
     """A bridge with one module, and a host at the other end of an in-memory link."""
 
+    def look(self) -> float:
+        """The light at the receiver; like the optical world, looking makes every device advance first."""
+        self.bridge.advance()
+        return 1e-4
+
     def __init__(self, **options: bool | int) -> None:
         self.clock = VirtualClock()
         self.launched: list[float] = []
@@ -28,7 +33,7 @@ class Rig:
             self.clock,
             np.random.default_rng(3),
             emit_w=self.launched.append,
-            rx_power_w=lambda: 1e-4,
+            rx_power_w=self.look,
             warm=True,
         )
         self.bridge = I2cBridge("bridge", self.clock, (self.module,), **options)  # type: ignore[arg-type]
@@ -162,6 +167,15 @@ def test_a_disable_takes_effect_from_the_time_on_the_bus_even_if_nobody_looks() 
     rig.bridge.advance()
     rig.module.advance()
     assert rig.launched[-1] == 0.0
+
+
+def test_messages_are_answered_in_order_although_a_read_makes_the_world_look_back() -> None:
+    rig = Rig()
+    rig.link.write(b"S\xa2\x01\x60S\xa3\x02P" + STAT + b"R\x06P", 0.0)
+    rig.clock.sleep(1.0)
+    answer = rig.ask(b"", 4)
+    assert answer[2:] == OK + b"\x26"
+    assert int.from_bytes(answer[:2], "big") / 256 == pytest.approx(45, abs=0.3)
 
 
 def test_two_connections_do_not_mix_their_messages() -> None:

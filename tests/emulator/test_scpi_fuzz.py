@@ -34,7 +34,24 @@ CORPUS = [
     b"INIT1:CONT 0;:INIT1;*WAI",
     b"SENS1:CORR:LOSS:INP:MAGN 3DB",
 ]
-SPICE = [b";", b":", b"?", b"\n", b",", b'"', b"'", b"#", b"#13", b"\x00", b"\xff", b"*", b"9" * 30, b" ", b"e99999", b"MIN"]
+SPICE = [
+    b";",
+    b":",
+    b"?",
+    b"\n",
+    b",",
+    b'"',
+    b"'",
+    b"#",
+    b"#13",
+    b"\x00",
+    b"\xff",
+    b"*",
+    b"9" * 30,
+    b" ",
+    b"e99999",
+    b"MIN",
+]
 LIMIT = 2000
 ERROR = re.compile(rb'([+-]\d+),"[^"]+"\n')
 

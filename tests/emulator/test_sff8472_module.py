@@ -247,6 +247,7 @@ def test_other_addresses_are_not_acknowledged() -> None:
 
 def test_los_has_hysteresis_on_the_optical_power() -> None:
     rig = Rig()
+    assert not rig.status() & 0x02
     seen = []
     for level_dbm in (-20.5, -21.5, -20.5, -19.7, -19.3, -20.5):
         rig.received_w = 1e-3 * 10 ** (level_dbm / 10)

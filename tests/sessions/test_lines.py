@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, DeviceError, FrameError, LinkLost, LinkTimeout
@@ -105,3 +109,32 @@ def test_what_is_not_one_line_is_not_sent(text: str) -> None:
     session, _, _ = opened()
     with pytest.raises(ConfigError):
         session.command(text)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    echo=st.booleans(),
+    lines=st.lists(st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=20), max_size=5),
+    succeeded=st.booleans(),
+)
+def test_any_reply_gives_its_lines_and_its_end(echo: bool, lines: list[str], succeeded: bool) -> None:
+    assume(not {"Done", "Error!", "X?"} & set(lines))
+    told = [*(["X?"] if echo else []), *lines, "Done" if succeeded else "Error!"]
+    session, _, _ = opened(Exchange(b"X?\r\n", "".join(f"{line}\r\n" for line in told).encode()))
+    if succeeded:
+        assert session.command("X?") == tuple(lines)
+    else:
+        with pytest.raises(DeviceError):
+            session.command("X?")
+    assert not session.tainted
+
+
+@settings(max_examples=60, deadline=None)
+@given(garbage=st.binary(max_size=60))
+def test_no_bytes_raise_anything_but_the_errors_of_the_tree(garbage: bytes) -> None:
+    session, _, _ = opened(Exchange(b"X?\r\n", garbage), MARKER, MARKER, Exchange(b"M?\r\n", b"MDC\r\nDone\r\n"))
+    with contextlib.suppress(FrameError, LinkTimeout):
+        session.command("X?")
+    if session.tainted:
+        with contextlib.suppress(LinkLost):  # the second marker of the conversation may not be needed
+            assert session.command("M?") == ("MDC",)

@@ -22,6 +22,11 @@ def read_message(device: int, offset: int, length: int) -> bytes:
     return b"S" + bytes([2 * device, 1, offset]) + b"S" + bytes([2 * device + 1, length]) + b"P"
 
 
+def stored(device: int, offset: int) -> tuple[Exchange, Exchange]:
+    """The poll after a write: the offset alone, acknowledged once the module has stored what was written."""
+    return Exchange(b"S" + bytes([2 * device, 1, offset]) + b"P"), status()
+
+
 def opened(*exchanges: Exchange, **options: float) -> tuple[Sc18im700, ReplayPeer, VirtualClock]:
     clock = VirtualClock()
     peer = ReplayPeer([status(), *exchanges], clock)
@@ -40,7 +45,14 @@ def test_a_read_is_a_write_of_the_offset_and_a_repeated_start() -> None:
 
 def test_a_write_is_offset_and_data() -> None:
     # A2h offset 110, one byte 40h: 53 A2 02 6E 40 50.
-    bridge, peer, _ = opened(Exchange(bytes.fromhex("53A2026E4050")), status())
+    bridge, peer, _ = opened(Exchange(bytes.fromhex("53A2026E4050")), status(), *stored(0x51, 110))
+    bridge.write(0x51, 110, b"\x40")
+    assert peer.remaining == ()
+
+
+def test_a_write_returns_only_when_the_module_answers_again() -> None:
+    busy = Exchange(b"S\xa2\x01\x6eP"), status(NACK_ADDRESS)
+    bridge, peer, _ = opened(Exchange(bytes.fromhex("53A2026E4050")), status(), *busy, *busy, *stored(0x51, 110))
     bridge.write(0x51, 110, b"\x40")
     assert peer.remaining == ()
 
@@ -69,10 +81,13 @@ def test_writes_stay_inside_rows_of_eight_bytes() -> None:
     bridge, peer, _ = opened(
         Exchange(b"S\xa2\x03\x86\x01\x02P"),
         status(),
+        *stored(0x51, 0x86),
         Exchange(b"S\xa2\x09\x88\x03\x04\x05\x06\x07\x08\x09\x0aP"),
         status(),
+        *stored(0x51, 0x88),
         Exchange(b"S\xa2\x02\x90\x0bP"),
         status(),
+        *stored(0x51, 0x90),
     )
     bridge.write(0x51, 0x86, bytes(range(1, 12)))
     assert peer.remaining == ()

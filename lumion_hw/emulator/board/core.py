@@ -258,7 +258,8 @@ class BoardCore:
         elif self.driven.any() and self.edge_from(self.fed_at + self.watchdog_s) == number:
             self._trip_watchdog(number)
         armed = self.armed
-        if armed is not None and armed.edge == number and self.state is OutputsState.READY:
+        if armed is not None and armed.edge == number:
+            self.armed = None
             self.latch(armed.generation, armed.codes, number)
 
     def _trip_watchdog(self, number: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable
 
@@ -77,7 +76,6 @@ class MeshBoard:
         self._current: tuple[Work, Later, BoardPeer] | None = None
         self._speaker: BoardPeer | None = None
         self._time = clock.now()
-        self._busy_until = -math.inf
         self._frozen_at: float | None = None
         self._to_lose = 0
         self._advancing = False
@@ -181,7 +179,7 @@ class MeshBoard:
         if self._current is not None:
             candidates.append((self._current[1].at_s, self._finish_current))
         elif self._inbox:
-            candidates.append((max(self._inbox[0][0], self._busy_until), self._serve))
+            candidates.append((self._inbox[0][0], self._serve))
         return min(candidates, key=lambda item: item[0], default=None)
 
     def _receive(self, peer: BoardPeer) -> None:
@@ -226,7 +224,6 @@ class MeshBoard:
             return
         work, _, peer = self._current
         self._current = None
-        self._busy_until = self._time
         self._answer(peer, work.frame, work, self._time)
 
     def _answer(self, peer: BoardPeer, frame: Frame, outcome: Work | Answer | None, at_s: float) -> None:
@@ -365,7 +362,6 @@ class MeshBoard:
         if self._current is not None:
             work, later, peer = self._current
             self._current = (work, Later(later.at_s + stood_s, later.finish), peer)
-        self._busy_until += stood_s
         self.advance()
 
     def _hw_reset_due(self) -> float | None:
@@ -383,7 +379,6 @@ class MeshBoard:
         self._time = at_s
         self._inbox.clear()
         self._current = None
-        self._busy_until = -math.inf
         self._speaker = None
         self._session.close()
         for peer in self._peers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from firmware_protocol import FaultRecord, FaultSource, FaultState, is_newer
+from firmware_protocol import FaultRecord, FaultState, is_newer
 
 KEPT = 16
 """Cleared faults are forgotten beyond this many records; latched ones never."""
@@ -102,7 +102,3 @@ class FaultLog:
         for index, record in chosen:
             self.records[index] = replace(record, fault_state=FaultState.CLEARED)
         return None
-
-    def estop(self) -> FaultRecord | None:
-        """Return the latched ESTOP, if there is one."""
-        return self.find_latched(FaultSource.ESTOP, None)

@@ -109,8 +109,7 @@ def estop(context: Context, request: EstopRequest, at_s: float) -> Result:
     if request.magic != "STOP":
         return bad_value(0, int.from_bytes(request.magic.encode("latin-1", errors="replace")[:4], "little"))
     core = context.core
-    record = core.faults.estop() or core.trip(FaultSource.ESTOP, at_s, value=_ESTOP_FROM_HOST)
-    core.go_safe(at_s)
+    record = core.trip(FaultSource.ESTOP, at_s, value=_ESTOP_FROM_HOST)
     return EstopReply(record.fault_id, record.tick, core.state)
 
 

@@ -1,0 +1,197 @@
+"""The main job, end to end: calibrate, connect, lose a server, replace it; with everything it leaves behind.
+
+Every step is a call that a lab script can make; this module only puts them in order and writes the artifacts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lumion_hw.mesh.picture import PicturePath, mesh_svg
+
+from calibration.bench_probe import BenchProbe
+from calibration.procedure import Calibration, Progress
+from lumion_hw.bench.bench import Bench
+from lumion_hw.circuits import Aligner, CircuitProof, PathSetup
+from lumion_hw.errors import CircuitError, ConfigError
+from lumion_hw.fabric import LightWatch, Recovery, pair_requests, replace_server
+from lumion_hw.mesh.record import CalibrationRecord, write_atomically
+from lumion_hw.mesh.topology import HexMesh, State
+
+DETECT_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """Files a run leaves behind.
+
+    Attributes:
+        calibration: Calibration record.
+        events: Event log, JSON lines.
+        picture_before: Mesh with the paths before the swap.
+        picture: Mesh with the paths after it.
+        report: One page in words.
+    """
+
+    calibration: Path
+    events: Path
+    picture_before: Path
+    picture: Path
+    report: Path
+
+    @classmethod
+    def in_directory(cls, directory: Path) -> Artifacts:
+        """Return the paths inside a run directory."""
+        return cls(
+            directory / "calibration.json",
+            directory / "events.jsonl",
+            directory / "mesh-before.svg",
+            directory / "mesh.svg",
+            directory / "report.md",
+        )
+
+
+@dataclass(frozen=True)
+class Story:
+    """What happened.
+
+    Attributes:
+        record: Calibration record.
+        before: Proofs before the fault.
+        recovery: The swap.
+        artifacts: Files left behind.
+    """
+
+    record: CalibrationRecord
+    before: tuple[CircuitProof, ...]
+    recovery: Recovery
+    artifacts: Artifacts
+
+
+def calibrate(
+    bench: Bench, aligner: Aligner, seed: int, path: Path, progress: Progress = lambda stage, done, total: None
+) -> CalibrationRecord:
+    """Calibrate the mesh of a bench and save the record; a run cut short leaves an incomplete record behind.
+
+    Args:
+        bench: The bench.
+        aligner: Polarization search.
+        seed: Seed of the random settings.
+        path: Where the record goes.
+        progress: Told of every step.
+
+    Raises:
+        CalibrationError: No light at all.
+    """
+    probe = BenchProbe(bench, aligner)
+    dark = probe.align_all()
+
+    def journal(puc: int, knowledge: object) -> None:
+        known = run.knowledge.pucs.get(puc)
+        bench.events.add("puc measured", puc=puc, passive_phase_rad=known.passive_rad if known else None)
+
+    run = Calibration(probe, probe.subject(), seed, progress, journal)
+    run.faults += [f"source at port {port}: {reason}" for port, reason in dark.items()]
+    try:
+        record = run.run()
+    except BaseException:
+        run.record().save(path)
+        bench.events.add("calibration cut short", record=str(path))
+        raise
+    record.save(path)
+    bench.events.add("calibrated", record=str(path), faults=list(record.faults), **record.quality)
+    return record
+
+
+def connect(bench: Bench, setup: PathSetup) -> tuple[CircuitProof, ...]:
+    """Set up and prove the circuits between the servers that the bench file pairs first.
+
+    Raises:
+        ConfigError: The bench file pairs no servers.
+        CircuitError: A circuit was not proven; nothing is set up.
+    """
+    pairs = bench.model.fabric.pairs
+    if not pairs:
+        raise ConfigError("the bench file pairs no servers", hint="Add 'fabric.pairs'.")
+    first, second = pairs[0]
+    return setup.establish(setup.plan(pair_requests(bench.model, first, second)))
+
+
+def lose_and_replace(bench: Bench, setup: PathSetup, server: str) -> Recovery:
+    """Kill a server of an emulated bench, notice it by its light alone, and put a spare in its place.
+
+    Raises:
+        ConfigError: The bench is not emulated.
+        CircuitError: The loss was not noticed, or no spare could be proven.
+    """
+    if setup.active is None:
+        raise CircuitError("no circuits are set up")
+    watch = LightWatch(bench, [circuit.request for circuit in setup.active.circuits])
+    if watch.poll() is not None:
+        raise CircuitError("a server is dark before any fault was injected")
+    fault_s, fault_cpu_s = bench.clock.now(), time.process_time()
+    bench.emulated.faults.kill_modules(bench.model.server(server).nics)
+    bench.events.add("fault injected", server=server)
+    verdict = watch.wait(DETECT_TIMEOUT_S)
+    if verdict is None or verdict.server != server:
+        seen = "no verdict" if verdict is None else f"verdict on {verdict.server}"
+        raise CircuitError(f"{server} went dark, but after {DETECT_TIMEOUT_S:.0f} s there was {seen}")
+    return replace_server(setup, verdict, fault_s=fault_s, began_cpu_s=fault_cpu_s)
+
+
+def run_story(
+    bench: Bench,
+    seed: int,
+    directory: Path,
+    *,
+    progress: Progress = lambda stage, done, total: None,
+    say: Callable[[str, object], None] = lambda step, result: None,
+) -> Story:
+    """Run the main job on an emulated bench.
+
+    Args:
+        bench: An emulated bench.
+        seed: Seed of the calibration's random settings.
+        directory: Where the artifacts go.
+        progress: Told of every step of the calibration.
+        say: Told of each result as soon as there is one: ``calibration``, ``before``, ``recovery``.
+    """
+    from calibration.report import report_text
+
+    artifacts = Artifacts.in_directory(directory)
+    bench.events.write_to(artifacts.events)
+    aligner = Aligner(bench.clock)
+    with bench.dark():
+        record = calibrate(bench, aligner, seed, artifacts.calibration, progress)
+        say("calibration", record)
+        setup = PathSetup(bench, record, aligner)
+        before = connect(bench, setup)
+        _draw(setup, artifacts.picture_before, before, "before the fault")
+        say("before", before)
+        recovery = lose_and_replace(bench, setup, bench.model.fabric.pairs[0][1])
+        _draw(setup, artifacts.picture, recovery.proofs, f"{recovery.spare} in the place of {recovery.failed}")
+        say("recovery", recovery)
+    story = Story(record, before, recovery, artifacts)
+    write_atomically(artifacts.report, report_text(bench, story, seed))
+    return story
+
+
+def _draw(setup: PathSetup, path: Path, proofs: Sequence[CircuitProof], title: str) -> None:
+    """Write a picture of what is set up."""
+    states = setup.active.routing.states if setup.active else {}
+    title = f"{setup.bench.model.name}, {title}"
+    write_atomically(path, picture(setup.bench.mesh.topology, states, proofs, title))
+
+
+def picture(topology: HexMesh, states: Mapping[int, State], proofs: Sequence[CircuitProof], title: str) -> str:
+    """Return the mesh with its states and the paths of circuits drawn in, as SVG."""
+    paths = []
+    for proof in proofs:
+        request, path = proof.circuit.request, proof.circuit.path
+        measured = "" if proof.measured_loss_db is None else f", {proof.measured_loss_db:.1f} dB"
+        label = f"{request.source} → {request.target}: {path.hops} hops{measured}"
+        paths.append(PicturePath(label=label, source=path.source, pucs=path.pucs))
+    return mesh_svg(topology, states=states, paths=paths, title=title)

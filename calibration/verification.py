@@ -1,0 +1,96 @@
+"""Held-out verification: does the record predict light on settings that took no part in any fit?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from calibration.probe import Probe
+from lumion_hw.errors import LimitError
+from lumion_hw.mesh.inverse import heater_currents_ma
+from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.topology import State
+
+SETTINGS = 40
+TOLERANCE_RMS_DB = 0.5
+_LEAST_PATH_DB = -30.0
+_LIVE_STEPS = 10.0
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """One path of a verification.
+
+    Attributes:
+        source: Port where light entered.
+        port: Port where it left.
+        hops: PUCs passed.
+        error_db: Measured minus predicted power.
+    """
+
+    source: int
+    port: int
+    hops: int
+    error_db: float
+
+
+def verify(
+    probe: Probe,
+    record: CalibrationRecord,
+    seed: int,
+    done: Callable[[int, int], None] = lambda step, total: None,
+    settings: int = SETTINGS,
+) -> list[HeldOut]:
+    """Program random pure states with a record and compare the light with what it predicts.
+
+    Args:
+        probe: Access to the mesh.
+        record: The record to judge.
+        seed: Seed of the random states; not that of the calibration.
+        done: Told of every setting.
+        settings: Number of settings; those whose path ends where nothing is known are left out of the result.
+    """
+    rng = np.random.default_rng(np.random.SeedSequence([seed, 0x7E57]))
+    sources = [port for port in probe.sources if record.port(port).input_loss_db is not None]
+    results: list[HeldOut] = []
+    for step in range(settings if sources else 0):
+        result = _look(probe, record, sources[step * len(sources) // settings], rng)
+        if result is not None:
+            results.append(result)
+        done(step + 1, settings)
+    return results
+
+
+def rms_db(results: list[HeldOut]) -> float:
+    """Return the root mean square error in dB. Raises ``ValueError`` without results."""
+    if not results:
+        raise ValueError("no path could be judged")
+    return float(np.sqrt(np.mean([result.error_db**2 for result in results])))
+
+
+def _look(probe: Probe, record: CalibrationRecord, source: int, rng: np.random.Generator) -> HeldOut | None:
+    """Compare one random path; ``None`` where it cannot be judged."""
+    mesh = probe.mesh
+    bar = rng.random(mesh.n_pucs) < 0.5
+    states: dict[int, State] = {puc: ("bar" if bar[puc] else "cross") for puc in range(mesh.n_pucs)}
+    trace = mesh.trace(source, states)
+    blocked = {puc for puc, _ in record.unusable_states()}
+    if blocked & set(trace.pucs) or trace.port not in probe.monitors:
+        return None
+    entry, into_db = record.port(trace.port), record.port(source).input_loss_db
+    path_db = -sum(record.pucs[puc].loss_db for puc in trace.pucs)
+    if entry.monitor_ma_per_mw is None or into_db is None or path_db < _LEAST_PATH_DB:
+        return None
+    try:
+        currents = heater_currents_ma(record, {puc: state for puc, state in states.items() if puc not in blocked})
+    except LimitError:
+        return None
+    probe.light(source)
+    current_ma = float(probe.measure(currents)[probe.monitors.index(trace.port)])
+    if not current_ma > _LIVE_STEPS * probe.monitor_step_ma:
+        return None
+    measured_dbm = 10.0 * np.log10(current_ma / entry.monitor_ma_per_mw)
+    predicted_dbm = probe.launched_dbm(source) - into_db + path_db
+    return HeldOut(source, trace.port, len(trace.pucs), float(measured_dbm - predicted_dbm))

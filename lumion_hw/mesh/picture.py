@@ -1,0 +1,473 @@
+"""A picture of the mesh and its circuits, as SVG: no dependency, no external resource, made for a light background.
+
+Every PUC is drawn as the two-rail cell it is, on its edge of the honeycomb; joints are the short curves between cells;
+ports stand round the rim. A circuit is followed wave by wave through the states, so its line runs on the rails and
+joints the light really uses and changes rails inside a PUC in the cross state. Circuits differ by dash pattern as well
+as by colour (Okabe and Ito's palette, which colour-blind readers can tell apart).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import escape, quoteattr
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.topology import LEAVES, HexMesh, State
+
+_Vector = NDArray[np.float64]
+_Curve = tuple[_Vector, _Vector, _Vector, _Vector]  # control points of a cubic Bézier curve, in px
+
+# Lengths on the lattice, in PUC lengths.
+_HALF_BODY = 0.27
+_RAIL = 0.085
+_PORT_APART = 0.14
+_PORT_REACH = 0.48
+_NAME_REACH = 0.63
+_NUMBER_ASIDE = 0.215
+
+# Lengths on the page, in px.
+_WIDTH = 1200.0
+_MARGIN = 28.0
+_TITLE_HEIGHT = 62.0
+_ROW_HEIGHT = 25.0
+_PORT_RADIUS = 9.5
+_SCALE_LIMITS = (62.0, 120.0)
+_LETTER_WIDTH = 6.7
+_NAME_LETTERS = 24
+
+_INK, _FAINT, _GUIDE, _BODY, _EDGE, _FAULT = "#1d2733", "#66727f", "#9aa6b2", "#f1f4f7", "#c3ccd5", "#b3261e"
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00")
+_DASHES = ("", "10 3.5", "3 2.5", "16 3 3 3", "22 4", "6 3", "12 3 3 3 3 3", "4 6")
+_SIGN: dict[str | None, str] = {"bar": " =", "cross": " ×", None: ""}
+
+
+@dataclass(frozen=True)
+class PicturePath:
+    """One circuit to draw.
+
+    Attributes:
+        label: What the legend calls it, such as ``srv1/nic0 → srv4/nic1``.
+        source: Port where the light enters.
+        pucs: PUCs passed, in order.
+        colour: CSS colour; one of the palette when omitted.
+        loss_db: Loss for the legend, in dB.
+        source_name: Name written at the source port; the label when empty.
+        target_name: Name written at the target port; the label when empty.
+    """
+
+    label: str
+    source: int
+    pucs: Sequence[int]
+    colour: str | None = None
+    loss_db: float | None = None
+    source_name: str = ""
+    target_name: str = ""
+
+
+@dataclass(frozen=True)
+class _Circuit:
+    """A path with the PUC-ports where it enters and leaves each PUC, and its style."""
+
+    path: PicturePath
+    index: int
+    entering: tuple[int, ...]
+    leaving: tuple[int, ...]
+    target: int
+
+    @property
+    def colour(self) -> str:
+        return self.path.colour or _COLOURS[self.index % len(_COLOURS)]
+
+    @property
+    def ends(self) -> tuple[tuple[int, str], tuple[int, str]]:
+        """Source and target port with the name to write there, shortened if need be."""
+        source, target = self.path.source_name or self.path.label, self.path.target_name or self.path.label
+        return (self.path.source, _shortened(source, _NAME_LETTERS)), (self.target, _shortened(target, _NAME_LETTERS))
+
+    def stroke(self, width_px: float) -> str:
+        """Attributes of the line."""
+        dash = _DASHES[self.index % len(_DASHES)]
+        dashed = f' stroke-dasharray="{dash}"' if dash else ""
+        return f'fill="none" stroke={quoteattr(self.colour)} stroke-width="{width_px:g}"{dashed}'
+
+
+def mesh_svg(
+    mesh: HexMesh,
+    *,
+    states: Mapping[int, State] | None = None,
+    paths: Sequence[PicturePath] = (),
+    title: str = "",
+    failed: Collection[int] = (),
+    ports_labelled: bool = True,
+) -> str:
+    """Return an SVG document that shows a mesh, its states and its circuits.
+
+    Elements carry the ids ``puc-<number>``, ``port-<number>``, ``joint-<number>`` (rows of ``HexMesh.joints``) and
+    ``path-<index>``. Readable at a width of 1200 px up to about 100 PUCs; larger meshes make the picture wider.
+
+    Args:
+        mesh: The mesh.
+        states: State of each PUC; those missing are drawn without a way through.
+        paths: Circuits, drawn in this order along the rails and joints that the states give them.
+        title: Heading; the mesh's label when empty.
+        failed: PUCs to be marked as failed.
+        ports_labelled: Whether ports carry their numbers.
+
+    Raises:
+        ConfigError: A path does not go where the states send the light, or a failed PUC does not exist.
+    """
+    states = states or {}
+    if strange := sorted(puc for puc in failed if not 0 <= puc < mesh.n_pucs):
+        raise ConfigError(f"failed PUCs {strange} do not exist", hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}.")
+    circuits = [_follow(mesh, index, path, states) for index, path in enumerate(paths)]
+    page = _Page(mesh, [end for circuit in circuits for end in circuit.ends])
+    legend_top = page.mesh_bottom + _MARGIN
+    height = legend_top + _ROW_HEIGHT * (len(circuits) + 1) + _MARGIN / 2
+    heading = escape(title or f"Mesh {mesh.label}")
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{page.width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {page.width:.0f} {height:.0f}" role="img" '
+        "font-family=\"'DejaVu Sans', 'Segoe UI', Helvetica, Arial, sans-serif\">",
+        f"<title>{heading}</title>",
+        f"<desc>{escape(_description(mesh, circuits))}</desc>",
+        '<rect width="100%" height="100%" fill="#ffffff"/>',
+        _text(_MARGIN, 40, heading, size=20, attributes='font-weight="600"', escaped=True),
+        *_joints(mesh, page),
+        *_cells(mesh, page, states, frozenset(failed)),
+        *(line for circuit in circuits for line in _line(mesh, page, circuit)),
+        *_numbers(mesh, page, states, frozenset(failed)),
+        *_ports(mesh, page, ports_labelled),
+        *(line for circuit in circuits for line in _names(page, circuit)),
+        *_key(mesh, legend_top, failed=bool(failed), page=page),
+        *(line for circuit in circuits for line in _legend(circuit, legend_top)),
+        "</svg>\n",
+    ]
+    return "\n".join(parts)
+
+
+def _follow(mesh: HexMesh, index: int, path: PicturePath, states: Mapping[int, State]) -> _Circuit:
+    """Follow the light of one path and check that it takes the PUCs the path names."""
+    trace = mesh.trace(path.source, states)
+    if trace.pucs != tuple(path.pucs):
+        raise ConfigError(
+            f"path {path.label!r}: light from port {path.source} passes PUCs {list(trace.pucs)} in these states, "
+            f"not {list(path.pucs)}",
+            hint="Give the states and paths of one routing.",
+        )
+    node = int(mesh.port_puc_port[path.source])
+    entering: list[int] = []
+    leaving: list[int] = []
+    while node >= 0:
+        entering.append(node)
+        leaving.append(node ^ LEAVES[states[node // 4]])
+        node = int(mesh.mate[leaving[-1]])
+    return _Circuit(path, index, tuple(entering), tuple(leaving), trace.port)
+
+
+def _description(mesh: HexMesh, circuits: Sequence[_Circuit]) -> str:
+    """Return what the picture shows, for readers who cannot see it."""
+    told = [f"{c.path.label}: port {c.path.source} to port {c.target} over {len(c.path.pucs)} PUCs" for c in circuits]
+    return "; ".join([f"Hexagonal mesh of {mesh.n_pucs} PUCs and {mesh.n_ports} ports", *told]) + "."
+
+
+class _Page:
+    """Where everything lies, in px with y down."""
+
+    def __init__(self, mesh: HexMesh, names: Sequence[tuple[int, str]]) -> None:
+        along = mesh.vertices[mesh.ends[:, 1]] - mesh.vertices[mesh.ends[:, 0]]
+        left = np.stack([-along[:, 1], along[:, 0]], axis=1)
+        self._mesh = mesh
+        self._towards_b = along
+        centres = mesh.puc_centres[:, None, None, :]
+        end = _HALF_BODY * np.array([-1.0, 1.0])[None, :, None, None] * along[:, None, None, :]
+        side = _RAIL * np.array([1.0, -1.0])[None, None, :, None] * left[:, None, None, :]
+        self._rail_ends: _Vector = (centres + end + side).reshape(-1, 2)
+        self._outward = [self._open_direction(port) for port in range(mesh.n_ports)]
+        self.scale, self._origin = 1.0, np.zeros(2)
+        low, high = self._bounds(names, _SCALE_LIMITS[0])
+        spare = _WIDTH - 2 * _MARGIN - (high[0] - low[0])
+        span = float(np.ptp(mesh.vertices[:, 0])) + 1e-9
+        self.scale = min(max(_SCALE_LIMITS[0] + spare / span, _SCALE_LIMITS[0]), _SCALE_LIMITS[1])
+        low, high = self._bounds(names, self.scale)
+        self.width = max(_WIDTH, float(high[0] - low[0]) + 2 * _MARGIN)
+        self._origin = np.array([(self.width - low[0] - high[0]) / 2, _TITLE_HEIGHT + high[1]])
+        self.mesh_bottom = float(_TITLE_HEIGHT + high[1] - low[1])
+
+    def _open_direction(self, port: int) -> _Vector:
+        """Return the unit vector out of the mesh at a port's open corner, y up."""
+        vertex = self._mesh.port_vertex(port)
+        away = -sum(
+            (self._along(puc, end) for puc, end in np.argwhere(self._mesh.ends == vertex).tolist()), np.zeros(2)
+        )
+        unit: _Vector = away / np.linalg.norm(away)
+        return unit
+
+    def _along(self, puc: int, end: int) -> _Vector:
+        """Return the unit vector from an end into its PUC, y up."""
+        vector: _Vector = self._towards_b[puc] * (1 - 2 * end)
+        return vector
+
+    def _at_port(self, port: int, reach: float) -> _Vector:
+        """Return the lattice point at some distance out from a port's vertex, on that port's side of the corner."""
+        outward = self._outward[port]
+        across = np.array([-outward[1], outward[0]])
+        puc_port = int(self._mesh.port_puc_port[port])
+        vertex = self._mesh.vertices[self._mesh.port_vertex(port)]
+        side = math.copysign(1.0, float((self._rail_ends[puc_port] - vertex) @ across))
+        point: _Vector = vertex + reach * outward + side * _PORT_APART * across
+        return point
+
+    def _bounds(self, names: Sequence[tuple[int, str]], scale: float) -> tuple[_Vector, _Vector]:
+        """Return the lowest and highest coordinates of all that is drawn, in px with y up from the lattice origin."""
+        ports = [self._at_port(port, _PORT_REACH) * scale for port in range(self._mesh.n_ports)]
+        far = [
+            self._at_port(port, _NAME_REACH) * scale + self._outward[port] * (_name_width(name) + 4)
+            for port, name in names
+        ]
+        points = np.array([*ports, *far, *(self._mesh.vertices * scale)])
+        return points.min(axis=0) - _PORT_RADIUS, points.max(axis=0) + _PORT_RADIUS
+
+    def px(self, point: _Vector) -> _Vector:
+        """Return the place on the page of a lattice point."""
+        place: _Vector = self._origin + self.scale * point * np.array([1.0, -1.0])
+        return place
+
+    def _curve(self, *points: _Vector) -> _Curve:
+        start, first, second, end = (self.px(point) for point in points)
+        return start, first, second, end
+
+    def centre(self, puc: int) -> tuple[_Vector, float]:
+        """Return the centre of a PUC and the angle of its axis in degrees, clockwise as SVG counts."""
+        along = self._towards_b[puc]
+        return self.px(self._mesh.puc_centres[puc]), -math.degrees(math.atan2(along[1], along[0]))
+
+    def number_place(self, puc: int) -> _Vector:
+        """Return where the number of a PUC is written: above a level PUC, to the right of a slanted one."""
+        along = self._towards_b[puc]
+        aside = np.array([-along[1], along[0]])
+        if aside[0] < -1e-9 or (abs(aside[0]) <= 1e-9 and aside[1] < 0):
+            aside = -aside
+        return self.px(self._mesh.puc_centres[puc] + _NUMBER_ASIDE * (1 + 0.25 * abs(aside[0])) * aside)
+
+    def through(self, entering: int, leaving: int) -> _Curve:
+        """Return the curve from rail end to rail end inside a PUC."""
+        start, end = self._rail_ends[entering], self._rail_ends[leaving]
+        inward = self._along(entering // 4, entering % 4 // 2) * _HALF_BODY
+        return self._curve(start, start + inward, end - inward, end)
+
+    def joint(self, one: int, other: int) -> _Curve:
+        """Return the curve between two joined PUC-ports."""
+        vertex = self._mesh.vertices[self._mesh.ends[one // 4, one % 4 // 2]]
+        corner = vertex + 2 / math.sqrt(3) * _RAIL * sum(
+            (self._along(p // 4, p % 4 // 2) for p in (one, other)), np.zeros(2)
+        )
+        start, end = self._rail_ends[one], self._rail_ends[other]
+        return self._curve(start, start + (corner - start) * 0.75, end + (corner - end) * 0.75, end)
+
+    def port_lead(self, port: int) -> _Curve:
+        """Return the curve from a port to the rail end behind it."""
+        puc_port = int(self._mesh.port_puc_port[port])
+        start, end = self._at_port(port, _PORT_REACH), self._rail_ends[puc_port]
+        along = self._along(puc_port // 4, puc_port % 4 // 2)
+        return self._curve(start, start - 0.22 * self._outward[port], end - 0.12 * along, end)
+
+    def port_place(self, port: int) -> _Vector:
+        """Return where a port's number stands."""
+        return self.px(self._at_port(port, _PORT_REACH))
+
+    def name_place(self, port: int) -> tuple[_Vector, float, bool]:
+        """Return where the name at a port begins (ends, if the flag is set), and its angle in degrees."""
+        outward = self._outward[port]
+        angle = -math.degrees(math.atan2(outward[1], outward[0]))
+        flipped = outward[0] < -1e-9
+        return self.px(self._at_port(port, _NAME_REACH)), angle + 180 * flipped, flipped
+
+
+def _text(x: float, y: float, text: str, *, size: float, attributes: str = "", escaped: bool = False) -> str:
+    """Return one line of text in ink, unless the attributes give another fill."""
+    fill = "" if "fill=" in attributes else f'fill="{_INK}" '
+    inner = text if escaped else escape(text)
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" {fill}{attributes}>{inner}</text>'
+
+
+def _shortened(text: str, letters: int) -> str:
+    """Return the text, or its beginning with an ellipsis."""
+    return text if len(text) <= letters else text[: letters - 1] + "…"
+
+
+def _name_width(name: str) -> float:
+    """Return the estimated width of a name tag in px."""
+    return _LETTER_WIDTH * len(name) + 14
+
+
+def _svg_curves(curves: Sequence[_Curve]) -> str:
+    """Return the ``d`` attribute of curves that follow one another."""
+    start = f"M{curves[0][0][0]:.1f} {curves[0][0][1]:.1f}"
+    return start + "".join("C" + " ".join(f"{x:.1f} {y:.1f}" for x, y in curve[1:]) for curve in curves)
+
+
+def _joints(mesh: HexMesh, page: _Page) -> Iterator[str]:
+    """Draw the waveguides between PUCs."""
+    yield f'<g fill="none" stroke="{_GUIDE}" stroke-width="1.5">'
+    for index, (one, other) in enumerate(mesh.joints.tolist()):
+        yield f'<path id="joint-{index}" d="{_svg_curves([page.joint(one, other)])}"/>'
+    for port in range(mesh.n_ports):
+        yield f'<path d="{_svg_curves([page.port_lead(port)])}"/>'
+    yield "</g>"
+
+
+def _cells(mesh: HexMesh, page: _Page, states: Mapping[int, State], failed: frozenset[int]) -> Iterator[str]:
+    """Draw the PUCs."""
+    for puc in range(mesh.n_pucs):
+        (x, y), angle = page.centre(puc)
+        state = states.get(puc)
+        told = f"PUC {puc}: {state or 'no state'}{', failed' if puc in failed else ''}"
+        yield f'<g id="puc-{puc}" transform="translate({x:.1f} {y:.1f}) rotate({angle:.1f})"><title>{told}</title>'
+        yield _cell(page.scale, state, failed=puc in failed)
+        yield "</g>"
+
+
+def _cell(scale: float, state: State | None, *, failed: bool = False) -> str:
+    """Draw one PUC round the origin, from left to right."""
+    half, high, rail = _HALF_BODY * scale, 1.75 * _RAIL * scale, _RAIL * scale
+    edge = f'stroke="{_FAULT}" stroke-width="2"' if failed else f'stroke="{_EDGE}"'
+    body = (
+        f'<rect x="{-half:.1f}" y="{-high:.1f}" width="{2 * half:.1f}" height="{2 * high:.1f}" rx="4" '
+        f'fill="{_BODY}" {edge}/>'
+    )
+    if failed:
+        hatch = "".join(
+            f"M{x:.1f} {high:.1f}L{x + 2 * high:.1f} {-high:.1f}" for x in np.arange(-half, half - 2 * high + 0.1, 6.0)
+        )
+        body += f'<path d="{hatch}" stroke="{_FAULT}" stroke-width="1.1" opacity="0.65"/>'
+    if state is None:
+        ways = "".join(f"M{s * half:.1f} {r * rail:.1f}H{s * half * 0.55:.1f}" for s in (-1, 1) for r in (-1, 1))
+    else:
+        turn = 1 if state == "bar" else -1
+        ways = "".join(
+            f"M{-half:.1f} {r * rail:.1f}C0 {r * rail:.1f} 0 {turn * r * rail:.1f} {half:.1f} {turn * r * rail:.1f}"
+            for r in (-1, 1)
+        )
+    return f'{body}<path d="{ways}" fill="none" stroke="{_GUIDE}" stroke-width="1.5"/>'
+
+
+def _numbers(mesh: HexMesh, page: _Page, states: Mapping[int, State], failed: frozenset[int]) -> Iterator[str]:
+    """Write the number and the state beside every PUC."""
+    yield '<g text-anchor="middle" stroke="#ffffff" stroke-width="2.5" paint-order="stroke">'
+    for puc in range(mesh.n_pucs):
+        x, y = page.number_place(puc)
+        colour = _FAULT if puc in failed else _INK if puc in states else _FAINT
+        weight = ' font-weight="600"' if puc in states or puc in failed else ""
+        yield _text(x, y + 3.5, f"{puc}{_SIGN[states.get(puc)]}", size=10, attributes=f'fill="{colour}"{weight}')
+    yield "</g>"
+
+
+def _port_disc(x: float, y: float, *, fibre: bool) -> str:
+    """Draw the disc of a port."""
+    style = f'stroke="{_INK}" stroke-width="1.3"' if fibre else f'stroke="{_GUIDE}" stroke-dasharray="2.5 2"'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{_PORT_RADIUS}" fill="#ffffff" {style}/>'
+
+
+def _ports(mesh: HexMesh, page: _Page, labelled: bool) -> Iterator[str]:
+    """Draw the ports and their leads."""
+    fibres = frozenset(mesh.fibre_ports)
+    for port in range(mesh.n_ports):
+        x, y = page.port_place(port)
+        fibre = port in fibres
+        told = f"port {port} ({mesh.port_name(port)}){'' if fibre else ', no fibre'}"
+        yield f'<g id="port-{port}"><title>{told}</title>'
+        yield _port_disc(x, y, fibre=fibre)
+        if labelled:
+            fill = _INK if fibre else _FAINT
+            yield _text(x, y + 3.6, str(port), size=10, attributes=f'fill="{fill}" text-anchor="middle"')
+        yield "</g>"
+
+
+def _line(mesh: HexMesh, page: _Page, circuit: _Circuit) -> Iterator[str]:
+    """Draw one circuit from port to port, with arrow heads."""
+    lead, out = page.port_lead(circuit.path.source), page.port_lead(circuit.target)
+    passes = [page.through(p, q) for p, q in zip(circuit.entering, circuit.leaving, strict=True)]
+    joints = [page.joint(q, p) for q, p in zip(circuit.leaving, circuit.entering[1:], strict=False)]
+    curves = [lead, passes[0]]
+    for joint, following in zip(joints, passes[1:], strict=True):
+        curves += [joint, following]
+    curves.append((out[3], out[2], out[1], out[0]))
+    way = _svg_curves(curves)
+    pucs = " ".join(map(str, circuit.path.pucs))
+    yield f'<g id="path-{circuit.index}" data-pucs="{pucs}"><title>{escape(circuit.path.label)}</title>'
+    yield f'<path d="{way}" fill="none" stroke="#ffffff" stroke-width="7.5"/>'
+    yield f'<path d="{way}" {circuit.stroke(4.2)}/>'
+    yield from (_arrow_head(curve, circuit.colour) for curve in (curves[0], *passes[::2], curves[-1]))
+    yield "</g>"
+
+
+def _arrow_head(curve: _Curve, colour: str, size: float = 7.5) -> str:
+    """Draw an arrow head in the last third of a curve."""
+    t = 0.62
+    a, b, c, d = curve
+    place = (1 - t) ** 3 * a + 3 * t * (1 - t) ** 2 * b + 3 * t**2 * (1 - t) * c + t**3 * d
+    x, y = place
+    way = (1 - t) ** 2 * (b - a) + 2 * t * (1 - t) * (c - b) + t**2 * (d - c)
+    angle = math.degrees(math.atan2(way[1], way[0]))
+    return (
+        f'<path d="M{size:g} 0L{-0.7 * size:g} {0.85 * size:g}L{-0.3 * size:g} 0L{-0.7 * size:g} {-0.85 * size:g}Z" '
+        f'transform="translate({x:.1f} {y:.1f}) rotate({angle:.0f})" fill={quoteattr(colour)} '
+        'stroke="#ffffff" stroke-width="1.2"/>'
+    )
+
+
+def _names(page: _Page, circuit: _Circuit) -> Iterator[str]:
+    """Write the names at both ends of a circuit."""
+    for port, name in circuit.ends:
+        (x, y), angle, flipped = page.name_place(port)
+        width = _name_width(name)
+        left = -width if flipped else 0.0
+        yield f'<g transform="translate({x:.1f} {y:.1f}) rotate({angle:.1f})">'
+        yield (
+            f'<rect x="{left:.1f}" y="-9.5" width="{width:.1f}" height="19" rx="5" fill="#ffffff" '
+            f'stroke={quoteattr(circuit.colour)} stroke-width="1.8"/>'
+        )
+        yield _text(left + width / 2, 4, name, size=11, attributes='text-anchor="middle"')
+        yield "</g>"
+
+
+def _key(mesh: HexMesh, top: float, *, failed: bool, page: _Page) -> Iterator[str]:
+    """Draw the key of the symbols."""
+    small = 62.0
+    x = _MARGIN
+    cells: list[tuple[str, str]] = [
+        (_cell(small, "bar"), "= bar: keeps its rail"),
+        (_cell(small, "cross"), "× cross: changes rail"),
+        (_cell(small, None), "no state given"),
+    ]
+    if failed:
+        cells.append((_cell(small, None, failed=True), "failed"))
+    cells.append((_port_disc(0, 0, fibre=True), "port"))
+    if len(mesh.fibre_ports) < mesh.n_ports:
+        cells.append((_port_disc(0, 0, fibre=False), "port without fibre"))
+    for drawing, words in cells:
+        yield f'<g transform="translate({x + 18:.1f} {top:.1f})">{drawing}</g>'
+        yield _text(x + 42, top + 4, words, size=12, attributes=f'fill="{_FAINT}"')
+        x += 42 + 7.0 * len(words) + 26
+
+
+def _legend(circuit: _Circuit, top: float) -> Iterator[str]:
+    """Write the line of one circuit below the mesh."""
+    path = circuit.path
+    y = top + _ROW_HEIGHT * (circuit.index + 1) + 4
+    loss = "" if path.loss_db is None else f"{path.loss_db:.1f} dB"
+    hops = f"{len(path.pucs)} PUC" + "s" * (len(path.pucs) != 1)
+    line = np.array([[_MARGIN, y], [_MARGIN + 30, y], [_MARGIN + 55, y], [_MARGIN + 84, y]])
+    yield f'<path d="M{_MARGIN:g} {y:g}H{_MARGIN + 84:g}" {circuit.stroke(4.2)}/>'
+    yield _arrow_head((line[0], line[1], line[2], line[3]), circuit.colour)
+    yield _text(_MARGIN + 98, y + 4, _shortened(path.label, 44), size=13, attributes='font-weight="600"')
+    yield _text(490, y + 4, f"port {path.source} → port {circuit.target}", size=12)
+    yield _text(700, y + 4, hops, size=12, attributes='text-anchor="end"')
+    yield _text(780, y + 4, loss, size=12, attributes='text-anchor="end"')
+    pucs = _shortened(" ".join(map(str, path.pucs)), 56)
+    yield _text(810, y + 4, pucs, size=11, attributes=f'fill="{_FAINT}"')
