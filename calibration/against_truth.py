@@ -21,7 +21,8 @@ class TruthReport:
     """How far a record is from the truth.
 
     Attributes:
-        phase_error_rad: Shape ``(n,)``; wrapped error of the passive phases found.
+        phase_error_rad: Shape ``(n,)``; wrapped error of the passive phases found, against the phase at rest: heaters
+            stuck at a current are part of it.
         loss_error_db: Shape ``(n_pucs,)``; error of the losses.
         bar_extinction_db: Shape ``(n,)``; extinction reached with all PUCs programmed to bar.
         cross_extinction_db: Shape ``(n,)``; the same for cross.
@@ -60,9 +61,12 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
     truth = world.truth
     found = np.array([puc for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is not None])
     phases = np.array([record.pucs[puc].passive_phase_rad for puc in found], dtype=np.float64)
+    rest_mw = truth.heater_power_mw(np.zeros(len(truth.p_pi_mw)))
+    rest_rad = np.pi * rest_mw / truth.p_pi_mw + truth.arm_crosstalk @ rest_mw
+    at_rest = truth.passive_phase + rest_rad[0::2] - rest_rad[1::2]
     floors = coupling_floors(truth.eta_in[found], truth.eta_out[found])
     return TruthReport(
-        phase_error_rad=(phases - truth.passive_phase[found] + np.pi) % (2 * np.pi) - np.pi,
+        phase_error_rad=(phases - at_rest[found] + np.pi) % (2 * np.pi) - np.pi,
         loss_error_db=record.loss_db - truth.loss_db,
         bar_extinction_db=_extinction_db(bench, record, found, "bar"),
         cross_extinction_db=_extinction_db(bench, record, found, "cross"),

@@ -7,6 +7,7 @@ the mesh does with the light, the sum follows the power that was coupled in).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,8 +114,9 @@ class BenchProbe:
     def light(self, port: int | None) -> None:
         """Switch on the module at one port and all others off."""
         transponders = self._bench.transponders
+        lit, self._lit = self._lit, None  # until this ends well, nobody knows
         for other, path in self._inputs.items():
-            if other != port and (self._lit is None or other == self._lit):
+            if other != port and (lit is None or other == lit):
                 transponders[path.transponder].disable()
         if port is not None:
             module = transponders[self._inputs[port].transponder]
@@ -160,10 +162,12 @@ class BenchProbe:
         return self._bench.clock.now() - self._began_s
 
     def safe(self) -> None:
-        """Switch heaters and sources off; a failure is logged and left to the controller's watchdog."""
-        try:
-            self._bench.mesh.program(np.zeros(2 * self.mesh.n_pucs))
-            self._lit = None
-            self.light(None)
-        except LumionError as error:
-            self._bench.events.add("not made safe", reason=str(error))
+        """Switch heaters and sources off; what fails is logged, the rest is switched off all the same."""
+        actions: list[Callable[[], object]] = [lambda: self._bench.mesh.program(np.zeros(2 * self.mesh.n_pucs))]
+        actions += [self._bench.transponders[path.transponder].disable for path in self._inputs.values()]
+        for action in actions:
+            try:
+                action()
+            except LumionError as error:
+                self._bench.events.add("not made safe", reason=str(error))
+        self._lit = None

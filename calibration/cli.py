@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.output import echo_json, echo_table, json_option
-from lumion_hw.errors import CalibrationError, ConfigError
+from lumion_hw.cli.output import echo_json, echo_table, error_document, json_option, note, paragraph
+from lumion_hw.errors import CalibrationError, ConfigError, LumionError
 
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
@@ -70,6 +70,21 @@ def read_endpoints(path: str) -> dict[str, str]:
     return document
 
 
+def conclude(document: dict[str, Any], text: str, failure: LumionError | None, as_json: bool) -> int:
+    """Print a result that is there even if it does not pass, and return the exit code.
+
+    With ``--json`` result and failure are one document: stdout holds exactly one.
+    """
+    if as_json:
+        echo_json(document if failure is None else document | error_document(failure, failure.exit_code))
+    else:
+        click.echo(text)
+    if failure is None:
+        return 0
+    note(f"lumion-calibrate: {paragraph(failure)}")
+    return failure.exit_code
+
+
 @calibrate.command("run")
 @click.argument("bench_file", metavar="BENCH")
 @_bench_options
@@ -77,7 +92,7 @@ def read_endpoints(path: str) -> dict[str, str]:
 @json_option
 def run_command(
     bench_file: str, emulate: bool, seed: int, endpoints: str | None, out: str | None, as_json: bool
-) -> None:
+) -> int:
     """Measure heater laws, passive phases and losses, and write the calibration record.
 
     An interrupted run switches the heaters off and leaves a record marked incomplete with all that was found.
@@ -93,15 +108,14 @@ def run_command(
         with StageBars() as bars:
             record = calibrate_bench(bench, Aligner(bench.clock), seed, path, bars)
     summary = calibration_summary(record)
-    if as_json:
-        echo_json({"record": str(path), **summary})
-    else:
-        click.echo(f"{calibration_text(summary)}\n\nRecord: {path}")
+    failure = None
     if record.faults:
-        raise CalibrationError(
-            f"{len(record.faults)} faults were found: {'; '.join(record.faults)}",
+        failure = CalibrationError(
+            f"{len(record.faults)} faults were found: {'; '.join(record.faults)}.",
             hint=f"The rest is calibrated; the record is in {path}.",
         )
+    text = f"{calibration_text(summary)}\n\nRecord: {path}"
+    return conclude({"record": str(path), **summary}, text, failure, as_json)
 
 
 @calibrate.command()
@@ -151,7 +165,7 @@ def verify(
     tolerance_db: float,
     against_truth: bool,
     as_json: bool,
-) -> None:
+) -> int:
     """Predict light on settings that were never measured, and compare. Exit code 3 when out of tolerance."""
     from calibration.bench_probe import BenchProbe
     from calibration.verification import rms_db
@@ -175,16 +189,17 @@ def verify(
         }
         if against_truth:
             document |= _truth_document(bench, loaded)
-    if as_json:
-        echo_json(document)
-    else:
-        for name, value in document.items():
-            click.echo(f"{name.replace('_', ' ')}: {value:.4g}" if isinstance(value, float) else f"{name}: {value}")
+    failure = None
     if document["held_out_rms_db"] > tolerance_db:
-        raise CalibrationError(
-            f"held-out error {document['held_out_rms_db']:.2f} dB rms, tolerance {tolerance_db:.2f} dB",
+        failure = CalibrationError(
+            f"held-out error {document['held_out_rms_db']:.2f} dB rms, tolerance {tolerance_db:.2f} dB.",
             hint="Calibrate again.",
         )
+    lines = (
+        f"{name.replace('_', ' ')}: {f'{value:.4g}' if isinstance(value, float) else value}"
+        for name, value in document.items()
+    )
+    return conclude(document, "\n".join(lines), failure, as_json)
 
 
 def _truth_document(bench: Bench, record: Any) -> dict[str, Any]:

@@ -70,11 +70,13 @@ def demo(file: str, seed: int, out: str | None, as_json: bool) -> None:
     from calibration.report import story_document
     from calibration.story import run_story
     from lumion_hw.bench.bench import Bench
+    from lumion_hw.bench.files import writing
 
-    directory = new_run_directory(out)
-    directory.mkdir(parents=True, exist_ok=True)
     began, began_cpu = time.monotonic(), time.process_time()
     with Bench.emulate(file, seed=seed) as bench:
+        directory = new_run_directory(out)
+        with writing("to", directory):
+            directory.mkdir(parents=True, exist_ok=True)
         if not as_json:
             _show_bench(bench)
         with StageBars() as bars:

@@ -2,8 +2,10 @@
 
 In a recirculating mesh a swept heater does not make a pure sine: the light also comes back through loops. But every
 detector's trace is periodic in the heater's phase, whatever the rest of the mesh does. So each trace is a short
-Fourier series in φ(I) = ρ2·I² + ρ4·I⁴; its coefficients are linear and need no start value, and the two numbers of the
-law are searched over all traces together (calibration.md, step 3).
+Fourier series in φ(I) = ρ2·I² + ρ4·I⁴ + ρ6·I⁶; its coefficients are linear and need no start value, and the three
+numbers of the law are searched over all traces together (calibration.md, step 3). Two of them are free: self-heating at
+constant current makes P = I²R0 / (1 - γI²), so each coefficient is γ times the one before and ρ6 = ρ4² / ρ2. A free
+third one would follow the strays instead.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 from calibration.probe import NoiseModel
 from lumion_hw.mesh.heater import HeaterLaw
 
-HARMONICS = 2
+HARMONICS = 3
 _MODULATION_SIGMA = 8.0
 _RHO4_SHARE = (0.0, 0.012, 0.024, 0.036)
 _HALF_LAW_SHARE = 0.25
@@ -72,14 +74,16 @@ def fit_law(
     compressed = left * singular
     best = _search(squares_ma2, compressed, rho2_range)
     residual = float(np.sqrt(_residual(best, squares_ma2, compressed, HARMONICS) / scaled.size))
-    return LawFit(HeaterLaw(best[0], best[1], heater_max_ma), residual, modulation)
+    rho2, rho4 = best
+    return LawFit(HeaterLaw(rho2, rho4, heater_max_ma, rho4**2 / rho2), residual, modulation)
 
 
 def _residual(
     rho: tuple[float, float], squares: NDArray[np.float64], traces: NDArray[np.float64], harmonics: int
 ) -> float:
     """Return the sum of squares left after projecting the traces on the Fourier series."""
-    basis, _ = np.linalg.qr(fourier(rho[0] * squares + rho[1] * squares**2, harmonics))
+    rho2, rho4 = rho
+    basis, _ = np.linalg.qr(fourier(squares * (rho2 + squares * (rho4 + squares * rho4**2 / rho2)), harmonics))
     return float((traces**2).sum() - ((basis.T @ traces) ** 2).sum())
 
 
@@ -107,12 +111,13 @@ def _polish(
     """Refine a law by a simplex search on the projected residual."""
     from scipy.optimize import minimize
 
-    rate = 0.1 / float(squares[-1])
-    simplex = np.array([start, (start[0] + rate, start[1]), (start[0], start[1] + rate / float(squares[-1]))])
+    # One vertex per coefficient, moved so that the phase at the largest current changes by a tenth of a radian.
+    reach = 0.1 / float(squares[-1]) ** np.array([1, 2])
+    simplex = np.vstack([np.array(start), np.array(start) + np.diag(reach)])
     result = minimize(  # type: ignore[call-overload]  # the stubs know no initial_simplex
-        lambda rho: _residual((rho[0], rho[1]), squares, traces, HARMONICS),
+        lambda rho: _residual((float(rho[0]), float(rho[1])), squares, traces, HARMONICS),
         np.array(start),
         method="Nelder-Mead",
-        options={"initial_simplex": simplex, "xatol": 1e-6, "fatol": 1e-3, "maxiter": 200},
+        options={"initial_simplex": simplex, "xatol": 1e-6, "fatol": 1e-3, "maxiter": 300},
     )
     return float(result.x[0]), float(result.x[1])

@@ -47,6 +47,7 @@ class Knowledge:
         self.residuals: dict[int, float] = {}
         self.pucs: dict[int, PucKnowledge] = {}
         self.stuck: dict[int, str] = {}
+        self._settings: dict[int, tuple[PucKnowledge, dict[tuple[State, int], tuple[float, float]]]] = {}
 
     @property
     def unknown(self) -> set[int]:
@@ -76,6 +77,18 @@ class Knowledge:
         up, down = split_phase(differential_rad, passive_rad, upper, lower, common_rad)
         return (upper.current_ma(up) if upper else 0.0), (lower.current_ma(down) if lower else 0.0)
 
+    def _state_currents(self, puc: int, state: State, common: int) -> tuple[float, float]:
+        """Return the currents of a state at one of the common steps; reckoned once per passive phase."""
+        known = self.pucs[puc]
+        made, currents = self._settings.get(puc, (None, {}))
+        if made is not known:
+            currents = {}
+            self._settings[puc] = (known, currents)
+        key = (state, common)
+        if key not in currents:
+            currents[key] = self.differential_currents(puc, DIFFERENTIAL_RAD[state], COMMON_STEPS_RAD[common])
+        return currents[key]
+
     def setting(
         self, states: Mapping[int, State], rng: np.random.Generator, without: int | None = None
     ) -> NDArray[np.float64]:
@@ -87,12 +100,11 @@ class Knowledge:
         n_pucs = self.mesh.n_pucs
         square = _RANDOM_SQUARE_FRACTION * self.heater_max_ma**2
         currents = np.sqrt(rng.uniform(0.0, square, 2 * n_pucs))
-        common = rng.choice(COMMON_STEPS_RAD, n_pucs)
+        common = rng.integers(len(COMMON_STEPS_RAD), size=n_pucs).tolist()
         at_random = rng.random(n_pucs) < 0.5
         for puc in self.pucs:
             state = states.get(puc) or ("bar" if at_random[puc] else "cross")
-            pair = self.differential_currents(puc, DIFFERENTIAL_RAD[state], float(common[puc]))
-            currents[2 * puc : 2 * puc + 2] = pair
+            currents[2 * puc : 2 * puc + 2] = self._state_currents(puc, state, common[puc])
         if without is not None:
             currents[2 * without : 2 * without + 2] = 0.0
         return currents

@@ -183,7 +183,10 @@ class Calibration:
         """Write down dead heaters and stuck PUCs, and what still works."""
         for puc in range(self.probe.mesh.n_pucs):
             if puc in self.knowledge.stuck:
-                self.faults.append(f"PUC {puc}: {self.knowledge.stuck[puc]}; it must be routed round")
+                channels = " and ".join(map(str, self.subject.heater_channels[2 * puc : 2 * puc + 2]))
+                self.faults.append(
+                    f"PUC {puc} (channels {channels}): {self.knowledge.stuck[puc]}; it must be routed round"
+                )
                 continue
             for arm, name in enumerate(("upper", "lower")):
                 if self.knowledge.laws.get(2 * puc + arm, ...) is None:

@@ -60,6 +60,7 @@ class Refinement:
             if largest > _CONVERGED_RAD and turn <= MOST_PASSES - _AVERAGED_PASSES:
                 for puc, correction in corrections.items():
                     self._shift(puc, correction)
+                averaged.clear()  # earlier corrections were against phases that have moved now
                 continue
             for puc, correction in corrections.items():
                 averaged.setdefault(puc, []).append(correction)

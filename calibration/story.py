@@ -5,19 +5,20 @@ Every step is a call that a lab script can make; this module only puts them in o
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lumion_hw.mesh.picture import PicturePath, mesh_svg
-
 from calibration.bench_probe import BenchProbe
 from calibration.procedure import Calibration, Progress
 from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.files import writing
 from lumion_hw.circuits import Aligner, CircuitProof, PathSetup
-from lumion_hw.errors import CircuitError, ConfigError
+from lumion_hw.errors import CircuitError, ConfigError, LumionError
 from lumion_hw.fabric import LightWatch, Recovery, pair_requests, replace_server
+from lumion_hw.mesh.picture import PicturePath, mesh_svg
 from lumion_hw.mesh.record import CalibrationRecord, write_atomically
 from lumion_hw.mesh.topology import HexMesh, State
 
@@ -80,14 +81,19 @@ def calibrate(
         bench: The bench.
         aligner: Polarization search.
         seed: Seed of the random settings.
-        path: Where the record goes.
+        path: Where the record goes. An incomplete one replaces nothing: if the file is there, it goes beside it to
+            ``NAME.incomplete.json``.
         progress: Told of every step.
 
     Raises:
         CalibrationError: No light at all.
     """
     probe = BenchProbe(bench, aligner)
-    dark = probe.align_all()
+    try:
+        dark = probe.align_all()
+    except BaseException:
+        bench.events.add("calibration cut short", stage="alignment")
+        raise
 
     def journal(puc: int, knowledge: object) -> None:
         known = run.knowledge.pucs.get(puc)
@@ -98,12 +104,19 @@ def calibrate(
     try:
         record = run.run()
     except BaseException:
-        run.record().save(path)
-        bench.events.add("calibration cut short", record=str(path))
+        kept = path.with_suffix(".incomplete.json") if path.exists() else path
+        with contextlib.suppress(LumionError):  # what cut the run short is the news
+            _save(run.record(), kept)
+            bench.events.add("calibration cut short", record=str(kept))
         raise
-    record.save(path)
+    _save(record, path)
     bench.events.add("calibrated", record=str(path), faults=list(record.faults), **record.quality)
     return record
+
+
+def _save(record: CalibrationRecord, path: Path) -> None:
+    with writing("the calibration record", path):
+        record.save(path)
 
 
 def connect(bench: Bench, setup: PathSetup) -> tuple[CircuitProof, ...]:
@@ -113,11 +126,14 @@ def connect(bench: Bench, setup: PathSetup) -> tuple[CircuitProof, ...]:
         ConfigError: The bench file pairs no servers.
         CircuitError: A circuit was not proven; nothing is set up.
     """
-    pairs = bench.model.fabric.pairs
-    if not pairs:
-        raise ConfigError("the bench file pairs no servers", hint="Add 'fabric.pairs'.")
-    first, second = pairs[0]
+    first, second = _first_pair(bench)
     return setup.establish(setup.plan(pair_requests(bench.model, first, second)))
+
+
+def _first_pair(bench: Bench) -> tuple[str, str]:
+    if not bench.model.fabric.pairs:
+        raise ConfigError("the bench file pairs no servers", hint="Add 'fabric.pairs'.")
+    return bench.model.fabric.pairs[0]
 
 
 def lose_and_replace(bench: Bench, setup: PathSetup, server: str) -> Recovery:
@@ -158,9 +174,15 @@ def run_story(
         directory: Where the artifacts go.
         progress: Told of every step of the calibration.
         say: Told of each result as soon as there is one: ``calibration``, ``before``, ``recovery``.
+
+    Raises:
+        ConfigError: The bench file pairs no servers, or nothing can be written to the directory.
+        CalibrationError: No light at all.
+        CircuitError: A circuit was not proven, or no spare could take the place of the lost server.
     """
     from calibration.report import report_text
 
+    lost = _first_pair(bench)[1]
     artifacts = Artifacts.in_directory(directory)
     bench.events.write_to(artifacts.events)
     aligner = Aligner(bench.clock)
@@ -171,11 +193,12 @@ def run_story(
         before = connect(bench, setup)
         _draw(setup, artifacts.picture_before, before, "before the fault")
         say("before", before)
-        recovery = lose_and_replace(bench, setup, bench.model.fabric.pairs[0][1])
+        recovery = lose_and_replace(bench, setup, lost)
         _draw(setup, artifacts.picture, recovery.proofs, f"{recovery.spare} in the place of {recovery.failed}")
         say("recovery", recovery)
     story = Story(record, before, recovery, artifacts)
-    write_atomically(artifacts.report, report_text(bench, story, seed))
+    with writing("the report", artifacts.report):
+        write_atomically(artifacts.report, report_text(bench, story, seed))
     return story
 
 
@@ -183,7 +206,8 @@ def _draw(setup: PathSetup, path: Path, proofs: Sequence[CircuitProof], title: s
     """Write a picture of what is set up."""
     states = setup.active.routing.states if setup.active else {}
     title = f"{setup.bench.model.name}, {title}"
-    write_atomically(path, picture(setup.bench.mesh.topology, states, proofs, title))
+    with writing("the picture", path):
+        write_atomically(path, picture(setup.bench.mesh.topology, states, proofs, title))
 
 
 def picture(topology: HexMesh, states: Mapping[int, State], proofs: Sequence[CircuitProof], title: str) -> str:

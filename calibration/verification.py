@@ -27,7 +27,7 @@ class HeldOut:
         source: Port where light entered.
         port: Port where it left.
         hops: PUCs passed.
-        error_db: Measured minus predicted power.
+        error_db: Measured minus predicted power; at a monitor that stays dark, its floor minus the prediction.
     """
 
     source: int
@@ -88,9 +88,11 @@ def _look(probe: Probe, record: CalibrationRecord, source: int, rng: np.random.G
     except LimitError:
         return None
     probe.light(source)
-    current_ma = float(probe.measure(currents)[probe.monitors.index(trace.port)])
-    if not current_ma > _LIVE_STEPS * probe.monitor_step_ma:
-        return None
-    measured_dbm = 10.0 * np.log10(current_ma / entry.monitor_ma_per_mw)
     predicted_dbm = probe.launched_dbm(source) - into_db + path_db
+    floor_dbm = 10.0 * np.log10(_LIVE_STEPS * probe.monitor_step_ma / entry.monitor_ma_per_mw)
+    current_ma = float(probe.measure(currents)[probe.monitors.index(trace.port)])
+    if predicted_dbm <= floor_dbm or np.isnan(current_ma):
+        return None
+    # Light that goes elsewhere is the worst error of all: a dark monitor counts, as bright as it may at most be.
+    measured_dbm = max(10.0 * np.log10(max(current_ma, 1e-12) / entry.monitor_ma_per_mw), floor_dbm)
     return HeldOut(source, trace.port, len(trace.pucs), float(measured_dbm - predicted_dbm))

@@ -97,6 +97,10 @@ class Wavefront:
             if estimate.sigma_rad > _ACCEPTED_SIGMA_RAD and deferrals.get(puc, 0) < _MOST_DEFERRALS:
                 deferrals[puc] = deferrals.get(puc, 0) + 1
                 continue
+            if not np.isfinite(estimate.sigma_rad):
+                self._known.stuck[puc] = "no monitor shows its fringe"
+                done(puc)
+                continue
             self._known.pucs[puc] = PucKnowledge(estimate.passive_rad, estimate.sigma_rad)
             done(puc)
 

@@ -68,7 +68,11 @@ class Bench:
         self.meters: dict[str, PowerMeter] = of_kind("keysight-n77xx")  # type: ignore[assignment]
         self.transponders: dict[str, Transponder] = of_kind("sfp-8472")  # type: ignore[assignment]
         self.polarization: dict[str, PolarizationController] = of_kind("oz-epc04")  # type: ignore[assignment]
-        self.mesh = self._mesh_access()
+        try:
+            self.mesh = self._mesh_access()
+        except BaseException:
+            self.close()
+            raise
         self.events.add("opened", bench=model.name, devices=len(self._devices), emulated=emulated is not None)
 
     @classmethod

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from pathlib import Path
 from typing import IO, Any
 
+from lumion_hw.bench.files import writing
 from lumion_hw.clock import Clock
 
 
@@ -19,31 +22,63 @@ class EventLog:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._start_s = clock.now()
-        self._file: IO[str] | None = None
+        self._file: IO[bytes] | None = None
+        self._path = Path()
         self._early: list[str] = []
 
     def write_to(self, path: Path) -> None:
-        """Write all events, those so far and those to come, to a file."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        """Write all events, those so far and those to come, to a file, behind what it may hold already.
+
+        A line that an earlier run left torn stays alone in its line.
+
+        Raises:
+            ConfigError: Nothing can be written there.
+            LumionError: There is no room.
+        """
         self.close()
-        self._file = path.open("a", encoding="utf-8")
-        for line in self._early:
-            self._file.write(line)
-        self._file.flush()
-        self._early.clear()
+        with writing("the event log", path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file, self._path = path.open("a+b", buffering=0), path
+            torn = self._file.seek(0, os.SEEK_END) > 0
+            if torn:
+                self._file.seek(-1, os.SEEK_END)
+                torn = self._file.read(1) != b"\n"
+        early, self._early = self._early, []
+        self._write(("\n" if torn else "") + "".join(early))
 
     def add(self, event: str, **data: Any) -> None:
-        """Log an event. ``data`` holds plain values, units in the names."""
+        """Log an event. ``data`` holds plain values, units in the names.
+
+        Raises:
+            LumionError: The file cannot be written any more; this event and later ones are kept in memory.
+        """
         entry = {"bench_s": round(self._clock.now() - self._start_s, 6), "event": event, **data}
-        line = json.dumps(entry, default=str) + "\n"
+        self._write(json.dumps(entry, default=_plain) + "\n")
+
+    def _write(self, lines: str) -> None:
+        """Write lines to the file at once, or keep them."""
         if self._file is None:
-            self._early.append(line)
-        else:
-            self._file.write(line)
-            self._file.flush()
+            self._early.append(lines)
+            return
+        try:
+            with writing("the event log", self._path):
+                left = lines.encode()
+                while left:
+                    left = left[self._file.write(left) :]
+        except BaseException:
+            self._early.append(lines)
+            self.close()
+            raise
 
     def close(self) -> None:
-        """Close the file, if there is one; later events are kept in memory."""
+        """Close the file, if there is one; later events are kept in memory. Never raises."""
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):
+                self._file.close()
             self._file = None
+
+
+def _plain(value: object) -> object:
+    """Return numbers and arrays of numpy as JSON knows them, anything else as text."""
+    to_list = getattr(value, "tolist", None)
+    return to_list() if callable(to_list) else str(value)

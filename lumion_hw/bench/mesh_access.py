@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.errors import CalibrationError
+from lumion_hw.errors import CalibrationError, ConfigError
 from lumion_hw.interfaces import Generation, MeshController
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import HexMesh
@@ -40,12 +40,35 @@ class MeshAccess:
     settle_s: float
     clock: Clock
 
+    def __post_init__(self) -> None:
+        """Refuse a controller with fewer channels than the mesh needs."""
+        info = self.controller.info
+        needed = max(self.heater_channels, default=-1) + 1
+        for what, has, needs in (
+            ("heaters", info.n_heaters, needed),
+            ("monitors", info.n_monitors, len(self.monitor_ports)),
+        ):
+            if has < needs:
+                raise ConfigError(
+                    f"controller {info.serial} has {has} {what}, the bench file needs {needs}",
+                    hint="Check 'mesh' in the bench file, or use the controller of this mesh.",
+                )
+
     def program(self, heater_currents_ma: NDArray[np.float64]) -> Generation:
         """Drive all heaters at one edge and wait until they have settled.
 
         Args:
             heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm; channels without a heater are driven with 0.
+
+        Raises:
+            ConfigError: There is not one current per heater.
+            LumionError: As :meth:`~lumion_hw.interfaces.MeshController.program`.
         """
+        if np.shape(heater_currents_ma) != (len(self.heater_channels),):
+            raise ConfigError(
+                f"currents of shape {np.shape(heater_currents_ma)} for {len(self.heater_channels)} heaters",
+                hint="Give one current per heater, by 2 PUC + arm.",
+            )
         table = np.zeros(self.controller.info.n_heaters)
         table[list(self.heater_channels)] = heater_currents_ma
         generation = self.controller.program(table)

@@ -8,6 +8,7 @@ stops improving. Fits are made in watts (or any linear unit), never in dB.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.errors import CircuitError
+from lumion_hw.errors import CircuitError, LumionError
 from lumion_hw.interfaces import PolarizationController
 
 ReadPower = Callable[[], float]
@@ -65,13 +66,15 @@ class Aligner:
     def maximise(self, name: str, controller: PolarizationController, read: ReadPower) -> Alignment:
         """Turn the polarization until the power is as large as it gets.
 
+        A search that ends in an error, whichever, puts the settings back where they were.
+
         Args:
             name: Device name of the controller, under which its periods are remembered.
             controller: The controller.
             read: Reads the power to maximise.
 
         Raises:
-            CircuitError: No light at all; the settings are back where they were.
+            CircuitError: No light at all.
         """
         search = _Search(controller, read, self._clock, self._periods.setdefault(name, {}))
         return search.run(name)
@@ -92,27 +95,33 @@ class _Search:
         self._least = math.inf
 
     def run(self, name: str) -> Alignment:
-        """Go round the channels until the confirming reading stops improving."""
+        """Search, and put the settings back if that fails."""
         before = self._settings.copy()
-        power = self._power()
-        channels = range(len(self._settings))
-        for turn in range(_MOST_ROUNDS):
-            for channel in channels:
-                self._optimise(channel)
-            confirmed = self._power()
-            learnt = len(self._periods) == len(self._settings)
-            if confirmed <= power * _GOOD_ENOUGH and (learnt or turn > 1):
-                power = max(power, confirmed)
-                break
-            power = confirmed
-        if not power > 0.0:
-            self._controller.set(before)
-            raise CircuitError(
-                "no light arrives, whatever the polarization",
-                device=name,
-                hint="Check the source, the fibre and the path behind the controller.",
-            )
+        try:
+            power = self._climb()
+            if not power > 0.0:
+                raise CircuitError(
+                    "no light arrives, whatever the polarization",
+                    device=name,
+                    hint="Check the source, the fibre and the path behind the controller.",
+                )
+        except BaseException:
+            with contextlib.suppress(LumionError):
+                self._controller.set(before)
+            raise
         return Alignment(self._settings.copy(), power, self._least, self._reads)
+
+    def _climb(self) -> float:
+        """Go round the channels until the confirming reading stops improving; return that reading."""
+        power = self._power()
+        for turn in range(_MOST_ROUNDS):
+            for channel in range(len(self._settings)):
+                self._optimise(channel)
+            former, power = power, self._power()
+            learnt = len(self._periods) == len(self._settings)
+            if power <= former * _GOOD_ENOUGH and (learnt or turn > 1):
+                break
+        return power
 
     def _power(self) -> float:
         """Read the power at the present settings."""
@@ -121,11 +130,15 @@ class _Search:
         self._least = min(self._least, power)
         return power
 
-    def _at(self, channel: int, value: float) -> float:
-        """Set one channel, wait, and read."""
+    def _put(self, channel: int, value: float) -> None:
+        """Set one channel and wait until the light has followed."""
         self._settings[channel] = value
         self._controller.set(self._settings)
         self._clock.sleep(self._controller.settle_s)
+
+    def _at(self, channel: int, value: float) -> float:
+        """Set one channel, wait, and read."""
+        self._put(channel, value)
         return self._power()
 
     def _optimise(self, channel: int) -> None:
@@ -141,11 +154,11 @@ class _Search:
             readings = np.array([self._at(channel, float(drive)) for drive in drives])
             learnt = self._fit_period(drives, readings, actuator.maximum - actuator.minimum)
             if learnt is None:
-                self._at(channel, start)
+                self._put(channel, start)
                 return
             period = self._periods[channel] = learnt
         best = _brightest(drives, readings, period)
-        self._at(channel, self._nearest(channel, best, start, period))
+        self._put(channel, self._nearest(channel, best, start, period))
 
     def _thirds(self, channel: int, start: float, period: float) -> list[float]:
         """Return the two drives a third of a period either way, inside the range."""
@@ -162,13 +175,14 @@ class _Search:
 
     def _fit_period(self, drives: NDArray[np.float64], readings: NDArray[np.float64], span: float) -> float | None:
         """Return the period that fits a sweep best, ``None`` if the channel hardly acts at this polarization."""
+        swing = float(np.ptp(readings))
+        if not swing > _VISIBLE_SWING * abs(float(np.mean(readings))):
+            return None  # in the dark as well: a period found there would spoil every later search
         candidates = np.linspace(0.22 * span, 0.9 * span, _PERIOD_STEPS)
         residuals = [_residual(drives, readings, period) for period in candidates.tolist()]
-        period = float(candidates[int(np.argmin(residuals))])
-        swing = float(np.ptp(readings))
-        if swing < _VISIBLE_SWING * float(np.mean(readings)) or min(residuals) > 0.02 * swing**2 * len(readings):
+        if not min(residuals) <= 0.02 * swing**2 * len(readings):
             return None
-        return period
+        return float(candidates[int(np.argmin(residuals))])
 
 
 def _design(drives: NDArray[np.float64], period: float) -> NDArray[np.float64]:

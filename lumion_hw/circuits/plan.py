@@ -10,12 +10,15 @@ from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.model import SfpModel
-from lumion_hw.errors import CircuitError
+from lumion_hw.errors import CircuitError, LimitError
 from lumion_hw.interfaces.wiring import InputPath, OutputPath
-from lumion_hw.mesh.inverse import heater_currents_ma
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.inverse import DIFFERENTIAL_RAD, heater_currents_ma, split_phase
+from lumion_hw.mesh.record import CalibrationRecord, PucEntry
 from lumion_hw.mesh.routing import Path, Routing, route
 from lumion_hw.mesh.topology import State
+
+_PARKING: tuple[State, State] = ("cross", "bar")
+"""States of a PUC that no circuit uses, better one first: in the cross state no closed ring forms."""
 
 
 @dataclass(frozen=True)
@@ -95,16 +98,24 @@ class CircuitPlan:
     currents_ma: NDArray[np.float64]
 
 
-def plan_circuits(bench: Bench, record: CalibrationRecord, requests: Sequence[CircuitRequest]) -> CircuitPlan:
+def plan_circuits(
+    bench: Bench,
+    record: CalibrationRecord,
+    requests: Sequence[CircuitRequest],
+    *,
+    fixed: Mapping[int, State] | None = None,
+) -> CircuitPlan:
     """Plan circuits on a calibrated bench; nothing is changed.
 
     Routes take the least loss; PUCs that no circuit uses are parked in the cross state, in which no closed ring forms
-    and most cells need less heat than at random.
+    and most cells need less heat than at random. A state that a PUC's heaters do not reach is neither used nor parked
+    in.
 
     Args:
         bench: The bench.
         record: Calibration of its mesh.
         requests: Circuits wanted.
+        fixed: States that have to stay. A circuit all of whose PUCs are fixed keeps its path.
 
     Raises:
         CircuitError: A module is not wired to the mesh.
@@ -117,7 +128,13 @@ def plan_circuits(bench: Bench, record: CalibrationRecord, requests: Sequence[Ci
         bench.mesh.topology,
         [(entry.port, out.port) for entry, out in ends],
         puc_loss_db=np.maximum(record.loss_db, 0.01),
-        unusable=record.unusable_states(),
+        unusable=[
+            (puc, state)
+            for puc, entry in enumerate(record.pucs)
+            for state in _PARKING
+            if state not in _reachable(entry)
+        ],
+        fixed=fixed,
     )
     states = _parked(record, routing.states)
     circuits = tuple(
@@ -139,11 +156,22 @@ def _ends(bench: Bench, request: CircuitRequest) -> tuple[InputPath, OutputPath]
 
 
 def _parked(record: CalibrationRecord, used: Mapping[int, State]) -> dict[int, State]:
-    """Return the states in use, with every other PUC that can be set in the cross state."""
-    free: dict[int, State] = {
-        puc: "cross" for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is not None
-    }
+    """Return the states in use, with every other PUC that can be set in the cross state, or in bar if it must be."""
+    reachable = {puc: _reachable(entry) for puc, entry in enumerate(record.pucs)}
+    free: dict[int, State] = {puc: states[0] for puc, states in reachable.items() if states}
     return {**free, **used}
+
+
+def _reachable(entry: PucEntry) -> list[State]:
+    """Return the states that a PUC's heaters reach, cross first; none if it was not calibrated."""
+    states: list[State] = []
+    for state in _PARKING if entry.passive_phase_rad is not None else ():
+        try:
+            split_phase(DIFFERENTIAL_RAD[state], entry.passive_phase_rad or 0.0, entry.upper.law, entry.lower.law)
+        except LimitError:
+            continue
+        states.append(state)
+    return states
 
 
 def _budget(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits.alignment import Aligner, Alignment
 from lumion_hw.circuits.plan import CircuitPlan, CircuitRequest, PlannedCircuit, plan_circuits
-from lumion_hw.errors import CircuitError, DeviceError
+from lumion_hw.errors import CircuitError, DeviceError, LumionError
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.topology import State
 
 _LOS_DEADLINE_S = 1.0
 _LOS_POLL_S = 0.02
@@ -79,10 +82,11 @@ class PathSetup:
         self.record = record
         self._aligner = aligner or Aligner(bench.clock)
         self.active: CircuitPlan | None = None
+        self._proven_loss_db: dict[tuple[CircuitRequest, tuple[int, ...]], float] = {}
 
-    def plan(self, requests: Sequence[CircuitRequest]) -> CircuitPlan:
-        """Plan circuits; nothing is changed. Raises as :func:`~lumion_hw.circuits.plan.plan_circuits`."""
-        return plan_circuits(self.bench, self.record, requests)
+    def plan(self, requests: Sequence[CircuitRequest], *, fixed: Mapping[int, State] | None = None) -> CircuitPlan:
+        """Plan circuits; nothing is changed. Arguments and errors of :func:`~lumion_hw.circuits.plan.plan_circuits`."""
+        return plan_circuits(self.bench, self.record, requests, fixed=fixed)
 
     def establish(
         self, plan: CircuitPlan, *, align: bool = True, milestone: Milestone = lambda name: None
@@ -96,6 +100,7 @@ class PathSetup:
 
         Raises:
             CircuitError: A circuit was not proven; the message says which and why, and that the mesh was rolled back.
+            LumionError: A device failed; the mesh was rolled back, unless it is the controller that failed.
         """
         bench = self.bench
         before_ma = bench.mesh.driven_ma()
@@ -114,11 +119,20 @@ class PathSetup:
                 bench.events.add("proof", **_summary(proof))
             if not all(proof.proven for proof in proofs):
                 raise CircuitError(_verdict(proofs))
-        except BaseException:
+        except Exception:
             self._roll_back(before_ma)
+            raise
+        except BaseException:  # an interrupt stays one, even if the controller is gone as well
+            with contextlib.suppress(LumionError):
+                self._roll_back(before_ma)
             raise
         milestone("link_up")
         self.active = plan
+        self._proven_loss_db = {
+            (proof.circuit.request, proof.circuit.path.pucs): proof.measured_loss_db
+            for proof in proofs
+            if proof.measured_loss_db is not None
+        }
         return proofs
 
     def prove(self) -> tuple[CircuitProof, ...]:
@@ -129,9 +143,14 @@ class PathSetup:
     def _heat_mw(self, plan: CircuitPlan) -> float:
         return round(float(self.record.heater_power_mw(plan.currents_ma).sum()), 2)
 
-    def _roll_back(self, before_ma: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> None:
-        """Drive the former currents again."""
-        self.bench.mesh.program(before_ma)
+    def _roll_back(self, before_ma: NDArray[np.float64]) -> None:
+        """Drive the former currents again; if that fails, nothing is known to be set up any more."""
+        try:
+            self.bench.mesh.program(before_ma)
+        except LumionError as error:
+            self.active = None
+            self.bench.events.add("not rolled back", reason=str(error))
+            raise
         self.bench.events.add("rolled back")
 
     def _align(self, circuit: PlannedCircuit, always: bool) -> Alignment | None:
@@ -140,10 +159,17 @@ class PathSetup:
         if name is None:
             return None
         loss_db = self._measured_loss_db(circuit)[0]
-        in_place = loss_db is not None and abs(loss_db - circuit.budget.mesh_loss_db) < _ALIGNED_WITHIN_DB
+        # A polarization that has moved can only cost light; a circuit in service is compared with its own last proof,
+        # so that a prediction a little off never starts a search under somebody's traffic.
+        last_db = self._proven_loss_db.get((circuit.request, circuit.path.pucs), circuit.budget.mesh_loss_db)
+        in_place = loss_db is not None and loss_db < max(last_db, circuit.budget.mesh_loss_db) + _ALIGNED_WITHIN_DB
         if in_place and not always:
             return None
-        alignment = self._aligner.maximise(name, self.bench.polarization[name], lambda: self._exit_w(circuit))
+        try:
+            alignment = self._aligner.maximise(name, self.bench.polarization[name], lambda: self._exit_w(circuit))
+        except (CircuitError, DeviceError) as error:  # the proof judges this circuit together with the others
+            self.bench.events.add("not aligned", controller=name, reason=str(error))
+            return None
         self.bench.events.add("aligned", controller=name, reads=alignment.reads, swing_db=round(alignment.swing_db, 2))
         return alignment
 
@@ -158,7 +184,8 @@ class PathSetup:
         current_ma = float(self.bench.mesh.monitors_ma()[ports.index(out.port)])
         if math.isnan(current_ma):
             raise DeviceError(f"the monitor at port {out.port} is saturated")
-        return current_ma * 1e-3 / self.bench.mesh.responsivity_a_per_w
+        calibrated_ma_per_mw = self.record.port(out.port).monitor_ma_per_mw  # equal to A/W
+        return current_ma * 1e-3 / (calibrated_ma_per_mw or self.bench.mesh.responsivity_a_per_w)
 
     def _fibre_dbm(self, circuit: PlannedCircuit) -> float | None:
         """Return the power in the fibre at the mesh facet, ``None`` in the dark or out of range."""
@@ -186,9 +213,9 @@ class PathSetup:
     def _await_los_clear(self, circuits: Iterable[PlannedCircuit]) -> None:
         """Wait until no receiver reports loss of signal, or the deadline has passed (the proof then says so)."""
         deadline = self.bench.clock.now() + _LOS_DEADLINE_S
-        waiting = {circuit.request.target for circuit in circuits}
+        waiting = [circuit.request.target for circuit in circuits]  # in order: a set's differs from run to run
         while waiting:
-            waiting = {name for name in waiting if self.bench.transponders[name].status().rx_los}
+            waiting = [name for name in waiting if self.bench.transponders[name].status().rx_los]
             if not waiting or self.bench.clock.now() >= deadline:
                 return
             self.bench.clock.sleep(_LOS_POLL_S)

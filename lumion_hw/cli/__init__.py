@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import os
 import signal
 import sys
 import threading
@@ -50,6 +51,8 @@ def run(command: click.Command, name: str, args: Sequence[str] | None = None) ->
 
     from lumion_hw.cli.output import report_failure
 
+    # The matrices here are small: BLAS threads only get in each other's way (mesh.md c.4). Has to precede numpy.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     given = list(sys.argv[1:] if args is None else args)
     as_json = "--json" in given
     with _sigterm_unwinds():

@@ -28,6 +28,7 @@ def emulate(file: str, endpoints: str | None, seed: int, tcp_only: bool, cold: b
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.bench.emulated import emulated_bench
+    from lumion_hw.bench.files import writing
     from lumion_hw.clock import SystemClock
     from lumion_hw.emulator.server import EmulatorServer
     from lumion_hw.mesh.record import write_atomically
@@ -49,7 +50,8 @@ def emulate(file: str, endpoints: str | None, seed: int, tcp_only: bool, cold: b
             if endpoints is None:
                 click.echo(document, nl=False)
             else:
-                write_atomically(Path(endpoints), document)
+                with writing("the endpoints file", Path(endpoints)):
+                    write_atomically(Path(endpoints), document)
             note(f"{model.name}: {len(addresses)} devices, seed {seed}; Ctrl-C or SIGTERM ends")
             server.run(stop)
         finally:

@@ -140,7 +140,6 @@ class ChainTruth:
         launch: Jones vector of the launched light, shape ``(2,)``.
         fibre_in: Unitary of the fibre before the controller, shape ``(2, 2)``; drifts.
         fibre_out: Unitary between controller and chip, shape ``(2, 2)``; drifts.
-        te_leak: Complex TE amplitude that TM light excites.
         squeezer_period_mv: Shape ``(4,)``; drive for a full turn.
         squeezer_offset_rad: Shape ``(4,)``; retardance without drive.
     """
@@ -149,7 +148,6 @@ class ChainTruth:
     launch: NDArray[np.complex128]
     fibre_in: NDArray[np.complex128]
     fibre_out: NDArray[np.complex128]
-    te_leak: complex
     squeezer_period_mv: NDArray[np.float64]
     squeezer_offset_rad: NDArray[np.float64]
 
@@ -188,14 +186,12 @@ def draw_chains(
     for _ in wiring.inputs:
         wavelength_nm = nominal_nm + physics.wavelength_sigma_nm * float(rng.standard_normal())
         launch = rng.standard_normal(2) + 1j * rng.standard_normal(2)
-        leak = 10.0 ** (-physics.tm_rejection_db / 20.0) * np.exp(2j * np.pi * rng.uniform())
         chains.append(
             ChainTruth(
                 frequency_hz=frequency_hz_from_wavelength_m(wavelength_nm * 1e-9),
                 launch=launch / np.linalg.norm(launch),
                 fibre_in=random_unitary(rng),
                 fibre_out=random_unitary(rng),
-                te_leak=complex(leak),
                 squeezer_period_mv=rng.uniform(physics.squeezer_period_min_mv, physics.squeezer_period_max_mv, 4),
                 squeezer_offset_rad=rng.uniform(0.0, 2 * np.pi, 4),
             )

@@ -5,6 +5,7 @@ Devices read the world when asked, at the clock's time. Light of different modul
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -20,6 +21,10 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m, w_from_dbm
 
 _SETTLED_TAU = 25.0
 """After this many time constants the heat is taken as settled: the rest is below 1e-10."""
+
+_LARGEST_DRIFT_RAD2 = 0.25
+_MOST_DRIFT_STEPS = 64
+"""Enough to forget everything, however long the pause."""
 
 _PAULI = np.array([[[1, 0], [0, -1]], [[0, 1], [1, 0]], [[0, -1j], [1j, 0]]], dtype=np.complex128)
 _SQUEEZER_AXIS = (0, 1, 0, 1)
@@ -101,7 +106,8 @@ class OpticalWorld:
         self._columns.clear()
 
     def disturb(self) -> None:
-        """The truth was changed (a fault): forget what was computed from it."""
+        """The truth was changed (a fault): forget what was computed from it. Heat follows as after any change."""
+        self._relax(self._clock.now())
         self._target_mw = self.truth.heater_power_mw(self._driven_ma)
         self._driven_at_s = self._clock.now()
         self._columns.clear()
@@ -169,7 +175,9 @@ class OpticalWorld:
                 field = _rotation(retardance * np.eye(3)[axis]) @ field
         te, tm = chain.fibre_out @ field
         level_db = path.gain_db - path.loss_db - self.truth.access_loss_db[path.port]
-        return float(abs(te + chain.te_leak * tm) ** 2 * 10.0 ** (level_db / 10.0))
+        # Added in power (polarization.md 2): were it a field, some polarization would hide TM altogether.
+        tm_share = 10.0 ** (-self._physics.tm_rejection_db / 10.0)
+        return float((abs(te) ** 2 + tm_share * abs(tm) ** 2) * 10.0 ** (level_db / 10.0))
 
     def _column(self, index: int) -> NDArray[np.float64]:
         """Return |S_qp|² from one input to all ports; kept while the heat has settled."""
@@ -219,11 +227,14 @@ class OpticalWorld:
             return
         self._drifted_at_s = self._clock.now()
         self._coupled.clear()
+        # One large step is no random walk: its angle wraps, and the correlation would stop at a ninth.
+        steps = min(math.ceil(rate * elapsed / _LARGEST_DRIFT_RAD2), _MOST_DRIFT_STEPS)
         for chain in self.chains:
-            # Half of the motion before the controller, half behind it.
-            step = np.sqrt(0.5 * rate * elapsed) * self._rng.standard_normal((2, 3))
-            chain.fibre_in = _rotation(step[0]) @ chain.fibre_in
-            chain.fibre_out = _rotation(step[1]) @ chain.fibre_out
+            for _ in range(steps):
+                # Half of the motion before the controller, half behind it.
+                step = np.sqrt(0.5 * rate * elapsed / steps) * self._rng.standard_normal((2, 3))
+                chain.fibre_in = _rotation(step[0]) @ chain.fibre_in
+                chain.fibre_out = _rotation(step[1]) @ chain.fibre_out
 
 
 def _rotation(vector: NDArray[np.float64]) -> NDArray[np.complex128]:

@@ -2,6 +2,6 @@
 
 from lumion_hw.fabric.detection import LightWatch, Verdict
 from lumion_hw.fabric.recovery import Recovery, Span, replace_server
-from lumion_hw.fabric.servers import pair_requests, partners
+from lumion_hw.fabric.servers import pair_requests, partners, substituted
 
-__all__ = ["LightWatch", "Recovery", "Span", "Verdict", "pair_requests", "partners", "replace_server"]
+__all__ = ["LightWatch", "Recovery", "Span", "Verdict", "pair_requests", "partners", "replace_server", "substituted"]

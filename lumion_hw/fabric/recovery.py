@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.model import BenchModel
-from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, PathSetup
-from lumion_hw.errors import CircuitError, LumionError, NoPathError
+from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, PathSetup, PlannedCircuit
+from lumion_hw.errors import CircuitError, LumionError, NoPathError, SafetyError
 from lumion_hw.fabric.detection import Verdict
-from lumion_hw.fabric.servers import find_server, pair_requests, partners
+from lumion_hw.fabric.servers import find_server, substituted
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Recovery:
         spare: The server in its place.
         spans: In order; the detection first.
         proofs: Proofs of the new circuits.
-        kept: Circuits that were not touched.
+        kept: Circuits that were not touched: every PUC on their way kept its state.
     """
 
     failed: str
@@ -70,6 +70,12 @@ class SpanTimer:
         self._last_cpu_s = began_cpu_s
         self.spans: list[Span] = []
 
+    def rewind(self, name: str) -> None:
+        """Forget the spans after one: what a failed attempt took counts for the attempt that follows."""
+        while self.spans[-1].name != name:
+            self._last_cpu_s -= self.spans.pop().cpu_ms * 1e-3
+        self._last_s = self._fault_s + self.spans[-1].at_ms * 1e-3
+
     def mark(self, name: str) -> None:
         """End a span now."""
         now_s, cpu_s = self._bench.clock.now(), time.process_time()
@@ -90,7 +96,9 @@ def replace_server(
     """Put a spare in the place of a failed server and prove the new circuits.
 
     Spares are tried in the order of the bench file; one that shares a risk group with the failed server, does not
-    answer, has no route, or cannot be proven is passed over, and the log says why.
+    answer, has no route, or cannot be proven is passed over, and the log says why; the time this takes is part of the
+    span ``spare_chosen`` of the spare that stays. Circuits between other servers keep their PUCs as they are, unless
+    there is no route without moving them.
 
     Args:
         setup: Path set-up with the circuits that are set up now.
@@ -100,6 +108,7 @@ def replace_server(
 
     Raises:
         CircuitError: No spare could be proven; the circuits are as they were.
+        LumionError: The mesh controller failed.
     """
     bench = setup.bench
     timer = SpanTimer(
@@ -108,22 +117,24 @@ def replace_server(
         time.process_time() if began_cpu_s is None else began_cpu_s,
     )
     timer.mark("los_seen")
-    before = tuple(circuit.request for circuit in setup.active.circuits) if setup.active else ()
-    peers = partners(bench.model, before, verdict.server)
-    nics = set(find_server(bench.model, verdict.server).nics)
-    kept = tuple(request for request in before if not {request.source, request.target} & nics)
+    before = setup.active.circuits if setup.active else ()
     refused: list[str] = []
-    for spare in _candidates(bench, verdict.server, before, refused):
+    for spare in _candidates(bench, verdict.server, [circuit.request for circuit in before], refused):
+        timer.rewind("los_seen")
         timer.mark("spare_chosen")
         try:
-            plan = _plan(setup, kept, peers, spare)
+            plan = _plan(setup, before, verdict.server, spare)
             timer.mark("route_found")
             proofs = setup.establish(plan, align=False, milestone=timer.mark)
-        except (NoPathError, CircuitError) as error:
+        except LumionError as error:
+            if isinstance(error, SafetyError) or error.device == bench.model.mesh.controller:
+                raise  # no other spare helps against that
             refused.append(f"{spare}: {error}")
             bench.events.add("spare refused", spare=spare, reason=str(error))
             continue
         bench.events.add("replaced", failed=verdict.server, spare=spare)
+        was = {(circuit.request, circuit.path.pucs) for circuit in before}
+        kept = tuple(circuit.request for circuit in plan.circuits if (circuit.request, circuit.path.pucs) in was)
         return Recovery(verdict.server, spare, tuple(timer.spans), proofs, kept)
     raise CircuitError(
         f"no spare can take the place of {verdict.server} ({'; '.join(refused) or 'the bench file names none'})",
@@ -131,12 +142,24 @@ def replace_server(
     )
 
 
-def _plan(setup: PathSetup, kept: Sequence[CircuitRequest], peers: Sequence[str], spare: str) -> CircuitPlan:
-    """Plan the kept circuits together with those between the spare and the failed server's partners."""
-    requests = list(kept)
-    for peer in peers:
-        requests += pair_requests(setup.bench.model, peer, spare)
-    return setup.plan(requests)
+def _plan(setup: PathSetup, before: Sequence[PlannedCircuit], failed: str, spare: str) -> CircuitPlan:
+    """Plan the circuits with the spare in the failed server's place; the others keep their PUCs if that is possible."""
+    model = setup.bench.model
+    nics = set(find_server(model, failed).nics)
+    requests = substituted(model, [circuit.request for circuit in before], failed, spare)
+    states = setup.active.routing.states if setup.active else {}
+    fixed = {
+        puc: states[puc]
+        for circuit in before
+        if not {circuit.request.source, circuit.request.target} & nics
+        for puc in circuit.path.pucs
+    }
+    try:
+        return setup.plan(requests, fixed=fixed)
+    except NoPathError:
+        if not fixed:
+            raise
+        return setup.plan(requests)
 
 
 def _candidates(bench: Bench, failed: str, before: Sequence[CircuitRequest], refused: list[str]) -> list[str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from lumion_hw.bench.model import BenchModel, ServerModel
 from lumion_hw.circuits import CircuitRequest
-from lumion_hw.errors import ConfigError
+from lumion_hw.errors import CircuitError, ConfigError
 
 
 def server_of(model: BenchModel, transponder: str) -> ServerModel | None:
@@ -37,6 +37,22 @@ def pair_requests(model: BenchModel, first: str, second: str) -> list[CircuitReq
     for near, far in zip(one.nics, other.nics, strict=True):
         requests += [CircuitRequest(near, far), CircuitRequest(far, near)]
     return requests
+
+
+def substituted(model: BenchModel, requests: Sequence[CircuitRequest], failed: str, spare: str) -> list[CircuitRequest]:
+    """Return the circuits with a spare in the place of a failed server, NIC by NIC; the others as they are.
+
+    Raises:
+        ConfigError: No such server.
+        CircuitError: The spare has too few NICs.
+    """
+    old, new = find_server(model, failed).nics, find_server(model, spare).nics
+    in_use = [nic for nic in old if any(nic in (request.source, request.target) for request in requests)]
+    missing = [nic for nic in in_use if old.index(nic) >= len(new)]
+    if missing:
+        raise CircuitError(f"{spare} has {len(new)} NICs, too few to take the place of {', '.join(missing)}")
+    place = {nic: new[old.index(nic)] for nic in in_use}
+    return [CircuitRequest(place.get(r.source, r.source), place.get(r.target, r.target)) for r in requests]
 
 
 def partners(model: BenchModel, requests: Iterable[CircuitRequest], server: str) -> list[str]:

@@ -74,7 +74,8 @@ def heater_currents_ma(record: CalibrationRecord, states: Mapping[int, State]) -
         Currents in mA, shape ``(2 n_pucs,)``: heater 2·PUC is the upper arm, 2·PUC + 1 the lower.
 
     Raises:
-        CalibrationError: A PUC has no usable calibration; the message names it.
+        CalibrationError: A PUC has no usable calibration (the message names it), or the crosstalk recorded is so strong
+            that no setting compensates it.
         LimitError: A heater cannot reach its phase; the message names the PUC.
     """
     currents = np.zeros(2 * len(record.pucs))
@@ -89,6 +90,11 @@ def heater_currents_ma(record: CalibrationRecord, states: Mapping[int, State]) -
         extra = shift
         if moved < _CROSSTALK_TOLERANCE_RAD:
             break
+    else:
+        raise CalibrationError(
+            f"crosstalk compensation does not settle: {moved:.2g} rad still move after {_CROSSTALK_ROUNDS} rounds",
+            hint="The recorded crosstalk is too strong to be true.",
+        )
     return currents
 
 

@@ -14,31 +14,14 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.picture_layout import HALF_BODY, HALF_HEIGHT, MARGIN, PORT_RADIUS, RAIL, Curve, PictureLayout
 from lumion_hw.mesh.topology import LEAVES, HexMesh, State
 
-_Vector = NDArray[np.float64]
-_Curve = tuple[_Vector, _Vector, _Vector, _Vector]  # control points of a cubic Bézier curve, in px
-
-# Lengths on the lattice, in PUC lengths.
-_HALF_BODY = 0.27
-_RAIL = 0.085
-_PORT_APART = 0.14
-_PORT_REACH = 0.48
-_NAME_REACH = 0.63
-_NUMBER_ASIDE = 0.215
-
-# Lengths on the page, in px.
-_WIDTH = 1200.0
-_MARGIN = 28.0
-_TITLE_HEIGHT = 62.0
-_ROW_HEIGHT = 25.0
-_PORT_RADIUS = 9.5
-_SCALE_LIMITS = (62.0, 120.0)
-_LETTER_WIDTH = 6.7
-_NAME_LETTERS = 24
+_ROW_HEIGHT = 25.0  # px
+_LETTER_WIDTH = 6.7  # px at size 11
+_NAME_LETTERS = 20
 
 _INK, _FAINT, _GUIDE, _BODY, _EDGE, _FAULT = "#1d2733", "#66727f", "#9aa6b2", "#f1f4f7", "#c3ccd5", "#b3261e"
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00")
@@ -125,9 +108,9 @@ def mesh_svg(
     if strange := sorted(puc for puc in failed if not 0 <= puc < mesh.n_pucs):
         raise ConfigError(f"failed PUCs {strange} do not exist", hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}.")
     circuits = [_follow(mesh, index, path, states) for index, path in enumerate(paths)]
-    page = _Page(mesh, [end for circuit in circuits for end in circuit.ends])
-    legend_top = page.mesh_bottom + _MARGIN
-    height = legend_top + _ROW_HEIGHT * (len(circuits) + 1) + _MARGIN / 2
+    page = PictureLayout(mesh, [(port, _name_width(name)) for circuit in circuits for port, name in circuit.ends])
+    legend_top = page.mesh_bottom + MARGIN
+    height = legend_top + _ROW_HEIGHT * (len(circuits) + 1) + MARGIN / 2
     heading = escape(title or f"Mesh {mesh.label}")
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{page.width:.0f}" height="{height:.0f}" '
@@ -136,7 +119,7 @@ def mesh_svg(
         f"<title>{heading}</title>",
         f"<desc>{escape(_description(mesh, circuits))}</desc>",
         '<rect width="100%" height="100%" fill="#ffffff"/>',
-        _text(_MARGIN, 40, heading, size=20, attributes='font-weight="600"', escaped=True),
+        _text(MARGIN, 40, heading, size=20, attributes='font-weight="600"', escaped=True),
         *_joints(mesh, page),
         *_cells(mesh, page, states, frozenset(failed)),
         *(line for circuit in circuits for line in _line(mesh, page, circuit)),
@@ -175,119 +158,6 @@ def _description(mesh: HexMesh, circuits: Sequence[_Circuit]) -> str:
     return "; ".join([f"Hexagonal mesh of {mesh.n_pucs} PUCs and {mesh.n_ports} ports", *told]) + "."
 
 
-class _Page:
-    """Where everything lies, in px with y down."""
-
-    def __init__(self, mesh: HexMesh, names: Sequence[tuple[int, str]]) -> None:
-        along = mesh.vertices[mesh.ends[:, 1]] - mesh.vertices[mesh.ends[:, 0]]
-        left = np.stack([-along[:, 1], along[:, 0]], axis=1)
-        self._mesh = mesh
-        self._towards_b = along
-        centres = mesh.puc_centres[:, None, None, :]
-        end = _HALF_BODY * np.array([-1.0, 1.0])[None, :, None, None] * along[:, None, None, :]
-        side = _RAIL * np.array([1.0, -1.0])[None, None, :, None] * left[:, None, None, :]
-        self._rail_ends: _Vector = (centres + end + side).reshape(-1, 2)
-        self._outward = [self._open_direction(port) for port in range(mesh.n_ports)]
-        self.scale, self._origin = 1.0, np.zeros(2)
-        low, high = self._bounds(names, _SCALE_LIMITS[0])
-        spare = _WIDTH - 2 * _MARGIN - (high[0] - low[0])
-        span = float(np.ptp(mesh.vertices[:, 0])) + 1e-9
-        self.scale = min(max(_SCALE_LIMITS[0] + spare / span, _SCALE_LIMITS[0]), _SCALE_LIMITS[1])
-        low, high = self._bounds(names, self.scale)
-        self.width = max(_WIDTH, float(high[0] - low[0]) + 2 * _MARGIN)
-        self._origin = np.array([(self.width - low[0] - high[0]) / 2, _TITLE_HEIGHT + high[1]])
-        self.mesh_bottom = float(_TITLE_HEIGHT + high[1] - low[1])
-
-    def _open_direction(self, port: int) -> _Vector:
-        """Return the unit vector out of the mesh at a port's open corner, y up."""
-        vertex = self._mesh.port_vertex(port)
-        away = -sum(
-            (self._along(puc, end) for puc, end in np.argwhere(self._mesh.ends == vertex).tolist()), np.zeros(2)
-        )
-        unit: _Vector = away / np.linalg.norm(away)
-        return unit
-
-    def _along(self, puc: int, end: int) -> _Vector:
-        """Return the unit vector from an end into its PUC, y up."""
-        vector: _Vector = self._towards_b[puc] * (1 - 2 * end)
-        return vector
-
-    def _at_port(self, port: int, reach: float) -> _Vector:
-        """Return the lattice point at some distance out from a port's vertex, on that port's side of the corner."""
-        outward = self._outward[port]
-        across = np.array([-outward[1], outward[0]])
-        puc_port = int(self._mesh.port_puc_port[port])
-        vertex = self._mesh.vertices[self._mesh.port_vertex(port)]
-        side = math.copysign(1.0, float((self._rail_ends[puc_port] - vertex) @ across))
-        point: _Vector = vertex + reach * outward + side * _PORT_APART * across
-        return point
-
-    def _bounds(self, names: Sequence[tuple[int, str]], scale: float) -> tuple[_Vector, _Vector]:
-        """Return the lowest and highest coordinates of all that is drawn, in px with y up from the lattice origin."""
-        ports = [self._at_port(port, _PORT_REACH) * scale for port in range(self._mesh.n_ports)]
-        far = [
-            self._at_port(port, _NAME_REACH) * scale + self._outward[port] * (_name_width(name) + 4)
-            for port, name in names
-        ]
-        points = np.array([*ports, *far, *(self._mesh.vertices * scale)])
-        return points.min(axis=0) - _PORT_RADIUS, points.max(axis=0) + _PORT_RADIUS
-
-    def px(self, point: _Vector) -> _Vector:
-        """Return the place on the page of a lattice point."""
-        place: _Vector = self._origin + self.scale * point * np.array([1.0, -1.0])
-        return place
-
-    def _curve(self, *points: _Vector) -> _Curve:
-        start, first, second, end = (self.px(point) for point in points)
-        return start, first, second, end
-
-    def centre(self, puc: int) -> tuple[_Vector, float]:
-        """Return the centre of a PUC and the angle of its axis in degrees, clockwise as SVG counts."""
-        along = self._towards_b[puc]
-        return self.px(self._mesh.puc_centres[puc]), -math.degrees(math.atan2(along[1], along[0]))
-
-    def number_place(self, puc: int) -> _Vector:
-        """Return where the number of a PUC is written: above a level PUC, to the right of a slanted one."""
-        along = self._towards_b[puc]
-        aside = np.array([-along[1], along[0]])
-        if aside[0] < -1e-9 or (abs(aside[0]) <= 1e-9 and aside[1] < 0):
-            aside = -aside
-        return self.px(self._mesh.puc_centres[puc] + _NUMBER_ASIDE * (1 + 0.25 * abs(aside[0])) * aside)
-
-    def through(self, entering: int, leaving: int) -> _Curve:
-        """Return the curve from rail end to rail end inside a PUC."""
-        start, end = self._rail_ends[entering], self._rail_ends[leaving]
-        inward = self._along(entering // 4, entering % 4 // 2) * _HALF_BODY
-        return self._curve(start, start + inward, end - inward, end)
-
-    def joint(self, one: int, other: int) -> _Curve:
-        """Return the curve between two joined PUC-ports."""
-        vertex = self._mesh.vertices[self._mesh.ends[one // 4, one % 4 // 2]]
-        corner = vertex + 2 / math.sqrt(3) * _RAIL * sum(
-            (self._along(p // 4, p % 4 // 2) for p in (one, other)), np.zeros(2)
-        )
-        start, end = self._rail_ends[one], self._rail_ends[other]
-        return self._curve(start, start + (corner - start) * 0.75, end + (corner - end) * 0.75, end)
-
-    def port_lead(self, port: int) -> _Curve:
-        """Return the curve from a port to the rail end behind it."""
-        puc_port = int(self._mesh.port_puc_port[port])
-        start, end = self._at_port(port, _PORT_REACH), self._rail_ends[puc_port]
-        along = self._along(puc_port // 4, puc_port % 4 // 2)
-        return self._curve(start, start - 0.22 * self._outward[port], end - 0.12 * along, end)
-
-    def port_place(self, port: int) -> _Vector:
-        """Return where a port's number stands."""
-        return self.px(self._at_port(port, _PORT_REACH))
-
-    def name_place(self, port: int) -> tuple[_Vector, float, bool]:
-        """Return where the name at a port begins (ends, if the flag is set), and its angle in degrees."""
-        outward = self._outward[port]
-        angle = -math.degrees(math.atan2(outward[1], outward[0]))
-        flipped = outward[0] < -1e-9
-        return self.px(self._at_port(port, _NAME_REACH)), angle + 180 * flipped, flipped
-
-
 def _text(x: float, y: float, text: str, *, size: float, attributes: str = "", escaped: bool = False) -> str:
     """Return one line of text in ink, unless the attributes give another fill."""
     fill = "" if "fill=" in attributes else f'fill="{_INK}" '
@@ -305,13 +175,13 @@ def _name_width(name: str) -> float:
     return _LETTER_WIDTH * len(name) + 14
 
 
-def _svg_curves(curves: Sequence[_Curve]) -> str:
+def _svg_curves(curves: Sequence[Curve]) -> str:
     """Return the ``d`` attribute of curves that follow one another."""
     start = f"M{curves[0][0][0]:.1f} {curves[0][0][1]:.1f}"
     return start + "".join("C" + " ".join(f"{x:.1f} {y:.1f}" for x, y in curve[1:]) for curve in curves)
 
 
-def _joints(mesh: HexMesh, page: _Page) -> Iterator[str]:
+def _joints(mesh: HexMesh, page: PictureLayout) -> Iterator[str]:
     """Draw the waveguides between PUCs."""
     yield f'<g fill="none" stroke="{_GUIDE}" stroke-width="1.5">'
     for index, (one, other) in enumerate(mesh.joints.tolist()):
@@ -321,7 +191,7 @@ def _joints(mesh: HexMesh, page: _Page) -> Iterator[str]:
     yield "</g>"
 
 
-def _cells(mesh: HexMesh, page: _Page, states: Mapping[int, State], failed: frozenset[int]) -> Iterator[str]:
+def _cells(mesh: HexMesh, page: PictureLayout, states: Mapping[int, State], failed: frozenset[int]) -> Iterator[str]:
     """Draw the PUCs."""
     for puc in range(mesh.n_pucs):
         (x, y), angle = page.centre(puc)
@@ -334,7 +204,7 @@ def _cells(mesh: HexMesh, page: _Page, states: Mapping[int, State], failed: froz
 
 def _cell(scale: float, state: State | None, *, failed: bool = False) -> str:
     """Draw one PUC round the origin, from left to right."""
-    half, high, rail = _HALF_BODY * scale, 1.75 * _RAIL * scale, _RAIL * scale
+    half, high, rail = HALF_BODY * scale, HALF_HEIGHT * scale, RAIL * scale
     edge = f'stroke="{_FAULT}" stroke-width="2"' if failed else f'stroke="{_EDGE}"'
     body = (
         f'<rect x="{-half:.1f}" y="{-high:.1f}" width="{2 * half:.1f}" height="{2 * high:.1f}" rx="4" '
@@ -356,24 +226,23 @@ def _cell(scale: float, state: State | None, *, failed: bool = False) -> str:
     return f'{body}<path d="{ways}" fill="none" stroke="{_GUIDE}" stroke-width="1.5"/>'
 
 
-def _numbers(mesh: HexMesh, page: _Page, states: Mapping[int, State], failed: frozenset[int]) -> Iterator[str]:
+def _numbers(mesh: HexMesh, page: PictureLayout, states: Mapping[int, State], failed: frozenset[int]) -> Iterator[str]:
     """Write the number and the state beside every PUC."""
-    yield '<g text-anchor="middle" stroke="#ffffff" stroke-width="2.5" paint-order="stroke">'
     for puc in range(mesh.n_pucs):
-        x, y = page.number_place(puc)
+        (x, y), beside = page.number_place(puc)
         colour = _FAULT if puc in failed else _INK if puc in states else _FAINT
-        weight = ' font-weight="600"' if puc in states or puc in failed else ""
-        yield _text(x, y + 3.5, f"{puc}{_SIGN[states.get(puc)]}", size=10, attributes=f'fill="{colour}"{weight}')
-    yield "</g>"
+        style = f'fill="{colour}"' + ' font-weight="600"' * (puc in states or puc in failed)
+        style += "" if beside else ' text-anchor="middle"'
+        yield _text(x, y + 3.5, f"{puc}{_SIGN[states.get(puc)]}", size=10, attributes=style)
 
 
 def _port_disc(x: float, y: float, *, fibre: bool) -> str:
     """Draw the disc of a port."""
     style = f'stroke="{_INK}" stroke-width="1.3"' if fibre else f'stroke="{_GUIDE}" stroke-dasharray="2.5 2"'
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{_PORT_RADIUS}" fill="#ffffff" {style}/>'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{PORT_RADIUS}" fill="#ffffff" {style}/>'
 
 
-def _ports(mesh: HexMesh, page: _Page, labelled: bool) -> Iterator[str]:
+def _ports(mesh: HexMesh, page: PictureLayout, labelled: bool) -> Iterator[str]:
     """Draw the ports and their leads."""
     fibres = frozenset(mesh.fibre_ports)
     for port in range(mesh.n_ports):
@@ -388,7 +257,7 @@ def _ports(mesh: HexMesh, page: _Page, labelled: bool) -> Iterator[str]:
         yield "</g>"
 
 
-def _line(mesh: HexMesh, page: _Page, circuit: _Circuit) -> Iterator[str]:
+def _line(mesh: HexMesh, page: PictureLayout, circuit: _Circuit) -> Iterator[str]:
     """Draw one circuit from port to port, with arrow heads."""
     lead, out = page.port_lead(circuit.path.source), page.port_lead(circuit.target)
     passes = [page.through(p, q) for p, q in zip(circuit.entering, circuit.leaving, strict=True)]
@@ -406,7 +275,7 @@ def _line(mesh: HexMesh, page: _Page, circuit: _Circuit) -> Iterator[str]:
     yield "</g>"
 
 
-def _arrow_head(curve: _Curve, colour: str, size: float = 7.5) -> str:
+def _arrow_head(curve: Curve, colour: str, size: float = 7.5) -> str:
     """Draw an arrow head in the last third of a curve."""
     t = 0.62
     a, b, c, d = curve
@@ -421,7 +290,7 @@ def _arrow_head(curve: _Curve, colour: str, size: float = 7.5) -> str:
     )
 
 
-def _names(page: _Page, circuit: _Circuit) -> Iterator[str]:
+def _names(page: PictureLayout, circuit: _Circuit) -> Iterator[str]:
     """Write the names at both ends of a circuit."""
     for port, name in circuit.ends:
         (x, y), angle, flipped = page.name_place(port)
@@ -436,10 +305,10 @@ def _names(page: _Page, circuit: _Circuit) -> Iterator[str]:
         yield "</g>"
 
 
-def _key(mesh: HexMesh, top: float, *, failed: bool, page: _Page) -> Iterator[str]:
+def _key(mesh: HexMesh, top: float, *, failed: bool, page: PictureLayout) -> Iterator[str]:
     """Draw the key of the symbols."""
     small = 62.0
-    x = _MARGIN
+    x = MARGIN
     cells: list[tuple[str, str]] = [
         (_cell(small, "bar"), "= bar: keeps its rail"),
         (_cell(small, "cross"), "× cross: changes rail"),
@@ -462,10 +331,10 @@ def _legend(circuit: _Circuit, top: float) -> Iterator[str]:
     y = top + _ROW_HEIGHT * (circuit.index + 1) + 4
     loss = "" if path.loss_db is None else f"{path.loss_db:.1f} dB"
     hops = f"{len(path.pucs)} PUC" + "s" * (len(path.pucs) != 1)
-    line = np.array([[_MARGIN, y], [_MARGIN + 30, y], [_MARGIN + 55, y], [_MARGIN + 84, y]])
-    yield f'<path d="M{_MARGIN:g} {y:g}H{_MARGIN + 84:g}" {circuit.stroke(4.2)}/>'
+    line = np.array([[MARGIN, y], [MARGIN + 30, y], [MARGIN + 55, y], [MARGIN + 84, y]])
+    yield f'<path d="M{MARGIN:g} {y:g}H{MARGIN + 84:g}" {circuit.stroke(4.2)}/>'
     yield _arrow_head((line[0], line[1], line[2], line[3]), circuit.colour)
-    yield _text(_MARGIN + 98, y + 4, _shortened(path.label, 44), size=13, attributes='font-weight="600"')
+    yield _text(MARGIN + 98, y + 4, _shortened(path.label, 44), size=13, attributes='font-weight="600"')
     yield _text(490, y + 4, f"port {path.source} → port {circuit.target}", size=12)
     yield _text(700, y + 4, hops, size=12, attributes='text-anchor="end"')
     yield _text(780, y + 4, loss, size=12, attributes='text-anchor="end"')

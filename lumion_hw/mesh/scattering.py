@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lumion_hw.errors import LumionError
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.topology import HexMesh
 
@@ -97,7 +98,13 @@ class Solver:
         entering = order[self.mesh.port_puc_port[list(inputs)]]
         injected = np.zeros((self._n, len(inputs)), dtype=np.complex128)
         injected[entering, np.arange(len(inputs))] = 1.0
-        lu = splu(matrix, permc_spec="NATURAL", diag_pivot_thresh=0.1, options={"SymmetricMode": True})
+        try:
+            lu = splu(matrix, permc_spec="NATURAL", diag_pivot_thresh=0.1, options={"SymmetricMode": True})
+        except RuntimeError as error:
+            raise LumionError(
+                "these cells make an undamped resonator: light in a closed ring has no loss and no way out",
+                hint="Give the PUCs a loss.",
+            ) from error
         waves: NDArray[np.complex128] = lu.solve(injected)[order]
         return waves
 

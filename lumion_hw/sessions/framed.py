@@ -146,6 +146,16 @@ class FramedSession:
         with self._lock:
             yield
 
+    def require_open(self, what: str) -> None:
+        """Raise ``LinkLost`` unless the session is open."""
+        if self._state not in (SessionState.OPEN, SessionState.DEGRADED):
+            raise LinkLost(
+                f"{what}: the session is {self._state}.",
+                device=self.device,
+                address=self.address,
+                hint="Open the device again.",
+            )
+
     def open(self, *, take_over: bool = False) -> HelloReply:
         """Open the link and a new session; an open session is replaced.
 
@@ -309,13 +319,7 @@ class FramedSession:
 
     def _ask(self, message: Request[Message]) -> Message | Refusal:
         """Send one request; BUSY is asked again with a new number within the deadline of section 4.5."""
-        if self._state not in (SessionState.OPEN, SessionState.DEGRADED):
-            raise LinkLost(
-                f"{message.command.name}: the session is {self._state}.",
-                device=self.device,
-                address=self.address,
-                hint="Open the device again.",
-            )
+        self.require_open(message.command.name)
         with self._one_exchange(message.command.name):
             with encoding(message, self._where):
                 rto_s = retry_timeout_s(message, self.hello, self._baud)

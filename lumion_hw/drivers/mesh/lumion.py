@@ -124,19 +124,21 @@ class LumionMeshController:
     def open(self) -> None:
         """Attach: open the link and a session, check the identity; nothing that is driven changes.
 
+        When it fails, the link is closed.
+
         Raises:
             ConnectError: The link cannot be opened.
             LinkTimeout: Nothing answered.
             BusyError: Another host holds the controller.
-            IdentityError: Another serial number than the expected one answered; the link is closed.
-            NotSupportedError: The controller drives voltages, not currents; the link is closed.
+            IdentityError: Another serial number than the expected one answered.
+            NotSupportedError: The controller drives voltages, not currents.
         """
         with self._lock, self._session.transaction():
             attached_before = self._info is not None
-            hello = self._session.open(take_over=self._take_over or attached_before)
             try:
+                hello = self._session.open(take_over=self._take_over or attached_before)
                 self._check_identity(hello)
-            except LumionError:
+            except BaseException:  # also Ctrl-C: a port that is held on to is in use for everybody
                 self._session.close()
                 raise
             self._info = controller_info(hello)
@@ -154,12 +156,14 @@ class LumionMeshController:
         A controller that has exactly this configuration is left alone: attaching does not switch heaters.
 
         Raises:
+            LinkLost: The session is closed or lost.
             LimitError: A limit the controller cannot express, or one that the table driven now breaks.
             ConfigError: An array does not have one value per heater.
             SafetyError: The watchdog has tripped and its fault has to be cleared first.
             VerifyError: The controller did not take the configuration as it was sent.
         """
         with self._lock, self._session.transaction():
+            self._session.require_open("CONFIG")  # also where nothing has to be sent
             hello = self._session.hello
             wanted = board_configuration(limits, hello, self._where)
             if wanted.crc32 != self._config_crc32:

@@ -1,0 +1,23 @@
+"""The promises of every interface as a test suite, to be run by whoever writes a driver.
+
+Subclass a contract in a test file, name the subclass ``Test...``, and give the fixtures it asks for; ``driver`` is
+always one of them. Fixtures that are not given skip the promises that need them, and say so. A contract knows only
+the interface: neither a driver nor an emulator. :class:`OverEveryWire` runs it on an emulated device in memory, over
+TCP and over a pty.
+"""
+
+from lumion_hw.testing.contracts.common import DeviceContract
+from lumion_hw.testing.contracts.mesh_controller import MeshControllerContract
+from lumion_hw.testing.contracts.over_wires import OverEveryWire
+from lumion_hw.testing.contracts.polarization import PolarizationControllerContract
+from lumion_hw.testing.contracts.power_meter import PowerMeterContract
+from lumion_hw.testing.contracts.transponder import TransponderContract
+
+__all__ = [
+    "DeviceContract",
+    "MeshControllerContract",
+    "OverEveryWire",
+    "PolarizationControllerContract",
+    "PowerMeterContract",
+    "TransponderContract",
+]

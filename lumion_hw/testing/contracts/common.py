@@ -1,0 +1,170 @@
+"""What every device promises, whatever its kind: how it closes, how it fails, and that threads may share it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+import pytest
+
+from lumion_hw.clock import Clock, SystemClock, VirtualClock
+from lumion_hw.errors import LinkError, LumionError
+
+ErrorT = TypeVar("ErrorT", bound=Exception)
+
+GARBAGE = (b"\xff\xfe\x81garbage\r\n", b"7.25,noise", bytes(range(256)))
+"""Bytes that are no reply: a line that is no text, text without an end, and every byte once."""
+_THREAD_PATIENCE_S = 30.0
+
+
+def promised(holds: bool, otherwise: str) -> None:
+    """Fail the test with a sentence unless the promise holds."""
+    __tracebackhide__ = True
+    if not holds:
+        pytest.fail(otherwise)
+
+
+def refused(kind: type[ErrorT], what: str, action: Callable[[], object]) -> ErrorT:
+    """Return the error of the kind that an action has to raise; fail the test if it raises none or another one."""
+    __tracebackhide__ = True
+    try:
+        value = action()
+    except kind as error:
+        return error
+    except LumionError as error:
+        pytest.fail(f"{what}: {kind.__name__} was promised, {type(error).__name__} came: {error}")
+    pytest.fail(f"{what}: {kind.__name__} was promised, nothing was raised; it returned {value!r}")
+
+
+def not_given(fixture: str, what: str) -> NoReturn:
+    """Fail a test whose suite lacks a fixture that every driver author has to give."""
+    pytest.fail(f"give this contract a fixture {fixture!r}: {what}", pytrace=False)
+
+
+def cannot_tell(fixture: str, what: str) -> NoReturn:
+    """Skip a test whose suite lacks an optional fixture."""
+    pytest.skip(f"without a fixture {fixture!r} this promise stays unproven; it is {what}")
+
+
+def side_by_side(clock: Clock, *actions: Callable[[], object]) -> None:
+    """Run actions at once, each in a thread of its own; raise what the first of them raised.
+
+    Virtual time is single-threaded by design: there the test is skipped.
+    """
+    if isinstance(clock, VirtualClock):
+        pytest.skip("virtual time belongs to one thread")
+    failures: list[BaseException] = []
+    start = threading.Barrier(len(actions))
+
+    def run(action: Callable[[], object]) -> None:
+        try:
+            start.wait(_THREAD_PATIENCE_S)
+            action()
+        except BaseException as failure:  # noqa: BLE001 - raised again below, in the thread of the test
+            failures.append(failure)
+
+    threads = [threading.Thread(target=run, args=(action,), daemon=True) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(_THREAD_PATIENCE_S)
+        promised(not thread.is_alive(), f"two threads on one driver: one still waits after {_THREAD_PATIENCE_S:g} s")
+    if failures:
+        raise failures[0]
+
+
+class DeviceContract:
+    """Promises of every device; the base of the contracts.
+
+    Attributes:
+        calls: Every method that needs the device, by name, called with the driver alone.
+        deadline_s: Time within which a call to an unplugged device has failed; override it for slow devices.
+    """
+
+    calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {}
+    deadline_s: ClassVar[float] = 5.0
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Run tests that take a ``device_call`` once for each of :attr:`calls`."""
+        if "device_call" in metafunc.fixturenames:
+            metafunc.parametrize("device_call", [pytest.param(call, id=name) for name, call in self.calls.items()])
+
+    def observe(self, driver: Any) -> object:
+        """Return something read from the device that stays as it is while nobody changes it."""
+        return None
+
+    def agree(self, before: Any, after: Any) -> bool:
+        """Tell whether two values of :meth:`observe` are the same."""
+        return bool(before == after)
+
+    @pytest.fixture
+    def driver(self) -> Any:
+        """An open driver of the device. Close it behind the ``yield``; the suite may have closed it already."""
+        not_given("driver", "an open driver, closed again after the test")
+
+    @pytest.fixture
+    def clock(self) -> Clock:
+        """The clock of the driver; the wall clock unless overridden."""
+        return SystemClock()
+
+    @pytest.fixture
+    def unplug(self) -> Callable[[], None]:
+        """Takes the device off its wire."""
+        cannot_tell("unplug", "a function without arguments that takes the device off its wire")
+
+    @pytest.fixture
+    def disturb(self) -> Callable[[bytes], None]:
+        """Lets bytes that no device sent arrive in front of the next reply."""
+        cannot_tell("disturb", "a function that lets given bytes arrive in front of the next reply")
+
+    def test_closing_twice_is_harmless(self, driver: Any) -> None:
+        """``close`` is idempotent."""
+        driver.close()
+        driver.close()
+
+    def test_a_closed_driver_raises_a_link_error(
+        self, driver: Any, device_call: Callable[[Any], object], clock: Clock
+    ) -> None:
+        """After ``close`` every call raises a ``LinkError`` at once; none returns old values."""
+        driver.close()
+        started = clock.now()
+        refused(LinkError, "a call after close()", lambda: device_call(driver))
+        promised(clock.now() - started < 1.0, "a call after close() has to fail at once, not after a time-out")
+
+    def test_an_unplugged_device_raises_a_link_error_in_time(
+        self, driver: Any, device_call: Callable[[Any], object], unplug: Callable[[], None], clock: Clock
+    ) -> None:
+        """Unplugged, every call raises a ``LinkError`` within the deadline, and so does the next."""
+        unplug()
+        for which in ("the first", "the second"):
+            started = clock.now()
+            error = refused(LinkError, f"{which} call to an unplugged device", lambda: device_call(driver))
+            took_s = clock.now() - started
+            promised(
+                took_s <= self.deadline_s + 0.1,
+                f"{which} call to an unplugged device took {took_s:.2f} s, more than {self.deadline_s:g} s",
+            )
+            promised(bool(error.device and error.address), f"the error names no device or no address: {error}")
+        driver.close()
+
+    def test_an_unplugged_device_can_be_closed(self, driver: Any, unplug: Callable[[], None]) -> None:
+        """``close`` raises nothing when the device is gone, even if nobody noticed yet."""
+        unplug()
+        driver.close()
+
+    @pytest.mark.parametrize("garbage", GARBAGE, ids=["line", "text", "bytes"])
+    def test_garbage_in_the_stream_never_becomes_a_reading(
+        self, driver: Any, disturb: Callable[[bytes], None], garbage: bytes
+    ) -> None:
+        """Garbage gives the right value or a ``LinkError``, and the next call is right again."""
+        before = self.observe(driver)
+        disturb(garbage)
+        try:
+            seen = self.observe(driver)
+        except LinkError as error:
+            promised(bool(error.device and error.address), f"the error names no device or no address: {error}")
+        else:
+            promised(self.agree(before, seen), f"garbage before the reply turned {before!r} into {seen!r}")
+        after = self.observe(driver)
+        promised(self.agree(before, after), f"the call after the garbage gave {after!r}, not {before!r}")

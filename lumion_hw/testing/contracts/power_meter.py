@@ -1,0 +1,279 @@
+"""What a power meter promises: readings that are numbers or typed errors, and settings that are read back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+import pytest
+
+from lumion_hw.clock import Clock
+from lumion_hw.errors import ConfigError, LimitError, OutOfRangeError
+from lumion_hw.interfaces import PowerMeter, PowerReading, RangeState
+from lumion_hw.testing.contracts.common import DeviceContract, cannot_tell, not_given, promised, refused, side_by_side
+
+_SHARED_ROUNDS = 20
+
+
+class PowerMeterContract(DeviceContract):
+    """Promises of :class:`~lumion_hw.interfaces.PowerMeter`.
+
+    Fixtures to give: ``driver`` (open; short averaging keeps the suite short), ``illuminate``, ``wavelength_limits_nm``
+    and ``averaging_limits_s``. Optional: ``clock``, ``unplug``, ``disturb``, ``overload``, ``wavelength_in_force_nm``.
+
+    Attributes:
+        bright_w: Light that every channel can measure.
+        accuracy_db: Largest error of such a reading.
+    """
+
+    calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {
+        "set_wavelength_nm": lambda driver: driver.set_wavelength_nm(1, 1550.0),
+        "set_averaging_s": lambda driver: driver.set_averaging_s(1, 0.01),
+        "set_range_dbm": lambda driver: driver.set_range_dbm(1, None),
+        "read": lambda driver: driver.read(1),
+        "read_all": lambda driver: driver.read_all(),
+        "errors": lambda driver: driver.errors(),
+    }
+    bright_w: ClassVar[float] = 100e-6
+    accuracy_db: ClassVar[float] = 0.5
+
+    def observe(self, driver: Any) -> object:
+        """Return the reading of the first channel; its light is whatever the author's fixture left on."""
+        return driver.read(driver.channels[0])
+
+    def agree(self, before: Any, after: Any) -> bool:
+        """Tell whether two readings of the same light may be: same channel and state, powers within a decibel."""
+        if (before.channel, before.state) != (after.channel, after.state):
+            return False
+        if before.state is not RangeState.OK:
+            return True
+        noise_w = 1e-9
+        return bool(abs(before.power_w - after.power_w) <= noise_w + 0.26 * abs(before.power_w))
+
+    # -- what the author gives
+
+    @pytest.fixture
+    def driver(self) -> PowerMeter:
+        """An open driver."""
+        not_given("driver", "an open PowerMeter with automatic ranging, closed again after the test")
+
+    @pytest.fixture
+    def illuminate(self) -> Callable[[int, float], None]:
+        """Sets the light at a channel, in watts."""
+        not_given("illuminate", "a function (channel, power_w) that sets the light at a channel")
+
+    @pytest.fixture
+    def wavelength_limits_nm(self) -> tuple[float, float]:
+        """Smallest and largest wavelength the meter takes."""
+        not_given("wavelength_limits_nm", "the smallest and the largest wavelength the meter takes, in nm")
+
+    @pytest.fixture
+    def averaging_limits_s(self) -> tuple[float, float]:
+        """Shortest and longest averaging time the meter takes."""
+        not_given("averaging_limits_s", "the shortest and the longest averaging time the meter takes, in s")
+
+    @pytest.fixture
+    def overload(self) -> Callable[[int], None]:
+        """Brings a channel above its range, by its light or by its range."""
+        cannot_tell("overload", "a function that brings a channel above its range")
+
+    @pytest.fixture
+    def wavelength_in_force_nm(self) -> Callable[[int], float]:
+        """Tells the wavelength a channel really uses, from the instrument itself."""
+        cannot_tell("wavelength_in_force_nm", "a function that asks the instrument for the wavelength of a channel")
+
+    # -- identity
+
+    def test_it_says_who_it_is_and_numbers_its_channels_from_one(self, driver: PowerMeter) -> None:
+        """Model, serial number and channels are those the instrument says."""
+        promised(bool(driver.model and driver.serial), f"model {driver.model!r} or serial {driver.serial!r} is empty")
+        channels = driver.channels
+        promised(channels == tuple(range(1, len(channels) + 1)) != (), f"channels are {channels}, not 1, 2, 3 ...")
+
+    # -- readings
+
+    def test_a_reading_is_the_light_in_watts(
+        self, driver: PowerMeter, illuminate: Callable[[int, float], None], clock: Clock
+    ) -> None:
+        """``read`` triggers: the light of now, dated by the host's clock, of the channel asked for."""
+        channel = driver.channels[-1]
+        for power_w in (self.bright_w, 0.1 * self.bright_w, self.bright_w):
+            illuminate(channel, power_w)
+            before_s = clock.now()
+            reading = driver.read(channel)
+            self._check(reading, channel, power_w)
+            promised(before_s <= reading.timestamp_s <= clock.now(), "the reading is not dated by the host's clock")
+
+    def test_all_channels_are_read_together_in_order(
+        self, driver: PowerMeter, illuminate: Callable[[int, float], None]
+    ) -> None:
+        """``read_all`` gives one reading per channel, each with the light of its own channel."""
+        light_w = {channel: self.bright_w * 0.7**index for index, channel in enumerate(driver.channels)}
+        for channel, power_w in light_w.items():
+            illuminate(channel, power_w)
+        readings = driver.read_all()
+        promised(
+            tuple(reading.channel for reading in readings) == driver.channels,
+            f"read_all() gave channels {[reading.channel for reading in readings]}, not {driver.channels}",
+        )
+        for reading in readings:
+            self._check(reading, reading.channel, light_w[reading.channel])
+
+    def test_a_dark_channel_is_a_number_and_no_decibels(
+        self, driver: PowerMeter, illuminate: Callable[[int, float], None]
+    ) -> None:
+        """In the dark there is a small power or a typed under-range, and never an invented value in dBm."""
+        channel = driver.channels[0]
+        illuminate(channel, 0.0)
+        reading = driver.read(channel)
+        if reading.state is not RangeState.OK:
+            promised(reading.state is RangeState.UNDER, f"a dark channel is {reading.state.value}")
+            refused(OutOfRangeError, "the power of an under-range reading", lambda: reading.power_w)
+            return
+        promised(abs(reading.power_w) < 1e-3 * self.bright_w, f"a dark channel reads {reading.power_w:g} W")
+        if reading.power_w <= 0.0:
+            refused(OutOfRangeError, "the dBm of a power that is not positive", lambda: reading.power_dbm)
+
+    def test_an_overload_is_typed_and_no_number(
+        self, driver: PowerMeter, illuminate: Callable[[int, float], None], overload: Callable[[int], None]
+    ) -> None:
+        """Over-range is a state and an ``OutOfRangeError``, never the largest number the instrument can say."""
+        for channel in driver.channels:
+            illuminate(channel, self.bright_w)
+        channel, *others = driver.channels
+        overload(channel)
+        for reading in (driver.read(channel), driver.read_all()[0]):
+            promised(reading.state is RangeState.OVER, f"an overloaded channel is {reading.state.value}")
+            refused(OutOfRangeError, "the power of an over-range reading", partial(getattr, reading, "power_w"))
+            refused(OutOfRangeError, "the dBm of an over-range reading", partial(getattr, reading, "power_dbm"))
+        for reading in driver.read_all()[1:]:
+            promised(reading.channel in others, f"read_all() gives channel {reading.channel} twice")
+            self._check(reading, reading.channel, self.bright_w)
+
+    # -- settings
+
+    def test_a_wavelength_within_the_limits_is_in_force(
+        self,
+        driver: PowerMeter,
+        wavelength_limits_nm: tuple[float, float],
+        wavelength_in_force_nm: Callable[[int], float],
+    ) -> None:
+        """Every wavelength from limit to limit is taken and read back, for one channel and not for the others."""
+        first, last = driver.channels[0], driver.channels[-1]
+        lowest, highest = wavelength_limits_nm
+        driver.set_wavelength_nm(last, lowest)
+        for wavelength_nm in (lowest, 0.5 * (lowest + highest), highest):
+            driver.set_wavelength_nm(first, wavelength_nm)
+            found_nm = wavelength_in_force_nm(first)
+            promised(abs(found_nm - wavelength_nm) < 0.01, f"{wavelength_nm:g} nm was set, {found_nm:g} nm is in force")
+        if first != last:
+            promised(abs(wavelength_in_force_nm(last) - lowest) < 0.01, f"setting {first} changed channel {last}")
+
+    def test_a_wavelength_outside_the_limits_is_refused_and_nothing_changes(
+        self,
+        driver: PowerMeter,
+        wavelength_limits_nm: tuple[float, float],
+        wavelength_in_force_nm: Callable[[int], float],
+    ) -> None:
+        """Limits reject, they never clip; NaN is no wavelength."""
+        channel = driver.channels[0]
+        before_nm = wavelength_in_force_nm(channel)
+        for wavelength_nm in (0.99 * wavelength_limits_nm[0], 1.01 * wavelength_limits_nm[1], math.nan):
+            error = refused(
+                LimitError,
+                f"{wavelength_nm:g} nm",
+                partial(driver.set_wavelength_nm, channel, wavelength_nm),
+            )
+            promised(error.unit == "nm", f"the refusal speaks in {error.unit}, the caller in nm")
+        promised(wavelength_in_force_nm(channel) == before_nm, "a refused wavelength changed the one in force")
+        promised(driver.errors() == (), "a refused wavelength was sent to the instrument")
+
+    def test_averaging_times_outside_the_limits_are_refused(
+        self, driver: PowerMeter, averaging_limits_s: tuple[float, float]
+    ) -> None:
+        """The limits themselves are taken; beyond them, and NaN, are refused before anything is sent."""
+        channel = driver.channels[0]
+        shortest, longest = averaging_limits_s
+        for averaging_s in (longest, shortest):
+            driver.set_averaging_s(channel, averaging_s)
+        for averaging_s in (0.9 * shortest, 0.0, -1.0, 1.1 * longest, math.nan, math.inf):
+            refused(LimitError, f"{averaging_s:g} s", partial(driver.set_averaging_s, channel, averaging_s))
+        promised(driver.errors() == (), "a refused averaging time was sent to the instrument")
+
+    def test_averaging_takes_its_time(
+        self,
+        driver: PowerMeter,
+        illuminate: Callable[[int, float], None],
+        averaging_limits_s: tuple[float, float],
+        clock: Clock,
+    ) -> None:
+        """A reading is never older than its call: it takes at least the averaging time."""
+        channel = driver.channels[0]
+        illuminate(channel, self.bright_w)
+        averaging_s = min(max(0.1, averaging_limits_s[0]), averaging_limits_s[1])
+        driver.set_averaging_s(channel, averaging_s)
+        driver.read(channel)
+        started = clock.now()
+        driver.read(channel)
+        took_s = clock.now() - started
+        promised(took_s >= 0.99 * averaging_s, f"{averaging_s:g} s were averaged in {took_s:g} s")
+
+    def test_a_range_outside_the_limits_is_refused(self, driver: PowerMeter) -> None:
+        """There is no range of 200 dBm, and NaN is none; the meter goes on ranging automatically."""
+        channel = driver.channels[0]
+        for range_dbm in (200.0, -200.0, math.nan):
+            refused(LimitError, f"{range_dbm:g} dBm", partial(driver.set_range_dbm, channel, range_dbm))
+        driver.set_range_dbm(channel, None)
+        promised(driver.errors() == (), "a refused range was sent to the instrument")
+
+    def test_a_channel_that_is_not_there_is_refused(self, driver: PowerMeter) -> None:
+        """Channels outside ``channels`` are a ``ConfigError``."""
+        for channel in (0, len(driver.channels) + 1, -1):
+            calls: dict[str, Callable[[], object]] = {
+                "read": partial(driver.read, channel),
+                "set_wavelength_nm": partial(driver.set_wavelength_nm, channel, 1550.0),
+                "set_averaging_s": partial(driver.set_averaging_s, channel, 0.01),
+                "set_range_dbm": partial(driver.set_range_dbm, channel, None),
+            }
+            for name, call in calls.items():
+                refused(ConfigError, f"{name} of channel {channel}", call)
+
+    def test_the_error_queue_is_drained(self, driver: PowerMeter) -> None:
+        """``errors`` gives what the instrument queued, once."""
+        driver.errors()
+        promised(driver.errors() == (), "the error queue gives the same errors again")
+
+    # -- sharing
+
+    def test_two_threads_share_it(
+        self, driver: PowerMeter, illuminate: Callable[[int, float], None], clock: Clock
+    ) -> None:
+        """Two threads reading two channels never get each other's readings."""
+        one, other = driver.channels[0], driver.channels[-1]
+        illuminate(one, self.bright_w)
+        illuminate(other, 0.01 * self.bright_w if other != one else self.bright_w)
+
+        def read(channel: int, power_w: float) -> None:
+            for _ in range(_SHARED_ROUNDS):
+                self._check(driver.read(channel), channel, power_w)
+
+        side_by_side(
+            clock,
+            lambda: read(one, self.bright_w),
+            lambda: read(other, 0.01 * self.bright_w if other != one else self.bright_w),
+        )
+
+    def _check(self, reading: PowerReading, channel: int, power_w: float) -> None:
+        """Fail unless a reading is the light of its channel, within the accuracy."""
+        promised(reading.channel == channel, f"channel {channel} was asked, channel {reading.channel} answered")
+        promised(reading.state is RangeState.OK, f"channel {channel} is {reading.state.value} at {power_w:g} W")
+        promised(reading.power_w > 0.0, f"channel {channel} reads {reading.power_w:g} W at {power_w:g} W")
+        error_db = 10.0 * math.log10(reading.power_w / power_w)
+        promised(
+            abs(error_db) <= self.accuracy_db,
+            f"channel {channel} reads {reading.power_w:g} W at {power_w:g} W, {error_db:+.2f} dB off",
+        )
+        dbm = 10.0 * math.log10(reading.power_w * 1e3)
+        promised(abs(reading.power_dbm - dbm) < 1e-6, f"{reading.power_w:g} W are not {reading.power_dbm:g} dBm")

@@ -1,0 +1,82 @@
+"""What circuits and fabric are tested on: small benches whose calibration record is written down from the truth.
+
+A calibration takes seconds; the tests here are about what is done with its result. The whole way, calibration
+included, is walked by the tests of the command line.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from lumion_hw import Bench
+from lumion_hw.circuits import Aligner, CircuitRequest, PathSetup
+from lumion_hw.mesh.heater import HeaterLaw
+from lumion_hw.mesh.record import CalibrationRecord, CrosstalkEntry, HeaterEntry, PortEntry, PucEntry
+
+SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
+
+A_TO_B = [CircuitRequest("sfp-a", "sfp-b"), CircuitRequest("sfp-b", "sfp-a")]
+
+
+def record_of_truth(bench: Bench) -> CalibrationRecord:
+    """Return the record that a perfect calibration of an emulated bench would find."""
+    mesh, truth, info = bench.mesh, bench.emulated.world.truth, bench.mesh.controller.info
+    cold = truth.heater_ohm * 1e-3  # mW per mA²
+    # Heat P = c / (1 - γc) with c = I²R (mesh.md b.4), as a series in I²; φ = π P / Pπ.
+    series = [cold, truth.nonlinearity_per_mw * cold**2, truth.nonlinearity_per_mw**2 * cold**3]
+    rho = np.array([np.pi * term / truth.p_pi_mw for term in series])
+
+    def heater(number: int) -> HeaterEntry:
+        rho2, rho4, rho6 = rho[:, number].tolist()
+        return HeaterEntry(mesh.heater_channels[number], HeaterLaw(rho2, rho4, mesh.heater_max_ma, rho6), 1.0)
+
+    def puc(number: int) -> PucEntry:
+        passive = float((truth.passive_phase[number] + np.pi) % (2 * np.pi) - np.pi)
+        loss = float(truth.loss_db[number])
+        return PucEntry(passive, 0.01, loss, 0.01, heater(2 * number), heater(2 * number + 1))
+
+    def port(number: int) -> PortEntry:
+        access, scale = float(truth.access_loss_db[number]), float(truth.monitor_scale[number])
+        return PortEntry(number, access, 0.1, access, 0.1, mesh.responsivity_a_per_w * scale)
+
+    crosstalk = truth.arm_crosstalk[0::2] - truth.arm_crosstalk[1::2]
+    return CalibrationRecord(
+        device_serial=info.serial,
+        device_model=info.model,
+        device_firmware=info.firmware,
+        mesh_label=mesh.topology.label,
+        mesh_sha256=mesh.topology.sha256,
+        heater_channels=mesh.heater_channels,
+        monitor_ports=mesh.monitor_ports,
+        wavelength_nm=1550.0,
+        created_utc="2026-01-01T00:00:00+00:00",
+        complete=True,
+        heater_ohm=mesh.heater_ohm,
+        pucs=tuple(puc(number) for number in range(mesh.topology.n_pucs)),
+        ports=tuple(port(number) for number in mesh.topology.fibre_ports),
+        crosstalk=CrosstalkEntry(tuple(tuple(row) for row in crosstalk.tolist())),
+    )
+
+
+def path_setup(bench: Bench, record: CalibrationRecord | None = None) -> PathSetup:
+    """Return a path set-up on a bench that is known perfectly, or by another record."""
+    return PathSetup(bench, record or record_of_truth(bench), Aligner(bench.clock))
+
+
+def with_puc(record: CalibrationRecord, number: int, **changes: object) -> CalibrationRecord:
+    """Return a record with one PUC changed."""
+    pucs = list(record.pucs)
+    pucs[number] = replace(pucs[number], **changes)  # type: ignore[arg-type]
+    return replace(record, pucs=tuple(pucs))
+
+
+def edited(directory: Path, *changes: tuple[str, str]) -> Path:
+    """Return a copy of the small bench file with pieces of text replaced; each must be there exactly once."""
+    text = SMALL.read_text(encoding="utf-8")
+    for old, new in changes:
+        assert text.count(old) == 1, f"{old!r} is there {text.count(old)} times"
+        text = text.replace(old, new)
+    path = directory / "edited.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path

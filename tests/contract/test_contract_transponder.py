@@ -1,0 +1,72 @@
+"""The SFP+ driver keeps the promises of the interface, on an emulated module behind a bridge, over every wire."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from lumion_hw.drivers.transponders.sfp import SfpTransponder
+from lumion_hw.emulator.i2c_bridge import I2cBridge
+from lumion_hw.emulator.sff8472 import SfpModule
+from lumion_hw.quantities import w_from_dbm
+from lumion_hw.sessions.registers import Sc18im700
+from lumion_hw.testing.contracts import OverEveryWire, TransponderContract
+
+BAUD = 115_200
+
+
+class Fibre:
+    """What the module launches and what arrives at it."""
+
+    def __init__(self) -> None:
+        self.launched_w = 0.0
+        self.received_w = 0.0
+
+    def launch(self, power_w: float) -> None:
+        self.launched_w = power_w
+
+
+class TestSfpPlus(OverEveryWire, TransponderContract):
+    # The bridge's session may resynchronise three times with pauses of 0.7 s before it gives a dead bridge up.
+    @pytest.fixture
+    def fibre(self) -> Fibre:
+        return Fibre()
+
+    @pytest.fixture
+    def module(self, clock, fibre) -> SfpModule:
+        return SfpModule(
+            "sfp0",
+            clock,
+            np.random.default_rng(1),
+            emit_w=fibre.launch,
+            rx_power_w=lambda: fibre.received_w,
+            serial="ER000001",
+            warm=True,
+        )
+
+    @pytest.fixture
+    def device(self, clock, module) -> I2cBridge:
+        return I2cBridge("sfp0", clock, [module], baud=BAUD)
+
+    @pytest.fixture
+    def driver(self, wire, clock) -> Iterator[SfpTransponder]:
+        bridge = Sc18im700(wire.link(), clock, device="sfp0", baud=BAUD)
+        transponder = SfpTransponder(bridge, clock, device="sfp0", expected_serial="ER000001")
+        transponder.open()
+        yield transponder
+        transponder.close()
+
+    @pytest.fixture
+    def receive_dbm(self, fibre):
+        def receive(power_dbm: float | None) -> None:
+            fibre.received_w = 0.0 if power_dbm is None else w_from_dbm(power_dbm)
+
+        return receive
+
+    @pytest.fixture
+    def launched_w(self, wire, module, fibre):
+        def launched() -> float:
+            wire.do(module.advance)
+            return fibre.launched_w
+
+        return launched
