@@ -215,7 +215,14 @@ def picture(topology: HexMesh, states: Mapping[int, State], proofs: Sequence[Cir
     paths = []
     for proof in proofs:
         request, path = proof.circuit.request, proof.circuit.path
-        measured = "" if proof.measured_loss_db is None else f", {proof.measured_loss_db:.1f} dB"
-        label = f"{request.source} → {request.target}: {path.hops} hops{measured}"
-        paths.append(PicturePath(label=label, source=path.source, pucs=path.pucs))
+        paths.append(
+            PicturePath(
+                label=f"{request.source} → {request.target}",
+                source=path.source,
+                pucs=path.pucs,
+                loss_db=proof.measured_loss_db,
+                source_name=request.source,
+                target_name=request.target,
+            )
+        )
     return mesh_svg(topology, states=states, paths=paths, title=title)

@@ -154,7 +154,7 @@ class _Search:
             readings = np.array([self._at(channel, float(drive)) for drive in drives])
             learnt = self._fit_period(drives, readings, actuator.maximum - actuator.minimum)
             if learnt is None:
-                self._put(channel, start)
+                self._put(channel, float(drives[np.argmax(readings)]) if _acts(readings) else start)
                 return
             period = self._periods[channel] = learnt
         best = _brightest(drives, readings, period)
@@ -174,15 +174,14 @@ class _Search:
         return min(inside, key=lambda option: abs(option - 0.5 * near))
 
     def _fit_period(self, drives: NDArray[np.float64], readings: NDArray[np.float64], span: float) -> float | None:
-        """Return the period that fits a sweep best, ``None`` if the channel hardly acts at this polarization."""
-        swing = float(np.ptp(readings))
-        if not swing > _VISIBLE_SWING * abs(float(np.mean(readings))):
-            return None  # in the dark as well: a period found there would spoil every later search
-        candidates = np.linspace(0.22 * span, 0.9 * span, _PERIOD_STEPS)
-        residuals = [_residual(drives, readings, period) for period in candidates.tolist()]
-        if not min(residuals) <= 0.02 * swing**2 * len(readings):
+        """Return the period that fits a sweep best, ``None`` if the channel hardly acts here, or not as a squeezer."""
+        if not _acts(readings):
             return None
-        return float(candidates[int(np.argmin(residuals))])
+        candidates = np.linspace(0.22 * span, 0.9 * span, _PERIOD_STEPS)
+        residuals = _residuals(drives, readings, candidates)
+        if not residuals.min() <= 0.02 * float(np.ptp(readings)) ** 2 * len(readings):
+            return None
+        return float(candidates[np.argmin(residuals)])
 
 
 def _design(drives: NDArray[np.float64], period: float) -> NDArray[np.float64]:
@@ -191,11 +190,19 @@ def _design(drives: NDArray[np.float64], period: float) -> NDArray[np.float64]:
     return np.stack([np.ones_like(phase), np.cos(phase), np.sin(phase)], axis=1)
 
 
-def _residual(drives: NDArray[np.float64], readings: NDArray[np.float64], period: float) -> float:
-    """Return the sum of squares left by the best sinusoid of a period."""
-    design = _design(drives, period)
-    coefficients, *_ = np.linalg.lstsq(design, readings, rcond=None)
-    return float(((readings - design @ coefficients) ** 2).sum())
+def _acts(readings: NDArray[np.float64]) -> bool:
+    """Return whether a sweep changes the power visibly; it does not in the dark."""
+    return float(np.ptp(readings)) > _VISIBLE_SWING * abs(float(np.mean(readings)))
+
+
+def _residuals(
+    drives: NDArray[np.float64], readings: NDArray[np.float64], periods: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the sum of squares left by the best sinusoid of each period."""
+    basis, _ = np.linalg.qr(np.stack([_design(drives, period) for period in periods]))
+    explained = np.einsum("pij,pkj,k->pi", basis, basis, readings)
+    squares: NDArray[np.float64] = ((readings - explained) ** 2).sum(axis=1)
+    return squares
 
 
 def _brightest(drives: NDArray[np.float64], readings: NDArray[np.float64], period: float) -> float:

@@ -114,9 +114,12 @@ class OpticalWorld:
         self._coupled.clear()
 
     def turn_fibre(self, transponder: str) -> None:
-        """A fibre was moved: the light behind the controller is turned by half the sphere about a random axis."""
+        """A fibre was moved: light reaches the chip in the polarization orthogonal to that of before."""
+        index = self._input_of[transponder]
+        chain = self.chains[index]
+        state = _stokes(self._arriving(index))
         axis = self._rng.standard_normal(3)
-        chain = self.chains[self._input_of[transponder]]
+        axis -= (axis @ state) * state  # half a turn about any axis at right angles leads to the opposite pole
         chain.fibre_out = _rotation(np.pi * axis / np.linalg.norm(axis)) @ chain.fibre_out
         self._coupled.clear()
 
@@ -166,14 +169,20 @@ class OpticalWorld:
 
     # Light -----------------------------------------------------------------------------------------------------------
 
-    def _entering_fraction(self, index: int) -> float:
-        """Return TE power in the mesh over launched power, for one input."""
-        path, chain = self.wiring.inputs[index], self.chains[index]
+    def _arriving(self, index: int) -> NDArray[np.complex128]:
+        """Return the Jones vector (TE, TM) of one input at the chip, of length 1."""
+        chain = self.chains[index]
         field = chain.fibre_in @ chain.launch
-        if path.polarization is not None:
+        if self.wiring.inputs[index].polarization is not None:
             for axis, retardance in zip(_SQUEEZER_AXIS, self._retardance[index], strict=True):
                 field = _rotation(retardance * np.eye(3)[axis]) @ field
-        te, tm = chain.fibre_out @ field
+        arriving: NDArray[np.complex128] = chain.fibre_out @ field
+        return arriving
+
+    def _entering_fraction(self, index: int) -> float:
+        """Return TE power in the mesh over launched power, for one input."""
+        path = self.wiring.inputs[index]
+        te, tm = self._arriving(index)
         level_db = path.gain_db - path.loss_db - self.truth.access_loss_db[path.port]
         # Added in power (polarization.md 2): were it a field, some polarization would hide TM altogether.
         tm_share = 10.0 ** (-self._physics.tm_rejection_db / 10.0)
@@ -235,6 +244,12 @@ class OpticalWorld:
                 step = np.sqrt(0.5 * rate * elapsed / steps) * self._rng.standard_normal((2, 3))
                 chain.fibre_in = _rotation(step[0]) @ chain.fibre_in
                 chain.fibre_out = _rotation(step[1]) @ chain.fibre_out
+
+
+def _stokes(field: NDArray[np.complex128]) -> NDArray[np.float64]:
+    """Return the unit Stokes vector (S1, S2, S3) of a Jones vector of length 1."""
+    stokes: NDArray[np.float64] = np.real(np.einsum("i,kij,j->k", field.conj(), _PAULI, field))
+    return stokes
 
 
 def _rotation(vector: NDArray[np.float64]) -> NDArray[np.complex128]:

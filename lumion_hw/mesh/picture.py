@@ -21,7 +21,7 @@ from lumion_hw.mesh.topology import LEAVES, HexMesh, State
 
 _ROW_HEIGHT = 25.0  # px
 _LETTER_WIDTH = 6.7  # px at size 11
-_NAME_LETTERS = 20
+_NAME_LETTERS = 22
 
 _INK, _FAINT, _GUIDE, _BODY, _EDGE, _FAULT = "#1d2733", "#66727f", "#9aa6b2", "#f1f4f7", "#c3ccd5", "#b3261e"
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00")

@@ -172,6 +172,9 @@ class Sc18im700(Conversation):
         status = self.receive_exactly(1, what, deadline)[0]
         if status not in _STATUS_WORDS:
             raise self._frame_error(what, f"the status 0x{status:02X}, which the bridge does not have")
+        stray = bytes(self._buffer) + self._link.read(self._clock.now())
+        if stray:  # then what was taken for data and status may have been something else, too
+            raise self._frame_error(what, f"followed by {shown(stray)}, which nobody asked for")
         return status
 
     def _wait_or_give_up(self, device: int, what: str, status: int, deadline: float) -> None:

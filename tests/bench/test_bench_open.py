@@ -176,6 +176,14 @@ def test_closing_twice_is_harmless(small) -> None:
     bench.close()
 
 
+def test_a_bench_can_be_opened_again_once_its_controller_misses_the_last_host(small) -> None:
+    for _ in range(2):  # the controller keeps a session for the watchdog's time (protocol, section 4.1)
+        with small.open() as bench:
+            warm_up(bench)
+            assert bench.mesh.controller.faults() == ()
+    assert small.clock.now() >= WATCHDOG_S
+
+
 def test_a_device_that_is_gone_does_not_keep_the_heaters_on(small) -> None:
     with small.open() as bench:
         warm_up(bench)

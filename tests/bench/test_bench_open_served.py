@@ -1,6 +1,5 @@
 """``Bench.open`` by address: the small bench served over TCP and ptys, with the same drivers as in memory."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,13 +113,6 @@ def test_a_bench_that_is_gone_in_the_middle_raises_link_errors_and_can_be_closed
             assert caught.value.device in SMALL_DEVICES
 
 
-def test_a_served_bench_is_closed_and_opened_again(served) -> None:
-    for _ in range(2):
-        with Bench.open(SMALL, addresses=served.addresses) as bench:
-            warm_up(bench)
-            assert bench.mesh.controller.faults() == ()
-
-
 def test_addresses_of_devices_that_are_not_in_the_file_are_refused() -> None:
     with pytest.raises(ConfigError, match="mesh9"):
         Bench.open(SMALL, addresses={"mesh9": "tcp://127.0.0.1:1"})
@@ -131,10 +123,3 @@ def test_a_device_without_an_address_is_told_by_name() -> None:
         Bench.open(SMALL)
     assert {error.device for error in caught.value.exceptions} == SMALL_DEVICES
     assert all(isinstance(error, ConfigError) for error in caught.value.exceptions)
-
-
-def test_an_endpoints_file_of_the_emulator_opens_the_bench(served, tmp_path) -> None:
-    file = tmp_path / "endpoints.json"
-    file.write_text(json.dumps(served.addresses))
-    with Bench.open(SMALL, addresses=json.loads(file.read_text())) as bench:
-        assert set(bench.model.devices) == SMALL_DEVICES

@@ -5,7 +5,6 @@ No wire, no quantisation and, unless asked for, no noise: what a stage of the ca
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 
 import numpy as np
@@ -97,7 +96,7 @@ class SolverProbe:
         self.lit, self.is_safe = None, True
 
     def knowledge(self, pucs: Iterable[int] | None = None) -> Knowledge:
-        """Return the full truth about the given PUCs (all of them if none are given), as a calibration would know it."""
+        """Return the full truth about the given PUCs, all of them if none are given."""
         known = Knowledge(self.mesh, MAX_MA)
         for puc in range(self.mesh.n_pucs) if pucs is None else pucs:
             for arm in (0, 1):
@@ -114,5 +113,3 @@ def wrapped(angle_rad: NDArray[np.float64] | float) -> NDArray[np.float64]:
 def every_port(mesh: HexMesh) -> tuple[int, ...]:
     """Return all ports of a mesh."""
     return tuple(range(mesh.n_ports))
-
-

@@ -36,9 +36,13 @@ def record_of_truth(bench: Bench) -> CalibrationRecord:
         loss = float(truth.loss_db[number])
         return PucEntry(passive, 0.01, loss, 0.01, heater(2 * number), heater(2 * number + 1))
 
+    # Input losses count from the power that a module reports, which is off by up to a decibel.
+    excess = {path.port: _reported_excess_db(bench, path.transponder) for path in bench.wiring.inputs}
+
     def port(number: int) -> PortEntry:
         access, scale = float(truth.access_loss_db[number]), float(truth.monitor_scale[number])
-        return PortEntry(number, access, 0.1, access, 0.1, mesh.responsivity_a_per_w * scale)
+        into = access + excess.get(number, 0.0)
+        return PortEntry(number, into, 0.1, access, 0.1, mesh.responsivity_a_per_w * scale)
 
     crosstalk = truth.arm_crosstalk[0::2] - truth.arm_crosstalk[1::2]
     return CalibrationRecord(
@@ -57,6 +61,16 @@ def record_of_truth(bench: Bench) -> CalibrationRecord:
         ports=tuple(port(number) for number in mesh.topology.fibre_ports),
         crosstalk=CrosstalkEntry(tuple(tuple(row) for row in crosstalk.tolist())),
     )
+
+
+def _reported_excess_db(bench: Bench, transponder: str) -> float:
+    """Return what a module reports over what it launches, 1.0 dBm; it is dark afterwards."""
+    module = bench.transponders[transponder]
+    module.enable()
+    reported_dbm = module.monitors().tx_power_dbm
+    module.disable()
+    assert reported_dbm is not None
+    return reported_dbm - 1.0
 
 
 def path_setup(bench: Bench, record: CalibrationRecord | None = None) -> PathSetup:

@@ -258,6 +258,17 @@ def test_pucs_carry_number_and_state(smartlight: HexMesh) -> None:
     assert titles == ["PUC 15: bar", "PUC 16: cross", "PUC 17: no state"]
 
 
+def test_the_rails_of_a_puc_show_its_state(smartlight: HexMesh) -> None:
+    """Drawn level, from end A on the left: each rail comes out at its own height in bar, at the other's in cross."""
+    drawing = Drawing(mesh_svg(smartlight, states={15: "bar", 16: "cross"}))
+    for puc, kept in ((15, True), (16, False)):
+        rails = drawing.by_id[f"puc-{puc}"].findall(f"{SVG}path")[-1].attrib["d"].split("M")[1:]
+        assert len(rails) == 2
+        for rail in rails:
+            heights = [float(number) for number in re.findall(r"-?[\d.]+", rail)][1::2]
+            assert heights[0] == heights[-1] * (1 if kept else -1)
+
+
 def test_failed_pucs_are_hatched_and_explained(smartlight: HexMesh) -> None:
     drawing = Drawing(mesh_svg(smartlight, failed=[31]))
     assert drawing.by_id["puc-31"].findtext(f"{SVG}title") == "PUC 31: no state, failed"

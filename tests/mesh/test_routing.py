@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pytest
@@ -53,6 +53,28 @@ def fewest_hops(mesh: HexMesh, source: int, target: int, dead: frozenset[tuple[i
         frontier = {int(mesh.mate[port]) for port in leaving} - reached - {-1}
         reached |= frontier
     return 0
+
+
+def shortest_by_exhaustion(
+    mesh: HexMesh, source: int, target: int, unusable: Collection[tuple[int, State]], longest: int
+) -> int:
+    """Try every way of at most ``longest`` PUCs that needs each PUC in one state only; 0 when there is none."""
+    goal, shortest = int(mesh.port_puc_port[target]), 0
+    states: tuple[State, State] = ("bar", "cross")
+    ways: list[tuple[int, dict[int, State]]] = [(int(mesh.port_puc_port[source]), {})]
+    for hops in range(1, longest + 1):
+        following: list[tuple[int, dict[int, State]]] = []
+        for node, used in ways:
+            for state in states:
+                if (node // 4, state) in unusable or used.get(node // 4, state) != state:
+                    continue
+                leaving = node ^ LEAVES[state]
+                if leaving == goal:
+                    shortest = shortest or hops
+                elif mesh.mate[leaving] >= 0:
+                    following.append((int(mesh.mate[leaving]), {**used, node // 4: state}))
+        ways = following
+    return shortest
 
 
 # -------------------------------------------------------------------------------------------------------- one circuit
@@ -127,6 +149,18 @@ def test_single_circuits_go_round_random_faults_or_find_that_nothing_is_left(sma
         assert not set(routing.states.items()) & unusable
         assert routing.total_hops >= shortest
     assert 0 < refused < 20  # both outcomes were seen
+
+
+@pytest.mark.parametrize(("pair", "fault"), [((0, 1), (2, "bar")), ((0, 1), (10, "bar")), ((3, 5), (21, "bar"))])
+def test_a_walk_that_needs_one_puc_in_both_states_is_no_path(
+    smartlight: HexMesh, pair: tuple[int, int], fault: tuple[int, State]
+) -> None:
+    """With one PUC stuck, the shortest walk between neighbouring ports passes another PUC in cross and in bar."""
+    routing = route(smartlight, [pair], unusable=[fault])
+    assert_routed(smartlight, [pair], routing)
+    shortest = shortest_by_exhaustion(smartlight, *pair, [fault], 13)
+    assert routing.total_hops == shortest
+    assert fewest_hops(smartlight, *pair, frozenset([fault])) == shortest - 2
 
 
 def test_fixed_states_are_kept_and_may_be_shared(smartlight: HexMesh) -> None:

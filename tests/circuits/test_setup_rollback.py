@@ -1,0 +1,183 @@
+"""All or nothing: circuits are set up in one commit and proven, or the mesh is as it was before."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from known_mesh import A_TO_B
+from numpy.typing import NDArray
+
+from lumion_hw import Bench
+from lumion_hw.circuits import CircuitRequest, PathSetup
+from lumion_hw.errors import CircuitError, LimitError, LinkError, LinkLost, LumionError, SafetyError
+
+A_TO_C = [CircuitRequest("sfp-a", "sfp-c")]
+
+
+@pytest.fixture
+def in_service(setup: PathSetup) -> PathSetup:
+    """A path set-up with one circuit in service, so that the mesh is not dark before."""
+    setup.establish(setup.plan(A_TO_C))
+    return setup
+
+
+def generation(bench: Bench) -> int:
+    return bench.emulated.faults.board("mesh0").core.generation
+
+
+def assert_as_before(setup: PathSetup, before_ma: NDArray[np.float64]) -> None:
+    assert np.array_equal(setup.bench.mesh.driven_ma(), before_ma)
+    assert setup.active is not None
+    assert [circuit.request for circuit in setup.active.circuits] == A_TO_C
+    assert all(proof.proven for proof in setup.prove())
+
+
+def test_circuits_come_in_one_atomic_commit(bench: Bench, setup: PathSetup) -> None:
+    before = generation(bench)
+    setup.establish(setup.plan(A_TO_B))
+    assert generation(bench) == before + 1
+
+
+def test_the_table_driven_is_the_one_planned(bench: Bench, setup: PathSetup) -> None:
+    plan = setup.plan(A_TO_B)
+    setup.establish(plan)
+    step_ma = bench.mesh.controller.info.current_step_ma
+    assert bench.mesh.driven_ma() == pytest.approx(plan.currents_ma, abs=0.51 * step_ma)
+
+
+def test_milestones_come_in_order_and_once(setup: PathSetup) -> None:
+    milestones: list[str] = []
+    setup.establish(setup.plan(A_TO_B), milestone=milestones.append)
+    assert milestones == ["programmed", "settled", "los_clear", "link_up"]
+
+
+def test_a_failed_circuit_reaches_no_link_up(bench: Bench, setup: PathSetup) -> None:
+    milestones: list[str] = []
+    bench.emulated.faults.kill_port(8)
+    with pytest.raises(CircuitError):
+        setup.establish(setup.plan(A_TO_B), milestone=milestones.append)
+    assert milestones == ["programmed", "settled", "los_clear"]
+
+
+BREAKAGES: dict[str, tuple[Callable[[Bench], None], type[LumionError]]] = {
+    "dead port at the exit": (lambda bench: bench.emulated.faults.kill_port(8), CircuitError),
+    "broken fibre at the entry": (lambda bench: bench.emulated.faults.kill_port(6), CircuitError),
+    "dead receiver": (lambda bench: bench.emulated.faults.kill_modules(["sfp-b"]), LinkError),
+}
+
+
+@pytest.mark.parametrize(("breakage", "error"), BREAKAGES.values(), ids=BREAKAGES.keys())
+def test_a_failure_leaves_the_mesh_as_it_was(
+    bench: Bench, in_service: PathSetup, breakage: Callable[[Bench], None], error: type[LumionError]
+) -> None:
+    before_ma = bench.mesh.driven_ma()
+    assert before_ma.any()
+    breakage(bench)
+    with pytest.raises(error):
+        in_service.establish(in_service.plan(A_TO_B))
+    assert_as_before(in_service, before_ma)
+
+
+@pytest.mark.parametrize("port", [6, 8])
+def test_the_failure_names_what_arrived_and_what_did_not(bench: Bench, in_service: PathSetup, port: int) -> None:
+    bench.emulated.faults.kill_port(port)
+    dark, bright = ("sfp-a to sfp-b", "sfp-b to sfp-a") if port == 8 else ("sfp-b to sfp-a", "sfp-a to sfp-b")
+    with pytest.raises(CircuitError) as caught:
+        in_service.establish(in_service.plan(A_TO_B))
+    text = str(caught.value)
+    assert text.startswith(f"1 of 2 circuits could not be proven ({dark}: ")
+    assert "the receiver reports loss of signal" in text
+    assert f"proven: {bright}. All were taken away again" in text
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), SystemExit(143)])
+@pytest.mark.parametrize("moment", ["programmed", "settled", "los_clear"])
+def test_an_interrupt_between_program_and_proof_rolls_back(
+    bench: Bench, in_service: PathSetup, interrupt: BaseException, moment: str
+) -> None:
+    before_ma = bench.mesh.driven_ma()
+
+    def milestone(name: str) -> None:
+        if name == moment:
+            raise interrupt
+
+    with pytest.raises(type(interrupt)):
+        in_service.establish(in_service.plan(A_TO_B), milestone=milestone)
+    assert_as_before(in_service, before_ma)
+
+
+def at_programmed(action: Callable[[], object]) -> Callable[[str], None]:
+    return lambda name: (name == "programmed" and action(), None)[1]
+
+
+def test_a_fault_latched_in_the_middle_keeps_the_heaters_off_and_is_told_as_such(
+    bench: Bench, in_service: PathSetup
+) -> None:
+    with pytest.raises(SafetyError, match="ESTOP"):
+        in_service.establish(
+            in_service.plan(A_TO_B), milestone=at_programmed(bench.emulated.faults.board("mesh0").core_stop)
+            if hasattr(bench.emulated.faults.board("mesh0"), "core_stop")
+            else at_programmed(bench.mesh.controller.outputs_off),
+        )
+    assert not bench.mesh.driven_ma().any()
+    assert in_service.active is None  # nothing is set up, and the software knows
+    newest = bench.mesh.controller.faults()[-1]
+    assert (newest.source, newest.latched) == ("ESTOP", True)
+
+
+def test_after_the_fault_is_cleared_by_its_id_circuits_come_up_again(bench: Bench, in_service: PathSetup) -> None:
+    with pytest.raises(SafetyError):
+        in_service.establish(in_service.plan(A_TO_B), milestone=at_programmed(bench.mesh.controller.outputs_off))
+    bench.mesh.controller.clear_fault(bench.mesh.controller.faults()[-1].fault_id)
+    assert all(proof.proven for proof in in_service.establish(in_service.plan(A_TO_B)))
+
+
+def test_an_interrupt_stays_an_interrupt_even_when_rolling_back_fails(bench: Bench, in_service: PathSetup) -> None:
+    def stop_and_interrupt() -> None:
+        bench.mesh.controller.outputs_off()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        in_service.establish(in_service.plan(A_TO_B), milestone=at_programmed(stop_and_interrupt))
+    assert in_service.active is None
+
+
+def test_a_controller_lost_in_the_middle_is_reported_as_lost(bench: Bench, in_service: PathSetup) -> None:
+    board = bench.emulated.faults.board("mesh0")
+    with pytest.raises(LinkError):
+        in_service.establish(in_service.plan(A_TO_B), milestone=at_programmed(board.power_off))
+    assert in_service.active is None
+
+
+def test_a_transmitter_that_does_not_start_rolls_back(
+    bench: Bench, in_service: PathSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before_ma = bench.mesh.driven_ma()
+
+    def enable() -> None:
+        raise LinkLost("unplugged", device="sfp-b")
+
+    monkeypatch.setattr(bench.transponders["sfp-b"], "enable", enable)
+    with pytest.raises(LinkLost, match="sfp-b"):
+        in_service.establish(in_service.plan(A_TO_B))
+    assert_as_before(in_service, before_ma)
+
+
+def test_a_table_beyond_the_limits_is_refused_and_nothing_changes(
+    bench: Bench, in_service: PathSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before_ma, plan = bench.mesh.driven_ma(), in_service.plan(A_TO_B)
+    plan.currents_ma[3] = 2.6  # small.yaml: heater_max_ma 2.5
+    with pytest.raises(LimitError, match="channel 3"):
+        in_service.establish(plan)
+    assert_as_before(in_service, before_ma)
+
+
+def test_light_that_reaches_nobody_leaves_one_clear_sentence_per_circuit(bench: Bench, setup: PathSetup) -> None:
+    bench.emulated.faults.kill_port(1)
+    bench.emulated.faults.kill_port(6)
+    with pytest.raises(CircuitError) as caught:
+        setup.establish(setup.plan(A_TO_B))
+    assert str(caught.value).startswith("2 of 2 circuits could not be proven")
+    assert "proven: none" in str(caught.value)
+    assert not bench.mesh.driven_ma().any()

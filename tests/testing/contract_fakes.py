@@ -1,0 +1,253 @@
+"""The smallest drivers that keep every promise, without any device behind them; tests break one promise at a time."""
+
+import zlib
+
+import numpy as np
+
+from lumion_hw.clock import VirtualClock
+from lumion_hw.errors import ConfigError, LimitError, LinkLost, SafetyError
+from lumion_hw.interfaces import (
+    ActuatorInfo,
+    ControllerInfo,
+    Fault,
+    Generation,
+    MonitorReading,
+    Monitors,
+    PowerReading,
+    RangeState,
+    SignalStatus,
+    TransponderIdentity,
+)
+
+WHERE = {"device": "fake", "address": "fake://0"}
+
+
+def limit(asked: float, broken: float, unit: str, what: str = "value") -> LimitError:
+    return LimitError(what, asked=asked, limit=broken, unit=unit, **WHERE)
+
+
+class Fake:
+    """A driver that can be closed and unplugged."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.is_open = True
+        self.garbage = b""
+
+    def need_link(self) -> None:
+        self.garbage = b""
+        if not self.is_open:
+            raise LinkLost("the link is closed", **WHERE)
+
+    def unplug(self) -> None:
+        self.is_open = False
+
+    def disturb(self, garbage: bytes) -> None:
+        self.garbage = garbage
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+class FakeController(Fake):
+    """Three heaters, two monitors."""
+
+    info = ControllerInfo("fake", "F1", "1", 3, 2, 10.0, 0.01, True, True, True, False, monitor_full_scale_ma=1.0)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.driven_ma = np.zeros(3)
+        self.light_ma = np.array([0.1, 0.2])
+        self.latched: list[Fault] = []
+        self.cause = False
+        self.generation = 0
+        self.n_faults = 0
+        self.limits = None
+
+    def configure(self, limits) -> None:
+        self.need_link()
+        for value in limits.heater_max_ma:
+            if not 0.0 <= value <= self.info.current_full_scale_ma:
+                raise limit(value, self.info.current_full_scale_ma, "mA")
+        self.limits = limits
+
+    def check(self, currents_ma) -> None:
+        if currents_ma.shape != (3,):
+            raise ConfigError("shape", **WHERE)
+        for channel, value in enumerate(currents_ma):
+            if not 0.0 <= value <= self.limits.heater_max_ma[channel]:
+                raise limit(value, self.limits.heater_max_ma[channel], "mA", f"channel {channel}")
+        power_mw = float(np.sum(self.limits.heater_ohm * currents_ma**2)) * 1e-3
+        if power_mw > self.limits.total_power_mw:
+            raise limit(power_mw, self.limits.total_power_mw, "mW", "power")
+
+    def drive(self, currents_ma) -> None:
+        self.driven_ma = np.round(currents_ma, 2)
+
+    def program(self, currents_ma) -> Generation:
+        self.need_link()
+        if self.limits is not None:
+            self.check(currents_ma)
+        if self.latched:
+            raise SafetyError("latched", **WHERE)
+        self.drive(currents_ma)
+        self.generation += 1
+        return Generation(self.generation, zlib.crc32(self.driven_ma.tobytes()), self.clock.now())
+
+    def read_back(self):
+        self.need_link()
+        return self.driven_ma.copy()
+
+    def read_monitors(self, n_avg: int = 1) -> MonitorReading:
+        self.need_link()
+        if n_avg < 1:
+            raise limit(n_avg, 1, "scans")
+        saturated = self.light_ma > 1.0
+        values = np.where(saturated, np.nan, self.light_ma)
+        return MonitorReading(values, saturated, self.generation, self.clock.now())
+
+    def faults(self) -> tuple[Fault, ...]:
+        self.need_link()
+        return tuple(self.latched)
+
+    def trip(self, source: str, *, present: bool) -> None:
+        self.n_faults += 1
+        self.cause = present
+        self.latched.append(Fault(self.n_faults, source, latched=True, present=present))
+        self.driven_ma = np.zeros(3)
+
+    def hold_fault(self, present: bool) -> None:
+        if present:
+            self.trip("EXTERNAL", present=True)
+        self.cause = present
+
+    def clear_fault(self, fault_id: int) -> None:
+        self.need_link()
+        if self.cause:
+            raise SafetyError("the cause is present", **WHERE)
+        self.latched = [fault for fault in self.latched if fault.fault_id > fault_id]
+
+    def outputs_off(self) -> None:
+        self.need_link()
+        self.trip("ESTOP", present=False)
+
+    def close(self) -> None:
+        if self.is_open:
+            self.driven_ma = np.zeros(3)
+        super().close()
+
+
+class FakeMeter(Fake):
+    """Two channels, noiseless."""
+
+    channels = (1, 2)
+    model, serial = "fake", "F2"
+    largest_w = 1e-3
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.light_w = {1: 1e-5, 2: 1e-5}
+        self.nm = {1: 1550.0, 2: 1550.0}
+        self.averaging = {1: 0.01, 2: 0.01}
+
+    def setting(self, table, channel, value, low, high, unit) -> None:
+        self.need_link()
+        self.known(channel)
+        if not low <= value <= high:
+            raise limit(value, low if value < low else high, unit)
+        table[channel] = value
+
+    def known(self, channel) -> None:
+        if channel not in self.channels:
+            raise ConfigError(f"no channel {channel}", **WHERE)
+
+    def set_wavelength_nm(self, channel, wavelength_nm) -> None:
+        self.setting(self.nm, channel, wavelength_nm, 1250.0, 1650.0, "nm")
+
+    def set_averaging_s(self, channel, averaging_s) -> None:
+        self.setting(self.averaging, channel, averaging_s, 1e-6, 10.0, "s")
+
+    def set_range_dbm(self, channel, range_dbm) -> None:
+        self.setting({}, channel, 0.0 if range_dbm is None else range_dbm, -70.0, 10.0, "dBm")
+
+    def reading(self, channel) -> PowerReading:
+        if self.light_w[channel] > self.largest_w:
+            return PowerReading(channel, RangeState.OVER, self.clock.now())
+        return PowerReading(channel, RangeState.OK, self.clock.now(), self.light_w[channel])
+
+    def read(self, channel) -> PowerReading:
+        self.need_link()
+        self.known(channel)
+        self.clock.sleep(self.averaging[channel])
+        return self.reading(channel)
+
+    def read_all(self) -> tuple[PowerReading, ...]:
+        self.need_link()
+        return tuple(self.reading(channel) for channel in self.channels)
+
+    def errors(self) -> tuple[tuple[int, str], ...]:
+        self.need_link()
+        return ()
+
+
+class FakeModule(Fake):
+    """A module that follows at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on = False
+        self.received_dbm: float | None = None
+
+    @property
+    def launched_w(self) -> float:
+        return 1e-3 if self.on else 0.0
+
+    def receive(self, power_dbm: float | None) -> None:
+        self.received_dbm = power_dbm
+
+    def identify(self) -> TransponderIdentity:
+        self.need_link()
+        return TransponderIdentity("FAKE", "F", "1", "F3", "250101", "10GBASE-ER", 1550.0)
+
+    def enable(self) -> None:
+        self.need_link()
+        self.on = True
+
+    def disable(self) -> None:
+        self.need_link()
+        self.on = False
+
+    def monitors(self) -> Monitors:
+        self.need_link()
+        dark = self.received_dbm is None or self.received_dbm < -34.0
+        received = None if dark else self.received_dbm
+        return Monitors(40.0, 3.3, 30.0, 0.5 if self.on else None, received, self.clock.now())
+
+    def status(self) -> SignalStatus:
+        self.need_link()
+        los = self.received_dbm is None or self.received_dbm < -20.0
+        return SignalStatus(los, False, not self.on, True, self.clock.now())
+
+
+class FakeSqueezer(Fake):
+    """Two drive voltages in steps of 1 mV."""
+
+    actuators = (ActuatorInfo("drive voltage", "mV", -100.0, 100.0, 1.0, None, False),) * 2
+    settle_s = 0.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.settings = np.zeros(2)
+
+    def set(self, settings) -> None:
+        self.need_link()
+        if settings.shape != (2,):
+            raise ConfigError("shape", **WHERE)
+        for value in settings:
+            if not -100.0 <= value <= 100.0:
+                raise limit(value, 100.0 if value > 0 else -100.0, "mV")
+        self.settings = np.rint(settings)
+
+    def read(self):
+        self.need_link()
+        return self.settings.copy()

@@ -1,0 +1,213 @@
+"""The pytest plugin as a user meets it: a fixture, a marker, an ini option, and nothing to pay when it is not used."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
+
+
+@pytest.fixture
+def run(pytester):
+    """Runs the text of a test file, in a process of its own because numpy loads once per process."""
+
+    def run(text: str):
+        pytester.makepyfile(text)
+        return pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:hypothesispytest")
+
+    return run
+
+
+# -- the fixture itself, in this very run
+
+
+def test_the_bench_is_emulated_and_on_virtual_time(bench) -> None:
+    assert bench.is_emulated
+    assert bench.model.name == "lumion-prototype"
+    before_s = bench.clock.now()
+    bench.clock.sleep(100.0)
+    assert bench.clock.now() == before_s + 100.0
+
+
+@pytest.mark.lumion_bench(SMALL, seed=5)
+def test_faults_are_scripted_on_the_bench(bench) -> None:
+    assert bench.model.name == "small"
+    bench.transponders["sfp-a"].enable()
+    bench.emulated.faults.kill_modules(["sfp-a"])
+    with pytest.raises(ConnectionError):
+        bench.transponders["sfp-a"].status()
+
+
+# -- as users write it
+
+
+def test_without_a_marker_it_is_the_builtin_bench_with_seed_0(run) -> None:
+    result = run(
+        """
+        from lumion_hw import Bench
+
+        def test_it(bench):
+            with Bench.emulate("lumion-prototype", seed=0) as other:
+                assert bench.mesh.monitors_ma().tolist() == other.mesh.monitors_ma().tolist()
+        """
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_the_seed_of_the_marker_counts(run) -> None:
+    result = run(
+        """
+        import pytest
+        from lumion_hw import Bench
+
+        @pytest.mark.lumion_bench(seed=3)
+        def test_it(bench):
+            with Bench.emulate(seed=3) as same, Bench.emulate(seed=0) as other:
+                light = bench.mesh.monitors_ma().tolist()
+                assert light == same.mesh.monitors_ma().tolist()
+                assert light != other.mesh.monitors_ma().tolist()
+        """
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_path_is_relative_to_the_test_file(run, pytester) -> None:
+    (pytester.path / "mine.yaml").write_text(SMALL.read_text())
+    result = run(
+        """
+        import pytest
+
+        @pytest.mark.lumion_bench("mine.yaml", seed=3)
+        def test_it(bench):
+            assert bench.model.name == "small"
+        """
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_the_ini_option_names_the_bench_of_all_tests_relative_to_itself(run, pytester) -> None:
+    (pytester.path / "lab.yaml").write_text(SMALL.read_text())
+    pytester.makeini("[pytest]\nlumion_bench = lab.yaml\n")
+    result = run(
+        """
+        import pytest
+
+        def test_it(bench):
+            assert bench.model.name == "small"
+
+        @pytest.mark.lumion_bench("lumion-prototype")
+        def test_the_marker_is_nearer(bench):
+            assert bench.model.name == "lumion-prototype"
+        """
+    )
+    result.assert_outcomes(passed=2)
+
+
+def test_a_class_gives_the_bench_and_a_function_the_seed(run, pytester) -> None:
+    (pytester.path / "mine.yaml").write_text(SMALL.read_text())
+    result = run(
+        """
+        import pytest
+        from lumion_hw import Bench
+
+        @pytest.mark.lumion_bench("mine.yaml", seed=1)
+        class TestMine:
+            @pytest.mark.lumion_bench(seed=2)
+            def test_it(self, bench, request):
+                with Bench.emulate(request.path.parent / "mine.yaml", seed=2) as same:
+                    assert bench.mesh.monitors_ma().tolist() == same.mesh.monitors_ma().tolist()
+        """
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_every_test_has_a_bench_of_its_own_and_it_is_closed_behind_it(run) -> None:
+    result = run(
+        """
+        import numpy as np
+        import pytest
+
+        boards = []
+
+        @pytest.mark.parametrize("round_", [1, 2])
+        def test_it(bench, round_):
+            assert not bench.mesh.driven_ma().any()
+            bench.mesh.program(np.ones(144))
+            boards.append(bench.emulated.faults.board("mesh0"))
+
+        def test_afterwards():
+            assert boards[0] is not boards[1]
+            assert not any(board.driven_codes.any() for board in boards)
+        """
+    )
+    result.assert_outcomes(passed=3)
+
+
+def test_a_failing_test_closes_its_bench_too(run) -> None:
+    result = run(
+        """
+        import numpy as np
+
+        boards = []
+
+        def test_it(bench):
+            boards.append(bench.emulated.faults.board("mesh0"))
+            bench.mesh.program(np.ones(144))
+            assert not boards[0].driven_codes.any(), "this fails"
+
+        def test_afterwards():
+            assert not boards[0].driven_codes.any()
+        """
+    )
+    result.assert_outcomes(passed=1, failed=1)
+
+
+def test_a_wrong_marker_is_told_in_one_sentence(run) -> None:
+    markers = ["3", "sed=3", "seed='x'", "seed=-1", "seed=True", "'a', 'b'"]
+    tests = "\n".join(
+        f"@pytest.mark.lumion_bench({marker})\ndef test_{number}(bench):\n    pass\n"
+        for number, marker in enumerate(markers)
+    )
+    result = run("import pytest\n\n" + tests)
+    result.assert_outcomes(errors=len(markers))
+    for marker in markers:
+        result.stdout.fnmatch_lines_random(
+            f"E*ConfigError: marker lumion_bench({marker}): expected lumion_bench(path, [*], seed=0) *"
+        )
+
+
+def test_a_bench_file_that_is_not_there_is_told_with_its_path(run, pytester) -> None:
+    result = run("import pytest\n\n@pytest.mark.lumion_bench('no-such.yaml')\ndef test_it(bench):\n    pass\n")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"E*ConfigError:*{pytester.path}/no-such.yaml*"])
+
+
+def test_the_marker_is_known_to_strict_pytest(pytester) -> None:
+    pytester.makepyfile("import pytest\n\n@pytest.mark.lumion_bench(seed=1)\ndef test_it():\n    pass\n")
+    pytester.runpytest_inprocess("--strict-markers", "-p", "no:cacheprovider").assert_outcomes(passed=1)
+    pytester.runpytest_inprocess("--markers").stdout.fnmatch_lines(["@pytest.mark.lumion_bench(path, *, seed=0): *"])
+
+
+# -- what it costs
+
+
+def test_loading_the_plugin_imports_no_room_of_the_package() -> None:
+    code = (
+        "import sys, pytest; before = set(sys.modules); import lumion_hw.testing.plugin;"
+        "print(*sorted(name for name in set(sys.modules) - before))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert set(loaded) <= {"lumion_hw", "lumion_hw.testing", "lumion_hw.testing.plugin"}
+
+
+def test_the_suites_know_neither_drivers_nor_the_emulator() -> None:
+    code = (
+        "import sys, lumion_hw.testing.contracts;"
+        "print(*(name for name in sys.modules if name.startswith(('lumion_hw.drivers', 'lumion_hw.emulator'))))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert loaded.strip() == ""

@@ -1,0 +1,464 @@
+"""The contracts let honest drivers pass, and catch each broken promise with a sentence that names it."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from contract_fakes import FakeController, FakeMeter, FakeModule, FakeSqueezer
+
+from lumion_hw.clock import SystemClock
+from lumion_hw.errors import LinkTimeout
+from lumion_hw.interfaces import ControllerLimits, MonitorReading, PowerReading, RangeState
+from lumion_hw.testing.contracts import (
+    MeshControllerContract,
+    PolarizationControllerContract,
+    PowerMeterContract,
+    TransponderContract,
+)
+
+pytest_plugins = ["pytester"]
+
+LIMITS = ControllerLimits(np.array([0.0, 5.0, 5.0]), np.full(3, 1000.0), total_power_mw=40.0)
+
+
+class AnyFake:
+    """The fixtures that all fakes have in common."""
+
+    make = None
+
+    @pytest.fixture
+    def driver(self):
+        return type(self).make()
+
+    @pytest.fixture
+    def clock(self, driver):
+        return driver.clock
+
+    @pytest.fixture
+    def unplug(self, driver):
+        return driver.unplug
+
+    @pytest.fixture
+    def disturb(self, driver):
+        return driver.disturb
+
+
+class TestHonestController(AnyFake, MeshControllerContract):
+    make = FakeController
+
+    @pytest.fixture
+    def limits(self):
+        return LIMITS
+
+    @pytest.fixture
+    def driven_ma(self, driver):
+        return lambda: driver.driven_ma
+
+    @pytest.fixture
+    def hold_fault(self, driver):
+        return driver.hold_fault
+
+    @pytest.fixture
+    def saturate(self, driver):
+        return lambda: brighten(driver)
+
+
+class TestHonestMeter(AnyFake, PowerMeterContract):
+    make = FakeMeter
+    wavelength_limits_nm = pytest.fixture(lambda self: (1250.0, 1650.0), name="wavelength_limits_nm")
+    averaging_limits_s = pytest.fixture(lambda self: (1e-6, 10.0), name="averaging_limits_s")
+
+    @pytest.fixture
+    def illuminate(self, driver):
+        return driver.light_w.__setitem__
+
+    @pytest.fixture
+    def overload(self, driver):
+        return lambda channel: driver.light_w.__setitem__(channel, 1.0)
+
+    @pytest.fixture
+    def wavelength_in_force_nm(self, driver):
+        return driver.nm.__getitem__
+
+
+class TestHonestModule(AnyFake, TransponderContract):
+    make = FakeModule
+
+    @pytest.fixture
+    def receive_dbm(self, driver):
+        return driver.receive
+
+    @pytest.fixture
+    def launched_w(self, driver):
+        return lambda: driver.launched_w
+
+
+class TestHonestSqueezer(AnyFake, PolarizationControllerContract):
+    make = FakeSqueezer
+
+    @pytest.fixture
+    def in_force(self, driver):
+        return lambda: driver.settings
+
+
+def brighten(driver) -> int:
+    driver.light_ma = np.array([0.1, 3.0])
+    return 1
+
+
+def broken(promise, *args) -> str:
+    """Run one promise with a driver that breaks it; return the sentence."""
+    with pytest.raises(pytest.fail.Exception) as caught:
+        promise(*args)
+    return str(caught.value)
+
+
+def configured(driver):
+    driver.configure(LIMITS)
+    return driver
+
+
+# -- every device
+
+
+def test_a_driver_that_works_after_close_is_caught() -> None:
+    class Undead(FakeSqueezer):
+        def close(self) -> None: ...
+
+    said = broken(
+        PolarizationControllerContract().test_a_closed_driver_raises_a_link_error,
+        Undead(),
+        PolarizationControllerContract.calls["read"],
+        SystemClock(),
+    )
+    assert "after close()" in said
+    assert "nothing was raised" in said
+
+
+def test_a_driver_that_names_no_device_in_its_errors_is_caught() -> None:
+    class Nameless(FakeSqueezer):
+        def need_link(self) -> None:
+            if not self.is_open:
+                raise LinkTimeout("gone")
+
+    driver = Nameless()
+    said = broken(
+        PolarizationControllerContract().test_an_unplugged_device_raises_a_link_error_in_time,
+        driver,
+        PolarizationControllerContract.calls["read"],
+        driver.unplug,
+        driver.clock,
+    )
+    assert "no device or no address" in said
+
+
+def test_a_driver_that_waits_past_its_deadline_is_caught() -> None:
+    class Patient(FakeSqueezer):
+        def need_link(self) -> None:
+            if not self.is_open:
+                self.clock.sleep(60.0)
+            super().need_link()
+
+    driver = Patient()
+    said = broken(
+        PolarizationControllerContract().test_an_unplugged_device_raises_a_link_error_in_time,
+        driver,
+        PolarizationControllerContract.calls["read"],
+        driver.unplug,
+        driver.clock,
+    )
+    assert "60.00 s, more than 5 s" in said
+
+
+def test_an_error_of_another_family_comes_through_as_it_is() -> None:
+    class Careless(FakeSqueezer):
+        def need_link(self) -> None:
+            if not self.is_open:
+                raise OSError(5, "Input/output error")
+
+    driver = Careless()
+    with pytest.raises(OSError, match="Input/output"):
+        PolarizationControllerContract().test_an_unplugged_device_raises_a_link_error_in_time(
+            driver, PolarizationControllerContract.calls["read"], driver.unplug, driver.clock
+        )
+
+
+def test_garbage_taken_for_a_reading_is_caught() -> None:
+    class Gullible(FakeSqueezer):
+        def read(self):
+            return np.full(2, 7.25) if self.garbage else super().read()
+
+    driver = Gullible()
+    said = broken(
+        PolarizationControllerContract().test_garbage_in_the_stream_never_becomes_a_reading,
+        driver,
+        driver.disturb,
+        b"7.25,noise",
+    )
+    assert "garbage before the reply" in said
+
+
+def test_threads_that_get_each_others_answers_are_caught() -> None:
+    class Shared(FakeSqueezer):
+        def set(self, settings) -> None:
+            self.settings = np.array([settings[0], self.settings[1]])  # one after the other, and no lock
+            time.sleep(0.02)
+            self.settings = np.array(settings)
+
+        def read(self):
+            time.sleep(0.005)
+            return super().read()
+
+    said = broken(PolarizationControllerContract().test_two_threads_share_it, Shared(), SystemClock())
+    assert "which nobody set" in said
+
+
+# -- mesh controllers
+
+
+def test_a_controller_that_clips_is_caught() -> None:
+    class Clipping(FakeController):
+        def check(self, currents_ma) -> None:
+            np.clip(np.nan_to_num(currents_ma), 0.0, LIMITS.heater_max_ma, out=currents_ma)
+
+    for excess in (1.02, -0.1, np.nan):
+        promise = MeshControllerContract().test_a_current_outside_its_limit_is_refused_and_nothing_changes
+        assert "LimitError was promised" in broken(promise, configured(Clipping()), LIMITS, excess)
+
+
+def test_a_controller_that_drives_what_came_before_the_wrong_current_is_caught() -> None:
+    class Piecemeal(FakeController):
+        def check(self, currents_ma) -> None:
+            self.driven_ma[1] = currents_ma[1]
+            super().check(currents_ma)
+
+    promise = MeshControllerContract().test_a_current_outside_its_limit_is_refused_and_nothing_changes
+    assert "a refused table changed outputs" in broken(promise, configured(Piecemeal()), LIMITS, 1.02)
+
+
+def test_a_controller_that_ignores_the_power_cap_is_caught() -> None:
+    class Hot(FakeController):
+        def check(self, currents_ma) -> None: ...
+
+    promise = MeshControllerContract().test_a_table_above_the_power_cap_is_refused_and_nothing_changes
+    assert "LimitError was promised" in broken(promise, configured(Hot()), LIMITS)
+
+
+def test_a_generation_that_stands_still_is_caught() -> None:
+    class Still(FakeController):
+        def drive(self, currents_ma) -> None:
+            super().drive(currents_ma)
+            self.generation = 0
+
+    driver = configured(Still())
+    promise = MeshControllerContract().test_the_generation_grows_with_every_table
+    assert "do not grow: [1, 1, 1]" in broken(promise, driver, LIMITS, driver.clock)
+
+
+def test_a_saturated_monitor_at_full_scale_is_caught() -> None:
+    class Sentinel(FakeController):
+        def read_monitors(self, n_avg: int = 1) -> MonitorReading:
+            return MonitorReading(np.minimum(self.light_ma, 1.0), np.zeros(2, dtype=bool), 0, self.clock.now())
+
+    driver = configured(Sentinel())
+    promise = MeshControllerContract().test_a_saturated_monitor_is_not_a_number
+    assert "above full scale and not marked" in broken(promise, driver, lambda: brighten(driver))
+
+
+def test_a_fault_that_a_new_table_overrides_is_caught() -> None:
+    class Forgetful(FakeController):
+        def program(self, currents_ma):
+            self.latched.clear()
+            return super().program(currents_ma)
+
+    promise = MeshControllerContract().test_stopped_it_stays_off_until_the_fault_is_cleared_by_its_id
+    assert "SafetyError was promised" in broken(promise, configured(Forgetful()), LIMITS)
+
+
+def test_a_cleared_fault_that_brings_the_currents_back_is_caught() -> None:
+    class Resuming(FakeController):
+        def clear_fault(self, fault_id: int) -> None:
+            super().clear_fault(fault_id)
+            self.driven_ma = np.ones(3)
+
+    promise = MeshControllerContract().test_stopped_it_stays_off_until_the_fault_is_cleared_by_its_id
+    assert "clearing a fault switched outputs on" in broken(promise, configured(Resuming()), LIMITS)
+
+
+def test_currents_left_behind_by_close_are_caught() -> None:
+    class Warm(FakeController):
+        def close(self) -> None:
+            self.is_open = False
+
+    driver = configured(Warm())
+    promise = MeshControllerContract().test_closing_brings_the_outputs_to_zero
+    assert "close() left currents driven" in broken(promise, driver, LIMITS, lambda: driver.driven_ma)
+
+
+# -- power meters
+
+
+def test_the_largest_number_instead_of_over_range_is_caught() -> None:
+    class Sentinel(FakeMeter):
+        def reading(self, channel) -> PowerReading:
+            over = self.light_w[channel] > self.largest_w
+            return PowerReading(channel, RangeState.OK, 0.0, 3.402823e38 if over else self.light_w[channel])
+
+    driver = Sentinel()
+    promise = PowerMeterContract().test_an_overload_is_typed_and_no_number
+    said = broken(promise, driver, driver.light_w.__setitem__, lambda channel: driver.light_w.update({channel: 1.0}))
+    assert "an overloaded channel is ok" in said
+
+
+def test_a_meter_that_repeats_its_last_reading_is_caught() -> None:
+    class Stale(FakeMeter):
+        def reading(self, channel) -> PowerReading:
+            return PowerReading(channel, RangeState.OK, self.clock.now(), 100e-6)
+
+    driver = Stale()
+    promise = PowerMeterContract().test_a_reading_is_the_light_in_watts
+    assert "10.00 dB off" in broken(promise, driver, driver.light_w.__setitem__, driver.clock)
+
+
+def test_a_meter_that_mixes_up_its_channels_is_caught() -> None:
+    class Swapped(FakeMeter):
+        def read_all(self):
+            return tuple(reversed(super().read_all()))
+
+    driver = Swapped()
+    promise = PowerMeterContract().test_all_channels_are_read_together_in_order
+    assert "gave channels [2, 1]" in broken(promise, driver, driver.light_w.__setitem__)
+
+
+def test_a_wavelength_that_is_clipped_is_caught() -> None:
+    class Clipping(FakeMeter):
+        def set_wavelength_nm(self, channel, wavelength_nm) -> None:
+            super().set_wavelength_nm(channel, min(max(wavelength_nm, 1250.0), 1650.0))
+
+    driver = Clipping()
+    promise = PowerMeterContract().test_a_wavelength_outside_the_limits_is_refused_and_nothing_changes
+    assert "LimitError was promised" in broken(promise, driver, (1250.0, 1650.0), driver.nm.__getitem__)
+
+
+def test_a_setting_that_is_not_in_force_is_caught() -> None:
+    class Deaf(FakeMeter):
+        def set_wavelength_nm(self, channel, wavelength_nm) -> None: ...
+
+    driver = Deaf()
+    promise = PowerMeterContract().test_a_wavelength_within_the_limits_is_in_force
+    assert "1550 nm is in force" in broken(promise, driver, (1250.0, 1650.0), driver.nm.__getitem__)
+
+
+def test_a_reading_older_than_its_call_is_caught() -> None:
+    class Hasty(FakeMeter):
+        def read(self, channel) -> PowerReading:
+            return self.reading(channel)
+
+    driver = Hasty()
+    promise = PowerMeterContract().test_averaging_takes_its_time
+    said = broken(promise, driver, driver.light_w.__setitem__, (1e-6, 10.0), driver.clock)
+    assert "0.1 s were averaged in 0 s" in said
+
+
+# -- transponders
+
+
+def test_a_transmitter_that_stays_lit_is_caught() -> None:
+    class Lit(FakeModule):
+        launched_w = 1e-3
+
+    driver = Lit()
+    promise = TransponderContract().test_the_light_follows_the_switch
+    assert "disable() returned with 0.001 W of light" in broken(promise, driver, lambda: driver.launched_w)
+
+
+def test_loss_of_signal_that_never_clears_is_caught() -> None:
+    class Lost(FakeModule):
+        def receive(self, power_dbm) -> None: ...
+
+    driver = Lost()
+    promise = TransponderContract().test_loss_of_signal_follows_the_light
+    assert "LOS is True at -8.0 dBm" in broken(promise, driver, driver.receive, driver.clock)
+
+
+def test_light_invented_in_the_dark_is_caught() -> None:
+    class Hopeful(FakeModule):
+        def receive(self, power_dbm) -> None:
+            self.received_dbm = -25.0 if power_dbm is None else power_dbm
+
+    driver = Hopeful()
+    promise = TransponderContract().test_received_power_is_a_number_or_none
+    assert "the dark is read as -25.0 dBm" in broken(promise, driver, driver.receive, driver.clock)
+
+
+def test_a_transmitter_switched_off_by_closing_is_caught() -> None:
+    class Tidy(FakeModule):
+        def close(self) -> None:
+            self.on = False
+            super().close()
+
+    driver = Tidy()
+    promise = TransponderContract().test_closing_leaves_the_transmitter_as_it_is
+    assert "close() changed the transmitter" in broken(promise, driver, lambda: driver.launched_w)
+
+
+# -- polarization controllers
+
+
+def test_settings_made_before_the_wrong_one_are_caught() -> None:
+    class Piecemeal(FakeSqueezer):
+        def set(self, settings) -> None:
+            if abs(settings[0]) <= 100.0:
+                self.settings[0] = settings[0]
+            super().set(settings)
+
+    promise = PolarizationControllerContract().test_a_setting_outside_its_range_is_refused_and_nothing_changes
+    assert "a refused set changed settings" in broken(promise, Piecemeal(), "above")
+
+
+def test_a_set_that_is_not_carried_out_is_caught() -> None:
+    class Lazy(FakeSqueezer):
+        def set(self, settings) -> None:
+            self.settings = np.zeros(2)
+
+    promise = PolarizationControllerContract().test_what_is_set_is_read_back
+    assert "is read back" in broken(promise, Lazy())
+
+
+# -- authors
+
+
+def test_a_contract_without_its_fixtures_says_what_to_give(pytester) -> None:
+    pytester.makepyfile(
+        """
+        from lumion_hw.testing.contracts import PolarizationControllerContract
+
+        class TestMine(PolarizationControllerContract):
+            pass
+        """
+    )
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-k", "describes or unplugged")
+    result.assert_outcomes(errors=4)
+    result.stdout.fnmatch_lines_random(
+        ["give this contract a fixture 'driver': an open PolarizationController, closed again after the test"]
+    )
+
+
+def test_a_promise_that_cannot_be_proven_is_skipped_and_says_what_is_missing(pytester) -> None:
+    pytester.syspathinsert(Path(__file__).parent)
+    pytester.makepyfile(
+        """
+        import pytest
+        from contract_fakes import FakeSqueezer
+        from lumion_hw.testing.contracts import PolarizationControllerContract
+
+        class TestMine(PolarizationControllerContract):
+            @pytest.fixture
+            def driver(self):
+                return FakeSqueezer()
+        """
+    )
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-rs", "-k", "in_force or leaves or read_back")
+    result.assert_outcomes(passed=1, skipped=2)
+    result.stdout.fnmatch_lines_random(["*without a fixture 'in_force' this promise stays unproven*"])
