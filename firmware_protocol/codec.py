@@ -20,6 +20,7 @@ from firmware_protocol.codes import Drive, FaultState, OutputsState
 from firmware_protocol.errors import FieldError, PayloadError
 from firmware_protocol.fields import Field, Layout
 from firmware_protocol.layouts import LAYOUTS
+from firmware_protocol.stream_codes import EndReason, RunState
 
 LIMIT_DTYPE = np.dtype([("code_max", "<u2"), ("load_ohm", "<u2"), ("trip_ua", "<u4")])
 """One limit record (section 7.1): largest code, heater resistance in Ω (0 = not fitted), trip in µA (0 = none)."""
@@ -42,7 +43,16 @@ _VIEWS: dict[str, Callable[[int], int]] = {
     "OutputsState": OutputsState,
     "Drive": Drive,
     "FaultState": FaultState,
+    "RunState": RunState,
+    "EndReason": EndReason,
 }
+
+
+def element_size(field: Field) -> int:
+    """Return the bytes of one element of an array field."""
+    if field.element in ("u8", "char"):
+        return 1
+    return _ELEMENTS[field.element].itemsize
 
 
 def _format(field: Field) -> str:
@@ -130,12 +140,21 @@ def need(layout: Layout, field: Field, payload: bytes, size: int) -> bytes:
     return payload[field.offset : end]
 
 
+def wire_bytes(layout: Layout, field: Field, value: object) -> bytes:
+    """Return ``value`` as bytes that cannot change. Raises ``FieldError`` for anything but bytes."""
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise _fault(layout, field, 0, f"{type(value).__name__} instead of bytes")
+    return bytes(value)
+
+
 def wire_array(layout: Layout, field: Field, value: object) -> NDArray[Any]:
     """Return ``value`` as a read-only array of the field's elements. Raises ``FieldError`` if one does not fit."""
     dtype = _ELEMENTS[field.element]
     array = np.asarray(value)
     owner: object = array.base
-    if isinstance(owner, bytes) and array.dtype == dtype and array.ndim == len(field.counts) == 1:
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if isinstance(owner, bytes) and array.dtype == dtype and array.ndim == len(field.counts):
         return array  # decoded from a payload: already of the wire's type, and bytes cannot change
     if array.dtype != dtype:
         if dtype.names is not None:
@@ -179,10 +198,11 @@ class Message:
             cls.layout = LAYOUTS[cls.__name__]
 
     def __post_init__(self) -> None:
-        """Turn the array into one of the wire's type that cannot be changed."""
+        """Turn the array into one of the wire's type that cannot be changed; an array of u8 is ``bytes``."""
         field = self.layout.array
-        if field is not None and field.element in _ELEMENTS:
-            object.__setattr__(self, field.name, wire_array(self.layout, field, getattr(self, field.name)))
+        if field is not None and (field.element in _ELEMENTS or field.element == "u8"):
+            convert = wire_bytes if field.element == "u8" else wire_array
+            object.__setattr__(self, field.name, convert(self.layout, field, getattr(self, field.name)))
 
     def encode(self) -> bytes:
         """Return the payload. Raises ``FieldError`` for a value its field cannot hold."""
@@ -190,9 +210,10 @@ class Message:
         field = self.layout.array
         if field is None:
             return pack_fixed(self.layout, values)
-        array: NDArray[Any] = values[field.name]
-        values.update(zip(field.counts, array.shape, strict=True))
-        return pack_fixed(self.layout, values) + array.tobytes()
+        array: NDArray[Any] | bytes = values[field.name]
+        shape = (len(array),) if isinstance(array, bytes) else array.shape
+        values.update(zip(field.counts, shape, strict=True))
+        return pack_fixed(self.layout, values) + bytes(array)
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -206,10 +227,9 @@ class Message:
         field = cls.layout.array
         if field is not None:
             shape = tuple(int(str(values.pop(name))) for name in field.counts)
-            dtype = _ELEMENTS[field.element]
-            raw = need(cls.layout, field, payload, math.prod(shape) * dtype.itemsize)
-            array = np.frombuffer(raw, dtype=dtype)
-            values[field.name] = array if len(shape) == 1 else array.reshape(shape)
+            raw = need(cls.layout, field, payload, math.prod(shape) * element_size(field))
+            dtype = _ELEMENTS.get(field.element)
+            values[field.name] = raw if dtype is None else np.frombuffer(raw, dtype=dtype).reshape(shape)
         return cls(**values)
 
     def out_of_range(self) -> tuple[int, int] | None:

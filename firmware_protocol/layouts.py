@@ -5,12 +5,13 @@ from them; documentation and the C header are printed from them.
 
 Types: ``u8 u16 u32 i16 i32``, ``char[n]`` (NUL padded), ``T[count]`` (the array whose length travels in ``count``),
 ``T[count,n_adc]`` (row by row). ``limit``, ``pair`` and ``fault`` are the records of sections 7.1, 8.2 and 11.3.
-An empty name is a reserved field.
+An empty name is a reserved field. Telemetry and sweeps are in :mod:`firmware_protocol.stream_layouts`.
 """
 
 from __future__ import annotations
 
 from firmware_protocol.fields import Field, Layout
+from firmware_protocol.stream_layouts import SHARED_LAYOUTS, STREAM_LAYOUTS
 
 F = Field
 _STATE = "0..4"
@@ -352,5 +353,5 @@ _ALL = (
     Layout("FaultRecord", "FAULT", FAULT_RECORD),
 )
 
-LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in _ALL}
-"""Every layout by the name of its message class."""
+LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (*SHARED_LAYOUTS, *_ALL, *STREAM_LAYOUTS)}
+"""Every layout by name: that of its message class, or of a part several messages share (empty ``code``)."""

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
-from firmware_protocol import codes
+from firmware_protocol import codes, stream_codes
 from firmware_protocol.layouts import LAYOUTS
 
 _TABLES: tuple[type[Enum], ...] = (
@@ -36,6 +36,13 @@ _TABLES: tuple[type[Enum], ...] = (
     codes.ApplyFlag,
     codes.ReadbackFlag,
     codes.StatsCounter,
+    stream_codes.SubscribeFlag,
+    stream_codes.ImageFlag,
+    stream_codes.RunFlag,
+    stream_codes.EndAction,
+    stream_codes.SweepTrigger,
+    stream_codes.RunState,
+    stream_codes.EndReason,
 )
 
 

@@ -23,7 +23,7 @@ _SETTLED_TAU = 25.0
 """After this many time constants the heat is taken as settled: the rest is below 1e-10."""
 
 _LARGEST_DRIFT_RAD2 = 0.25
-_MOST_DRIFT_STEPS = 64
+_MOST_DRIFT_STEPS = 16
 """Enough to forget everything, however long the pause."""
 
 _PAULI = np.array([[[1, 0], [0, -1]], [[0, 1], [1, 0]], [[0, -1j], [1j, 0]]], dtype=np.complex128)

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.errors import LimitError
+
 BASIC_UNIT_DELAY_S = 11.25e-12
 """Group delay of one PUC of the SmartLight-class chip (D. Sánchez-Jácome, PhD thesis, UPV 2025)."""
 
@@ -62,10 +64,14 @@ class UnitCells:
         return cls(np.full(n_pucs, loss_db), half, half, theta, -theta, np.zeros(n_joints))
 
     def transfer(self, frequency_hz: float) -> NDArray[np.complex128]:
-        """Return T of every PUC, shape ``(E, 2, 2)``."""
+        """Return T of every PUC, shape ``(E, 2, 2)``.
+
+        Raises:
+            LimitError: A splitting leaves 0 … 1 at this frequency.
+        """
         detuning_hz = frequency_hz - self.reference_hz
-        a_in = np.arcsin(np.sqrt(np.clip(self.eta_in + self.eta_slope_per_hz * detuning_hz, 0.0, 1.0)))
-        a_out = np.arcsin(np.sqrt(np.clip(self.eta_out + self.eta_slope_per_hz * detuning_hz, 0.0, 1.0)))
+        a_in = _coupler_angle(self.eta_in + self.eta_slope_per_hz * detuning_hz)
+        a_out = _coupler_angle(self.eta_out + self.eta_slope_per_hz * detuning_hz)
         # The delay is reckoned from the detuning: 2πfτ itself is 1.4e4 rad and would cost precision (mesh.md b.1).
         half = 0.5 * self.differential_slope_per_hz * detuning_hz
         gain = 10.0 ** (-self.loss_db / 20.0) * np.exp(-2j * np.pi * detuning_hz * self.delay_s)
@@ -78,6 +84,16 @@ class UnitCells:
         transfer[:, 1, 0] = -1j * (cross_out * through_in * upper + through_out * cross_in * lower)
         transfer[:, 1, 1] = -cross_out * cross_in * upper + through_out * through_in * lower
         return transfer
+
+
+def _coupler_angle(eta: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return asin √η. Raises ``LimitError`` where η is no splitting."""
+    outside = ~((eta >= 0.0) & (eta <= 1.0))
+    if outside.any():
+        asked = float(eta[outside].flat[0])
+        raise LimitError("coupler splitting", asked=asked, limit=float(asked > 0.0), unit="of the power")
+    angle: NDArray[np.float64] = np.arcsin(np.sqrt(eta))
+    return angle
 
 
 @dataclass(frozen=True)
@@ -95,5 +111,5 @@ class CouplingFloors:
 
 def coupling_floors(eta_in: NDArray[np.float64], eta_out: NDArray[np.float64]) -> CouplingFloors:
     """Return the floors of PUCs with the given splittings, any shape (mesh.md b.2, exact)."""
-    a_in, a_out = np.arcsin(np.sqrt(eta_in)), np.arcsin(np.sqrt(eta_out))
+    a_in, a_out = _coupler_angle(eta_in), _coupler_angle(eta_out)
     return CouplingFloors(np.sin(a_in - a_out) ** 2, np.cos(a_in + a_out) ** 2)

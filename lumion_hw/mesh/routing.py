@@ -10,6 +10,7 @@ so.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,13 +18,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.errors import NoPathError, VerifyError
+from lumion_hw.errors import ConfigError, NoPathError, VerifyError
 from lumion_hw.mesh.topology import LEAVES, HexMesh, State
 
 _STATES: tuple[State, State] = ("bar", "cross")
 
 _ROUNDS_PER_ATTEMPT = 12
 """Rounds of one negotiation before it starts afresh: 12 to 40 settle the most random requests, 12 soonest (72 PUCs)."""
+
+_MOST_SEARCHES = 400
+"""Searches for one circuit before it is given up as undecided; seldom more than 10 are needed, none takes over 1 ms."""
 
 
 @dataclass(frozen=True)
@@ -96,12 +100,15 @@ def route(
         rounds: Rounds of negotiation before giving up.
 
     Raises:
-        NoPathError: A port is used twice or has no fibre, a single circuit has no path at all (proven), or the
-            negotiation ended in conflict (not proven); the message says which.
+        ConfigError: A loss is negative or not a number, or a PUC or state does not exist.
+        NoPathError: A port is used twice or has no fibre, a single circuit has no path at all (proven), or the search
+            or the negotiation was given up (not proven); the message says which.
     """
     _check_ports(mesh, pairs)
-    loss = np.broadcast_to(np.asarray(puc_loss_db, dtype=np.float64), (mesh.n_pucs,))
-    blocked = set(unusable) | {(puc, _other(state)) for puc, state in (fixed or {}).items()}
+    loss = _losses(mesh, puc_loss_db)
+    unusable, fixed = set(unusable), fixed or {}
+    _check_states(mesh, unusable | set(fixed.items()))
+    blocked = unusable | {(puc, _other(state)) for puc, state in fixed.items()}
     negotiation = _Negotiation(mesh, loss, blocked, max_hops)
     steps = negotiation.run(pairs, rounds)
     states = {step.node // 4: step.state for path in steps for step in path}
@@ -123,6 +130,27 @@ def _check_ports(mesh: HexMesh, pairs: Sequence[tuple[int, int]]) -> None:
         if port in seen:
             raise NoPathError(f"port {port} is asked for twice", hint="A port carries one circuit.")
         seen.add(port)
+
+
+def _losses(mesh: HexMesh, puc_loss_db: NDArray[np.float64] | float) -> NDArray[np.float64]:
+    """Return the loss of every PUC, or refuse what is no loss: a gain would make light go round for ever."""
+    loss = np.asarray(puc_loss_db, dtype=np.float64)
+    if loss.shape not in ((), (mesh.n_pucs,)) or not np.all((loss >= 0) & np.isfinite(loss)):
+        raise ConfigError(
+            f"PUC losses of shape {loss.shape} from {loss.min(initial=np.inf):g} dB cannot be weights",
+            hint=f"Give one finite number, or {mesh.n_pucs} of them, none negative.",
+        )
+    return np.broadcast_to(loss, (mesh.n_pucs,))
+
+
+def _check_states(mesh: HexMesh, given: Iterable[tuple[int, State]]) -> None:
+    """Refuse PUCs that do not exist and states other than bar and cross."""
+    for puc, state in given:
+        if not 0 <= puc < mesh.n_pucs or state not in _STATES:
+            raise ConfigError(
+                f"PUC {puc} cannot be {state!r}",
+                hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}; a state is 'bar' or 'cross'.",
+            )
 
 
 def _checked_path(
@@ -194,7 +222,7 @@ class _Negotiation:
             pressure = self._scale * 0.5 * 1.3**turn
             for index in order.permutation(len(pairs)).tolist():
                 others = [step for i, path in enumerate(paths) if i != index for step in path]
-                # A hop limit may cut off a search that prices have led astray: the circuit then stays where it is.
+                # Prices may lead a search into branches it has to give up: the circuit then stays where it is.
                 with suppress(NoPathError):
                     paths[index] = self._search(pairs[index], others, pressure)
         return paths, self._charge(paths)
@@ -221,16 +249,37 @@ class _Negotiation:
         return contested
 
     def _search(self, pair: tuple[int, int], others: Sequence[_Step], pressure: float) -> list[_Step]:
-        """Return the cheapest path for one pair against the present use by others, free of conflict with itself."""
+        """Return the cheapest path for one pair against the present use by others, free of conflict with itself.
+
+        A walk that needs one PUC in both states is no path. Every path does without one of the two, so the search goes
+        on with either state banned, cheapest walk first: what it finds is optimal, and running dry is a proof.
+        """
         taken = {(step.node // 4, _other(step.state)) for step in others}
         opposed = {self._mate[step.node] for step in others}
-        banned: set[tuple[int, State]] = set()
+        branches: list[tuple[float, int, frozenset[tuple[int, State]], list[_Step]]] = []
+        searches = 0
+        todo: list[frozenset[tuple[int, State]]] = [frozenset()]
         while True:
-            path = self._dijkstra(pair, taken, opposed, pressure, banned)
-            clash = _self_conflict(path)
-            if clash is None:
-                return path
-            banned.add(clash)
+            for banned in todo:
+                searches += 1
+                if walk := self._dijkstra(pair, taken, opposed, pressure, banned):
+                    heapq.heappush(branches, (walk[0], searches, banned, walk[1]))
+            if not branches or searches > _MOST_SEARCHES:
+                raise self._no_path(pair, proven=not branches)
+            _, _, banned, steps = heapq.heappop(branches)
+            puc = _self_conflict(steps)
+            if puc is None:
+                return steps
+            todo = [banned | {(puc, state)} for state in _STATES]
+
+    def _no_path(self, pair: tuple[int, int], *, proven: bool) -> NoPathError:
+        """Return the error for a circuit that has no path, or for which none was found."""
+        return NoPathError(
+            f"no path from port {pair[0]} to port {pair[1]}"
+            + (f" within {self._max_hops} hops" if self._max_hops is not None else "")
+            + f" with {len(self._blocked)} blocked PUC states ({'proven' if proven else 'not proven impossible'})",
+            hint="Free a blocked PUC, raise the hop limit or use another port.",
+        )
 
     def _dijkstra(
         self,
@@ -238,21 +287,26 @@ class _Negotiation:
         taken: set[tuple[int, State]],
         opposed: set[int],
         pressure: float,
-        banned: set[tuple[int, State]],
-    ) -> list[_Step]:
-        """Shortest path on directed waves; the price of conflict is added, not forbidden."""
-        start = int(self._mesh.port_puc_port[pair[0]])
-        goal = int(self._mesh.port_puc_port[pair[1]])
-        limit = self._max_hops if self._max_hops is not None else 4 * self._mesh.n_pucs
-        best: dict[int, float] = {start: 0.0}
-        came: dict[int, tuple[int, State]] = {}
-        queue: list[tuple[float, int, int]] = [(0.0, 0, start)]
+        banned: frozenset[tuple[int, State]],
+    ) -> tuple[float, list[_Step]] | None:
+        """Return cost and steps of the cheapest walk, or ``None``; the price of conflict is added, not forbidden.
+
+        Under a hop limit a dearer way to a wave is followed too if it takes fewer PUCs: it may be the only one that
+        arrives in time.
+        """
+        start, goal = (int(self._mesh.port_puc_port[port]) for port in pair)
+        limited = self._max_hops is not None
+        best: dict[tuple[int, int], float] = {}  # (wave, hops if they count) -> cost
+        fewest: dict[int, int] = {}
+        labels: list[tuple[int, int, State]] = []  # label before, wave, state
+        queue: list[tuple[float, int, int, int]] = [(0.0, 0, start, -1)]
         while queue:
-            cost, hops, node = heapq.heappop(queue)
+            cost, hops, node, label = heapq.heappop(queue)
             if node < 0:
-                return _unwind(came, node, start)
-            if cost > best.get(node, np.inf) or hops == limit:
+                return cost, _unwind(labels, label)
+            if hops == self._max_hops or hops >= fewest.get(node, hops + 1):
                 continue
+            fewest[node] = hops if limited else 0
             puc = node // 4
             for state in _STATES:
                 key = (puc, state)
@@ -260,41 +314,34 @@ class _Negotiation:
                     continue
                 leaving = node ^ LEAVES[state]
                 following = self._mate[leaving]
-                if following < 0:
-                    if leaving != goal:
-                        continue
-                    following = -1
+                if following < 0 and leaving != goal:
+                    continue
                 price = cost + self._loss[puc] + self._state_history.get(key, 0.0) + (key in taken) * pressure
                 if following >= 0:
                     price += self._joint_history.get(following, 0.0) + (following in opposed) * pressure
-                if price < best.get(following, np.inf):
-                    best[following] = price
-                    came[following] = (node, state)
-                    heapq.heappush(queue, (price, hops + 1, following))
-        raise NoPathError(
-            f"no path from port {pair[0]} to port {pair[1]}"
-            + (f" within {self._max_hops} hops" if self._max_hops is not None else "")
-            + f" with {len(self._blocked)} blocked PUC states (proven)",
-            hint="Free a blocked PUC, raise the hop limit or use another port.",
-        )
+                place = (following, hops + 1 if limited else 0)
+                if price < best.get(place, math.inf):
+                    best[place] = price
+                    labels.append((label, node, state))
+                    heapq.heappush(queue, (price, hops + 1, following, len(labels) - 1))
+        return None
 
 
-def _unwind(came: Mapping[int, tuple[int, State]], end: int, start: int) -> list[_Step]:
-    """Return the steps that lead from the start wave to the end."""
+def _unwind(labels: Sequence[tuple[int, int, State]], label: int) -> list[_Step]:
+    """Return the steps that lead to a label."""
     steps: list[_Step] = []
-    at = end
-    while at != start:
-        at, state = came[at]
-        steps.append(_Step(at, state))
+    while label >= 0:
+        label, node, state = labels[label]
+        steps.append(_Step(node, state))
     steps.reverse()
     return steps
 
 
-def _self_conflict(path: Sequence[_Step]) -> tuple[int, State] | None:
-    """Return the second of two states in which one path needs the same PUC, or ``None``."""
+def _self_conflict(path: Sequence[_Step]) -> int | None:
+    """Return a PUC that one walk needs in both states, or ``None``."""
     seen: dict[int, State] = {}
     for step in path:
         puc = step.node // 4
         if seen.setdefault(puc, step.state) != step.state:
-            return (puc, step.state)
+            return puc
     return None

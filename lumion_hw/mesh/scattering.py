@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lumion_hw.errors import LumionError
+from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.topology import HexMesh
 
@@ -76,6 +76,14 @@ class Solver:
             frequencies.
         """
         ports = range(self.mesh.n_ports) if inputs is None else inputs
+        wrong = [port for port in ports if not 0 <= port < self.mesh.n_ports]
+        if wrong or len(cells.loss_db) != self.mesh.n_pucs or len(cells.joint_phase) != len(self.mesh.joints):
+            raise ConfigError(
+                f"inputs {wrong} do not exist"
+                if wrong
+                else f"cells for {len(cells.loss_db)} PUCs and {len(cells.joint_phase)} joints",
+                hint=f"It has {self.mesh.n_pucs} PUCs, {len(self.mesh.joints)} joints and {self.mesh.n_ports} ports.",
+            )
         frequencies = np.atleast_1d(np.asarray(frequency_hz, dtype=np.float64))
         result = np.empty((len(frequencies), self.mesh.n_ports, len(ports)), dtype=np.complex128)
         for index, frequency in enumerate(frequencies):

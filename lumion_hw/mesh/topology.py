@@ -46,7 +46,7 @@ class Trace:
     pucs: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HexMesh:
     """An immutable hexagonal mesh.
 
@@ -89,6 +89,16 @@ class HexMesh:
             ConfigError: The columns do not alternate, or one of them is empty.
         """
         return _build(tuple(cells), "columns " + " ".join(map(str, cells)), None)
+
+    def __post_init__(self) -> None:
+        for array in (self.mate, self.port_puc_port, self.ends, self.vertices, self.colour):
+            array.setflags(write=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HexMesh) and self.sha256 == other.sha256
+
+    def __hash__(self) -> int:
+        return hash(self.sha256)
 
     @property
     def n_pucs(self) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import pytest
 
-from lumion_hw.errors import NoPathError
+from lumion_hw.errors import ConfigError, NoPathError
 from lumion_hw.mesh.routing import Routing, route
 from lumion_hw.mesh.topology import LEAVES, HexMesh, State
 
@@ -161,6 +161,46 @@ def test_a_walk_that_needs_one_puc_in_both_states_is_no_path(
     shortest = shortest_by_exhaustion(smartlight, *pair, [fault], 13)
     assert routing.total_hops == shortest
     assert fewest_hops(smartlight, *pair, frozenset([fault])) == shortest - 2
+
+
+@pytest.mark.parametrize(("pair", "fault"), [((2, 4), (2, "bar")), ((3, 5), (25, "cross")), ((7, 9), (48, "bar"))])
+def test_banning_one_state_of_a_conflict_does_not_lose_the_path_through_the_other(
+    smartlight: HexMesh, pair: tuple[int, int], fault: tuple[int, State]
+) -> None:
+    routing = route(smartlight, [pair], unusable=[fault])
+    assert_routed(smartlight, [pair], routing)
+    assert routing.total_hops == shortest_by_exhaustion(smartlight, *pair, [fault], 13) == 13
+
+
+def test_a_search_that_is_given_up_claims_no_proof(smartlight: HexMesh) -> None:
+    """With PUC 1 stuck in bar, port 0 reaches port 1 by a walk of 10, but by no path the search can decide on."""
+    assert fewest_hops(smartlight, 0, 1, frozenset([(1, "cross")])) == 10
+    with pytest.raises(NoPathError, match=r"\(not proven impossible\)"):
+        route(smartlight, [(0, 1)], unusable=[(1, "cross")])
+
+
+def test_a_tight_hop_limit_is_met_however_uneven_the_losses(smartlight: HexMesh) -> None:
+    """The cheapest way may be too long; the shortest one still has to be found."""
+    rng = np.random.default_rng(1)
+    for _ in range(60):
+        pair = tuple(rng.choice(smartlight.fibre_ports, 2, replace=False).tolist())
+        limit = fewest_hops(smartlight, *pair)
+        routing = route(smartlight, [pair], puc_loss_db=rng.uniform(0.1, 1.5, 72), max_hops=limit)
+        assert_routed(smartlight, [pair], routing)
+        assert routing.total_hops == limit
+
+
+@pytest.mark.parametrize("loss_db", [-0.1, float("nan"), float("inf"), np.full(71, 0.5)])
+def test_weights_that_are_no_losses_are_refused(smartlight: HexMesh, loss_db: float) -> None:
+    with pytest.raises(ConfigError, match="cannot be weights"):
+        route(smartlight, [(0, 5)], puc_loss_db=loss_db)
+
+
+def test_pucs_and_states_that_do_not_exist_are_refused(smartlight: HexMesh) -> None:
+    with pytest.raises(ConfigError, match="PUC 72 cannot be 'bar'"):
+        route(smartlight, [(0, 5)], unusable=[(72, "bar")])
+    with pytest.raises(ConfigError, match="PUC 6 cannot be 'stuck'"):
+        route(smartlight, [(0, 5)], fixed={6: "stuck"})  # type: ignore[dict-item]
 
 
 def test_fixed_states_are_kept_and_may_be_shared(smartlight: HexMesh) -> None:

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.emulated import emulated_bench
+from lumion_hw.bench.loader import load_bench
+from lumion_hw.clock import VirtualClock
+from lumion_hw.emulator.assembly import DeviceSpec, EmulatedBench
+from lumion_hw.errors import ConfigError, LinkError
+
+MODEL = load_bench(Path(__file__).parents[1] / "data" / "small.yaml")
+
+
+def bench(seed: int = 3) -> EmulatedBench:
+    return emulated_bench(MODEL, VirtualClock(), seed)
+
+
+def lit(emulated: EmulatedBench, *modules: str) -> np.ndarray:
+    """Let modules launch 1 mW and return what leaves the mesh, settled."""
+    emulated.clock.sleep(0.01)
+    for name in ("sfp-a", "sfp-b", "sfp-c"):
+        emulated.world.set_transmitter(name, 1e-3 if name in modules else 0.0)
+    return emulated.world.leaving_w()
+
+
+# One seed ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_is_the_same_world_down_to_the_noise() -> None:
+    one, same = bench(), bench()
+    np.testing.assert_array_equal(lit(one, "sfp-a"), lit(same, "sfp-a"))
+    ports = np.arange(16)
+    np.testing.assert_array_equal(one.world.monitor_ma(ports, 1.0, 4), same.world.monitor_ma(ports, 1.0, 4))
+
+
+def test_another_seed_is_another_world() -> None:
+    assert not np.allclose(lit(bench(3), "sfp-a"), lit(bench(4), "sfp-a"), rtol=0.1)
+
+
+def test_one_more_device_does_not_change_the_world() -> None:
+    spec = bench().spec
+    larger = dataclasses.replace(spec, devices=(DeviceSpec("meter9", "keysight-n77xx", "MY9", "N7745A"), *spec.devices))
+    one, other = EmulatedBench(spec, VirtualClock(), 3), EmulatedBench(larger, VirtualClock(), 3)
+    np.testing.assert_array_equal(one.world.truth.passive_phase, other.world.truth.passive_phase)
+    np.testing.assert_array_equal(lit(one, "sfp-b"), lit(other, "sfp-b"))
+
+
+def test_noise_does_not_repeat_between_readings() -> None:
+    emulated = bench()
+    lit(emulated, "sfp-a")
+    ports = np.arange(16)
+    assert not np.array_equal(emulated.world.monitor_ma(ports, 1.0, 1), emulated.world.monitor_ma(ports, 1.0, 1))
+
+
+# Devices -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_device_of_the_bench_file_is_there() -> None:
+    assert set(bench().devices) == set(MODEL.devices)
+
+
+def test_an_unknown_device_has_no_link() -> None:
+    with pytest.raises(KeyError):
+        bench().link("sfp-z")
+
+
+def test_a_kind_that_cannot_be_emulated_is_named() -> None:
+    spec = bench().spec
+    with pytest.raises(ConfigError, match="quantum-oracle cannot be emulated") as caught:
+        EmulatedBench(dataclasses.replace(spec, devices=(DeviceSpec("q1", "quantum-oracle", "1"),)), VirtualClock(), 0)
+    assert caught.value.device == "q1"
+
+
+def test_a_heater_is_driven_through_its_own_channel() -> None:
+    # The channel map is part of the bench: swap two PUCs' channels, and the same table heats the other one.
+    spec = bench().spec
+    channels = list(spec.heater_channels)
+    channels[0], channels[10] = channels[10], channels[0]
+    swapped = EmulatedBench(dataclasses.replace(spec, heater_channels=tuple(channels)), VirtualClock(), 3)
+    straight = EmulatedBench(spec, VirtualClock(), 3)
+    for emulated, heater in ((straight, 0), (swapped, 10)):
+        with _bench_on(emulated) as opened:
+            table = np.zeros(opened.mesh.controller.info.n_heaters)
+            table[0] = 1.0
+            opened.mesh.controller.program(table)
+            opened.clock.sleep(0.01)
+            cells = emulated.world.cells()
+        heated = np.array([cells.phase_upper - emulated.world.truth.passive_phase, cells.phase_lower]).T.ravel()
+        assert int(np.argmax(heated)) == heater
+        assert heated.max() > 1.0
+
+
+def _bench_on(emulated: EmulatedBench) -> Bench:
+    return Bench(MODEL, lambda name, _device: emulated.link(name), emulated.clock, emulated)
+
+
+# Scripted faults -----------------------------------------------------------------------------------------------------
+
+
+def test_a_stuck_heater_shows_in_the_light_and_a_healthy_neighbour_does_not() -> None:
+    emulated = bench()
+    before = lit(emulated, "sfp-a", "sfp-b", "sfp-c")
+    emulated.faults.stick_heater(4, 1, 1.2)
+    emulated.clock.sleep(0.01)
+    stuck = emulated.world.leaving_w()
+    assert np.abs(stuck / before - 1).max() > 0.1
+    emulated.world.drive_heaters(np.where(np.arange(30) == 9, 0.4, 0.0), emulated.clock.now())
+    emulated.clock.sleep(0.01)
+    np.testing.assert_allclose(emulated.world.leaving_w(), stuck, rtol=1e-9)
+    emulated.world.drive_heaters(np.where(np.arange(30) == 8, 0.4, 0.0), emulated.clock.now())
+    emulated.clock.sleep(0.01)
+    assert np.abs(emulated.world.leaving_w() / stuck - 1).max() > 0.01
+
+
+def test_a_dead_port_lets_nothing_in() -> None:
+    emulated = bench()
+    before = lit(emulated, "sfp-b")
+    emulated.faults.kill_port(6)
+    assert emulated.world.leaving_w().max() < 1e-7 * before.max()
+    assert lit(emulated, "sfp-a").max() > 1e-6
+
+
+def test_a_dead_port_lets_nothing_out_but_its_own_monitor_still_sees() -> None:
+    emulated = bench()
+    path = MODEL.to_wiring().output_of("sfp-a")
+    before = lit(emulated, "sfp-a", "sfp-b", "sfp-c")
+    received = emulated.world.received_w("sfp-a")
+    emulated.faults.kill_port(path.port)
+    assert emulated.world.received_w("sfp-a") < 1e-7 * received
+    assert emulated.world.tapped_w("meter0", 1) < 1e-7 * received
+    assert emulated.world.leaving_w()[path.port] == pytest.approx(before[path.port])
+
+
+def test_a_moved_fibre_takes_aligned_light_away_until_it_is_aligned_again() -> None:
+    emulated = bench()
+    best = max(_coupled_at(emulated, drive) for drive in np.linspace(0, 4000, 41))
+    emulated.faults.turn_polarization("sfp-a")
+    assert lit(emulated, "sfp-a").sum() < best
+    world = emulated.world
+    before = lit(emulated, "sfp-b").sum()
+    emulated.faults.turn_polarization("sfp-a")
+    assert world.leaving_w().sum() == pytest.approx(before)  # another module's fibre is another fibre
+
+
+def _coupled_at(emulated: EmulatedBench, drive_mv: float) -> float:
+    emulated.world.set_squeezer("pol-a", 2, float(drive_mv))
+    return float(lit(emulated, "sfp-a").sum())
+
+
+def test_modules_of_a_dead_host_go_dark_and_do_not_answer() -> None:
+    with Bench.emulate(Path(__file__).parents[1] / "data" / "small.yaml", seed=3) as opened:
+        for module in opened.transponders.values():
+            module.enable()
+        opened.clock.sleep(1.0)
+        world = opened.emulated.world
+        all_three = world.leaving_w().sum()
+        opened.emulated.faults.kill_modules(["sfp-b"])
+        assert 0.0 < world.leaving_w().sum() < all_three
+        with pytest.raises(LinkError, match="sfp-b"):
+            opened.transponders["sfp-b"].monitors()
+        opened.emulated.faults.kill_modules(["sfp-a", "sfp-c"])
+        assert world.leaving_w().sum() == 0.0
+
+
+def test_a_host_that_comes_back_has_its_module_start_up() -> None:
+    with Bench.emulate(Path(__file__).parents[1] / "data" / "small.yaml", seed=3) as opened:
+        opened.emulated.faults.kill_modules(["sfp-b"])
+        opened.emulated.faults.revive_modules(["sfp-b"])
+        opened.clock.sleep(5.0)
+        opened.transponders["sfp-b"].enable()
+        opened.clock.sleep(1.0)
+        assert opened.emulated.world.leaving_w().sum() > 0.0
+
+
+def test_devices_of_the_bench_are_at_hand_for_faults_of_their_own() -> None:
+    emulated = bench()
+    assert emulated.faults.board("mesh0") is emulated.devices["mesh0"]
+    assert emulated.faults.device("pol-a") is emulated.devices["pol-a"]
