@@ -22,7 +22,7 @@ from lumion_hw import Bench
 
 HEADERS = (
     "seed", "proven", "loss error dB, worst", "held-out dB rms", "phase mrad rms", "phase mrad worst",
-    "states short of 30 dB", "least margin dB", "settings", "bench s", "CPU s",
+    "states short of 30 dB", "crosstalk dB, worst", "least margin dB", "settings", "bench s", "CPU s",
 )  # fmt: skip
 
 
@@ -40,7 +40,8 @@ def one(seed: int, file: str) -> tuple[list[object], list[float], dict[str, floa
     row = [
         seed, f"{sum(proof.proven for proof in proofs)}/{len(proofs)}", f"{max(errors):.2f}",
         f"{quality['held_out_rms_db']:.3f}", f"{np.sqrt((phase**2).mean()):.1f}", f"{np.abs(phase).max():.1f}",
-        truth.shortfalls(), f"{min(proof.margin_db or -99.0 for proof in proofs):.1f}",
+        truth.shortfalls(), f"{min(db for db in story.crosstalk_db.values() if db is not None):.1f}",
+        f"{min(proof.margin_db or -99.0 for proof in proofs):.1f}",
         f"{quality['settings']:.0f}", f"{quality['bench_s']:.0f}", f"{cpu_s:.0f}",
     ]  # fmt: skip
     return row, errors, spans

@@ -132,6 +132,8 @@ class _Narrator:
             echo_table(title, report.SPAN_HEADERS, report.span_rows(result))
             echo_table("Circuits after the swap", report.CIRCUIT_HEADERS, report.circuit_rows(result.proofs))
             echo_table("Link budgets", report.BUDGET_HEADERS, report.budget_rows(result.proofs))
+        elif isinstance(result, dict):
+            echo_table("Crosstalk", report.CROSSTALK_HEADERS, report.crosstalk_rows(result))
         elif isinstance(result, tuple):
             echo_table("Circuits", report.CIRCUIT_HEADERS, report.circuit_rows(result))
             echo_table("Link budgets (every input has a booster)", report.BUDGET_HEADERS, report.budget_rows(result))

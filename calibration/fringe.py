@@ -84,7 +84,7 @@ def _residual(
     """Return the sum of squares left after projecting the traces on the Fourier series."""
     rho2, rho4 = rho
     basis, _ = np.linalg.qr(fourier(squares * (rho2 + squares * (rho4 + squares * rho4**2 / rho2)), harmonics))
-    return float((traces**2).sum() - ((basis.T @ traces) ** 2).sum())
+    return max(float((traces**2).sum() - ((basis.T @ traces) ** 2).sum()), 0.0)
 
 
 def _search(

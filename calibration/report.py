@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits import CircuitProof
+from lumion_hw.circuits import CircuitProof, CircuitRequest
 from lumion_hw.fabric import Recovery
 from lumion_hw.mesh.record import CalibrationRecord
 
@@ -69,6 +69,14 @@ def budget_rows(proofs: Iterable[CircuitProof]) -> list[list[object]]:
 def span_rows(recovery: Recovery) -> list[list[object]]:
     """Return the rows of the span table."""
     return [[span.name, f"{span.bench_ms:.1f}", f"{span.at_ms:.1f}", f"{span.cpu_ms:.1f}"] for span in recovery.spans]
+
+
+CROSSTALK_HEADERS = ("circuit", "wanted over all other light, dB")
+
+
+def crosstalk_rows(crosstalk_db: Mapping[CircuitRequest, float | None]) -> list[list[object]]:
+    """Return the rows of the crosstalk table."""
+    return [[f"{request.source} → {request.target}", _number(db)] for request, db in crosstalk_db.items()]
 
 
 SPAN_HEADERS = ("span", "bench ms", "since fault ms", "CPU ms")
@@ -150,7 +158,10 @@ def story_document(bench: Bench, story: Story, seed: int) -> dict[str, Any]:
         },
         "calibration": calibration_summary(story.record),
         "circuits": {
-            "before": [circuit_document(proof) for proof in story.before],
+            "before": [
+                {**circuit_document(proof), "crosstalk_db": story.crosstalk_db.get(proof.circuit.request)}
+                for proof in story.before
+            ],
             "after": [circuit_document(proof) for proof in story.recovery.proofs],
         },
         "recovery": recovery_document(story.recovery),
@@ -205,6 +216,8 @@ Losses are fibre to fibre over the mesh. Received power is what the meter on the
 a booster amplifier: a 10GBASE-ER pair alone would close only few hops.
 
 {markdown_table(BUDGET_HEADERS, budget_rows(story.before))}
+
+{markdown_table(CROSSTALK_HEADERS, crosstalk_rows(story.crosstalk_db))}
 
 ![paths before](mesh-before.svg)
 

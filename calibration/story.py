@@ -15,7 +15,7 @@ from calibration.bench_probe import BenchProbe
 from calibration.procedure import Calibration, Progress
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.files import writing
-from lumion_hw.circuits import Aligner, CircuitProof, PathSetup
+from lumion_hw.circuits import Aligner, CircuitProof, CircuitRequest, PathSetup
 from lumion_hw.errors import CircuitError, ConfigError, LumionError
 from lumion_hw.fabric import LightWatch, Recovery, pair_requests, replace_server
 from lumion_hw.mesh.picture import PicturePath, mesh_svg
@@ -62,12 +62,14 @@ class Story:
     Attributes:
         record: Calibration record.
         before: Proofs before the fault.
+        crosstalk_db: Wanted power over all other light at the exit of each circuit before the fault.
         recovery: The swap.
         artifacts: Files left behind.
     """
 
     record: CalibrationRecord
     before: tuple[CircuitProof, ...]
+    crosstalk_db: dict[CircuitRequest, float | None]
     recovery: Recovery
     artifacts: Artifacts
 
@@ -173,7 +175,7 @@ def run_story(
         seed: Seed of the calibration's random settings.
         directory: Where the artifacts go.
         progress: Told of every step of the calibration.
-        say: Told of each result as soon as there is one: ``calibration``, ``before``, ``recovery``.
+        say: Told of each result as soon as there is one: ``calibration``, ``before``, ``crosstalk``, ``recovery``.
 
     Raises:
         ConfigError: The bench file pairs no servers, or nothing can be written to the directory.
@@ -193,10 +195,13 @@ def run_story(
         before = connect(bench, setup)
         _draw(setup, artifacts.picture_before, before, "before the fault")
         say("before", before)
+        crosstalk_db = setup.crosstalk_db()
+        bench.events.add("crosstalk", db={f"{one.source} → {one.target}": db for one, db in crosstalk_db.items()})
+        say("crosstalk", crosstalk_db)
         recovery = lose_and_replace(bench, setup, lost)
         _draw(setup, artifacts.picture, recovery.proofs, f"{recovery.spare} in the place of {recovery.failed}")
         say("recovery", recovery)
-    story = Story(record, before, recovery, artifacts)
+    story = Story(record, before, crosstalk_db, recovery, artifacts)
     with writing("the report", artifacts.report):
         write_atomically(artifacts.report, report_text(bench, story, seed))
     return story

@@ -140,6 +140,27 @@ class PathSetup:
         circuits = self.active.circuits if self.active else ()
         return tuple(self._prove(circuit, None) for circuit in circuits)
 
+    def crosstalk_db(self) -> dict[CircuitRequest, float | None]:
+        """Measure, circuit by circuit, the wanted power over all other light at its exit.
+
+        Each source is switched off in turn while the others go on; ``None`` where the rest is too dark to read. The
+        circuits carry no traffic meanwhile.
+        """
+        result: dict[CircuitRequest, float | None] = {}
+        for circuit in self.active.circuits if self.active else ():
+            module = self.bench.transponders[circuit.request.source]
+            wanted_dbm = self._fibre_dbm(circuit)
+            module.disable()
+            try:
+                rest_dbm = self._fibre_dbm(circuit)
+            finally:
+                module.enable()
+            if wanted_dbm is None or rest_dbm is None:
+                result[circuit.request] = None
+            else:
+                result[circuit.request] = wanted_dbm - rest_dbm
+        return result
+
     def _heat_mw(self, plan: CircuitPlan) -> float:
         return round(float(self.record.heater_power_mw(plan.currents_ma).sum()), 2)
 

@@ -138,13 +138,15 @@ def test_a_dead_port_lets_nothing_out_but_its_own_monitor_still_sees() -> None:
 
 def test_a_moved_fibre_takes_aligned_light_away_until_it_is_aligned_again() -> None:
     emulated = bench()
-    best = max(_coupled_at(emulated, drive) for drive in np.linspace(0, 4000, 41))
+    drives = np.linspace(0, 4000, 41)
+    coupled = [_coupled_at(emulated, drive) for drive in drives]
+    bright = _coupled_at(emulated, drives[int(np.argmax(coupled))])
     emulated.faults.turn_polarization("sfp-a")
-    assert lit(emulated, "sfp-a").sum() < best
-    world = emulated.world
-    before = lit(emulated, "sfp-b").sum()
-    emulated.faults.turn_polarization("sfp-a")
-    assert world.leaving_w().sum() == pytest.approx(before)  # another module's fibre is another fibre
+    assert emulated.world.leaving_w().sum() < 0.5 * bright
+    emulated.faults.turn_polarization("sfp-b")  # another module's fibre is another fibre
+    assert emulated.world.leaving_w().sum() < 0.5 * bright
+    emulated.faults.turn_polarization("sfp-a")  # orthogonal to orthogonal is what it was
+    assert emulated.world.leaving_w().sum() == pytest.approx(bright)
 
 
 def _coupled_at(emulated: EmulatedBench, drive_mv: float) -> float:

@@ -103,7 +103,7 @@ def test_light_arrives_in_a_uniformly_random_polarization(chains: list[ChainTrut
 
 def test_squeezers_turn_full_circle_within_their_range(chains: list[ChainTruth]) -> None:
     periods = np.array([chain.squeezer_period_mv for chain in chains])
-    assert 3200.0 <= periods.min()
+    assert periods.min() >= 3200.0
     assert periods.max() <= 4200.0
     assert periods.mean() == pytest.approx(3700.0, abs=4 * 289 / np.sqrt(periods.size))
     assert uniform_on_a_turn(np.array([chain.squeezer_offset_rad for chain in chains]).ravel())

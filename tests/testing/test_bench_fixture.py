@@ -188,8 +188,8 @@ def test_a_bench_file_that_is_not_there_is_told_with_its_path(run, pytester) -> 
 
 def test_the_marker_is_known_to_strict_pytest(pytester) -> None:
     pytester.makepyfile("import pytest\n\n@pytest.mark.lumion_bench(seed=1)\ndef test_it():\n    pass\n")
-    pytester.runpytest_inprocess("--strict-markers", "-p", "no:cacheprovider").assert_outcomes(passed=1)
-    pytester.runpytest_inprocess("--markers").stdout.fnmatch_lines(["@pytest.mark.lumion_bench(path, *, seed=0): *"])
+    pytester.runpytest_subprocess("--strict-markers", "-p", "no:cacheprovider").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess("--markers").stdout.fnmatch_lines(["@pytest.mark.lumion_bench(path, *, seed=0): *"])
 
 
 # -- what it costs

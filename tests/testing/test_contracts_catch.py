@@ -438,7 +438,7 @@ def test_a_contract_without_its_fixtures_says_what_to_give(pytester) -> None:
             pass
         """
     )
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-k", "describes or unplugged")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-k", "describes or unplugged")
     result.assert_outcomes(errors=4)
     result.stdout.fnmatch_lines_random(
         ["give this contract a fixture 'driver': an open PolarizationController, closed again after the test"]
@@ -459,6 +459,6 @@ def test_a_promise_that_cannot_be_proven_is_skipped_and_says_what_is_missing(pyt
                 return FakeSqueezer()
         """
     )
-    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "-rs", "-k", "in_force or leaves or read_back")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-rs", "-k", "in_force or leaves or read_back")
     result.assert_outcomes(passed=1, skipped=2)
     result.stdout.fnmatch_lines_random(["*without a fixture 'in_force' this promise stays unproven*"])
