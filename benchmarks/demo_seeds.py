@@ -37,10 +37,11 @@ def one(seed: int, file: str) -> tuple[list[object], list[float], dict[str, floa
         quality = story.record.quality
         spans = {span.name: span.bench_ms for span in story.recovery.spans}
     phase = truth.phase_error_rad * 1e3
+    crosstalk = [db for db in story.crosstalk_db.values() if db is not None]
     row = [
         seed, f"{sum(proof.proven for proof in proofs)}/{len(proofs)}", f"{max(errors):.2f}",
         f"{quality['held_out_rms_db']:.3f}", f"{np.sqrt((phase**2).mean()):.1f}", f"{np.abs(phase).max():.1f}",
-        truth.shortfalls(), f"{min(db for db in story.crosstalk_db.values() if db is not None):.1f}",
+        truth.shortfalls(), f"{min(crosstalk):.1f}" if crosstalk else "too dark",
         f"{min(proof.margin_db or -99.0 for proof in proofs):.1f}",
         f"{quality['settings']:.0f}", f"{quality['bench_s']:.0f}", f"{cpu_s:.0f}",
     ]  # fmt: skip
