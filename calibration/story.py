@@ -112,7 +112,7 @@ def calibrate(
             bench.events.add("calibration cut short", record=str(kept))
         raise
     _save(record, path)
-    bench.events.add("calibrated", record=str(path), faults=list(record.faults), **record.quality)
+    bench.events.add("calibrated", record=str(path), faults=list(record.faults), quality=record.quality)
     return record
 
 

@@ -41,6 +41,15 @@ class HeaterLaw:
         """Largest phase within the current limit."""
         return self.phase_rad(self.max_ma)
 
+    def scaled(self, factor: float) -> HeaterLaw:
+        """Return the law with all phases multiplied by a factor."""
+        return HeaterLaw(
+            self.rho2_rad_per_ma2 * factor,
+            self.rho4_rad_per_ma4 * factor,
+            self.max_ma,
+            self.rho6_rad_per_ma6 * factor,
+        )
+
     def current_ma(self, phase_rad: float) -> float:
         """Return the current for a phase of at least 0.
 

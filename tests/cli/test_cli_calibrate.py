@@ -1,0 +1,227 @@
+"""`lumion-calibrate`: run, show and verify, and what each refuses; on the small bench."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calibration.cli
+from calibration.cli import main
+from calibration.story import calibrate
+from lumion_hw import Bench
+from lumion_hw.circuits import Aligner
+from lumion_hw.mesh.record import CalibrationRecord
+
+pytestmark = pytest.mark.xdist_group("cli-calibrate")
+
+SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
+ENTRY = "import sys; from calibration.cli import main; sys.exit(main())"
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """One calibration by the command itself: the record's path and the document printed."""
+    path = tmp_path_factory.mktemp("calibrate") / "record.json"
+    command = [sys.executable, "-c", ENTRY, "run", str(SMALL), "--emulate", "--seed", "1", "--out", str(path), "--json"]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (process.returncode, process.stderr) == (0, "")
+    return path, json.loads(process.stdout)
+
+
+@pytest.fixture
+def record(done: tuple[Path, dict[str, Any]]) -> Path:
+    return done[0]
+
+
+def test_a_run_leaves_a_complete_record_and_its_event_log(done: tuple[Path, dict[str, Any]]) -> None:
+    path, document = done
+    assert document["record"] == str(path)
+    assert (document["complete"], document["pucs_calibrated"], document["faults"]) == (True, 15, [])
+    loaded = CalibrationRecord.load(path)
+    assert (loaded.complete, loaded.device_serial, loaded.provenance["seed"]) == (True, "SMALL-0001", "1")
+    events = [json.loads(line)["event"] for line in path.with_suffix(".events.jsonl").read_text().splitlines()]
+    assert events[-1] == "calibrated"
+
+
+def test_show_prints_one_row_per_puc(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(record)]) == 0
+    out, err = capsys.readouterr()
+    rows = out[out.index("PUCs\n") :].splitlines()
+    assert [row.split()[0] for row in rows[3:18]] == [str(puc) for puc in range(15)]
+    assert "- device serial: SMALL-0001" in out
+    assert err == ""
+
+
+def test_show_prints_one_document(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(record), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["heaters_calibrated"] == 30
+
+
+def test_verify_passes_on_the_bench_that_was_calibrated(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(SMALL), str(record), "--emulate", "--seed", "1", "--against-truth", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["paths"] > 20
+    assert document["held_out_rms_db"] < 0.3
+    assert document["held_out_worst_db"] >= document["held_out_rms_db"]
+    assert document["phase_error_rms_rad"] < 0.1
+    assert document["states_short_of_30_db"] == 0
+
+
+def test_verify_shows_figures_to_people(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(SMALL), str(record), "--emulate", "--seed", "1"]) == 0
+    assert "\nheld out rms db: 0." in capsys.readouterr().out
+
+
+def test_a_record_that_predicts_badly_is_exit_code_3_with_one_document(
+    record: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Another seed is another chip behind the same serial number: as if the record had aged beyond use.
+    assert main(["verify", str(SMALL), str(record), "--emulate", "--seed", "2", "--json"]) == 3
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert document["held_out_rms_db"] > document["tolerance_db"] == 0.5
+    assert document["error"]["exit_code"] == 3
+    assert err.startswith("lumion-calibrate: held-out error ")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_tighter_tolerance_can_be_asked_for(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(SMALL), str(record), "--emulate", "--seed", "1", "--tolerance-db", "0.001"]) == 3
+    out, err = capsys.readouterr()
+    assert "held out rms db" in out
+    assert "tolerance 0.00 dB" in err
+
+
+def test_the_truth_is_known_to_an_emulated_bench_only(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(SMALL), str(record), "--against-truth"]) == 2
+    assert "--against-truth needs --emulate" in capsys.readouterr().err
+
+
+def test_the_record_of_another_controller_is_refused(
+    record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(SMALL.read_text().replace("SMALL-0001", "SMALL-0002"))
+    assert main(["verify", str(other), str(record), "--emulate", "--seed", "1"]) == 3
+    assert "belongs to controller serial SMALL-0001, found SMALL-0002" in capsys.readouterr().err
+
+
+def test_a_record_that_was_edited_is_refused(record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(record.read_text())
+    document["pucs"][3]["passive_phase_rad"] += 1e-6
+    tampered = tmp_path / "tampered.json"
+    tampered.write_text(json.dumps(document))
+    for command in (["show", str(tampered)], ["verify", str(SMALL), str(tampered), "--emulate", "--seed", "1"]):
+        assert main(command) == 3
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert f"{tampered}: its content does not match its hash" in err
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"schema": "something else"}', "[1, 2]"])
+def test_a_file_that_is_no_record_is_refused(tmp_path: Path, content: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "no-record.json"
+    path.write_text(content)
+    assert main(["show", str(path), "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["error"]["type"] == "CalibrationError"
+
+
+def test_a_record_cut_in_half_is_refused(record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    half = tmp_path / "half.json"
+    half.write_text(record.read_text()[: record.stat().st_size // 2])
+    assert main(["show", str(half)]) == 3
+    assert "is not JSON" in capsys.readouterr().err
+
+
+def test_a_record_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(tmp_path / "nowhere.json")]) == 3
+    assert "cannot be read: No such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["run", "verify"])
+def test_emulate_and_endpoints_exclude_each_other(
+    command: str, record: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(SMALL)] + ([str(record)] if command == "verify" else [])
+    assert main([command, *files, "--emulate", "--endpoints", str(tmp_path / "e.json")]) == 2
+    assert "exclude each other" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [None, "nonsense", "[]", '{"mesh0": 7}', '{"mesh9": "tcp://127.0.0.1:9"}'])
+def test_a_file_of_endpoints_that_is_none_is_refused(
+    tmp_path: Path, content: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "endpoints.json"
+    if content is not None:
+        path.write_text(content)
+    assert main(["run", str(SMALL), "--endpoints", str(path)]) == 2
+    assert capsys.readouterr().err.startswith("lumion: ")
+
+
+def test_a_path_where_no_record_can_be_written_is_found_out_before_measuring(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["run", str(SMALL), "--emulate", "--out", "/dev/null/record.json"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("lumion: cannot write the event log /dev/null/record.events.jsonl")
+    assert "Traceback" not in err
+
+
+def test_faults_found_are_exit_code_3_and_the_rest_is_calibrated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "record.json"
+    open_bench = calibration.cli.open_bench
+
+    def open_broken(file: str, emulate: bool, seed: int, endpoints: str | None) -> Bench:
+        bench = open_bench(file, emulate, seed, endpoints)
+        bench.emulated.faults.stick_heater(4, 0)
+        return bench
+
+    monkeypatch.setattr(calibration.cli, "open_bench", open_broken)
+    assert main(["run", str(SMALL), "--emulate", "--seed", "1", "--out", str(path), "--json"]) == 3
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert document["error"]["exit_code"] == 3
+    assert any("PUC 4 upper heater (channel 8)" in fault for fault in document["faults"])
+    assert document["pucs_calibrated"] == 15  # the other arm sets every coupling
+    assert "PUC 4" in err
+    assert CalibrationRecord.load(path).complete
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), SystemExit(143)], ids=["Ctrl-C", "SIGTERM"])
+def test_a_run_cut_short_leaves_the_bench_safe_and_an_incomplete_record(
+    tmp_path: Path, interrupt: BaseException, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "record.json"
+
+    def progress(stage: str, done: int, total: int) -> None:
+        if (stage, done) == ("wavefront", 5):
+            raise interrupt
+
+    with Bench.emulate(SMALL, seed=1) as bench:
+        with pytest.raises(type(interrupt)), bench.dark():
+            calibrate(bench, Aligner(bench.clock), 1, path, progress)
+        assert not bench.mesh.driven_ma().any()
+        assert not np.any(bench.emulated.world.leaving_w())  # every transmitter is off
+    loaded = CalibrationRecord.load(path)
+    assert not loaded.complete
+    assert sum(entry.passive_phase_rad is not None for entry in loaded.pucs) >= 5
+    assert main(["verify", str(SMALL), str(path), "--emulate", "--seed", "1"]) == 3
+    assert "is incomplete" in capsys.readouterr().err
+
+
+def test_an_interrupt_before_anything_was_measured_is_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Bench.emulate(SMALL, seed=1) as bench:
+        bench.events.write_to(tmp_path / "events.jsonl")
+        monkeypatch.setattr(bench.transponders["sfp-b"], "enable", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            calibrate(bench, Aligner(bench.clock), 1, tmp_path / "record.json")
+    last = json.loads((tmp_path / "events.jsonl").read_text().splitlines()[-1])
+    assert (last["event"], last["stage"]) == ("calibration cut short", "alignment")

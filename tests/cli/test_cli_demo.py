@@ -1,0 +1,280 @@
+"""`lumion demo` as a user runs it: one document, files that stay, exit codes, interrupts; on the small bench."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calibration.demo import StageBars, new_run_directory
+from lumion_hw.mesh.record import CalibrationRecord
+
+pytestmark = pytest.mark.xdist_group("cli-demo")
+
+SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
+LUMION = [sys.executable, "-m", "lumion_hw.cli"]
+ON_A_SMALL_DISK = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+from lumion_hw.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+SPANS = ["los_seen", "spare_chosen", "route_found", "programmed", "settled", "los_clear", "link_up"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a finished process left."""
+
+    code: int
+    stdout: str
+    stderr: str
+    directory: Path
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The one JSON document on stdout; ``json.loads`` refuses anything before or behind it."""
+        loaded: dict[str, Any] = json.loads(self.stdout)
+        return loaded
+
+
+def demo(directory: Path, *options: str, before: list[str] = LUMION, hash_seed: str = "random") -> Run:
+    """Run `lumion demo` on the small bench to its end."""
+    command = [*before, "demo", "--out", str(directory), "--bench", str(SMALL), *options]
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    return Run(done.returncode, done.stdout, done.stderr, directory)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The whole story once, with --json."""
+    return demo(tmp_path_factory.mktemp("demo") / "out", "--seed", "3", "--json", hash_seed="1")
+
+
+def test_the_story_ends_well_with_one_document_and_nothing_else_on_stdout(run: Run) -> None:
+    assert run.code == 0, run.stderr
+    assert set(run.document) == {"bench", "calibration", "circuits", "recovery", "artifacts"}
+
+
+def test_the_bench_is_the_one_asked_for(run: Run) -> None:
+    bench = run.document["bench"]
+    assert (bench["name"], bench["seed"], bench["emulated"]) == ("small", 3, True)
+    assert (bench["pucs"], bench["ports"], bench["controller_serial"]) == (15, 16, "SMALL-0001")
+    assert len(bench["devices"]) == 8
+
+
+def test_every_puc_is_calibrated(run: Run) -> None:
+    calibration = run.document["calibration"]
+    assert (calibration["complete"], calibration["faults"]) == (True, [])
+    assert (calibration["pucs_calibrated"], calibration["heaters_calibrated"]) == (15, 30)
+    assert calibration["held_out_rms_db"] < 0.3
+
+
+@pytest.mark.parametrize(
+    ("when", "ends"),
+    [
+        ("before", [("sfp-a", "sfp-b"), ("sfp-b", "sfp-a")]),
+        ("after", [("sfp-a", "sfp-c"), ("sfp-c", "sfp-a")]),
+    ],
+)
+def test_every_circuit_is_proven_with_its_figures(run: Run, when: str, ends: list[tuple[str, str]]) -> None:
+    circuits = run.document["circuits"][when]
+    assert [(circuit["source"], circuit["target"]) for circuit in circuits] == ends
+    for circuit in circuits:
+        assert circuit["proven"] is True
+        assert circuit["hops"] == len(circuit["pucs"]) >= 1
+        assert abs(circuit["measured_loss_db"] - circuit["predicted_loss_db"]) < 2.0  # loss_tolerance_db by default
+        # +1 dBm + 9 dB - 0.5 dB - loss - 0.3 dB - 0.458 dB (tap) against -15.8 dBm; modules report within 1 dB.
+        assert circuit["margin_db"] == pytest.approx(24.54 - circuit["measured_loss_db"], abs=1.2)
+        assert circuit["margin_db"] > 0.0
+
+
+def test_the_recovery_gives_every_span_and_no_sum(run: Run) -> None:
+    recovery = run.document["recovery"]
+    assert (recovery["failed"], recovery["spare"]) == ("b", "c")
+    assert list(recovery["spans_ms"]) == list(recovery["spans_cpu_ms"]) == SPANS
+    assert all(span >= 0.0 for span in recovery["spans_ms"].values())
+    total = sum(recovery["spans_ms"].values())
+    assert recovery["since_fault_ms"]["link_up"] == pytest.approx(total, abs=0.02)
+    numbers = [value for value in recovery.values() if isinstance(value, int | float)]
+    assert numbers == []  # there is never one number called "recovery" (recovery.md 4)
+    assert "emulated" in recovery
+
+
+def test_what_is_left_behind_exists_and_can_be_read(run: Run) -> None:
+    artifacts = {name: Path(path) for name, path in run.document["artifacts"].items()}
+    assert set(artifacts) == {"calibration", "events", "picture_before", "picture", "report"}
+    assert {path.parent for path in artifacts.values()} == {run.directory}
+    assert set(run.directory.iterdir()) == set(artifacts.values())  # and no temporary file
+    assert CalibrationRecord.load(artifacts["calibration"]).complete
+    for name in ("picture_before", "picture"):
+        assert ET.parse(artifacts[name]).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    assert "sfp-a → sfp-c" in artifacts["picture"].read_text()
+
+
+def test_the_event_log_tells_the_story_line_by_line(run: Run) -> None:
+    events = [json.loads(line) for line in (run.directory / "events.jsonl").read_text().splitlines()]
+    names = [event["event"] for event in events]
+    story = ["opened", "calibrated", "programmed", "proof", "fault injected", "verdict", "replaced"]
+    assert [names.index(name) for name in story] == sorted(names.index(name) for name in story)
+    assert names.count("puc measured") == 15
+    assert names.count("proof") == 4
+    assert [event["name"] for event in events if event["event"] == "span"] == SPANS
+    times = [event["bench_s"] for event in events]
+    assert times == sorted(times)
+
+
+def test_the_report_names_the_failed_server_the_spare_and_what_was_emulated(run: Run) -> None:
+    report = (run.directory / "report.md").read_text()
+    assert "b fails, c takes its place" in report
+    assert "Emulated here" in report
+    assert "booster" in report
+    for span in SPANS:
+        assert f"| {span} |" in report
+
+
+def repeatable(document: Any) -> Any:
+    """A document without what may differ from run to run: CPU times and paths."""
+    if isinstance(document, dict):
+        return {key: repeatable(value) for key, value in document.items() if "cpu" not in key and key != "artifacts"}
+    return [repeatable(value) for value in document] if isinstance(document, list) else document
+
+
+def test_the_same_seed_gives_the_same_run_whatever_the_hash_seed(run: Run, tmp_path: Path) -> None:
+    again = demo(tmp_path / "out", "--seed", "3", "--json", hash_seed="4")
+    assert repeatable(again.document) == repeatable(run.document)
+    for name in ("mesh-before.svg", "mesh.svg"):
+        assert (again.directory / name).read_bytes() == (run.directory / name).read_bytes()
+
+
+def test_for_people_it_prints_tables_and_no_progress_on_stdout(tmp_path: Path) -> None:
+    shown = demo(tmp_path / "out", "--seed", "4")
+    assert shown.code == 0, shown.stderr
+    assert shown.stdout.startswith("small: 15 PUCs, 16 ports, 3 servers (emulated)\ndevice ")
+    for title in ("Calibration", "Circuits", "b fails, c takes its place", "Circuits after the swap", "Link budgets"):
+        assert f"\n{title}" in shown.stdout
+    assert f"\nLeft behind in {tmp_path / 'out'}/: calibration.json, events.jsonl" in shown.stdout
+    assert shown.stdout.count("  yes\n") == 4  # four circuits, each proven
+    assert len(shown.stderr.splitlines()) == 1  # not a terminal: no bar, only the time it took
+    assert "CPU time" in shown.stderr
+
+
+def assert_one_paragraph(run: Run, code: int) -> None:
+    assert run.code == code
+    assert "Traceback" not in run.stderr
+    assert "internal error" not in run.stderr
+    assert run.stderr.startswith("lumion: ")
+    assert run.stderr.strip().count("\n\n") == 0
+
+
+def test_an_unknown_bench_is_exit_code_2_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    run = demo(tmp_path / "out", "--bench", "lumion-prototyp")
+    assert_one_paragraph(run, 2)
+    assert "lumion-prototype" in run.stderr
+    assert run.stdout == ""
+    assert not run.directory.exists()
+
+
+def test_a_wrong_bench_file_is_exit_code_2_with_line_and_column(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(SMALL.read_text().replace("heater_max_ma: 2.5", "heater_max_mA: 2.5"))
+    run = demo(tmp_path / "out", "--bench", str(wrong), "--json")
+    assert_one_paragraph(run, 2)
+    assert f"{wrong}:5:54: devices.mesh0.heater_max_mA:" in run.stderr  # where the key stands in small.yaml
+    assert run.document["error"]["exit_code"] == 2
+
+
+def test_a_bench_that_pairs_no_servers_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    path = tmp_path / "bench.yaml"
+    path.write_text(SMALL.read_text().replace("  pairs: [[a, b]]\n", ""))
+    run = demo(tmp_path / "out", "--bench", str(path))
+    assert_one_paragraph(run, 2)
+    assert "'fabric.pairs'" in run.stderr
+    assert "Calibration" not in run.stdout
+
+
+@pytest.mark.parametrize("out", ["/dev/null/out", "/proc/nowhere/out"])
+def test_a_path_where_nothing_can_be_written_is_exit_code_2(out: str) -> None:
+    run = demo(Path(out), "--json")
+    assert_one_paragraph(run, 2)
+    assert f"cannot write to {out}" in run.stderr
+    assert run.document["error"]["exit_code"] == 2
+
+
+def test_a_file_in_the_place_of_the_directory_is_exit_code_2(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("not a directory")
+    run = demo(tmp_path / "out")
+    assert run.code == 2
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize(("size", "what"), [(900, "the event log"), (9000, "the calibration record")])
+def test_a_full_disk_is_exit_code_1_with_one_sentence(tmp_path: Path, size: int, what: str) -> None:
+    limited = [sys.executable, "-c", ON_A_SMALL_DISK, str(size)]
+    run = demo(tmp_path / "out", "--json", before=limited)
+    assert_one_paragraph(run, 1)
+    assert f"cannot write {what} {tmp_path / 'out'}" in run.stderr
+    assert "Make room" in run.stderr
+    assert run.document["error"]["exit_code"] == 1
+    lines = (tmp_path / "out" / "events.jsonl").read_text().splitlines()
+    assert [json.loads(line)["event"] for line in lines[:-1]].count("puc measured") >= 1  # what fitted stays
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
+def test_an_interrupt_in_the_middle_of_the_calibration_loses_nothing_measured(
+    tmp_path: Path, number: int, code: int
+) -> None:
+    command = [*LUMION, "demo", "--bench", str(SMALL), "--out", str(tmp_path), "--json"]
+    log = tmp_path / "events.jsonl"
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            deadline = time.monotonic() + 60.0
+            while not (log.exists() and log.read_text().count('"puc measured"') >= 3):
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            process.send_signal(number)
+            stdout, stderr = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    assert process.returncode == code
+    assert "Traceback" not in stderr
+    if number == signal.SIGINT:
+        assert json.loads(stdout)["error"]["exit_code"] == 130
+        assert stderr == "lumion: interrupted\n"
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    measured = {event["puc"] for event in events if event["event"] == "puc measured"}
+    assert events[-1]["event"] == "calibration cut short"
+    record = CalibrationRecord.load(tmp_path / "calibration.json")
+    assert not record.complete
+    assert {puc for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is not None} >= measured
+    assert len(measured) < 15
+    assert "not reached before the run ended" in {entry.note for entry in record.pucs}
+
+
+def test_a_new_run_gets_a_directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda _form: "20260102-030405")
+    names = []
+    for _ in range(3):
+        directory = new_run_directory(None)
+        directory.mkdir(parents=True)
+        names.append(str(directory))
+    assert names == ["runs/20260102-030405", "runs/20260102-030405-2", "runs/20260102-030405-3"]
+    assert new_run_directory("there") == Path("there")
+
+
+def test_progress_goes_to_stderr_only_and_only_for_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    with StageBars() as bars:
+        for stage in ("survey", "wavefront"):
+            for done in (1, 2, 2, 3):
+                bars(stage, done, 3)
+    assert capfd.readouterr() == ("", "")
