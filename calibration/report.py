@@ -188,7 +188,8 @@ def calibration_text(summary: Mapping[str, Any]) -> str:
     for name, value in summary.items():
         if name == "faults":
             continue
-        shown = f"{value:.4g}" if isinstance(value, float) else str(value)
+        whole = not isinstance(value, float) or value.is_integer()
+        shown = f"{value:.0f}" if whole and isinstance(value, float) else f"{value}" if whole else f"{value:.4g}"
         lines.append(f"- {name.replace('_', ' ')}: {shown}")
     lines += [f"- fault: {fault}" for fault in summary.get("faults", ())]
     return "\n".join(lines)

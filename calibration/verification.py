@@ -91,7 +91,7 @@ class _Path:
 def _least_seen(
     probe: Probe, record: CalibrationRecord, source: int, seen: Mapping[int, int], rng: np.random.Generator
 ) -> _Path | None:
-    """Return the random path through known PUCs to a monitor that shows most of what was seen least, if there is one."""
+    """Return the random path to a monitor that shows most of what was seen least; ``None`` if all are blocked."""
     mesh = probe.mesh
     blocked = {puc for puc, _ in record.unusable_states()}
     paths: list[_Path] = []

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from firmware_protocol.codes import Drive, FaultState, OutputsState
 from firmware_protocol.errors import FieldError, PayloadError
-from firmware_protocol.fields import Field, Layout
+from firmware_protocol.fields import ELEMENT_SIZES, Field, Layout
 from firmware_protocol.layouts import LAYOUTS
 from firmware_protocol.stream_codes import EndReason, RunState
 
@@ -46,13 +46,6 @@ _VIEWS: dict[str, Callable[[int], int]] = {
     "RunState": RunState,
     "EndReason": EndReason,
 }
-
-
-def element_size(field: Field) -> int:
-    """Return the bytes of one element of an array field."""
-    if field.element in ("u8", "char"):
-        return 1
-    return _ELEMENTS[field.element].itemsize
 
 
 def _format(field: Field) -> str:
@@ -211,9 +204,17 @@ class Message:
         if field is None:
             return pack_fixed(self.layout, values)
         array: NDArray[Any] | bytes = values[field.name]
-        shape = (len(array),) if isinstance(array, bytes) else array.shape
-        values.update(zip(field.counts, shape, strict=True))
-        return pack_fixed(self.layout, values) + bytes(array)
+        values.update(self._counts())
+        return pack_fixed(self.layout, values) + (array if isinstance(array, bytes) else array.tobytes())
+
+    def _counts(self) -> dict[str, int]:
+        """Return the count fields of the array, which are its shape."""
+        field = self.layout.array
+        if field is None:
+            return {}
+        array: Any = getattr(self, field.name)
+        shape = array.shape if isinstance(array, np.ndarray) else (len(array),)
+        return dict(zip(field.counts, shape, strict=True))
 
     @classmethod
     def decode(cls, payload: bytes) -> Self:
@@ -227,7 +228,7 @@ class Message:
         field = cls.layout.array
         if field is not None:
             shape = tuple(int(str(values.pop(name))) for name in field.counts)
-            raw = need(cls.layout, field, payload, math.prod(shape) * element_size(field))
+            raw = need(cls.layout, field, payload, math.prod(shape) * ELEMENT_SIZES[field.element])
             dtype = _ELEMENTS.get(field.element)
             values[field.name] = raw if dtype is None else np.frombuffer(raw, dtype=dtype).reshape(shape)
         return cls(**values)
@@ -237,8 +238,9 @@ class Message:
 
         Ranges that depend on the board (``n_dac``, ``n_banks``, ``code_max``) are the board's to check.
         """
+        counts = self._counts()
         for field in self.layout.fixed:
-            value = getattr(self, field.name, None) if field.name else None
+            value = counts.get(field.name, getattr(self, field.name, None)) if field.name else None
             if isinstance(value, int) and not field.allows(value):
                 return field.offset, int(value)
         return None

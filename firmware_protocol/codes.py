@@ -193,19 +193,33 @@ class Status(IntEnum):
 
 
 class Feature(IntEnum):
-    """Bit numbers of ``features`` (section 6.4); ``has_feature`` tests a mask."""
+    """Bit numbers of ``features`` (section 6.4); ``has_feature`` tests a mask.
 
-    COMMIT_AT_TICK = 0
-    COMMIT_TRIGGER = 1
-    SWEEP = 2
-    SWEEP_TRIGGER = 3
-    CHANNEL_SENSE = 4
-    FLASH_CONFIG = 5
-    EXTERNAL_LOOP = 6
-    HW_WATCHDOG = 7
-    BOOTLOADER = 9
-    CHIP_TEMPERATURE = 10
-    SUPPLY_SENSE = 11
+    Attributes:
+        meaning: What a board with this feature can do.
+    """
+
+    _value_: int
+    meaning: str
+
+    COMMIT_AT_TICK = 0, "COMMIT with when = 1"
+    COMMIT_TRIGGER = 1, "COMMIT with when = 2"
+    SWEEP = 2, "sweep commands"
+    SWEEP_TRIGGER = 3, "sweep image with trigger = 1"
+    CHANNEL_SENSE = 4, "measured channel current and voltage; trip_ua works"
+    FLASH_CONFIG = 5, "APPLY with SAVE; configuration restored at power-up, state BOOT until APPLY"
+    EXTERNAL_LOOP = 6, "external interlock input"
+    HW_WATCHDOG = 7, "independent processor watchdog whose reset forces the outputs to 0"
+    BOOTLOADER = 9, "command 0x70"
+    CHIP_TEMPERATURE = 10, "chip_temp is valid, OVER_TEMPERATURE available"
+    SUPPLY_SENSE = 11, "SUPPLY available"
+
+    def __new__(cls, bit: int, meaning: str = "") -> Feature:
+        """Make the member from its row."""
+        member = int.__new__(cls, bit)
+        member._value_ = bit
+        member.meaning = meaning
+        return member
 
 
 class FaultSource(IntEnum):

@@ -1,4 +1,4 @@
-"""The five operations of CONFIG (section 7.1), the error reply (section 5), and decoding by command code."""
+"""The five operations of CONFIG (section 7.1) and the error reply (section 5)."""
 
 from __future__ import annotations
 
@@ -15,24 +15,8 @@ from firmware_protocol.codes import (
     OutputsState,
     status_name,
 )
-from firmware_protocol.errors import FieldError, PayloadError, UnknownCommandError
 from firmware_protocol.layouts import LAYOUTS
-from firmware_protocol.messages import (
-    CommitRequest,
-    EstopRequest,
-    FaultClearRequest,
-    FaultListRequest,
-    GetStatsRequest,
-    HelloRequest,
-    PingRequest,
-    ReadAdcRequest,
-    ReadbackRequest,
-    Records,
-    Request,
-    SetRequest,
-    StageRequest,
-    StageSparseRequest,
-)
+from firmware_protocol.messages import Records
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,79 +179,3 @@ class Refusal:
         values: Mapping[str, Any] = unpack_fixed(layout, payload)
         text = need(layout, layout.fields[-1], payload, values["text_len"]).decode("ascii", errors="replace")
         return cls(status, values["channel"], values["index"], values["value"], values["limit"], text)
-
-
-_REQUESTS: dict[int, Any] = {
-    kind.command: kind
-    for kind in (
-        HelloRequest,
-        PingRequest,
-        EstopRequest,
-        GetStatsRequest,
-        StageRequest,
-        StageSparseRequest,
-        CommitRequest,
-        SetRequest,
-        ReadbackRequest,
-        ReadAdcRequest,
-        FaultListRequest,
-        FaultClearRequest,
-    )
-}
-_CONFIG_OPS: dict[int, Any] = {
-    kind.op: kind
-    for kind in (
-        ConfigGlobalRequest,
-        ConfigLimitsRequest,
-        ConfigApplyRequest,
-        ConfigReadGlobalRequest,
-        ConfigReadLimitsRequest,
-    )
-}
-
-AnyRequest = (
-    HelloRequest
-    | PingRequest
-    | EstopRequest
-    | GetStatsRequest
-    | StageRequest
-    | StageSparseRequest
-    | CommitRequest
-    | SetRequest
-    | ReadbackRequest
-    | ReadAdcRequest
-    | FaultListRequest
-    | FaultClearRequest
-    | ConfigGlobalRequest
-    | ConfigLimitsRequest
-    | ConfigApplyRequest
-    | ConfigReadGlobalRequest
-    | ConfigReadLimitsRequest
-)
-"""Every request this package has a message for."""
-
-
-def decode_request(command: int, payload: bytes) -> AnyRequest:
-    """Return the request of a command code and payload, as the board reads it.
-
-    Raises:
-        UnknownCommandError: No message for this code (UNKNOWN_COMMAND, or NOT_SUPPORTED for a command that exists).
-        PayloadError: The payload is too short (BAD_LENGTH).
-        FieldError: CONFIG with an unknown op (BAD_VALUE, offset 0).
-    """
-    kind = _REQUESTS.get(command)
-    if command == Command.CONFIG:
-        if not payload:
-            raise PayloadError("ConfigRequest", "op", offset=0, length=0, minimum=1)
-        kind = _CONFIG_OPS.get(payload[0])
-        if kind is None:
-            raise FieldError("ConfigRequest", "op", offset=0, value=payload[0], reason="no such operation")
-    if kind is None:
-        raise UnknownCommandError(command)
-    request: AnyRequest = kind.decode(payload)
-    return request
-
-
-def is_read(request: Request[Any]) -> bool:
-    """Return whether a repeat executes the request again instead of replaying a stored reply (mark R, section 5)."""
-    return request.command.reads_only or isinstance(request, ConfigReadGlobalRequest | ConfigReadLimitsRequest)

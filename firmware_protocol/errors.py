@@ -58,6 +58,39 @@ class UnknownCommandError(ProtocolError, ValueError):
         self.command = command
 
 
+class ChannelError(ProtocolError, ValueError):
+    """A channel the board does not have. A board answers BAD_CHANNEL (section 12).
+
+    Args:
+        channel: The channel.
+        channels: Number of channels there are.
+        point: Point of a sweep image that names it; ``None`` outside of one.
+    """
+
+    def __init__(self, channel: int, channels: int, point: int | None = None) -> None:
+        where = "" if point is None else f"point {point} of the sweep image: "
+        super().__init__(f"{where}channel {channel} does not exist; there are {channels}, numbered from 0")
+        self.channel = channel
+        self.channels = channels
+        self.point = point
+
+
+class ImageError(ProtocolError, ValueError):
+    """A sweep image has a structure the protocol does not allow. A board answers BAD_VALUE (section 10.2).
+
+    Args:
+        offset: Image offset in bytes of the field that is wrong, or does not fit.
+        reason: What is wrong with it.
+        point: Point it belongs to; ``None`` before the first one.
+    """
+
+    def __init__(self, offset: int, reason: str, point: int | None = None) -> None:
+        where = "" if point is None else f" (point {point})"
+        super().__init__(f"sweep image, offset {offset}{where}: {reason}")
+        self.offset = offset
+        self.point = point
+
+
 class FrameTooBigError(ProtocolError, ValueError):
     """A frame would not fit the MTU, whatever its bytes are (section 2.4); nothing was encoded.
 

@@ -8,6 +8,9 @@ from functools import cached_property
 SCALAR_SIZES = {"u8": 1, "u16": 2, "u32": 4, "i16": 2, "i32": 4}
 """Bytes of each scalar type."""
 
+ELEMENT_SIZES = {"char": 1, "u8": 1, "u16": 2, "u32": 4, "pair": 4, "limit": 8, "fault": 20}
+"""Bytes of one element of an array, by its type."""
+
 
 @dataclass(frozen=True)
 class Field:

@@ -263,6 +263,10 @@ class ReadbackRequest(Message):
     start: int = 0
     count: int = 0
 
+    def out_of_range(self) -> tuple[int, int] | None:
+        """As of every message; without CODES, ``start`` and ``count`` are ignored."""
+        return super().out_of_range() if self.rb_flags & ReadbackFlag.CODES else None
+
 
 @dataclass(frozen=True, eq=False)
 class ReadAdcReply(Message):

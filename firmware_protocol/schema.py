@@ -16,7 +16,7 @@ from typing import Any
 from firmware_protocol import codes, stream_codes
 from firmware_protocol.layouts import LAYOUTS
 
-_TABLES: tuple[type[Enum], ...] = (
+TABLES: tuple[type[Enum], ...] = (
     codes.Kind,
     codes.HeaderFlag,
     codes.Command,
@@ -44,6 +44,7 @@ _TABLES: tuple[type[Enum], ...] = (
     stream_codes.RunState,
     stream_codes.EndReason,
 )
+"""Every table of codes, bits and states, in the order of the document."""
 
 
 def _row(member: Enum) -> dict[str, Any]:
@@ -54,7 +55,7 @@ def _row(member: Enum) -> dict[str, Any]:
 
 def schema_document() -> dict[str, Any]:
     """Return the protocol as plain data: every table by name, every layout with its fields."""
-    tables = {table.__name__: [_row(member) for member in table] for table in _TABLES}
+    tables = {table.__name__: [_row(member) for member in table] for table in TABLES}
     layouts = {
         name: {"code": layout.code, "fields": [asdict(field) for field in layout.fields]}
         for name, layout in LAYOUTS.items()

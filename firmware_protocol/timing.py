@@ -7,8 +7,10 @@ from typing import Any
 from firmware_protocol.codec import Message
 from firmware_protocol.codes import ApplyFlag, Command, ReadbackFlag, StatsCounter
 from firmware_protocol.config import ConfigApplyRequest
+from firmware_protocol.fields import ELEMENT_SIZES
 from firmware_protocol.frames import max_payload, wire_bound
 from firmware_protocol.messages import GetStatsReply, HelloReply, ReadAdcRequest, ReadbackRequest, Request
+from firmware_protocol.stream_messages import SweepReadRequest
 
 SENDS = 3
 """Times a request is sent, the first included."""
@@ -28,8 +30,7 @@ MARGIN_S = 0.025
 BITS_PER_BYTE = 10
 """8N1 on a UART."""
 
-_ITEM_BYTES = {"u16": 2, "u32": 4, "limit": 8}
-_TICKED = (Command.COMMIT, Command.SET)
+_TICKED = (Command.COMMIT, Command.SET, Command.SWEEP_START, Command.SWEEP_ABORT)
 
 
 def largest_reply(request: Request[Message], hello: HelloReply) -> int:
@@ -42,9 +43,11 @@ def largest_reply(request: Request[Message], hello: HelloReply) -> int:
     count: Any = getattr(request, "count", None)
     if isinstance(request, ReadbackRequest) and not request.rb_flags & ReadbackFlag.CODES:
         count = 0
+    if isinstance(request, SweepReadRequest) and count:
+        count = None  # the size of a record is known to the board alone
     if count is None:
         return max_payload(hello.fw_tx_max)
-    return layout.fixed_size + int(count) * _ITEM_BYTES[layout.array.element]
+    return layout.fixed_size + int(count) * ELEMENT_SIZES[layout.array.element]
 
 
 def retry_timeout_s(request: Request[Message], hello: HelloReply, baud: int | None) -> float:

@@ -47,12 +47,13 @@ class EventLog:
         self._write(("\n" if torn else "") + "".join(early))
 
     def add(self, event: str, **data: Any) -> None:
-        """Log an event. ``data`` holds plain values, units in the names.
+        """Log an event. ``data`` holds plain values, units in the names; ``bench_s`` is the log's own time.
 
         Raises:
             LumionError: The file cannot be written any more; this event and later ones are kept in memory.
         """
-        entry = {"bench_s": round(self._clock.now() - self._start_s, 6), "event": event, **data}
+        own = {"bench_s": round(self._clock.now() - self._start_s, 6), "event": event}
+        entry = own | data | own
         self._write(json.dumps(entry, default=_plain) + "\n")
 
     def _write(self, lines: str) -> None:

@@ -32,10 +32,14 @@ def emulate(file: str, endpoints: str | None, seed: int, tcp_only: bool, cold: b
     from lumion_hw.clock import SystemClock
     from lumion_hw.emulator.server import EmulatorServer
     from lumion_hw.mesh.record import write_atomically
+    from lumion_hw.mesh.scattering import Solver
 
     model = load(file)
     clock = SystemClock()
     bench = emulated_bench(model, clock, seed, warm=not cold)
+    # The first light loads the sparse solver, which takes longer than a host waits for a module: let it be now.
+    cells = bench.world.cells()
+    Solver(bench.world.mesh).solve(cells, cells.reference_hz, bench.world.mesh.fibre_ports[:1])
     stop = threading.Event()
     with tempfile.TemporaryDirectory(prefix="lumion-") as directory:
         server = EmulatorServer(clock)

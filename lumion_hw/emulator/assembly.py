@@ -120,6 +120,7 @@ class EmulatedBench:
                 raise ConfigError(f"devices of kind {device.kind} cannot be emulated", device=device.name)
             self.devices[device.name] = makers[device.kind](device)
         self.faults = Faults(self.world, self._modules, self._boards, self.devices)
+        self.world.leaving_w()  # loads the solver now: a device that did so while it is served would miss deadlines
 
     def link(self, device: str) -> Link:
         """Return a new in-memory link to a device. Raises ``KeyError`` if there is no such device."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from lumion_hw.emulator.device import EmulatedDevice
-from lumion_hw.errors import ConfigError, ConnectError
+from lumion_hw.errors import ConfigError, ConnectError, LinkLost
 from lumion_hw.links.base import Peer
 
 _LOG = logging.getLogger(__name__)
@@ -198,6 +198,10 @@ class Channel:
         except ConnectError:
             _LOG.info("%s refused a connection", self._device.name)
             self.broken = not self._serial_line
+        except LinkLost:
+            _LOG.info("%s closed a connection", self._device.name)
+            self._drop_peer()
+            self._ended_s = float("-inf")
         except Exception:  # noqa: BLE001 - one host's bytes must not end the others' service
             _LOG.exception("%s failed; its connection is dropped", self._device.name)
             self._drop_peer()

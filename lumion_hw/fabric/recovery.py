@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.model import BenchModel
 from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, PathSetup, PlannedCircuit
-from lumion_hw.errors import CircuitError, LumionError, NoPathError, SafetyError
+from lumion_hw.errors import CircuitError, LumionError, NoPathError
 from lumion_hw.fabric.detection import Verdict
 from lumion_hw.fabric.servers import find_server, substituted
 
@@ -127,7 +127,7 @@ def replace_server(
             timer.mark("route_found")
             proofs = setup.establish(plan, align=False, milestone=timer.mark)
         except LumionError as error:
-            if isinstance(error, SafetyError) or error.device == bench.model.mesh.controller:
+            if error.device == bench.model.mesh.controller:
                 raise  # no other spare helps against that
             refused.append(f"{spare}: {error}")
             bench.events.add("spare refused", spare=spare, reason=str(error))

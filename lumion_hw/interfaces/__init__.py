@@ -11,6 +11,9 @@ from lumion_hw.interfaces.mesh_controller import (
     Generation,
     MeshController,
     MonitorReading,
+    SweepPlan,
+    SweepResult,
+    TelemetrySample,
 )
 from lumion_hw.interfaces.polarization import ActuatorInfo, PolarizationController
 from lumion_hw.interfaces.power_meter import PowerMeter, PowerReading, RangeState
@@ -30,6 +33,9 @@ __all__ = [
     "PowerReading",
     "RangeState",
     "SignalStatus",
+    "SweepPlan",
+    "SweepResult",
+    "TelemetrySample",
     "Transponder",
     "TransponderIdentity",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -25,6 +26,7 @@ class ControllerInfo:
         readback: The driven table can be read back.
         watchdog: The controller switches off by itself when the host is silent.
         on_board_sweep: Sweeps can be executed on the controller.
+        telemetry: Monitors can be streamed.
         monitor_full_scale_ma: Photocurrent at which a monitor saturates; 0 if unknown.
         monitor_step_ma: Smallest photocurrent step of a monitor; 0 if unknown.
     """
@@ -40,6 +42,7 @@ class ControllerInfo:
     readback: bool
     watchdog: bool
     on_board_sweep: bool
+    telemetry: bool = False
     monitor_full_scale_ma: float = 0.0
     monitor_step_ma: float = 0.0
 
@@ -117,6 +120,63 @@ class Fault:
     extra: dict[str, object] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class SweepPlan:
+    """A sweep that the controller executes by itself.
+
+    Attributes:
+        start_ma: Table before the first point, shape ``(n_heaters,)``; the one driven now if ``None``.
+        points: One mapping of heater to current in mA per point; heaters not named keep the value of the point before.
+        settle_s: Wait between the latch of a point and its first scan.
+        n_avg: Scans averaged per point.
+        monitors: Monitor channels to record, ascending; all if ``None``.
+        keep_last: Keep driving the last point; otherwise the table from before the sweep is driven again.
+    """
+
+    points: tuple[Mapping[int, float], ...]
+    start_ma: NDArray[np.float64] | None = None
+    settle_s: float = 1e-3
+    n_avg: int = 1
+    monitors: tuple[int, ...] | None = None
+    keep_last: bool = False
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """What a sweep recorded.
+
+    Attributes:
+        photocurrent_ma: Shape ``(n_points, n_monitors)``; NaN where ``saturated``.
+        saturated: Shape ``(n_points, n_monitors)``.
+        monitors: Monitor channel of each column.
+        generation: Generation of the run.
+        late: Points that took longer than planned.
+    """
+
+    photocurrent_ma: NDArray[np.float64]
+    saturated: NDArray[np.bool_]
+    monitors: tuple[int, ...]
+    generation: int
+    late: int
+
+
+@dataclass(frozen=True)
+class TelemetrySample:
+    """One record of a monitor stream.
+
+    Attributes:
+        reading: The monitors selected, in ascending order.
+        dropped: Records the controller has discarded so far, for lack of credit or queue space.
+        lost: Records lost on the wire so far.
+        chip_temperature_c: Temperature of the chip, ``None`` if the controller has no sensor.
+    """
+
+    reading: MonitorReading
+    dropped: int
+    lost: int
+    chip_temperature_c: float | None
+
+
 class MeshController(Protocol):
     """A controller of heater currents. Thread-safe; every method either holds or raises a ``LumionError``."""
 
@@ -144,6 +204,24 @@ class MeshController(Protocol):
 
     def read_monitors(self, n_avg: int = 1) -> MonitorReading:
         """Read all monitors, averaging ``n_avg`` scans."""
+
+    def sweep(self, plan: SweepPlan) -> SweepResult:
+        """Run a sweep on the controller and return everything it recorded.
+
+        Raises:
+            LimitError: A point is outside the limits; nothing was driven.
+            NotSupportedError: ``info.on_board_sweep`` is false.
+            DeviceError: The run ended early; the message says why and how many points were recorded.
+        """
+
+    def telemetry(
+        self, period_s: float, *, monitors: tuple[int, ...] | None = None, n_avg: int = 1
+    ) -> Iterator[TelemetrySample]:
+        """Iterate over monitor readings that the controller sends by itself, until the iterator is closed.
+
+        Raises:
+            NotSupportedError: ``info.telemetry`` is false.
+        """
 
     def faults(self) -> tuple[Fault, ...]:
         """Return the faults the controller keeps, oldest first."""

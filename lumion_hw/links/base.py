@@ -38,7 +38,7 @@ class Peer(Protocol):
         """Take bytes from the host, now."""
 
     def transmit(self) -> bytes:
-        """Give the bytes that have left for the host by now."""
+        """Give the bytes that have left for the host by now. Raises ``LinkLost`` once the device has hung up."""
 
     def next_event(self) -> float | None:
         """Return the time at which :meth:`transmit` may have more to give, or ``None`` if nothing is under way."""

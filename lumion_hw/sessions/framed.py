@@ -1,26 +1,21 @@
 """The conversation with a mesh controller: sessions, sequence numbers, retry, deadlines (protocol sections 4, 6, 16).
 
-One request is under way at a time. A late, foreign or mismatched reply is counted and dropped, never raised, and a
-time-out leaves the port open: session, sequence number and command tell every reply apart, so nothing has to be
-resynchronised.
+A late, foreign or mismatched reply is counted and dropped, never raised, and a time-out leaves the port open: session,
+sequence number and command tell every reply apart, so nothing has to be resynchronised.
 """
 
 from __future__ import annotations
 
-import logging
+import math
 import secrets
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from typing import TypeVar, cast
 
 from firmware_protocol import (
-    DEADLINE_RTOS,
     ESTOP_WIRE,
     HELLO_PATIENCE_S,
     HELLO_RTO_S,
-    SENDS,
     Command,
     EstopReply,
     EstopRequest,
@@ -34,36 +29,25 @@ from firmware_protocol import (
     Message,
     Refusal,
     Request,
-    SendWindow,
     Status,
     encode_frame,
-    retry_timeout_s,
 )
 from lumion_hw.clock import Clock
-from lumion_hw.errors import BusyError, LinkLost, LinkTimeout
+from lumion_hw.errors import BusyError, LinkLost
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.framed_errors import Where, check_hello, encoding, error_from_refusal
-from lumion_hw.sessions.framed_inbox import Inbox, Wanted
+from lumion_hw.sessions.framed_exchange import LEAST_BUSY_WAIT_S, Exchange
+from lumion_hw.sessions.framed_inbox import Sink, Wanted
+from lumion_hw.sessions.framed_line import HOST_MTU, Line, Loss, SessionState
+from lumion_hw.sessions.framed_lock import TurnLock
 
-_log = logging.getLogger(__name__)
+__all__ = ["HOST_MTU", "FramedSession", "Loss", "SessionState"]
 
 ReplyT = TypeVar("ReplyT", bound=Message)
 
-HOST_MTU = 4096
-"""Largest frame this host accepts, in bytes on the wire: the reference value for USB and TCP (section 2.4)."""
-
-_LEAST_BUSY_WAIT_S = 0.01
-_WRITE_PATIENCE_S = 1.0  # a write that hangs loses count of its bytes and with it the link, so it gets ample time
-_RESENT = (Status.INCOMPLETE, Status.CRC_MISMATCH)
-
-
-class SessionState(StrEnum):
-    """Where a session stands: DEGRADED is open after a time-out until the next good reply, LOST needs ``open()``."""
-
-    CLOSED = "closed"
-    OPEN = "open"
-    DEGRADED = "degraded"
-    LOST = "lost"
+_TURN_S = 0.005  # longest time an idle wait for events keeps other threads waiting
+_SEQ_LEAP = 0x4000  # far beyond every number whose reply could still be under way
+_STOP_OPEN_S = 3.0
 
 
 class FramedSession:
@@ -76,6 +60,7 @@ class FramedSession:
         name: Host name the controller shows to a second host; at most 16 bytes of UTF-8.
         baud: Speed of the UART between host and controller in bit/s, for the time-outs; ``None`` for USB, pty and TCP.
         session_ids: Source of session ids 1…65535; random when not given.
+        first_seq: Sequence number of the first HELLO; numbers wrap at 65536.
     """
 
     def __init__(
@@ -87,19 +72,20 @@ class FramedSession:
         name: str = "lumion",
         baud: int | None = None,
         session_ids: Callable[[], int] | None = None,
+        first_seq: int = 0,
     ) -> None:
-        self._link = link
         self._clock = clock
         self._where = Where(device, link.name)
+        self._line = Line(link, clock, self._where)
         self._name = name
         self._baud = baud
         self._session_ids = session_ids or (lambda: secrets.randbelow(0xFFFF) + 1)
-        self._lock = threading.RLock()
+        self._first_seq = first_seq
+        self._lock = TurnLock()
         self._exchanging = False
-        self._state = SessionState.CLOSED
-        self._inbox = Inbox(HOST_MTU)
         self._hello: HelloReply | None = None
-        self._window = SendWindow(1, 0)
+        self._exchange: Exchange | None = None
+        self._epoch = 0
 
     @property
     def device(self) -> str:
@@ -114,7 +100,22 @@ class FramedSession:
     @property
     def state(self) -> SessionState:
         """Where the session stands."""
-        return self._state
+        return self._line.state
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._line.state in (SessionState.OPEN, SessionState.DEGRADED)
+
+    @property
+    def loss(self) -> Loss | None:
+        """Why the session was lost; ``None`` if it was not."""
+        return self._line.loss
+
+    @property
+    def epoch(self) -> int:
+        """Number of sessions opened so far: a change means that subscriptions and staged tables are gone."""
+        return self._epoch
 
     @property
     def hello(self) -> HelloReply:
@@ -126,18 +127,23 @@ class FramedSession:
     @property
     def fault_pending(self) -> bool:
         """Whether the newest frame of the session said that a fault is latched."""
-        return self._inbox.fault_pending
+        return self._line.inbox.fault_pending
+
+    @property
+    def last_sent_s(self) -> float:
+        """When bytes were last sent, on the session's clock."""
+        return self._line.last_sent_s
 
     @property
     def counters(self) -> Mapping[str, int]:
         """A snapshot of what was sent, received, dropped and retried since the session object was made."""
-        return dict(self._inbox.counts)
+        return dict(self._line.inbox.counts)
 
     def take_fault_events(self) -> tuple[FaultRecord, ...]:
         """Return and forget the FAULT events seen so far, oldest first; events can be lost, FAULT_LIST is complete."""
         with self._lock:
-            events = tuple(self._inbox.faults)
-            self._inbox.faults.clear()
+            events = tuple(self._line.inbox.faults)
+            self._line.inbox.faults.clear()
             return events
 
     @contextmanager
@@ -148,19 +154,24 @@ class FramedSession:
 
     def require_open(self, what: str) -> None:
         """Raise ``LinkLost`` unless the session is open."""
-        if self._state not in (SessionState.OPEN, SessionState.DEGRADED):
+        if not self.is_open:
             raise LinkLost(
-                f"{what}: the session is {self._state}.",
+                f"{what}: the session is {self.state}.",
                 device=self.device,
                 address=self.address,
                 hint="Open the device again.",
             )
 
-    def open(self, *, take_over: bool = False) -> HelloReply:
+    def open(self, *, take_over: bool = False, again: bool = False) -> HelloReply:
         """Open the link and a new session; an open session is replaced.
 
         HELLO is repeated for up to 3 s, because opening a port may reset the board. A live session of another host is
         waited for within that time, unless ``take_over``.
+
+        Args:
+            take_over: Replace a live session of another host.
+            again: Use the id of the last session once more. The controller takes that for the same host coming back
+                (section 4.1), and still refuses it if another host has come in between.
 
         Raises:
             ConnectError: The link cannot be opened.
@@ -171,24 +182,30 @@ class FramedSession:
         """
         with self._lock, self._one_exchange("HELLO"):
             until = self._clock.now() + HELLO_PATIENCE_S
-            if self._state is SessionState.LOST:
-                self._link.close()
-            self._link.open(until)
-            self._state = SessionState.CLOSED
-            session = self._new_session_id()
-            self._inbox.start(session)
-            self._write(b"\0", "HELLO")
-            hello, seq = self._say_hello(session, take_over=take_over, until=until)
+            if self.state is SessionState.LOST:
+                self._line.link.close()
+            self._line.link.open(until)
+            self._line.state = SessionState.CLOSED
+            session, seq = self._line.inbox.session, self._first_seq
+            if again and session and self._exchange is not None:
+                seq = (self._exchange.last_seq + _SEQ_LEAP) & 0xFFFF
+            else:
+                session = self._new_session_id()
+            self._line.inbox.start(session)
+            self._line.write(b"\0", "HELLO")
+            hello, seq = self._say_hello(session, seq, take_over=take_over, until=until)
             self._hello = hello
-            self._window = SendWindow(hello.window, seq)
-            self._state = SessionState.OPEN
+            self._exchange = Exchange(self._line, self._clock, self._where, hello, self._baud, seq)
+            self._epoch += 1
+            self._line.state = SessionState.OPEN
+            self._line.loss = None
             return hello
 
     def close(self) -> None:
         """Close the link; idempotent, never raises."""
         with self._lock:
-            self._link.close()
-            self._state = SessionState.CLOSED
+            self._line.link.close()
+            self._line.state = SessionState.CLOSED
 
     def request(self, message: Request[ReplyT]) -> ReplyT:
         """Send one request and return its reply.
@@ -203,27 +220,18 @@ class FramedSession:
         return cast(ReplyT, reply)
 
     def request_all(self, messages: Sequence[Request[Message]]) -> list[Message]:
-        """Send requests that belong together, one after the other, and return their replies.
+        """Send requests that belong together and return their replies; those marked P overlap within the window.
 
-        If one is answered INCOMPLETE or CRC_MISMATCH, all of them are sent once more; a second such answer is a
-        ``VerifyError``. Raises as :meth:`request`.
+        What is answered INCOMPLETE because a piece before it was lost is sent again. If that does not help, or a
+        checksum is wrong, all of them are sent once more; then it is a ``VerifyError``. Raises as :meth:`request`.
         """
+        if not messages:
+            return []
+        name = messages[0].command.name
         with self._lock:
-            for last_try in (False, True):
-                replies: list[Message] = []
-                for message in messages:
-                    answer = self._ask(message)
-                    if isinstance(answer, Refusal):
-                        if answer.status in _RESENT and not last_try:
-                            self._inbox.counts["resent"] += 1
-                            break
-                        if answer.status == Status.SESSION:
-                            self._state = SessionState.LOST
-                        raise error_from_refusal(answer, message, self._where)
-                    replies.append(answer)
-                else:
-                    break
-            return replies
+            self.require_open(name)
+            with self._one_exchange(name):
+                return self._exchange_now().ask(messages)
 
     def request_if_idle(self, message: Request[ReplyT]) -> ReplyT | None:
         """Send a request unless the session is busy or not open; never blocks on another transaction.
@@ -236,69 +244,100 @@ class FramedSession:
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            if self._exchanging or self._state not in (SessionState.OPEN, SessionState.DEGRADED):
-                return None
-            return self.request(message)
+            return self.request(message) if not self._exchanging and self.is_open else None
         finally:
             self._lock.release()
 
-    def emergency_stop(self, patience_s: float) -> EstopReply:
-        """Send the constant ESTOP frame every RTO until it is answered: outside of sessions, in any state.
+    def listen(self, stream: int, sink: Sink) -> None:
+        """Hand the events of a stream to ``sink`` until :meth:`unlisten` or the next session."""
+        with self._lock:
+            self._line.inbox.listen(stream, sink)
 
-        Args:
-            patience_s: Time after which no answer is an error. The protocol repeats without limit; a call that never
-                returns helps nobody, so choose a time after which the watchdog has acted.
+    def unlisten(self, stream: int) -> None:
+        """Drop the events of a stream from now on."""
+        with self._lock:
+            self._line.inbox.unlisten(stream)
+
+    def wait_events(self, deadline: float) -> None:
+        """Read until something arrives, the deadline is reached, or it is another thread's turn.
 
         Raises:
-            LinkTimeout: No answer; the state of the outputs is unknown to this host.
+            LinkLost: The link or the session is gone.
+        """
+        with self._lock:
+            self.require_open("waiting for events")
+            with self._one_exchange("waiting for events"):
+                turn_s = _TURN_S if self._lock.shared else math.inf
+                self._line.read(min(deadline, self._clock.now() + turn_s), "waiting for events")
+
+    def emergency_stop(self, patience_s: float | None = None) -> EstopReply:
+        """Send the constant ESTOP frame every RTO until it is answered: outside of sessions, in any state.
+
+        While another thread waits for a reply, the frame goes out at once and then again when it is done.
+
+        Args:
+            patience_s: Time after which no answer is an error; ``None`` repeats without limit (section 11.4).
+
+        Raises:
+            LinkTimeout: No answer within ``patience_s``; the state of the outputs is unknown to this host.
             LinkLost: The link is gone.
             ConnectError: The link cannot be opened.
         """
-        with self._lock:
-            until = self._clock.now() + patience_s
-            self._link.open(until)
-            wanted = Wanted(0, 0, Command.ESTOP, EstopReply)
-            message = EstopRequest()
-            rto_s = HELLO_RTO_S if self._hello is None else retry_timeout_s(message, self._hello, self._baud)
-            while True:
-                answer = self._send_and_wait(ESTOP_WIRE, wanted, min(self._clock.now() + rto_s, until))
-                if isinstance(answer, EstopReply):
-                    return answer
-                if isinstance(answer, Refusal):
-                    raise error_from_refusal(answer, message, self._where)
-                if self._clock.now() >= until:
-                    raise self._timeout("ESTOP", patience_s, "Cut the heater supply by hand if light must go.")
+        if not self._lock.acquire(blocking=False):
+            self._line.write(ESTOP_WIRE, "ESTOP")
+            self._lock.acquire()
+        try:
+            return self._stop(math.inf if patience_s is None else patience_s)
+        finally:
+            self._lock.release()
+
+    def _stop(self, patience_s: float) -> EstopReply:
+        until = self._clock.now() + patience_s
+        self._line.link.open(min(until, self._clock.now() + _STOP_OPEN_S))
+        wanted = Wanted(0, 0, Command.ESTOP, EstopReply)
+        message = EstopRequest()
+        rto_s = HELLO_RTO_S if self._exchange is None else self._exchange.rto_s(message)
+        while True:
+            answer = self._line.ask(ESTOP_WIRE, wanted, "ESTOP", min(self._clock.now() + rto_s, until))
+            if isinstance(answer, EstopReply):
+                return answer
+            if isinstance(answer, Refusal):
+                raise error_from_refusal(answer, message, self._where)
+            if self._clock.now() >= until:
+                raise self._line.timeout("ESTOP", patience_s, "Cut the heater supply by hand if light must go.")
 
     def _new_session_id(self) -> int:
         """Draw an id that differs from the present one, so that no old reply can be taken for a new one."""
         while True:
             session = self._session_ids()
-            if session != self._inbox.session:
+            if session != self._line.inbox.session:
                 return session
 
-    def _say_hello(self, session: int, *, take_over: bool, until: float) -> tuple[HelloReply, int]:
+    def _say_hello(self, session: int, seq: int, *, take_over: bool, until: float) -> tuple[HelloReply, int]:
         flags = HelloFlag.TAKEOVER if take_over else 0
         message = HelloRequest(hello_flags=flags, host_rx_max=HOST_MTU, name=self._name)
-        seq, retry = 0, False
+        with encoding(message, self._where):
+            payload = message.encode()
+        retry = 0
         while True:
-            wire = self._wire(message, seq, session, mtu=None, retry=retry)
+            wire = encode_frame(Frame(Kind.REQ, Command.HELLO, seq, session, retry, payload=payload))
             wanted = Wanted(session, seq, Command.HELLO, HelloReply)
-            answer = self._send_and_wait(wire, wanted, min(self._clock.now() + HELLO_RTO_S, until))
+            answer = self._line.ask(wire, wanted, "HELLO", min(self._clock.now() + HELLO_RTO_S, until))
             now = self._clock.now()
             if isinstance(answer, HelloReply):
                 check_hello(answer, self._where)
                 return answer, seq
             if isinstance(answer, Refusal):
-                wait_s = max(answer.value * 1e-3, _LEAST_BUSY_WAIT_S)
+                wait_s = max(answer.value * 1e-3, LEAST_BUSY_WAIT_S)
                 if answer.status != Status.BUSY or now + wait_s >= until:
                     raise error_from_refusal(answer, message, self._where)
                 self._clock.sleep(wait_s)
-                seq, retry = seq + 1, False
+                seq, retry = (seq + 1) & 0xFFFF, 0
                 continue
             if now >= until:
-                raise self._timeout("HELLO", HELLO_PATIENCE_S, "Check its power, and that this is its port.")
-            retry = True
-            self._inbox.counts["retries"] += 1
+                raise self._line.timeout("HELLO", HELLO_PATIENCE_S, "Check its power, and that this is its port.")
+            retry = HeaderFlag.RETRY
+            self._line.inbox.counts["retries"] += 1
 
     @contextmanager
     def _one_exchange(self, what: str) -> Iterator[None]:
@@ -317,84 +356,7 @@ class FramedSession:
         finally:
             self._exchanging = False
 
-    def _ask(self, message: Request[Message]) -> Message | Refusal:
-        """Send one request; BUSY is asked again with a new number within the deadline of section 4.5."""
-        self.require_open(message.command.name)
-        with self._one_exchange(message.command.name):
-            with encoding(message, self._where):
-                rto_s = retry_timeout_s(message, self.hello, self._baud)
-            until = self._clock.now() + DEADLINE_RTOS * rto_s
-            while True:
-                answer = self._exchange(message, rto_s)
-                if not (isinstance(answer, Refusal) and answer.status == Status.BUSY):
-                    return answer
-                wait_s = max(answer.value * 1e-3, _LEAST_BUSY_WAIT_S)
-                if self._clock.now() + wait_s >= until:
-                    return answer
-                self._inbox.counts["busy_waits"] += 1
-                self._clock.sleep(wait_s)
-
-    def _exchange(self, message: Request[Message], rto_s: float) -> Message | Refusal:
-        """Send a request under one sequence number up to three times; the RTO doubles."""
-        seq = self._window.take()
-        session = self._inbox.session
-        wanted = Wanted(session, seq, message.command, message.reply)
-        start = self._clock.now()
-        self._inbox.counts["requests"] += 1
-        try:
-            for attempt in range(SENDS):
-                self._inbox.counts["retries"] += attempt > 0
-                wire = self._wire(message, seq, session, mtu=self.hello.fw_rx_max, retry=attempt > 0)
-                answer = self._send_and_wait(wire, wanted, self._clock.now() + rto_s * 2**attempt)
-                if answer is not None:
-                    self._state = SessionState.OPEN
-                    return answer
-        finally:
-            self._window.settle(seq)
-        self._state = SessionState.DEGRADED
-        raise self._timeout(message.command.name, self._clock.now() - start, "The port stays open; try again.")
-
-    def _wire(self, message: Request[Message], seq: int, session: int, *, mtu: int | None, retry: bool) -> bytes:
-        flags = HeaderFlag.RETRY if retry else 0
-        with encoding(message, self._where):
-            return encode_frame(Frame(Kind.REQ, message.command, seq, session, flags, payload=message.encode()), mtu)
-
-    def _send_and_wait(self, wire: bytes, wanted: Wanted, deadline: float) -> Message | Refusal | None:
-        """Write and read until the wanted answer or the deadline; everything else is counted and dropped."""
-        what = Command(wanted.command).name
-        self._write(wire, what)
-        while True:
-            try:
-                data = self._link.read(deadline)
-            except LinkLost as error:
-                raise self._lost(what, error) from error
-            answer = self._inbox.take(data, wanted)
-            if answer is not None or not data or self._clock.now() >= deadline:
-                return answer
-
-    def _write(self, wire: bytes, what: str) -> None:
-        try:
-            self._link.write(wire, self._clock.now() + _WRITE_PATIENCE_S)
-        except LinkLost as error:
-            raise self._lost(what, error) from error
-        self._inbox.counts["tx_bytes"] += len(wire)
-
-    def _lost(self, what: str, error: LinkLost) -> LinkLost:
-        self._state = SessionState.LOST
-        _log.warning("%s @ %s: link lost during %s: %s", self.device, self.address, what, error.message)
-        return LinkLost(
-            f"{what}: {error.message}.",
-            device=self.device,
-            address=self.address,
-            hint="Check cable and power, then open the device again; its watchdog switches the outputs off.",
-        )
-
-    def _timeout(self, what: str, elapsed_s: float, hint: str) -> LinkTimeout:
-        counts = self._inbox.counts
-        counts["timeouts"] += 1
-        seen = ", ".join(f"{name} {counts[name]}" for name in sorted(counts) if name not in ("requests", "tx_bytes"))
-        if counts["echoes"]:
-            hint = f"Own requests came back: an echo or a loop-back cable? {hint}"
-        text = f"{what}: no answer within {elapsed_s * 1e3:.0f} ms; counters: {seen}."
-        _log.warning("%s @ %s: %s", self.device, self.address, text)
-        return LinkTimeout(text, device=self.device, address=self.address, hint=hint)
+    def _exchange_now(self) -> Exchange:
+        if self._exchange is None:
+            raise LinkLost("the session was never opened", device=self.device, address=self.address, hint="Open it.")
+        return self._exchange

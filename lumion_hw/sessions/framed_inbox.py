@@ -1,16 +1,19 @@
 """What a host does with everything that arrives on a framed link (protocol section 13): accept, count, or drop.
 
 Nothing here raises on what came over the wire. A reply is accepted only if session, sequence number and command equal
-those of the waiting request; whatever else arrives is counted and dropped.
+those of a waiting request; an event only if somebody listens to its stream; whatever else arrives is counted and
+dropped.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from firmware_protocol import (
     PROTOCOL_MAJOR,
+    AnyEvent,
     BadFrame,
     Decoder,
     Event,
@@ -23,14 +26,23 @@ from firmware_protocol import (
     Refusal,
     Status,
     Stream,
+    UnknownCommandError,
+    decode_event,
 )
 
+Answer = Message | Refusal
+"""What answers a request: its reply, or a refusal as a value."""
+
+Sink = Callable[[int, AnyEvent], None]
+"""Takes the events of one stream: ``seq`` of the frame and the event. Called while bytes are read: be brief."""
+
 _KEPT_EVENTS = 64
+_SEQ = 1 << 16
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """The one reply a session waits for.
+    """One reply a session waits for.
 
     Attributes:
         session: Session id of the request.
@@ -65,19 +77,45 @@ class Inbox:
         self.faults: deque[FaultRecord] = deque(maxlen=_KEPT_EVENTS)
         self._decoder = Decoder(mtu)
         self._mtu = mtu
-        self._next_fault_event: int | None = None
+        self._wanted: dict[tuple[int, int], Wanted] = {}
+        self._answers: dict[Wanted, Answer] = {}
+        self._sinks: dict[int, Sink] = {}
+        self._next_event: dict[int, int] = {Stream.FAULT: 0, Stream.SWEEP: 0}
 
     def start(self, session: int) -> None:
-        """Begin a session: what was half received and what the last session announced is forgotten."""
+        """Begin a session: what was half received, asked for, subscribed to or announced before is forgotten."""
         self.session = session
         self.fault_pending = False
         self.faults.clear()
         self._decoder = Decoder(self._mtu)
-        self._next_fault_event = None
+        self._wanted.clear()
+        self._answers.clear()
+        self._sinks.clear()
+        self._next_event = {Stream.FAULT: 0, Stream.SWEEP: 0}
 
-    def take(self, data: bytes, wanted: Wanted | None) -> Message | Refusal | None:
-        """Work through bytes from the link; return the answer to the waiting request if it is among them."""
-        answer: Message | Refusal | None = None
+    def expect(self, wanted: Wanted) -> None:
+        """Accept this reply from now on."""
+        self._wanted[wanted.session, wanted.seq] = wanted
+
+    def forget(self, wanted: Wanted) -> None:
+        """Wait for this reply no longer; when it comes it is late."""
+        self._wanted.pop((wanted.session, wanted.seq), None)
+        self._answers.pop(wanted, None)
+
+    def answer_to(self, wanted: Wanted) -> Answer | None:
+        """Return and forget the answer to a request, ``None`` while there is none."""
+        return self._answers.pop(wanted, None)
+
+    def listen(self, stream: int, sink: Sink) -> None:
+        """Hand the events of a stream (1 … ) to ``sink`` until :meth:`unlisten` or the end of the session."""
+        self._sinks[stream] = sink
+
+    def unlisten(self, stream: int) -> None:
+        """Drop the events of a stream from now on."""
+        self._sinks.pop(stream, None)
+
+    def take(self, data: bytes) -> None:
+        """Work through bytes from the link."""
         self.counts["rx_bytes"] += len(data)
         for item in self._decoder.feed(data):
             if isinstance(item, BadFrame):
@@ -85,9 +123,7 @@ class Inbox:
             elif item.kind == Kind.EVT:
                 self._take_event(item)
             else:
-                found = self._take_reply(item, wanted if answer is None else None)
-                answer = found if answer is None else answer
-        return answer
+                self._take_reply(item)
 
     def _drop(self, why: str) -> None:
         self.counts[why] += 1
@@ -104,45 +140,75 @@ class Inbox:
             return True
         return False
 
-    def _take_reply(self, frame: Frame, wanted: Wanted | None) -> Message | Refusal | None:
+    def _take_reply(self, frame: Frame) -> None:
         if not self._acceptable(frame):
-            return None
-        if frame.session != self.session and (wanted is None or frame.session != wanted.session):
+            return
+        wanted = self._wanted.get((frame.session, frame.seq))
+        if wanted is None and frame.session != self.session:
             self._drop("foreign_session")
-            return None
+            return
         self.fault_pending = bool(frame.flags & HeaderFlag.FAULT_PENDING)
-        if wanted is None or (frame.session, frame.seq) != (wanted.session, wanted.seq):
+        if wanted is None:
             self._drop("late")
         elif frame.command != wanted.command:
             self._drop("mismatched")
         else:
-            return self._decode(frame, wanted)
-        return None
+            self._decode(frame, wanted)
 
-    def _decode(self, frame: Frame, wanted: Wanted) -> Message | Refusal | None:
+    def _decode(self, frame: Frame, wanted: Wanted) -> None:
         try:
             if frame.status == Status.OK:
-                return wanted.reply.decode(frame.payload)
-            return Refusal.decode(frame.status, frame.payload)
+                answer: Answer = wanted.reply.decode(frame.payload)
+            else:
+                answer = Refusal.decode(frame.status, frame.payload)
         except ProtocolError:
             self._drop("bad_payload")
-            return None
+            return
+        del self._wanted[wanted.session, wanted.seq]
+        self._answers[wanted] = answer
 
     def _take_event(self, frame: Frame) -> None:
         if not self._acceptable(frame):
             return
+        stream = frame.status
         if frame.session != self.session:
             self._drop("foreign_session")
             return
-        if frame.command != Event.FAULT or frame.status != Stream.FAULT:
+        if not _belongs(frame.command, stream) or (stream != Stream.FAULT and stream not in self._sinks):
             self._drop("unknown_event")
             return
         self.fault_pending = bool(frame.flags & HeaderFlag.FAULT_PENDING)
-        if self._next_fault_event is not None:
-            self.counts["lost_events"] += (frame.seq - self._next_fault_event) % 65536
-        self._next_fault_event = (frame.seq + 1) % 65536
         try:
-            self.faults.append(FaultRecord.decode(frame.payload))
-            self.counts["events"] += 1
+            event = decode_event(frame.command, frame.payload)
+        except UnknownCommandError:
+            self._drop("unknown_event")
+            return
         except ProtocolError:
             self._drop("bad_payload")
+            return
+        self.counts["events"] += 1
+        self._number(stream, frame.seq)
+        if isinstance(event, FaultRecord):
+            self.faults.append(event)
+        else:
+            self._sinks[stream](frame.seq, event)
+
+    def _number(self, stream: int, seq: int) -> None:
+        """Count the gaps in a fixed stream; telemetry counts its own, because subscribing starts it anew."""
+        if stream not in self._next_event:
+            return
+        ahead = (seq - self._next_event[stream]) % _SEQ
+        if ahead >= _SEQ // 2:
+            self._drop("repeated_events")
+            return
+        self.counts["lost_events"] += ahead
+        self._next_event[stream] = (seq + 1) % _SEQ
+
+
+def _belongs(event: int, stream: int) -> bool:
+    """Whether a stream carries this event (section 5)."""
+    if stream == Stream.FAULT:
+        return event == Event.FAULT
+    if stream == Stream.SWEEP:
+        return event in (Event.SWEEP_DATA, Event.SWEEP_DONE)
+    return event == Event.TELEMETRY

@@ -35,7 +35,7 @@ def clock_for(transport: str) -> Clock:
 
 
 class DisturbedLink:
-    """A link that a test can cut, and into which it can put bytes that no device sent.
+    """A link that a test can cut, hold up, slow down to single bytes, and into which it can put bytes of its own.
 
     Args:
         link: The link between driver and device.
@@ -47,6 +47,9 @@ class DisturbedLink:
         self._clock = clock
         self._at_next_reply = bytearray()
         self._arrived = bytearray()
+        self._held = bytearray()
+        self._holding = False
+        self._dripping = False
         self._cut = False
 
     @property
@@ -62,6 +65,17 @@ class DisturbedLink:
     def disturb(self, garbage: bytes) -> None:
         """Let bytes arrive in front of the reply to the next write."""
         self._at_next_reply += garbage
+
+    def hold(self, holding: bool) -> None:
+        """Hold back everything that arrives (``True``), or let it all arrive now, late (``False``)."""
+        self._holding = holding
+        if not holding:
+            self._arrived += self._held
+            self._held.clear()
+
+    def drip(self) -> None:
+        """Let the driver have one byte at a time from now on."""
+        self._dripping = True
 
     def open(self, deadline: float) -> None:
         """Open the stream. Raises ``ConnectError`` once it was cut."""
@@ -79,11 +93,16 @@ class DisturbedLink:
     def read(self, deadline: float) -> bytes:
         """Return at least one byte, the disturbing ones first, or ``b""`` at the deadline."""
         self._check_whole()
-        if self._arrived:
-            garbage = bytes(self._arrived)
-            self._arrived.clear()
-            return garbage
-        return self._link.read(deadline)
+        while self._holding and (data := self._link.read(deadline)):
+            self._held += data
+        if self._holding:
+            return b""
+        if not self._arrived:
+            self._arrived += self._link.read(deadline)
+        size = 1 if self._dripping else len(self._arrived)
+        data = bytes(self._arrived[:size])
+        del self._arrived[:size]
+        return data
 
     def drain(self, quiet_s: float, deadline: float) -> int:
         """Throw away input until nothing arrived for ``quiet_s`` seconds."""
@@ -184,6 +203,16 @@ class Wire:
         """Let bytes arrive in front of the next reply, on every link."""
         for link in self._links:
             link.disturb(garbage)
+
+    def hold(self, holding: bool) -> None:
+        """Hold back all replies (``True``), or let them arrive now, late (``False``), on every link."""
+        for link in self._links:
+            link.hold(holding)
+
+    def drip(self) -> None:
+        """Let replies arrive byte by byte from now on, on every link."""
+        for link in self._links:
+            link.drip()
 
     def unplug(self) -> None:
         """Pull the plug for good: a TCP peer closes, a serial adapter vanishes, a link in memory is cut."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +12,7 @@ from calibration.against_truth import TruthReport, compare
 from calibration.bench_probe import BenchProbe
 from calibration.procedure import Calibration
 from lumion_hw.bench.bench import Bench
+from lumion_hw.emulator.assembly import EmulatedBench
 from lumion_hw.mesh.record import CalibrationRecord
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
@@ -33,3 +37,23 @@ def calibrated_bench(bench: Bench, seed: int) -> Calibrated:
     run.faults += [f"source at port {port}: {reason}" for port, reason in dark.items()]
     record = run.run()
     return Calibrated(bench, probe, record, compare(bench, record), seed)
+
+
+@contextmanager
+def faulty_bench(seed: int, *faults: Callable[[EmulatedBench], None]) -> Iterator[Calibrated]:
+    """Inject faults into the small bench, then calibrate it."""
+    with Bench.emulate(SMALL, seed=seed) as bench:
+        for inject in faults:
+            inject(bench.emulated)
+        yield calibrated_bench(bench, seed)
+
+
+def within_tolerance(found: Calibrated) -> bool:
+    """Whether phases, states and losses of everything calibrated are as good as on a bench without faults."""
+    rms_rad = math.sqrt(float((found.report.phase_error_rad**2).mean()))
+    return (
+        found.record.complete
+        and rms_rad < 0.030
+        and found.report.shortfalls() == 0
+        and found.record.quality["held_out_rms_db"] < 0.3
+    )

@@ -68,6 +68,7 @@ def test_only_live_sources_and_monitors_are_used_and_never_the_source_itself() -
     assert {view.source for view in views} <= {1, 6}
     assert {view.monitor for view in views} <= {1, 8, 13}
     assert all(view.source != view.monitor for view in views)
+    assert list(Planner(SMARTLIGHT, (1,), (1,)).views(range(72), range(72))) == []
 
 
 def test_only_targets_are_looked_at() -> None:

@@ -68,7 +68,7 @@ def test_what_the_bar_output_gains_the_cross_output_loses_but_for_the_loss_on_th
 def test_it_agrees_with_coherent_light_averaged_over_random_phases(target: int, known: tuple[int, ...]) -> None:
     mesh, solver, rng = SMALL, Solver(SMALL), np.random.default_rng(1)
     states: dict[int, State] = dict.fromkeys(known, "cross")
-    draws, half = 3000, np.full(mesh.n_pucs, 0.5)
+    draws, half = 1500, np.full(mesh.n_pucs, 0.5)
     share, power = np.empty(draws), np.empty((draws, mesh.n_ports))
     for index in range(draws):
         phase = rng.uniform(0, 2 * np.pi, mesh.n_pucs)

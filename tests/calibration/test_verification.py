@@ -31,9 +31,9 @@ def true_record(probe: SolverProbe) -> CalibrationRecord:
         device_serial="PAPER-1",
         device_model="paper",
         device_firmware="0",
-        mesh_label=MESH.label,
-        mesh_sha256=MESH.sha256,
-        heater_channels=tuple(range(2 * MESH.n_pucs)),
+        mesh_label=probe.mesh.label,
+        mesh_sha256=probe.mesh.sha256,
+        heater_channels=tuple(range(2 * probe.mesh.n_pucs)),
         monitor_ports=probe.monitors,
         wavelength_nm=1550.0,
         created_utc="2025-06-01T12:00:00+00:00",
@@ -48,11 +48,11 @@ def true_record(probe: SolverProbe) -> CalibrationRecord:
                 HeaterEntry(2 * puc, laws[2 * puc], 1.0),
                 HeaterEntry(2 * puc + 1, laws[2 * puc + 1], 1.0),
             )
-            for puc in range(MESH.n_pucs)
+            for puc in range(probe.mesh.n_pucs)
         ),
         ports=tuple(
-            PortEntry(port, float(probe.input_db[port]) if port in SOURCES else None, 0.05, None, None, 1.0)
-            for port in range(MESH.n_ports)
+            PortEntry(port, float(probe.input_db[port]) if port in probe.sources else None, 0.05, None, None, 1.0)
+            for port in range(probe.mesh.n_ports)
         ),
     )
 
@@ -120,26 +120,42 @@ def test_an_input_loss_off_by_one_db_shows_on_its_source_alone() -> None:
 
 
 @pytest.mark.parametrize("puc", [4, 9])
-def test_a_passive_phase_off_by_a_radian_is_out_of_tolerance(puc: int) -> None:
+def test_a_passive_phase_off_by_a_radian_and_a_half_is_out_of_tolerance(puc: int) -> None:
     probe = paper_probe()
     record = true_record(probe)
-    wrong = with_puc(record, puc, passive_phase_rad=float(probe.passive_rad[puc]) + 1.0)
+    wrong = with_puc(record, puc, passive_phase_rad=float(probe.passive_rad[puc]) + 1.5)
     results = verify(probe, wrong, 0)
     assert rms_db(results) > TOLERANCE_RMS_DB
-    assert np.median(np.abs(errors_db(results))) < 0.1  # the rest is right: it is one PUC
+    # One pass costs 10·log10(cos²(0.75)) = -2.71 dB, and there are paths that pass by it.
+    assert np.isclose(errors_db(results), -2.71, atol=0.1).any()
+    assert np.isclose(errors_db(results), 0.0, atol=0.1).any()
 
 
-@pytest.mark.parametrize("puc", [4, 9])
+@pytest.mark.parametrize("puc", range(MESH.n_pucs))
 def test_a_puc_recorded_as_its_opposite_counts_as_the_worst_not_as_unseen(puc: int) -> None:
-    # Light then leaves elsewhere, and the monitor where it was expected stays dark.
+    # Light then leaves elsewhere, and the monitor where it was expected stays dark. No PUC escapes.
     probe = paper_probe()
     record = true_record(probe)
     wrong = with_puc(record, puc, passive_phase_rad=float(probe.passive_rad[puc]) + math.pi)
-    honest, results = verify(probe, record, 0), verify(probe, wrong, 0)
-    assert len(results) == len(honest)
+    results = verify(probe, wrong, 0)
+    assert len(results) == 40
     assert rms_db(results) > 5.0
     # 0 dBm less 6 to 8 dB at the input and some 4 dB in the mesh, against ten steps of the monitor, -31.2 dBm.
-    assert errors_db(results).min() < -15.0
+    assert errors_db(results).min() < -10.0
+
+
+def test_every_puc_of_a_large_mesh_is_passed() -> None:
+    mesh = HexMesh.smartlight()
+    probe = SolverProbe(mesh, (12, 20, 5, 37, 2, 1, 7, 35))
+    probe.monitor_step_ma = 7.6e-5
+    passed: set[int] = set()
+    for result, currents in zip(verify(probe, true_record(probe), 1), probe.settings, strict=True):
+        heat = np.array([LAW.phase_rad(current) for current in currents])
+        bar = np.cos(heat[0::2] - heat[1::2] + probe.passive_rad) < 0.0
+        trace = mesh.trace(result.source, {puc: "bar" if bar[puc] else "cross" for puc in range(mesh.n_pucs)})
+        assert (trace.port, len(trace.pucs)) == (result.port, result.hops)
+        passed |= set(trace.pucs)
+    assert passed == set(range(mesh.n_pucs))
 
 
 def test_a_dead_source_is_out_of_tolerance() -> None:
@@ -155,7 +171,7 @@ def test_a_dead_source_is_out_of_tolerance() -> None:
 def test_paths_through_uncalibrated_pucs_are_left_out() -> None:
     probe = paper_probe()
     results = verify(probe, with_puc(true_record(probe), 4, passive_phase_rad=None), 0)
-    assert 0 < len(results) < 40
+    assert len(results) > 20
     assert rms_db(results) < 0.1
 
 
@@ -163,7 +179,7 @@ def test_monitors_and_sources_of_unknown_level_are_left_out() -> None:
     probe = paper_probe()
     record = with_port(with_port(true_record(probe), 8, monitor_ma_per_mw=None), 11, input_loss_db=None)
     results = verify(probe, record, 0)
-    assert results
+    assert len(results) > 10
     assert all(result.port != 8 and result.source != 11 for result in results)
 
 
@@ -171,7 +187,7 @@ def test_a_saturated_monitor_is_left_out() -> None:
     class Saturated(SolverProbe):
         def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
             readings = super().measure(currents_ma)
-            return np.where(readings > 0.05, np.nan, readings)
+            return np.where(readings > 0.5, np.nan, readings)
 
     probe = Saturated(MESH, SOURCES)
     assert 0 < len(verify(probe, true_record(probe), 0)) < 40

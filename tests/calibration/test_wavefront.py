@@ -82,6 +82,26 @@ def test_a_mesh_that_nobody_looks_at_is_given_up_with_the_reason() -> None:
     assert done == []
 
 
+class Shuttered(SolverProbe):
+    """Dark for a number of settings."""
+
+    dark_until = 0
+
+    def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+        readings = super().measure(currents_ma)
+        return readings if len(self.settings) > self.dark_until else np.zeros_like(readings)
+
+
+def test_heaters_that_show_nothing_get_another_chance_before_they_are_called_dead() -> None:
+    probe = Shuttered(MESH, (1, 6, 11), noise_relative=0.005, noise_floor_ma=2e-5)
+    known = probe.knowledge(pucs=[puc for puc in range(MESH.n_pucs) if puc != 4])
+    probe.dark_until = 2 * 2 * 24
+    swept(probe, known)
+    assert 4 in known.pucs
+    assert known.law(4, 0) is not None
+    assert known.law(4, 1) is not None
+
+
 class Blinded(SolverProbe):
     """All monitors saturate after a number of settings."""
 

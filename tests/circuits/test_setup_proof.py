@@ -1,8 +1,10 @@
 """Proof of circuits by measured light: what is believed, and what is not."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from known_mesh import A_TO_B, edited, path_setup, record_of_truth
 
@@ -164,8 +166,6 @@ def test_a_circuit_in_service_is_compared_with_its_own_last_proof(bench: Bench) 
 
 
 def test_the_log_tells_each_proof(bench: Bench, setup: PathSetup, tmp_path: Path) -> None:
-    import json
-
     bench.events.write_to(tmp_path / "events.jsonl")
     proofs = proofs_of(setup)
     lines = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
@@ -175,3 +175,32 @@ def test_the_log_tells_each_proof(bench: Bench, setup: PathSetup, tmp_path: Path
         ("sfp-b", "sfp-a", True),
     ]
     assert logged[0]["measured_loss_db"] == pytest.approx(proofs[0].measured_loss_db, abs=1e-3)
+
+
+def test_crosstalk_is_the_wanted_light_over_that_of_the_others(bench: Bench, setup: PathSetup) -> None:
+    proofs = proofs_of(setup)
+    crosstalk_db = setup.crosstalk_db()
+    assert list(crosstalk_db) == A_TO_B
+    for proof in proofs:
+        request = proof.circuit.request
+        total_w = bench.emulated.world.received_w(request.target)
+        bench.transponders[request.source].disable()
+        rest_w = bench.emulated.world.received_w(request.target)
+        bench.transponders[request.source].enable()
+        true_db = 10.0 * np.log10(total_w / rest_w)
+        assert true_db > 20.0
+        if true_db < 40.0:
+            assert crosstalk_db[request] == pytest.approx(true_db, abs=1.0)
+        else:  # the rest is at most what the meter's noise shows
+            assert crosstalk_db[request] is None or (crosstalk_db[request] or 0.0) > 35.0
+
+
+def test_measuring_crosstalk_leaves_the_circuits_in_service(bench: Bench, setup: PathSetup) -> None:
+    proofs_of(setup)
+    setup.crosstalk_db()
+    bench.clock.sleep(0.2)
+    assert all(proof.proven for proof in setup.prove())
+
+
+def test_nothing_set_up_has_no_crosstalk(setup: PathSetup) -> None:
+    assert setup.crosstalk_db() == {}

@@ -215,6 +215,19 @@ def test_a_run_cut_short_leaves_the_bench_safe_and_an_incomplete_record(
     assert "is incomplete" in capsys.readouterr().err
 
 
+def test_a_run_cut_short_replaces_no_record_that_was_there(record: Path, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    path.write_bytes(record.read_bytes())
+
+    def progress(stage: str, done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with Bench.emulate(SMALL, seed=1) as bench, pytest.raises(KeyboardInterrupt):
+        calibrate(bench, Aligner(bench.clock), 1, path, progress)
+    assert path.read_bytes() == record.read_bytes()
+    assert not CalibrationRecord.load(tmp_path / "record.incomplete.json").complete
+
+
 def test_an_interrupt_before_anything_was_measured_is_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

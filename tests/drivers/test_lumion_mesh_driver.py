@@ -80,7 +80,7 @@ class CannedBoard:
         self.hello_flags: list[int] = []
         self.gone = False
         self.delay_s = 0.0
-        self.last_codes: np.ndarray = np.zeros(hello.n_dac, np.uint16)  # type: ignore[type-arg]
+        self.driven_crc32 = fp.table_crc32([0] * hello.n_dac)
         self.answers: dict[int, Callable[[fp.AnyRequest], fp.Message | fp.Refusal | None]] = {
             fp.Command.HELLO: lambda request: self.hello,
             fp.Command.PING: lambda request: fp.PingReply(0, 0, 0, READY, 1),
@@ -89,15 +89,24 @@ class CannedBoard:
             fp.Command.STAGE: lambda request: fp.StageReply(1, 1),
             fp.Command.COMMIT: self.latch,
             fp.Command.ESTOP: lambda request: fp.EstopReply(1, 2, fp.OutputsState.SAFE),
+            fp.Command.READBACK: self.checksum,
         }
         self._decoder = fp.Decoder(4096)
         self._out: list[tuple[float, bytes]] = []
 
     def latch(self, request: fp.AnyRequest) -> fp.Message:
         if isinstance(request, fp.SetRequest):
+            self.driven_crc32 = fp.table_crc32(request.codes)
             return fp.SetReply(request.generation, 1, fp.table_crc32(request.codes), True, READY)
         assert isinstance(request, fp.CommitRequest)
+        self.driven_crc32 = request.crc32
         return fp.CommitReply(request.generation, 1, request.crc32, True, READY)
+
+    def checksum(self, request: fp.AnyRequest) -> fp.Message:
+        """What is driven, as far as its checksum: the table latched last."""
+        assert isinstance(request, fp.ReadbackRequest)
+        none = np.zeros(0, np.uint16)
+        return fp.ReadbackReply(1, self.driven_crc32, 1, READY, 255, self.hello.n_dac, 0, none)
 
     def connect(self) -> CannedBoard:
         if self.gone:
@@ -180,7 +189,9 @@ def test_opening_reads_identity_and_capabilities_and_drives_nothing(
     assert info.current_step_ma == pytest.approx(4 * 20.0 / 65535)  # a 14-bit converter drives code >> 2
     assert (info.atomic, info.readback, info.watchdog, info.on_board_sweep) == (True, True, True, False)
     assert driver.boot_id == 77
-    assert [type(request) for _, request in board.requests] == [fp.HelloRequest]
+    hello, readback = [request for _, request in board.requests]
+    assert isinstance(hello, fp.HelloRequest)
+    assert readback == fp.ReadbackRequest(fp.DRIVEN_TABLE, rb_flags=0)  # the checksum alone, section 6.1
 
 
 def test_another_serial_number_is_an_identity_error_and_closes_the_link(
@@ -224,7 +235,7 @@ def test_limits_become_one_configuration_of_codes_ohms_and_the_off_policy(
 ) -> None:
     driver.open()
     driver.configure(LIMITS)
-    block, limits, apply = [request for _, request in board.requests[1:]]
+    block, limits, apply = [request for _, request in board.requests[2:]]
     assert block == fp.ConfigGlobalRequest(fp.WatchdogPolicy.OFF, 2000, 0, 400)
     assert isinstance(limits, fp.ConfigLimitsRequest)
     assert limits.limits["code_max"].tolist() == CODE_MAX
@@ -270,7 +281,7 @@ def test_a_controller_that_has_this_configuration_is_left_alone(
     board.requests.clear()
     driver.open()
     driver.configure(LIMITS)
-    assert [type(request) for _, request in board.requests] == [fp.HelloRequest]
+    assert [type(request) for _, request in board.requests] == [fp.HelloRequest, fp.ReadbackRequest]
 
 
 def test_a_configuration_restored_from_flash_is_applied_because_the_board_is_still_in_boot(
@@ -445,7 +456,7 @@ def test_a_table_larger_than_a_frame_is_staged_and_committed(driver: LumionMeshC
     driver.open()
     table = np.linspace(0, 20, 304)
     receipt = driver.program(table)
-    first, second, commit = [request for _, request in board.requests[1:]]
+    first, second, commit = [request for _, request in board.requests[2:]]
     assert isinstance(first, fp.StageRequest)
     assert isinstance(second, fp.StageRequest)
     # Section 14: 304 codes at MTU 512 are STAGE 243 + STAGE 61 + COMMIT.
@@ -489,7 +500,9 @@ def give_codes(board: CannedBoard, table: np.ndarray, *crcs: int) -> None:  # ty
 
     def answer(request: fp.AnyRequest) -> fp.Message:
         assert isinstance(request, fp.ReadbackRequest)
-        assert (request.bank, request.rb_flags) == (255, fp.ReadbackFlag.CODES)
+        assert request.bank == 255
+        if not request.rb_flags & fp.ReadbackFlag.CODES:
+            return board.checksum(request)
         crc = said.pop(0) if len(said) > 1 else said[0]
         codes = table[request.start : request.start + request.count]
         return fp.ReadbackReply(42, crc, 1, READY, 255, len(table), request.start, codes)
@@ -511,7 +524,8 @@ def test_a_large_table_is_read_in_pieces_that_fit_the_board_s_frames(
     driver.open()
     assert np.rint(driver.read_back() / 20 * 65535).tolist() == table.tolist()
     # 20 bytes of reply and 2 per code in 496 bytes of payload: 238 codes.
-    assert [(r.start, r.count) for r in board.sent(fp.ReadbackRequest)] == [(0, 238), (238, 66)]  # type: ignore[union-attr]
+    pieces = board.sent(fp.ReadbackRequest)[1:]
+    assert [(r.start, r.count) for r in pieces] == [(0, 238), (238, 66)]  # type: ignore[union-attr]
 
 
 def test_a_table_that_changed_while_it_was_read_is_read_again(ready: LumionMeshController, board: CannedBoard) -> None:
@@ -589,6 +603,15 @@ def test_a_fault_list_that_never_ends_is_cut(ready: LumionMeshController, board:
 
 def test_clearing_a_fault_whose_cause_is_present_is_refused(ready: LumionMeshController, board: CannedBoard) -> None:
     board.answers[fp.Command.FAULT_CLEAR] = lambda request: fp.Refusal(fp.Status.INTERLOCK, 2, None, 8780, 8500)
+    hot = fp.FaultRecord(4, 11, fp.FaultSource.OVER_TEMPERATURE, fp.FaultState.PRESENT, 2, 8780, 8500)
+    newer = fp.FaultRecord(5, 12, fp.FaultSource.SUPPLY, fp.FaultState.PRESENT, None, 4500, 4750)
+    kept: list[fp.FaultRecord] = [hot, newer]
+    board.answers[fp.Command.FAULT_LIST] = lambda request: fp.FaultListReply(1, 5, fp.OutputsState.SAFE, tuple(kept))
+    with pytest.raises(SafetyError, match=r"OVER_TEMPERATURE \(id 4\) on channel 2: 8780, threshold 8500") as caught:
+        ready.clear_fault(4)
+    assert "SUPPLY" not in str(caught.value)
+    board.answers[fp.Command.FAULT_LIST] = lambda request: None  # then what the refusal says has to do
+    board.requests.clear()
     with pytest.raises(SafetyError, match=r"channel 2.*8780"):
         ready.clear_fault(4)
     assert board.sent(fp.FaultClearRequest) == [fp.FaultClearRequest(4)]
@@ -605,7 +628,7 @@ def test_a_stop_that_did_not_stop_is_not_believed(ready: LumionMeshController, b
         ready.outputs_off()
 
 
-def test_a_stop_nobody_answers_ends_when_the_watchdog_must_have_acted(
+def test_a_stop_nobody_answers_ends_with_the_patience_of_the_caller(
     driver: LumionMeshController, board: CannedBoard, clock: VirtualClock
 ) -> None:
     driver.open()
@@ -613,8 +636,18 @@ def test_a_stop_nobody_answers_ends_when_the_watchdog_must_have_acted(
     board.answers[fp.Command.ESTOP] = lambda request: None
     start = clock.now()
     with pytest.raises(LinkTimeout, match="ESTOP"):
-        driver.outputs_off()
+        driver.outputs_off(patience_s=11.0)
     assert clock.now() - start == pytest.approx(11.0)
+
+
+def test_a_stop_is_repeated_without_limit_until_it_is_answered(
+    ready: LumionMeshController, board: CannedBoard, clock: VirtualClock
+) -> None:
+    start = clock.now()
+    stopped = board.answers[fp.Command.ESTOP]
+    board.answers[fp.Command.ESTOP] = lambda request: stopped(request) if clock.now() - start > 120.0 else None
+    ready.outputs_off()
+    assert 120.0 < clock.now() - start < 121.0
 
 
 # --- keep-alive ------------------------------------------------------------------------------------------------------
@@ -716,7 +749,7 @@ def test_after_an_unplug_opening_again_takes_the_session_over_and_changes_nothin
     )
     board.requests.clear()
     ready.open()
-    (hello,) = [request for _, request in board.requests]
+    hello, _ = [request for _, request in board.requests]
     assert isinstance(hello, fp.HelloRequest)
     assert hello.hello_flags == fp.HelloFlag.TAKEOVER
     assert ready.program(np.zeros(4)).number == driven.number + 1
@@ -736,6 +769,7 @@ def test_after_a_restart_the_limits_are_applied_again_and_the_outputs_stay_off(
     assert ready.boot_id == 78
     assert [type(request) for _, request in board.requests] == [
         fp.HelloRequest,
+        fp.ReadbackRequest,
         fp.ConfigGlobalRequest,
         fp.ConfigLimitsRequest,
         fp.ConfigApplyRequest,

@@ -23,8 +23,22 @@ from firmware_protocol import (
     SetReply,
     SetRequest,
     StatsCounter,
+    SubscribeReply,
+    SubscribeRequest,
+    SweepDataEvent,
+    SweepDoneEvent,
+    SweepImage,
+    SweepLoadReply,
+    SweepReadReply,
+    SweepReadRequest,
+    SweepStartReply,
+    SweepStartRequest,
+    TelemetryEvent,
     config_crc32,
+    decode_event,
     encode_frame,
+    load_requests,
+    table_crc32,
 )
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.board import BoardProfile, MeshBoard
@@ -36,21 +50,23 @@ TINY = BoardProfile(n_dac=4, n_adc=4)
 class Bench:
     """A board whose outputs are noted and whose monitors are set by the test."""
 
-    def __init__(
-        self, profile: BoardProfile = TINY, *, seed: int = 1, start_s: float = 0.0, baud: int | None = None
-    ) -> None:
+    def __init__(self, profile: BoardProfile = TINY, *, seed: int = 1, start_s: float = 0.0) -> None:
         self.clock = VirtualClock(start_s)
         self.drives: list[tuple[float, list[float]]] = []
         self.monitors_ma = np.zeros(profile.n_adc)
+        self.scans: list[tuple[float, int]] = []
         self.board = MeshBoard(
             "board",
             self.clock,
             np.random.default_rng(seed),
             drive=lambda output, at_s: self.drives.append((at_s, output.tolist())),
-            sense_ma=lambda n_avg: self.monitors_ma,
+            sense_ma=self._sense,
             profile=profile,
-            baud=baud,
         )
+
+    def _sense(self, n_avg: int) -> NDArray[np.float64]:
+        self.scans.append((self.clock.now(), n_avg))
+        return self.monitors_ma
 
     def sleep(self, seconds: float) -> None:
         self.clock.sleep(seconds)
@@ -91,6 +107,15 @@ class Host:
                 self.last = replies[0]
                 return replies[0]
         return None
+
+    def listen(self, wait_s: float) -> list[Any]:
+        """Return the events that arrive within a time, decoded."""
+        return [decode_event(frame.command, frame.payload) for frame in self.collect(wait_s)]
+
+    def heard(self) -> list[Any]:
+        """Return the events that came between replies, decoded, and forget them."""
+        events, self.events = self.events, []
+        return [decode_event(frame.command, frame.payload) for frame in events]
 
     def collect(self, wait_s: float) -> list[Frame]:
         """Return everything that arrives within a time."""
@@ -150,6 +175,34 @@ class Host:
         assert isinstance(reply, SetReply), reply
         return reply
 
+    def subscribe(self, stream: int = 2, credit_limit: int = 1000, **fields: Any) -> SubscribeReply:
+        reply = self.ask(SubscribeRequest(stream, credit_limit, **fields))
+        assert isinstance(reply, SubscribeReply), reply
+        return reply
+
+    def load(self, image: SweepImage, sweep_id: int = 1) -> None:
+        for piece in load_requests(sweep_id, image.encode(), self.bench.board.profile.mtu):
+            reply = self.ask(piece)
+            assert isinstance(reply, SweepLoadReply), reply
+
+    def start(self, generation: int, sweep_id: int = 1, credit_limit: int = 0, **fields: Any) -> Any:
+        """Start a sweep from the table the board drives."""
+        base = table_crc32(self.bench.board.driven_codes)
+        return self.ask(SweepStartRequest(generation, sweep_id, base, credit_limit, **fields))
+
+    def started(self, generation: int, **fields: Any) -> SweepStartReply:
+        reply = self.start(generation, **fields)
+        assert isinstance(reply, SweepStartReply), reply
+        return reply
+
+    def progress(self, generation: int) -> SweepReadReply:
+        reply = self.ask(SweepReadRequest(generation))
+        assert isinstance(reply, SweepReadReply), reply
+        return reply
+
+    def records(self, generation: int, first: int, count: int) -> list[list[int]]:
+        return self.ask(SweepReadRequest(generation, first, count)).values.tolist()
+
     def counter(self, counter: StatsCounter) -> int:
         return int(self.ask(GetStatsRequest()).counter(counter))
 
@@ -171,3 +224,19 @@ def set_retry(frame: Frame) -> bytes:
             frame.kind, frame.command, frame.seq, frame.session, frame.flags | HeaderFlag.RETRY, payload=frame.payload
         )
     )
+
+
+def telemetry_of(events: list[Any]) -> list[TelemetryEvent]:
+    return [event for event in events if isinstance(event, TelemetryEvent)]
+
+
+def data_of(events: list[Any]) -> list[SweepDataEvent]:
+    return [event for event in events if isinstance(event, SweepDataEvent)]
+
+
+def done_of(events: list[Any]) -> SweepDoneEvent:
+    """The one SWEEP_DONE among events, which is the last word of its run."""
+    sweep = [event for event in events if isinstance(event, SweepDataEvent | SweepDoneEvent)]
+    assert [isinstance(event, SweepDoneEvent) for event in sweep].count(True) == 1
+    assert isinstance(sweep[-1], SweepDoneEvent)
+    return sweep[-1]

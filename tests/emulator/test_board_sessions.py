@@ -33,7 +33,7 @@ from firmware_protocol import (
     encode_frame,
     schema_crc32,
 )
-from lumion_hw.emulator.board import PRESETS, BoardProfile
+from lumion_hw.emulator.board import BoardProfile, preset
 from lumion_hw.errors import ConnectError
 
 
@@ -48,7 +48,7 @@ def test_hello_tells_what_the_board_is() -> None:
     reply = Host(bench).open()
     assert (reply.proto, reply.window, reply.fw_rx_max, reply.fw_tx_max) == (1, 4, 512, 512)
     assert (reply.n_dac, reply.n_adc, reply.dac_bits, reply.adc_bits, reply.n_banks) == (4, 4, 14, 12, 2)
-    assert reply.n_streams == reply.sweep_mem == reply.sweep_ring == 0
+    assert (reply.n_streams, reply.sweep_mem, reply.sweep_ring) == (4, 65536, 65536)
     assert reply.outputs_state is OutputsState.BOOT
     assert (reply.serial, reply.fw_version, reply.features) == ("S-1", "9.9", profile.features)
     assert reply.schema_crc32 == schema_crc32()
@@ -289,9 +289,10 @@ def test_a_longer_tail_is_ignored() -> None:
     assert PingReply.decode(answer.payload).token == 9
 
 
-def test_commands_that_are_not_built_in_say_so() -> None:
-    host = Host(Bench())
-    host.open()
+def test_a_board_without_sweeps_and_streams_says_so() -> None:
+    host = Host(Bench(replace(TINY, features=0, n_streams=0)))
+    reply = host.open()
+    assert (reply.n_streams, reply.sweep_mem, reply.sweep_ring) == (0, 0, 0)
     for command in (
         Command.SWEEP_LOAD,
         Command.SWEEP_START,
@@ -305,7 +306,7 @@ def test_commands_that_are_not_built_in_say_so() -> None:
         assert answer is not None
         assert Refusal.decode(answer.status, answer.payload) == Refusal(Status.NOT_SUPPORTED, value=2)
     host.seq += 1
-    subscribe = Frame(Kind.REQ, Command.SUBSCRIBE, host.seq, host.session, payload=b"\x02" + bytes(15))
+    subscribe = Frame(Kind.REQ, Command.SUBSCRIBE, host.seq, host.session, payload=b"\x02\0\x01" + bytes(13))
     answer = host.raw(encode_frame(subscribe))
     assert answer is not None
     refusal = Refusal.decode(answer.status, answer.payload)
@@ -385,7 +386,7 @@ def test_a_closed_connection_is_not_an_event() -> None:
 
 
 def test_times_of_a_uart_are_those_of_its_bytes() -> None:
-    bench = Bench(replace(PRESETS["mesh144"], mtu=512), baud=115_200)
+    bench = Bench(preset("mesh144", "uart:115200"))
     host = Host(bench)
     host.open()
     assert bench.clock.now() == pytest.approx((39 + 119) * 10 / 115_200 + 1e-3, abs=1e-4)
@@ -412,7 +413,9 @@ def test_a_board_without_power_refuses_connections() -> None:
         {"window": 3},
         {"n_dac": 0},
         {"mtu": 128},
-        {"features": 4},
+        {"features": 1 << 32},
+        {"n_streams": 15},
+        {"pacing": "uart"},
         {"dac_bits": 17},
         {"serial": "S" * 17},
         {"tick_us": 0},

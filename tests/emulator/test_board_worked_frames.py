@@ -29,7 +29,10 @@ BOARD = BoardProfile(
     dac_full_scale=12_000_000,
     adc_full_scale=2_000_000,
     mtu=512,
-    features=1 << Feature.CHIP_TEMPERATURE,
+    n_streams=2,
+    sweep_mem=8192,
+    sweep_ring=4096,
+    features=1 << Feature.SWEEP | 1 << Feature.CHIP_TEMPERATURE,
     serial="FP-0007",
     fw_version="1.0.0",
 )
@@ -78,11 +81,12 @@ def test_the_hello_is_answered_with_the_block_of_19_2() -> None:
     assert host.last is not None
     body, reply = host.last.payload, HelloReply.decode(host.last.payload)
     expected = bytes.fromhex(
-        "01080002000204000400101002000100001bb70080841e00e8030100f401000032000000"  # n_streams 0: no telemetry here
+        "01080002000204000400101002020100001bb70080841e00e8030100f40100003200000004040000"
+        "00000000290000" + "00c260fda30020000000100000"
+        "46502d30303037000000000000000000312e302e300000000000000000000000"
     )
-    assert body[:36] == expected
-    assert body[60:64] == bytes.fromhex("c260fda3")
-    assert body[72:104] == b"FP-0007".ljust(16, b"\0") + b"1.0.0".ljust(16, b"\0")
+    # All but schema_crc32 (an example value there), boot_id (random) and uptime_ms.
+    assert body[:40] + body[52:] == expected
     assert reply.active_generation == 41
     assert reply.boot_id == bench.board.boot_id != 0
     assert len(encode_frame(host.last)) == 119

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
+import types
 from importlib import resources
 
 import pytest
@@ -81,3 +84,29 @@ def test_plain_python_and_the_cobs_package_agree_on_every_block(block: bytes) ->
             stuffing.decode_plain(block)
     else:
         assert stuffing.decode_plain(block) == expected
+
+
+@pytest.mark.parametrize("length", [253, 254, 255, 508, 509])
+@pytest.mark.parametrize("before", [b"", b"\0", b"\7\0", b"\7" * 253 + b"\0", b"\7" * 254 + b"\0"])
+@pytest.mark.parametrize("after", [b"", b"\0", b"\0\0\0\0\0", b"\0\7", b"\0" + b"\7" * 254])
+def test_runs_around_the_group_length_are_those_of_the_cobs_package(length: int, before: bytes, after: bytes) -> None:
+    content = before + b"\xff" * length + after
+    assert stuffing.encode_plain(content) == cobs.encode(content)
+    assert stuffing.decode_plain(cobs.encode(content)) == content
+
+
+def test_without_the_cobs_package_or_its_extension_the_plain_functions_are_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert stuffing.cobs_encode is cobs.encode
+    without_extension = types.SimpleNamespace(
+        encode=lambda content: b"", decode=lambda block: b"", DecodeError=ValueError
+    )
+    for package in (None, without_extension):
+        monkeypatch.setitem(sys.modules, "cobs.cobs", package)  # type: ignore[arg-type]
+        fresh = importlib.util.module_from_spec(stuffing.__spec__)
+        stuffing.__spec__.loader.exec_module(fresh)  # type: ignore[union-attr]
+        assert fresh.cobs_encode is fresh.encode_plain
+        assert fresh.decode_raw is fresh.decode_plain
+        with pytest.raises(fresh.StuffingError):
+            fresh.cobs_decode(b"\x05abc")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zlib
 
 import pytest
@@ -60,6 +61,40 @@ def test_one_damaged_byte_never_gives_another_frame_and_costs_one(frame: fp.Fram
     found = fp.Decoder(4096).feed(bytes(wire) + fp.encode_frame(PING))
     assert found[-1] == PING
     assert all(isinstance(item, fp.BadFrame) or item == frame for item in found[:-1])
+
+
+@given(st.binary(min_size=8, max_size=600), st.sampled_from([b"", b"\0", b"\0\0"]))
+def test_the_fast_path_gives_the_bytes_and_the_body_of_a_frame(body: bytes, around: bytes) -> None:
+    wire = fp.encode_body(body)
+    (frame,) = fp.Decoder(4096).feed(wire)
+    assert isinstance(frame, fp.Frame)
+    assert frame.header_bytes() + frame.payload == body
+    assert fp.encode_frame(frame) == wire
+    assert fp.decode_wire(around + wire[1:-1] + around) == body
+
+
+@given(st.binary(max_size=60).map(lambda data: data.replace(b"\0", b"\1")))
+def test_the_fast_path_says_the_same_of_a_bad_frame(block: bytes) -> None:
+    assert fp.Decoder(256).feed(block + b"\0") == ([fp.decode_wire(block)] if block else [])
+    assert isinstance(fp.decode_wire(block), fp.BadFrame)
+
+
+def test_a_frame_made_by_the_decoder_is_like_one_made_by_hand() -> None:
+    (found,) = fp.Decoder(256).feed(fp.encode_frame(PING))
+    plain = fp.Frame(0, 1, 7, 0x2F71, payload=PING.payload)
+    assert (found, hash(found), repr(found)) == (PING, hash(PING), repr(plain))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.length = 3  # type: ignore[misc]
+    assert isinstance(found, fp.Frame)
+    assert dataclasses.replace(found, seq=8).seq == 8
+
+
+def test_delimiters_without_end_between_two_frames_cost_nothing() -> None:
+    wire = fp.encode_frame(PING)
+    decoder = fp.Decoder(256)
+    assert decoder.feed(wire + bytes(100_000) + wire[:5]) == [PING]
+    assert decoder.feed(wire[5:-1]) == []
+    assert decoder.feed(bytes(3)) == [PING]
 
 
 def test_frames_back_to_back_may_share_or_repeat_delimiters() -> None:

@@ -24,6 +24,19 @@ REPLY_SIZES = {  # fixed part of the reply payloads, command table of section 5
     "SetReply": 16,
     "ReadbackReply": 20,
     "ReadAdcReply": 12,
+    "SubscribeReply": 12,
+    "TelemetryEvent": 16,
+    "SweepLoadReply": 8,
+    "SweepStartReply": 16,
+    "SweepDataEvent": 16,
+    "SweepReadReply": 28,
+    "SweepAckReply": 12,
+    "SweepAbortReply": 16,
+    "SweepDoneEvent": 24,
+    "SweepImageHeader": 20,
+    "FrameHeader": 8,
+    "LimitRecord": 8,
+    "PairRecord": 4,
     "FaultListReply": 12,
     "FaultClearReply": 12,
     "FaultRecord": 20,
@@ -77,6 +90,27 @@ def test_codes_and_marks_are_those_of_the_command_table() -> None:
     assert fp.Command.PING.pipelined
     assert fp.Command.STAGE.accepts_no_reply
     assert not fp.Command.SET.accepts_no_reply
+
+
+def test_bits_and_states_of_sweeps_are_those_of_the_specification() -> None:
+    reasons = ["COMPLETE", "ABORTED", "FAULT", "WATCHDOG", "HOST_CHANGED", "ESTOP"]
+    assert [reason.name for reason in fp.EndReason] == reasons
+    assert [state.name for state in fp.RunState] == ["NONE", "RUNNING", "PAUSED", "ENDED"]
+    assert (fp.RunFlag.OVERWRITE, fp.RunFlag.NO_BASE_CHECK, fp.ImageFlag.START_TABLE) == (1, 2, 1)
+    assert (fp.SubscribeFlag.RENEW, fp.EndAction.KEEP, fp.SweepTrigger.EXTERNAL) == (1, 1, 1)
+    assert {event.name: int(event) for event in fp.Event} == {
+        "TELEMETRY": 0x80,
+        "SWEEP_DATA": 0x81,
+        "SWEEP_DONE": 0x82,
+        "FAULT": 0x83,
+    }
+
+
+def test_records_of_arrays_have_the_size_of_their_layouts() -> None:
+    assert fp.LIMIT_DTYPE.itemsize == LAYOUTS["LimitRecord"].fixed_size
+    assert fp.PAIR_DTYPE.itemsize == LAYOUTS["PairRecord"].fixed_size
+    assert fp.LIMIT_DTYPE.names == tuple(field.name for field in LAYOUTS["LimitRecord"].fields)
+    assert fp.PAIR_DTYPE.names == tuple(field.name for field in LAYOUTS["PairRecord"].fields)
 
 
 def test_status_codes_count_without_holes_from_ok_to_crc_mismatch() -> None:

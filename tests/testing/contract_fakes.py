@@ -5,7 +5,7 @@ import zlib
 import numpy as np
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.errors import ConfigError, LimitError, LinkLost, SafetyError
+from lumion_hw.errors import ConfigError, LimitError, LinkLost, LinkTimeout, SafetyError
 from lumion_hw.interfaces import (
     ActuatorInfo,
     ControllerInfo,
@@ -33,17 +33,24 @@ class Fake:
         self.clock = VirtualClock()
         self.is_open = True
         self.garbage = b""
+        self.silent = False
 
     def need_link(self) -> None:
         self.garbage = b""
         if not self.is_open:
             raise LinkLost("the link is closed", **WHERE)
+        if self.silent:
+            self.clock.sleep(1.0)
+            raise LinkTimeout("no answer", **WHERE)
 
     def unplug(self) -> None:
         self.is_open = False
 
     def disturb(self, garbage: bytes) -> None:
         self.garbage = garbage
+
+    def hold_replies(self, holding: bool) -> None:
+        self.silent = holding
 
     def close(self) -> None:
         self.is_open = False

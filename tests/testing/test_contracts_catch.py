@@ -43,6 +43,14 @@ class AnyFake:
     def disturb(self, driver):
         return driver.disturb
 
+    @pytest.fixture
+    def hold_replies(self, driver):
+        return driver.hold_replies
+
+    @pytest.fixture
+    def drip(self):
+        return lambda: None
+
 
 class TestHonestController(AnyFake, MeshControllerContract):
     make = FakeController
@@ -197,6 +205,38 @@ def test_garbage_taken_for_a_reading_is_caught() -> None:
         b"7.25,noise",
     )
     assert "garbage before the reply" in said
+
+
+def test_a_late_reply_taken_for_the_next_one_is_caught() -> None:
+    class OffByOne(FakeSqueezer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.late: list = []
+
+        def read(self):
+            if self.silent:
+                self.late.append(np.array([99.0, 99.0]))  # what the device had to say at that time
+            self.need_link()
+            return self.late.pop() if self.late else super().read()
+
+    driver = OffByOne()
+    promise = PolarizationControllerContract().test_a_reply_that_comes_late_answers_nothing_else
+    assert "the first call after the silence" in broken(promise, driver, driver.hold_replies, driver.clock)
+
+
+def test_a_driver_that_needs_its_replies_in_one_piece_is_caught() -> None:
+    class Lumpy(FakeSqueezer):
+        dripping = False
+
+        def read(self):
+            return super().read()[:1] if self.dripping else super().read()
+
+        def drip(self) -> None:
+            self.dripping = True
+
+    driver = Lumpy()
+    promise = PolarizationControllerContract().test_replies_may_come_byte_by_byte
+    assert "byte by byte" in broken(promise, driver, driver.drip)
 
 
 def test_threads_that_get_each_others_answers_are_caught() -> None:
@@ -446,7 +486,7 @@ def test_a_contract_without_its_fixtures_says_what_to_give(pytester) -> None:
 
 
 def test_a_promise_that_cannot_be_proven_is_skipped_and_says_what_is_missing(pytester) -> None:
-    pytester.syspathinsert(Path(__file__).parent)
+    pytester.makeini(f"[pytest]\npythonpath = {Path(__file__).parent}\n")
     pytester.makepyfile(
         """
         import pytest

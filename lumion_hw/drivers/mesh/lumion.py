@@ -6,69 +6,60 @@ keep-alive feeds the controller's watchdog, so that the heaters go off when this
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firmware_protocol import (
-    DRIVEN_TABLE,
-    CommitReply,
-    CommitRequest,
-    Drive,
-    FaultClearRequest,
-    FaultListRequest,
-    FaultRecord,
-    HelloReply,
-    Message,
     OutputsState,
     PingRequest,
-    ReadAdcRequest,
-    ReadbackReply,
-    ReadbackRequest,
-    Request,
-    SetRequest,
-    StageRequest,
+    WatchdogPolicy,
     code_from_output,
-    max_payload,
     monitor_from_code,
-    next_generation,
     output_from_code,
-    table_crc32,
 )
-from lumion_hw.clock import Clock, Ticker
-from lumion_hw.drivers.mesh.lumion_config import (
-    BoardConfiguration,
-    board_configuration,
-    checked_currents,
-    limit_in_ma,
+from lumion_hw.clock import Clock
+from lumion_hw.drivers.mesh.lumion_attach import Attacher
+from lumion_hw.drivers.mesh.lumion_config import WatchdogRule, checked_currents
+from lumion_hw.drivers.mesh.lumion_faults import FaultWatch
+from lumion_hw.drivers.mesh.lumion_keepalive import KeepAlive
+from lumion_hw.drivers.mesh.lumion_monitors import read_all
+from lumion_hw.drivers.mesh.lumion_reconnect import Attachment, LinkEvent, LinkState, Reconnector, ReconnectPolicy
+from lumion_hw.drivers.mesh.lumion_sweep_plan import Allowed, planned_sweep
+from lumion_hw.drivers.mesh.lumion_sweep_run import SweepRun
+from lumion_hw.drivers.mesh.lumion_telemetry import TelemetryStreams
+from lumion_hw.drivers.mesh.lumion_values import call_back, controller_info
+from lumion_hw.errors import LinkLost, NotSupportedError, VerifyError
+from lumion_hw.interfaces import (
+    ControllerInfo,
+    ControllerLimits,
+    Fault,
+    Generation,
+    MonitorReading,
+    SweepPlan,
+    SweepResult,
+    TelemetrySample,
 )
-from lumion_hw.drivers.mesh.lumion_values import controller_info, fault_from_record
-from lumion_hw.errors import IdentityError, LimitError, LumionError, NotSupportedError, VerifyError
-from lumion_hw.interfaces import ControllerInfo, ControllerLimits, Fault, Generation, MonitorReading
 from lumion_hw.links.base import Link
-from lumion_hw.sessions.framed import FramedSession, SessionState
+from lumion_hw.sessions.framed import FramedSession, Loss, SessionState
 from lumion_hw.sessions.framed_errors import Where
 
-_log = logging.getLogger(__name__)
-
-_FEEDS_PER_WATCHDOG = 4  # section 11.2: four chances to feed per period
-_LONGEST_AVERAGE = 4096  # section 9
-_READBACK_TRIES = 2
-_STOP_PATIENCE_S = 3.0
-_BANK = 0
+_KEPT_EVENTS = 64
 
 
 class LumionMeshController:
     """One LUMION mesh controller; implements :class:`~lumion_hw.interfaces.MeshController`. Thread-safe.
 
     The constructor touches nothing; :meth:`open` attaches, :meth:`configure` has to come before anything is driven.
-    After a ``LinkLost`` call :meth:`open` again: a controller that was not restarted keeps driving what it drives, and
-    limits given before are applied again where the controller lost them.
+    After a ``LinkLost`` call :meth:`open` again, or give a ``reconnect`` policy. A controller that was not restarted
+    keeps driving what it drives; limits given before are applied again where the controller lost them; tables are
+    driven again only with ``resume``. A call that ended in a ``LinkError`` is never repeated by itself.
 
     Args:
         link: The link to the controller.
@@ -78,6 +69,14 @@ class LumionMeshController:
         take_over: Replace a live session of another host.
         baud: Speed of the UART to the controller in bit/s, for the time-outs; ``None`` for USB, pty and TCP.
         session_ids: Fixed session ids for a reproducible wire; random when not given.
+        on_exit: What :meth:`close` leaves behind: ``off`` drives zeros; ``hold`` leaves the outputs as they are, and
+            the controller holds them for at most ``hold_s`` after its watchdog has tripped.
+        hold_s: Longest hold after the host is gone, with ``on_exit="hold"``.
+        lease_s: Time the application has between two calls before the watchdog is no longer fed; ``None`` for ever.
+        reconnect: How to come back after a lost link; ``None`` leaves that to :meth:`open`.
+        resume: Drive the table confirmed last again after a reconnection that found another one.
+        on_link: Called with every :class:`~lumion_hw.drivers.mesh.lumion_reconnect.LinkEvent`.
+        on_fault: Called once with every new latched fault.
     """
 
     def __init__(
@@ -90,26 +89,45 @@ class LumionMeshController:
         take_over: bool = False,
         baud: int | None = None,
         session_ids: Callable[[], int] | None = None,
+        on_exit: Literal["off", "hold"] = "off",
+        hold_s: float = 60.0,
+        lease_s: float | None = None,
+        reconnect: ReconnectPolicy | None = None,
+        resume: bool = False,
+        on_link: Callable[[LinkEvent], None] | None = None,
+        on_fault: Callable[[Fault], None] | None = None,
     ) -> None:
         self._clock = clock
         self._where = Where(device, link.name)
-        self._expected_serial = expected_serial
-        self._take_over = take_over
+        self._on_exit = on_exit
+        self._on_link = on_link
         self._session = FramedSession(link, clock, device=device, baud=baud, session_ids=session_ids)
         self._lock = threading.RLock()
-        self._info: ControllerInfo | None = None
-        self._max_ma: NDArray[np.float64] = np.zeros(0)
-        self._limits: ControllerLimits | None = None
-        self._config_crc32 = 0
-        self._watchdog_s = 0.0
-        self._generation = 0
-        self._bank_generation = 0
-        self._ticker: Ticker | None = None
+        self._watch = FaultWatch(self._session, on_fault)
+        rule = WatchdogRule(WatchdogPolicy.HOLD, hold_s) if on_exit == "hold" else WatchdogRule()
+        self._attacher = Attacher(
+            self._session,
+            clock,
+            self._where,
+            self._watch,
+            rule,
+            expected_serial=expected_serial,
+            take_over=take_over,
+            resume=resume,
+        )
+        self._tables = self._attacher.tables
+        self._keep = KeepAlive(self._session, clock, self._feed, self._come_back, lease_s)
+        self._reconnector = Reconnector(
+            reconnect, clock, self._attach_again, self._session.close, self._note, self._where
+        )
+        self._events: deque[LinkEvent] = deque(maxlen=_KEPT_EVENTS)
+        self._streams = TelemetryStreams(self._session, clock, self._where, self._keep_going, self._lost)
+        self._closing = False
 
     @property
     def info(self) -> ControllerInfo:
         """Identity and capabilities, read by :meth:`open`. Raises ``LinkLost`` before that."""
-        return self._info if self._info is not None else controller_info(self._session.hello)
+        return controller_info(self._session.hello)
 
     @property
     def session(self) -> FramedSession:
@@ -121,10 +139,23 @@ class LumionMeshController:
         """Random number of the controller's last power-up: a change means that everything it held is gone."""
         return self._session.hello.boot_id
 
-    def open(self) -> None:
+    @property
+    def link_state(self) -> LinkState:
+        """Whether the driver is attached, waits for its next attempt, or is closed."""
+        return self._reconnector.state
+
+    @property
+    def link_events(self) -> tuple[LinkEvent, ...]:
+        """The newest things that happened to the link, oldest first."""
+        return tuple(self._events)
+
+    def open(self) -> Attachment:
         """Attach: open the link and a session, check the identity; nothing that is driven changes.
 
-        When it fails, the link is closed.
+        Limits declared before are applied again where the controller lost them. When it fails, the link is closed.
+
+        Returns:
+            What was found: a restarted controller, another table, latched faults; and what was brought back.
 
         Raises:
             ConnectError: The link cannot be opened.
@@ -133,22 +164,15 @@ class LumionMeshController:
             IdentityError: Another serial number than the expected one answered.
             NotSupportedError: The controller drives voltages, not currents.
         """
-        with self._lock, self._session.transaction():
-            attached_before = self._info is not None
-            try:
-                hello = self._session.open(take_over=self._take_over or attached_before)
-                self._check_identity(hello)
-            except BaseException:  # also Ctrl-C: a port that is held on to is in use for everybody
-                self._session.close()
-                raise
-            self._info = controller_info(hello)
-            self._generation = hello.active_generation
-            self._bank_generation = 0
-            self._config_crc32 = 0 if hello.outputs_state is OutputsState.BOOT else hello.config_crc32
-            if self._limits is None:
-                self._max_ma = np.full(hello.n_dac, self._info.current_full_scale_ma)
-            else:
-                self.configure(self._limits)
+        with self._lock:
+            self._closing = False
+            found = self._attacher.attach()
+            self._reconnector.opened()
+        self._keep.renew()
+        if self._attacher.limits is not None:
+            self._keep.start(self._attacher.limits.watchdog_s)
+        self._watch.check()
+        return found
 
     def configure(self, limits: ControllerLimits) -> None:
         """Apply limits, power cap and watchdog, and start the keep-alive.
@@ -162,16 +186,10 @@ class LumionMeshController:
             SafetyError: The watchdog has tripped and its fault has to be cleared first.
             VerifyError: The controller did not take the configuration as it was sent.
         """
-        with self._lock, self._session.transaction():
+        with self._using("configure"), self._lock, self._session.transaction():
             self._session.require_open("CONFIG")  # also where nothing has to be sent
-            hello = self._session.hello
-            wanted = board_configuration(limits, hello, self._where)
-            if wanted.crc32 != self._config_crc32:
-                self._apply(wanted, hello.fw_rx_max)
-            self._limits = limits
-            self._max_ma = np.array(limits.heater_max_ma, dtype=np.float64)
-            self._watchdog_s = limits.watchdog_s
-            self._keep_alive(limits.watchdog_s / _FEEDS_PER_WATCHDOG)
+            self._attacher.declare(limits)
+        self._keep.start(limits.watchdog_s)
 
     def program(self, currents_ma: NDArray[np.float64]) -> Generation:
         """Drive all heaters at one edge, or change nothing.
@@ -186,11 +204,14 @@ class LumionMeshController:
             ConfigError: There is not one current per heater.
             SafetyError: Latched faults keep the outputs off.
             VerifyError: The controller confirmed another table than the one sent.
+            LinkError: It is not known whether the table was latched; after attaching again
+                :attr:`Attachment.in_flight_latched` tells.
         """
-        with self._lock, self._session.transaction():
-            full_scale_ma = self.info.current_full_scale_ma
-            currents = checked_currents(currents_ma, self._max_ma, "program", self._where)
-            return self._drive(code_from_output(currents, full_scale_ma))
+        with self._using("program"), self._lock:
+            hello = self._session.hello
+            currents = checked_currents(currents_ma, self._attacher.max_ma, "program", self._where)
+            self._attacher.declare_again()
+            return self._tables.drive(code_from_output(currents, hello.dac_full_scale * 1e-3))
 
     def read_back(self) -> NDArray[np.float64]:
         """Return the currents driven now in mA, shape ``(n_heaters,)``; zeros after a trip.
@@ -198,19 +219,8 @@ class LumionMeshController:
         Raises:
             VerifyError: The codes read do not have the checksum the controller gives for them.
         """
-        with self._lock, self._session.transaction():
-            for _ in range(_READBACK_TRIES):
-                codes, said = self._read_codes()
-                if {table_crc32(codes)} == said:
-                    return output_from_code(codes, self.info.current_full_scale_ma)
-            raise VerifyError(
-                "READBACK: the codes do not have the checksum given for them",
-                wrote=", ".join(f"CRC 0x{crc:08X}" for crc in sorted(said)),
-                read=f"CRC 0x{table_crc32(codes):08X}",
-                device=self._where.device,
-                address=self._where.address,
-                hint="The table changed while it was read; read it again.",
-            )
+        with self._using("read_back"):
+            return output_from_code(self._tables.read().codes, self._session.hello.dac_full_scale * 1e-3)
 
     def read_monitors(self, n_avg: int = 1) -> MonitorReading:
         """Read all monitors.
@@ -222,48 +232,91 @@ class LumionMeshController:
             LimitError: ``n_avg`` is out of range.
             NotSupportedError: The controller has no monitors.
         """
-        with self._lock, self._session.transaction():
+        with self._using("read_monitors"):
+            return read_all(self._session, self._clock, n_avg, self._where)
+
+    def sweep(self, plan: SweepPlan) -> SweepResult:
+        """Run a sweep on the controller and return everything it recorded.
+
+        Nothing is sent before every point is checked. Records lost on the way are fetched again. When waiting is
+        ended, by an error or by Ctrl-C, the run is aborted and the table from before is driven again.
+
+        Raises:
+            LimitError: A point is outside the limits (the message names point and channel), or the sweep is larger
+                than the controller's memory.
+            ConfigError: There is no point, or a heater or monitor that does not exist.
+            NotSupportedError: The controller runs no sweeps.
+            SafetyError: Latched faults keep the outputs off.
+            DeviceError: The run ended early; the message says why and how many points were recorded.
+            VerifyError: Another table is driven after the run than planned.
+        """
+        with self._using("sweep"), self._lock:
+            self._need(self.info.on_board_sweep, "SWEEP_START: this controller runs no sweeps.", "SWEEP_START")
+            self._attacher.declare_again()
             hello = self._session.hello
-            self._check_scan(n_avg, hello.n_adc)
-            per_frame = (max_payload(hello.fw_tx_max) - 12) // 2
-            replies = [
-                self._session.request(ReadAdcRequest(start, min(per_frame, hello.n_adc - start), n_avg))
-                for start in range(0, hello.n_adc, per_frame)
-            ]
-            adc = np.concatenate([reply.adc for reply in replies])
-            photocurrent_ma, saturated = monitor_from_code(adc, hello.adc_full_scale * 1e-6)
-            return MonitorReading(photocurrent_ma, saturated, replies[0].generation, self._clock.now())
+            base = self._tables.read()
+            allowed = Allowed(self._attacher.max_ma, self._attacher.limits)
+            planned = planned_sweep(plan, base.codes, hello, allowed, self._where)
+            generation = self._tables.next_generation()
+            run = SweepRun(self._session, self._clock, planned, generation, self._keep_going)
+            values, late = run.run(base.crc32)
+            self._tables.confirm(planned.end)
+            photocurrent_ma, saturated = monitor_from_code(values, hello.adc_full_scale * 1e-6)
+            return SweepResult(photocurrent_ma, saturated, planned.monitors, generation, late)
+
+    def telemetry(
+        self, period_s: float, *, monitors: tuple[int, ...] | None = None, n_avg: int = 1
+    ) -> Generator[TelemetrySample, None, None]:
+        """Iterate over monitor readings that the controller sends by itself, until the iterator is closed.
+
+        The subscription begins with this call and ends with ``close()`` of the iterator, or when it is no longer
+        referenced. A consumer that is too slow sees ``dropped`` grow, never old readings by the thousand.
+
+        Args:
+            period_s: Time between two readings, rounded to the controller's tick.
+            monitors: Monitors to read; all if ``None``.
+            n_avg: Scans averaged per reading, 1…4096.
+
+        Raises:
+            LimitError: Period or average is out of range, or the scans take longer than the period.
+            ConfigError: A monitor does not exist.
+            NotSupportedError: The controller sends no telemetry.
+            BusyError: All streams of the controller are in use.
+            LinkLost: From the iterator: the session it was subscribed in is gone.
+            LinkTimeout: From the iterator: the controller sends nothing any more.
+        """
+        with self._using("telemetry"):
+            self._need(self.info.telemetry, "SUBSCRIBE: this controller sends no telemetry.", "SUBSCRIBE")
+            return self._streams.start(period_s, monitors, n_avg)
 
     def faults(self) -> tuple[Fault, ...]:
         """Return the faults the controller keeps, oldest first."""
-        with self._lock, self._session.transaction():
-            records: list[FaultRecord] = []
-            while True:
-                first = records[-1].fault_id + 1 if records else 0
-                reply = self._session.request(FaultListRequest(first_id=first))
-                records.extend(record for record in reply.records if record.fault_id >= first)
-                if not reply.records or not first <= reply.records[-1].fault_id < reply.newest_id:
-                    return tuple(fault_from_record(record) for record in records)
+        with self._using("faults"):
+            return self._watch.kept()
 
     def clear_fault(self, fault_id: int) -> None:
         """Clear latched faults up to and including ``fault_id``; the outputs stay at zero until they are programmed.
 
         Raises:
-            SafetyError: The cause of one of them is still present; nothing was cleared.
+            SafetyError: The cause of one of them is still present (the message names it); nothing was cleared.
         """
-        with self._lock, self._session.transaction():
-            self._session.request(FaultClearRequest(fault_id))
+        with self._using("clear_fault"), self._lock:
+            self._watch.clear(fault_id)
+            self._tables.check_confirmed()
 
-    def outputs_off(self) -> None:
+    def outputs_off(self, patience_s: float | None = None) -> None:
         """Stop: all outputs to zero at once, in any state; latches an ESTOP fault that has to be cleared by its id.
 
-        Repeated until answered, at most until the controller's own watchdog must have acted.
+        Args:
+            patience_s: Time after which no answer is an error; ``None`` repeats until it is answered, without limit.
 
         Raises:
-            LinkTimeout: No answer; the state of the outputs is unknown to this host.
+            LinkTimeout: No answer within ``patience_s``; the state of the outputs is unknown to this host.
             LinkLost: The link is gone.
+            VerifyError: The controller answered, but its outputs are not in their safe state.
         """
-        reply = self._session.emergency_stop(max(_STOP_PATIENCE_S, self._watchdog_s + 1.0))
+        reply = self._session.emergency_stop(patience_s)
+        self._tables.confirmed = None  # never to be resumed
         if reply.outputs_state is not OutputsState.SAFE:
             raise VerifyError(
                 "ESTOP was answered, but the outputs are not in their safe state",
@@ -274,21 +327,22 @@ class LumionMeshController:
                 hint="Cut the heater supply by hand.",
             )
 
+    def renew_lease(self) -> None:
+        """Tell that the application is alive, without anything to ask; see ``lease_s``. Every other call tells too."""
+        self._keep.renew()
+
     def close(self) -> None:
-        """Drive zeros if the controller lets us, end the keep-alive and close the link; idempotent, never raises.
+        """Bring the outputs to what ``on_exit`` says, end the keep-alive and close the link; idempotent, never raises.
 
         Where zeros cannot be driven the controller's watchdog switches off by itself.
         """
-        ticker, self._ticker = self._ticker, None
-        if ticker is not None:
-            ticker.cancel()
+        self._closing = True
+        self._keep.stop()
         with self._lock:
-            if self._session.state in (SessionState.OPEN, SessionState.DEGRADED) and self._info is not None:
-                try:
-                    self._drive(np.zeros(self._info.n_heaters, dtype=np.uint16))
-                except LumionError as error:
-                    _log.info("closing without driving zeros: %s", error)
+            if self._session.is_open and self._on_exit == "off":
+                self._tables.drive_zeros()
             self._session.close()
+            self._reconnector.closed()
 
     def __enter__(self) -> Self:
         self.open()
@@ -299,93 +353,60 @@ class LumionMeshController:
     ) -> None:
         self.close()
 
-    def _check_identity(self, hello: HelloReply) -> None:
-        if self._expected_serial is not None and hello.serial != self._expected_serial:
-            raise IdentityError(
-                f"HELLO: serial number {hello.serial!r} answered, {self._expected_serial!r} was expected.",
-                device=self._where.device,
-                address=self._where.address,
-                hint="Check the cabling, or the serial number in the bench file.",
-            )
-        if hello.drive is not Drive.CURRENT:
-            raise NotSupportedError(
-                f"HELLO: controller {hello.serial!r} drives voltages; this driver programs currents.",
-                command="HELLO",
-                device=self._where.device,
-                address=self._where.address,
-                hint="Use a current-drive controller: a current computed from a nominal resistance would be a guess.",
-            )
-
-    def _check_scan(self, n_avg: int, n_adc: int) -> None:
-        device, address = self._where.device, self._where.address
-        if n_adc == 0:
-            raise NotSupportedError(
-                "READ_ADC: this controller has no monitors.", command="READ_ADC", device=device, address=address
-            )
-        if not 1 <= n_avg <= _LONGEST_AVERAGE:
-            limit = 1 if n_avg < 1 else _LONGEST_AVERAGE
-            raise LimitError(
-                "READ_ADC: scans to average", asked=n_avg, limit=limit, unit="scans", device=device, address=address
-            )
-
-    def _apply(self, wanted: BoardConfiguration, mtu: int) -> None:
+    @contextmanager
+    def _using(self, what: str) -> Iterator[None]:
+        """Around every call: the application lives, the link is there or awaited, new faults are announced."""
+        self._keep.renew()
+        if not self._session.is_open:
+            self._reconnector.wait(what)
         try:
-            self._session.request_all(wanted.requests(mtu))
-        except LimitError as error:
-            raise limit_in_ma(error, self.info.current_full_scale_ma, self._where) from error
-        self._config_crc32 = wanted.crc32
+            yield
+        except LinkLost as error:
+            self._lost(error)
+            raise
+        finally:
+            self._watch.check()
 
-    def _drive(self, codes: NDArray[np.uint16]) -> Generation:
-        """Latch a table under a new generation and compare what the controller says it drives."""
-        self._generation = generation = next_generation(self._generation)
-        crc32 = table_crc32(codes)
+    def _lost(self, error: LinkLost) -> None:
+        if self._session.state is SessionState.LOST:
+            self._reconnector.lost(error, for_good=self._session.loss is Loss.TAKEN_OVER)
+
+    def _come_back(self) -> None:
+        """From the ticker while there is no session; never waits for a call that is under way."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._reconnector.poll()
+            finally:
+                self._lock.release()
+
+    def _attach_again(self) -> Attachment:
+        with self._lock:
+            return self._attacher.attach()
+
+    def _note(self, event: LinkEvent) -> None:
+        self._events.append(event)
+        call_back(self._on_link, event)
+
+    def _feed(self, only_if_idle: bool) -> None:
+        """Send one request; while a fault is latched, the one that tells of further faults."""
         try:
-            reply = self._session.request_all(self._table_requests(generation, codes, crc32))[-1]
-        except LimitError as error:
-            raise limit_in_ma(error, self.info.current_full_scale_ma, self._where) from error
-        confirmed = (generation, crc32, True)
-        if not isinstance(reply, CommitReply) or (reply.generation, reply.crc32, reply.latched) != confirmed:
-            raise VerifyError(
-                f"table {generation} was not confirmed",
-                wrote=f"CRC 0x{crc32:08X}",
-                read=f"{reply}",
-                device=self._where.device,
-                address=self._where.address,
-                hint="Read back what is driven, then program again.",
-            )
-        return Generation(generation, crc32, self._clock.now())
+            if self._session.fault_pending:
+                self._watch.poll(only_if_idle=only_if_idle)
+            elif only_if_idle:
+                self._session.request_if_idle(PingRequest())
+            else:
+                self._session.request(PingRequest())
+        except LinkLost as error:
+            self._lost(error)
+            raise
 
-    def _table_requests(self, generation: int, codes: NDArray[np.uint16], crc32: int) -> list[Request[Message]]:
-        """One SET where it fits the frame, else STAGE fragments and a COMMIT (section 8)."""
-        room = max_payload(self._session.hello.fw_rx_max)
-        if SetRequest.layout.fixed_size + 2 * len(codes) <= room:
-            return [SetRequest(generation, codes)]
-        self._bank_generation = bank = next_generation(self._bank_generation)
-        per_frame = (room - StageRequest.layout.fixed_size) // 2
-        stages = [
-            StageRequest(bank, _BANK, start, codes[start : start + per_frame])
-            for start in range(0, len(codes), per_frame)
-        ]
-        return [*stages, CommitRequest(generation, bank, crc32, _BANK, len(codes))]
+    def _keep_going(self) -> float:
+        """While a call waits for events: end it when the driver is closed, else feed the watchdog."""
+        if self._closing:
+            raise LinkLost("closed while waiting for events", device=self._where.device, address=self._where.address)
+        self._keep.renew()
+        return self._keep.feed_if_due()
 
-    def _read_codes(self) -> tuple[NDArray[np.uint16], set[int]]:
-        """Read the driven table in as many pieces as needed, with every checksum the controller gave for it."""
-        hello = self._session.hello
-        per_frame = (max_payload(hello.fw_tx_max) - ReadbackReply.layout.fixed_size) // 2
-        replies = [
-            self._session.request(ReadbackRequest(DRIVEN_TABLE, start=start, count=min(per_frame, hello.n_dac - start)))
-            for start in range(0, hello.n_dac, per_frame)
-        ]
-        return np.concatenate([reply.codes for reply in replies]), {reply.crc32 for reply in replies}
-
-    def _keep_alive(self, period_s: float) -> None:
-        if self._ticker is not None:
-            self._ticker.cancel()
-        self._ticker = self._clock.call_every(period_s, self._feed)
-
-    def _feed(self) -> None:
-        """Feed the watchdog; a failed feed is the next request's matter, not that of whoever lets the clock run."""
-        try:
-            self._session.request_if_idle(PingRequest())
-        except LumionError as error:
-            _log.warning("keep-alive failed: %s", error)
+    def _need(self, there: bool, otherwise: str, command: str) -> None:
+        if not there:
+            raise NotSupportedError(otherwise, command=command, device=self._where.device, address=self._where.address)

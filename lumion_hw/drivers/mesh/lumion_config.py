@@ -60,11 +60,35 @@ class BoardConfiguration:
         return [self.global_block, *pieces, ConfigApplyRequest(len(self.limits), self.crc32)]
 
 
-def board_configuration(limits: ControllerLimits, hello: HelloReply, where: Where) -> BoardConfiguration:
+@dataclass(frozen=True)
+class WatchdogRule:
+    """What the controller does with its outputs when its watchdog trips (section 11.2).
+
+    Attributes:
+        policy: OFF at once, RAMP down, or HOLD.
+        time_s: Time of the ramp (0.001…60 s), or longest hold (0.001…3600 s); 0 for OFF.
+    """
+
+    policy: WatchdogPolicy = WatchdogPolicy.OFF
+    time_s: float = 0.0
+
+
+_LONGEST_S = {WatchdogPolicy.RAMP: 60.0, WatchdogPolicy.HOLD: 3600.0}
+
+
+def board_configuration(
+    limits: ControllerLimits, hello: HelloReply, where: Where, rule: WatchdogRule | None = None
+) -> BoardConfiguration:
     """Return the configuration for a controller.
 
-    The watchdog switches off at once; the power cap is rounded down to whole mW; a channel limit is rounded like the
-    currents it is compared with, so that a heater can be driven to exactly its limit.
+    The power cap is rounded down to whole mW; a channel limit is rounded like the currents it is compared with, so
+    that a heater can be driven to exactly its limit.
+
+    Args:
+        limits: Limits of the bench file.
+        hello: Sizes of the controller.
+        where: Names for messages.
+        rule: What a tripped watchdog does; switches off at once unless given.
 
     Raises:
         LimitError: A value is outside what the controller can express; the message names the channel.
@@ -77,17 +101,20 @@ def board_configuration(limits: ControllerLimits, hello: HelloReply, where: Wher
     records["code_max"] = code_from_output(max_ma, full_scale_ma)
     lowest = np.where(records["code_max"] > 0, 1.0, 0.0)  # 0 Ω means "not fitted" and needs a limit of 0
     for channel in np.flatnonzero(~((np.rint(ohm) >= lowest) & (np.rint(ohm) <= FULL_SCALE_CODE))):
-        raise _outside(
+        raise outside(
             f"heater_ohm of channel {channel}", ohm[channel], (lowest[channel], FULL_SCALE_CODE), "ohm", where
         )
     records["load_ohm"] = np.rint(ohm)
     _check("total_power_mw", limits.total_power_mw, (1, 4_000_000), "mW", where)
     _check("watchdog_s", limits.watchdog_s, (0.1, 60.0), "s", where)
+    rule = rule or WatchdogRule()
+    if rule.policy is not WatchdogPolicy.OFF:
+        _check(f"{rule.policy.name.lower()} time", rule.time_s, (1e-3, _LONGEST_S[rule.policy]), "s", where)
     return BoardConfiguration(
         ConfigGlobalRequest(
-            wd_policy=WatchdogPolicy.OFF,
+            wd_policy=rule.policy,
             wd_timeout_ms=round(limits.watchdog_s * 1e3),
-            wd_param_ms=0,
+            wd_param_ms=round(rule.time_s * 1e3) if rule.policy is not WatchdogPolicy.OFF else 0,
             total_power_mw=int(limits.total_power_mw),
             fault_enable=_fault_mask(hello.features),
         ),
@@ -106,7 +133,7 @@ def checked_currents(
     """
     values = _column(currents_ma, len(max_ma), what, where)
     for channel in np.flatnonzero(~((values >= 0.0) & (values <= max_ma)))[:1]:
-        raise _outside(f"{what}, channel {channel}", values[channel], (0.0, max_ma[channel]), "mA", where)
+        raise outside(f"{what}, channel {channel}", values[channel], (0.0, max_ma[channel]), "mA", where)
     return values
 
 
@@ -129,10 +156,11 @@ def _column(values: NDArray[np.float64], n: int, what: str, where: Where) -> NDA
 
 def _check(what: str, value: float, allowed: tuple[float, float], unit: str, where: Where) -> None:
     if not allowed[0] <= value <= allowed[1]:
-        raise _outside(what, value, allowed, unit, where)
+        raise outside(what, value, allowed, unit, where)
 
 
-def _outside(what: str, value: float, allowed: tuple[float, float], unit: str, where: Where) -> LimitError:
+def outside(what: str, value: float, allowed: tuple[float, float], unit: str, where: Where) -> LimitError:
+    """Return the error for a value that is not within ``allowed``; nothing was sent."""
     broken = allowed[1] if value > allowed[1] else allowed[0]
     return LimitError(
         f"{what} is outside {allowed[0]:g} to {allowed[1]:g} {unit}, nothing was sent",

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from firmware_protocol import FaultRecord, FaultSource, FaultState, HelloReply, fault_source_name
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from firmware_protocol import FaultRecord, FaultSource, FaultState, Feature, HelloReply, fault_source_name, has_feature
 from lumion_hw.interfaces import ControllerInfo, Fault
+
+_log = logging.getLogger(__name__)
 
 _MODEL = "LUMION mesh controller"
 
+NewsT = TypeVar("NewsT")
+
 
 def controller_info(hello: HelloReply) -> ControllerInfo:
-    """Return identity and capabilities; ``on_board_sweep`` is false, because this driver offers none."""
+    """Return identity and capabilities."""
     full_scale_ma = hello.dac_full_scale * 1e-3
     return ControllerInfo(
         model=_MODEL,
@@ -22,7 +30,8 @@ def controller_info(hello: HelloReply) -> ControllerInfo:
         atomic=True,
         readback=True,
         watchdog=True,
-        on_board_sweep=False,
+        on_board_sweep=bool(has_feature(hello.features, Feature.SWEEP) and hello.sweep_mem and hello.sweep_ring),
+        telemetry=bool(hello.n_streams and hello.n_adc),
         monitor_full_scale_ma=hello.adc_full_scale * 1e-6,
         monitor_step_ma=hello.adc_full_scale * 1e-6 / (2**hello.adc_bits - 1) if hello.adc_bits else 0.0,
     )
@@ -41,3 +50,13 @@ def fault_from_record(record: FaultRecord) -> Fault:
         limit=record.limit,
         extra={"tick": record.tick, "unit": FaultSource(record.source).unit if known else ""},
     )
+
+
+def call_back(callback: Callable[[NewsT], None] | None, news: NewsT) -> None:
+    """Tell the application; what its callback raises is logged, because the controller has to be looked after."""
+    if callback is None:
+        return
+    try:
+        callback(news)
+    except Exception:  # noqa: BLE001 - the application's own code, and not the matter of whoever caused the news
+        _log.exception("the callback failed on %s", news)

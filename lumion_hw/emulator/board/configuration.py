@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,10 +15,13 @@ from firmware_protocol import (
     ConfigGlobalRequest,
     Refusal,
     Status,
+    channel_power_uw,
     computed_power_uw,
     config_crc32,
 )
 from lumion_hw.emulator.board.profile import BoardProfile
+
+_TABLES_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,23 @@ class Configuration:
         if power_uw > self.common.total_power_mw * 1000:
             asked_mw = -(-power_uw // 1000)
             return Refusal(Status.LIMIT, value=asked_mw, limit=self.common.total_power_mw, text="power")
+        return None
+
+    def refuse_points(self, tables: Iterable[NDArray[np.uint16]], profile: BoardProfile) -> Refusal | None:
+        """Return LIMIT with ``index`` for the first table that :meth:`refuse_table` refuses, or ``None``."""
+        rest: Iterator[NDArray[np.uint16]] = iter(tables)
+        first = 0
+        while chunk := list(islice(rest, _TABLES_AT_ONCE)):
+            codes = np.stack(chunk)
+            ohm = np.tile(self.limits["load_ohm"], len(chunk))
+            power_uw = channel_power_uw(codes.ravel(), ohm, profile.dac_full_scale, profile.drive).reshape(codes.shape)
+            wrong = (codes > self.limits["code_max"]).any(axis=1)
+            wrong |= power_uw.sum(axis=1) > self.common.total_power_mw * 1000
+            if wrong.any():
+                point = int(wrong.argmax())
+                refusal = self.refuse_table(chunk[point], profile)
+                return None if refusal is None else replace(refusal, index=first + point)
+            first += len(chunk)
         return None
 
 

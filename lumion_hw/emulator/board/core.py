@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firmware_protocol import (
+    EndReason,
     FaultRecord,
     FaultSource,
+    Feature,
     OutputsState,
     StatsCounter,
     WatchdogPolicy,
@@ -23,7 +25,7 @@ from firmware_protocol import (
     table_crc32,
 )
 from lumion_hw.emulator.board.configuration import Configuration, PendingConfiguration
-from lumion_hw.emulator.board.faults import FaultLog
+from lumion_hw.emulator.board.faults import Condition, FaultLog
 from lumion_hw.emulator.board.profile import BoardProfile
 from lumion_hw.emulator.board.staging import Bank
 
@@ -53,6 +55,10 @@ class BoardCore:
         drive: Called with the outputs in mA (mV for voltage drive) and the instant, whenever they change.
         boot_at: Instant of power-up.
         boot_id: Random number of this power-up.
+
+    Attributes:
+        sweep_over: Called with the reason and the tick of the last change when something else than the run itself ends
+            a sweep; the outputs are in their new state by then.
     """
 
     def __init__(
@@ -69,6 +75,9 @@ class BoardCore:
         self.stats = np.zeros(len(StatsCounter), dtype=np.uint32)
         self.driven: NDArray[np.uint16] = np.zeros(profile.n_dac, dtype=np.uint16)
         self.events: list[FaultRecord] = []
+        self.sweep_over: Callable[[EndReason, int], None] = lambda reason, tick: None
+        self._chip_temp = round(profile.chip_temp_c * 100)
+        self._is_hot = False
         self.boot(boot_at, boot_id)
 
     def boot(self, at_s: float, boot_id: int) -> None:
@@ -88,6 +97,7 @@ class BoardCore:
         self._grace_from_s = at_s
         self._grace_codes = self.driven
         self._grace_step = 0
+        self._base = self.driven
         self.faults.reset()
         self.events.clear()
         self._put(np.zeros(profile.n_dac, dtype=np.uint16), at_s)
@@ -155,6 +165,45 @@ class BoardCore:
         if self.armed is not None and self.armed.edge is None:
             self.armed = replace(self.armed, edge=self.tick_number(at_s) + 1)
 
+    # -- sweep ------------------------------------------------------------------------------------------------------
+
+    def enter_sweep(self, generation: int) -> None:
+        """Begin a sweep: the table driven now is its base, the run's generation the active one (section 10.3)."""
+        self.state = OutputsState.SWEEP
+        self.armed = None
+        self.generation = generation
+        self._base = self.driven
+
+    def leave_sweep(self, number: int, *, restore: bool) -> None:
+        """End a sweep at a tick edge: back to READY, with the base table or with the last point."""
+        self.state = OutputsState.READY
+        if restore:
+            self.latch(self.generation, self._base, number)
+
+    # -- temperature ------------------------------------------------------------------------------------------------
+
+    @property
+    def chip_temp(self) -> int | None:
+        """Chip temperature in 0.01 degrees C; ``None`` on a board that does not measure it."""
+        return self._chip_temp if self.profile.has(Feature.CHIP_TEMPERATURE) else None
+
+    def set_chip_temp(self, chip_temp: int, at_s: float) -> None:
+        """Note a new chip temperature in 0.01 degrees C; above ``temp_trip`` it is a fault condition."""
+        self._chip_temp = chip_temp
+        self._check_temperature()
+        if self._is_hot:
+            self._latch_condition(FaultSource.OVER_TEMPERATURE, None, at_s)
+
+    def _check_temperature(self) -> None:
+        limit = None if self.active is None else self.active.common.temp_trip
+        measured = self.chip_temp
+        if limit is not None and measured is not None and measured > limit:
+            self._is_hot = True
+            self.faults.set_present(FaultSource.OVER_TEMPERATURE, None, Condition(measured, limit))
+        elif self._is_hot:
+            self._is_hot = False
+            self.faults.set_present(FaultSource.OVER_TEMPERATURE, None, None)
+
     # -- faults -----------------------------------------------------------------------------------------------------
 
     def enabled(self, source: int) -> bool:
@@ -180,14 +229,17 @@ class BoardCore:
             self.count(StatsCounter.FAULTS)
             self.events.append(record)
         if source != FaultSource.WATCHDOG:
-            self.go_safe(at_s)
+            self.go_safe(at_s, EndReason.ESTOP if source == FaultSource.ESTOP else EndReason.FAULT)
         return record
 
-    def go_safe(self, at_s: float) -> None:
-        """Drive zeros and latch the safe state."""
+    def go_safe(self, at_s: float, reason: EndReason = EndReason.FAULT) -> None:
+        """Drive zeros and latch the safe state; a running sweep ends for this reason."""
+        swept = self.state is OutputsState.SWEEP
         self.state = OutputsState.SAFE
         self.armed = None
         self._put(np.zeros(self.profile.n_dac, dtype=np.uint16), at_s)
+        if swept:
+            self.sweep_over(reason, self.tick(at_s))
 
     def _latch_condition(self, source: int, channel: int | None, at_s: float) -> None:
         condition = self.faults.conditions[source, channel]
@@ -206,6 +258,7 @@ class BoardCore:
             self.armed = None
         if self.state is OutputsState.BOOT and not self.faults.latched:
             self.state = OutputsState.READY
+        self._check_temperature()
         for source, channel in list(self.faults.conditions):
             self._latch_condition(source, channel, at_s)
 
@@ -225,11 +278,15 @@ class BoardCore:
         edges = []
         if self.state is OutputsState.GRACE:
             edges.append(self._grace_edge())
-        elif self.state in (OutputsState.READY, OutputsState.SWEEP) and self.driven.any():
+        elif self._is_watched():
             edges.append(self.edge_from(self.fed_at + self.watchdog_s))
         if self.armed is not None and self.armed.edge is not None:
             edges.append(self.armed.edge)
         return min(edges, default=None)
+
+    def _is_watched(self) -> bool:
+        """The watchdog runs while any driven code is not 0 or a sweep is running (section 11.2)."""
+        return self.state is OutputsState.SWEEP or (self.state is OutputsState.READY and bool(self.driven.any()))
 
     def _grace_edge(self) -> int:
         end = self.edge_from(self._grace_from_s + self._grace_s())
@@ -255,7 +312,7 @@ class BoardCore:
         if self.state is OutputsState.GRACE:
             if self._grace_edge() == number:
                 self._grace(number)
-        elif self.driven.any() and self.edge_from(self.fed_at + self.watchdog_s) == number:
+        elif self._is_watched() and self.edge_from(self.fed_at + self.watchdog_s) == number:
             self._trip_watchdog(number)
         armed = self.armed
         if armed is not None and armed.edge == number:
@@ -268,9 +325,14 @@ class BoardCore:
         self.count(StatsCounter.WD_TRIPS)
         self.trip(FaultSource.WATCHDOG, at_s, value=silence_ms, limit=round(self.watchdog_s * 1e3))
         if self._policy() is WatchdogPolicy.OFF:
-            self.go_safe(at_s)
+            self.go_safe(at_s, EndReason.WATCHDOG)
             return
+        swept = self.state is OutputsState.SWEEP
+        if swept:  # the policy applies to the base table (section 10.4)
+            self.latch(self.generation, self._base, number)
         self.state = OutputsState.GRACE
+        if swept:
+            self.sweep_over(EndReason.WATCHDOG, number % _U32)
         self.armed = None
         self._grace_from_s, self._grace_codes, self._grace_step = at_s, self.driven, 0
 

@@ -1,45 +1,38 @@
-"""The emulated mesh controller as a device: connections, bytes in time, and the order in which things happen."""
+"""The emulated mesh controller as a device: connections, and the hooks for its faults."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from firmware_protocol import (
-    PROTOCOL_MAJOR,
-    BadFrame,
-    Command,
-    Decoder,
-    Event,
-    FaultSource,
-    Feature,
-    Frame,
-    HeaderFlag,
-    Kind,
-    OutputsState,
-    StatsCounter,
-    Status,
-    Stream,
-    encode_frame,
-)
+from firmware_protocol import EndReason, FaultSource, Feature, OutputsState, StatsCounter
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.board.connection import BoardPeer
+from lumion_hw.emulator.board.context import Context
 from lumion_hw.emulator.board.core import BoardCore
 from lumion_hw.emulator.board.faults import Condition
-from lumion_hw.emulator.board.firmware import Answer, Firmware, Work, result_of
+from lumion_hw.emulator.board.firmware import Firmware
+from lumion_hw.emulator.board.monitors import Monitors
+from lumion_hw.emulator.board.pacing import Pacing
+from lumion_hw.emulator.board.processor import Noise, Processor
 from lumion_hw.emulator.board.profile import BoardProfile
-from lumion_hw.emulator.board.session import Context, Later, Session
-from lumion_hw.emulator.serial_line import SerialLine
+from lumion_hw.emulator.board.session import Session
+from lumion_hw.emulator.board.sweeper import Sweeper
+from lumion_hw.emulator.board.telemetry import Telemetry
+from lumion_hw.emulator.board.transmitter import Transmitter
 from lumion_hw.errors import ConnectError
-
-_END = b"\0"
 
 
 class MeshBoard:
-    """An emulated mesh controller (wire protocol version 1; sweeps and telemetry are not built in).
+    """An emulated mesh controller (wire protocol version 1).
+
+    It acts when it is looked at (:meth:`advance`, or bytes in either direction) and makes up for everything that fell
+    due meanwhile, each thing at its own instant. Only light cannot be made up for: monitors are read at the clock's
+    present time, so :meth:`next_event` names every instant of a scan, and an in-memory link or the emulator's server
+    lets the board act there. A sweep or a telemetry stream that nobody polls still latches every point and counts
+    every record at the right tick, but all its scans see the light of the moment at which somebody looks again.
 
     Args:
         name: Device name of the bench file.
@@ -49,7 +42,6 @@ class MeshBoard:
             they change. Instants never run backwards but may lie before the clock's present time.
         sense_ma: Called with a number of scans; returns the mean photocurrents in mA, shape ``(n_adc,)``.
         profile: What the board is.
-        baud: Rate of the serial line in baud; ``None`` for USB or TCP, where bytes take no time.
     """
 
     def __init__(
@@ -61,23 +53,20 @@ class MeshBoard:
         drive: Callable[[NDArray[np.float64], float], None],
         sense_ma: Callable[[int], NDArray[np.float64]],
         profile: BoardProfile | None = None,
-        baud: int | None = None,
     ) -> None:
         self._name = name
         self._clock = clock
         self._rng = rng
-        self._baud = baud
         self.profile = profile or BoardProfile()
+        self._pacing = Pacing.parse(self.profile.pacing)
         self.core = BoardCore(self.profile, drive, clock.now(), self._draw_boot_id())
         self._session = Session(self.profile.window)
-        self._firmware = Firmware(Context(self.core, self._session, sense_ma))
-        self._peers: list[BoardPeer] = []
-        self._inbox: deque[tuple[float, BoardPeer, Frame]] = deque()
-        self._current: tuple[Work, Later, BoardPeer] | None = None
-        self._speaker: BoardPeer | None = None
-        self._time = clock.now()
+        monitors = Monitors(self.profile, sense_ma)
+        sweeper, telemetry = Sweeper(self.core, monitors), Telemetry(self.core, monitors)
+        transmitter = Transmitter(self.core, self._session, sweeper, telemetry)
+        self._context = Context(self.core, self._session, monitors, sweeper, telemetry, transmitter)
+        self._processor = Processor(self._context, Firmware(self._context), clock.now())
         self._frozen_at: float | None = None
-        self._to_lose = 0
         self._advancing = False
         self.powered = True
 
@@ -114,24 +103,29 @@ class MeshBoard:
         """Open one more connection. Raises ``ConnectError`` while the board has no power."""
         if not self.powered:
             raise ConnectError("the mesh controller has no power", device=self._name, hint="Switch it on.")
-        peer = BoardPeer(self, SerialLine(self._baud), self.profile.mtu)
-        self._peers.append(peer)
+        peer = BoardPeer(self, self._pacing, self.profile.mtu)
+        self._processor.peers.append(peer)
         return peer
 
     def disconnect(self, peer: BoardPeer) -> None:
         """Forget a connection; what has arrived from it is still executed."""
         self.advance()
         peer.is_open = False
-        if peer in self._peers:
-            self._peers.remove(peer)
-        if self._speaker is peer:
-            self._speaker = None
+        peer.waiting.clear()
+        if peer in self._processor.peers:
+            self._processor.peers.remove(peer)
+        if self._context.transmitter.speaker is peer:
+            self._context.transmitter.speaker = None
+
+    def lost_bytes(self, count: int) -> None:
+        """Count bytes a host sent although there was no room for them."""
+        self.core.count(StatsCounter.UART_ERRORS, count)
 
     def next_event(self) -> float | None:
         """Return the next time at which the board does something by itself, or ``None``."""
         if self._frozen_at is not None or not self.powered:
             return self._hw_reset_due()
-        due = self._next_due()
+        due = self._processor.next_due(self._processor.time)
         return None if due is None else due[0]
 
     def advance(self) -> None:
@@ -143,133 +137,9 @@ class MeshBoard:
             now = self._clock.now()
             self._check_hw_watchdog(now)
             if self._frozen_at is None and self.powered:
-                self._run(now)
+                self._processor.run(now)
         finally:
             self._advancing = False
-
-    # -- order of events --------------------------------------------------------------------------------------------
-
-    def _run(self, now: float) -> None:
-        while (due := self._next_due()) is not None and due[0] <= now:
-            self._time = max(self._time, due[0])
-            due[1]()
-            self._send_events()
-        self._time = max(self._time, now)
-        for peer in self._peers:
-            while (piece := peer.line.arrived(now)) is not None:  # the beginning of a frame, or endless garbage
-                self._take(peer, piece[1], piece[0])
-
-    def _next_due(self) -> tuple[float, Callable[[], None]] | None:
-        """Return what happens next; at one instant bytes come first, then the outputs' own events, then requests."""
-        candidates: list[tuple[float, Callable[[], None]]] = []
-        arrival = min(
-            (
-                (time, index)
-                for index, peer in enumerate(self._peers)
-                if (time := peer.line.next_arrival(_END)) is not None
-            ),
-            default=None,
-        )
-        if arrival is not None:
-            peer = self._peers[arrival[1]]
-            candidates.append((max(arrival[0], self._time), lambda: self._receive(peer)))
-        own = self.core.next_due()
-        if own is not None:
-            candidates.append((own, self.core.run_due))
-        if self._current is not None:
-            candidates.append((self._current[1].at_s, self._finish_current))
-        elif self._inbox:
-            candidates.append((self._inbox[0][0], self._serve))
-        return min(candidates, key=lambda item: item[0], default=None)
-
-    def _receive(self, peer: BoardPeer) -> None:
-        """Take bytes up to the next delimiter."""
-        while (piece := peer.line.arrived(self._time, _END)) is not None:
-            self._take(peer, piece[1], self._time)
-            if piece[1].endswith(_END):
-                break
-
-    def _take(self, peer: BoardPeer, data: bytes, at_s: float) -> None:
-        self.core.count(StatsCounter.RX_BYTES, len(data))
-        for item in peer.decoder.feed(data):
-            if isinstance(item, Frame) and self._to_lose > 0:
-                self._to_lose -= 1
-                continue
-            self._hear(peer, item, at_s)
-
-    def _hear(self, peer: BoardPeer, item: Frame | BadFrame, at_s: float) -> None:
-        frame = self._firmware.hears(item, at_s)
-        if frame is None:
-            return
-        if self._firmware.is_own(frame):
-            self._speaker = peer
-        ready = at_s + self.profile.t_cmd_ms * 1e-3
-        if frame.command == Command.ESTOP:  # waits for nothing: outputs at once, the reply in its time
-            self._answer(peer, frame, self._firmware.execute(frame, at_s), ready)
-        else:
-            self._inbox.append((ready, peer, frame))
-
-    def _serve(self) -> None:
-        _, peer, frame = self._inbox.popleft()
-        outcome = self._firmware.execute(frame, self._time)
-        if isinstance(outcome, Work) and isinstance(outcome.result, Later):
-            self._current = (outcome, outcome.result, peer)
-            return
-        if frame.command == Command.HELLO and self._firmware.is_own(frame):
-            self._speaker = peer
-        self._answer(peer, frame, outcome, self._time)
-
-    def _finish_current(self) -> None:
-        if self._current is None:
-            return
-        work, _, peer = self._current
-        self._current = None
-        self._answer(peer, work.frame, work, self._time)
-
-    def _answer(self, peer: BoardPeer, frame: Frame, outcome: Work | Answer | None, at_s: float) -> None:
-        if isinstance(outcome, Work):
-            outcome = self._firmware.finish(outcome, result_of(outcome.result))
-        if outcome is None:
-            return
-        self.core.count(StatsCounter.REFUSED, int(outcome.status != Status.OK))
-        flags = HeaderFlag.RETRY if outcome.retry else HeaderFlag(0)
-        reply = (Kind.RSP, frame.command, frame.seq, frame.session, flags, outcome.status, outcome.payload)
-        self._send(peer, *reply, at_s=at_s)
-
-    def _send_events(self) -> None:
-        """Send the FAULT events that have come up, on stream 0, to where the session last spoke from."""
-        for record in self.core.events:
-            peer = self._speaker
-            if peer is None or not peer.is_open or self._session.number == 0:
-                self.core.count(StatsCounter.EVENTS_DROPPED)
-                continue
-            number = self._session.events_sent % (1 << 16)
-            self._session.events_sent += 1
-            self.core.count(StatsCounter.EVENTS_SENT)
-            event = (Kind.EVT, Event.FAULT, number, self._session.number, HeaderFlag(0), Stream.FAULT, record.encode())
-            self._send(peer, *event, at_s=self._time)
-        self.core.events.clear()
-
-    def _send(
-        self,
-        peer: BoardPeer,
-        kind: Kind,
-        command: int,
-        seq: int,
-        session: int,
-        flags: HeaderFlag,
-        status: int,
-        payload: bytes,
-        *,
-        at_s: float,
-    ) -> None:
-        if self.core.faults.latched:
-            flags |= HeaderFlag.FAULT_PENDING
-        wire = encode_frame(Frame(kind, command, seq, session, int(flags), status, PROTOCOL_MAJOR, payload))
-        if peer.is_open:
-            self.core.count(StatsCounter.TX_FRAMES)
-            self.core.count(StatsCounter.TX_BYTES, len(wire))
-            peer.line.send(wire, at_s)
 
     # -- fault hooks ------------------------------------------------------------------------------------------------
 
@@ -295,10 +165,10 @@ class MeshBoard:
             core.faults.set_present(source, channel, Condition(value, limit))
         if not core.enabled(source):
             return None
-        record = core.trip(source, self._time, channel=channel, value=value, limit=limit)
+        record = core.trip(source, self._processor.time, channel=channel, value=value, limit=limit)
         if source == FaultSource.WATCHDOG:
-            core.go_safe(self._time)
-        self._send_events()
+            core.go_safe(self._processor.time, EndReason.WATCHDOG)
+        self.advance()
         return record.fault_id
 
     def remove_condition(self, source: int, channel: int | None = None) -> None:
@@ -307,9 +177,16 @@ class MeshBoard:
         self.core.faults.set_present(source, channel, None)
 
     def trigger(self) -> None:
-        """Give the external trigger: a commit armed for it latches at the next tick edge."""
+        """Give the external trigger: a commit armed for it, or a sweep's point, latches at the next tick edge."""
         self.advance()
-        self.core.trigger(self._time)
+        self.core.trigger(self._processor.time)
+        self._context.sweeper.trigger(self._processor.time)
+
+    def set_chip_temperature(self, temperature_c: float) -> None:
+        """Heat or cool the chip, in degrees C: above ``temp_trip`` the board trips, if its configuration says so."""
+        self.advance()
+        self.core.set_chip_temp(round(temperature_c * 100), self._processor.time)
+        self.advance()
 
     def corrupt_bank(self, bank: int, channel: int = 0) -> None:
         """Flip a bit of a staged code in memory: its CRC is wrong from now on."""
@@ -318,7 +195,30 @@ class MeshBoard:
 
     def lose_frames(self, count: int) -> None:
         """Lose the next ``count`` good frames without a trace."""
-        self._to_lose += count
+        self._processor.frames_to_lose += count
+
+    def corrupt(self, rate: float, seed: int = 0) -> None:
+        """Replace bytes at random in both directions from now on.
+
+        Args:
+            rate: Probability per byte, 0 to 1; 0 ends it.
+            seed: Seed.
+        """
+        self.advance()
+        self._processor.noise = Noise(rate, seed) if rate else None
+
+    def stop_reading(self) -> None:
+        """Read no more bytes, until :meth:`resume_reading` or a reset: they pile up, and the host has to wait.
+
+        Everything else goes on, and so the watchdog trips.
+        """
+        self.advance()
+        self._processor.reading = False
+
+    def resume_reading(self) -> None:
+        """Read again, beginning with what has piled up."""
+        self._processor.reading = True
+        self.advance()
 
     def reset(self) -> None:
         """Restart the processor: new ``boot_id``, outputs 0, connections stay open but forget what is under way."""
@@ -330,8 +230,8 @@ class MeshBoard:
         self.advance()
         self.powered = False
         self.core.go_safe(self._clock.now())
-        for peer in self._peers:
-            peer.line.clear()
+        for peer in self._processor.peers:
+            peer.clear()
 
     def power_on(self) -> None:
         """Give the supply back: a power-up."""
@@ -353,15 +253,13 @@ class MeshBoard:
         self.advance()
         if self._frozen_at is None:
             return
-        stood_s = self._clock.now() - self._frozen_at
+        now = self._clock.now()
+        stood_s = now - self._frozen_at
         self._frozen_at = None
-        self._time = self._clock.now()
         self.core.shift(stood_s)
         self.core.count(StatsCounter.TICK_OVERRUNS, int(stood_s / self.profile.tick_s))
-        self._inbox = deque((ready + stood_s, peer, frame) for ready, peer, frame in self._inbox)
-        if self._current is not None:
-            work, later, peer = self._current
-            self._current = (work, Later(later.at_s + stood_s, later.finish), peer)
+        self._context.sweeper.shift(stood_s)
+        self._processor.shift(stood_s, now)
         self.advance()
 
     def _hw_reset_due(self) -> float | None:
@@ -375,14 +273,13 @@ class MeshBoard:
             self._reboot(due)
 
     def _reboot(self, at_s: float) -> None:
+        """Power-up or reset: sessions, streams, image and run are gone, connections stay open."""
         self._frozen_at = None
-        self._time = at_s
-        self._inbox.clear()
-        self._current = None
-        self._speaker = None
+        self._processor.reading = True
+        self._processor.reset(at_s)
         self._session.close()
-        for peer in self._peers:
-            peer.line.clear()
-            peer.decoder = Decoder(self.profile.mtu)
+        self._context.telemetry.clear()
+        self._context.sweeper.reset()
+        self._context.transmitter.reset()
         self.core.boot(at_s, self._draw_boot_id())
-        self._send_events()
+        self._context.transmitter.collect_faults()

@@ -12,6 +12,7 @@ from firmware_protocol import (
     BadCause,
     BadFrame,
     Command,
+    EndReason,
     Feature,
     FieldError,
     Frame,
@@ -26,12 +27,13 @@ from firmware_protocol import (
     Status,
     StoredReply,
     Verdict,
+    accepts_no_reply,
     decode_request,
     is_read,
 )
-from lumion_hw.emulator.board import identity, settings, tables
+from lumion_hw.emulator.board import identity, monitoring, settings, sweeps, tables
 from lumion_hw.emulator.board.checks import bad_value
-from lumion_hw.emulator.board.session import Context, Later, Result
+from lumion_hw.emulator.board.context import Context, Later, Result
 
 Handler = Callable[[Context, Any, float], Result]
 
@@ -45,16 +47,28 @@ HANDLERS: dict[Command, Handler] = {
     Command.COMMIT: tables.commit,
     Command.SET: tables.set_table,
     Command.READBACK: tables.readback,
-    Command.READ_ADC: identity.read_adc,
+    Command.READ_ADC: monitoring.read_adc,
+    Command.SUBSCRIBE: monitoring.subscribe,
+    Command.SWEEP_LOAD: sweeps.sweep_load,
+    Command.SWEEP_START: sweeps.sweep_start,
+    Command.SWEEP_READ: sweeps.sweep_read,
+    Command.SWEEP_ACK: sweeps.sweep_ack,
+    Command.SWEEP_ABORT: sweeps.sweep_abort,
     Command.FAULT_LIST: identity.fault_list,
     Command.FAULT_CLEAR: identity.fault_clear,
 }
 """Who executes a command. A new command is a new row."""
 
-_OWN_RANGES = frozenset((Command.COMMIT, Command.SET, Command.CONFIG, Command.READBACK))
+_OWN_RANGES = frozenset(
+    (Command.COMMIT, Command.SET, Command.CONFIG, Command.READBACK, Command.SWEEP_LOAD, Command.SWEEP_START)
+)
 """Commands whose handler checks the ranges of the fields itself: after the state, or only where they are used."""
 
+_SWEEPS = frozenset(
+    (Command.SWEEP_LOAD, Command.SWEEP_START, Command.SWEEP_READ, Command.SWEEP_ACK, Command.SWEEP_ABORT)
+)
 _READS = frozenset(command for command in Command if command.reads_only)
+_SILENT = frozenset(command for command in Command if command.accepts_no_reply)
 
 _BAD_COUNTERS = {
     BadCause.OVERSIZE: StatsCounter.BAD_OVERSIZE,
@@ -131,7 +145,7 @@ class Firmware:
         if frame.command == Command.HELLO:
             return Work(frame, self._hello(frame, at_s))
         if frame.command == Command.ESTOP or (frame.command == Command.PING and frame.session == 0):
-            return Work(frame, self._perform(frame, at_s)[0])
+            return Work(frame, self._perform(frame, self._read(frame), at_s))
         if not self.is_own(frame):
             core.count(StatsCounter.BAD_SESSION)
             return Work(frame, Refusal(Status.SESSION, value=session.number))
@@ -151,8 +165,10 @@ class Firmware:
             return Work(frame, Refusal(Status.STALE, value=session.last_seq))
         core.count(StatsCounter.SEQ_GAPS, judgement.gap)
         session.executes(frame.seq)
-        result, reads = self._perform(frame, at_s)
-        return Work(frame, result, stored=True, reads=reads, silent=self._is_silent(frame))
+        request = self._read(frame)
+        reads = frame.command in _READS if isinstance(request, Refusal) else is_read(request)
+        result = self._perform(frame, request, at_s)
+        return Work(frame, result, stored=True, reads=reads, silent=_is_silent(frame, request))
 
     def finish(self, work: Work, result: Message | Refusal) -> Answer | None:
         """Keep the outcome of a request for repeats and return the reply, or ``None`` when none is wanted."""
@@ -170,22 +186,13 @@ class Firmware:
             return None
         return Answer(status, payload)
 
-    def _is_silent(self, frame: Frame) -> bool:
-        try:
-            accepts = Command(frame.command).accepts_no_reply
-        except ValueError:
-            accepts = False
-        return accepts and bool(frame.flags & HeaderFlag.NO_REPLY)
-
-    def _perform(self, frame: Frame, at_s: float) -> tuple[Result, bool]:
-        """Decode and execute; returns the outcome and whether a repeat executes again."""
-        request = self._read(frame)
+    def _perform(self, frame: Frame, request: AnyRequest | Refusal, at_s: float) -> Result:
+        """Execute a request that could be read."""
         if isinstance(request, Refusal):
-            return request, frame.command in _READS
-        command = request.command
+            return request
+        command = Command(frame.command)
         wrong = None if command in _OWN_RANGES else request.out_of_range()
-        result = bad_value(*wrong) if wrong is not None else HANDLERS[command](self.context, request, at_s)
-        return result, is_read(request)
+        return bad_value(*wrong) if wrong is not None else HANDLERS[command](self.context, request, at_s)
 
     def _read(self, frame: Frame) -> AnyRequest | Refusal:
         """Return the request of a frame, or why it cannot be executed (section 13, steps 11 to 13)."""
@@ -208,7 +215,9 @@ class Firmware:
         command = Command(frame.command)
         if len(frame.payload) < command.min_request:
             return Refusal(Status.BAD_LENGTH, value=len(frame.payload), limit=command.min_request)
-        return None if command in HANDLERS else _not_built_in(command, frame.payload)
+        if command in _SWEEPS and not self.context.core.profile.has(Feature.SWEEP):
+            return Refusal(Status.NOT_SUPPORTED, value=Feature.SWEEP)
+        return None
 
     def _hello(self, frame: Frame, at_s: float) -> Result:
         """HELLO (sections 4.1 and 6.1)."""
@@ -223,27 +232,53 @@ class Firmware:
             return Refusal(Status.TOO_NEW, value=request.proto_min, limit=PROTOCOL_MAJOR)
         if frame.session == 0:
             return Refusal(Status.BAD_VALUE, value=0, text="session 0")
+        session = self.context.session
+        if self.is_own(frame) and frame.seq == session.hello_seq and session.untouched:
+            return identity.hello_reply(self.context, session.tx_max, at_s)
+        return self._replace_session(frame, request, at_s)
+
+    def _replace_session(self, frame: Frame, request: HelloRequest, at_s: float) -> Result:
+        """Open a session unless another host's is live; a running sweep ends first, at the next tick edge."""
         session, core = self.context.session, self.context.core
-        repeated = self.is_own(frame) and frame.seq == session.hello_seq and session.untouched
-        if not repeated:
-            left_s = core.fed_at + core.watchdog_s - at_s
-            other = session.number not in (0, frame.session)
-            if other and left_s > 0 and not request.hello_flags & HelloFlag.TAKEOVER:
-                return Refusal(Status.BUSY, value=round(left_s * 1e3), text=session.name)
-            session.open(frame.session, frame.seq, request.name, min(core.profile.mtu, request.host_rx_max))
-            for bank in core.banks:
-                bank.clear()
-            core.armed = None
-            core.pending = None
+        left_s = core.fed_at + core.watchdog_s - at_s
+        other = session.number not in (0, frame.session)
+        if other and left_s > 0 and not request.hello_flags & HelloFlag.TAKEOVER:
+            return Refusal(Status.BUSY, value=round(left_s * 1e3), text=session.name)
+        run = self.context.sweeper.running
+        if run is None:
+            return self._open(frame, request, at_s)
+        run.stop()
+        edge = core.tick_number(at_s) + 1
+        return Later(core.edge_s(edge), lambda: self._end_sweep_and_open(frame, request, edge))
+
+    def _end_sweep_and_open(self, frame: Frame, request: HelloRequest, edge: int) -> Message:
+        """Drive the base table again at an edge, which is now, and open the session."""
+        self.context.sweeper.finish(EndReason.HOST_CHANGED, edge)
+        return self._open(frame, request, self.context.core.edge_s(edge))
+
+    def _open(self, frame: Frame, request: HelloRequest, at_s: float) -> Message:
+        """Open a session (section 4.1): what belonged to the old one is cleared, what belongs to the board is kept."""
+        context = self.context
+        core, session = context.core, context.session
+        context.transmitter.change_host(frame.session, at_s)
+        context.sweeper.change_host()
+        context.telemetry.clear()
+        session.open(frame.session, frame.seq, request.name, min(core.profile.mtu, request.host_rx_max))
+        for bank in core.banks:
+            bank.clear()
+        core.armed = None
+        core.pending = None
         core.fed_at = max(core.fed_at, at_s)
-        return identity.hello_reply(self.context, session.tx_max, at_s)
+        return identity.hello_reply(context, session.tx_max, at_s)
 
 
-def _not_built_in(command: Command, payload: bytes) -> Refusal:
-    """Answer a command this board knows but lacks: no telemetry stream exists, and sweeps need their feature."""
-    if command is Command.SUBSCRIBE:
-        return bad_value(0, payload[0])
-    return Refusal(Status.NOT_SUPPORTED, value=Feature.SWEEP)
+def _is_silent(frame: Frame, request: AnyRequest | Refusal) -> bool:
+    """Return whether no reply is wanted, where that is honoured (section 3, NO_REPLY)."""
+    if not frame.flags & HeaderFlag.NO_REPLY:
+        return False
+    if isinstance(request, Refusal):
+        return frame.command in _SILENT
+    return accepts_no_reply(request)
 
 
 def result_of(result: Result) -> Message | Refusal:

@@ -1,8 +1,6 @@
-"""Commands about the board itself: PING, GET_STATS, READ_ADC, ESTOP, FAULT_LIST, FAULT_CLEAR; the HELLO reply."""
+"""Commands about the board itself: PING, GET_STATS, ESTOP, FAULT_LIST, FAULT_CLEAR; the HELLO reply."""
 
 from __future__ import annotations
-
-import numpy as np
 
 from firmware_protocol import (
     PROTOCOL_MAJOR,
@@ -13,31 +11,30 @@ from firmware_protocol import (
     FaultListReply,
     FaultListRequest,
     FaultSource,
+    Feature,
     GetStatsReply,
     GetStatsRequest,
     HelloReply,
     OutputsState,
     PingReply,
     PingRequest,
-    ReadAdcReply,
-    ReadAdcRequest,
     Refusal,
     Status,
     WatchdogPolicy,
     is_newer,
-    monitor_code,
     schema_crc32,
 )
-from lumion_hw.emulator.board.checks import bad_value, refuse_span
-from lumion_hw.emulator.board.session import Context, Later, Result
+from lumion_hw.emulator.board.checks import bad_value
+from lumion_hw.emulator.board.context import Context, Result
 
 _FAULT_BYTES = 20
-_ESTOP_FROM_HOST, _CODE_BYTES = 0, 2
+_ESTOP_FROM_HOST = 0
 
 
 def hello_reply(context: Context, tx_max: int, at_s: float) -> HelloReply:
     """Return the identity block (section 6.1)."""
     core, profile = context.core, context.core.profile
+    sweeps = profile.has(Feature.SWEEP)
     return HelloReply(
         proto=PROTOCOL_MAJOR,
         window=profile.window,
@@ -48,7 +45,7 @@ def hello_reply(context: Context, tx_max: int, at_s: float) -> HelloReply:
         dac_bits=profile.dac_bits,
         adc_bits=profile.adc_bits if profile.n_adc else 0,
         n_banks=profile.n_banks,
-        n_streams=0,
+        n_streams=profile.n_streams,
         outputs_state=core.state,
         drive=profile.drive,
         dac_full_scale=profile.dac_full_scale,
@@ -65,8 +62,8 @@ def hello_reply(context: Context, tx_max: int, at_s: float) -> HelloReply:
         faults=core.faults.latched,
         active_generation=core.generation,
         config_crc32=0 if core.active is None else core.active.crc32,
-        sweep_mem=0,
-        sweep_ring=0,
+        sweep_mem=profile.sweep_mem if sweeps else 0,
+        sweep_ring=profile.sweep_ring if sweeps else 0,
         serial=profile.serial,
         fw_version=profile.fw_version,
     )
@@ -85,23 +82,6 @@ def get_stats(context: Context, request: GetStatsRequest, at_s: float) -> Result
     return GetStatsReply(
         core.uptime_ms(at_s), core.tick(at_s), context.session.number, core.state, counters=core.stats.copy()
     )
-
-
-def read_adc(context: Context, request: ReadAdcRequest, at_s: float) -> Result:
-    """READ_ADC (section 9): scans now, answers when the scans are over."""
-    core, profile = context.core, context.core.profile
-    refusal = refuse_span(request.start, request.count, profile.n_adc, 0, 2)
-    if refusal is not None:
-        return refusal
-    room = context.session.room(12, _CODE_BYTES)
-    if request.count > room:
-        return Refusal(Status.TOO_BIG, value=request.count, limit=room)
-    current_na = np.asarray(context.sense_ma(request.n_avg), dtype=np.float64) * 1e6
-    top = (1 << profile.adc_bits) - 1
-    native = np.clip(np.rint(current_na / profile.adc_full_scale * top), 0, top).astype(np.uint16)
-    codes = monitor_code(native, profile.adc_bits)[request.start : request.start + request.count]
-    reply = ReadAdcReply(core.tick(at_s), core.generation, request.start, codes)
-    return Later(at_s + request.n_avg * profile.adc_scan_us * 1e-6, lambda: reply)
 
 
 def estop(context: Context, request: EstopRequest, at_s: float) -> Result:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from firmware_protocol import FULL_SCALE_CODE, MIN_MTU, Drive, Feature
+from lumion_hw.emulator.board.pacing import Pacing
 
 DEFAULT_FEATURES = sum(
     1 << feature
     for feature in (
         Feature.COMMIT_AT_TICK,
         Feature.COMMIT_TRIGGER,
+        Feature.SWEEP,
+        Feature.SWEEP_TRIGGER,
         Feature.EXTERNAL_LOOP,
         Feature.HW_WATCHDOG,
         Feature.CHIP_TEMPERATURE,
@@ -36,13 +39,18 @@ class BoardProfile:
         mtu: Largest frame in either direction, bytes on the wire.
         window: Depth of the reply ring: 1, 2, 4, 8 or 16.
         n_banks: Staging banks.
+        n_streams: Telemetry streams, 0 to 14.
+        sweep_mem: Memory for a sweep image, B.
+        sweep_ring: Memory for results of a sweep, u16 values.
         t_cmd_ms: Time from the last request byte to execution and reply, ms.
         t_slow_ms: The same for commands that write flash, ms.
         latch_skew_us: Reported spread of the outputs in one latch, us.
         adc_scan_us: One conversion of all monitor channels, us.
-        features: Feature bits. Sweeps are not built in: their bit must not be set.
+        features: Feature bits.
         hw_code_max: Largest code the hardware allows on any channel.
         hw_watchdog_s: With HW_WATCHDOG, a frozen processor is reset after this, s.
+        chip_temp_c: Chip temperature at power-up, degrees C.
+        pacing: How fast bytes pass (section 15): ``none``, ``uart:<baud>``, ``ftdi:<baud>:<ms>`` or ``usb-fs``.
         serial: Serial number, at most 16 ASCII characters.
         fw_version: Firmware version, at most 16 ASCII characters.
     """
@@ -58,6 +66,9 @@ class BoardProfile:
     mtu: int = 4096
     window: int = 8
     n_banks: int = 2
+    n_streams: int = 4
+    sweep_mem: int = 65536
+    sweep_ring: int = 65536
     t_cmd_ms: int = 1
     t_slow_ms: int = 500
     latch_skew_us: int = 0
@@ -65,6 +76,8 @@ class BoardProfile:
     features: int = DEFAULT_FEATURES
     hw_code_max: int = FULL_SCALE_CODE
     hw_watchdog_s: float = 0.5
+    chip_temp_c: float = 25.0
+    pacing: str = "none"
     serial: str = "EMU-MESH-0001"
     fw_version: str = "1.0.0"
 
@@ -80,6 +93,11 @@ class BoardProfile:
             "tick_us": (1, 65535),
             "mtu": (MIN_MTU, 65535),
             "n_banks": (1, 16),
+            "n_streams": (0, 14),
+            "sweep_mem": (0, 0xFFFFFFFF),
+            "sweep_ring": (0, 0xFFFFFFFF),
+            "adc_scan_us": (0, 65535),
+            "features": (0, 0xFFFFFFFF),
             "t_cmd_ms": (1, 65535),
             "t_slow_ms": (1, 65535),
             "hw_code_max": (1, FULL_SCALE_CODE),
@@ -89,8 +107,7 @@ class BoardProfile:
                 raise ValueError(f"{name} is {getattr(self, name)}, not {low} to {high}")
         if self.window not in (1, 2, 4, 8, 16):
             raise ValueError(f"window is {self.window}, not 1, 2, 4, 8 or 16")
-        if self.features >> Feature.SWEEP & 1:
-            raise ValueError("features has the bit SWEEP, which this board does not implement")
+        Pacing.parse(self.pacing)
         for name in ("serial", "fw_version"):
             if len(getattr(self, name).encode()) > 16:
                 raise ValueError(f"{name} is longer than 16 bytes")
@@ -112,3 +129,21 @@ PRESETS = {
     "large": BoardProfile(n_dac=2000, n_adc=256),
 }
 """The sizes of section 15, by name."""
+
+_UART_MTU = 512
+
+
+def preset(name: str, pacing: str = "none") -> BoardProfile:
+    """Return a board of section 15: its frames are 512 bytes long on a UART, 4096 elsewhere.
+
+    Args:
+        name: Name of the preset, a key of :data:`PRESETS`.
+        pacing: Pacing mode.
+
+    Raises:
+        KeyError: There is no such preset.
+        ConfigError: There is no such pacing mode.
+    """
+    profile = PRESETS[name]
+    mtu = _UART_MTU if Pacing.parse(pacing).is_uart else profile.mtu
+    return replace(profile, mtu=mtu, pacing=pacing)

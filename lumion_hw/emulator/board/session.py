@@ -1,15 +1,8 @@
-"""The one host session an emulated board knows at a time (section 4), and what a command handler works with."""
+"""The one host session an emulated board knows at a time (section 4)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
-
-from firmware_protocol import MIN_MTU, Message, Refusal, ReplyRing, max_payload
-from lumion_hw.emulator.board.core import BoardCore
+from firmware_protocol import MIN_MTU, ReplyRing, Stream, max_payload
 
 
 class Session:
@@ -27,7 +20,7 @@ class Session:
         self.hello_seq = 0
         self.last_seq = 0
         self.untouched = False
-        self.events_sent = 0
+        self._events: dict[Stream, int] = {}
         self.ring.open(0)
 
     def open(self, number: int, seq: int, name: str, tx_max: int) -> None:
@@ -35,7 +28,7 @@ class Session:
         self.number, self.name, self.tx_max = number, name, tx_max
         self.hello_seq = self.last_seq = seq
         self.untouched = True
-        self.events_sent = 0
+        self._events.clear()
         self.ring.open(seq)
 
     def executes(self, seq: int) -> None:
@@ -44,38 +37,12 @@ class Session:
         if 1 <= (seq - self.last_seq) % (1 << 16) <= 32767:
             self.last_seq = seq
 
+    def number_event(self, stream: Stream) -> int:
+        """Return the number of the event that is sent now on a fixed stream; they count from 0 in each session."""
+        number = self._events.get(stream, 0)
+        self._events[stream] = number + 1
+        return number
+
     def room(self, fixed: int, element: int) -> int:
         """Return how many elements of a size fit the largest reply, behind ``fixed`` bytes."""
         return max((max_payload(self.tx_max) - fixed) // element, 0)
-
-
-@dataclass(frozen=True)
-class Later:
-    """The answer to a request that takes time; until then the board executes nothing else.
-
-    Attributes:
-        at_s: Instant of the answer.
-        finish: Does what is left to do, and returns the answer.
-    """
-
-    at_s: float
-    finish: Callable[[], Message | Refusal]
-
-
-Result = Message | Refusal | Later
-"""What a handler returns."""
-
-
-@dataclass(frozen=True)
-class Context:
-    """What command handlers work with.
-
-    Attributes:
-        core: Outputs, faults and time.
-        session: The session.
-        sense_ma: Returns the monitor currents in mA averaged over a number of scans, shape ``(n_adc,)``.
-    """
-
-    core: BoardCore
-    session: Session
-    sense_ma: Callable[[int], NDArray[np.float64]]

@@ -22,8 +22,8 @@ from firmware_protocol import (
 )
 from lumion_hw.emulator.board.checks import bad_value, refuse_span
 from lumion_hw.emulator.board.configuration import Configuration, PendingConfiguration
+from lumion_hw.emulator.board.context import Context, Later, Result
 from lumion_hw.emulator.board.core import BoardCore
-from lumion_hw.emulator.board.session import Context, Later, Result
 
 _RECORD_BYTES = 8
 

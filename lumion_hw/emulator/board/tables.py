@@ -27,8 +27,8 @@ from firmware_protocol import (
     table_crc32,
 )
 from lumion_hw.emulator.board.checks import bad_value, refuse_span, refuse_state
+from lumion_hw.emulator.board.context import Context, Later, Result
 from lumion_hw.emulator.board.core import Armed, BoardCore
-from lumion_hw.emulator.board.session import Context, Later, Result
 from lumion_hw.emulator.board.staging import Bank
 
 _U32 = 1 << 32

@@ -77,6 +77,8 @@ def side_by_side(clock: Clock, *actions: Callable[[], object]) -> None:
 class DeviceContract:
     """Promises of every device; the base of the contracts.
 
+    Fixture to give: ``driver``. Optional: ``clock``, ``unplug``, ``disturb``, ``hold_replies``, ``drip``.
+
     Attributes:
         calls: Every method that needs the device, by name, called with the driver alone.
         deadline_s: Time within which a call to an unplugged device has failed; override it for slow devices.
@@ -117,6 +119,16 @@ class DeviceContract:
     def disturb(self) -> Callable[[bytes], None]:
         """Lets bytes that no device sent arrive in front of the next reply."""
         cannot_tell("disturb", "a function that lets given bytes arrive in front of the next reply")
+
+    @pytest.fixture
+    def hold_replies(self) -> Callable[[bool], None]:
+        """``True`` holds back all replies of the device, ``False`` lets them arrive, late."""
+        cannot_tell("hold_replies", "a function that holds back all replies (True) and lets them arrive late (False)")
+
+    @pytest.fixture
+    def drip(self) -> Callable[[], None]:
+        """Lets replies arrive byte by byte."""
+        cannot_tell("drip", "a function after which replies arrive byte by byte")
 
     def test_closing_twice_is_harmless(self, driver: Any) -> None:
         """``close`` is idempotent."""
@@ -168,3 +180,28 @@ class DeviceContract:
             promised(self.agree(before, seen), f"garbage before the reply turned {before!r} into {seen!r}")
         after = self.observe(driver)
         promised(self.agree(before, after), f"the call after the garbage gave {after!r}, not {before!r}")
+
+    def test_a_reply_that_comes_late_answers_nothing_else(
+        self, driver: Any, hold_replies: Callable[[bool], None], clock: Clock
+    ) -> None:
+        """A silent device is a ``LinkError`` in time; its late replies are never taken for those of later calls."""
+        before = self.observe(driver)
+        hold_replies(True)
+        started = clock.now()
+        error = refused(LinkError, "a call to a silent device", lambda: self.observe(driver))
+        took_s = clock.now() - started
+        promised(
+            took_s <= self.deadline_s + 0.1, f"a silent device took {took_s:.2f} s, more than {self.deadline_s:g} s"
+        )
+        promised(bool(error.device and error.address), f"the error names no device or no address: {error}")
+        hold_replies(False)
+        for which in ("first", "second"):
+            after = self.observe(driver)
+            promised(self.agree(before, after), f"the {which} call after the silence gave {after!r}, not {before!r}")
+
+    def test_replies_may_come_byte_by_byte(self, driver: Any, drip: Callable[[], None]) -> None:
+        """How a reply is cut into pieces on its way changes nothing."""
+        before = self.observe(driver)
+        drip()
+        after = self.observe(driver)
+        promised(self.agree(before, after), f"byte by byte {before!r} became {after!r}")

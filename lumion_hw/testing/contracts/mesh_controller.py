@@ -34,8 +34,8 @@ def allowed_table(limits: ControllerLimits, fraction: float = 1.0) -> NDArray[np
 class MeshControllerContract(DeviceContract):
     """Promises of :class:`~lumion_hw.interfaces.MeshController`.
 
-    Fixtures to give: ``driver`` (open, not yet configured) and ``limits``. Optional: ``clock``, ``unplug``,
-    ``disturb``, ``driven_ma``, ``saturate``, ``hold_fault``.
+    Fixtures to give: ``driver`` (open, not yet configured) and ``limits``. Optional: ``driven_ma``,
+    ``saturate``, ``hold_fault``, and those of :class:`DeviceContract`.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {

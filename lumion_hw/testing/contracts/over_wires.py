@@ -45,3 +45,13 @@ class OverEveryWire:
     def disturb(self, wire: Wire) -> Callable[[bytes], None]:
         """Lets bytes that no device sent arrive in front of the next reply."""
         return wire.disturb
+
+    @pytest.fixture
+    def hold_replies(self, wire: Wire) -> Callable[[bool], None]:
+        """Holds back all replies, and lets them arrive late."""
+        return wire.hold
+
+    @pytest.fixture
+    def drip(self, wire: Wire) -> Callable[[], None]:
+        """Lets replies arrive byte by byte."""
+        return wire.drip

@@ -31,7 +31,7 @@ def positions(driver: PolarizationController, fraction: float) -> NDArray[np.flo
 class PolarizationControllerContract(DeviceContract):
     """Promises of :class:`~lumion_hw.interfaces.PolarizationController`.
 
-    Fixture to give: ``driver`` (open). Optional: ``clock``, ``unplug``, ``disturb``, ``in_force``.
+    Fixture to give: ``driver`` (open). Optional: ``in_force``, and those of :class:`DeviceContract`.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {

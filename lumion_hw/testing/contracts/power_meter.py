@@ -20,8 +20,9 @@ _SHARED_ROUNDS = 20
 class PowerMeterContract(DeviceContract):
     """Promises of :class:`~lumion_hw.interfaces.PowerMeter`.
 
-    Fixtures to give: ``driver`` (open; short averaging keeps the suite short), ``illuminate``, ``wavelength_limits_nm``
-    and ``averaging_limits_s``. Optional: ``clock``, ``unplug``, ``disturb``, ``overload``, ``wavelength_in_force_nm``.
+    Fixtures to give: ``driver`` (open; short averaging keeps the suite short), ``illuminate``,
+    ``wavelength_limits_nm`` and ``averaging_limits_s``. Optional: ``overload``, ``wavelength_in_force_nm``, and those
+    of :class:`DeviceContract`.
 
     Attributes:
         bright_w: Light that every channel can measure.

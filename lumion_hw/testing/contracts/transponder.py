@@ -18,8 +18,8 @@ _SHARED_ROUNDS = 8
 class TransponderContract(DeviceContract):
     """Promises of :class:`~lumion_hw.interfaces.Transponder`.
 
-    Fixtures to give: ``driver`` (open, warmed up) and ``receive_dbm``. Optional: ``clock``, ``unplug``, ``disturb``,
-    ``launched_w``.
+    Fixtures to give: ``driver`` (open, warmed up) and ``receive_dbm``. Optional: ``launched_w``, and those of
+    :class:`DeviceContract`.
 
     Attributes:
         bright_dbm: Received power that is surely a signal.

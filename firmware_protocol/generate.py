@@ -1,0 +1,78 @@
+"""Writes what follows from the schema and the locked vectors, or says what is stale.
+
+Run in a checkout: ``python -m firmware_protocol.generate [--check]``. Exit code 0: written, or nothing stale; 1: stale.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from firmware_protocol.generators.c_header import c_header
+from firmware_protocol.generators.c_vectors import c_vectors
+from firmware_protocol.generators.tables import document
+from firmware_protocol.schema import schema_text
+
+_PACKAGE = Path(__file__).parent
+CHECKOUT = _PACKAGE.parent
+"""Folder of the checkout: the one that holds this package and ``docs``."""
+
+DOCUMENT = "docs/protocol.md"
+"""The protocol's own standard: prose by hand, tables from here."""
+
+
+def vectors() -> dict[str, Any]:
+    """Return the locked vectors."""
+    content: dict[str, Any] = json.loads((_PACKAGE / "vectors.json").read_text(encoding="utf-8"))
+    return content
+
+
+def expected(checkout: Path = CHECKOUT) -> dict[str, str]:
+    """Return every generated file by its path in the checkout, with the text it should have."""
+    locked = vectors()
+    files = {
+        "firmware_protocol/schema.json": schema_text(),
+        "firmware_protocol/c/lumion_protocol.h": c_header(),
+        "firmware_protocol/c/vectors.inc": c_vectors(locked),
+    }
+    page = checkout / DOCUMENT
+    if page.exists():  # an installed package has no documents
+        files[DOCUMENT] = document(page.read_text(encoding="utf-8"), locked)
+    return files
+
+
+def stale(checkout: Path = CHECKOUT) -> list[str]:
+    """Return the generated files that are missing or differ from what they should be."""
+    return [name for name, text in expected(checkout).items() if _text(checkout / name) != text]
+
+
+def write(checkout: Path = CHECKOUT) -> list[str]:
+    """Write the stale files and return their names."""
+    files, names = expected(checkout), stale(checkout)
+    for name in names:
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).write_text(files[name], encoding="utf-8")
+    return names
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the files, or with ``--check`` only compare them; returns the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given not in ([], ["--check"]):
+        sys.stderr.write("usage: python -m firmware_protocol.generate [--check]\n")
+        return 2
+    checking = bool(given)
+    for name in stale() if checking else write():
+        sys.stdout.write(f"{'stale' if checking else 'written'}: {name}\n")
+    return 1 if checking and stale() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""Bytes of the sweep image: header, point records and the checks of their structure (sections 10.1 and 10.2)."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firmware_protocol.codec import CODE_DTYPE, PAIR_DTYPE, pack_fixed, unpack_fixed, wire_array
+from firmware_protocol.errors import ChannelError, FieldError, ImageError
+from firmware_protocol.fields import Field
+from firmware_protocol.layouts import LAYOUTS
+from firmware_protocol.stream_codes import FULL_TABLE, IMAGE_VERSION, MAX_CHANGES, POINT_TIMING
+
+_LAYOUT = LAYOUTS["SweepImageHeader"]
+_CHANGES = Field(2, "pair[head]", "changes")
+_CODES = Field(2, "u16[n_dac]", "codes")
+_HEAD = struct.Struct("<H")
+_TIMES = struct.Struct("<II")
+
+IMAGE_HEADER_SIZE = _LAYOUT.fixed_size
+"""Bytes of an image in front of its mask."""
+
+
+@dataclass(frozen=True)
+class ImageHeader:
+    """The fixed part of a sweep image; fields as in the layout ``SweepImageHeader``."""
+
+    img_flags: int
+    n_avg: int
+    n_points: int
+    settle_us: int
+    dwell_us: int
+    end_action: int
+    trigger: int
+    mask_len: int
+    version: int = IMAGE_VERSION
+
+    def check(self) -> None:
+        """Raise ``ImageError`` for the first field outside its range."""
+        for field in _LAYOUT.fixed:
+            value = getattr(self, field.name)
+            odd = field.name == "mask_len" and value % 2
+            if odd or not field.allows(value):
+                raise ImageError(field.offset, f"`{field.name}` is {value}; {field.range} is allowed")
+
+
+def changes_array(changes: object) -> NDArray[Any]:
+    """Return changes as a read-only array of ``PAIR_DTYPE``. Raises ``FieldError`` for a value that does not fit."""
+    return wire_array(_LAYOUT, _CHANGES, changes)
+
+
+def codes_array(codes: object) -> NDArray[np.uint16]:
+    """Return a table as a read-only array of codes. Raises ``FieldError`` for a value that does not fit."""
+    return cast(NDArray[np.uint16], wire_array(_LAYOUT, _CODES, codes))
+
+
+def pack_header(header: ImageHeader) -> bytes:
+    """Return the fixed part. Raises ``ImageError`` for a value its field does not allow."""
+    header.check()
+    try:
+        return pack_fixed(_LAYOUT, asdict(header))
+    except FieldError as error:
+        raise ImageError(error.offset, f"`{error.field}` cannot hold {error.value}") from error
+
+
+def pack_point(body: NDArray[Any], times: tuple[int, int] | None, *, whole: bool) -> bytes:
+    """Return a point record.
+
+    Args:
+        body: Changes, or with ``whole`` a table.
+        times: ``(settle_us, dwell_us)`` of this point, or ``None``.
+        whole: ``body`` is a whole table.
+
+    Raises:
+        ImageError: Too many changes, or a time that does not fit 32 bits; the offset counts from the record.
+    """
+    if not whole and len(body) > MAX_CHANGES:
+        raise ImageError(0, f"{len(body)} changes in one point; at most {MAX_CHANGES}")
+    head = (FULL_TABLE if whole else len(body)) | (0 if times is None else POINT_TIMING)
+    try:
+        tail = b"" if times is None else _TIMES.pack(*times)
+    except struct.error as error:
+        raise ImageError(_HEAD.size + body.nbytes, f"times of {times} µs do not fit 32 bits") from error
+    return _HEAD.pack(head) + body.tobytes() + tail
+
+
+class ImageReader:
+    """Reads an image from front to back; every error names the offset it stopped at.
+
+    Args:
+        data: The whole image.
+        n_dac: Drive channels of the board.
+    """
+
+    def __init__(self, data: bytes, n_dac: int) -> None:
+        self._data = bytes(data)
+        self._n_dac = n_dac
+        self._offset = 0
+
+    def take(self, size: int, what: str, point: int | None = None) -> bytes:
+        """Return the next ``size`` bytes. Raises ``ImageError`` when the image ends before them."""
+        end = self._offset + size
+        if end > len(self._data):
+            raise ImageError(
+                self._offset, f"{what} needs {size} bytes, {len(self._data) - self._offset} are left", point
+            )
+        piece = self._data[self._offset : end]
+        self._offset = end
+        return piece
+
+    def header(self) -> ImageHeader:
+        """Return the fixed part, every field inside its range."""
+        header = ImageHeader(
+            **cast("dict[str, int]", unpack_fixed(_LAYOUT, self.take(IMAGE_HEADER_SIZE, "the header")))
+        )
+        header.check()
+        return header
+
+    def table(self, point: int | None = None) -> NDArray[np.uint16]:
+        """Return a whole table of n_dac codes."""
+        raw = self.take(CODE_DTYPE.itemsize * self._n_dac, "a table", point)
+        return np.frombuffer(raw, dtype=CODE_DTYPE)
+
+    def point(self, number: int) -> tuple[NDArray[Any], NDArray[np.uint16] | None, tuple[int, int] | None]:
+        """Return ``(changes, table, times)`` of the next point record."""
+        (head,) = _HEAD.unpack(self.take(_HEAD.size, "a point", number))
+        count, changes, table = head & FULL_TABLE, np.empty(0, dtype=PAIR_DTYPE), None
+        if count == FULL_TABLE:
+            table = self.table(number)
+        else:
+            changes = np.frombuffer(self.take(PAIR_DTYPE.itemsize * count, "the changes", number), dtype=PAIR_DTYPE)
+            beyond = changes["channel"][changes["channel"] >= self._n_dac]
+            if beyond.size:
+                raise ChannelError(int(beyond[0]), self._n_dac, number)
+        times = _TIMES.unpack(self.take(_TIMES.size, "the times", number)) if head & POINT_TIMING else None
+        return changes, table, times
+
+    def end(self) -> None:
+        """Raise ``ImageError`` unless the image ends here."""
+        if self._offset != len(self._data):
+            raise ImageError(self._offset, f"{len(self._data) - self._offset} bytes behind the last point")

@@ -1,0 +1,260 @@
+"""The sweep image: what a controller runs through on its own, one point after the other (section 10.1).
+
+A host builds a :class:`SweepImage` and sends its bytes in pieces; a board decodes them with the sizes it has, which is
+the check of structure section 10.2 demands.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firmware_protocol.codec import CODE_DTYPE, PAIR_DTYPE
+from firmware_protocol.codes import Status
+from firmware_protocol.config import Refusal
+from firmware_protocol.errors import ChannelError, ImageError
+from firmware_protocol.image_codec import (
+    IMAGE_HEADER_SIZE,
+    ImageHeader,
+    ImageReader,
+    changes_array,
+    codes_array,
+    pack_header,
+    pack_point,
+)
+from firmware_protocol.masks import channels_from_mask
+from firmware_protocol.messages import Codes, Records
+from firmware_protocol.records import max_elements
+from firmware_protocol.stream_codes import MAX_CHANGES, EndAction, ImageFlag, SweepTrigger
+from firmware_protocol.stream_messages import SweepLoadRequest
+
+
+@dataclass(frozen=True)
+class PointTiming:
+    """Times of one point.
+
+    Attributes:
+        settle_us: Wait between the latch of the point and its first scan, in µs.
+        dwell_us: Least time from this latch to the next one, in µs.
+    """
+
+    settle_us: int
+    dwell_us: int
+
+
+@dataclass(frozen=True, eq=False)
+class SweepPoint:
+    """One point: what changes against the point before it, or a whole table.
+
+    Attributes:
+        changes: Pairs of ``PAIR_DTYPE`` or rows of (channel, code); unused with ``table``. Of a channel named twice
+            the last pair wins.
+        table: Whole table of n_dac codes in place of changes; ``None`` for changes.
+        timing: Times of this point; ``None`` for those of the image.
+    """
+
+    changes: Records = field(default_factory=lambda: np.empty(0, dtype=PAIR_DTYPE))
+    table: Codes | None = None
+    timing: PointTiming | None = None
+
+    def __post_init__(self) -> None:
+        """Bring the arrays into the form of the wire, read-only. Raises ``FieldError`` for what does not fit it."""
+        object.__setattr__(self, "changes", changes_array(self.changes))
+        if self.table is not None:
+            object.__setattr__(self, "table", codes_array(self.table))
+
+    def apply(self, table: NDArray[Any]) -> NDArray[np.uint16]:
+        """Return a fresh table: ``table`` with this point on top of it."""
+        if self.table is not None:
+            return np.array(self.table, dtype=CODE_DTYPE)
+        result = np.array(table, dtype=CODE_DTYPE)
+        result[self.changes["channel"]] = self.changes["code"]
+        return result
+
+    def encode(self) -> bytes:
+        """Return the point record."""
+        body = self.changes if self.table is None else self.table
+        times = None if self.timing is None else (self.timing.settle_us, self.timing.dwell_us)
+        return pack_point(body, times, whole=self.table is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class SweepImage:
+    """A sweep as the board stores it.
+
+    Two images are equal when they have the same bytes.
+
+    Attributes:
+        points: The points, at least one; each builds on the one before it, the first on the start table.
+        n_avg: Scans averaged per point, 1…4096.
+        settle_us: Default wait between the latch of a point and its first scan, in µs.
+        dwell_us: Default least time from the latch of a point to the next one, in µs.
+        end_action: What is driven when the last pass has ended.
+        trigger: What starts each point; ``EXTERNAL`` needs the feature SWEEP_TRIGGER.
+        mask: Monitors to record; empty for all of them. Sent with an even length.
+        start_table: Table the first point builds on; ``None`` for the one driven at SWEEP_START.
+    """
+
+    points: tuple[SweepPoint, ...]
+    n_avg: int = 1
+    settle_us: int = 0
+    dwell_us: int = 0
+    end_action: EndAction = EndAction.BASE
+    trigger: SweepTrigger = SweepTrigger.FREE
+    mask: bytes = b""
+    start_table: Codes | None = None
+
+    def __post_init__(self) -> None:
+        """Keep the mask at an even length and the start table read-only."""
+        object.__setattr__(self, "points", tuple(self.points))
+        object.__setattr__(self, "mask", bytes(self.mask) + bytes(len(self.mask) % 2))
+        if self.start_table is not None:
+            object.__setattr__(self, "start_table", codes_array(self.start_table))
+
+    def encode(self) -> bytes:
+        """Return the image.
+
+        Raises:
+            ImageError: A value its field does not allow, or tables of different lengths.
+        """
+        header = ImageHeader(
+            img_flags=0 if self.start_table is None else ImageFlag.START_TABLE,
+            n_avg=self.n_avg,
+            n_points=len(self.points),
+            settle_us=self.settle_us,
+            dwell_us=self.dwell_us,
+            end_action=self.end_action,
+            trigger=self.trigger,
+            mask_len=len(self.mask),
+        )
+        parts = [pack_header(header), self.mask]
+        offset = IMAGE_HEADER_SIZE + len(self.mask)
+        size = None if self.start_table is None else len(self.start_table)
+        if self.start_table is not None:
+            parts.append(self.start_table.tobytes())
+            offset += len(parts[-1])
+        for number, point in enumerate(self.points):
+            if point.table is not None:
+                size = len(point.table) if size is None else size
+                if len(point.table) != size:
+                    raise ImageError(offset, f"a table of {len(point.table)} codes among tables of {size}", number)
+            parts.append(point.encode())
+            offset += len(parts[-1])
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes, n_dac: int, n_adc: int) -> SweepImage:
+        """Return the image of ``data``, checked in the order of its bytes (section 10.2).
+
+        Args:
+            data: The whole image.
+            n_dac: Drive channels of the board.
+            n_adc: Monitor channels of the board.
+
+        Raises:
+            ImageError: BAD_VALUE; the offset is that of the first field that is wrong or does not fit.
+            ChannelError: BAD_CHANNEL; a bit of the mask or a change names a channel the board does not have.
+        """
+        reader = ImageReader(data, n_dac)
+        header = reader.header()
+        mask = reader.take(header.mask_len, "the mask")
+        if not channels_from_mask(mask, n_adc).size:
+            raise ImageError(18, "the mask selects no monitor")
+        start = reader.table() if header.img_flags & ImageFlag.START_TABLE else None
+        points = []
+        for number in range(header.n_points):
+            changes, table, times = reader.point(number)
+            points.append(SweepPoint(changes, table, None if times is None else PointTiming(*times)))
+        reader.end()
+        return cls(
+            tuple(points),
+            header.n_avg,
+            header.settle_us,
+            header.dwell_us,
+            EndAction(header.end_action),
+            SweepTrigger(header.trigger),
+            mask,
+            start,
+        )
+
+    def crc32(self) -> int:
+        """Return ``image_crc32``, the CRC-32 of the whole image."""
+        return zlib.crc32(self.encode())
+
+    def monitors(self, n_adc: int) -> NDArray[np.intp]:
+        """Return the recorded monitors, ascending: one value of a record each. Raises ``ChannelError``."""
+        return channels_from_mask(self.mask, n_adc)
+
+    def timing(self, point: int) -> PointTiming:
+        """Return the times of a point: its own, or those of the image."""
+        return self.points[point].timing or PointTiming(self.settle_us, self.dwell_us)
+
+    def tables(self, base: NDArray[Any]) -> Iterator[NDArray[np.uint16]]:
+        """Yield the whole table of every point of a pass, a fresh array each.
+
+        Args:
+            base: Table driven at SWEEP_START, shape ``(n_dac,)``; the start table takes its place if there is one.
+        """
+        table = np.asarray(base if self.start_table is None else self.start_table, dtype=CODE_DTYPE)
+        for point in self.points:
+            table = point.apply(table)
+            yield table
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SweepImage) and self.encode() == other.encode()
+
+    def __hash__(self) -> int:
+        return hash(self.encode())
+
+
+def image_refusal(error: ImageError | ChannelError) -> Refusal:
+    """Return what a board answers to a piece that completes a wrong image (section 10.2)."""
+    if isinstance(error, ChannelError):
+        return Refusal(Status.BAD_CHANNEL, error.channel, error.point, limit=error.channels)
+    return Refusal(Status.BAD_VALUE, index=error.point, value=error.offset)
+
+
+def delta_points(
+    tables: Iterable[NDArray[Any]], base: NDArray[Any], timings: Sequence[PointTiming | None] | None = None
+) -> tuple[SweepPoint, ...]:
+    """Return points that drive ``tables`` one after the other, each in the form with fewer bytes.
+
+    Args:
+        tables: Whole tables of codes, each of the shape of ``base``.
+        base: Table the first point builds on.
+        timings: Times per point; ``None`` for those of the image.
+    """
+    points: list[SweepPoint] = []
+    before = codes_array(base)
+    for number, wanted in enumerate(tables):
+        table = codes_array(wanted)
+        if table.shape != before.shape:
+            raise ValueError(f"table {number} has {table.size} codes, the base has {before.size}")
+        changed = np.flatnonzero(table != before)
+        timing = timings[number] if timings is not None else None
+        if changed.size > MAX_CHANGES or changed.size * PAIR_DTYPE.itemsize > table.nbytes:
+            points.append(SweepPoint(table=table, timing=timing))
+        else:
+            pairs = np.empty(changed.size, dtype=PAIR_DTYPE)
+            pairs["channel"], pairs["code"] = changed, table[changed]
+            points.append(SweepPoint(pairs, timing=timing))
+        before = table
+    return tuple(points)
+
+
+def load_requests(sweep_id: int, image: bytes, mtu: int) -> Iterator[SweepLoadRequest]:
+    """Yield the pieces of an image in order, each as large as the MTU allows (section 10.2).
+
+    Args:
+        sweep_id: Number of the image, not 0.
+        image: The encoded image.
+        mtu: Largest frame the board accepts, ``fw_rx_max``.
+    """
+    size, crc32 = max_elements(SweepLoadRequest, mtu), zlib.crc32(image)
+    for offset in range(0, len(image), size):
+        yield SweepLoadRequest(sweep_id, len(image), offset, crc32, image[offset : offset + size])

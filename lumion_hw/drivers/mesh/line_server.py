@@ -1,0 +1,199 @@
+"""The line-oriented control server of the SmartLight prototype: states of unit cells, one connection per configuration.
+
+The server says nothing that means "done": no acknowledgement, no read-back, no checksum, no watchdog. A line that went
+out and a connection that the server closed afterwards mean *sent*; whether the light follows is for a power meter or a
+transponder to say. It sets states, not currents, so it is no ``MeshController``. It is also unauthenticated: keep it on
+a network of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from lumion_hw.clock import Clock
+from lumion_hw.errors import ConfigError, LimitError, LinkError, LinkLost, LinkTimeout, LumionError
+from lumion_hw.links.base import Link
+from lumion_hw.links.tcp import TcpLink
+from lumion_hw.mesh.topology import State
+
+_log = logging.getLogger(__name__)
+
+PORT = 65432
+N_PUCS = 72
+CONNECT_S = 2.0
+GREETING_S = 2.0
+EXCHANGE_S = 10.0
+PROGRESS_LIMIT_BYTES = 1 << 16
+_WORDS: dict[State, str] = {"bar": "=", "cross": "x"}
+_NOTHING_SENT = "Nothing was sent; it may be tried again."
+_EFFECT_UNKNOWN = "Whether the line took effect is not known: look at the light, then decide to send it again."
+
+
+@dataclass(frozen=True)
+class LineServerInfo:
+    """What the server can and cannot do.
+
+    Attributes:
+        n_pucs: Unit cells, numbered from 0.
+        atomic: All cells change at one edge; not known, so false.
+        readback: What is set can be read back.
+        watchdog: The server switches off by itself when the host is silent.
+    """
+
+    n_pucs: int = N_PUCS
+    atomic: bool = False
+    readback: bool = False
+    watchdog: bool = False
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A configuration that was sent. It is no proof that anything changed.
+
+    Attributes:
+        line: The line, without its LF.
+        greeting: What the server said first.
+        progress: What it said afterwards, up to 64 KiB, with everything but printable ASCII escaped.
+        progress_dropped: Bytes it said beyond that.
+        sent_s: Host clock when the line had been written.
+        closed_s: Host clock when the server closed the connection.
+    """
+
+    line: str
+    greeting: str
+    progress: str
+    progress_dropped: int
+    sent_s: float
+    closed_s: float
+
+
+def line_from_states(states: Mapping[int, State]) -> str:
+    """Return the line for a configuration, such as ``[(0, '='), (1, 'x')]``: ascending, one blank after each comma.
+
+    Raises:
+        LimitError: There is no such unit cell.
+        ConfigError: An index is no integer, or a state neither bar nor cross.
+    """
+    for index, state in states.items():
+        if type(index) is not int:
+            raise ConfigError(f"{index!r} is not the number of a unit cell", hint=f"Use integers 0 to {N_PUCS - 1}.")
+        if not 0 <= index < N_PUCS:
+            limit = 0 if index < 0 else N_PUCS - 1
+            raise LimitError("number of a unit cell, nothing was sent", asked=index, limit=limit, unit="")
+        if not isinstance(state, str) or state not in _WORDS:
+            raise ConfigError(f"unit cell {index}: {state!r} is not a state", hint="Use 'bar' or 'cross'.")
+    return "[" + ", ".join(f"({index}, '{_WORDS[states[index]]}')" for index in sorted(states)) + "]"
+
+
+class LineServerMesh:
+    """A mesh behind a line server. Thread-safe: one exchange at a time. Nothing is ever repeated by itself.
+
+    Args:
+        make_link: Makes a new link for every configuration; a link stays unopened until it is used.
+        clock: The links' clock.
+        device: Device name, for messages.
+    """
+
+    def __init__(self, make_link: Callable[[], Link], clock: Clock, *, device: str) -> None:
+        self._make_link = make_link
+        self._clock = clock
+        self._device = device
+        self._lock = threading.Lock()
+
+    @classmethod
+    def over_tcp(cls, host: str, clock: Clock, *, device: str, port: int = PORT) -> Self:
+        """Return the driver for a server at a TCP address."""
+        return cls(lambda: TcpLink(host, port, clock), clock, device=device)
+
+    @property
+    def info(self) -> LineServerInfo:
+        """What the server can and cannot do; known from its protocol, it cannot be asked."""
+        return LineServerInfo()
+
+    def program_states(self, states: Mapping[int, State]) -> Submission:
+        """Send one whole configuration; unit cells that are not named become inactive.
+
+        Args:
+            states: State of every unit cell that is to be active.
+
+        Returns:
+            What was sent and what the server said, once it has closed the connection.
+
+        Raises:
+            LimitError: There is no such unit cell; nothing was sent.
+            ConfigError: An index or a state is none; nothing was sent.
+            ConnectError: The server cannot be reached within 2 s; nothing was sent.
+            LinkTimeout: No greeting within 2 s, so that nothing was sent; or no end of the connection within 10 s.
+            LinkLost: The connection broke; the message says whether the line may have been taken.
+        """
+        with _in_the_name_of(self._device):
+            line = line_from_states(states)
+            with self._lock:
+                link = self._make_link()
+                try:
+                    return self._exchange(link, line)
+                finally:
+                    link.close()
+
+    def _exchange(self, link: Link, line: str) -> Submission:
+        began = self._clock.now()
+        end = began + EXCHANGE_S
+        with _hint(_NOTHING_SENT):
+            link.open(began + CONNECT_S)
+            greeting = link.read(self._clock.now() + GREETING_S)
+            if not greeting:
+                raise LinkTimeout(f"no greeting within {GREETING_S:g} s.", address=link.name)
+        with _hint(_EFFECT_UNKNOWN):
+            link.write(line.encode("ascii") + b"\n", end)
+            sent_s = self._clock.now()
+            progress, dropped = self._progress_until_closed(link, end)
+        _log.info("%s @ %s: %s; progress: %s", self._device, link.name, line, _printable(progress))
+        return Submission(line, _printable(greeting), _printable(progress), dropped, sent_s, self._clock.now())
+
+    def _progress_until_closed(self, link: Link, end: float) -> tuple[bytes, int]:
+        """Return what the server says until it closes the connection, and how many bytes more."""
+        progress, dropped = b"", 0
+        while self._clock.now() < end:
+            try:
+                data = link.read(end)
+            except LinkLost as error:
+                if isinstance(error.__cause__, OSError):  # a reset is no orderly end
+                    raise
+                return progress, dropped
+            room = PROGRESS_LIMIT_BYTES - len(progress)
+            progress += data[:room]
+            dropped += max(len(data) - room, 0)
+        _log.warning("%s @ %s: no end; progress: %s", self._device, link.name, _printable(progress))
+        raise LinkTimeout(
+            f"the line was sent, and the connection not closed within {EXCHANGE_S:g} s.", address=link.name
+        )
+
+
+def _printable(data: bytes) -> str:
+    """Return text in which nothing but printable ASCII and line ends stands for itself."""
+    return "".join(chr(b) if 0x20 <= b < 0x7F or b == 0x0A else f"\\x{b:02x}" for b in data)
+
+
+@contextlib.contextmanager
+def _hint(text: str) -> Iterator[None]:
+    """Let errors of the link say what is known about the line."""
+    try:
+        yield
+    except LinkError as error:
+        error.hint = f"{error.hint} {text}" if error.hint else text
+        raise
+
+
+@contextlib.contextmanager
+def _in_the_name_of(device: str) -> Iterator[None]:
+    """Put the device's name into errors that do not have it."""
+    try:
+        yield
+    except LumionError as error:
+        error.device = error.device or device
+        raise

@@ -1,0 +1,117 @@
+"""Faults of the LUMION mesh controller: listed, cleared by id, announced as soon as they are seen (section 11.3)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from firmware_protocol import FaultClearRequest, FaultListRequest, FaultRecord, FaultState
+from lumion_hw.drivers.mesh.lumion_values import call_back, fault_from_record
+from lumion_hw.errors import LinkError, LumionError, SafetyError
+from lumion_hw.interfaces import Fault
+from lumion_hw.sessions.framed import FramedSession
+
+_log = logging.getLogger(__name__)
+
+
+class FaultWatch:
+    """Knows which faults were announced already.
+
+    A FAULT event announces a fault at once; when it was lost, the flag FAULT_PENDING on any later frame leads to the
+    list. While the flag stays set the list is asked for instead of a PING, so that no fault behind another is missed.
+
+    Args:
+        session: The session.
+        on_fault: Called once per new latched fault, outside of exchanges; ``None`` to log only.
+    """
+
+    def __init__(self, session: FramedSession, on_fault: Callable[[Fault], None] | None) -> None:
+        self._session = session
+        self._on_fault = on_fault
+        self._newest_id = 0
+        self._pending = False
+
+    def forget(self) -> None:
+        """The controller was restarted: its fault ids begin at 1 again."""
+        self._newest_id = 0
+        self._pending = False
+
+    def kept(self) -> tuple[Fault, ...]:
+        """Return the faults the controller keeps, oldest first. Raises as a request."""
+        records = self._records(0)
+        self._announce(records)
+        return tuple(fault_from_record(record) for record in records)
+
+    def clear(self, fault_id: int) -> None:
+        """Clear latched faults up to and including ``fault_id``.
+
+        Raises:
+            SafetyError: The cause of one of them is still present; the message names the sources, nothing was cleared.
+        """
+        try:
+            self._session.request(FaultClearRequest(fault_id))
+        except SafetyError as error:
+            present = self._present(fault_id)
+            if not present:
+                raise
+            raise SafetyError(
+                f"FAULT_CLEAR refused, nothing was cleared: the cause is still present of {'; '.join(present)}.",
+                device=self._session.device,
+                address=self._session.address,
+                hint="Remove the cause first.",
+            ) from error
+
+    def _present(self, fault_id: int) -> list[str]:
+        try:
+            return [in_words(fault) for fault in self.kept() if fault.present and fault.fault_id <= fault_id]
+        except LinkError as error:
+            _log.warning("the sources of a refused clearing could not be read: %s", error)
+            return []
+
+    def poll(self, *, only_if_idle: bool) -> None:
+        """Ask for faults newer than those announced; skipped when the session is busy and ``only_if_idle``."""
+        request = FaultListRequest(first_id=self._newest_id + 1)
+        ask = self._session.request_if_idle if only_if_idle else self._session.request
+        reply = ask(request)
+        if reply is not None:
+            self._pending = self._session.fault_pending
+            self._announce(reply.records)
+
+    def check(self) -> None:
+        """Announce what events and flags of the last requests said; never raises because of the link."""
+        self._announce(self._session.take_fault_events())
+        rising = self._session.fault_pending and not self._pending
+        self._pending = self._session.fault_pending
+        if not rising or not self._session.is_open:
+            return
+        try:
+            self.poll(only_if_idle=False)
+        except LumionError as error:
+            self._pending = False  # try again after the next request
+            _log.warning("a fault is latched, but the list could not be read: %s", error)
+
+    def _records(self, first_id: int) -> list[FaultRecord]:
+        records: list[FaultRecord] = []
+        with self._session.transaction():
+            while True:
+                first = records[-1].fault_id + 1 if records else first_id
+                reply = self._session.request(FaultListRequest(first_id=first))
+                records.extend(record for record in reply.records if record.fault_id >= first)
+                if not reply.records or not first <= reply.records[-1].fault_id < reply.newest_id:
+                    return records
+
+    def _announce(self, records: Iterable[FaultRecord]) -> None:
+        for record in records:
+            if record.fault_id <= self._newest_id or record.fault_state is FaultState.CLEARED:
+                continue
+            self._newest_id = record.fault_id
+            fault = fault_from_record(record)
+            _log.error("%s @ %s: latched %s", self._session.device, self._session.address, in_words(fault))
+            call_back(self._on_fault, fault)
+
+
+def in_words(fault: Fault) -> str:
+    """Return a fault for a message: source, id, channel, measured and allowed with their unit."""
+    channel = "" if fault.channel is None else f" on channel {fault.channel}"
+    unit = fault.extra.get("unit", "")
+    return f"{fault.source} (id {fault.fault_id}){channel}: {fault.value}, threshold {fault.limit} {unit}".rstrip()

@@ -1,0 +1,58 @@
+"""Monitors of the LUMION mesh controller: which ones, how many scans, one reading of all (protocol section 9)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from firmware_protocol import ReadAdcReply, ReadAdcRequest, max_payload, monitor_from_code
+from lumion_hw.clock import Clock
+from lumion_hw.drivers.mesh.lumion_config import outside
+from lumion_hw.errors import ConfigError, NotSupportedError
+from lumion_hw.interfaces import MonitorReading
+from lumion_hw.sessions.framed import FramedSession
+from lumion_hw.sessions.framed_errors import Where
+
+_LONGEST_AVERAGE = 4096  # sections 9 and 10.1
+
+
+def check_average(n_avg: int, what: str, where: Where) -> None:
+    """Raise ``LimitError`` for a number of scans the controller does not average."""
+    if not 1 <= n_avg <= _LONGEST_AVERAGE:
+        raise outside(what, n_avg, (1, _LONGEST_AVERAGE), "scans", where)
+
+
+def chosen_monitors(monitors: tuple[int, ...] | None, n_adc: int, what: str, where: Where) -> tuple[int, ...]:
+    """Return the monitors asked for in ascending order; all of them for ``None``.
+
+    Raises:
+        ConfigError: None is chosen, or one that the controller does not have.
+    """
+    chosen = tuple(range(n_adc)) if monitors is None else tuple(sorted({int(monitor) for monitor in monitors}))
+    wrong = [monitor for monitor in chosen if not 0 <= monitor < n_adc]
+    if chosen and not wrong:
+        return chosen
+    seen = f"monitor {wrong[0]} does not exist" if wrong else "no monitor is chosen"
+    raise ConfigError(
+        f"{what}: {seen}; the controller has monitors 0 to {n_adc - 1}.", device=where.device, address=where.address
+    )
+
+
+def read_all(session: FramedSession, clock: Clock, n_avg: int, where: Where) -> MonitorReading:
+    """Read all monitors, in as many pieces as the frames need. Raises as ``read_monitors`` of the driver."""
+    hello = session.hello
+    if not hello.n_adc:
+        raise NotSupportedError(
+            "READ_ADC: this controller has no monitors.", command="READ_ADC", device=where.device, address=where.address
+        )
+    check_average(n_avg, "READ_ADC, scans to average", where)
+    per_frame = (max_payload(hello.fw_tx_max) - ReadAdcReply.layout.fixed_size) // 2
+    replies = session.request_all(
+        [
+            ReadAdcRequest(start, min(per_frame, hello.n_adc - start), n_avg)
+            for start in range(0, hello.n_adc, per_frame)
+        ]
+    )
+    scans = [reply for reply in replies if isinstance(reply, ReadAdcReply)]
+    adc = np.concatenate([scan.adc for scan in scans])
+    photocurrent_ma, saturated = monitor_from_code(adc, hello.adc_full_scale * 1e-6)
+    return MonitorReading(photocurrent_ma, saturated, scans[0].generation, clock.now())

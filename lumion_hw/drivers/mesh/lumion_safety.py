@@ -1,0 +1,54 @@
+"""Signals that unwind the stack, so that every ``with`` block on the way out brings its heaters to the safe state.
+
+Nothing is installed by importing or opening a driver. SIGINT already raises ``KeyboardInterrupt``; SIGTERM by itself
+ends a process without running any ``finally``, and then only the controller's watchdog is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+_UNDISTURBED_S = 5.0
+_TERMINATED = 143  # 128 + SIGTERM, as a shell reports it
+
+
+@contextlib.contextmanager
+def safe_on_signals() -> Iterator[None]:
+    """Let SIGTERM raise ``SystemExit(143)`` and SIGINT ``KeyboardInterrupt`` while the block runs.
+
+    Put it around the ``with`` of the drivers. Further signals within 5 s of the first are ignored: heaters are brought
+    to their safe state without being interrupted at it. Outside of the main thread, where Python runs no signal
+    handlers, it does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    quiet_until_s = -math.inf
+
+    def handler(error: Callable[[], BaseException]) -> Callable[[int, FrameType | None], None]:
+        def unwind(number: int, frame: FrameType | None) -> None:
+            nonlocal quiet_until_s
+            del number, frame
+            now = time.monotonic()
+            if now < quiet_until_s:
+                return
+            quiet_until_s = now + _UNDISTURBED_S
+            raise error()
+
+        return unwind
+
+    signal.signal(signal.SIGTERM, handler(lambda: SystemExit(_TERMINATED)))
+    signal.signal(signal.SIGINT, handler(KeyboardInterrupt))
+    try:
+        yield
+    finally:
+        for number, action in previous.items():
+            signal.signal(number, signal.SIG_DFL if action is None else action)

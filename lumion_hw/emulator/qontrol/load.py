@@ -1,0 +1,113 @@
+"""What hangs on an output: a heater whose resistance rises with its own heat, a broken wire or a short circuit.
+
+Volts, milliamperes, milliwatts, so that resistances count in kilo-ohms inside. Heat is at rest at once: thin-film
+heaters settle in well under the time of one command.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+from lumion_hw.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class HeaterLoad:
+    """A resistor with self-heating, R = R0·(1 + γ·P).
+
+    Attributes:
+        cold_ohm: Resistance without power; 0 is a short circuit, infinity a broken wire.
+        rise_per_mw: Relative rise of the resistance per mW, at least 0.
+    """
+
+    cold_ohm: float = 1000.0
+    rise_per_mw: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.cold_ohm >= 0.0 and 0.0 <= self.rise_per_mw < math.inf):
+            raise ConfigError(
+                f"a load of {self.cold_ohm} Ohm that rises by {self.rise_per_mw} per mW is none",
+                hint="Give a resistance of at least 0 and a rise of at least 0.",
+            )
+
+    @property
+    def is_open(self) -> bool:
+        """No current can flow."""
+        return math.isinf(self.cold_ohm)
+
+    def voltage_v(self, current_ma: float) -> float:
+        """Return the voltage at a current of at least 0; infinite when no finite voltage can drive it."""
+        if current_ma == 0.0:
+            return 0.0
+        cold_kohm = self.cold_ohm * 1e-3
+        if self.is_open:
+            return math.inf
+        # P = I²·R and R = R0·(1 + γ·P) give R = R0 / (1 - γ·R0·I²): above a current the heat runs away.
+        remaining = 1.0 - self.rise_per_mw * cold_kohm * current_ma**2
+        return current_ma * cold_kohm / remaining if remaining > 0.0 else math.inf
+
+    def current_ma(self, voltage_v: float) -> float:
+        """Return the current at a voltage of at least 0; infinite into a short circuit."""
+        if voltage_v == 0.0 or self.is_open:
+            return 0.0
+        cold_kohm = self.cold_ohm * 1e-3
+        if cold_kohm == 0.0:
+            return math.inf
+        # P = V²/R gives R² - R0·R - γ·R0·V² = 0.
+        hot_kohm = 0.5 * cold_kohm * (1.0 + math.sqrt(1.0 + 4.0 * self.rise_per_mw * voltage_v**2 / cold_kohm))
+        return voltage_v / hot_kohm
+
+    def current_for_power_ma(self, power_mw: float) -> float:
+        """Return the current that turns ``power_mw`` into heat; 0 where no current can (open, shorted)."""
+        hot_kohm = self.cold_ohm * 1e-3 * (1.0 + self.rise_per_mw * power_mw)
+        return 0.0 if self.is_open or hot_kohm == 0.0 else math.sqrt(power_mw / hot_kohm)
+
+
+OPEN = HeaterLoad(math.inf)
+"""A broken wire."""
+SHORT = HeaterLoad(0.0)
+"""A short circuit."""
+
+
+class Limited(Enum):
+    """Which limit an output has run into."""
+
+    NONE = 0
+    VOLTAGE = 1
+    CURRENT = 2
+
+
+@dataclass(frozen=True)
+class Output:
+    """What an output does: its voltage, its current, and the limit that holds it, if one does."""
+
+    voltage_v: float
+    current_ma: float
+    limited: Limited
+
+
+def settle(load: HeaterLoad, *, setpoint: float, is_current: bool, vmax_v: float, imax_ma: float) -> Output:
+    """Return the state of an output at rest.
+
+    Args:
+        load: What hangs on it.
+        setpoint: Current in mA or voltage in V, at least 0.
+        is_current: The output is a current source held by its voltage limit; else the other way round.
+        vmax_v: Voltage limit.
+        imax_ma: Current limit.
+    """
+    if is_current:
+        current = min(setpoint, imax_ma)
+        limited = Limited.CURRENT if setpoint > imax_ma else Limited.NONE
+        voltage = load.voltage_v(current)
+        if voltage > vmax_v:
+            return Output(vmax_v, load.current_ma(vmax_v), Limited.VOLTAGE)
+        return Output(voltage, current, limited)
+    voltage = min(setpoint, vmax_v)
+    limited = Limited.VOLTAGE if setpoint > vmax_v else Limited.NONE
+    current = load.current_ma(voltage)
+    if current > imax_ma:
+        return Output(load.voltage_v(imax_ma), imax_ma, Limited.CURRENT)
+    return Output(voltage, current, limited)

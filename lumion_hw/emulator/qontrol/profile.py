@@ -1,0 +1,191 @@
+"""What an emulated chain is: its modules, and the choices where the public sources are silent (facts, section 14)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from lumion_hw.errors import ConfigError
+
+BAUD = 115_200
+"""Line rate of the modules; give it to :class:`ChainProfile` for bytes that take their time."""
+
+FULL_SCALE: Mapping[str, tuple[float, float]] = {
+    "Q8iv": (12.0, 24.0),
+    "Q8a": (12.0, 100.0),
+    "Q8b": (12.0, 83.333333),
+    "Q8bi": (12.0, 100.0),
+}
+"""Full scale in V and mA by module type (Qontrol facts, section 2)."""
+
+_KIND = re.compile(r"[A-Za-z]+([0-9]{1,3})[A-Za-z]*")
+
+
+class ReplyMode(Enum):
+    """When replies reach the host (facts, section 10.2)."""
+
+    FAST = "fast"
+    """At once."""
+    USB1 = "usb1"
+    """1 ms after the request."""
+    FTDI16 = "ftdi16"
+    """On a 16-ms grid, as with the default latency timer."""
+    RECORDED = "recorded"
+    """Drawn from the delays recorded with real modules; long replies in pieces."""
+
+
+class OverLimit(Enum):
+    """What a module does with a set value above its limit (not recorded; facts, section 7)."""
+
+    REFUSE = "refuse"
+    """``E01`` or ``E02`` instead of ``OK``; the output stays."""
+    LIMIT = "limit"
+    """``OK``; the limit holds the output and the supervision reports it."""
+
+
+class ErrorOrder(Enum):
+    """Where the lines of the supervision appear (facts, section 8)."""
+
+    NATURAL = "natural"
+    """When they are due."""
+    BEFORE_REPLY = "before"
+    """In front of the next reply."""
+    INSIDE_REPLY = "inside"
+    """Behind the first line of the next reply."""
+    AFTER_REPLY = "after"
+    """Behind the next reply."""
+
+
+@dataclass(frozen=True)
+class ModuleSpec:
+    """One module of the chain.
+
+    Attributes:
+        kind: Type name; its digits are the number of channels.
+        number: Number in the device id, 0 to FFFFh; ``None`` for a module that has none yet (``****``).
+        full_scale_v: Full-scale voltage; ``None`` takes that of the type (12 V for a type not in the list).
+        full_scale_ma: Full-scale current; ``None`` takes that of the type (24 mA for a type not in the list).
+        firmware: Answer to ``FIRMWARE?``.
+        lifetime_s: Operating time at the start.
+    """
+
+    kind: str = "Q8iv"
+    number: int | None = None
+    full_scale_v: float | None = None
+    full_scale_ma: float | None = None
+    firmware: str = "v2.4.1"
+    lifetime_s: int = 156_607
+
+    def __post_init__(self) -> None:
+        match = _KIND.fullmatch(self.kind)
+        if match is None or int(match.group(1)) == 0:
+            raise ConfigError(f"{self.kind!r} is no module type", hint="Its digits are the channels, as in Q8iv.")
+        if self.number is not None and not 0 <= self.number <= 0xFFFF:
+            raise ConfigError(f"module number {self.number} is out of range", hint="Give 0 to 65535 or None.")
+
+    @property
+    def n_channels(self) -> int:
+        """Channels of the module."""
+        return int("".join(character for character in self.kind if character.isdigit()))
+
+    @property
+    def device_id(self) -> str:
+        """Device id, such as ``Q8iv-0001``."""
+        return f"{self.kind}-{'****' if self.number is None else format(self.number, '04X')}"
+
+    @property
+    def vfull_v(self) -> float:
+        """Full-scale voltage."""
+        return FULL_SCALE.get(self.kind, FULL_SCALE["Q8iv"])[0] if self.full_scale_v is None else self.full_scale_v
+
+    @property
+    def ifull_ma(self) -> float:
+        """Full-scale current."""
+        return FULL_SCALE.get(self.kind, FULL_SCALE["Q8iv"])[1] if self.full_scale_ma is None else self.full_scale_ma
+
+
+@dataclass(frozen=True)
+class Readback:
+    """How far readings are from the truth; each channel draws its offsets once.
+
+    Recorded: currents within ±0.012 mA at rest, outputs without load between 0.0001 and 0.2 V. The rest is assumed.
+
+    Attributes:
+        offset_v: Largest voltage offset, either way.
+        offset_ma: Largest current offset, either way.
+        noise_v: Standard deviation of one voltage reading.
+        noise_ma: Standard deviation of one current reading.
+        floating_v: Largest voltage an output without load floats up to.
+    """
+
+    offset_v: float = 0.0005
+    offset_ma: float = 0.003
+    noise_v: float = 0.0002
+    noise_ma: float = 0.0005
+    floating_v: float = 0.2
+
+
+EXACT = Readback(0.0, 0.0, 0.0, 0.0, 0.0)
+"""Readings are the truth."""
+
+
+@dataclass(frozen=True)
+class ChainProfile:
+    """How the chain behaves where modules differ or nothing is published.
+
+    Attributes:
+        line_limit: Longest text request in bytes, LF included (between 22 and 86 on real modules).
+        reply_mode: When replies reach the host.
+        baud: Line rate in baud (8N1); ``None`` for bytes that take no time.
+        over_limit: What happens to set values above a limit.
+        exponents: Numbers like ``1e-05`` are understood; else ``E11``.
+        negatives: Negative set values are taken as 0; else ``E11``.
+        short_vectors: Vectors need not cover whole modules; else ``E11``.
+        silent_unknown_channels: Requests for channels that are not there go unanswered; else ``E12``.
+        check_parity: Binary headers with odd parity are answered by ``E15``; else taken.
+        echo: Firmware of the older kind: text lines are sent back, and ``P<channel>=`` sets a power in mW.
+        error_order: Where the lines of the supervision appear.
+        supervision_s: Shortest and longest time from a set to the error it causes.
+        burst_lines: Error lines of the supervision per window and module; then one ``E30:00`` and silence.
+        burst_window_s: That window.
+        long_form_ma: From this current on ``VIP?`` lines also tell power and resistance.
+        binary_gap_s: Silence after which an unfinished binary request is forgotten.
+        limits_survive: ``VMAX`` and ``IMAX`` outlive a power cycle.
+        readback: Errors of the readings.
+    """
+
+    line_limit: int = 80
+    reply_mode: ReplyMode = ReplyMode.FAST
+    baud: float | None = None
+    over_limit: OverLimit = OverLimit.REFUSE
+    exponents: bool = False
+    negatives: bool = False
+    short_vectors: bool = False
+    silent_unknown_channels: bool = False
+    check_parity: bool = True
+    echo: bool = False
+    error_order: ErrorOrder = ErrorOrder.NATURAL
+    supervision_s: tuple[float, float] = (0.003, 0.040)
+    burst_lines: int = 4
+    burst_window_s: float = 0.1
+    long_form_ma: float = 0.1
+    binary_gap_s: float = 0.040
+    limits_survive: bool = False
+    readback: Readback = field(default_factory=Readback)
+
+    def __post_init__(self) -> None:
+        low, high = self.supervision_s
+        faults = {
+            "line_limit": self.line_limit < 2,
+            "baud": self.baud is not None and self.baud <= 0.0,
+            "supervision_s": not 0.0 <= low <= high,
+            "burst_lines": self.burst_lines < 1,
+            "burst_window_s": self.burst_window_s <= 0.0,
+            "long_form_ma": self.long_form_ma <= 0.0,
+            "binary_gap_s": self.binary_gap_s <= 0.0,
+        }
+        for name, wrong in faults.items():
+            if wrong:
+                raise ConfigError(f"{name} of a Qontrol chain cannot be {getattr(self, name)}", hint="It is positive.")

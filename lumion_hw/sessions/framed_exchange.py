@@ -1,0 +1,220 @@
+"""Requests on their way: the window, the retries and the deadlines of protocol sections 4.3 and 4.5."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import cast
+
+from firmware_protocol import (
+    DEADLINE_RTOS,
+    SENDS,
+    Frame,
+    FrameTooBigError,
+    HeaderFlag,
+    HelloReply,
+    Kind,
+    Message,
+    Refusal,
+    Request,
+    SendWindow,
+    Status,
+    encode_frame,
+    retry_timeout_s,
+    wire_bound,
+)
+from firmware_protocol.timing import MARGIN_S
+from lumion_hw.clock import Clock
+from lumion_hw.sessions.framed_errors import Where, encoding, error_from_refusal
+from lumion_hw.sessions.framed_inbox import Answer, Wanted
+from lumion_hw.sessions.framed_line import Line, Loss, SessionState
+
+LEAST_BUSY_WAIT_S = 0.01
+"""Shortest wait before a busy board is asked again."""
+
+_SENT_AGAIN = (Status.INCOMPLETE, Status.CRC_MISMATCH)
+_PATIENCE: dict[int, int] = {Status.CRC_MISMATCH: 1, Status.INCOMPLETE: 2, Status.BUSY: 2}
+
+
+class _Job:
+    """One request: what it says, and once it is under way, its number and times."""
+
+    __slots__ = ("alone_s", "attempt", "due_s", "index", "message", "payload", "rto_s", "start_s", "wanted")
+
+    def __init__(self, index: int, message: Request[Message], payload: bytes, alone_s: float) -> None:
+        self.index = index
+        self.message = message
+        self.payload = payload
+        self.alone_s = alone_s
+        self.attempt = 0
+        self.wanted = Wanted(0, 0, message.command, message.reply)
+        self.start_s = self.rto_s = self.due_s = 0.0
+
+
+class Exchange:
+    """Sends the requests of one session, as many at once as window and kind allow, and collects their answers.
+
+    Args:
+        line: The line, on which the session was opened.
+        clock: Its clock.
+        where: Names for messages.
+        hello: What the board said of its sizes and times.
+        baud: Speed of a UART in bit/s, ``None`` where bytes take no time.
+        seq: Sequence number of the HELLO.
+    """
+
+    def __init__(self, line: Line, clock: Clock, where: Where, hello: HelloReply, baud: int | None, seq: int) -> None:
+        self._line = line
+        self._clock = clock
+        self._where = where
+        self._hello = hello
+        self._baud = baud
+        self._session = line.inbox.session
+        self._window = SendWindow(hello.window, seq)
+        self.last_seq = seq
+
+    def rto_s(self, message: Request[Message]) -> float:
+        """Return the time after which a request sent alone is sent again. Raises ``ConfigError``."""
+        with encoding(message, self._where):
+            return retry_timeout_s(message, self._hello, self._baud)
+
+    def ask(self, messages: Sequence[Request[Message]]) -> list[Message]:
+        """Ask until every request is answered, or one of them is refused for good.
+
+        BUSY is asked again, with a new number, within the deadline of section 4.5; INCOMPLETE as long as that helps;
+        then, and after a wrong checksum, everything is sent once more.
+
+        Raises:
+            LumionError: The refusal that stays; see :func:`~lumion_hw.sessions.framed_errors.error_from_refusal`.
+                Also as :meth:`run`.
+        """
+        start, whole_again = self._clock.now(), True
+        answers: list[Answer | None] = [None] * len(messages)
+        todo = list(range(len(messages)))
+        while True:
+            for index, answer in zip(todo, self.run([messages[index] for index in todo]), strict=True):
+                answers[index] = answer
+            left = [index for index in todo if not isinstance(answers[index], Message)]
+            if not left:
+                return cast("list[Message]", answers)
+            index, refusal = _worst(left, answers)
+            if refusal.status == Status.BUSY:
+                again = self._wait_while_busy(refusal, start + DEADLINE_RTOS * self.rto_s(messages[index]))
+            elif refusal.status == Status.INCOMPLETE and len(left) < len(todo):
+                again = True  # what came before it has arrived by now
+            else:
+                again, whole_again = whole_again and refusal.status in _SENT_AGAIN, False
+                left = list(range(len(messages)))
+            if not again:
+                if refusal.status == Status.SESSION:
+                    self._line.lose(Loss.TAKEN_OVER if refusal.value_u32 else Loss.RESTARTED)
+                raise error_from_refusal(refusal, messages[index], self._where)
+            self._line.inbox.counts["resent"] += refusal.status != Status.BUSY
+            todo = left
+
+    def run(self, messages: Sequence[Request[Message]]) -> list[Answer | None]:
+        """Send requests in order and return their answers.
+
+        After the first refusal nothing more is sent; the answer to what was not sent is ``None``. Requests without
+        the mark P (section 5) travel alone.
+
+        Raises:
+            LinkLost: The link is gone.
+            LinkTimeout: One of them was not answered; what became of it is unknown.
+            ConfigError: One of them cannot be put on the wire; nothing was sent.
+        """
+        todo = deque(self._job(index, message) for index, message in enumerate(messages))
+        answers: list[Answer | None] = [None] * len(messages)
+        waiting: list[_Job] = []
+        try:
+            while todo or waiting:
+                self._send(todo, waiting)
+                if self._collect(waiting, answers):
+                    todo.clear()
+                self._repeat(waiting)
+        finally:
+            for job in waiting:
+                self._window.settle(job.wanted.seq)
+                self._line.inbox.forget(job.wanted)
+        return answers
+
+    def _job(self, index: int, message: Request[Message]) -> _Job:
+        with encoding(message, self._where):
+            payload = message.encode()
+            bound = wire_bound(len(payload))
+            if bound > self._hello.fw_rx_max:
+                raise FrameTooBigError(bound, self._hello.fw_rx_max)
+            return _Job(index, message, payload, retry_timeout_s(message, self._hello, self._baud))
+
+    def _send(self, todo: deque[_Job], waiting: list[_Job]) -> None:
+        """Send what the window has room for, in one write."""
+        burst = []
+        while todo and self._may_follow(todo[0], waiting):
+            job = todo.popleft()
+            job.start_s = self._clock.now()
+            job.rto_s = job.alone_s + sum(before.alone_s - MARGIN_S for before in waiting)
+            job.due_s = job.start_s + job.rto_s
+            self.last_seq = self._window.take()
+            job.wanted = Wanted(self._session, self.last_seq, job.message.command, job.message.reply)
+            self._line.inbox.expect(job.wanted)
+            self._line.inbox.counts["requests"] += 1
+            waiting.append(job)
+            burst.append(self._wire(job))
+        if burst:
+            self._line.write(b"".join(burst), waiting[0].message.command.name)
+
+    def _may_follow(self, job: _Job, waiting: list[_Job]) -> bool:
+        """Section 4.3: the span of the window, and only commands marked P overlap."""
+        if not waiting:
+            return True
+        overlaps = job.message.command.pipelined and waiting[-1].message.command.pipelined
+        return overlaps and self._window.may_send()
+
+    def _collect(self, waiting: list[_Job], answers: list[Answer | None]) -> bool:
+        """Read until something comes or the next repeat is due; return whether a request was refused."""
+        self._line.read(min(job.due_s for job in waiting), waiting[0].message.command.name)
+        refused = False
+        for job in list(waiting):
+            answer = self._line.inbox.answer_to(job.wanted)
+            if answer is not None:
+                waiting.remove(job)
+                self._window.settle(job.wanted.seq)
+                self._line.state = SessionState.OPEN
+                answers[job.index] = answer
+                refused = refused or isinstance(answer, Refusal)
+        return refused
+
+    def _repeat(self, waiting: list[_Job]) -> None:
+        """Send again what is overdue, under its old number; the RTO doubles, the third silence is the last."""
+        now = self._clock.now()
+        for job in waiting:
+            if job.due_s > now:
+                continue
+            name = job.message.command.name
+            if job.attempt + 1 == SENDS:
+                self._line.state = SessionState.DEGRADED
+                raise self._line.timeout(name, now - job.start_s, "The port stays open; try again.")
+            job.attempt += 1
+            job.due_s = now + job.rto_s * 2**job.attempt
+            self._line.inbox.counts["retries"] += 1
+            self._line.write(self._wire(job), name)
+
+    def _wire(self, job: _Job) -> bytes:
+        flags = HeaderFlag.RETRY if job.attempt else 0
+        wanted = job.wanted
+        return encode_frame(Frame(Kind.REQ, wanted.command, wanted.seq, wanted.session, flags, payload=job.payload))
+
+    def _wait_while_busy(self, refusal: Refusal, until: float) -> bool:
+        """Wait as long as the board asked for, and tell whether it is worth asking again."""
+        wait_s = max(refusal.value * 1e-3, LEAST_BUSY_WAIT_S)
+        if self._clock.now() + wait_s >= until:
+            return False
+        self._line.inbox.counts["busy_waits"] += 1
+        self._clock.sleep(wait_s)
+        return True
+
+
+def _worst(left: Sequence[int], answers: Sequence[Answer | None]) -> tuple[int, Refusal]:
+    """Return the refusal that decides: one that asking again cannot change, a wrong checksum, or the first one."""
+    refusals = [(index, answer) for index in left if isinstance(answer := answers[index], Refusal)]
+    return min(refusals, key=lambda refusal: _PATIENCE.get(refusal[1].status, 0))

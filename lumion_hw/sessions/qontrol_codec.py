@@ -1,0 +1,153 @@
+"""Bytes of the Qontrol serial protocol: requests in text and in binary, the shapes of reply lines, the error codes.
+
+The maker's programming manual is not public: this holds what recordings of real modules (Q8iv, firmware v2.4.1) and
+public documents show, and nothing that is only guessed.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+FULL_WORD = 65535
+MODULE_WORDS = 8
+
+_FLAG_BINARY, _FLAG_ALL, _FLAG_READ, _FLAG_VECTOR, _FLAG_PARITY = 0x80, 0x20, 0x08, 0x02, 0x01
+
+
+class Quantity(enum.Enum):
+    """A value of a channel: name in text requests, code in binary ones, unit in replies."""
+
+    VOLTAGE = ("V", 0x00, "V")
+    CURRENT = ("I", 0x01, "mA")
+    VOLTAGE_LIMIT = ("VMAX", 0x02, "V")
+    CURRENT_LIMIT = ("IMAX", 0x03, "mA")
+
+    def __init__(self, text: str, code: int, unit: str) -> None:
+        self.text = text
+        self.code = code
+        self.unit = unit
+
+
+DONE = re.compile(r"OK")
+RENUMBERED = re.compile(r"\x06OK")
+IDENTITY = re.compile(r"(\w*\d\w*)-([0-9a-fA-F]+|\*+)")
+CHAIN_ENTRY = re.compile(r"(\w*\d\w*)-([0-9a-fA-F]+|\*+)\s*:\s*(\d+)")
+INTEGER = re.compile(r"(\d+)")
+FIRMWARE = re.compile(r"(v\d[\w.]*)")
+VOLTS = re.compile(r"([+-]?\d+\.\d+) V")
+MILLIAMPERES = re.compile(r"([+-]?\d+\.\d+) mA")
+CHANNEL_READING = re.compile(r"(\d+),(\d+): ([+-]\d+\.\d+) V, ([+-]\d+\.\d+) mA(?:, +[+-]?\d+\.\d+ mW, +[+-]?\d+ Ohm)?")
+LOG_ENTRY = re.compile(r"# *(\d+), E(\d+):(\d+), +(\d+) ([smh]) ago")
+ERROR = re.compile(r"[A-Za-z]{1,3}(\d{1,3}):(\d{1,3})")
+"""An error line, which may come at any time and never ends a reply; fields: code, channel within the module."""
+
+_LINES_BY_UNIT = {"V": VOLTS, "mA": MILLIAMPERES}
+
+ERROR_NAMES = {
+    0: "NOT_READABLE",
+    1: "OVER_VOLTAGE",
+    2: "OVER_CURRENT",
+    3: "POWER",
+    4: "CALIBRATION",
+    5: "OUTPUT",
+    10: "UNKNOWN_COMMAND",
+    11: "UNKNOWN_PARAMETER",
+    12: "UNKNOWN_CHANNEL",
+    13: "FORBIDDEN",
+    14: "BUFFER_OVERFLOW",
+    15: "SERIAL_COMMUNICATION",
+    16: "COMMAND_TIMED_OUT",
+    17: "SPI",
+    18: "ADC",
+    19: "I2C",
+    20: "INTERLOCK",
+    30: "ERRORS_SUPPRESSED",
+    31: "FIRMWARE_TRAP",
+    90: "POWERED_UP",
+}
+REQUEST_ERRORS = frozenset({0, 10, 11, 12, 13, 14, 15, 16})
+"""Codes by which a module answers a request; all others are reports of its supervision."""
+OVER_VOLTAGE, OVER_CURRENT, SERIAL_ERROR, ERRORS_SUPPRESSED, POWERED_UP = 1, 2, 15, 30, 90
+
+
+def error_name(code: int) -> str:
+    """Return the name of an error code; ``ERROR_nn`` for one that is not known."""
+    return ERROR_NAMES.get(code, f"ERROR_{code:02d}")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request and the shape of its reply.
+
+    Attributes:
+        text: The request in words, for messages; of a text request, the request itself.
+        data: The bytes to send.
+        line: What every line of the reply looks like, whole.
+        n_lines: Lines of the reply.
+    """
+
+    text: str
+    data: bytes
+    line: re.Pattern[str] = DONE
+    n_lines: int = 1
+
+
+def text_request(text: str, line: re.Pattern[str] = DONE, n_lines: int = 1) -> Request:
+    """Return a request in text, ended by LF."""
+    return Request(text, text.encode("ascii") + b"\n", line, n_lines)
+
+
+def words_from_values(values: NDArray[np.float64], full_scale: NDArray[np.float64] | float) -> NDArray[np.uint16]:
+    """Return the nearest words, ``full_scale`` / 65535 apart; the maker's client truncates.
+
+    The values have to be within 0 … full scale. Limits are rounded like the values they bound, so that an output can
+    be driven to exactly its limit.
+    """
+    return np.rint(values / full_scale * FULL_WORD).astype(np.uint16)
+
+
+def value_text(value: float) -> str:
+    """Return a value with at most four decimals and no exponent: ``4.5``, ``0.0``, ``13.1499``."""
+    whole, _, decimals = f"{value:.4f}".partition(".")
+    return f"{whole}.{decimals.rstrip('0') or '0'}"
+
+
+def set_one_text(quantity: Quantity, channel: int, value: float) -> Request:
+    """Return the text request that sets one channel, such as ``V3=4.5``."""
+    return text_request(f"{quantity.text}{channel}={value_text(value)}")
+
+
+def set_vector_text(quantity: Quantity, first_channel: int, values: Sequence[float]) -> Request:
+    """Return the text request that sets one whole module, such as ``IVEC8=0.0,1.25,…``."""
+    return text_request(f"{quantity.text}VEC{first_channel}={','.join(map(value_text, values))}")
+
+
+def set_vector_binary(quantity: Quantity, first_channel: int, words: NDArray[np.uint16]) -> Request:
+    """Return the binary request that sets neighbouring channels of one module."""
+    head = struct.pack(">BBBHH", _header(_FLAG_VECTOR), quantity.code, 0, first_channel, len(words))
+    last = first_channel + len(words) - 1
+    return Request(f"binary {quantity.text}{first_channel}…{last}=", head + words.astype(">u2").tobytes())
+
+
+def read_all_text(quantity: Quantity, n_channels: int) -> Request:
+    """Return the text request that reads all channels, such as ``IALL?``."""
+    return text_request(f"{quantity.text}ALL?", _LINES_BY_UNIT[quantity.unit], n_channels)
+
+
+def read_all_binary(quantity: Quantity, n_channels: int) -> Request:
+    """Return the binary request that reads all channels; its reply is text."""
+    data = struct.pack(">BBBHH", _header(_FLAG_READ | _FLAG_ALL), quantity.code, 0, 0, 0)
+    return Request(f"binary {quantity.text}ALL?", data, _LINES_BY_UNIT[quantity.unit], n_channels)
+
+
+def _header(flags: int) -> int:
+    """Return the header byte, with the parity bit that makes its number of ones even."""
+    header = _FLAG_BINARY | flags
+    return header | _FLAG_PARITY if header.bit_count() % 2 else header

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bench_run import SMALL, Calibrated, calibrated_bench
+
+from calibration.bench_probe import BenchProbe
+from calibration.verification import TOLERANCE_RMS_DB, rms_db, verify
+from lumion_hw.bench.bench import Bench
+from lumion_hw.errors import CalibrationError
+from lumion_hw.mesh.inverse import heater_currents_ma
+from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.topology import State
+
+pytestmark = pytest.mark.xdist_group("small-calibrated")
+
+# Against the hidden truth --------------------------------------------------------------------------------------------
+
+
+def test_passive_phases_are_found_within_thirty_milliradians(small_calibrated: Calibrated) -> None:
+    error = small_calibrated.report.phase_error_rad
+    assert len(error) == 15
+    assert np.sqrt((error**2).mean()) < 0.030
+
+
+def test_every_state_that_the_couplers_allow_reaches_thirty_db(small_calibrated: Calibrated) -> None:
+    report = small_calibrated.report
+    assert report.shortfalls() == 0
+    assert (report.bar_allowed_db >= 31.0).sum() + (report.cross_allowed_db >= 31.0).sum() > 15
+
+
+def test_losses_are_found_within_what_is_stated(small_calibrated: Calibrated) -> None:
+    stated = np.array([entry.loss_sigma_db for entry in small_calibrated.record.pucs])
+    normalised = small_calibrated.report.loss_error_db / stated
+    assert 0.3 < normalised.std() < 2.0
+    assert stated.max() <= 0.030001
+
+
+def test_light_from_fibre_to_fibre_is_predicted_within_half_a_db(small_calibrated: Calibrated) -> None:
+    # What routing uses: what the module says it launches, input loss, PUCs, output loss. The truth is the light itself.
+    probe, record, world = small_calibrated.probe, small_calibrated.record, small_calibrated.bench.emulated.world
+    rng, errors = np.random.default_rng(0), []
+    while len(errors) < 12:
+        bar = rng.random(15) < 0.5
+        states: dict[int, State] = {puc: "bar" if bar[puc] else "cross" for puc in range(15)}
+        source = (1, 6, 11)[len(errors) % 3]
+        trace = world.mesh.trace(source, states)
+        into, out = record.port(source).input_loss_db, record.port(trace.port).output_loss_db
+        if into is None or out is None:
+            continue
+        probe.light(source)
+        probe.measure(heater_currents_ma(record, states))
+        fibre_w = world.leaving_w()[trace.port] * 10 ** (-world.truth.access_loss_db[trace.port] / 10)
+        predicted_dbm = probe.launched_dbm(source) - into - record.loss_db[list(trace.pucs)].sum() - out
+        errors.append(10 * np.log10(fibre_w * 1e3) - predicted_dbm)
+    probe.safe()
+    assert np.abs(errors).max() < 0.5
+    assert np.sqrt(np.mean(np.square(errors))) < 0.3
+
+
+def test_heater_laws_follow_the_self_heating_truth(small_calibrated: Calibrated) -> None:
+    truth = small_calibrated.bench.emulated.world.truth
+    entries = [arm for entry in small_calibrated.record.pucs for arm in (entry.upper, entry.lower)]
+    worst = []
+    for heater, entry in enumerate(entries):
+        currents = np.zeros(30)
+        errors = []
+        for current in np.linspace(0.2, 2.5, 24):
+            currents[heater] = current
+            true = np.pi * truth.heater_power_mw(currents)[heater] / truth.p_pi_mw[heater]
+            if true < 1.2 * np.pi:  # states need at most π, and a little to spare
+                assert entry.law is not None
+                errors.append(abs(entry.law.phase_rad(float(current)) - true))
+        worst.append(max(errors))
+    assert np.median(worst) < 0.02
+    assert max(worst) < 0.10
+
+
+def test_programmed_states_send_light_where_they_say(small_calibrated: Calibrated) -> None:
+    bench, record = small_calibrated.bench, small_calibrated.record
+    bench.mesh.program(heater_currents_ma(record, dict.fromkeys(range(15), "bar")))
+    trace = bench.mesh.topology.trace(6, dict.fromkeys(range(15), "bar"))
+    bench.transponders["sfp-b"].enable()
+    bench.clock.sleep(1.0)
+    leaving = bench.emulated.world.leaving_w()
+    bench.transponders["sfp-b"].disable()
+    bench.clock.sleep(1.0)
+    assert int(np.argmax(leaving)) == trace.port
+    assert np.sort(leaving)[-2] < 10**-2.5 * leaving.max()
+
+
+# What the record says of itself --------------------------------------------------------------------------------------
+
+
+def test_the_record_says_that_it_is_complete_whose_it_is_and_how_good(small_calibrated: Calibrated) -> None:
+    record, bench = small_calibrated.record, small_calibrated.bench
+    bench.mesh.check_record(record)
+    assert record.complete
+    assert record.faults == ()
+    assert record.device_serial == "SMALL-0001"
+    assert record.provenance["seed"] == str(small_calibrated.seed)
+    assert record.wavelength_nm == pytest.approx(1550.0, abs=0.2)
+    quality = record.quality
+    assert quality["held_out_rms_db"] < 0.3
+    assert quality["held_out_paths"] >= 35
+    # 0.5 % photodiodes, and a floor set by the 76 nA step of 5 mA over 16 bit: 22 nA.
+    assert quality["monitor_noise_relative"] == pytest.approx(0.005, rel=0.4)
+    assert quality["monitor_noise_floor_ma"] == pytest.approx(2.2e-5, rel=0.2)
+
+
+def test_the_bench_time_is_that_of_its_settings(small_calibrated: Calibrated) -> None:
+    # Each setting costs a commit, a millisecond of settling and a scan; a switch of modules some tenths of a second.
+    quality = small_calibrated.record.quality
+    assert quality["settings"] > 3000
+    assert 2e-3 * quality["settings"] < quality["bench_s"] < 60.0
+    assert 10 <= quality["source_changes"] < 60
+
+
+def test_stated_errors_are_honest(small_calibrated: Calibrated) -> None:
+    record = small_calibrated.record
+    stated = np.array([entry.passive_phase_sigma_rad for entry in record.pucs], dtype=float)
+    normalised = small_calibrated.report.phase_error_rad / stated
+    assert np.sqrt((normalised**2).mean()) < 2.0
+    assert np.sqrt((normalised**2).mean()) > 0.2
+    assert np.abs(normalised).max() < 5.0
+
+
+def test_it_loads_as_it_was_saved(small_calibrated: Calibrated, tmp_path: Path) -> None:
+    small_calibrated.record.save(tmp_path / "record.json")
+    assert CalibrationRecord.load(tmp_path / "record.json") == small_calibrated.record
+
+
+# Judged again --------------------------------------------------------------------------------------------------------
+
+
+def test_another_verification_of_the_same_record_passes(small_calibrated: Calibrated) -> None:
+    results = verify(small_calibrated.probe, small_calibrated.record, seed=987)
+    assert rms_db(results) < 0.3
+
+
+def test_a_tampered_record_fails_its_verification(small_calibrated: Calibrated) -> None:
+    pucs = list(small_calibrated.record.pucs)
+    phase = pucs[4].passive_phase_rad
+    assert phase is not None
+    pucs[4] = dataclasses.replace(pucs[4], passive_phase_rad=phase + 1.5)
+    tampered = dataclasses.replace(small_calibrated.record, pucs=tuple(pucs))
+    assert rms_db(verify(small_calibrated.probe, tampered, seed=987)) > TOLERANCE_RMS_DB
+
+
+def test_the_record_of_one_bench_does_not_fit_another(small_calibrated: Calibrated) -> None:
+    with Bench.emulate(SMALL, seed=small_calibrated.seed + 100) as other:
+        probe = BenchProbe(other)
+        probe.align_all()
+        assert rms_db(verify(probe, small_calibrated.record, seed=0)) > TOLERANCE_RMS_DB
+        probe.safe()
+
+
+# One seed, one record ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("small_calibrated", [1], indirect=True)
+def test_the_same_seed_gives_the_same_record(small_calibrated: Calibrated) -> None:
+    with Bench.emulate(SMALL, seed=1) as bench:
+        again = calibrated_bench(bench, 1).record
+
+    def content(record: CalibrationRecord) -> dict[str, object]:
+        document = json.loads(record.to_json())
+        del document["created_utc"], document["content_sha256"], document["quality"]["cpu_s"]
+        return document
+
+    assert content(again) == content(small_calibrated.record)
+
+
+# Nothing to see ------------------------------------------------------------------------------------------------------
+
+
+def test_a_bench_in_the_dark_is_refused_with_counts() -> None:
+    with Bench.emulate(SMALL, seed=1) as bench:
+        for port in (1, 6, 11):
+            bench.emulated.faults.kill_port(port)
+        with pytest.raises(CalibrationError, match=r"0 of 0 sources and 0 of 16 monitors show light"):
+            calibrated_bench(bench, 1)
+        assert not bench.mesh.driven_ma().any()

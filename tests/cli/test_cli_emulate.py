@@ -1,0 +1,259 @@
+"""`lumion emulate`: the devices of a bench file for other programs, on real TCP ports and pseudo-terminals."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pytest
+
+from lumion_hw import Bench
+from lumion_hw.bench.drivers import open_device
+from lumion_hw.bench.loader import load_bench
+from lumion_hw.clock import SystemClock
+from lumion_hw.drivers.mesh.lumion import LumionMeshController
+from lumion_hw.errors import BusyError, LinkTimeout
+from lumion_hw.links.address import open_link
+
+pytestmark = pytest.mark.xdist_group("cli-emulate")
+
+SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
+EMULATE = [sys.executable, "-m", "lumion_hw.cli", "emulate"]
+WATCHDOG_S = 1.0
+T = TypeVar("T")
+HOST = f"""
+import sys, time
+import numpy as np
+from lumion_hw.bench.drivers import open_device
+from lumion_hw.bench.loader import load_bench
+from lumion_hw.clock import SystemClock
+from lumion_hw.links.address import open_link
+clock = SystemClock()
+model = load_bench(sys.argv[1]).devices["mesh0"]
+controller = open_device("mesh0", model, open_link(sys.argv[2], clock), clock)
+controller.program(np.full(30, 1.25))
+print("holding", flush=True)
+time.sleep(1.6 * {WATCHDOG_S})  # keep-alives hold the heaters well beyond the watchdog's time-out
+print("still holding", flush=True)
+time.sleep(60.0)
+"""
+
+
+@contextlib.contextmanager
+def served(bench: Path, directory: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, str]]]:
+    """Serve a bench while the block runs; yields the process and the addresses."""
+    endpoints = directory / "endpoints.json"
+    command = [*EMULATE, str(bench), "--endpoints", str(endpoints), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            deadline = time.monotonic() + 60.0
+            while not endpoints.exists():
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() < deadline
+                time.sleep(0.005)
+            yield process, json.loads(endpoints.read_text())  # complete as soon as it is there
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with served(SMALL, tmp_path_factory.mktemp("emulate"), "--seed", "7") as (_, found):
+        yield found
+
+
+def patiently(action: Callable[[], T]) -> T:
+    """Do something that a busy machine may let run into a time-out: no reply within 0.1 s is no wonder on one."""
+    for _ in range(9):
+        with contextlib.suppress(LinkTimeout, ExceptionGroup):
+            return action()
+    return action()
+
+
+@pytest.fixture(scope="module")
+def host(addresses: dict[str, str]) -> Iterator[Bench]:
+    """The served bench, opened as hardware would be."""
+    with patiently(lambda: Bench.open(SMALL, addresses=addresses)) as bench:
+        yield bench
+
+
+def test_every_device_has_an_address_on_loopback_or_a_pty(addresses: dict[str, str]) -> None:
+    assert set(addresses) == set(load_bench(SMALL).devices)
+    for name, address in addresses.items():
+        wire = "tcp://127.0.0.1:" if name in ("mesh0", "meter0") else "serial:///"
+        assert address.startswith(wire), name
+
+
+def test_a_bench_opened_over_real_wires_is_not_an_emulated_one(host: Bench) -> None:
+    assert not host.is_emulated
+    assert isinstance(host.clock, SystemClock)
+    assert host.mesh.controller.info.serial == "SMALL-0001"
+    assert host.meters["meter0"].serial == "MY00000044"
+    modules = [host.transponders[name] for name in ("sfp-a", "sfp-b", "sfp-c")]
+    assert [patiently(module.identify).serial for module in modules] == ["ER-A", "ER-B", "ER-C"]
+
+
+def test_what_is_programmed_over_tcp_is_read_back(host: Bench) -> None:
+    wanted_ma = np.random.default_rng(0).uniform(0.0, 2.0, 30)
+    host.mesh.program(wanted_ma)
+    assert host.mesh.driven_ma() == pytest.approx(wanted_ma, abs=0.51 * host.mesh.controller.info.current_step_ma)
+
+
+def test_light_switched_on_over_a_pty_arrives_at_the_monitors(host: Bench) -> None:
+    host.mesh.program(np.zeros(30))
+    with host.dark():
+        for module in host.transponders.values():  # warm modules emit
+            patiently(module.disable)
+        dark_ma = host.mesh.monitors_ma(16).sum()
+        patiently(host.transponders["sfp-a"].enable)
+        settings = [np.full(4, 900.0 * step - 1800.0) for step in range(5)]
+        totals = []
+        for drive_mv in settings:
+            host.polarization["pol-a"].set(drive_mv)
+            assert host.polarization["pol-a"].read() == pytest.approx(drive_mv)
+            host.clock.sleep(0.01)
+            totals.append(host.mesh.monitors_ma(16).sum())
+        assert max(totals) > 10.0 * dark_ma
+        assert max(totals) > 1.1 * min(totals)  # and the polarization matters
+        assert all(reading.channel == index for index, reading in enumerate(host.meters["meter0"].read_all(), start=1))
+
+
+def test_garbage_from_another_connection_disturbs_nobody(host: Bench, addresses: dict[str, str]) -> None:
+    noise = np.random.default_rng(1)
+    failures: list[BaseException] = []
+    stop = threading.Event()
+
+    def shout(name: str) -> None:
+        try:
+            port = int(addresses[name].rsplit(":", 1)[1])
+            while not stop.is_set():
+                with socket.create_connection(("127.0.0.1", port), timeout=10.0) as raw:
+                    for _ in range(20):
+                        raw.sendall(noise.bytes(200) + b"\n\x00")
+                        stop.wait(0.002)
+        except (BrokenPipeError, ConnectionResetError):
+            return  # hung up on: its good right
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    shouters = [threading.Thread(target=shout, args=(name,)) for name in ("mesh0", "meter0")]
+    for thread in shouters:
+        thread.start()
+    try:
+        for step in range(20):
+            host.mesh.program(np.full(30, 0.05 * step))
+            assert host.mesh.driven_ma() == pytest.approx(0.05 * step, abs=1e-3)
+            assert len(host.meters["meter0"].read_all()) == 4
+    finally:
+        stop.set()
+        for thread in shouters:
+            thread.join(20.0)
+    assert failures == []
+    assert host.mesh.controller.faults() == ()
+
+
+def test_a_second_host_is_told_that_the_controller_is_held(host: Bench, addresses: dict[str, str]) -> None:
+    with pytest.raises(BusyError, match="mesh0"):
+        open_device("mesh0", host.model.devices["mesh0"], open_link(addresses["mesh0"], host.clock), host.clock)
+    host.mesh.program(np.zeros(30))  # and the first one never noticed
+
+
+def test_the_solver_is_loaded_before_the_first_host_asks_for_light(tmp_path: Path) -> None:
+    # Loading it takes longer than a host waits for a module: the first opening of a served bench failed on that.
+    with served(SMALL, tmp_path) as (process, _):
+        assert "_superlu" in Path(f"/proc/{process.pid}/maps").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+def test_a_signal_ends_the_service_quickly_and_takes_the_ptys_away(tmp_path: Path, number: int) -> None:
+    with served(SMALL, tmp_path) as (process, found):
+        links = [Path(address.removeprefix("serial://")) for address in found.values() if address.startswith("serial")]
+        assert len(links) == 6
+        assert all(link.is_symlink() and link.exists() for link in links)
+        began = time.monotonic()
+        process.send_signal(number)
+        stdout, stderr = process.communicate(timeout=10)
+        assert time.monotonic() - began < 5.0
+        assert process.returncode in ((0, 143) if number == signal.SIGTERM else (0, 130))
+        assert not any(link.is_symlink() for link in links)
+        assert not links[0].parent.exists()
+        assert stdout == ""
+        assert "Traceback" not in stderr
+
+
+def test_the_service_ends_though_hosts_are_connected(tmp_path: Path) -> None:
+    with served(SMALL, tmp_path) as (process, found):
+        port = int(found["mesh0"].rsplit(":", 1)[1])
+        with socket.create_connection(("127.0.0.1", port), timeout=10.0):
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) in (0, 143)
+
+
+def test_without_a_file_the_addresses_are_one_document_on_stdout() -> None:
+    with subprocess.Popen(
+        [*EMULATE, str(SMALL), "--tcp-only"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            assert process.stderr.readline() == "small: 8 devices, seed 0; Ctrl-C or SIGTERM ends\n"
+            process.send_signal(signal.SIGTERM)
+            stdout, _ = process.communicate(timeout=10)
+        finally:
+            process.kill()
+    found = json.loads(stdout)
+    assert len(found) == 8
+    assert all(address.startswith("tcp://127.0.0.1:") for address in found.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.yaml"], "cannot read bench file nowhere.yaml"),
+        ([str(SMALL), "--endpoints", "/proc/nowhere/endpoints.json"], "cannot write the endpoints file"),
+    ],
+)
+def test_what_cannot_be_served_is_exit_code_2_with_one_sentence(arguments: list[str], words: str) -> None:
+    done = subprocess.run([*EMULATE, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"lumion: {words}")
+    assert "Traceback" not in done.stderr
+
+
+def test_heaters_of_a_killed_host_go_off_within_the_watchdog_time(tmp_path: Path) -> None:
+    bench = tmp_path / "bench.yaml"
+    bench.write_text(
+        SMALL.read_text().replace("total_power_mw: 500.0", f"total_power_mw: 500.0, watchdog_s: {WATCHDOG_S}")
+    )
+    clock = SystemClock()
+    with served(bench, tmp_path) as (_, found):
+        with subprocess.Popen(
+            [sys.executable, "-c", HOST, str(bench), found["mesh0"]], stdout=subprocess.PIPE, text=True
+        ) as host:
+            try:
+                assert host.stdout is not None
+                assert host.stdout.readline() == "holding\n"
+                assert host.stdout.readline() == "still holding\n"
+                os.kill(host.pid, signal.SIGKILL)
+                killed_s = clock.now()
+            finally:
+                host.kill()
+
+        second = LumionMeshController(open_link(found["mesh0"], clock), clock, device="mesh0")
+        second.open()  # waits until the dead host's session is over
+        attached_s = clock.now() - killed_s
+        with contextlib.closing(second):
+            newest = second.faults()[-1]
+            assert (newest.source, newest.latched) == ("WATCHDOG", True)
+            assert not second.read_back().any()
+        # The last keep-alive came at most a quarter of the time-out before the kill.
+        assert 0.7 * WATCHDOG_S <= attached_s <= WATCHDOG_S + 1.0
