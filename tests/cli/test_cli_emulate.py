@@ -62,6 +62,9 @@ def served(bench: Path, directory: Path, *options: str) -> Iterator[tuple[subpro
                 time.sleep(0.005)
             yield process, json.loads(endpoints.read_text())  # complete as soon as it is there
         finally:
+            process.terminate()  # so that it takes its links away
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
             process.kill()
 
 
