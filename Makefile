@@ -26,10 +26,10 @@ test: $(VENV)/.installed-test
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m "not long" -n 2 --dist loadgroup
+	$(BIN)/pytest -m "not long" -n 2 --dist loadscope
 
 test-long: $(VENV)/.installed-test
-	$(BIN)/pytest -m long -n 2 --dist loadgroup
+	$(BIN)/pytest -m long -n 2 --dist loadscope
 
 # Stamps: nothing is installed again unless the inputs change. Installs are editable, so source edits need none.
 $(VENV)/.created:

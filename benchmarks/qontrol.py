@@ -26,13 +26,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import numpy as np
-from lumion_hw.drivers.mesh.qontrol import QontrolController
-from lumion_hw.drivers.mesh.qontrol_values import Mode
-from lumion_hw.sessions.qontrol import WINDOW_BYTES
 
 from lumion_hw.clock import SystemClock
+from lumion_hw.drivers.mesh.qontrol import QontrolController
+from lumion_hw.drivers.mesh.qontrol_values import Mode
 from lumion_hw.errors import LumionError
 from lumion_hw.links import open_link
+from lumion_hw.sessions.qontrol import WINDOW_BYTES
 
 # This file has the name of the maker's package: without its folder on the path, `import qontrol` finds that package.
 sys.path = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
@@ -59,7 +59,6 @@ def serve_forever(transport: str, reply_mode: str, directory: str, told) -> None
 def served(transport: str, reply_mode: str, directory: str) -> Iterator[str]:
     """Serve a fresh chain of 64 channels; give its address."""
     from lumion_hw.emulator.qontrol import ChainProfile, ModuleSpec, QontrolChain, ReplyMode
-
     from lumion_hw.emulator.server import EmulatorServer
 
     clock = SystemClock()

@@ -90,6 +90,14 @@ class BusyError(DeviceError):
     exit_code = 6
 
 
+class BadValueError(DeviceError, ValueError):
+    """The device refused a value or a channel as one that does not exist."""
+
+
+class DeviceTimeoutError(DeviceError, TimeoutError):
+    """Something inside the device took too long; the device itself answers."""
+
+
 class NotSupportedError(DeviceError, NotImplementedError):
     """This model or this transport cannot do what was asked."""
 

@@ -18,9 +18,11 @@ from firmware_protocol import (
     fault_source_name,
 )
 from lumion_hw.errors import (
+    BadValueError,
     BusyError,
     ConfigError,
     DeviceError,
+    DeviceTimeoutError,
     FrameError,
     LimitError,
     LinkLost,
@@ -55,6 +57,13 @@ _HINTS = {
 }
 
 
+_CLASSES: dict[int, type[DeviceError]] = {
+    Status.BAD_VALUE: BadValueError,
+    Status.BAD_CHANNEL: BadValueError,
+    Status.TIMEOUT: DeviceTimeoutError,
+}
+
+
 def sources(mask: int) -> str:
     """Return the names of the fault sources in a mask, for a message."""
     names = [fault_source_name(bit) for bit in range(32) if mask >> bit & 1]
@@ -76,7 +85,9 @@ def _device_error(refusal: Refusal, request: Request[Message], where: Where) -> 
         parts.append(f"{means.value_means} {shown}")
     if means is not None and means.limit_means:
         parts.append(f"{means.limit_means} {refusal.limit}")
-    return DeviceError(
+    if refusal.index is not None:
+        parts.append(f"point {refusal.index}")
+    return _CLASSES.get(status, DeviceError)(
         ", ".join(parts) + _quoted(refusal) + ".",
         code=status,
         command=request.command.name,
@@ -122,6 +133,8 @@ def _busy(refusal: Refusal, request: Request[Message], where: Where) -> LumionEr
 def _limit(refusal: Refusal, request: Request[Message], where: Where) -> LumionError:
     whole = refusal.channel is None
     place = "the computed power of the whole table" if whole else f"channel {refusal.channel}"
+    if refusal.index is not None:
+        place = f"point {refusal.index}, {place}"
     return LimitError(
         f"{_name(request)} refused, nothing was changed: {place} is above the controller's limit{_quoted(refusal)}",
         asked=refusal.value,
@@ -211,7 +224,8 @@ def error_from_refusal(refusal: Refusal, request: Request[Message], where: Where
     The message names the command, the channel or field, what was asked and what is allowed. LIMIT becomes
     ``LimitError`` (unit ``code`` for a channel, ``mW`` for the whole table), SAFE and INTERLOCK ``SafetyError``,
     SESSION ``LinkLost``, BUSY ``BusyError``, NOT_SUPPORTED ``NotSupportedError``, INCOMPLETE and CRC_MISMATCH
-    ``VerifyError``, everything else ``DeviceError`` with the status as ``code``.
+    ``VerifyError``, BAD_VALUE and BAD_CHANNEL ``BadValueError``, TIMEOUT ``DeviceTimeoutError``,
+    everything else ``DeviceError`` with the status as ``code``.
     """
     return _KINDS.get(refusal.status, _device_error)(refusal, request, where)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -71,7 +72,7 @@ class Run:
         self.at_s = now  # latch of the next point
         self.unsent_s = math.inf
         self.late = 0
-        self.tick = board.tick()
+        self.tick = self.end_tick = board.tick()
 
     @property
     def point_s(self) -> float:
@@ -87,9 +88,10 @@ class SpecBoard:
         latched: How often each generation was latched.
         tables: Every table ever driven.
         received: Good request frames.
-        replayed: Requests answered from the ring.
         mute: Commands that are executed and not answered.
         lose_events: Event codes whose next n frames are lost.
+        copies: Gives, for every frame sent, how late each of its copies leaves.
+        verdicts: What became of each good request frame.
     """
 
     name = "mesh0"
@@ -101,9 +103,11 @@ class SpecBoard:
         self.latched: Counter[int] = Counter()
         self.tables: list[tuple[int, ...]] = [tuple([0] * hello.n_dac)]
         self.requests: list[tuple[float, fp.AnyRequest]] = []
-        self.received = self.replayed = self.repeated_reads = 0
+        self.received = 0
         self.mute: set[int] = set()
         self.lose_events: Counter[int] = Counter()
+        self.copies: Callable[[], list[float]] = lambda: [0.0]
+        self.verdicts: Counter[str] = Counter()
         self.gone = False
         self.session = 0
         self.fed_s = -math.inf
@@ -220,12 +224,15 @@ class SpecBoard:
         request = fp.decode_request(frame.command, frame.payload)
         self.requests.append((self.clock.now(), request))
         if isinstance(request, fp.HelloRequest):
+            self.verdicts["hello"] += 1
             self._reply(frame, wire, self._hello(frame, request, wire))
         elif isinstance(request, fp.EstopRequest):
+            self.verdicts["estop"] += 1
             if not self.latched_mask() & fp.FaultSource.ESTOP.mask:
                 self.trip(fp.FaultSource.ESTOP)
             self._reply(frame, wire, fp.EstopReply(len(self.faults), self.tick(), State.SAFE))
         elif frame.session != self.session:
+            self.verdicts["foreign"] += 1
             self._reply(frame, wire, refuse(fp.Status.SESSION, self.session))
         else:
             self.fed_s, self.events_to = self.clock.now(), wire
@@ -233,14 +240,13 @@ class SpecBoard:
 
     def _in_session(self, frame: fp.Frame, request: fp.AnyRequest, wire: Wire) -> None:
         judged = self.ring.judge(frame.seq)
+        self.verdicts["read again" if judged.verdict is fp.Verdict.EXECUTE and judged.repeat else judged.verdict] += 1
         if judged.verdict is fp.Verdict.REPLAY:
-            self.replayed += 1
             assert judged.stored is not None
             self._frame(frame, wire, judged.stored.status, judged.stored.payload)
         elif judged.verdict is fp.Verdict.STALE:
             self._reply(frame, wire, refuse(fp.Status.STALE))
         elif judged.verdict is fp.Verdict.EXECUTE:
-            self.repeated_reads += judged.repeat
             answer = self.execute(request)
             status = answer.status if isinstance(answer, fp.Refusal) else 0
             if fp.is_read(request):
@@ -455,7 +461,7 @@ class SpecBoard:
     def end_run(self, reason: fp.EndReason) -> None:
         run = self.run
         assert run is not None
-        run.reason = reason
+        run.reason, run.end_tick = reason, self.tick()
         if reason is not fp.EndReason.COMPLETE or run.image.end_action is fp.EndAction.BASE:
             self.drive(run.base)
         self.state = State.READY
@@ -496,7 +502,7 @@ class SpecBoard:
         if run.reason is None:
             self.end_run(fp.EndReason.ABORTED)
         assert run.reason is not None
-        return fp.SweepAbortReply(run.generation, run.ring.produced, self.tick(), self.state, run.reason)
+        return fp.SweepAbortReply(run.generation, run.ring.produced, run.end_tick, self.state, run.reason)
 
     # --- for tests
 
@@ -516,7 +522,8 @@ class Wire:
         self._out: list[tuple[float, bytes]] = []
 
     def send(self, wire: bytes) -> None:
-        self._out.append((self.board.clock.now() + 0.001, wire))
+        for late_s in self.board.copies():
+            self._out.append((self.board.clock.now() + 0.001 + late_s, wire))
 
     def receive(self, data: bytes) -> None:
         if self.board.gone:

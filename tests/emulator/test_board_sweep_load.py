@@ -35,7 +35,9 @@ def loading() -> Host:
     return Host(Bench()).ready()
 
 
-def piece(offset: int, end: int, data: bytes = BYTES, *, sweep_id: int = 7, crc32: int | None = None) -> SweepLoadRequest:
+def piece(
+    offset: int, end: int, data: bytes = BYTES, *, sweep_id: int = 7, crc32: int | None = None
+) -> SweepLoadRequest:
     return SweepLoadRequest(sweep_id, len(data), offset, zlib.crc32(data) if crc32 is None else crc32, data[offset:end])
 
 

@@ -257,33 +257,37 @@ def test_records_are_pushed_up_to_the_credit() -> None:
     assert [(event.first, len(event.values)) for event in late] == [(7, 5)]
 
 
-def test_a_push_waits_for_a_full_frame_or_20_ms_or_the_end() -> None:
-    # 253 - 12 = 241 bytes of payload at MTU 256, 16 fixed: 112 values, 28 records of 4
-    bench, host = ready(ramp(40, dwell_us=1_000), replace(TINY, mtu=256))
-    start = host.started(6, credit_limit=1000)
-    arrivals = []
-    while bench.board.state is OutputsState.SWEEP or len(arrivals) < 3:
-        for event in host.listen(0.0005):
+def pushes(bench: Bench, host: Host, start_s: float) -> list[tuple[float, int, int]]:
+    """Return (ms after the start, first record, records) of every push of a run."""
+    found = []
+    for _ in range(2000):
+        for event in host.listen(bench.board.profile.tick_s / 2):
             if isinstance(event, SweepDataEvent):
-                arrivals.append((bench.clock.now() * 1e3 - start.tick, event.first, len(event.values)))
-    # 20 ms after the first unsent record (made at 0.05 ms): 20 records have been made then, 40 at the end
-    assert [(first, count) for _, first, count in arrivals[:1]] == [(0, 21)] or arrivals[0][1:] == (0, 20)
-    assert arrivals[0][0] == pytest.approx(20.05, abs=0.6)
-    assert sum(count for _, _, count in arrivals) == 40
+                found.append(((bench.clock.now() - start_s) * 1e3, event.first, len(event.values)))
+            elif isinstance(event, SweepDoneEvent):
+                return found
+    raise AssertionError("the run did not end")
+
+
+def test_a_push_waits_20_ms_for_its_frame_to_fill_and_not_beyond_the_end() -> None:
+    bench, host = ready(ramp(40, dwell_us=1_000))
+    start = host.started(6, credit_limit=1000)
+    first, second = pushes(bench, host, start.tick * 1e-3)
+    # One record per ms, the first one made after 50 us of scan: 20 or 21 of them when 20 ms have passed.
+    assert first[0] == pytest.approx(20.05, abs=0.6)
+    assert (first[1], second[1]) == (0, first[2])
+    assert first[2] in (20, 21)
+    assert second[0] == pytest.approx(40.05, abs=0.6)
+    assert first[2] + second[2] == 40
 
 
 def test_a_full_frame_is_pushed_at_once() -> None:
-    bench, host = ready(ramp(40, dwell_us=1_000), BoardProfile(n_dac=4, n_adc=4, mtu=256, adc_scan_us=5))
-    host.bench.monitors_ma = np.zeros(4)
-    host.hello(rx_max=256)
-    host.started(6, credit_limit=1000)
-    first = data_of(until_done(host))[0]
-    assert len(encode_frame_of(host, first)) <= 256
-    assert bench.board.state is OutputsState.READY
-
-
-def encode_frame_of(host: Host, event: SweepDataEvent) -> bytes:
-    return encode_frame(host.frame(PingRequest(1))) + event.encode()[16:][:200]
+    # 241 bytes of payload at MTU 256, 16 of them fixed: 112 values, 28 records of 4; one record per tick of 100 us
+    bench, host = ready(ramp(60, mask=b"\x0f\0"), replace(TINY, mtu=256, tick_us=100))
+    start = host.started(6, credit_limit=1000)
+    found = pushes(bench, host, start.tick * 1e-4)
+    assert [(first, count) for _, first, count in found] == [(0, 28), (28, 28), (56, 4)]
+    assert [at for at, _, _ in found] == pytest.approx([2.75, 5.55, 6.0], abs=0.11)
 
 
 def test_every_record_comes_exactly_once_and_in_order_when_nothing_is_lost() -> None:

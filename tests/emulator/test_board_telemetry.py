@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ def test_records_come_at_their_period_on_the_tick_clock() -> None:
     events = host.listen(0.1)
     ticks = [event.tick for event in events]
     assert len(ticks) == 10
-    assert [later - earlier for earlier, later in zip(ticks, ticks[1:], strict=False)] == [10] * 9
+    assert [later - earlier for earlier, later in pairwise(ticks)] == [10] * 9
     assert [instant * 1e3 for instant, _ in bench.scans] == pytest.approx(ticks), "looked at the light at those ticks"
 
 

@@ -13,10 +13,12 @@ import pytest
 import firmware_protocol as fp
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.errors import (
+    BadValueError,
     BusyError,
     ConfigError,
     ConnectError,
     DeviceError,
+    DeviceTimeoutError,
     FrameError,
     LimitError,
     LinkLost,
@@ -412,8 +414,11 @@ REFUSALS = [
     (fp.Refusal(fp.Status.NOT_SUPPORTED, value=4), NotSupportedError, "CHANNEL_SENSE"),
     (fp.Refusal(fp.Status.NOT_SUPPORTED, value=99), NotSupportedError, "bit 99"),
     (fp.Refusal(fp.Status.NOT_CONFIGURED), DeviceError, r"SET refused with NOT_CONFIGURED.*configure\(\)"),
-    (fp.Refusal(fp.Status.BAD_VALUE, 6, None, 5), DeviceError, r"payload offset 6 \(`count`\), value 5"),
-    (fp.Refusal(fp.Status.BAD_CHANNEL, 7, None, 0, 4), DeviceError, "channel 7, number of channels 4"),
+    (fp.Refusal(fp.Status.LIMIT, 2, 17, 60000, 52428), LimitError, r"SET.*point 17, channel 2.*limit 52428 code"),
+    (fp.Refusal(fp.Status.TIMEOUT, value=40), DeviceTimeoutError, r"TIMEOUT, ms 40"),
+    (fp.Refusal(fp.Status.BAD_VALUE, None, 3, 120), BadValueError, r"value 120, point 3"),
+    (fp.Refusal(fp.Status.BAD_VALUE, 6, None, 5), BadValueError, r"payload offset 6 \(`count`\), value 5"),
+    (fp.Refusal(fp.Status.BAD_CHANNEL, 7, None, 0, 4), BadValueError, "channel 7, number of channels 4"),
     (fp.Refusal(fp.Status.STALE, value=0xFFFFFFFF), DeviceError, "number compared with 4294967295"),
     (fp.Refusal(fp.Status.HW_SPI, value=3, text="dac 2"), DeviceError, r"HW_SPI, error register 3 \(dac 2\)"),
     (fp.Refusal(200, value=1), DeviceError, "STATUS_200"),
@@ -431,6 +436,26 @@ def test_a_refusal_becomes_the_error_of_its_kind_in_words(
     assert type(caught.value) is kind
     assert str(caught.value).startswith("mesh0 @ memory://mesh0: SET ")
     assert len(board.seen(fp.Command.SET)) == 1  # a refusal is a final answer
+
+
+@pytest.mark.parametrize(
+    ("status", "builtin"),
+    [
+        (fp.Status.BAD_VALUE, ValueError),
+        (fp.Status.BAD_CHANNEL, ValueError),
+        (fp.Status.LIMIT, ValueError),
+        (fp.Status.TIMEOUT, TimeoutError),
+        (fp.Status.NOT_SUPPORTED, NotImplementedError),
+        (fp.Status.SESSION, ConnectionError),
+    ],
+)
+def test_errors_are_also_what_python_calls_them(
+    session: FramedSession, board: ScriptedBoard, status: fp.Status, builtin: type[Exception]
+) -> None:
+    board.script[fp.Command.SET] = [says(fp.Refusal(status))]
+    session.open()
+    with pytest.raises(builtin):
+        session.request(SET)
 
 
 def test_the_error_of_a_device_carries_its_code_and_the_command(session: FramedSession, board: ScriptedBoard) -> None:

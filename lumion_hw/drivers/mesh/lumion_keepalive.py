@@ -88,7 +88,7 @@ class KeepAlive:
         try:
             self._feed(True)
         except LumionError as error:
-            _log.warning("keep-alive failed: %s", error)
+            _log.info("keep-alive failed: %s", error)
 
     def _leased(self) -> bool:
         if self._lease_s is None or self._clock.now() - self._renewed_s <= self._lease_s:

@@ -239,7 +239,7 @@ class Reconnector:
 
     def _away(self, what: str, now: float) -> LinkLost:
         if self.state is LinkState.CLOSED:
-            text, hint = f"{what}: the link is closed: {self._why}", "Open the device again."
+            text, hint = f"{what}: the link is closed: {self._why.rstrip('.')}", "Open the device again."
         else:
             text = f"{what}: the link was lost {now - self._lost_s:.1f} s ago, attempts so far: {self._attempts}"
             hint = f"The next one comes in {max(0.0, self._next_s - now):.1f} s; its watchdog switches the outputs off."

@@ -135,7 +135,7 @@ class SweepRun:
             if self._track.in_a_row + self._produced > seen:
                 seen = self._track.in_a_row + self._produced
                 asked_s = moved_s = now
-            elif now - asked_s >= self._quiet_s:
+            elif now >= asked_s + self._quiet_s:
                 self._ask_state()
                 asked_s = now
             if now - moved_s > self._stalled_s:

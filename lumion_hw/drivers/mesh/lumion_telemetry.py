@@ -118,7 +118,7 @@ class TelemetryStream:
             due_s = self._keep_going()
             self._renew()
             self._session.wait_events(min(due_s, heard_s + self._silent_s))
-            if not self._samples and self._clock.now() - heard_s >= self._silent_s:
+            if not self._samples and self._clock.now() >= heard_s + self._silent_s:
                 silences, heard_s = silences + 1, self._clock.now()
                 if silences == _SILENCES:
                     raise self._silence()
