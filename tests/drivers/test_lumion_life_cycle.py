@@ -1,0 +1,339 @@
+"""What the LUMION mesh driver leaves behind: on exit, on an exception, on a signal, and when its process is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from lumion_testboard import HELLO, SpecBoard
+
+import firmware_protocol as fp
+from lumion_hw.clock import SystemClock, VirtualClock
+from lumion_hw.drivers.mesh.lumion import LumionMeshController
+from lumion_hw.drivers.mesh.lumion_safety import safe_on_signals
+from lumion_hw.errors import LimitError
+from lumion_hw.interfaces import ControllerLimits, Fault
+from lumion_hw.links.memory import MemoryLink
+from lumion_hw.testing.wires import wired
+
+N = HELLO.n_dac
+LIMITS = ControllerLimits(np.full(N, 20.0), np.full(N, 10.0), total_power_mw=400.0)
+State = fp.OutputsState
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def board(clock: VirtualClock) -> SpecBoard:
+    return SpecBoard(clock)
+
+
+Make = Callable[..., LumionMeshController]
+
+
+@pytest.fixture
+def make(board: SpecBoard, clock: VirtualClock) -> Make:
+    def made(**options: object) -> LumionMeshController:
+        link = MemoryLink(board.connect, clock, "memory://mesh0")
+        return LumionMeshController(link, clock, device="mesh0", **options)  # type: ignore[arg-type]
+
+    return made
+
+
+# --- leaving ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError, KeyboardInterrupt, SystemExit])
+def test_leaving_the_block_in_any_way_switches_the_heaters_off(
+    make: Make, board: SpecBoard, error: type[BaseException] | None
+) -> None:
+    def work() -> None:
+        with make() as driver:
+            driver.configure(LIMITS)
+            driver.program(np.full(N, 1.0))
+            assert board.driven.any()
+            if error is not None:
+                raise error
+
+    if error is None:
+        work()
+    else:
+        with pytest.raises(error):
+            work()
+    assert not board.driven.any()
+    assert board.faults == []  # closing latches nothing
+
+
+def test_an_interrupt_in_the_middle_of_a_request_still_switches_off(
+    make: Make, board: SpecBoard, clock: VirtualClock
+) -> None:
+    def interrupt() -> None:
+        ticker.cancel()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), make() as driver:  # noqa: PT012 - the block is what is tested
+        driver.configure(LIMITS)
+        driver.program(np.full(N, 1.0))
+        ticker = clock.call_every(0.0005, interrupt)  # half a millisecond into the next request
+        driver.program(np.full(N, 2.0))
+    assert not board.driven.any()
+    assert max(board.latched.values()) == 1
+
+
+def test_held_outputs_survive_the_host_for_the_time_it_chose(make: Make, board: SpecBoard, clock: VirtualClock) -> None:
+    with make(on_exit="hold", hold_s=30.0) as driver:
+        driver.configure(LIMITS)
+        driver.program(np.full(N, 1.0))
+        driven = board.driven.tolist()
+    assert board.block is not None
+    assert (board.block.wd_policy, board.block.wd_param_ms) == (fp.WatchdogPolicy.HOLD, 30_000)
+    clock.sleep(5.0)
+    board.advance()
+    assert (board.state, board.driven.tolist()) == (State.GRACE, driven)  # the watchdog has tripped and holds
+    again = make(on_exit="hold", hold_s=30.0)
+    found = again.open()
+    again.configure(LIMITS)  # the same configuration: left alone, also in GRACE
+    assert found.faults == ("WATCHDOG",)
+    again.clear_fault(1)
+    assert (board.state, board.driven.tolist()) == (State.READY, driven)
+
+
+@pytest.mark.parametrize("hold_s", [0.0, 3601.0])
+def test_a_hold_the_controller_cannot_express_is_refused(make: Make, hold_s: float) -> None:
+    with make(on_exit="hold", hold_s=hold_s) as driver, pytest.raises(LimitError, match="hold time"):
+        driver.configure(LIMITS)
+
+
+# --- the lease of the application --------------------------------------------------------------------------------------
+
+
+def test_without_a_lease_an_idle_application_keeps_its_heaters(
+    make: Make, board: SpecBoard, clock: VirtualClock
+) -> None:
+    with make() as driver:
+        driver.configure(LIMITS)
+        driver.program(np.full(N, 1.0))
+        clock.sleep(600.0)
+        assert board.driven.any()
+
+
+def test_a_control_loop_that_hangs_loses_its_heaters(
+    make: Make, board: SpecBoard, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with make(lease_s=10.0) as driver:
+        driver.configure(LIMITS)
+        for _ in range(5):
+            driver.program(np.full(N, 1.0))
+            clock.sleep(9.0)
+        assert board.driven.any()
+        driver.renew_lease()
+        clock.sleep(9.0)
+        assert board.driven.any()
+        clock.sleep(3.6)  # 10 s of lease, 2 s of watchdog, a quarter of it between feeds
+        assert not board.driven.any()
+        assert "lease of the application" in caplog.text
+        assert [fault.source for fault in driver.faults()] == ["WATCHDOG"]
+        clock.sleep(5.0)
+        assert caplog.text.count("lease of the application") == 1
+
+
+def test_nothing_is_fed_while_requests_do_it_anyway(make: Make, board: SpecBoard, clock: VirtualClock) -> None:
+    with make() as driver:
+        driver.configure(LIMITS)
+        for _ in range(100):
+            driver.read_back()
+            clock.sleep(0.1)
+        assert board.sent(fp.PingRequest) == []
+
+
+# --- faults as they come -----------------------------------------------------------------------------------------------
+
+
+def test_a_fault_is_announced_once_as_soon_as_it_is_seen(
+    make: Make, board: SpecBoard, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[Fault] = []
+    with make(on_fault=seen.append) as driver:
+        driver.configure(LIMITS)
+        driver.program(np.full(N, 1.0))
+        board.trip(fp.FaultSource.SUPPLY)
+        clock.sleep(1.1)  # the keep-alive meets the event
+        driver.read_back()
+        assert [(fault.fault_id, fault.source, fault.latched) for fault in seen] == [(1, "SUPPLY", True)]
+        assert "latched SUPPLY (id 1): 2000, threshold 2000 mV" in caplog.text
+        driver.faults()
+        driver.read_back()
+        assert len(seen) == 1
+
+
+def test_a_fault_whose_event_was_lost_is_announced_by_the_flag(make: Make, board: SpecBoard) -> None:
+    seen: list[Fault] = []
+    with make(on_fault=seen.append) as driver:
+        driver.configure(LIMITS)
+        board.lose_events[fp.Event.FAULT] = 1
+        board.trip(fp.FaultSource.SUPPLY)
+        driver.read_back()
+        assert [fault.source for fault in seen] == ["SUPPLY"]
+
+
+def test_a_second_fault_behind_a_latched_one_is_announced_without_its_event(
+    make: Make, board: SpecBoard, clock: VirtualClock
+) -> None:
+    seen: list[Fault] = []
+    with make(on_fault=seen.append) as driver:
+        driver.configure(LIMITS)
+        board.trip(fp.FaultSource.SUPPLY)
+        driver.read_back()
+        board.lose_events[fp.Event.FAULT] = 1
+        board.trip(fp.FaultSource.HW_SPI)
+        clock.sleep(0.6)  # the flag stays set, so the keep-alive asks for the list instead of a PING
+        assert [fault.source for fault in seen] == ["SUPPLY", "HW_SPI"]
+        driver.clear_fault(2)
+        clock.sleep(2.0)
+        assert len(seen) == 2
+        assert board.sent(fp.PingRequest)
+
+
+def test_faults_that_were_there_before_are_announced_on_opening(make: Make, board: SpecBoard) -> None:
+    seen: list[Fault] = []
+    board.trip(fp.FaultSource.EXTERNAL_LOOP, present=True)
+    with make(on_fault=seen.append):
+        assert [(fault.source, fault.present) for fault in seen] == [("EXTERNAL_LOOP", True)]
+
+
+def test_after_a_restart_fault_ids_begin_again_and_are_announced_again(make: Make, board: SpecBoard) -> None:
+    seen: list[Fault] = []
+    with make(on_fault=seen.append) as driver:
+        board.trip(fp.FaultSource.SUPPLY)
+        driver.read_back()
+        board.power_up(boot_id=78)
+        board.trip(fp.FaultSource.SELF_TEST)
+        driver.open()
+        assert [(fault.fault_id, fault.source) for fault in seen] == [(1, "SUPPLY"), (1, "SELF_TEST")]
+
+
+# --- signals -----------------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import sys, time
+import numpy as np
+from lumion_hw.clock import SystemClock
+from lumion_hw.drivers.mesh.lumion import LumionMeshController
+from lumion_hw.drivers.mesh.lumion_safety import safe_on_signals
+from lumion_hw.interfaces import ControllerLimits
+from lumion_hw.links.address import open_link
+
+clock = SystemClock()
+options = {{"on_exit": "hold", "hold_s": 30.0}} if {hold} else {{}}
+with safe_on_signals(), LumionMeshController(open_link({address!r}, clock), clock, device="mesh0", **options) as driver:
+    driver.configure(ControllerLimits(np.full({n}, 20.0), np.full({n}, 10.0), 400.0, watchdog_s={watchdog_s}))
+    driver.program(np.full({n}, 1.0))
+    print("driving", flush=True)
+    while True:
+        {busy}
+"""
+IDLE, BUSY = "time.sleep(0.1)", "driver.program(np.full({n}, 1.0))"
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[SpecBoard, str]]:
+    clock = SystemClock()
+    board = SpecBoard(clock)
+    with wired(board, "tcp", clock) as wire:  # type: ignore[arg-type]
+        assert wire.address is not None
+        yield board, wire.address
+
+
+def start(address: str, *, busy: str = IDLE, hold: bool = False, watchdog_s: float = 5.0) -> subprocess.Popen[str]:
+    """A process that drives heaters until it is told otherwise; returns when it does."""
+    busy = busy.format(n=N)
+    script = textwrap.dedent(SCRIPT).format(address=address, n=N, busy=busy, hold=hold, watchdog_s=watchdog_s)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line == "driving\n", process.communicate(timeout=10)
+    return process
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
+@pytest.mark.parametrize("busy", [IDLE, BUSY], ids=["idle", "busy"])
+def test_a_process_that_is_told_to_end_leaves_its_heaters_off(
+    served: tuple[SpecBoard, str], number: int, code: int, busy: str
+) -> None:
+    board, address = served
+    process = start(address, busy=busy)
+    assert board.driven.any()
+    process.send_signal(number)
+    process.send_signal(number)  # an impatient operator does not keep the heaters on
+    process.communicate(timeout=10)
+    assert process.returncode in (code, 130)
+    assert not board.driven.any()
+    assert board.faults == []  # zeros were driven: the watchdog, 5 s away, had nothing to do
+    assert set(board.executed.values()) == {1}
+
+
+def test_a_process_that_is_told_to_end_may_leave_its_heaters_on(served: tuple[SpecBoard, str]) -> None:
+    board, address = served
+    process = start(address, hold=True)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=10)
+    assert process.returncode == 143
+    assert board.driven.any()
+
+
+def test_a_process_that_is_killed_leaves_it_to_the_watchdog(served: tuple[SpecBoard, str]) -> None:
+    board, address = served
+    process = start(address, watchdog_s=0.5)
+    time.sleep(1.2)  # the keep-alive of an idle process holds it off
+    assert board.driven.any()
+    process.kill()
+    process.communicate(timeout=10)
+    killed_s = time.monotonic()
+    while board.driven.any() and time.monotonic() < killed_s + 5.0:
+        time.sleep(0.005)
+    assert time.monotonic() - killed_s < 0.5 + 0.3  # watchdog, one tick, and a busy machine
+    assert [fault.source for fault in board.faults] == [fp.FaultSource.WATCHDOG]
+
+
+def test_signals_do_what_they_did_before_once_the_block_is_left() -> None:
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    with pytest.raises(SystemExit) as caught, safe_on_signals():  # noqa: PT012 - the block is what is tested
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1.0)
+    assert caught.value.code == 143
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_outside_of_the_main_thread_signals_are_left_alone() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    inside: list[object] = []
+
+    def run() -> None:
+        with safe_on_signals():
+            inside.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(5.0)
+    assert inside == [before]
+
+
+def test_opening_a_driver_installs_nothing(make: Make) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    with make() as driver:
+        driver.configure(replace(LIMITS, watchdog_s=1.0))
+        assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
