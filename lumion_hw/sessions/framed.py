@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar, cast
 
 from firmware_protocol import (
@@ -141,16 +141,16 @@ class FramedSession:
 
     def take_fault_events(self) -> tuple[FaultRecord, ...]:
         """Return and forget the FAULT events seen so far, oldest first; events can be lost, FAULT_LIST is complete."""
+        if not self._line.inbox.faults:
+            return ()
         with self._lock:
             events = tuple(self._line.inbox.faults)
             self._line.inbox.faults.clear()
             return events
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """Hold the session for several requests; other threads wait."""
-        with self._lock:
-            yield
+        return self._lock
 
     def require_open(self, what: str) -> None:
         """Raise ``LinkLost`` unless the session is open."""
@@ -230,8 +230,11 @@ class FramedSession:
         name = messages[0].command.name
         with self._lock:
             self.require_open(name)
-            with self._one_exchange(name):
+            self._begin_exchange(name)
+            try:
                 return self._exchange_now().ask(messages)
+            finally:
+                self._exchanging = False
 
     def request_if_idle(self, message: Request[ReplyT]) -> ReplyT | None:
         """Send a request unless the session is busy or not open; never blocks on another transaction.
@@ -339,8 +342,7 @@ class FramedSession:
             retry = HeaderFlag.RETRY
             self._line.inbox.counts["retries"] += 1
 
-    @contextmanager
-    def _one_exchange(self, what: str) -> Iterator[None]:
+    def _begin_exchange(self, what: str) -> None:
         """Mark the session as waiting; a request from inside its own wait would mix two conversations."""
         if self._exchanging:
             raise BusyError(
@@ -351,6 +353,10 @@ class FramedSession:
                 hint="Use request_if_idle() in actions of the clock.",
             )
         self._exchanging = True
+
+    @contextmanager
+    def _one_exchange(self, what: str) -> Iterator[None]:
+        self._begin_exchange(what)
         try:
             yield
         finally:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from collections.abc import Sequence
 from typing import cast
 
 from firmware_protocol import (
     DEADLINE_RTOS,
+    PROTOCOL_MAJOR,
     SENDS,
-    Frame,
+    Command,
     FrameTooBigError,
     HeaderFlag,
     HelloReply,
@@ -19,7 +21,7 @@ from firmware_protocol import (
     Request,
     SendWindow,
     Status,
-    encode_frame,
+    encode_body,
     retry_timeout_s,
     wire_bound,
 )
@@ -36,19 +38,36 @@ _SENT_AGAIN = (Status.INCOMPLETE, Status.CRC_MISMATCH)
 _PATIENCE: dict[int, int] = {Status.CRC_MISMATCH: 1, Status.INCOMPLETE: 2, Status.BUSY: 2}
 
 
-class _Job:
+_HEADER = struct.Struct("<BBBBHH")
+_REQ = PROTOCOL_MAJOR << 4 | Kind.REQ
+_RETRY = int(HeaderFlag.RETRY)
+_BY_LENGTH = frozenset((Command.PING, Command.STAGE, Command.COMMIT, Command.SET, Command.SWEEP_LOAD))
+"""Commands whose retry time depends on nothing but their length."""
+
+
+class _Job(Wanted):
     """One request: what it says, and once it is under way, its number and times."""
 
-    __slots__ = ("alone_s", "attempt", "due_s", "index", "message", "payload", "rto_s", "start_s", "wanted")
+    __slots__ = ("alone_s", "attempt", "due_s", "index", "message", "payload", "rto_s", "start_s")
 
-    def __init__(self, index: int, message: Request[Message], payload: bytes, alone_s: float) -> None:
+    def __init__(self, session: int, index: int, message: Request[Message], payload: bytes, alone_s: float) -> None:
+        super().__init__(session, 0, message.command, message.reply)
         self.index = index
         self.message = message
         self.payload = payload
         self.alone_s = alone_s
         self.attempt = 0
-        self.wanted = Wanted(0, 0, message.command, message.reply)
         self.start_s = self.rto_s = self.due_s = 0.0
+
+    @property
+    def name(self) -> str:
+        """Name of the command."""
+        return self.message.command.name
+
+    def wire(self) -> bytes:
+        """Return the bytes of this attempt."""
+        flags = _RETRY if self.attempt else 0
+        return encode_body(_HEADER.pack(_REQ, flags, self.command, 0, self.seq, self.session) + self.payload)
 
 
 class Exchange:
@@ -71,6 +90,7 @@ class Exchange:
         self._baud = baud
         self._session = line.inbox.session
         self._window = SendWindow(hello.window, seq)
+        self._rtos: dict[tuple[int, int], float] = {}
         self.last_seq = seq
 
     def rto_s(self, message: Request[Message]) -> float:
@@ -128,14 +148,17 @@ class Exchange:
         waiting: list[_Job] = []
         try:
             while todo or waiting:
-                self._send(todo, waiting)
+                if todo:
+                    self._send(todo, waiting)
                 if self._collect(waiting, answers):
                     todo.clear()
-                self._repeat(waiting)
+                if waiting:
+                    self._repeat(waiting)
         finally:
+            for seq in self._window.outstanding:  # also one that an interrupt has cut off from its job
+                self._window.settle(seq)
             for job in waiting:
-                self._window.settle(job.wanted.seq)
-                self._line.inbox.forget(job.wanted)
+                self._line.inbox.forget(job)
         return answers
 
     def _job(self, index: int, message: Request[Message]) -> _Job:
@@ -144,24 +167,30 @@ class Exchange:
             bound = wire_bound(len(payload))
             if bound > self._hello.fw_rx_max:
                 raise FrameTooBigError(bound, self._hello.fw_rx_max)
-            return _Job(index, message, payload, retry_timeout_s(message, self._hello, self._baud))
+            key = message.command, len(payload)
+            alone_s = self._rtos.get(key)
+            if alone_s is None:
+                alone_s = retry_timeout_s(message, self._hello, self._baud)
+                if message.command in _BY_LENGTH:
+                    self._rtos[key] = alone_s
+            return _Job(self._session, index, message, payload, alone_s)
 
     def _send(self, todo: deque[_Job], waiting: list[_Job]) -> None:
         """Send what the window has room for, in one write."""
         burst = []
+        now = self._clock.now()
         while todo and self._may_follow(todo[0], waiting):
             job = todo.popleft()
-            job.start_s = self._clock.now()
+            job.start_s = now
             job.rto_s = job.alone_s + sum(before.alone_s - MARGIN_S for before in waiting)
-            job.due_s = job.start_s + job.rto_s
-            self.last_seq = self._window.take()
-            job.wanted = Wanted(self._session, self.last_seq, job.message.command, job.message.reply)
-            self._line.inbox.expect(job.wanted)
-            self._line.inbox.counts["requests"] += 1
+            job.due_s = now + job.rto_s
+            job.seq = self.last_seq = self._window.take()
             waiting.append(job)
-            burst.append(self._wire(job))
+            self._line.inbox.expect(job)
+            burst.append(job.wire())
         if burst:
-            self._line.write(b"".join(burst), waiting[0].message.command.name)
+            self._line.inbox.counts["requests"] += len(burst)
+            self._line.write(b"".join(burst), waiting[0].name)
 
     def _may_follow(self, job: _Job, waiting: list[_Job]) -> bool:
         """Section 4.3: the span of the window, and only commands marked P overlap."""
@@ -172,16 +201,15 @@ class Exchange:
 
     def _collect(self, waiting: list[_Job], answers: list[Answer | None]) -> bool:
         """Read until something comes or the next repeat is due; return whether a request was refused."""
-        self._line.read(min(job.due_s for job in waiting), waiting[0].message.command.name)
+        self._line.read(min(job.due_s for job in waiting), waiting[0].name)
         refused = False
         for job in list(waiting):
-            answer = self._line.inbox.answer_to(job.wanted)
-            if answer is not None:
+            if job.answer is not None:
                 waiting.remove(job)
-                self._window.settle(job.wanted.seq)
+                self._window.settle(job.seq)
                 self._line.state = SessionState.OPEN
-                answers[job.index] = answer
-                refused = refused or isinstance(answer, Refusal)
+                answers[job.index] = job.answer
+                refused = refused or isinstance(job.answer, Refusal)
         return refused
 
     def _repeat(self, waiting: list[_Job]) -> None:
@@ -190,19 +218,13 @@ class Exchange:
         for job in waiting:
             if job.due_s > now:
                 continue
-            name = job.message.command.name
             if job.attempt + 1 == SENDS:
                 self._line.state = SessionState.DEGRADED
-                raise self._line.timeout(name, now - job.start_s, "The port stays open; try again.")
+                raise self._line.timeout(job.name, now - job.start_s, "The port stays open; try again.")
             job.attempt += 1
             job.due_s = now + job.rto_s * 2**job.attempt
             self._line.inbox.counts["retries"] += 1
-            self._line.write(self._wire(job), name)
-
-    def _wire(self, job: _Job) -> bytes:
-        flags = HeaderFlag.RETRY if job.attempt else 0
-        wanted = job.wanted
-        return encode_frame(Frame(Kind.REQ, wanted.command, wanted.seq, wanted.session, flags, payload=job.payload))
+            self._line.write(job.wire(), job.name)
 
     def _wait_while_busy(self, refusal: Refusal, until: float) -> bool:
         """Wait as long as the board asked for, and tell whether it is worth asking again."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from firmware_protocol import (
     PROTOCOL_MAJOR,
@@ -38,23 +37,31 @@ Sink = Callable[[int, AnyEvent], None]
 
 _KEPT_EVENTS = 64
 _SEQ = 1 << 16
+_EVT, _KINDS = int(Kind.EVT), (int(Kind.RSP), int(Kind.EVT))  # plain numbers: this runs once per frame
+_MORE, _FAULT_PENDING = int(HeaderFlag.MORE), int(HeaderFlag.FAULT_PENDING)
 
 
-@dataclass(frozen=True)
 class Wanted:
     """One reply a session waits for.
 
-    Attributes:
+    Args:
         session: Session id of the request.
         seq: Sequence number of the request.
         command: Command code of the request.
         reply: Class of the reply to status OK.
+
+    Attributes:
+        answer: The answer once it has come.
     """
 
-    session: int
-    seq: int
-    command: int
-    reply: type[Message]
+    __slots__ = ("answer", "command", "reply", "seq", "session")
+
+    def __init__(self, session: int, seq: int, command: int, reply: type[Message]) -> None:
+        self.session = session
+        self.seq = seq
+        self.command = command
+        self.reply = reply
+        self.answer: Answer | None = None
 
 
 class Inbox:
@@ -78,7 +85,6 @@ class Inbox:
         self._decoder = Decoder(mtu)
         self._mtu = mtu
         self._wanted: dict[tuple[int, int], Wanted] = {}
-        self._answers: dict[Wanted, Answer] = {}
         self._sinks: dict[int, Sink] = {}
         self._next_event: dict[int, int] = {Stream.FAULT: 0, Stream.SWEEP: 0}
 
@@ -89,22 +95,16 @@ class Inbox:
         self.faults.clear()
         self._decoder = Decoder(self._mtu)
         self._wanted.clear()
-        self._answers.clear()
         self._sinks.clear()
         self._next_event = {Stream.FAULT: 0, Stream.SWEEP: 0}
 
     def expect(self, wanted: Wanted) -> None:
-        """Accept this reply from now on."""
+        """Accept this reply from now on, once."""
         self._wanted[wanted.session, wanted.seq] = wanted
 
     def forget(self, wanted: Wanted) -> None:
         """Wait for this reply no longer; when it comes it is late."""
         self._wanted.pop((wanted.session, wanted.seq), None)
-        self._answers.pop(wanted, None)
-
-    def answer_to(self, wanted: Wanted) -> Answer | None:
-        """Return and forget the answer to a request, ``None`` while there is none."""
-        return self._answers.pop(wanted, None)
 
     def listen(self, stream: int, sink: Sink) -> None:
         """Hand the events of a stream (1 … ) to ``sink`` until :meth:`unlisten` or the end of the session."""
@@ -120,7 +120,7 @@ class Inbox:
         for item in self._decoder.feed(data):
             if isinstance(item, BadFrame):
                 self.counts[f"bad_{item.cause}"] += 1
-            elif item.kind == Kind.EVT:
+            elif item.kind == _EVT:
                 self._take_event(item)
             else:
                 self._take_reply(item)
@@ -130,11 +130,11 @@ class Inbox:
 
     def _acceptable(self, frame: Frame) -> bool:
         """Check what replies and events have in common; rows 6, 7 and 11."""
-        if frame.kind not in (Kind.RSP, Kind.EVT):
+        if frame.kind not in _KINDS:
             self._drop("echoes" if frame.kind == Kind.REQ else "bad_kind")
         elif frame.version != PROTOCOL_MAJOR:
             self._drop("bad_version")
-        elif frame.flags & HeaderFlag.MORE:
+        elif frame.flags & _MORE:
             self._drop("more_set")
         else:
             return True
@@ -147,7 +147,7 @@ class Inbox:
         if wanted is None and frame.session != self.session:
             self._drop("foreign_session")
             return
-        self.fault_pending = bool(frame.flags & HeaderFlag.FAULT_PENDING)
+        self.fault_pending = bool(frame.flags & _FAULT_PENDING)
         if wanted is None:
             self._drop("late")
         elif frame.command != wanted.command:
@@ -165,7 +165,7 @@ class Inbox:
             self._drop("bad_payload")
             return
         del self._wanted[wanted.session, wanted.seq]
-        self._answers[wanted] = answer
+        wanted.answer = answer
 
     def _take_event(self, frame: Frame) -> None:
         if not self._acceptable(frame):
@@ -177,7 +177,7 @@ class Inbox:
         if not _belongs(frame.command, stream) or (stream != Stream.FAULT and stream not in self._sinks):
             self._drop("unknown_event")
             return
-        self.fault_pending = bool(frame.flags & HeaderFlag.FAULT_PENDING)
+        self.fault_pending = bool(frame.flags & _FAULT_PENDING)
         try:
             event = decode_event(frame.command, frame.payload)
         except UnknownCommandError:

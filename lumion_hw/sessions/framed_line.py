@@ -92,9 +92,8 @@ class Line:
             self.write(wire, what)
             while True:
                 arrived = self.read(deadline, what)
-                answer = self.inbox.answer_to(wanted)
-                if answer is not None or not arrived or self._clock.now() >= deadline:
-                    return answer
+                if wanted.answer is not None or not arrived or self._clock.now() >= deadline:
+                    return wanted.answer
         finally:
             self.inbox.forget(wanted)
 

@@ -116,7 +116,7 @@ def test_a_hold_the_controller_cannot_express_is_refused(make: Make, hold_s: flo
         driver.configure(LIMITS)
 
 
-# --- the lease of the application --------------------------------------------------------------------------------------
+# --- the lease of the application ------------------------------------------------------------------------------------
 
 
 def test_without_a_lease_an_idle_application_keeps_its_heaters(
@@ -126,6 +126,7 @@ def test_without_a_lease_an_idle_application_keeps_its_heaters(
         driver.configure(LIMITS)
         driver.program(np.full(N, 1.0))
         clock.sleep(600.0)
+        board.advance()
         assert board.driven.any()
 
 
@@ -142,6 +143,7 @@ def test_a_control_loop_that_hangs_loses_its_heaters(
         clock.sleep(9.0)
         assert board.driven.any()
         clock.sleep(3.6)  # 10 s of lease, 2 s of watchdog, a quarter of it between feeds
+        board.advance()
         assert not board.driven.any()
         assert "lease of the application" in caplog.text
         assert [fault.source for fault in driver.faults()] == ["WATCHDOG"]
@@ -158,7 +160,7 @@ def test_nothing_is_fed_while_requests_do_it_anyway(make: Make, board: SpecBoard
         assert board.sent(fp.PingRequest) == []
 
 
-# --- faults as they come -----------------------------------------------------------------------------------------------
+# --- faults as they come ---------------------------------------------------------------------------------------------
 
 
 def test_a_fault_is_announced_once_as_soon_as_it_is_seen(
@@ -224,7 +226,7 @@ def test_after_a_restart_fault_ids_begin_again_and_are_announced_again(make: Mak
         assert [(fault.fault_id, fault.source) for fault in seen] == [(1, "SUPPLY"), (1, "SELF_TEST")]
 
 
-# --- signals -----------------------------------------------------------------------------------------------------------
+# --- signals ---------------------------------------------------------------------------------------------------------
 
 SCRIPT = """
 import sys, time

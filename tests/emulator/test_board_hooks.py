@@ -128,10 +128,8 @@ def test_damage_is_counted_and_never_becomes_a_code() -> None:
     host.link.write(b"\0", 0.0)
     host.decoder.feed(b"\0")
     assert all(len({round(value, 6) for value in output}) == 1 for _, output in bench.drives)
-    bad = (
-        host.counter(StatsCounter.BAD_CRC) + host.counter(StatsCounter.BAD_COBS) + host.counter(StatsCounter.BAD_SHORT)
-    )
-    assert bad > 50
+    causes = (StatsCounter.BAD_CRC, StatsCounter.BAD_COBS, StatsCounter.BAD_SHORT)
+    assert sum(host.counter(cause) for cause in causes) > 50
 
 
 def test_lost_frames_leave_no_trace() -> None:
@@ -142,7 +140,7 @@ def test_lost_frames_leave_no_trace() -> None:
     assert host.raw(encode_frame(host.frame(PingRequest(1))), 0.1) is None
     assert host.raw(encode_frame(host.frame(PingRequest(1))), 0.1) is None
     assert isinstance(host.ask(PingRequest(1)), PingReply)
-    assert host.counter(StatsCounter.RX_FRAMES) == before + 3
+    assert host.counter(StatsCounter.RX_FRAMES) == before + 2
 
 
 def test_a_reset_makes_a_deaf_board_hear_again() -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Literal, Self
 
@@ -20,13 +19,12 @@ from firmware_protocol import (
     OutputsState,
     PingRequest,
     WatchdogPolicy,
-    code_from_output,
     monitor_from_code,
     output_from_code,
 )
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.mesh.lumion_attach import Attacher
-from lumion_hw.drivers.mesh.lumion_config import WatchdogRule, checked_currents
+from lumion_hw.drivers.mesh.lumion_config import WatchdogRule, checked_currents, nearest_codes
 from lumion_hw.drivers.mesh.lumion_faults import FaultWatch
 from lumion_hw.drivers.mesh.lumion_keepalive import KeepAlive
 from lumion_hw.drivers.mesh.lumion_monitors import read_all
@@ -211,7 +209,7 @@ class LumionMeshController:
             hello = self._session.hello
             currents = checked_currents(currents_ma, self._attacher.max_ma, "program", self._where)
             self._attacher.declare_again()
-            return self._tables.drive(code_from_output(currents, hello.dac_full_scale * 1e-3))
+            return self._tables.drive(nearest_codes(currents, hello.dac_full_scale * 1e-3))
 
     def read_back(self) -> NDArray[np.float64]:
         """Return the currents driven now in mA, shape ``(n_heaters,)``; zeros after a trip.
@@ -353,19 +351,12 @@ class LumionMeshController:
     ) -> None:
         self.close()
 
-    @contextmanager
-    def _using(self, what: str) -> Iterator[None]:
+    def _using(self, what: str) -> _Use:
         """Around every call: the application lives, the link is there or awaited, new faults are announced."""
         self._keep.renew()
         if not self._session.is_open:
             self._reconnector.wait(what)
-        try:
-            yield
-        except LinkLost as error:
-            self._lost(error)
-            raise
-        finally:
-            self._watch.check()
+        return _Use(self._lost, self._watch)
 
     def _lost(self, error: LinkLost) -> None:
         if self._session.state is SessionState.LOST:
@@ -410,3 +401,23 @@ class LumionMeshController:
     def _need(self, there: bool, otherwise: str, command: str) -> None:
         if not there:
             raise NotSupportedError(otherwise, command=command, device=self._where.device, address=self._where.address)
+
+
+class _Use:
+    """One call of the driver; a plain class, because programming goes through it."""
+
+    __slots__ = ("_lost", "_watch")
+
+    def __init__(self, lost: Callable[[LinkLost], None], watch: FaultWatch) -> None:
+        self._lost = lost
+        self._watch = watch
+
+    def __enter__(self) -> None:
+        """Nothing to be done."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, LinkLost):
+            self._lost(error)
+        self._watch.check()

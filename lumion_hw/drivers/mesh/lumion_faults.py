@@ -79,7 +79,10 @@ class FaultWatch:
 
     def check(self) -> None:
         """Announce what events and flags of the last requests said; never raises because of the link."""
-        self._announce(self._session.take_fault_events())
+        events = self._session.take_fault_events()
+        if not events and self._session.fault_pending is self._pending:
+            return
+        self._announce(events)
         rising = self._session.fault_pending and not self._pending
         self._pending = self._session.fault_pending
         if not rising or not self._session.is_open:
