@@ -9,8 +9,8 @@ from types import TracebackType
 class TurnLock:
     """A re-entrant lock that a thread which lets it go and takes it again cannot keep from others.
 
-    A plain ``RLock`` is mostly won by the thread that released it: whoever waits for events in short turns would keep
-    every other thread out.
+    A plain ``RLock`` is often won again by the thread that has just released it: whoever waits for events in short
+    turns would make the others wait for several of them.
 
     Attributes:
         shared: More than one thread has held it so far.
