@@ -204,6 +204,19 @@ def test_a_line_too_slow_for_the_period_drops_the_oldest_records_and_sends_the_n
     assert bench.clock.now() * 1e3 - last.tick < 8 * 13.8 + 20, "no older than the queue is long"
 
 
+def test_no_more_records_wait_for_a_busy_line_than_have_credit_and_they_are_the_newest() -> None:
+    bench = Bench(preset("mesh144", "uart:9600"))  # 166 ms for the 159 bytes of a record
+    host = Host(bench)
+    host.open()
+    host.subscribe(period_ticks=20, credit_limit=3)
+    frames = host.collect(2.0)
+    assert [frame.seq for frame in frames] == [0, 1, 2]
+    ticks = [event.tick for event in telemetry_of([_decoded(frame) for frame in frames])]
+    # The first waits 28 ms for the reply (27 bytes). At 194 ms the line is free and the records of 160 and 180 ms wait;
+    # at 360 ms there is credit for one, that of 340 ms.
+    assert [tick - ticks[0] for tick in ticks] == pytest.approx([0, 160, 340], abs=20)
+
+
 def test_a_host_that_reads_nothing_finds_fresh_records_not_minutes_of_old_ones() -> None:
     bench, host = subscribed(period_ticks=10, credit_limit=1_000_000)
     bench.sleep(60.0)

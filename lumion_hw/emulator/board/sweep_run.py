@@ -184,7 +184,8 @@ class Run:
         """Count the present point as late if it lasted more than a tick longer than asked; it ends at the edge."""
         if self._latched:
             lasted_s = self._core.edge_s(self._edge) - self._latch_s
-            self.late += lasted_s > self._dwell_s() + self._core.profile.tick_s + _EDGE_S
+            if lasted_s > self._dwell_s() + self._core.profile.tick_s + _EDGE_S:
+                self.late += 1
 
     def _begin_scan(self) -> None:
         n_avg = self.plan.image.n_avg
