@@ -36,10 +36,12 @@ class BoardModel(RuleBasedStateMachine):
         super().__init__()
         self.bench = Bench()
         self.host = Host(self.bench)
+        self.fault = 0
         self.boot()
 
     def boot(self) -> None:
-        self.driven, self.generation, self.state, self.fault = [0] * 4, 0, BOOT, 0
+        self.fault = self._newest_fault() if self.fault else 0
+        self.driven, self.generation, self.state = [0] * 4, 0, SAFE if self.fault else BOOT
         self.configured = False
         self.empty_banks()
 

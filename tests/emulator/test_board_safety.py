@@ -43,6 +43,7 @@ from firmware_protocol import (
 ZEROS = [0.0] * 4
 CODES = [1000, 2000, 3000, 65535]
 WATCHDOG, ESTOP, HW_SPI = FaultSource.WATCHDOG, FaultSource.ESTOP, FaultSource.HW_SPI
+HW_ADC = FaultSource.HW_ADC
 
 
 def energised(**common: int) -> tuple[Bench, Host, float]:
@@ -373,10 +374,9 @@ def test_estop_overtakes_a_commit_that_waits_for_its_edge_and_a_long_scan() -> N
 # -- restarts ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_reset_is_visible_by_its_boot_id_and_forgets_everything() -> None:
+def test_a_reset_is_visible_by_its_boot_id_and_forgets_all_but_latched_faults() -> None:
     bench, host, _ = energised()
     before = host.open()
-    bench.board.trip(HW_SPI)
     bench.board.reset()
     assert bench.drives[-1][1] == ZEROS
     assert host.ask(PingRequest(1)) == Refusal(Status.SESSION, value=0)
@@ -385,6 +385,30 @@ def test_a_reset_is_visible_by_its_boot_id_and_forgets_everything() -> None:
     assert (after.outputs_state, after.faults, after.active_generation) == (OutputsState.BOOT, 0, 0)
     assert (after.config_crc32, after.uptime_ms) == (0, 2)
     assert host.ask(FaultListRequest()).newest_id == 0
+
+
+@pytest.mark.parametrize("restart", ["reset", "power cycle"])
+def test_a_latched_fault_outlives_a_restart_and_leaves_by_its_id_only(restart: str) -> None:
+    bench, host, _ = energised()
+    bench.board.trip(HW_ADC, value=7)
+    bench.board.trip(HW_SPI, value=9)
+    host.ask(FaultClearRequest(1))
+    if restart == "reset":
+        bench.board.reset()
+    else:
+        bench.board.power_off()
+        bench.board.power_on()
+    after = host.open()
+    assert (after.outputs_state, after.faults) == (OutputsState.SAFE, 1 << HW_SPI)
+    listed = host.ask(FaultListRequest())
+    assert [(item.fault_id, item.source, item.tick, item.value) for item in listed.records] == [(1, HW_SPI, 0, 9)]
+    host.configure()
+    refused = host.ask(SetRequest(1, table(CODES)))
+    assert refused.status == Status.SAFE
+    bench.board.reset()
+    host.open()
+    assert host.ask(FaultClearRequest(1)).latched == 0
+    assert host.open().outputs_state is OutputsState.BOOT
 
 
 def test_a_condition_that_outlives_the_reset_latches_again() -> None:

@@ -76,15 +76,15 @@ class SweepModel(RuleBasedStateMachine):
         self.host = OffEdge(self.bench)
         self.given: set[tuple[int, ...]] = {(0, 0, 0, 0)}
         self.image: SweepImage | None = None
+        self.fault = False
         self.boot()
 
     def boot(self) -> None:
-        self.driven, self.generation, self.state = [0] * 4, 0, BOOT
+        self.driven, self.generation, self.state = [0] * 4, 0, SAFE if self.fault else BOOT
         self.run: ModelRun | None = None
         self.run_generation = 0
         self.image = None
         self.configured = False
-        self.fault = False
 
     def now(self) -> int:
         """Return the present tick."""

@@ -81,11 +81,12 @@ class BoardCore:
         self.boot(boot_at, boot_id)
 
     def boot(self, at_s: float, boot_id: int) -> None:
-        """Power-up: outputs 0, everything forgotten but flash and the outer conditions (section 11.1)."""
+        """Power-up: outputs 0, everything forgotten but flash, latched faults and the outer conditions (section 11)."""
         profile = self.profile
+        self.faults.restart()
         self.boot_id = boot_id
         self.origin_s = at_s
-        self.state = OutputsState.BOOT
+        self.state = OutputsState.SAFE if self.faults.latched else OutputsState.BOOT
         self.generation = 0
         self.latch_tick = 0
         self.active = self.flash
@@ -98,7 +99,6 @@ class BoardCore:
         self._grace_codes = self.driven
         self._grace_step = 0
         self._base = self.driven
-        self.faults.reset()
         self.events.clear()
         self._put(np.zeros(profile.n_dac, dtype=np.uint16), at_s)
         for source, channel in list(self.faults.conditions):

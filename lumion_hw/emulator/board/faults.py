@@ -29,17 +29,18 @@ def source_mask(source: int) -> int:
 
 
 class FaultLog:
-    """The faults of one boot, and the conditions behind them (which outlive a reset)."""
+    """The faults of one boot, and the conditions behind them. What is latched outlives a restart, as do conditions."""
 
     def __init__(self) -> None:
         self.newest_id = 0
         self.records: list[FaultRecord] = []
         self.conditions: dict[tuple[int, int | None], Condition] = {}
 
-    def reset(self) -> None:
-        """Forget all faults, as a power-up does; conditions that are present stay present."""
-        self.newest_id = 0
-        self.records.clear()
+    def restart(self) -> None:
+        """Begin a new boot: what was latched is latched again, in its order, with ids from 1 and at tick 0."""
+        latched = [record for record in self.records if record.fault_state is not FaultState.CLEARED]
+        self.records = [replace(record, fault_id=number, tick=0) for number, record in enumerate(latched, start=1)]
+        self.newest_id = len(self.records)
 
     @property
     def latched(self) -> int:
