@@ -15,6 +15,7 @@ from lumion_hw.interfaces.mesh_controller import (
     SweepResult,
     TelemetrySample,
 )
+from lumion_hw.interfaces.mesh_states import MeshStates, MeshStatesInfo, PucState, Submission
 from lumion_hw.interfaces.polarization import ActuatorInfo, PolarizationController
 from lumion_hw.interfaces.power_meter import PowerMeter, PowerReading, RangeState
 from lumion_hw.interfaces.transponder import Monitors, SignalStatus, Transponder, TransponderIdentity
@@ -26,13 +27,17 @@ __all__ = [
     "Fault",
     "Generation",
     "MeshController",
+    "MeshStates",
+    "MeshStatesInfo",
     "MonitorReading",
     "Monitors",
     "PolarizationController",
     "PowerMeter",
     "PowerReading",
+    "PucState",
     "RangeState",
     "SignalStatus",
+    "Submission",
     "SweepPlan",
     "SweepResult",
     "TelemetrySample",

@@ -29,6 +29,8 @@ class ControllerInfo:
         telemetry: Monitors can be streamed.
         monitor_full_scale_ma: Photocurrent at which a monitor saturates; 0 if unknown.
         monitor_step_ma: Smallest photocurrent step of a monitor; 0 if unknown.
+        readback_tolerance_ma: How far the table read back may be from the one driven, for controllers that measure
+            their outputs; 0 for those that read back what they were told, to one step.
     """
 
     model: str
@@ -45,6 +47,7 @@ class ControllerInfo:
     telemetry: bool = False
     monitor_full_scale_ma: float = 0.0
     monitor_step_ma: float = 0.0
+    readback_tolerance_ma: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,10 @@ class TelemetrySample:
 
 
 class MeshController(Protocol):
-    """A controller of heater currents. Thread-safe; every method either holds or raises a ``LumionError``."""
+    """A controller of heater currents. Thread-safe; every method either holds or raises a ``LumionError``.
+
+    What a controller cannot do it says in ``info``, and the method raises ``NotSupportedError``.
+    """
 
     @property
     def info(self) -> ControllerInfo:
@@ -188,7 +194,9 @@ class MeshController(Protocol):
         """Apply limits and watchdog policy. A controller that already has this configuration is left alone."""
 
     def program(self, currents_ma: NDArray[np.float64]) -> Generation:
-        """Drive all heaters at one edge, or change nothing.
+        """Drive all heaters, at one edge if ``info.atomic``, otherwise each straight from its old to its new current.
+
+        A table that is refused changes nothing.
 
         Args:
             currents_ma: Shape ``(n_heaters,)``.
@@ -200,16 +208,26 @@ class MeshController(Protocol):
         """
 
     def read_back(self) -> NDArray[np.float64]:
-        """Return the driven currents in mA, shape ``(n_heaters,)``."""
+        """Return the driven currents in mA, shape ``(n_heaters,)``, to ``info.readback_tolerance_ma`` or one step.
+
+        Raises:
+            NotSupportedError: ``info.readback`` is false.
+        """
 
     def read_monitors(self, n_avg: int = 1) -> MonitorReading:
-        """Read all monitors, averaging ``n_avg`` scans."""
+        """Read all monitors, averaging ``n_avg`` scans.
+
+        Raises:
+            LimitError: No such average.
+            NotSupportedError: ``info.n_monitors`` is 0.
+        """
 
     def sweep(self, plan: SweepPlan) -> SweepResult:
         """Run a sweep on the controller and return everything it recorded.
 
         Raises:
             LimitError: A point is outside the limits; nothing was driven.
+            ConfigError: There is no point, or a heater or monitor that does not exist.
             NotSupportedError: ``info.on_board_sweep`` is false.
             DeviceError: The run ended early; the message says why and how many points were recorded.
         """
@@ -220,6 +238,8 @@ class MeshController(Protocol):
         """Iterate over monitor readings that the controller sends by itself, until the iterator is closed.
 
         Raises:
+            LimitError: No such period or average.
+            ConfigError: A monitor does not exist.
             NotSupportedError: ``info.telemetry`` is false.
         """
 

@@ -14,6 +14,7 @@ from lumion_hw.testing.contracts import MeshControllerContract, OverEveryWire
 N_HEATERS, N_MONITORS = 24, 6
 FULL_SCALE_MA, MONITOR_FULL_SCALE_MA = 10.0, 1.0
 LIT = 3
+LEVER = 7, 5
 
 
 class Chip:
@@ -21,13 +22,18 @@ class Chip:
 
     def __init__(self) -> None:
         self.driven_ma = np.zeros(N_HEATERS)
+        self.carried_ma: list[np.ndarray] = []
         self.photocurrent_ma = np.linspace(0.0, 0.5, N_MONITORS)
 
     def drive(self, currents_ma: np.ndarray, at_s: float) -> None:
         self.driven_ma = currents_ma.copy()
+        self.carried_ma.append(self.driven_ma)
 
     def sense_ma(self, n_avg: int) -> np.ndarray:
-        return self.photocurrent_ma
+        heater, monitor = LEVER
+        seen_ma = self.photocurrent_ma.copy()
+        seen_ma[monitor] = 0.1 * self.driven_ma[heater]
+        return seen_ma
 
 
 class TestLumionMeshController(OverEveryWire, MeshControllerContract):
@@ -66,6 +72,18 @@ class TestLumionMeshController(OverEveryWire, MeshControllerContract):
     @pytest.fixture
     def driven_ma(self, chip):
         return lambda: chip.driven_ma
+
+    @pytest.fixture
+    def carried_ma(self, chip):
+        def since_the_last_time() -> list[np.ndarray]:
+            tables, chip.carried_ma = chip.carried_ma, []
+            return tables
+
+        return since_the_last_time
+
+    @pytest.fixture
+    def lever(self) -> tuple[int, int]:
+        return LEVER
 
     @pytest.fixture
     def saturate(self, chip):

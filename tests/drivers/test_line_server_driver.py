@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.clock import SystemClock, VirtualClock
-from lumion_hw.drivers.mesh.line_server import LineServerMesh, Submission, line_from_states
+from lumion_hw.drivers.mesh.line_server import LineServerMesh, line_from_states
 from lumion_hw.errors import ConfigError, ConnectError, LimitError, LinkLost, LinkTimeout
+from lumion_hw.interfaces import Submission
 from lumion_hw.links import MemoryLink
 from lumion_hw.links.fault import Direction, FaultEvent, FaultKind, FaultLink, FaultPlan
 

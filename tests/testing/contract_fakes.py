@@ -1,21 +1,27 @@
 """The smallest drivers that keep every promise, without any device behind them; tests break one promise at a time."""
 
 import zlib
+from dataclasses import replace
 
 import numpy as np
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.errors import ConfigError, LimitError, LinkLost, LinkTimeout, SafetyError
+from lumion_hw.errors import ConfigError, LimitError, LinkLost, LinkTimeout, NotSupportedError, SafetyError
 from lumion_hw.interfaces import (
     ActuatorInfo,
     ControllerInfo,
     Fault,
     Generation,
+    MeshStatesInfo,
     MonitorReading,
     Monitors,
     PowerReading,
     RangeState,
     SignalStatus,
+    Submission,
+    SweepPlan,
+    SweepResult,
+    TelemetrySample,
     TransponderIdentity,
 )
 
@@ -57,13 +63,14 @@ class Fake:
 
 
 class FakeController(Fake):
-    """Three heaters, two monitors."""
+    """Three heaters, two monitors; heater 2 makes monitor 0 brighter, and nothing takes time."""
 
-    info = ControllerInfo("fake", "F1", "1", 3, 2, 10.0, 0.01, True, True, True, False, monitor_full_scale_ma=1.0)
+    info = ControllerInfo("fake", "F1", "1", 3, 2, 10.0, 0.01, True, True, True, True, True, monitor_full_scale_ma=1.0)
 
     def __init__(self) -> None:
         super().__init__()
         self.driven_ma = np.zeros(3)
+        self.carried: list = []
         self.light_ma = np.array([0.1, 0.2])
         self.latched: list[Fault] = []
         self.cause = False
@@ -90,6 +97,7 @@ class FakeController(Fake):
 
     def drive(self, currents_ma) -> None:
         self.driven_ma = np.round(currents_ma, 2)
+        self.carried.append(self.driven_ma)
 
     def program(self, currents_ma) -> Generation:
         self.need_link()
@@ -109,9 +117,48 @@ class FakeController(Fake):
         self.need_link()
         if n_avg < 1:
             raise limit(n_avg, 1, "scans")
-        saturated = self.light_ma > 1.0
-        values = np.where(saturated, np.nan, self.light_ma)
+        seen_ma = np.add(self.light_ma, [0.01 * self.driven_ma[2], 0.0])
+        saturated = seen_ma > 1.0
+        values = np.where(saturated, np.nan, seen_ma)
         return MonitorReading(values, saturated, self.generation, self.clock.now())
+
+    def chosen(self, monitors) -> tuple[int, ...]:
+        wanted = tuple(range(2)) if monitors is None else tuple(sorted(set(monitors)))
+        if not set(wanted) <= {0, 1}:
+            raise ConfigError("no such monitor", **WHERE)
+        return wanted
+
+    def sweep(self, plan: SweepPlan) -> SweepResult:
+        self.need_link()
+        before_ma, monitors = self.driven_ma, self.chosen(plan.monitors)
+        table, tables = np.array(before_ma if plan.start_ma is None else plan.start_ma), []
+        if not plan.points or not {heater for point in plan.points for heater in point} <= {0, 1, 2}:
+            raise ConfigError("no such point", **WHERE)
+        for point in plan.points:
+            table[list(point)] = list(point.values())
+            self.check(table)
+            tables.append(table.copy())
+        rows = []
+        for each in tables:
+            self.driven_ma = each
+            rows.append(self.read_monitors(plan.n_avg))
+        self.driven_ma = tables[-1] if plan.keep_last else before_ma
+        self.generation += 1
+        seen = np.array([row.photocurrent_ma for row in rows])[:, monitors]
+        return SweepResult(seen, np.isnan(seen), monitors, self.generation, 0)
+
+    def telemetry(self, period_s: float, *, monitors=None, n_avg: int = 1):
+        self.need_link()
+        if not period_s > 0.0:
+            raise limit(period_s, 0.0, "s")
+        chosen = list(self.chosen(monitors))
+        while True:
+            self.clock.sleep(period_s)
+            reading = self.read_monitors(n_avg)
+            part = replace(
+                reading, photocurrent_ma=reading.photocurrent_ma[chosen], saturated=reading.saturated[chosen]
+            )
+            yield TelemetrySample(part, 0, 0, None)
 
     def faults(self) -> tuple[Fault, ...]:
         self.need_link()
@@ -142,6 +189,48 @@ class FakeController(Fake):
         if self.is_open:
             self.driven_ma = np.zeros(3)
         super().close()
+
+
+class FakeSources(FakeController):
+    """Current sources and nothing more: neither atomic nor guarded, without monitors, sweeps or telemetry."""
+
+    info = ControllerInfo("fake", "F3", "1", 3, 0, 10.0, 0.01, False, True, False, False, readback_tolerance_ma=0.05)
+
+    def read_back(self):
+        return np.add(super().read_back(), [0.02, -0.02, 0.03])
+
+    def cannot(self, command: str) -> NotSupportedError:
+        self.need_link()
+        return NotSupportedError(f"{command}: these are current sources", command=command, **WHERE)
+
+    def read_monitors(self, n_avg: int = 1) -> MonitorReading:
+        raise self.cannot("read_monitors")
+
+    def sweep(self, plan: SweepPlan) -> SweepResult:
+        raise self.cannot("sweep")
+
+    def telemetry(self, period_s: float, *, monitors=None, n_avg: int = 1):
+        raise self.cannot("telemetry")
+
+
+class FakeUnit(Fake):
+    """A mesh of four cells that takes states."""
+
+    info = MeshStatesInfo(4)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells: dict = {}
+
+    def program_states(self, states) -> Submission:
+        for puc, state in states.items():
+            if type(puc) is not int or state not in ("bar", "cross"):
+                raise ConfigError("no state", **WHERE)
+            if not 0 <= puc < 4:
+                raise limit(puc, 3, "")
+        self.need_link()
+        self.cells = dict(states)
+        return Submission(str(sorted(states.items())), "", "", 0, self.clock.now(), self.clock.now())
 
 
 class FakeMeter(Fake):

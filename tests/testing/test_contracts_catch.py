@@ -1,17 +1,19 @@
 """The contracts let honest drivers pass, and catch each broken promise with a sentence that names it."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from contract_fakes import FakeController, FakeMeter, FakeModule, FakeSqueezer
+from contract_fakes import FakeController, FakeMeter, FakeModule, FakeSources, FakeSqueezer, FakeUnit
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.errors import LinkTimeout
 from lumion_hw.interfaces import ControllerLimits, MonitorReading, PowerReading, RangeState
 from lumion_hw.testing.contracts import (
     MeshControllerContract,
+    MeshStatesContract,
     PolarizationControllerContract,
     PowerMeterContract,
     TransponderContract,
@@ -64,12 +66,32 @@ class TestHonestController(AnyFake, MeshControllerContract):
         return lambda: driver.driven_ma
 
     @pytest.fixture
+    def carried_ma(self, driver):
+        return lambda: carried(driver)
+
+    @pytest.fixture
+    def lever(self):
+        return 2, 0
+
+    @pytest.fixture
     def hold_fault(self, driver):
         return driver.hold_fault
 
     @pytest.fixture
     def saturate(self, driver):
         return lambda: brighten(driver)
+
+
+class TestHonestSources(TestHonestController):
+    make = FakeSources
+
+
+class TestHonestUnit(AnyFake, MeshStatesContract):
+    make = FakeUnit
+
+    @pytest.fixture
+    def in_force(self, driver):
+        return lambda: driver.cells
 
 
 class TestHonestMeter(AnyFake, PowerMeterContract):
@@ -108,6 +130,18 @@ class TestHonestSqueezer(AnyFake, PolarizationControllerContract):
     @pytest.fixture
     def in_force(self, driver):
         return lambda: driver.settings
+
+
+class Given:
+    """A request for fixtures that have these values."""
+
+    def __init__(self, **values) -> None:
+        self.getfixturevalue = values.__getitem__
+
+
+def carried(driver) -> list:
+    tables, driver.carried = driver.carried, []
+    return tables
 
 
 def brighten(driver) -> int:
@@ -303,7 +337,7 @@ def test_a_saturated_monitor_at_full_scale_is_caught() -> None:
 
     driver = configured(Sentinel())
     promise = MeshControllerContract().test_a_saturated_monitor_is_not_a_number
-    assert "above full scale and not marked" in broken(promise, driver, lambda: brighten(driver))
+    assert "above full scale and not marked" in broken(promise, driver, Given(saturate=lambda: brighten(driver)))
 
 
 def test_a_fault_that_a_new_table_overrides_is_caught() -> None:
@@ -334,6 +368,110 @@ def test_currents_left_behind_by_close_are_caught() -> None:
     driver = configured(Warm())
     promise = MeshControllerContract().test_closing_brings_the_outputs_to_zero
     assert "close() left currents driven" in broken(promise, driver, LIMITS, lambda: driver.driven_ma)
+
+
+def test_outputs_that_follow_one_after_the_other_are_no_edge() -> None:
+    class OneByOne(FakeController):
+        def drive(self, currents_ma) -> None:
+            for heater in range(3):
+                table = self.driven_ma.copy()
+                table[heater] = np.round(currents_ma[heater], 2)
+                super().drive(table)
+
+    driver = configured(OneByOne())
+    promise = MeshControllerContract().test_outputs_change_at_one_edge_or_each_straight_from_old_to_new
+    assert "3 tables were carried on the way, one edge was promised" in broken(
+        promise, driver, LIMITS, lambda: carried(driver)
+    )
+    driver.info = replace(driver.info, atomic=False)
+    promise(driver, LIMITS, lambda: carried(driver))
+
+
+def test_outputs_that_go_through_zero_are_caught() -> None:
+    class Dipping(FakeSources):
+        def drive(self, currents_ma) -> None:
+            super().drive(np.zeros(3))
+            super().drive(currents_ma)
+
+    driver = configured(Dipping())
+    promise = MeshControllerContract().test_outputs_change_at_one_edge_or_each_straight_from_old_to_new
+    assert "a third current in between" in broken(promise, driver, LIMITS, lambda: carried(driver))
+
+
+def test_readings_invented_without_monitors_are_caught() -> None:
+    class Inventive(FakeSources):
+        def read_monitors(self, n_avg: int = 1) -> MonitorReading:
+            return MonitorReading(np.zeros(0), np.zeros(0, dtype=bool), 0, self.clock.now())
+
+    driver = configured(Inventive())
+    promise = MeshControllerContract().test_monitors_are_numbers_within_full_scale
+    assert "NotSupportedError was promised, nothing was raised" in broken(promise, driver, LIMITS, driver.clock)
+
+
+def test_a_sweep_that_does_nothing_where_it_cannot_be_done_is_caught() -> None:
+    class Silent(FakeSources):
+        def sweep(self, plan) -> None: ...
+
+    promise = MeshControllerContract().test_a_sweep_records_every_point_and_leaves_what_was_driven
+    assert "sweep() of a controller that cannot do it" in broken(promise, configured(Silent()), LIMITS)
+
+
+def test_a_sweep_that_leaves_its_last_point_is_caught() -> None:
+    class Staying(FakeController):
+        def sweep(self, plan):
+            return super().sweep(replace(plan, keep_last=True))
+
+    promise = MeshControllerContract().test_a_sweep_records_every_point_and_leaves_what_was_driven
+    assert "another table is driven than before" in broken(promise, configured(Staying()), LIMITS)
+
+
+def test_rows_of_a_sweep_in_another_order_are_caught() -> None:
+    class Shuffled(FakeController):
+        def sweep(self, plan):
+            result = super().sweep(plan)
+            return replace(result, photocurrent_ma=np.roll(result.photocurrent_ma, 1, axis=0))
+
+    promise = MeshControllerContract().test_every_row_of_a_sweep_belongs_to_its_point
+    assert "heater currents in the shares" in broken(promise, configured(Shuffled()), LIMITS, Given(lever=(2, 0)))
+
+
+def test_telemetry_of_an_old_table_is_caught() -> None:
+    class Stale(FakeController):
+        def telemetry(self, period_s, **choice):
+            for sample in super().telemetry(period_s, **choice):
+                yield replace(sample, reading=replace(sample.reading, generation=1))
+
+    driver = configured(Stale())
+    promise = MeshControllerContract().test_the_controller_is_there_for_other_calls_during_telemetry_and_after_it
+    driver.program(np.zeros(3))
+    assert "no sample tells of the table" in broken(promise, driver, LIMITS)
+
+
+# -- meshes that take states
+
+
+def test_a_unit_that_takes_what_is_no_state_is_caught() -> None:
+    class Trusting(FakeUnit):
+        def program_states(self, states):
+            self.cells = dict(states)
+            return super().program_states({})
+
+    driver = Trusting()
+    promise = MeshStatesContract().test_what_is_no_state_is_refused_and_nothing_is_sent
+    assert "ConfigError was promised" in broken(promise, driver, lambda: driver.cells)
+
+
+def test_a_unit_that_keeps_cells_nobody_named_is_caught() -> None:
+    class Sticky(FakeUnit):
+        def program_states(self, states):
+            before = self.cells
+            sent = super().program_states(states)
+            self.cells = before | self.cells
+            return sent
+
+    driver = Sticky()
+    promise = MeshStatesContract().test_what_is_sent_is_in_force_and_cells_not_named_are_inactive
+    assert "is in force" in broken(promise, driver, lambda: driver.cells)
 
 
 # -- power meters

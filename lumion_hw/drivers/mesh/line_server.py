@@ -12,14 +12,13 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Self
 
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, LimitError, LinkError, LinkLost, LinkTimeout, LumionError
+from lumion_hw.interfaces import MeshStatesInfo, PucState, Submission
 from lumion_hw.links.base import Link
 from lumion_hw.links.tcp import TcpLink
-from lumion_hw.mesh.topology import State
 
 _log = logging.getLogger(__name__)
 
@@ -29,50 +28,12 @@ CONNECT_S = 2.0
 GREETING_S = 2.0
 EXCHANGE_S = 10.0
 PROGRESS_LIMIT_BYTES = 1 << 16
-_WORDS: dict[State, str] = {"bar": "=", "cross": "x"}
+_WORDS: dict[PucState, str] = {"bar": "=", "cross": "x"}
 _NOTHING_SENT = "Nothing was sent; it may be tried again."
 _EFFECT_UNKNOWN = "Whether the line took effect is not known: look at the light, then decide to send it again."
 
 
-@dataclass(frozen=True)
-class LineServerInfo:
-    """What the server can and cannot do.
-
-    Attributes:
-        n_pucs: Unit cells, numbered from 0.
-        atomic: All cells change at one edge; not known, so false.
-        readback: What is set can be read back.
-        watchdog: The server switches off by itself when the host is silent.
-    """
-
-    n_pucs: int = N_PUCS
-    atomic: bool = False
-    readback: bool = False
-    watchdog: bool = False
-
-
-@dataclass(frozen=True)
-class Submission:
-    """A configuration that was sent. It is no proof that anything changed.
-
-    Attributes:
-        line: The line, without its LF.
-        greeting: What the server said first.
-        progress: What it said afterwards, up to 64 KiB, with everything but printable ASCII escaped.
-        progress_dropped: Bytes it said beyond that.
-        sent_s: Host clock when the line had been written.
-        closed_s: Host clock when the server closed the connection.
-    """
-
-    line: str
-    greeting: str
-    progress: str
-    progress_dropped: int
-    sent_s: float
-    closed_s: float
-
-
-def line_from_states(states: Mapping[int, State]) -> str:
+def line_from_states(states: Mapping[int, PucState], n_pucs: int = N_PUCS) -> str:
     """Return the line for a configuration, such as ``[(0, '='), (1, 'x')]``: ascending, one blank after each comma.
 
     Raises:
@@ -81,9 +42,9 @@ def line_from_states(states: Mapping[int, State]) -> str:
     """
     for index, state in states.items():
         if type(index) is not int:
-            raise ConfigError(f"{index!r} is not the number of a unit cell", hint=f"Use integers 0 to {N_PUCS - 1}.")
-        if not 0 <= index < N_PUCS:
-            limit = 0 if index < 0 else N_PUCS - 1
+            raise ConfigError(f"{index!r} is not the number of a unit cell", hint=f"Use integers 0 to {n_pucs - 1}.")
+        if not 0 <= index < n_pucs:
+            limit = 0 if index < 0 else n_pucs - 1
             raise LimitError("number of a unit cell, nothing was sent", asked=index, limit=limit, unit="")
         if not isinstance(state, str) or state not in _WORDS:
             raise ConfigError(f"unit cell {index}: {state!r} is not a state", hint="Use 'bar' or 'cross'.")
@@ -91,19 +52,30 @@ def line_from_states(states: Mapping[int, State]) -> str:
 
 
 class LineServerMesh:
-    """A mesh behind a line server. Thread-safe: one exchange at a time. Nothing is ever repeated by itself.
+    """A mesh behind a line server; implements :class:`~lumion_hw.interfaces.MeshStates`.
+
+    Thread-safe: one exchange at a time. Nothing is ever repeated by itself. There is nothing to open: the server has no
+    query, and a connection without a line is nothing it is known to survive.
 
     Args:
-        make_link: Makes a new link for every configuration; a link stays unopened until it is used.
+        make_link: Gives the link for a configuration, not open; it is closed after each.
         clock: The links' clock.
         device: Device name, for messages.
+        n_pucs: Unit cells of this mesh, at most 72.
+
+    Raises:
+        ConfigError: The dialect cannot name so many unit cells.
     """
 
-    def __init__(self, make_link: Callable[[], Link], clock: Clock, *, device: str) -> None:
+    def __init__(self, make_link: Callable[[], Link], clock: Clock, *, device: str, n_pucs: int = N_PUCS) -> None:
+        if not 0 < n_pucs <= N_PUCS:
+            raise ConfigError(f"{n_pucs} unit cells, expected 1 to {N_PUCS}.", device=device)
         self._make_link = make_link
         self._clock = clock
         self._device = device
+        self._n_pucs = n_pucs
         self._lock = threading.Lock()
+        self._closed = False
 
     @classmethod
     def over_tcp(cls, host: str, clock: Clock, *, device: str, port: int = PORT) -> Self:
@@ -111,11 +83,11 @@ class LineServerMesh:
         return cls(lambda: TcpLink(host, port, clock), clock, device=device)
 
     @property
-    def info(self) -> LineServerInfo:
+    def info(self) -> MeshStatesInfo:
         """What the server can and cannot do; known from its protocol, it cannot be asked."""
-        return LineServerInfo()
+        return MeshStatesInfo(self._n_pucs)
 
-    def program_states(self, states: Mapping[int, State]) -> Submission:
+    def program_states(self, states: Mapping[int, PucState]) -> Submission:
         """Send one whole configuration; unit cells that are not named become inactive.
 
         Args:
@@ -129,16 +101,23 @@ class LineServerMesh:
             ConfigError: An index or a state is none; nothing was sent.
             ConnectError: The server cannot be reached within 2 s; nothing was sent.
             LinkTimeout: No greeting within 2 s, so that nothing was sent; or no end of the connection within 10 s.
-            LinkLost: The connection broke; the message says whether the line may have been taken.
+            LinkLost: The connection broke; the message says whether the line may have been taken. Or it was closed.
         """
         with _in_the_name_of(self._device):
-            line = line_from_states(states)
+            line = line_from_states(states, self._n_pucs)
             with self._lock:
                 link = self._make_link()
+                if self._closed:
+                    raise LinkLost("closed; nothing was sent.", address=link.name, hint="Open the bench again.")
                 try:
                     return self._exchange(link, line)
                 finally:
                     link.close()
+
+    def close(self) -> None:
+        """Take no more configurations; the cells stay as they are. Idempotent; waits for an exchange under way."""
+        with self._lock:
+            self._closed = True
 
     def _exchange(self, link: Link, line: str) -> Submission:
         began = self._clock.now()

@@ -133,6 +133,7 @@ class QontrolController:
             readback=True,
             watchdog=False,
             on_board_sweep=False,
+            readback_tolerance_ma=self._tolerance_ma,
         )
 
     @property

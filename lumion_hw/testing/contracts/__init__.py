@@ -8,6 +8,7 @@ TCP and over a pty.
 
 from lumion_hw.testing.contracts.common import DeviceContract
 from lumion_hw.testing.contracts.mesh_controller import MeshControllerContract
+from lumion_hw.testing.contracts.mesh_states import MeshStatesContract
 from lumion_hw.testing.contracts.over_wires import OverEveryWire
 from lumion_hw.testing.contracts.polarization import PolarizationControllerContract
 from lumion_hw.testing.contracts.power_meter import PowerMeterContract
@@ -16,6 +17,7 @@ from lumion_hw.testing.contracts.transponder import TransponderContract
 __all__ = [
     "DeviceContract",
     "MeshControllerContract",
+    "MeshStatesContract",
     "OverEveryWire",
     "PolarizationControllerContract",
     "PowerMeterContract",

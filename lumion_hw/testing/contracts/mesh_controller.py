@@ -12,43 +12,46 @@ import pytest
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.errors import ConfigError, LimitError, LinkError, SafetyError
+from lumion_hw.errors import ConfigError, LimitError, LinkError, NotSupportedError, SafetyError
 from lumion_hw.interfaces import ControllerLimits, MeshController
-from lumion_hw.testing.contracts.common import DeviceContract, cannot_tell, not_given, promised, refused, side_by_side
+from lumion_hw.testing.contracts.common import cannot_tell, not_given, promised, refused, side_by_side
+from lumion_hw.testing.contracts.mesh_streams import MeshStreamPromises
+from lumion_hw.testing.contracts.mesh_tables import allowed_table, power_mw, reads, reads_zero, tolerance_ma
 
 _SHARED_ROUNDS = 25
 
 
-def power_mw(currents_ma: NDArray[np.float64], limits: ControllerLimits) -> float:
-    """Return the power of a table as the controller computes it, in mW."""
-    return float(np.sum(limits.heater_ohm * currents_ma**2)) * 1e-3
+def _read_something(driver: MeshController) -> object:
+    """Read the monitors, or the table of a controller without monitors: its refusal needs no device."""
+    return driver.read_monitors() if driver.info.n_monitors else driver.read_back()
 
 
-def allowed_table(limits: ControllerLimits, fraction: float = 1.0) -> NDArray[np.float64]:
-    """Return currents in mA within the limits, different on every heater, at no more than half of the power cap."""
-    table: NDArray[np.float64] = fraction * limits.heater_max_ma * np.linspace(0.3, 1.0, len(limits.heater_max_ma))
-    too_much = power_mw(table, limits) / (0.5 * limits.total_power_mw)
-    return table / np.sqrt(too_much) if too_much > 1.0 else table
-
-
-class MeshControllerContract(DeviceContract):
+class MeshControllerContract(MeshStreamPromises):
     """Promises of :class:`~lumion_hw.interfaces.MeshController`.
 
-    Fixtures to give: ``driver`` (open, not yet configured) and ``limits``. Optional: ``driven_ma``,
-    ``saturate``, ``hold_fault``, and those of :class:`DeviceContract`.
+    What a controller says of itself in ``info`` decides: what it can has to be delivered, what it cannot has to be
+    refused by a ``NotSupportedError`` that names the call.
+
+    Fixtures to give: ``driver`` (open, not yet configured) and ``limits``. Optional: ``driven_ma``, ``carried_ma``,
+    ``saturate``, ``lever``, ``hold_fault``, and those of :class:`DeviceContract`.
     """
 
     calls: ClassVar[Mapping[str, Callable[[Any], object]]] = {
         "program": lambda driver: driver.program(np.zeros(driver.info.n_heaters)),
         "read_back": lambda driver: driver.read_back(),
-        "read_monitors": lambda driver: driver.read_monitors(),
+        "read_monitors": _read_something,
         "faults": lambda driver: driver.faults(),
         "clear_fault": lambda driver: driver.clear_fault(1),
     }
 
     def observe(self, driver: Any) -> object:
-        """Return the table driven now."""
-        return driver.read_back().tolist()
+        """Return the table driven now, and how far a reading of it may be off."""
+        return driver.read_back(), driver.info.readback_tolerance_ma
+
+    def agree(self, before: Any, after: Any) -> bool:
+        """Tell whether two tables read back are the same, as far as the controller reads."""
+        (one, tolerance), (other, _) = before, after
+        return bool(np.all(np.abs(one - other) <= 2.0 * tolerance))
 
     # -- what the author gives
 
@@ -66,6 +69,11 @@ class MeshControllerContract(DeviceContract):
     def driven_ma(self) -> Callable[[], NDArray[np.float64]]:
         """Tells what the outputs really carry, past the driver: mA, shape ``(n_heaters,)``."""
         cannot_tell("driven_ma", "a function that returns what the outputs really carry, measured past the driver")
+
+    @pytest.fixture
+    def carried_ma(self) -> Callable[[], list[NDArray[np.float64]]]:
+        """Tells which tables the outputs have carried one after the other since it was asked last, past the driver."""
+        cannot_tell("carried_ma", "a function that returns all tables the outputs carried since it was called last")
 
     @pytest.fixture
     def saturate(self) -> Callable[[], int]:
@@ -99,7 +107,7 @@ class MeshControllerContract(DeviceContract):
         controller.program(allowed_table(limits))
         before = controller.read_back()
         controller.configure(limits)
-        promised(np.array_equal(controller.read_back(), before), "configuring it the same again changed the outputs")
+        promised(reads(controller, before), "configuring it the same again changed the outputs")
 
     def test_a_limit_it_cannot_express_is_refused(self, driver: MeshController, limits: ControllerLimits) -> None:
         """Limits above full scale, or that are no numbers, are refused."""
@@ -122,7 +130,7 @@ class MeshControllerContract(DeviceContract):
         error = refused(LimitError, f"{table[channel]:g} mA", lambda: controller.program(table))
         promised(str(channel) in str(error), f"the refusal does not name channel {channel}: {error}")
         promised(error.unit == "mA", f"the refusal speaks in {error.unit}, the caller in mA")
-        promised(np.array_equal(controller.read_back(), before), "a refused table changed outputs")
+        promised(reads(controller, before), "a refused table changed outputs")
 
     def test_the_largest_allowed_current_is_allowed(self, controller: MeshController, limits: ControllerLimits) -> None:
         """A limit belongs to what is allowed."""
@@ -142,7 +150,7 @@ class MeshControllerContract(DeviceContract):
         controller.program(allowed_table(limits))
         before = controller.read_back()
         refused(LimitError, "all heaters at their limits", lambda: controller.program(limits.heater_max_ma))
-        promised(np.array_equal(controller.read_back(), before), "a refused table changed outputs")
+        promised(reads(controller, before), "a refused table changed outputs")
 
     def test_a_table_of_the_wrong_length_is_refused(self, controller: MeshController) -> None:
         """There has to be one current per heater."""
@@ -153,14 +161,18 @@ class MeshControllerContract(DeviceContract):
     # -- programming
 
     def test_what_is_programmed_is_read_back(self, controller: MeshController, limits: ControllerLimits) -> None:
-        """The driven table is the one programmed, to half a step on every channel."""
+        """The driven table is the one programmed, on every channel, to one step or to what measuring is good for."""
+        if not controller.info.readback:
+            error = refused(NotSupportedError, "read_back() without a read-back", controller.read_back)
+            promised("read_back" in str(error), f"the refusal does not name read_back: {error}")
+            return
         for fraction in (1.0, 0.4):
             table = allowed_table(limits, fraction)
             controller.program(table)
             error_ma = np.abs(controller.read_back() - table)
             worst = int(np.argmax(error_ma))
             promised(
-                bool(error_ma[worst] <= 0.51 * controller.info.current_step_ma),
+                bool(error_ma[worst] <= tolerance_ma(controller.info)),
                 f"channel {worst}: {table[worst]:g} mA was programmed, the read-back is off by {error_ma[worst]:g} mA",
             )
 
@@ -177,6 +189,27 @@ class MeshControllerContract(DeviceContract):
             np.allclose(driven_ma(), table, rtol=0.0, atol=controller.info.current_step_ma),
             "the outputs do not carry the table that was confirmed",
         )
+
+    def test_outputs_change_at_one_edge_or_each_straight_from_old_to_new(
+        self,
+        controller: MeshController,
+        limits: ControllerLimits,
+        carried_ma: Callable[[], list[NDArray[np.float64]]],
+    ) -> None:
+        """Atomic: there is nothing between two tables. Otherwise every output carries its old or its new current."""
+        old, new = allowed_table(limits, 0.4), allowed_table(limits)
+        controller.program(old)
+        carried_ma()
+        controller.program(new)
+        tables = np.array(carried_ma())
+        promised(len(tables) > 0, "a new table was programmed, the outputs never changed")
+        step_ma = controller.info.current_step_ma
+        is_new = np.abs(tables - new) <= step_ma
+        promised(bool(is_new[-1].all()), "the outputs do not carry the table that was confirmed")
+        if controller.info.atomic:
+            promised(bool(is_new.all()), f"{len(tables)} tables were carried on the way, one edge was promised")
+        is_old = np.abs(tables - old) <= step_ma
+        promised(bool(np.all(is_new | is_old)), "an output carried a third current in between")
 
     def test_the_generation_grows_with_every_table(
         self, controller: MeshController, limits: ControllerLimits, clock: Clock
@@ -198,6 +231,10 @@ class MeshControllerContract(DeviceContract):
         self, controller: MeshController, limits: ControllerLimits, clock: Clock
     ) -> None:
         """One finite photocurrent in mA per monitor, NaN exactly where ``saturated``, of the table driven now."""
+        if not controller.info.n_monitors:
+            error = refused(NotSupportedError, "read_monitors() without monitors", controller.read_monitors)
+            promised("read_monitors" in str(error), f"the refusal does not name read_monitors: {error}")
+            return
         receipt = controller.program(allowed_table(limits))
         before_s = clock.now()
         for n_avg in (1, 4):
@@ -220,17 +257,23 @@ class MeshControllerContract(DeviceContract):
             )
             promised(before_s <= reading.timestamp_s <= clock.now(), "the scan is not dated by the host's clock")
 
-    def test_a_saturated_monitor_is_not_a_number(self, controller: MeshController, saturate: Callable[[], int]) -> None:
+    def test_a_saturated_monitor_is_not_a_number(
+        self, controller: MeshController, request: pytest.FixtureRequest
+    ) -> None:
         """Above full scale the value is unknown: NaN and ``saturated``, never the full scale."""
-        monitor = saturate()
+        if not controller.info.n_monitors:
+            refused(NotSupportedError, "read_monitors() without monitors", controller.read_monitors)
+            return
+        monitor = request.getfixturevalue("saturate")()
         reading = controller.read_monitors()
         promised(bool(reading.saturated[monitor]), f"monitor {monitor} is above full scale and not marked")
         promised(bool(np.isnan(reading.photocurrent_ma[monitor])), f"monitor {monitor} is marked and has a value")
 
     def test_no_scans_have_no_average(self, controller: MeshController) -> None:
         """An average of fewer than one scan is refused."""
+        kind = LimitError if controller.info.n_monitors else NotSupportedError
         for n_avg in (0, -1):
-            refused(LimitError, f"n_avg={n_avg}", partial(controller.read_monitors, n_avg))
+            refused(kind, f"n_avg={n_avg}", partial(controller.read_monitors, n_avg))
 
     # -- faults and the safe state
 
@@ -246,37 +289,40 @@ class MeshControllerContract(DeviceContract):
         table = allowed_table(limits)
         controller.program(table)
         controller.outputs_off()
-        promised(not controller.read_back().any(), "outputs_off() left currents driven")
+        promised(reads_zero(controller), "outputs_off() left currents driven")
         latched = [fault for fault in controller.faults() if fault.latched]
         promised(bool(latched), "outputs_off() latched no fault")
         refused(SafetyError, "program() with a latched fault", lambda: controller.program(table))
-        promised(not controller.read_back().any(), "a table refused for safety drives currents")
+        promised(reads_zero(controller), "a table refused for safety drives currents")
         controller.clear_fault(latched[-1].fault_id)
         latched = [fault for fault in controller.faults() if fault.latched]
         promised(not latched, f"still latched after it was cleared by its id: {latched}")
-        promised(not controller.read_back().any(), "clearing a fault switched outputs on")
+        promised(reads_zero(controller), "clearing a fault switched outputs on")
         controller.program(table)
-        promised(bool(controller.read_back().any()), "nothing is driven after the fault was cleared")
+        promised(not reads_zero(controller), "nothing is driven after the fault was cleared")
 
     def test_a_stopped_controller_can_be_stopped_again(self, controller: MeshController) -> None:
         """``outputs_off`` works whatever the state."""
         controller.outputs_off()
         controller.outputs_off()
-        promised(not controller.read_back().any(), "outputs_off() left currents driven")
+        promised(reads_zero(controller), "outputs_off() left currents driven")
 
     def test_a_fault_whose_cause_is_present_cannot_be_cleared(
         self, controller: MeshController, limits: ControllerLimits, hold_fault: Callable[[bool], None]
     ) -> None:
-        """``clear_fault`` raises ``SafetyError`` while the cause is there, and works once it is gone."""
-        controller.program(allowed_table(limits))
+        """Neither a new table nor clearing while the cause is there; with a watchdog the outputs go to zero."""
+        table = allowed_table(limits)
+        controller.program(table)
         hold_fault(True)
-        promised(not controller.read_back().any(), "a tripped controller drives currents")
+        if controller.info.watchdog:
+            promised(reads_zero(controller), "a tripped controller drives currents")
         fault = [fault for fault in controller.faults() if fault.latched][-1]
         promised(fault.present, f"the cause is there, but not for the controller: {fault}")
+        refused(SafetyError, "program() with a latched fault", lambda: controller.program(0.5 * table))
         refused(SafetyError, "clearing it while the cause is there", lambda: controller.clear_fault(fault.fault_id))
         hold_fault(False)
         controller.clear_fault(fault.fault_id)
-        controller.program(allowed_table(limits))
+        controller.program(table)
 
     # -- sharing and closing
 
@@ -286,7 +332,7 @@ class MeshControllerContract(DeviceContract):
         codes = []
         for table in tables:
             controller.program(table)
-            codes.append(controller.read_back().tolist())
+            codes.append(self.observe(controller))
 
         def program() -> None:
             for round_ in range(_SHARED_ROUNDS):
@@ -294,8 +340,10 @@ class MeshControllerContract(DeviceContract):
 
         def read() -> None:
             for _ in range(_SHARED_ROUNDS):
-                promised(controller.read_back().tolist() in codes, "a table was read back that nobody programmed")
-                controller.read_monitors()
+                found = self.observe(controller)
+                whole = any(self.agree(each, found) for each in codes)
+                promised(whole, "a table was read back that nobody programmed")
+                _read_something(controller)
 
         side_by_side(clock, program, read)
 
