@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.levels import MONITOR_SPREAD_DB
 from calibration.procedure import Subject
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import Aligner
@@ -20,6 +21,8 @@ from lumion_hw.interfaces.wiring import InputPath
 from lumion_hw.mesh.topology import HexMesh
 
 _ALIGN_SCANS = 4
+_FACET_SPREAD_DB = 2.0
+"""Meters in the fibres see the loss of their facets as well."""
 _P_PI_MW = (1.2, 2.0)
 """Published least and largest heater power per π (mesh.md b.4)."""
 
@@ -42,6 +45,11 @@ class BenchProbe:
         self._dead: dict[int, str] = {}
         if not self._inputs:
             raise CalibrationError("no transponder is wired to the mesh", hint="See 'wiring.inputs' in the bench file.")
+        if not bench.mesh.monitor_ports:
+            raise CalibrationError(
+                f"nothing sees the light: {bench.model.mesh.controller} has no monitors, and no output has a tap",
+                hint="Wire power meters to taps, see 'wiring.outputs' in the bench file.",
+            )
 
     @property
     def mesh(self) -> HexMesh:
@@ -66,7 +74,7 @@ class BenchProbe:
     @property
     def monitor_step_ma(self) -> float:
         """Smallest photocurrent step."""
-        return self._bench.mesh.controller.info.monitor_step_ma
+        return self._bench.mesh.monitor_step_ma
 
     def subject(self) -> Subject:
         """Return whose calibration this is."""
@@ -81,6 +89,7 @@ class BenchProbe:
             heater_ohm=mesh.heater_ohm,
             p_pi_mw=_P_PI_MW,
             monitor_ma_per_mw=mesh.responsivity_a_per_w,
+            monitor_spread_db=_FACET_SPREAD_DB if mesh.meters else MONITOR_SPREAD_DB,
         )
 
     def _alive(self) -> list[InputPath]:
@@ -108,7 +117,7 @@ class BenchProbe:
     def _total_ma(self) -> float:
         """Return the sum of all monitors; a saturated one counts as full scale."""
         seen = self._bench.mesh.monitors_ma(_ALIGN_SCANS)
-        full = self._bench.mesh.controller.info.monitor_full_scale_ma
+        full = self._bench.mesh.monitor_full_scale_ma
         return float(np.where(np.isnan(seen), full, seen).sum())
 
     def light(self, port: int | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,7 +104,8 @@ def run_command(
     from lumion_hw.circuits import Aligner
 
     with open_bench(bench_file, emulate, seed, endpoints) as bench, bench.dark():
-        path = Path(out or f"calibration-{bench.mesh.controller.info.serial}.json")
+        serial = re.sub(r"[^A-Za-z0-9._-]+", "_", bench.mesh.controller.info.serial)
+        path = Path(out or f"calibration-{serial}.json")
         bench.events.write_to(path.with_suffix(".events.jsonl"))
         with StageBars() as bars:
             record = calibrate_bench(bench, Aligner(bench.clock), seed, path, bars)

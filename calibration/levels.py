@@ -1,7 +1,8 @@
 """Losses: many random pure states, each a known path, solved together for sources, PUCs, monitors and fibres.
 
 In dB a path's power is a sum: source + PUC losses + monitor. Some combinations are invisible (calibration.md 1.3), so
-priors hold them: PUC loss 0.50 ± 0.03 dB, monitors equal within 0.15 dB. Path losses between lit ports, which is what
+priors hold them: PUC loss 0.50 ± 0.03 dB, monitors equal within 0.15 dB (more where they sit behind
+the facets). Path losses between lit ports, which is what
 routing needs, do not depend on the priors.
 """
 
@@ -18,8 +19,9 @@ from calibration.probe import Probe
 from lumion_hw.mesh.topology import State
 
 SETTINGS_PER_SOURCE = 48
+MONITOR_SPREAD_DB = 0.15
+"""How far photodiodes on one chip are from nominal."""
 _PRIOR_PUC_DB = (0.50, 0.03)
-_PRIOR_MONITOR_DB = 0.15
 _READING_SIGMA_DB = 0.25
 _HUBER_DB = 0.6
 _DARK_SIGMA = 30.0
@@ -75,6 +77,7 @@ class LossSurvey:
         floor_ma: Reading noise in the dark.
         nominal_ma_per_mw: Nominal responsivity of the monitors.
         rng: Random states.
+        monitor_spread_db: How far monitors may be from nominal.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class LossSurvey:
         floor_ma: float,
         nominal_ma_per_mw: float,
         rng: np.random.Generator,
+        monitor_spread_db: float = MONITOR_SPREAD_DB,
     ) -> None:
         self._probe = probe
         self._known = knowledge
@@ -92,6 +96,7 @@ class LossSurvey:
         self._floor_ma = floor_ma
         self._nominal = nominal_ma_per_mw
         self._rng = rng
+        self._monitor_spread_db = monitor_spread_db
 
     def run(self, done: Callable[[int], None]) -> Levels:
         """Measure and solve; ``done`` is called with each source finished."""
@@ -144,7 +149,7 @@ class LossSurvey:
         prior[:n_pucs] = _PRIOR_PUC_DB[0]
         weight = np.full(n_unknown, 1e-3)
         weight[:n_pucs] = 1.0 / _PRIOR_PUC_DB[1]
-        weight[list(at_monitor.values())] = 1.0 / _PRIOR_MONITOR_DB
+        weight[list(at_monitor.values())] = 1.0 / self._monitor_spread_db
         solution, sigma, residual_db = _robust(design, measured, prior, weight)
 
         def level(index: int) -> Level:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.knowledge import Knowledge
-from calibration.levels import Level, Levels, LossSurvey
+from calibration.levels import MONITOR_SPREAD_DB, Level, Levels, LossSurvey
 from calibration.planning import Planner
 from calibration.probe import NoiseModel, Probe
 from calibration.refinement import Refinement
@@ -45,6 +45,7 @@ class Subject:
         heater_ohm: Nominal heater resistance.
         p_pi_mw: Least and largest heater power per π to expect.
         monitor_ma_per_mw: Nominal responsivity of the monitors.
+        monitor_spread_db: How far they may be from that.
     """
 
     serial: str
@@ -55,6 +56,7 @@ class Subject:
     heater_ohm: float
     p_pi_mw: tuple[float, float]
     monitor_ma_per_mw: float
+    monitor_spread_db: float = MONITOR_SPREAD_DB
 
     @property
     def rho2_range(self) -> tuple[float, float]:
@@ -131,7 +133,13 @@ class Calibration:
         self.quality["refinement_passes"] = float(refined)
         lit = iter(range(1, 10**9))
         survey = LossSurvey(
-            self._probe, self.knowledge, sources, noise.floor_ma, self.subject.monitor_ma_per_mw, self._rng
+            self._probe,
+            self.knowledge,
+            sources,
+            noise.floor_ma,
+            self.subject.monitor_ma_per_mw,
+            self._rng,
+            self.subject.monitor_spread_db,
         )
         self._levels = survey.run(lambda port: self.progress("losses", next(lit), len(sources)))
         self.quality["loss_residual_rms_db"] = self._levels.residual_db
@@ -149,7 +157,7 @@ class Calibration:
         for step, source in enumerate(probe.sources, start=1):
             probe.light(source)
             seen = np.array([probe.measure(self.knowledge.setting({}, rng)) for _ in range(_SURVEY_SETTINGS)])
-            brightest = np.nanmax(np.where(np.isnan(seen), probe.monitor_step_ma * 65535, seen), axis=0)
+            brightest = np.nanmax(np.where(np.isnan(seen), np.inf, seen), axis=0)
             if brightest.max() > _LIVE_SIGMA * floor_ma:
                 alive.append(source)
                 most = np.maximum(most, brightest)

@@ -17,6 +17,7 @@ from lumion_hw.mesh.topology import State, Trace
 SETTINGS = 40
 TOLERANCE_RMS_DB = 0.5
 _LEAST_PATH_DB = -30.0
+_DARK_MA = 1e-12
 _LIVE_STEPS = 10.0
 _CANDIDATES = 8
 """Random settings to choose from. Most random paths leave the mesh where they came in; taken as they come, 40 of them
@@ -116,10 +117,11 @@ def _look(probe: Probe, record: CalibrationRecord, path: _Path) -> HeldOut | Non
         return None
     probe.light(source)
     predicted_dbm = probe.launched_dbm(source) - into_db + path_db
-    floor_dbm = 10.0 * np.log10(_LIVE_STEPS * probe.monitor_step_ma / entry.monitor_ma_per_mw)
+    smallest_ma = max(probe.monitor_step_ma, record.quality.get("monitor_noise_floor_ma", 0.0), _DARK_MA)
+    floor_dbm = 10.0 * np.log10(_LIVE_STEPS * smallest_ma / entry.monitor_ma_per_mw)
     current_ma = float(probe.measure(currents)[probe.monitors.index(trace.port)])
     if predicted_dbm <= floor_dbm or np.isnan(current_ma):
         return None
     # Light that goes elsewhere is the worst error of all: a dark monitor counts, as bright as it may at most be.
-    measured_dbm = max(10.0 * np.log10(max(current_ma, 1e-12) / entry.monitor_ma_per_mw), floor_dbm)
+    measured_dbm = max(10.0 * np.log10(max(current_ma, _DARK_MA) / entry.monitor_ma_per_mw), floor_dbm)
     return HeldOut(source, trace.port, len(trace.pucs), float(measured_dbm - predicted_dbm))

@@ -8,14 +8,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from lumion_hw.bench.drivers import open_device
+from lumion_hw.bench.drivers import OpenDevice, open_device
 from lumion_hw.bench.events import EventLog
 from lumion_hw.bench.loader import builtin_path, load_bench
 from lumion_hw.bench.mesh_access import MeshAccess
-from lumion_hw.bench.model import BenchModel, DeviceModel, MeshControllerModel
+from lumion_hw.bench.meter_monitors import MeterMonitors
+from lumion_hw.bench.model import BenchModel, DeviceModel, HeaterDriverModel, MeshControllerModel
 from lumion_hw.clock import Clock, SystemClock, VirtualClock
 from lumion_hw.errors import ConfigError, LumionError
-from lumion_hw.interfaces import MeshController, PolarizationController, PowerMeter, Transponder
+from lumion_hw.interfaces import MeshController, MeshStates, PolarizationController, PowerMeter, Transponder
 from lumion_hw.links.base import Link
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Bench:
         model: The checked bench file.
         clock: Clock of all devices.
         wiring: Which module's light goes where.
-        mesh: The mesh and its controller.
+        mesh_states: Meshes that take states of their cells and no currents, by device name.
         meters: Power meters by device name.
         transponders: Modules by device name.
         polarization: Polarization controllers by device name.
@@ -58,7 +59,7 @@ class Bench:
         self.wiring = model.to_wiring()
         self.events = EventLog(clock)
         self._emulated = emulated
-        self._devices: dict[str, MeshController | PowerMeter | Transponder | PolarizationController] = {}
+        self._devices: dict[str, OpenDevice] = {}
         self._open_all(link)
         kinds = {name: device.kind for name, device in model.devices.items()}
 
@@ -68,12 +69,16 @@ class Bench:
         self.meters: dict[str, PowerMeter] = of_kind("keysight-n77xx")  # type: ignore[assignment]
         self.transponders: dict[str, Transponder] = of_kind("sfp-8472")  # type: ignore[assignment]
         self.polarization: dict[str, PolarizationController] = of_kind("oz-epc04")  # type: ignore[assignment]
+        self.mesh_states: dict[str, MeshStates] = of_kind("smartlight-line-server")  # type: ignore[assignment]
         try:
-            self.mesh = self._mesh_access()
+            self._mesh = self._mesh_access()
         except BaseException:
             self.close()
             raise
         self.events.add("opened", bench=model.name, devices=len(self._devices), emulated=emulated is not None)
+        lacking = [] if self._mesh is None else _lacking(self._mesh.controller)
+        if lacking:
+            self.events.add("controller lacks", controller=model.mesh.controller, what=", ".join(lacking))
 
     @classmethod
     def open(cls, path: str | Path, *, addresses: Mapping[str, str] | None = None, clock: Clock | None = None) -> Bench:
@@ -121,6 +126,24 @@ class Bench:
         return cls(model, lambda name, _device: emulated.link(name), virtual, emulated)
 
     @property
+    def mesh(self) -> MeshAccess:
+        """The mesh and its controller.
+
+        Raises:
+            ConfigError: The controller takes states of unit cells and no heater currents, which calibration, circuits
+                and all that builds on them need.
+        """
+        if self._mesh is None:
+            name = self.model.mesh.controller
+            raise ConfigError(
+                f"the mesh of bench {self.model.name} takes states of its unit cells and no heater currents: it can "
+                "neither be calibrated nor given circuits.",
+                device=name,
+                hint=f"Set states with bench.mesh_states[{name!r}].program_states(), or drive the heaters.",
+            )
+        return self._mesh
+
+    @property
     def emulated(self) -> EmulatedBench:
         """The emulated bench behind the links, to script its faults.
 
@@ -153,23 +176,32 @@ class Bench:
                 raise failures[0]
             raise ExceptionGroup(f"{len(failures)} of {len(self.model.devices)} devices could not be opened", failures)
 
-    def _mesh_access(self) -> MeshAccess:
-        """Put the mesh together from the file and its controller."""
+    def _mesh_access(self) -> MeshAccess | None:
+        """Put the mesh together from the file and its controller; ``None`` for one that takes no heater currents."""
         section = self.model.mesh
         device = self.model.devices[section.controller]
         controller = self._devices[section.controller]
-        if not isinstance(device, MeshControllerModel):
+        if section.controller in self.mesh_states:
+            return None
+        if not isinstance(device, HeaterDriverModel):
             raise ConfigError(f"device {section.controller} is no mesh controller", device=section.controller)
+        meters = None
+        if isinstance(device, MeshControllerModel):
+            ports, responsivity_a_per_w = self.model.monitors(), device.monitor_responsivity_a_per_w
+        else:
+            meters = MeterMonitors(self.meters, self.wiring.outputs, section.typical.access_loss_db)
+            ports, responsivity_a_per_w = meters.ports, meters.responsivity_a_per_w
         return MeshAccess(
             topology=self.model.topology(),
             controller=controller,  # type: ignore[arg-type]
             heater_channels=tuple(channel for pair in section.heater_table() for channel in pair),
-            monitor_ports=section.monitors,
-            responsivity_a_per_w=device.monitor_responsivity_a_per_w,
+            monitor_ports=ports,
+            responsivity_a_per_w=responsivity_a_per_w,
             heater_max_ma=device.heater_max_ma,
             heater_ohm=device.heater_ohm,
             settle_s=SETTLE_S,
             clock=self.clock,
+            meters=meters,
         )
 
     def close(self) -> None:
@@ -195,6 +227,19 @@ class Bench:
             for transponder in self.transponders.values():
                 with contextlib.suppress(LumionError):
                     transponder.disable()
+
+
+def _lacking(controller: MeshController) -> list[str]:
+    """Return what a controller cannot do that others can, for the log."""
+    info = controller.info
+    has = {
+        "atomic latch": info.atomic,
+        "watchdog": info.watchdog,
+        "monitors": info.n_monitors > 0,
+        "sweeps": info.on_board_sweep,
+        "telemetry": info.telemetry,
+    }
+    return [what for what, there in has.items() if not there]
 
 
 def load(path: str | Path) -> BenchModel:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lumion_hw.bench.devices import DEVICE_KINDS, N77XX_CHANNELS
+from lumion_hw.bench.devices import DEVICE_KINDS, MESH_KINDS, N77XX_CHANNELS, channels_of_module
 from lumion_hw.bench.layout import topology_of
 from lumion_hw.errors import ConfigError
 
@@ -101,20 +101,26 @@ class _Bench:
         self.servers = [(("servers", i), _mapping(s)) for i, s in enumerate(_items(data.get("servers")))]
         self.fabric = _mapping(data.get("fabric"))
 
-    def of_kind(self, kind: str) -> list[str]:
-        """Return the names of the devices of a kind."""
-        return [name for name, device in self.devices.items() if isinstance(name, str) and device.get("kind") == kind]
+    def of_kind(self, *kinds: str) -> list[str]:
+        """Return the names of the devices of some kinds."""
+        return [name for name, device in self.devices.items() if isinstance(name, str) and device.get("kind") in kinds]
 
-    def reference(self, path: Path, name: object, kind: str) -> Iterator[Check]:
-        """Yield a problem if ``name`` is not a device of this kind."""
+    def controller(self) -> Mapping[Any, Any]:
+        """Return the device that the mesh names as its controller, or nothing."""
+        name = self.mesh.get("controller")
+        return self.devices.get(name, {}) if isinstance(name, str) else {}
+
+    def reference(self, path: Path, name: object, *kinds: str) -> Iterator[Check]:
+        """Yield a problem if ``name`` is not a device of one of these kinds."""
         if not isinstance(name, str):
             return
+        kind = " or ".join(filter(None, (", ".join(kinds[:-1]), kinds[-1])))
         if name not in self.devices:
-            hint = did_you_mean(name, self.of_kind(kind))
+            hint = did_you_mean(name, self.of_kind(*kinds))
             yield Check(path, f"expected the name of a device of kind {kind}, found {name!r}, which is not there{hint}")
             return
         found = self.devices[name].get("kind")
-        if isinstance(found, str) and found in DEVICE_KINDS and found != kind:
+        if isinstance(found, str) and found in DEVICE_KINDS and found not in kinds:
             message = f"expected the name of a device of kind {kind}, found {name!r}, which is of kind {found}"
             yield Check(path, message, ("devices", name))
 
@@ -148,7 +154,7 @@ def _devices(bench: _Bench) -> Iterator[Check]:
 
 
 def _mesh(bench: _Bench) -> Iterator[Check]:
-    yield from bench.reference(("mesh", "controller"), bench.mesh.get("controller"), "lumion-mesh")
+    yield from bench.reference(("mesh", "controller"), bench.mesh.get("controller"), *MESH_KINDS)
     columns = bench.mesh.get("columns")
     if columns is None:
         return
@@ -187,6 +193,34 @@ def _heaters(bench: _Bench) -> Iterator[Check]:
                 other = None if earlier == where else earlier
                 yield Check(path, f"expected drive channel {channel} to be used once, found it used by {by} too", other)
             users.setdefault(channel, path)
+
+
+def _controller(bench: _Bench) -> Iterator[Check]:
+    """Check what the kind of the mesh's controller allows."""
+    mesh, name, device = bench.topology(), str(bench.mesh.get("controller")), bench.controller()
+    kind = device.get("kind")
+    if kind not in ("qontrol-q8", "smartlight-line-server"):
+        return
+    lacks = {"monitor_ports": "photodiodes", "heater_channels": "drive channels"}
+    for key in ("monitor_ports",) if kind == "qontrol-q8" else lacks:
+        if key in bench.mesh:
+            message = f"expected no {key}: {name!r} is of kind {kind}, which has no {lacks[key]}"
+            yield Check(("mesh", key), message, ("devices", name), on_key=True)
+    if mesh is None:
+        return
+    if kind == "smartlight-line-server":
+        n_pucs = device.get("n_pucs", 72)
+        if _is_index(n_pucs) and n_pucs != mesh.n_pucs:
+            path: Path = ("devices", name, "n_pucs") if "n_pucs" in device else ("mesh", "controller")
+            yield Check(path, f"expected the {mesh.n_pucs} PUCs of the mesh, found {n_pucs}")
+        return
+    modules = [module for module in _items(device.get("modules")) if isinstance(module, str)]
+    given = _mapping(bench.mesh.get("heater_channels"))
+    channels = [c for p in range(mesh.n_pucs) for c in _items(given.get(p, (2 * p, 2 * p + 1))) if _is_index(c)]
+    needed, there = max(channels, default=-1) + 1, sum(map(channels_of_module, modules))
+    if modules and there < needed:
+        path = ("devices", name, "modules")
+        yield Check(path, f"expected modules with the {needed} drive channels that the mesh needs, found {there}")
 
 
 def _monitors(bench: _Bench) -> Iterator[Check]:
@@ -303,6 +337,7 @@ _CHECKS: tuple[Callable[[_Bench], Iterator[Check]], ...] = (
     _devices,
     _mesh,
     _heaters,
+    _controller,
     _monitors,
     _ports,
     _fibres,

@@ -2,34 +2,100 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from lumion_hw.bench.fields import Address, Number, Serial, StrictModel
+from lumion_hw.bench.fields import Address, Number, QontrolModule, Serial, StrictModel, Whole
 
-DEVICE_KINDS = ("lumion-mesh", "keysight-n77xx", "sfp-8472", "oz-epc04")
+MESH_KINDS = ("lumion-mesh", "qontrol-q8", "smartlight-line-server")
+"""Kinds that can be the controller of a mesh."""
+DEVICE_KINDS = (*MESH_KINDS, "keysight-n77xx", "sfp-8472", "oz-epc04")
 N77XX_CHANNELS = {"N7744A": 4, "N7745A": 8, "N7744C": 4, "N7745C": 8}
+
+
+def channels_of_module(module: str) -> int:
+    """Return the number of channels of a Qontrol module: the digits in its type name."""
+    digits = re.search(r"[0-9]+", module.partition("-")[0])
+    return int(digits[0]) if digits else 0
 
 
 class DeviceModel(StrictModel):
     """What every device has."""
 
-    address: Address | None = Field(None, description="Where the real device is reached; not used when emulated.")
+    address: Address | None = Field(
+        None,
+        description="Where the real device is reached, such as tcp://host:port or serial:///dev/ttyUSB0?baud=115200; "
+        "not used when emulated.",
+    )
 
 
-class MeshControllerModel(DeviceModel):
+class HeaterDriverModel(DeviceModel):
+    """What every controller of heater currents is told of its heaters."""
+
+    heater_max_ma: Number = Field(2.5, gt=0.0, le=1000.0, description="Largest current per heater.")
+    heater_ohm: Number = Field(1000.0, ge=1.0, le=65535.0, description="Nominal heater resistance, for power sums.")
+    total_power_mw: Number = Field(1000.0, gt=0.0, le=4e6, description="Cap on the power of all heaters together.")
+
+
+class MeshControllerModel(HeaterDriverModel):
     """The controller of the mesh heaters, speaking the protocol of ``firmware_protocol``."""
 
     kind: Literal["lumion-mesh"]
     serial: Serial | None = Field(None, description="Expected serial number; another one is refused at opening.")
     watchdog_s: Number = Field(2.0, ge=0.1, le=60.0, description="Host silence after which all heaters go off.")
-    heater_max_ma: Number = Field(2.5, gt=0.0, le=1000.0, description="Largest current per heater.")
-    heater_ohm: Number = Field(1000.0, ge=1.0, le=65535.0, description="Nominal heater resistance, for power sums.")
-    total_power_mw: Number = Field(1000.0, gt=0.0, le=4e6, description="Cap on the power of all heaters together.")
     monitor_responsivity_a_per_w: Number = Field(
         0.8, gt=0.0, le=2.0, description="Nominal responsivity of the port photodiodes, photocurrent to power."
     )
+
+
+class QontrolModel(HeaterDriverModel):
+    """A chain of Qontrol current sources (Q8iv family) on one serial line, 115 200 baud.
+
+    Neither atomic nor guarded by a watchdog: put the supply on an interlock. It has no photodiodes; power meters on the
+    taps of the mesh's outputs are the eyes of a calibration.
+    """
+
+    kind: Literal["qontrol-q8"]
+    modules: tuple[QontrolModule, ...] | None = Field(
+        None,
+        min_length=1,
+        max_length=1024,
+        description="Expected modules in the order of the chain, such as Q8iv-0001; others are refused at opening.",
+    )
+    mode: Literal["binary", "ascii"] = Field("binary", description="ascii can be read on a serial monitor.")
+    compliance_v: Number | None = Field(
+        None, gt=0.0, le=100.0, description="Voltage limit; by default 1.5 times what a heater needs at heater_max_ma."
+    )
+    readback_tolerance_ma: Number = Field(
+        0.1, gt=0.0, le=10.0, description="Largest difference between a current set and measured."
+    )
+    idle_off_s: Number | None = Field(
+        None, ge=0.1, le=86400.0, description="Heaters go off when this process makes no call for so long."
+    )
+
+    @property
+    def n_channels(self) -> int | None:
+        """Number of channels of the modules named; ``None`` if none are."""
+        return None if self.modules is None else sum(map(channels_of_module, self.modules))
+
+
+class LineServerModel(DeviceModel):
+    """The line-oriented control server of the SmartLight prototype. It takes states of PUCs and no heater currents.
+
+    A mesh behind it can be set, but neither calibrated nor given circuits. It cannot be asked who it is.
+    """
+
+    kind: Literal["smartlight-line-server"]
+    n_pucs: Whole = Field(72, ge=1, le=72, description="PUCs, numbered from 0.")
+
+    @field_validator("address")
+    @classmethod
+    def _on_tcp(cls, address: str | None) -> str | None:
+        if address is not None and not address.startswith("tcp://"):
+            raise ValueError(f"expected an address of the form tcp://host:65432, found {address!r}")
+        return address
 
 
 class PowerMeterModel(DeviceModel):
@@ -87,6 +153,7 @@ class PolarizationControllerModel(DeviceModel):
 
 
 Device = Annotated[
-    MeshControllerModel | PowerMeterModel | SfpModel | PolarizationControllerModel, Field(discriminator="kind")
+    MeshControllerModel | QontrolModel | LineServerModel | PowerMeterModel | SfpModel | PolarizationControllerModel,
+    Field(discriminator="kind"),
 ]
 """Any device, told apart by ``kind``."""

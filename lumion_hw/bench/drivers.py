@@ -9,41 +9,86 @@ import numpy as np
 
 from lumion_hw.bench.devices import (
     DeviceModel,
+    HeaterDriverModel,
+    LineServerModel,
     MeshControllerModel,
     PolarizationControllerModel,
     PowerMeterModel,
+    QontrolModel,
     SfpModel,
 )
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError
-from lumion_hw.interfaces import ControllerLimits, MeshController, PolarizationController, PowerMeter, Transponder
+from lumion_hw.interfaces import (
+    ControllerLimits,
+    MeshController,
+    MeshStates,
+    PolarizationController,
+    PowerMeter,
+    Transponder,
+)
+from lumion_hw.links.address import serial_baud
 from lumion_hw.links.base import Link
 
 _MODULE_RETRY_S = 0.1
 """A module is silent for up to 80 ms after a write (SFF-8472); longer silence means that it is gone."""
 
-OpenDevice = MeshController | PowerMeter | Transponder | PolarizationController
+OpenDevice = MeshController | MeshStates | PowerMeter | Transponder | PolarizationController
+
+
+def _limits(model: HeaterDriverModel, n_heaters: int, watchdog_s: float = 0.0) -> ControllerLimits:
+    """Return the limits of the bench file, the same for every heater."""
+    return ControllerLimits(
+        heater_max_ma=np.full(n_heaters, model.heater_max_ma),
+        heater_ohm=np.full(n_heaters, model.heater_ohm),
+        total_power_mw=model.total_power_mw,
+        watchdog_s=watchdog_s,
+    )
 
 
 def _open_mesh(name: str, model: MeshControllerModel, link: Link, clock: Clock) -> MeshController:
     from lumion_hw.drivers.mesh.lumion import LumionMeshController
 
-    controller = LumionMeshController(link, clock, device=name, expected_serial=model.serial)
+    # On a UART every byte takes its time, and time-outs have to allow for it.
+    baud = serial_baud(link.name)
+    controller = LumionMeshController(link, clock, device=name, expected_serial=model.serial, baud=baud)
     controller.open()
     try:
-        n_heaters = controller.info.n_heaters
-        controller.configure(
-            ControllerLimits(
-                heater_max_ma=np.full(n_heaters, model.heater_max_ma),
-                heater_ohm=np.full(n_heaters, model.heater_ohm),
-                total_power_mw=model.total_power_mw,
-                watchdog_s=model.watchdog_s,
-            )
-        )
+        controller.configure(_limits(model, controller.info.n_heaters, model.watchdog_s))
     except BaseException:
         controller.close()
         raise
     return controller
+
+
+def _open_qontrol(name: str, model: QontrolModel, link: Link, clock: Clock) -> MeshController:
+    from lumion_hw.drivers.mesh.qontrol import QontrolController
+
+    controller = QontrolController(
+        link,
+        clock,
+        device=name,
+        expected_serial=None if model.modules is None else ",".join(model.modules),
+        mode=model.mode,
+        compliance_v=model.compliance_v,
+        tolerance_ma=model.readback_tolerance_ma,
+        idle_off_s=model.idle_off_s,
+    )
+    controller.open()
+    try:
+        n_heaters = controller.info.n_heaters
+        controller.program(np.zeros(n_heaters))  # without a watchdog, currents of a host that died are still flowing
+        controller.configure(_limits(model, n_heaters))
+    except BaseException:
+        controller.close()
+        raise
+    return controller
+
+
+def _open_line_server(name: str, model: LineServerModel, link: Link, clock: Clock) -> MeshStates:
+    from lumion_hw.drivers.mesh.line_server import LineServerMesh
+
+    return LineServerMesh(lambda: link, clock, device=name, n_pucs=model.n_pucs)
 
 
 def _open_meter(name: str, model: PowerMeterModel, link: Link, clock: Clock) -> PowerMeter:
@@ -84,6 +129,8 @@ def _open_polarization(
 
 _OPENERS: dict[type[DeviceModel], Callable[[str, Any, Link, Clock], OpenDevice]] = {
     MeshControllerModel: _open_mesh,
+    QontrolModel: _open_qontrol,
+    LineServerModel: _open_line_server,
     PowerMeterModel: _open_meter,
     SfpModel: _open_sfp,
     PolarizationControllerModel: _open_polarization,

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from lumion_hw.bench.devices import DeviceModel, MeshControllerModel, PowerMeterModel, SfpModel
+from lumion_hw.bench.devices import (
+    DeviceModel,
+    HeaterDriverModel,
+    MeshControllerModel,
+    PowerMeterModel,
+    QontrolModel,
+    SfpModel,
+)
 from lumion_hw.bench.model import BenchModel
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.assembly import DeviceSpec, EmulatedBench, EmulationSpec
@@ -20,12 +27,14 @@ def emulated_bench(model: BenchModel, clock: Clock, seed: int, *, warm: bool = T
     """
     controller = model.devices[model.mesh.controller]
     modules = [device for device in model.devices.values() if isinstance(device, SfpModel)]
+    heater_channels = tuple(channel for pair in model.mesh.heater_table() for channel in pair)
     spec = EmulationSpec(
         mesh=model.topology(),
         wiring=model.to_wiring(),
-        devices=tuple(_device_spec(name, device) for name, device in model.devices.items()),
-        heater_channels=tuple(channel for pair in model.mesh.heater_table() for channel in pair),
-        monitor_ports=model.mesh.monitors,
+        devices=tuple(_device_spec(name, device, max(heater_channels) + 1) for name, device in model.devices.items()),
+        controller=model.mesh.controller,
+        heater_channels=heater_channels,
+        monitor_ports=model.monitors(),
         responsivity_a_per_w=(
             controller.monitor_responsivity_a_per_w if isinstance(controller, MeshControllerModel) else 1.0
         ),
@@ -35,10 +44,16 @@ def emulated_bench(model: BenchModel, clock: Clock, seed: int, *, warm: bool = T
     return EmulatedBench(spec, clock, seed, warm=warm)
 
 
-def _device_spec(name: str, device: DeviceModel) -> DeviceSpec:
-    """Return what to emulate for one device: it answers with the identity the file expects."""
+def _device_spec(name: str, device: DeviceModel, n_channels: int) -> DeviceSpec:
+    """Return what to emulate for one device: it answers with the identity the file expects.
+
+    A chain whose modules the file leaves open gets as many as ``n_channels`` need.
+    """
     kind: str = getattr(device, "kind")  # noqa: B009 - every member of the device union has one
     serial = getattr(device, "serial", None) or f"EMU-{name}"[:16]
+    if isinstance(device, QontrolModel):
+        modules = device.modules or tuple(f"Q8iv-{number:04X}" for number in range(1, -(-n_channels // 8) + 1))
+        return DeviceSpec(name, kind, ",".join(modules))
     if isinstance(device, PowerMeterModel):
         return DeviceSpec(name, kind, serial, device.model)
     if isinstance(device, SfpModel):
@@ -57,7 +72,7 @@ def _physics(model: BenchModel, controller: DeviceModel) -> PhysicsParameters:
     return PhysicsParameters(
         puc_loss_db=model.mesh.typical.puc_loss_db,
         access_loss_db=model.mesh.typical.access_loss_db,
-        heater_ohm=controller.heater_ohm if isinstance(controller, MeshControllerModel) else 1000.0,
+        heater_ohm=controller.heater_ohm if isinstance(controller, HeaterDriverModel) else 1000.0,
         puc_loss_sigma_db=section.puc_loss_sigma_db,
         access_loss_sigma_db=section.access_loss_sigma_db,
         coupler_common_sigma=section.coupler_common_sigma,

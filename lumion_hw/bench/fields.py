@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -43,6 +44,17 @@ def checked_serial(serial: str) -> str:
     return serial
 
 
+def checked_module(module: str) -> str:
+    """Return the identity of a Qontrol module unchanged.
+
+    Raises:
+        ValueError: It is not that of an output module, such as ``Q8iv-0001``; ``Q8iv-****`` has no number yet.
+    """
+    if re.fullmatch(r"Q[1-9][0-9]{0,2}[a-z]*-([0-9A-F]{4}|\*{4})", module) is None:
+        raise ValueError(f"expected a Qontrol output module such as Q8iv-0001 or Q8iv-****, found {module!r}")
+    return module
+
+
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 """A finite number; text that looks like one is refused."""
 
@@ -57,6 +69,9 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 
 Serial = Annotated[str, AfterValidator(checked_serial)]
 """A serial number that fits a device's 16 characters."""
+
+QontrolModule = Annotated[str, AfterValidator(checked_module)]
+"""Type and hexadecimal number of a Qontrol output module."""
 
 Address = Annotated[str, AfterValidator(checked_address)]
 """Where a device is reached: see :func:`lumion_hw.links.address.open_link`."""

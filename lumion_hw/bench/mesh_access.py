@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.bench.meter_monitors import MeterMonitors
 from lumion_hw.clock import Clock
-from lumion_hw.errors import CalibrationError, ConfigError
+from lumion_hw.errors import CalibrationError, ConfigError, VerifyError
 from lumion_hw.interfaces import Generation, MeshController
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import HexMesh
 
 
-@dataclass(frozen=True)
+@dataclass
 class MeshAccess:
     """A mesh and the way to it.
 
@@ -22,12 +23,13 @@ class MeshAccess:
         topology: The mesh as a graph.
         controller: Drives the heaters and reads the monitors.
         heater_channels: Drive channel of every heater, by 2·PUC + arm.
-        monitor_ports: Port of every monitor channel.
+        monitor_ports: Port of every monitor: photodiode of the controller, or power meter.
         responsivity_a_per_w: Nominal responsivity of the monitors.
         heater_max_ma: Largest heater current.
         heater_ohm: Nominal heater resistance.
         settle_s: Time after programming until the heaters have settled.
         clock: The bench's clock.
+        meters: Power meters that stand in for the monitors of a controller without any.
     """
 
     topology: HexMesh
@@ -39,14 +41,17 @@ class MeshAccess:
     heater_ohm: float
     settle_s: float
     clock: Clock
+    meters: MeterMonitors | None = None
+    _programmed_ma: NDArray[np.float64] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse a controller with fewer channels than the mesh needs."""
+        self._programmed_ma = np.zeros(len(self.heater_channels))
         info = self.controller.info
         needed = max(self.heater_channels, default=-1) + 1
         for what, has, needs in (
             ("heaters", info.n_heaters, needed),
-            ("monitors", info.n_monitors, len(self.monitor_ports)),
+            ("monitors", info.n_monitors, 0 if self.meters else len(self.monitor_ports)),
         ):
             if has < needs:
                 raise ConfigError(
@@ -55,7 +60,7 @@ class MeshAccess:
                 )
 
     def program(self, heater_currents_ma: NDArray[np.float64]) -> Generation:
-        """Drive all heaters at one edge and wait until they have settled.
+        """Drive all heaters and wait until they have settled.
 
         Args:
             heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm; channels without a heater are driven with 0.
@@ -72,16 +77,52 @@ class MeshAccess:
         table = np.zeros(self.controller.info.n_heaters)
         table[list(self.heater_channels)] = heater_currents_ma
         generation = self.controller.program(table)
+        self._programmed_ma = table[list(self.heater_channels)]
         self.clock.sleep(self.settle_s)
         return generation
 
     def driven_ma(self) -> NDArray[np.float64]:
-        """Return the currents driven now, shape ``(2 n_pucs,)``, read back from the controller."""
+        """Return the currents driven now, shape ``(2 n_pucs,)``, good to be programmed again.
+
+        What the controller reads back, if it reads back what it was told. A controller that measures its outputs
+        confirms what was programmed last, or zeros: its readings are no currents to be programmed.
+
+        Raises:
+            VerifyError: A measuring controller drives neither.
+        """
         driven: NDArray[np.float64] = self.controller.read_back()[list(self.heater_channels)]
-        return driven
+        tolerance_ma = self.controller.info.readback_tolerance_ma
+        if not tolerance_ma:
+            return driven
+        for known_ma in (self._programmed_ma, np.zeros(len(driven))):
+            if np.all(np.abs(driven - known_ma) <= tolerance_ma):
+                return known_ma.copy()
+        heater = int(np.argmax(np.abs(driven - self._programmed_ma)))
+        raise VerifyError(
+            f"current of heater {heater}",
+            wrote=f"{self._programmed_ma[heater]:.4f} mA",
+            read=f"{driven[heater]:.4f} mA",
+            hint="Somebody else drives this mesh, or a heater is broken: look at faults(), then program it anew.",
+        )
+
+    @property
+    def monitor_step_ma(self) -> float:
+        """Smallest photocurrent step; 0 if unknown."""
+        return 0.0 if self.meters else self.controller.info.monitor_step_ma
+
+    @property
+    def monitor_full_scale_ma(self) -> float:
+        """Photocurrent at which a monitor saturates; 0 if unknown."""
+        return 0.0 if self.meters else self.controller.info.monitor_full_scale_ma
 
     def monitors_ma(self, n_avg: int = 1) -> NDArray[np.float64]:
-        """Return the photocurrents in the order of ``monitor_ports``; NaN where a monitor is saturated."""
+        """Return the photocurrents in the order of ``monitor_ports``; NaN where a monitor is saturated.
+
+        Raises:
+            OutOfRangeError: A power meter that stands in for a monitor is overloaded.
+        """
+        if self.meters:
+            return self.meters.photocurrent_ma(n_avg)
         return self.controller.read_monitors(n_avg).photocurrent_ma[: len(self.monitor_ports)]
 
     def check_record(self, record: CalibrationRecord) -> None:

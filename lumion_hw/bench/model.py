@@ -14,9 +14,12 @@ from lumion_hw.bench.checks import cross_check, path_text
 from lumion_hw.bench.devices import (
     Device,
     DeviceModel,
+    HeaterDriverModel,
+    LineServerModel,
     MeshControllerModel,
     PolarizationControllerModel,
     PowerMeterModel,
+    QontrolModel,
     SfpModel,
 )
 from lumion_hw.bench.emulation import EmulationModel, HeaterEfficiencyModel
@@ -33,13 +36,16 @@ __all__ = [
     "DeviceModel",
     "EmulationModel",
     "FabricModel",
+    "HeaterDriverModel",
     "HeaterEfficiencyModel",
     "InputModel",
+    "LineServerModel",
     "MeshControllerModel",
     "MeshModel",
     "OutputModel",
     "PolarizationControllerModel",
     "PowerMeterModel",
+    "QontrolModel",
     "ServerModel",
     "SfpModel",
     "TapModel",
@@ -58,25 +64,24 @@ class TypicalLossModel(StrictModel):
 class MeshModel(StrictModel):
     """The mesh chip and how its controller is wired to it."""
 
-    controller: Name = Field(description="Device that drives the heaters and reads the monitors.")
+    controller: Name = Field(
+        description="Device that drives the heaters and reads the monitors, or sets the states of the PUCs."
+    )
     layout: Literal["smartlight"] = Field("smartlight", description="Published layout: 72 PUCs, 40 ports.")
     columns: tuple[Whole, ...] | None = Field(None, description="Cells per column of another layout.")
     heater_channels: dict[Whole, tuple[Whole, Whole]] = Field(
         default_factory=dict, description="PUC: [upper, lower] drive channel, where it is not [2 PUC, 2 PUC + 1]."
     )
     monitor_ports: tuple[Whole, ...] | None = Field(
-        None, description="Ports with a photodiode, in the controller's monitor order; all fibre ports if not given."
+        None,
+        description="Ports with a photodiode, in the controller's monitor order; all fibre ports if not given, none "
+        "where the controller has no photodiodes.",
     )
     typical: TypicalLossModel = Field(default_factory=TypicalLossModel, description="Losses a plan assumes.")
 
     def topology(self) -> HexMesh:
         """Return the mesh. Raises ``ConfigError`` if none has these columns."""
         return topology_of(self.columns)
-
-    @property
-    def monitors(self) -> tuple[int, ...]:
-        """Port of each monitor channel of the controller, in channel order."""
-        return self.topology().fibre_ports if self.monitor_ports is None else self.monitor_ports
 
     def heater_table(self) -> tuple[tuple[int, int], ...]:
         """Return the (upper, lower) drive channel of every PUC, in PUC order."""
@@ -157,6 +162,12 @@ class BenchModel(StrictModel):
     def topology(self) -> HexMesh:
         """Return the mesh of this bench."""
         return self.mesh.topology()
+
+    def monitors(self) -> tuple[int, ...]:
+        """Return the port of each monitor channel of the controller, in channel order; empty if it has none."""
+        if not isinstance(self.devices[self.mesh.controller], MeshControllerModel):
+            return ()
+        return self.topology().fibre_ports if self.mesh.monitor_ports is None else self.mesh.monitor_ports
 
     def to_wiring(self) -> Wiring:
         """Return the optical wiring in the form that path set-up, budgets and the emulator use."""

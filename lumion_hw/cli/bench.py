@@ -10,7 +10,7 @@ from lumion_hw.cli.output import echo_json, echo_table, error_document, json_opt
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lumion_hw.bench.model import BenchModel
+    from lumion_hw.bench.model import BenchModel, DeviceModel
 
 
 @click.group()
@@ -78,8 +78,14 @@ def show(file: str, as_json: bool) -> None:
 
 
 def device_rows(model: BenchModel) -> list[tuple[object, ...]]:
-    """Return name, kind, expected serial number and address of every device."""
-    return [(name, d.kind, getattr(d, "serial", None), d.address) for name, d in model.devices.items()]
+    """Return name, kind, expected serial number or modules, and address of every device."""
+    return [(name, d.kind, _expected(d), d.address) for name, d in model.devices.items()]
+
+
+def _expected(device: DeviceModel) -> str | None:
+    """Return the identity that a device has to have, ``None`` where any will do."""
+    modules = getattr(device, "modules", None)
+    return " ".join(modules) if modules else getattr(device, "serial", None)
 
 
 def input_rows(model: BenchModel) -> list[tuple[object, ...]]:
@@ -108,5 +114,5 @@ def _mesh_line(model: BenchModel) -> str:
     mesh, chip = model.mesh, model.topology()
     layout = mesh.layout if mesh.columns is None else f"columns {' '.join(map(str, mesh.columns))}"
     losses = f"{mesh.typical.puc_loss_db:g} dB per PUC, {mesh.typical.access_loss_db:g} dB per port"
-    size = f"{chip.n_pucs} PUCs, {chip.n_ports} ports, {len(chip.fibre_ports)} fibres, {len(mesh.monitors)} monitors"
+    size = f"{chip.n_pucs} PUCs, {chip.n_ports} ports, {len(chip.fibre_ports)} fibres, {len(model.monitors())} monitors"
     return f"{layout} on {mesh.controller}: {size}; typically {losses}"

@@ -11,7 +11,7 @@ import click
 
 from lumion_hw.cli.output import note
 
-_ON_TCP = ("lumion-mesh", "keysight-n77xx")
+_ON_TCP = ("lumion-mesh", "keysight-n77xx", "smartlight-line-server")
 
 
 @click.command()
@@ -23,8 +23,8 @@ _ON_TCP = ("lumion-mesh", "keysight-n77xx")
 def emulate(file: str, endpoints: str | None, seed: int, tcp_only: bool, cold: bool) -> None:
     """Serve every device of BENCH on loopback until SIGTERM or Ctrl-C.
 
-    Controllers and meters listen on TCP, serial instruments on ptys. The endpoints file holds the address of each
-    device, to be opened with `Bench.open(file, addresses=...)` or `--endpoints`.
+    Controllers, servers and meters listen on TCP, serial instruments on ptys. The endpoints file holds the address of
+    each device, to be opened with `Bench.open(file, addresses=...)` or `--endpoints`.
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.bench.emulated import emulated_bench

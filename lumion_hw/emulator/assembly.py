@@ -15,7 +15,10 @@ from lumion_hw.emulator.device import EmulatedDevice
 from lumion_hw.emulator.epc04 import Epc04
 from lumion_hw.emulator.faults import Faults
 from lumion_hw.emulator.i2c_bridge import I2cBridge
+from lumion_hw.emulator.line_server import LineServer
 from lumion_hw.emulator.n77xx import KeysightN77xx
+from lumion_hw.emulator.photonic_unit import unit_currents_ma
+from lumion_hw.emulator.qontrol import BAUD, OPEN, ChainProfile, HeaterLoad, ModuleSpec, QontrolChain, ReplyMode
 from lumion_hw.emulator.sff8472 import SfpModule, SfpProfile
 from lumion_hw.emulator.truth import PhysicsParameters, draw_chains, draw_mesh
 from lumion_hw.emulator.world import OpticalWorld
@@ -39,7 +42,7 @@ class DeviceSpec:
     Attributes:
         name: Device name of the bench file.
         kind: Kind as in the bench file.
-        serial: Serial number it answers with.
+        serial: Serial number it answers with; of a chain, those of its modules with commas between.
         model: Model it answers with, where the kind has several.
         profile: Figures of a module that differ from the standard ones, by name.
     """
@@ -59,6 +62,7 @@ class EmulationSpec:
         mesh: The mesh.
         wiring: Which module's light goes where.
         devices: Every device.
+        controller: Name of the device that drives the heaters of the mesh; others of its kind drive nothing.
         heater_channels: Drive channel of every heater, by 2·PUC + arm.
         monitor_ports: Port of every monitor channel.
         responsivity_a_per_w: Nominal responsivity of the monitors.
@@ -69,6 +73,7 @@ class EmulationSpec:
     mesh: HexMesh
     wiring: Wiring
     devices: tuple[DeviceSpec, ...]
+    controller: str
     heater_channels: tuple[int, ...]
     monitor_ports: tuple[int, ...]
     responsivity_a_per_w: float
@@ -110,6 +115,8 @@ class EmulatedBench:
         self._boards: dict[str, MeshBoard] = {}
         makers: dict[str, Callable[[DeviceSpec], EmulatedDevice]] = {
             "lumion-mesh": self._mesh_board,
+            "qontrol-q8": self._qontrol_chain,
+            "smartlight-line-server": self._line_server,
             "keysight-n77xx": self._power_meter,
             "sfp-8472": self._module,
             "oz-epc04": self._polarization_controller,
@@ -132,11 +139,7 @@ class EmulatedBench:
 
     def _mesh_board(self, device: DeviceSpec) -> EmulatedDevice:
         spec = self.spec
-        channels = np.array(spec.heater_channels)
         ports = np.array(spec.monitor_ports)
-
-        def drive(currents_ma: NDArray[np.float64], at_s: float) -> None:
-            self.world.drive_heaters(currents_ma[channels], at_s)
 
         def sense_ma(n_avg: int) -> NDArray[np.float64]:
             return self.world.monitor_ma(ports, spec.responsivity_a_per_w, n_avg)
@@ -145,10 +148,10 @@ class EmulatedBench:
             device.name,
             self.clock,
             self._rng(device.name),
-            drive=drive,
+            drive=self._driving(device),
             sense_ma=sense_ma,
             profile=BoardProfile(
-                n_dac=int(channels.max()) + 1,
+                n_dac=self._n_channels,
                 n_adc=len(ports),
                 dac_full_scale=DRIVE_FULL_SCALE_UA,
                 adc_full_scale=MONITOR_FULL_SCALE_NA,
@@ -158,6 +161,51 @@ class EmulatedBench:
         self._boards[device.name] = board
         self.world.before_reading.append(board.advance)
         return board
+
+    def _driving(self, device: DeviceSpec) -> Callable[[NDArray[np.float64], float], None]:
+        """Return what the outputs of a controller do: they heat the mesh, unless they are wired to something else."""
+        channels = np.array(self.spec.heater_channels)
+
+        def drive(currents_ma: NDArray[np.float64], at_s: float) -> None:
+            if device.name == self.spec.controller:
+                self.world.drive_heaters(currents_ma[channels], at_s)
+
+        return drive
+
+    @property
+    def _n_channels(self) -> int:
+        """Drive channels that the mesh needs."""
+        return max(self.spec.heater_channels) + 1
+
+    def _qontrol_chain(self, device: DeviceSpec) -> EmulatedDevice:
+        names = device.serial.split(",")
+        modules = [ModuleSpec(kind, _number(text)) for kind, _, text in (name.partition("-") for name in names)]
+        loads = [OPEN] * sum(module.n_channels for module in modules)
+        if device.name == self.spec.controller:
+            truth = self.world.truth
+            for heater, channel in enumerate(self.spec.heater_channels):
+                ohm, rise = float(truth.heater_ohm[heater]), float(truth.nonlinearity_per_mw[heater])
+                loads[channel] = HeaterLoad(ohm, rise)
+        chain = QontrolChain(
+            device.name,
+            self.clock,
+            self._rng(device.name),
+            drive=self._driving(device),
+            modules=modules,
+            loads=loads,
+            profile=ChainProfile(reply_mode=ReplyMode.USB1, baud=BAUD),
+        )
+        self.world.before_reading.append(chain.advance)
+        return chain
+
+    def _line_server(self, device: DeviceSpec) -> EmulatedDevice:
+        def apply(states: dict[int, str]) -> None:
+            if device.name == self.spec.controller:
+                self.world.drive_heaters(unit_currents_ma(self.world.truth, states), self.clock.now())
+
+        server = LineServer(device.name, self.clock, apply_states=apply)
+        self.world.before_reading.append(server.advance)
+        return server
 
     def _power_meter(self, device: DeviceSpec) -> EmulatedDevice:
         return KeysightN77xx(
@@ -196,3 +244,8 @@ class EmulatedBench:
         )
         self.world.before_reading.append(controller.advance)
         return controller
+
+
+def _number(text: str) -> int | None:
+    """Return the number of a module, ``None`` for ``****``."""
+    return None if text.startswith("*") else int(text, 16)

@@ -35,6 +35,13 @@ def open_link(address: str, clock: Clock) -> Link:
     return makers[scheme](address, rest, clock)
 
 
+def serial_baud(address: str) -> int | None:
+    """Return the line rate of a serial address, ``None`` for every other one."""
+    scheme, _, rest = address.partition("://")
+    baud = dict(parse_qsl(rest.partition("?")[2])).get("baud", str(DEFAULT_BAUD))
+    return int(baud) if scheme == "serial" and baud.isdigit() else None
+
+
 def _tcp(address: str, rest: str, clock: Clock) -> Link:
     del rest
     try:
