@@ -10,7 +10,13 @@ from lumion_hw.bench.loader import check_bench, load_bench
 # (what is replaced in the small bench, by what, path, message)
 CONTRADICTIONS = [
     # names of devices
-    ("controller: mesh0", "controller: mesh1", "mesh.controller", "of kind lumion-mesh, found 'mesh1'", "'mesh0'?"),
+    (
+        "controller: mesh0",
+        "controller: mesh1",
+        "mesh.controller",
+        "of kind lumion-mesh, qontrol-q8 or smartlight-line-server, found 'mesh1'",
+        "'mesh0'?",
+    ),
     (
         "controller: mesh0",
         "controller: meter0",

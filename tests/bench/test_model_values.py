@@ -47,10 +47,13 @@ def test_hidden_physics_default_to_the_published_figures() -> None:
 
 
 def test_smartlight_monitors_follow_the_28_fibre_ports() -> None:
-    mesh = MeshModel(controller="mesh0")
-    assert len(mesh.monitors) == 28
-    assert mesh.monitors == tuple(range(22)) + tuple(range(34, 40))
-    assert MeshModel(controller="mesh0", monitor_ports=(7, 3)).monitors == (7, 3)
+    assert load_bench("lumion-prototype").monitors() == tuple(range(22)) + tuple(range(34, 40))
+
+
+@pytest.mark.parametrize("kind", ["qontrol-q8", "smartlight-line-server"])
+def test_a_controller_without_photodiodes_has_no_monitors(data: dict[str, Any], kind: str) -> None:
+    data["devices"]["mesh0"] = {"kind": kind}
+    assert BenchModel.model_validate(data).monitors() == ()
 
 
 def test_heaters_follow_the_puc_numbers_unless_told_otherwise() -> None:

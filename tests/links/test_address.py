@@ -10,6 +10,7 @@ import pytest
 from lumion_hw.clock import SystemClock
 from lumion_hw.errors import ConfigError
 from lumion_hw.links import SerialLink, TcpLink, VisaLink, open_link
+from lumion_hw.links.address import serial_baud
 
 CLOCK = SystemClock()
 
@@ -66,3 +67,18 @@ def test_parsing_addresses_loads_no_heavy_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("address", "baud"),
+    [
+        ("serial:///dev/ttyUSB0?baud=9600", 9600),
+        ("serial:///dev/ttyUSB0", 115200),
+        ("tcp://192.0.2.7:5025", None),
+        ("visa://ASRL1::INSTR", None),
+        ("emulated mesh0", None),
+        ("serial:///dev/x?baud=fast", None),
+    ],
+)
+def test_only_serial_addresses_have_a_line_rate(address: str, baud: int | None) -> None:
+    assert serial_baud(address) == baud
