@@ -260,3 +260,20 @@ def test_heaters_of_a_killed_host_go_off_within_the_watchdog_time(tmp_path: Path
             assert not second.read_back().any()
         # The last keep-alive came at most a quarter of the time-out before the kill.
         assert 0.7 * WATCHDOG_S <= attached_s <= WATCHDOG_S + 1.0
+
+
+def test_a_bench_of_qontrol_modules_and_a_line_server_is_served_and_opened_like_hardware(tmp_path: Path) -> None:
+    text = (SMALL.parent / "small_qontrol.yaml").read_text()
+    bench_file = tmp_path / "bench.yaml"
+    bench_file.write_text(text.replace("devices:\n", "devices:\n  unit0: {kind: smartlight-line-server}\n"))
+    with served(bench_file, tmp_path, "--seed", "7") as (_, addresses):
+        assert addresses["mesh0"].startswith("serial:///")
+        assert addresses["unit0"].startswith("tcp://127.0.0.1:")
+        with patiently(lambda: Bench.open(bench_file, addresses=addresses)) as bench:
+            assert bench.mesh.controller.info.serial == "Q8iv-0001,Q8iv-0002,Q8iv-0003,Q8iv-0004"
+            wanted_ma = np.linspace(0.0, 2.0, 30)
+            patiently(lambda: bench.mesh.program(wanted_ma))
+            assert np.array_equal(bench.mesh.driven_ma(), wanted_ma)
+            assert bench.mesh.monitors_ma().shape == (3,)
+            sent = bench.mesh_states["unit0"].program_states({0: "bar", 71: "cross"})
+            assert sent.line == "[(0, '='), (71, 'x')]"
