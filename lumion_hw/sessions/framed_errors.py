@@ -230,15 +230,18 @@ def error_from_refusal(refusal: Refusal, request: Request[Message], where: Where
     return _KINDS.get(refusal.status, _device_error)(refusal, request, where)
 
 
+def cannot_be_sent(error: ProtocolError, request: Request[Message], where: Where) -> ConfigError:
+    """Return the error for a request the codec refuses to put on the wire; it names the command."""
+    return ConfigError(f"{_name(request)} cannot be sent: {error}.", device=where.device, address=where.address)
+
+
 @contextmanager
 def encoding(request: Request[Message], where: Where) -> Iterator[None]:
     """Turn what the codec refuses to put on the wire into a ``ConfigError`` that names the command."""
     try:
         yield
     except ProtocolError as error:
-        raise ConfigError(
-            f"{_name(request)} cannot be sent: {error}.", device=where.device, address=where.address
-        ) from error
+        raise cannot_be_sent(error, request, where) from error
 
 
 def check_hello(hello: HelloReply, where: Where) -> None:

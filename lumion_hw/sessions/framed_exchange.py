@@ -17,6 +17,7 @@ from firmware_protocol import (
     HelloReply,
     Kind,
     Message,
+    ProtocolError,
     Refusal,
     Request,
     SendWindow,
@@ -27,7 +28,7 @@ from firmware_protocol import (
 )
 from firmware_protocol.timing import MARGIN_S
 from lumion_hw.clock import Clock
-from lumion_hw.sessions.framed_errors import Where, encoding, error_from_refusal
+from lumion_hw.sessions.framed_errors import Where, cannot_be_sent, encoding, error_from_refusal
 from lumion_hw.sessions.framed_inbox import Answer, Wanted
 from lumion_hw.sessions.framed_line import Line, Loss, SessionState
 
@@ -162,18 +163,23 @@ class Exchange:
         return answers
 
     def _job(self, index: int, message: Request[Message]) -> _Job:
-        with encoding(message, self._where):
+        try:
             payload = message.encode()
             bound = wire_bound(len(payload))
             if bound > self._hello.fw_rx_max:
                 raise FrameTooBigError(bound, self._hello.fw_rx_max)
-            key = message.command, len(payload)
-            alone_s = self._rtos.get(key)
-            if alone_s is None:
-                alone_s = retry_timeout_s(message, self._hello, self._baud)
-                if message.command in _BY_LENGTH:
-                    self._rtos[key] = alone_s
-            return _Job(self._session, index, message, payload, alone_s)
+        except ProtocolError as error:
+            raise cannot_be_sent(error, message, self._where) from error
+        return _Job(self._session, index, message, payload, self._alone_s(message, len(payload)))
+
+    def _alone_s(self, message: Request[Message], length: int) -> float:
+        """Return the RTO of a request that can be sent; remembered where nothing but the length counts."""
+        if message.command not in _BY_LENGTH:
+            return retry_timeout_s(message, self._hello, self._baud)
+        key = message.command, length
+        if key not in self._rtos:
+            self._rtos[key] = retry_timeout_s(message, self._hello, self._baud)
+        return self._rtos[key]
 
     def _send(self, todo: deque[_Job], waiting: list[_Job]) -> None:
         """Send what the window has room for, in one write."""
@@ -182,7 +188,9 @@ class Exchange:
         while todo and self._may_follow(todo[0], waiting):
             job = todo.popleft()
             job.start_s = now
-            job.rto_s = job.alone_s + sum(before.alone_s - MARGIN_S for before in waiting)
+            job.rto_s = job.alone_s
+            if waiting:
+                job.rto_s += sum(before.alone_s - MARGIN_S for before in waiting)
             job.due_s = now + job.rto_s
             job.seq = self.last_seq = self._window.take()
             waiting.append(job)

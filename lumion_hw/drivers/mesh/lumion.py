@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from firmware_protocol import (
-    OutputsState,
     PingRequest,
     WatchdogPolicy,
     monitor_from_code,
@@ -25,7 +24,7 @@ from firmware_protocol import (
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.mesh.lumion_attach import Attacher
 from lumion_hw.drivers.mesh.lumion_config import WatchdogRule, checked_currents, nearest_codes
-from lumion_hw.drivers.mesh.lumion_faults import FaultWatch
+from lumion_hw.drivers.mesh.lumion_faults import FaultWatch, WatchedCall
 from lumion_hw.drivers.mesh.lumion_keepalive import KeepAlive
 from lumion_hw.drivers.mesh.lumion_monitors import read_all
 from lumion_hw.drivers.mesh.lumion_reconnect import Attachment, LinkEvent, LinkState, Reconnector, ReconnectPolicy
@@ -33,7 +32,7 @@ from lumion_hw.drivers.mesh.lumion_sweep_plan import Allowed, planned_sweep
 from lumion_hw.drivers.mesh.lumion_sweep_run import SweepRun
 from lumion_hw.drivers.mesh.lumion_telemetry import TelemetryStreams
 from lumion_hw.drivers.mesh.lumion_values import call_back, controller_info
-from lumion_hw.errors import LinkLost, NotSupportedError, VerifyError
+from lumion_hw.errors import LinkLost, NotSupportedError
 from lumion_hw.interfaces import (
     ControllerInfo,
     ControllerLimits,
@@ -313,17 +312,10 @@ class LumionMeshController:
             LinkLost: The link is gone.
             VerifyError: The controller answered, but its outputs are not in their safe state.
         """
-        reply = self._session.emergency_stop(patience_s)
-        self._tables.confirmed = None  # never to be resumed
-        if reply.outputs_state is not OutputsState.SAFE:
-            raise VerifyError(
-                "ESTOP was answered, but the outputs are not in their safe state",
-                wrote=OutputsState.SAFE.name,
-                read=reply.outputs_state.name,
-                device=self._where.device,
-                address=self._where.address,
-                hint="Cut the heater supply by hand.",
-            )
+        try:
+            self._watch.stop(patience_s)
+        finally:
+            self._tables.confirmed = None  # never to be resumed
 
     def renew_lease(self) -> None:
         """Tell that the application is alive, without anything to ask; see ``lease_s``. Every other call tells too."""
@@ -351,12 +343,12 @@ class LumionMeshController:
     ) -> None:
         self.close()
 
-    def _using(self, what: str) -> _Use:
+    def _using(self, what: str) -> WatchedCall:
         """Around every call: the application lives, the link is there or awaited, new faults are announced."""
         self._keep.renew()
         if not self._session.is_open:
             self._reconnector.wait(what)
-        return _Use(self._lost, self._watch)
+        return WatchedCall(self._watch, self._lost)
 
     def _lost(self, error: LinkLost) -> None:
         if self._session.state is SessionState.LOST:
@@ -382,11 +374,12 @@ class LumionMeshController:
         """Send one request; while a fault is latched, the one that tells of further faults."""
         try:
             if self._session.fault_pending:
-                self._watch.poll(only_if_idle=only_if_idle)
-            elif only_if_idle:
-                self._session.request_if_idle(PingRequest())
+                asked = self._watch.poll(only_if_idle=only_if_idle)
             else:
-                self._session.request(PingRequest())
+                ask = self._session.request_if_idle if only_if_idle else self._session.request
+                asked = ask(PingRequest()) is not None
+            if asked:
+                self._watch.check(only_if_idle=only_if_idle)
         except LinkLost as error:
             self._lost(error)
             raise
@@ -396,28 +389,9 @@ class LumionMeshController:
         if self._closing:
             raise LinkLost("closed while waiting for events", device=self._where.device, address=self._where.address)
         self._keep.renew()
+        self._watch.check()
         return self._keep.feed_if_due()
 
     def _need(self, there: bool, otherwise: str, command: str) -> None:
         if not there:
             raise NotSupportedError(otherwise, command=command, device=self._where.device, address=self._where.address)
-
-
-class _Use:
-    """One call of the driver; a plain class, because programming goes through it."""
-
-    __slots__ = ("_lost", "_watch")
-
-    def __init__(self, lost: Callable[[LinkLost], None], watch: FaultWatch) -> None:
-        self._lost = lost
-        self._watch = watch
-
-    def __enter__(self) -> None:
-        """Nothing to be done."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, LinkLost):
-            self._lost(error)
-        self._watch.check()

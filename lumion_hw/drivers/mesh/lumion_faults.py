@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from types import TracebackType
 
-from firmware_protocol import FaultClearRequest, FaultListRequest, FaultRecord, FaultState
+from firmware_protocol import FaultClearRequest, FaultListRequest, FaultRecord, FaultState, OutputsState
 from lumion_hw.drivers.mesh.lumion_values import call_back, fault_from_record
-from lumion_hw.errors import LinkError, LumionError, SafetyError
+from lumion_hw.errors import LinkError, LinkLost, LumionError, SafetyError, VerifyError
 from lumion_hw.interfaces import Fault
 from lumion_hw.sessions.framed import FramedSession
 
@@ -68,16 +69,31 @@ class FaultWatch:
             _log.warning("the sources of a refused clearing could not be read: %s", error)
             return []
 
-    def poll(self, *, only_if_idle: bool) -> None:
-        """Ask for faults newer than those announced; skipped when the session is busy and ``only_if_idle``."""
+    def stop(self, patience_s: float | None) -> None:
+        """Stop in an emergency, and make sure that it did. Raises as ``outputs_off`` of the driver."""
+        reply = self._session.emergency_stop(patience_s)
+        if reply.outputs_state is not OutputsState.SAFE:
+            raise VerifyError(
+                "ESTOP was answered, but the outputs are not in their safe state",
+                wrote=OutputsState.SAFE.name,
+                read=reply.outputs_state.name,
+                device=self._session.device,
+                address=self._session.address,
+                hint="Cut the heater supply by hand.",
+            )
+
+    def poll(self, *, only_if_idle: bool) -> bool:
+        """Ask for faults newer than those announced; skipped, with ``False``, when busy and ``only_if_idle``."""
         request = FaultListRequest(first_id=self._newest_id + 1)
         ask = self._session.request_if_idle if only_if_idle else self._session.request
         reply = ask(request)
-        if reply is not None:
-            self._pending = self._session.fault_pending
-            self._announce(reply.records)
+        if reply is None:
+            return False
+        self._pending = self._session.fault_pending
+        self._announce(reply.records)
+        return True
 
-    def check(self) -> None:
+    def check(self, *, only_if_idle: bool = False) -> None:
         """Announce what events and flags of the last requests said; never raises because of the link."""
         events = self._session.take_fault_events()
         if not events and self._session.fault_pending is self._pending:
@@ -88,7 +104,7 @@ class FaultWatch:
         if not rising or not self._session.is_open:
             return
         try:
-            self.poll(only_if_idle=False)
+            self._pending = self.poll(only_if_idle=only_if_idle)
         except LumionError as error:
             self._pending = False  # try again after the next request
             _log.warning("a fault is latched, but the list could not be read: %s", error)
@@ -111,6 +127,33 @@ class FaultWatch:
             fault = fault_from_record(record)
             _log.error("%s @ %s: latched %s", self._session.device, self._session.address, in_words(fault))
             call_back(self._on_fault, fault)
+
+
+class WatchedCall:
+    """One call of the driver: afterwards a lost link is noted and new faults are announced.
+
+    A plain class and no generator, because every table goes through it.
+
+    Args:
+        watch: Announces the faults.
+        lost: Told when the call ended with a lost link.
+    """
+
+    __slots__ = ("_lost", "_watch")
+
+    def __init__(self, watch: FaultWatch, lost: Callable[[LinkLost], None]) -> None:
+        self._watch = watch
+        self._lost = lost
+
+    def __enter__(self) -> None:
+        """Nothing to be done."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, LinkLost):
+            self._lost(error)
+        self._watch.check()
 
 
 def in_words(fault: Fault) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from firmware_protocol import ReadAdcReply, ReadAdcRequest, max_payload, monitor_from_code
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.mesh.lumion_config import outside
-from lumion_hw.errors import ConfigError, NotSupportedError
+from lumion_hw.errors import ConfigError, FrameError, NotSupportedError
 from lumion_hw.interfaces import MonitorReading
 from lumion_hw.sessions.framed import FramedSession
 from lumion_hw.sessions.framed_errors import Where
@@ -54,5 +54,12 @@ def read_all(session: FramedSession, clock: Clock, n_avg: int, where: Where) -> 
     )
     scans = [reply for reply in replies if isinstance(reply, ReadAdcReply)]
     adc = np.concatenate([scan.adc for scan in scans])
+    if len(adc) != hello.n_adc:
+        raise FrameError(
+            f"READ_ADC: {len(adc)} monitors were answered, {hello.n_adc} were asked for.",
+            device=where.device,
+            address=where.address,
+            hint="Compare the versions of firmware and lumion-hw.",
+        )
     photocurrent_ma, saturated = monitor_from_code(adc, hello.adc_full_scale * 1e-6)
     return MonitorReading(photocurrent_ma, saturated, scans[0].generation, clock.now())

@@ -29,9 +29,11 @@ from firmware_protocol import (
     max_elements,
 )
 from lumion_hw.clock import Clock
+from lumion_hw.drivers.mesh.lumion_config import limit_in_ma
 from lumion_hw.drivers.mesh.lumion_sweep_plan import PlannedSweep
-from lumion_hw.errors import DeviceError, LinkTimeout, LumionError
+from lumion_hw.errors import DeviceError, FrameError, LimitError, LinkTimeout, LumionError
 from lumion_hw.sessions.framed import FramedSession
+from lumion_hw.sessions.framed_errors import Where
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +62,7 @@ class SweepRun:
         keep_going: Callable[[], float],
     ) -> None:
         self._session = session
+        self._where = Where(session.device, session.address)
         self._clock = clock
         self._planned = planned
         self._generation = generation
@@ -105,10 +108,22 @@ class SweepRun:
             reply = self._session.request(
                 SweepStartRequest(self._generation, self._generation, base_crc32, self._planned.window)
             )
+        except LimitError as error:
+            raise limit_in_ma(error, self._session.hello.dac_full_scale * 1e-3, self._where) from error
         except LinkTimeout:  # it may have been started all the same
             self._abort()
             raise
         self._start_tick = reply.tick
+        told, planned = (reply.records, reply.n_adc), self._values.shape
+        if told != planned:
+            self._abort()
+            raise FrameError(
+                f"SWEEP_START: the controller announces {told[0]} records of {told[1]} values instead of "
+                f"{planned[0]} of {planned[1]}.",
+                device=self._session.device,
+                address=self._session.address,
+                hint="Compare the versions of firmware and lumion-hw.",
+            )
 
     def _collect(self) -> None:
         try:
@@ -179,6 +194,8 @@ class SweepRun:
         self._due = self._produced
 
     def _take_state(self, reply: SweepReadReply) -> None:
+        if reply.generation != self._generation:
+            return
         self._produced = max(self._produced, min(reply.produced, self._planned.n_points))
         if reply.run_state is RunState.ENDED and self._reason is None:
             self._reason = reply.reason
@@ -191,9 +208,10 @@ class SweepRun:
             for hole in self._track.missing(self._due)
             for first in range(hole.start, hole.stop, per_frame)
         ]
-        for reply in self._session.request_all(pieces):
+        for piece, reply in zip(pieces, self._session.request_all(pieces), strict=True):
             if isinstance(reply, SweepReadReply):
-                self._store(reply.first, reply.values)
+                if reply.first == piece.first and len(reply.values) <= piece.count:
+                    self._store(reply.first, reply.values)
                 self._take_state(reply)
 
     def _acknowledge(self, least: int) -> None:
