@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TypeVar, cast
 
 from firmware_protocol import (
@@ -230,8 +230,9 @@ class FramedSession:
         name = messages[0].command.name
         with self._lock:
             self.require_open(name)
-            self._begin_exchange(name)
+            self._refuse_nesting(name)
             try:
+                self._exchanging = True
                 return self._exchange_now().ask(messages)
             finally:
                 self._exchanging = False
@@ -287,11 +288,14 @@ class FramedSession:
             ConnectError: The link cannot be opened.
         """
         if not self._lock.acquire(blocking=False):
-            self._line.write(ESTOP_WIRE, "ESTOP")
+            with suppress(LinkLost):  # while that thread is opening the link; then it is sent below
+                self._line.write(ESTOP_WIRE, "ESTOP")
             self._lock.acquire()
         try:
             return self._stop(math.inf if patience_s is None else patience_s)
         finally:
+            if not self.is_open:  # a link opened for this alone
+                self._line.link.close()
             self._lock.release()
 
     def _stop(self, patience_s: float) -> EstopReply:
@@ -342,8 +346,8 @@ class FramedSession:
             retry = HeaderFlag.RETRY
             self._line.inbox.counts["retries"] += 1
 
-    def _begin_exchange(self, what: str) -> None:
-        """Mark the session as waiting; a request from inside its own wait would mix two conversations."""
+    def _refuse_nesting(self, what: str) -> None:
+        """Raise ``BusyError`` while the session waits: a request from inside its own wait would mix conversations."""
         if self._exchanging:
             raise BusyError(
                 f"{what} was asked for while this thread waits for another reply.",
@@ -352,12 +356,12 @@ class FramedSession:
                 address=self.address,
                 hint="Use request_if_idle() in actions of the clock.",
             )
-        self._exchanging = True
 
     @contextmanager
     def _one_exchange(self, what: str) -> Iterator[None]:
-        self._begin_exchange(what)
+        self._refuse_nesting(what)
         try:
+            self._exchanging = True
             yield
         finally:
             self._exchanging = False

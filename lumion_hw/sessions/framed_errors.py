@@ -64,6 +64,23 @@ _CLASSES: dict[int, type[DeviceError]] = {
 }
 
 
+_ECHOED: dict[int, tuple[str, ...]] = {
+    Command.PING: ("token",),
+    Command.CONFIG: ("op",),
+    Command.STAGE: ("bank_generation",),
+    Command.STAGE_SPARSE: ("bank_generation",),
+    Command.READBACK: ("bank",),
+    Command.READ_ADC: ("start",),
+    Command.SUBSCRIBE: ("stream",),
+    Command.SWEEP_LOAD: ("sweep_id",),
+    Command.SWEEP_START: ("generation",),
+    Command.SWEEP_READ: ("generation", "first"),
+    Command.SWEEP_ACK: ("generation",),
+    Command.SWEEP_ABORT: ("generation",),
+}
+"""Fields that a reply repeats from its request (sections 6 to 10). The receipt of a table is proven elsewhere."""
+
+
 def sources(mask: int) -> str:
     """Return the names of the fault sources in a mask, for a message."""
     names = [fault_source_name(bit) for bit in range(32) if mask >> bit & 1]
@@ -242,6 +259,19 @@ def encoding(request: Request[Message], where: Where) -> Iterator[None]:
         yield
     except ProtocolError as error:
         raise cannot_be_sent(error, request, where) from error
+
+
+def check_echo(request: Request[Message], reply: Message, where: Where) -> None:
+    """Raise ``FrameError`` if a reply says that it answers something else than was asked."""
+    for field in _ECHOED.get(request.command, ()):
+        asked, answered = getattr(request, field), getattr(reply, field)
+        if asked != answered:
+            raise FrameError(
+                f"{_name(request)}: the reply is about {field} {answered}, asked was {asked}.",
+                device=where.device,
+                address=where.address,
+                hint="Compare the versions of firmware and lumion-hw.",
+            )
 
 
 def check_hello(hello: HelloReply, where: Where) -> None:

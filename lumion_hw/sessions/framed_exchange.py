@@ -28,7 +28,7 @@ from firmware_protocol import (
 )
 from firmware_protocol.timing import MARGIN_S
 from lumion_hw.clock import Clock
-from lumion_hw.sessions.framed_errors import Where, cannot_be_sent, encoding, error_from_refusal
+from lumion_hw.sessions.framed_errors import Where, cannot_be_sent, check_echo, encoding, error_from_refusal
 from lumion_hw.sessions.framed_inbox import Answer, Wanted
 from lumion_hw.sessions.framed_line import Line, Loss, SessionState
 
@@ -108,6 +108,7 @@ class Exchange:
         Raises:
             LumionError: The refusal that stays; see :func:`~lumion_hw.sessions.framed_errors.error_from_refusal`.
                 Also as :meth:`run`.
+            FrameError: A reply does not answer what was asked.
         """
         start, whole_again = self._clock.now(), True
         answers: list[Answer | None] = [None] * len(messages)
@@ -117,7 +118,10 @@ class Exchange:
                 answers[index] = answer
             left = [index for index in todo if not isinstance(answers[index], Message)]
             if not left:
-                return cast("list[Message]", answers)
+                replies = cast("list[Message]", answers)
+                for message, reply in zip(messages, replies, strict=True):
+                    check_echo(message, reply, self._where)
+                return replies
             index, refusal = _worst(left, answers)
             if refusal.status == Status.BUSY:
                 again = self._wait_while_busy(refusal, start + DEADLINE_RTOS * self.rto_s(messages[index]))

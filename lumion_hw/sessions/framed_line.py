@@ -70,10 +70,10 @@ class Line:
             with self._writing:
                 now = self._clock.now()
                 self.link.write(wire, now + _WRITE_PATIENCE_S)
+                self.last_sent_s = now
+                self.inbox.counts["tx_bytes"] += len(wire)
         except LinkLost as error:
             raise self._lost(what, error) from error
-        self.last_sent_s = now
-        self.inbox.counts["tx_bytes"] += len(wire)
 
     def read(self, deadline: float, what: str) -> bool:
         """Take in what comes until something did or the deadline is reached. Raises ``LinkLost``."""

@@ -84,9 +84,9 @@ class CannedBoard:
         self.answers: dict[int, Callable[[fp.AnyRequest], fp.Message | fp.Refusal | None]] = {
             fp.Command.HELLO: lambda request: self.hello,
             fp.Command.PING: lambda request: fp.PingReply(0, 0, 0, READY, 1),
-            fp.Command.CONFIG: lambda request: fp.ConfigReply(request.op, READY, 4, 0),  # type: ignore[union-attr]
+            fp.Command.CONFIG: self.configured,
             fp.Command.SET: self.latch,
-            fp.Command.STAGE: lambda request: fp.StageReply(1, 1),
+            fp.Command.STAGE: lambda request: fp.StageReply(request.bank_generation, 1),  # type: ignore[union-attr]
             fp.Command.COMMIT: self.latch,
             fp.Command.ESTOP: lambda request: fp.EstopReply(1, 2, fp.OutputsState.SAFE),
             fp.Command.READBACK: self.checksum,
@@ -101,6 +101,12 @@ class CannedBoard:
         assert isinstance(request, fp.CommitRequest)
         self.driven_crc32 = request.crc32
         return fp.CommitReply(request.generation, 1, request.crc32, True, READY)
+
+    def configured(self, request: fp.AnyRequest) -> fp.Message:
+        """The configuration of an APPLY becomes the active one, as section 7.1 has it in the reply."""
+        assert isinstance(request, (fp.ConfigGlobalRequest, fp.ConfigLimitsRequest, fp.ConfigApplyRequest))
+        crc32 = request.config_crc32 if isinstance(request, fp.ConfigApplyRequest) else 0
+        return fp.ConfigReply(request.op, READY, self.hello.n_dac, crc32)
 
     def checksum(self, request: fp.AnyRequest) -> fp.Message:
         """What is driven, as far as its checksum: the table latched last."""
@@ -734,7 +740,7 @@ def test_a_feed_that_fails_is_not_the_matter_of_whoever_lets_the_clock_run(
 # --- losing and closing ----------------------------------------------------------------------------------------------
 
 
-def test_after_an_unplug_opening_again_takes_the_session_over_and_changes_nothing_that_is_driven(
+def test_after_an_unplug_opening_again_continues_the_session_and_changes_nothing_that_is_driven(
     ready: LumionMeshController, board: CannedBoard
 ) -> None:
     driven = ready.program(currents(1, 2, 3, 0))
@@ -751,7 +757,7 @@ def test_after_an_unplug_opening_again_takes_the_session_over_and_changes_nothin
     ready.open()
     hello, _ = [request for _, request in board.requests]
     assert isinstance(hello, fp.HelloRequest)
-    assert hello.hello_flags == fp.HelloFlag.TAKEOVER
+    assert hello.hello_flags == 0  # the old session id is enough, and throws nobody out (section 4.1)
     assert ready.program(np.zeros(4)).number == driven.number + 1
 
 

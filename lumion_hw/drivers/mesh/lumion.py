@@ -7,20 +7,14 @@ keep-alive feeds the controller's watchdog, so that the heaters go off when this
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from types import TracebackType
 from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from firmware_protocol import (
-    PingRequest,
-    WatchdogPolicy,
-    monitor_from_code,
-    output_from_code,
-)
+from firmware_protocol import PingRequest, WatchdogPolicy, monitor_from_code, output_from_code
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.mesh.lumion_attach import Attacher
 from lumion_hw.drivers.mesh.lumion_config import WatchdogRule, checked_currents, nearest_codes
@@ -31,7 +25,7 @@ from lumion_hw.drivers.mesh.lumion_reconnect import Attachment, LinkEvent, LinkS
 from lumion_hw.drivers.mesh.lumion_sweep_plan import Allowed, planned_sweep
 from lumion_hw.drivers.mesh.lumion_sweep_run import SweepRun
 from lumion_hw.drivers.mesh.lumion_telemetry import TelemetryStreams
-from lumion_hw.drivers.mesh.lumion_values import call_back, controller_info
+from lumion_hw.drivers.mesh.lumion_values import board_counters, controller_info
 from lumion_hw.errors import LinkLost, NotSupportedError
 from lumion_hw.interfaces import (
     ControllerInfo,
@@ -46,8 +40,6 @@ from lumion_hw.interfaces import (
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.framed import FramedSession, Loss, SessionState
 from lumion_hw.sessions.framed_errors import Where
-
-_KEPT_EVENTS = 64
 
 
 class LumionMeshController:
@@ -97,7 +89,6 @@ class LumionMeshController:
         self._clock = clock
         self._where = Where(device, link.name)
         self._on_exit = on_exit
-        self._on_link = on_link
         self._session = FramedSession(link, clock, device=device, baud=baud, session_ids=session_ids)
         self._lock = threading.RLock()
         self._watch = FaultWatch(self._session, on_fault)
@@ -114,10 +105,7 @@ class LumionMeshController:
         )
         self._tables = self._attacher.tables
         self._keep = KeepAlive(self._session, clock, self._feed, self._come_back, lease_s)
-        self._reconnector = Reconnector(
-            reconnect, clock, self._attach_again, self._session.close, self._note, self._where
-        )
-        self._events: deque[LinkEvent] = deque(maxlen=_KEPT_EVENTS)
+        self._reconnector = Reconnector(reconnect, clock, self._attach_again, self._session.close, on_link, self._where)
         self._streams = TelemetryStreams(self._session, clock, self._where, self._keep_going, self._lost)
         self._closing = False
 
@@ -144,7 +132,7 @@ class LumionMeshController:
     @property
     def link_events(self) -> tuple[LinkEvent, ...]:
         """The newest things that happened to the link, oldest first."""
-        return tuple(self._events)
+        return tuple(self._reconnector.events)
 
     def open(self) -> Attachment:
         """Attach: open the link and a session, check the identity; nothing that is driven changes.
@@ -187,6 +175,8 @@ class LumionMeshController:
             self._session.require_open("CONFIG")  # also where nothing has to be sent
             self._attacher.declare(limits)
         self._keep.start(limits.watchdog_s)
+        if self._closing:  # by another thread, which did not see this keep-alive
+            self._keep.stop()
 
     def program(self, currents_ma: NDArray[np.float64]) -> Generation:
         """Drive all heaters at one edge, or change nothing.
@@ -312,10 +302,21 @@ class LumionMeshController:
             LinkLost: The link is gone.
             VerifyError: The controller answered, but its outputs are not in their safe state.
         """
-        try:
-            self._watch.stop(patience_s)
-        finally:
-            self._tables.confirmed = None  # never to be resumed
+        self._keep.renew()
+        with WatchedCall(self._watch, self._lost):
+            try:
+                self._watch.stop(patience_s)
+            finally:
+                self._tables.confirmed = None  # never to be resumed
+
+    def board_counters(self) -> Mapping[str, int]:
+        """Return what the controller counted since its power-up, by the names of protocol section 6.3.
+
+        Frames, bytes, each cause of a bad frame, replays, latches, refusals, trips; the host's own side of the link is
+        ``session.counters``. They are never reset: subtract.
+        """
+        with self._using("board_counters"):
+            return board_counters(self._session)
 
     def renew_lease(self) -> None:
         """Tell that the application is alive, without anything to ask; see ``lease_s``. Every other call tells too."""
@@ -324,15 +325,18 @@ class LumionMeshController:
     def close(self) -> None:
         """Bring the outputs to what ``on_exit`` says, end the keep-alive and close the link; idempotent, never raises.
 
-        Where zeros cannot be driven the controller's watchdog switches off by itself.
+        Where zeros cannot be driven an emergency stop is tried, which latches its fault; where nothing is answered the
+        controller's watchdog switches off by itself.
         """
         self._closing = True
         self._keep.stop()
         with self._lock:
-            if self._session.is_open and self._on_exit == "off":
-                self._tables.drive_zeros()
-            self._session.close()
-            self._reconnector.closed()
+            try:
+                if self._session.is_open and self._on_exit == "off" and not self._tables.drive_zeros():
+                    self._watch.last_resort()
+            finally:
+                self._session.close()
+                self._reconnector.closed()
 
     def __enter__(self) -> Self:
         self.open()
@@ -364,11 +368,9 @@ class LumionMeshController:
 
     def _attach_again(self) -> Attachment:
         with self._lock:
-            return self._attacher.attach()
-
-    def _note(self, event: LinkEvent) -> None:
-        self._events.append(event)
-        call_back(self._on_link, event)
+            if self._closing:  # while this attempt waited for its turn
+                raise LinkLost("closed while coming back", device=self._where.device, address=self._where.address)
+            return self._attacher.attach(by_itself=True)
 
     def _feed(self, only_if_idle: bool) -> None:
         """Send one request; while a fault is latched, the one that tells of further faults."""

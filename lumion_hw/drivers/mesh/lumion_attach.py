@@ -7,13 +7,13 @@ import logging
 import numpy as np
 from numpy.typing import NDArray
 
-from firmware_protocol import Drive, HelloReply, OutputsState
+from firmware_protocol import ConfigReply, Drive, HelloReply, OutputsState, schema_crc32
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.mesh.lumion_config import WatchdogRule, board_configuration, limit_in_ma
+from lumion_hw.drivers.mesh.lumion_config import BoardConfiguration, WatchdogRule, board_configuration, limit_in_ma
 from lumion_hw.drivers.mesh.lumion_faults import FaultWatch
 from lumion_hw.drivers.mesh.lumion_reconnect import Attachment
 from lumion_hw.drivers.mesh.lumion_tables import Tables
-from lumion_hw.errors import IdentityError, LimitError, LinkError, LumionError, NotSupportedError
+from lumion_hw.errors import IdentityError, LimitError, LinkError, LumionError, NotSupportedError, VerifyError
 from lumion_hw.interfaces import ControllerLimits
 from lumion_hw.sessions.framed import FramedSession, Loss
 from lumion_hw.sessions.framed_errors import Where, sources
@@ -31,7 +31,7 @@ class Attacher:
         watch: Announces the faults that are found.
         rule: What a tripped watchdog does.
         expected_serial: Serial number that has to answer; ``None`` accepts any the first time.
-        take_over: Always replace a live session of another host.
+        take_over: Replace a live session of another host where the application attaches.
         resume: Drive the table confirmed last again when another one is found.
 
     Attributes:
@@ -66,11 +66,16 @@ class Attacher:
         self.max_ma: NDArray[np.float64] = np.zeros(0)
         self.boot_id: int | None = None
 
-    def attach(self) -> Attachment:
+    def attach(self, *, by_itself: bool = False) -> Attachment:
         """Open a session, check the identity, and bring back what was declared; nothing driven changes by itself.
 
-        TAKEOVER is set only where the user asked for it, or after this host's own link was lost. When it fails, the
-        link is closed; a declared setting that the controller refuses does not make it fail.
+        After a loss of its own link the host comes back under its old session id. The controller takes that for the
+        same host unless another one has come in between, so TAKEOVER, which section 4.1 would allow there, is set only
+        where the user asked for it: a link that flickers never throws a second host out. When it fails, the link is
+        closed; a declared setting that the controller refuses does not make it fail.
+
+        Args:
+            by_itself: The driver comes back without being told to: nobody is replaced.
 
         Raises:
             ConnectError: The link cannot be opened.
@@ -83,7 +88,8 @@ class Attacher:
         with self._session.transaction():
             try:
                 hello = self._session.open(
-                    take_over=self._take_over or loss is Loss.LINK, again=self.boot_id is not None and loss is None
+                    take_over=self._take_over and not by_itself,
+                    again=self.boot_id is not None and loss in (None, Loss.LINK),
                 )
                 self._check_identity(hello)
                 return self._look_around(hello)
@@ -96,13 +102,30 @@ class Attacher:
         hello = self._session.hello
         wanted = board_configuration(limits, hello, self._where, self._rule)
         if wanted.crc32 != self._active_crc32:
-            try:
-                self._session.request_all(wanted.requests(hello.fw_rx_max))
-            except LimitError as error:
-                raise limit_in_ma(error, hello.dac_full_scale * 1e-3, self._where) from error
-            self._active_crc32 = wanted.crc32
+            self._apply(wanted, hello)
         self.limits = limits
         self.max_ma = np.array(limits.heater_max_ma, dtype=np.float64)
+
+    def _apply(self, wanted: BoardConfiguration, hello: HelloReply) -> None:
+        """Apply a configuration and have it confirmed; after a link error it is not known which one is active."""
+        try:
+            reply = self._session.request_all(wanted.requests(hello.fw_rx_max))[-1]
+        except LinkError:
+            self._active_crc32 = 0
+            raise
+        except LimitError as error:
+            raise limit_in_ma(error, hello.dac_full_scale * 1e-3, self._where) from error
+        self._active_crc32 = reply.config_crc32 if isinstance(reply, ConfigReply) else 0
+        if self._active_crc32 != wanted.crc32:
+            self._active_crc32 = 0
+            raise VerifyError(
+                "the configuration was not confirmed",
+                wrote=f"CRC 0x{wanted.crc32:08X}",
+                read=f"{reply}",
+                device=self._where.device,
+                address=self._where.address,
+                hint="Nothing is driven under limits that are not proven; configure again.",
+            )
 
     def declare_again(self) -> None:
         """Apply the declared limits where the controller refused them before; see :meth:`declare`."""
@@ -110,6 +133,8 @@ class Attacher:
             self.declare(self.limits)
 
     def _look_around(self, hello: HelloReply) -> Attachment:
+        if hello.schema_crc32 != schema_crc32():
+            _log.info("%s: firmware %s has another schema than this host", self._where.device, hello.fw_version)
         first, restarted = self.boot_id is None, self.boot_id not in (None, hello.boot_id)
         self._serial, self.boot_id = hello.serial, hello.boot_id
         if restarted:

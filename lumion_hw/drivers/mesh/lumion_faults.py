@@ -6,13 +6,24 @@ import logging
 from collections.abc import Callable, Iterable
 from types import TracebackType
 
-from firmware_protocol import FaultClearRequest, FaultListRequest, FaultRecord, FaultState, OutputsState
+from firmware_protocol import (
+    FaultClearRequest,
+    FaultListRequest,
+    FaultRecord,
+    FaultState,
+    OutputsState,
+    is_newer,
+)
 from lumion_hw.drivers.mesh.lumion_values import call_back, fault_from_record
-from lumion_hw.errors import LinkError, LinkLost, LumionError, SafetyError, VerifyError
+from lumion_hw.errors import FrameError, LinkError, LinkLost, LumionError, SafetyError, VerifyError
 from lumion_hw.interfaces import Fault
 from lumion_hw.sessions.framed import FramedSession
+from lumion_hw.sessions.framed_errors import sources
 
 _log = logging.getLogger(__name__)
+
+_MOST_FAULTS = 4096  # no controller keeps as many: a list that is longer never ends
+_LAST_RESORT_S = 1.0
 
 
 class FaultWatch:
@@ -48,9 +59,10 @@ class FaultWatch:
 
         Raises:
             SafetyError: The cause of one of them is still present; the message names the sources, nothing was cleared.
+            VerifyError: The controller agreed, but a fault that should be gone is still latched.
         """
         try:
-            self._session.request(FaultClearRequest(fault_id))
+            reply = self._session.request(FaultClearRequest(fault_id))
         except SafetyError as error:
             present = self._present(fault_id)
             if not present:
@@ -61,6 +73,15 @@ class FaultWatch:
                 address=self._session.address,
                 hint="Remove the cause first.",
             ) from error
+        if reply.latched and not is_newer(reply.newest_id, fault_id):
+            raise VerifyError(
+                f"FAULT_CLEAR up to id {fault_id} was answered, but faults are still latched",
+                wrote="none",
+                read=sources(reply.latched),
+                device=self._session.device,
+                address=self._session.address,
+                hint="Look at faults().",
+            )
 
     def _present(self, fault_id: int) -> list[str]:
         try:
@@ -82,9 +103,17 @@ class FaultWatch:
                 hint="Cut the heater supply by hand.",
             )
 
+    def last_resort(self) -> None:
+        """Stop in an emergency because nothing else brought the outputs to zero; never raises."""
+        try:
+            if self._session.is_open:
+                self.stop(_LAST_RESORT_S)
+        except LumionError as error:
+            _log.error("closing: the outputs may be on until the watchdog trips: %s", error)
+
     def poll(self, *, only_if_idle: bool) -> bool:
         """Ask for faults newer than those announced; skipped, with ``False``, when busy and ``only_if_idle``."""
-        request = FaultListRequest(first_id=self._newest_id + 1)
+        request = FaultListRequest(first_id=(self._newest_id + 1) % (1 << 32))
         ask = self._session.request_if_idle if only_if_idle else self._session.request
         reply = ask(request)
         if reply is None:
@@ -112,12 +141,18 @@ class FaultWatch:
     def _records(self, first_id: int) -> list[FaultRecord]:
         records: list[FaultRecord] = []
         with self._session.transaction():
-            while True:
+            while len(records) <= _MOST_FAULTS:
                 first = records[-1].fault_id + 1 if records else first_id
                 reply = self._session.request(FaultListRequest(first_id=first))
                 records.extend(record for record in reply.records if record.fault_id >= first)
                 if not reply.records or not first <= reply.records[-1].fault_id < reply.newest_id:
                     return records
+        raise FrameError(
+            f"FAULT_LIST: more than {_MOST_FAULTS} faults are listed, and no end.",
+            device=self._session.device,
+            address=self._session.address,
+            hint="Compare the versions of firmware and lumion-hw.",
+        )
 
     def _announce(self, records: Iterable[FaultRecord]) -> None:
         for record in records:

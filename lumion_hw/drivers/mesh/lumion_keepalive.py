@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Callable
 
 from lumion_hw.clock import Clock, Ticker
@@ -46,19 +47,25 @@ class KeepAlive:
         self._warned = False
         self._period_s = math.inf
         self._ticker: Ticker | None = None
+        self._change = threading.Lock()
 
     def start(self, watchdog_s: float) -> None:
         """Feed from now on; a ticker that runs already is replaced."""
-        self.stop()
-        self._period_s = watchdog_s / _FEEDS_PER_WATCHDOG
-        self._ticker = self._clock.call_every(self._period_s, self._tick)
+        self._replace(watchdog_s / _FEEDS_PER_WATCHDOG)
 
     def stop(self) -> None:
         """Stop feeding; idempotent. Waits for a feed under way."""
-        ticker, self._ticker = self._ticker, None
-        self._period_s = math.inf
-        if ticker is not None:
-            ticker.cancel()
+        self._replace(math.inf)
+
+    def _replace(self, period_s: float) -> None:
+        """Exchange the ticker in one step, so that of two threads none leaves a second one behind."""
+        with self._change:
+            before, self._ticker = self._ticker, None
+            self._period_s = period_s
+            if period_s < math.inf:
+                self._ticker = self._clock.call_every(period_s, self._tick)
+        if before is not None:
+            before.cancel()
 
     def renew(self) -> None:
         """The application is alive."""

@@ -46,20 +46,18 @@ def read_all(session: FramedSession, clock: Clock, n_avg: int, where: Where) -> 
         )
     check_average(n_avg, "READ_ADC, scans to average", where)
     per_frame = (max_payload(hello.fw_tx_max) - ReadAdcReply.layout.fixed_size) // 2
-    replies = session.request_all(
-        [
-            ReadAdcRequest(start, min(per_frame, hello.n_adc - start), n_avg)
-            for start in range(0, hello.n_adc, per_frame)
-        ]
-    )
-    scans = [reply for reply in replies if isinstance(reply, ReadAdcReply)]
-    adc = np.concatenate([scan.adc for scan in scans])
-    if len(adc) != hello.n_adc:
+    pieces = [
+        ReadAdcRequest(start, min(per_frame, hello.n_adc - start), n_avg) for start in range(0, hello.n_adc, per_frame)
+    ]
+    scans = [reply for reply in session.request_all(pieces) if isinstance(reply, ReadAdcReply)]
+    asked, answered = [piece.count for piece in pieces], [len(scan.adc) for scan in scans]
+    if asked != answered:
         raise FrameError(
-            f"READ_ADC: {len(adc)} monitors were answered, {hello.n_adc} were asked for.",
+            f"READ_ADC: {answered} monitors were answered, {asked} were asked for.",
             device=where.device,
             address=where.address,
             hint="Compare the versions of firmware and lumion-hw.",
         )
+    adc = np.concatenate([scan.adc for scan in scans])
     photocurrent_ma, saturated = monitor_from_code(adc, hello.adc_full_scale * 1e-6)
     return MonitorReading(photocurrent_ma, saturated, scans[0].generation, clock.now())

@@ -10,16 +10,19 @@ from __future__ import annotations
 import logging
 import random
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from lumion_hw.clock import Clock
+from lumion_hw.drivers.mesh.lumion_values import call_back
 from lumion_hw.errors import ConfigError, LinkLost, LumionError, NotSupportedError
 from lumion_hw.sessions.framed_errors import Where
 
 _log = logging.getLogger(__name__)
 
+_KEPT_EVENTS = 64
 _SLICE_S = 0.05  # longest single sleep of a call that waits: closing ends it within this time
 
 
@@ -130,8 +133,12 @@ class Reconnector:
         clock: The clock.
         attach: Attaches again and tells what was found; raises ``LumionError``.
         close: Closes the handle; never raises.
-        notify: Takes events.
+        on_event: Called with every event; ``None`` to keep them only.
         where: Names for messages.
+
+    Attributes:
+        state: Where the driver stands.
+        events: The newest events, oldest first.
     """
 
     def __init__(
@@ -140,7 +147,7 @@ class Reconnector:
         clock: Clock,
         attach: Callable[[], Attachment],
         close: Callable[[], None],
-        notify: Callable[[LinkEvent], None],
+        on_event: Callable[[LinkEvent], None] | None,
         where: Where,
     ) -> None:
         self._by_itself = policy is not None
@@ -148,7 +155,7 @@ class Reconnector:
         self._clock = clock
         self._attach = attach
         self._close = close
-        self._notify = notify
+        self._on_event = on_event
         self._where = where
         self._dice = random.Random(self._policy.seed)
         self._lost_s = 0.0
@@ -157,7 +164,9 @@ class Reconnector:
         self._attempts = 0
         self._why = "it was never opened"
         self._busy = threading.Lock()
+        self._change = threading.Lock()
         self.state = LinkState.CLOSED
+        self.events: deque[LinkEvent] = deque(maxlen=_KEPT_EVENTS)
 
     def opened(self) -> None:
         """The application attached by itself."""
@@ -165,26 +174,26 @@ class Reconnector:
 
     def closed(self) -> None:
         """The application closed the driver."""
-        self.state = LinkState.CLOSED
-        self._why = "it was closed"
+        with self._change:
+            self.state = LinkState.CLOSED
+            self._why = "it was closed"
 
     def lost(self, error: LumionError, *, for_good: bool) -> None:
         """The link is gone: close the handle and begin to wait, or end if another host drives the controller now."""
-        if self.state is not LinkState.OPEN:
-            return
-        self._lost_s = self._clock.now()
-        self._attempts = 0
-        self._delay_s = self._policy.first_delay_s
-        self._next_s = self._lost_s + self._delay_s
-        if not self._by_itself:
-            self.state, self._why = LinkState.CLOSED, error.message
-            self._tell(LinkEventKind.LOST, error.message)
-            return
-        self._close()
-        self.state = LinkState.BACKOFF
+        with self._change:  # several threads may find out at once
+            if self.state is not LinkState.OPEN:
+                return
+            self._lost_s = self._clock.now()
+            self._attempts = 0
+            self._delay_s = self._policy.first_delay_s
+            self._next_s = self._lost_s + self._delay_s
+            self._why = error.message
+            self.state = LinkState.BACKOFF if self._by_itself and not for_good else LinkState.CLOSED
+        if self._by_itself:
+            self._close()
         self._tell(LinkEventKind.LOST, error.message)
-        if for_good:
-            self._give_up(error.message)
+        if self._by_itself and for_good:
+            self._tell(LinkEventKind.GIVEN_UP, error.message)
 
     def poll(self) -> None:
         """Make one attempt if it is due and nobody else is at it; never raises because of the link."""
@@ -205,7 +214,10 @@ class Reconnector:
         except LumionError as error:
             self._failed(error)
         else:
-            self.state = LinkState.OPEN
+            with self._change:
+                if self.state is not LinkState.BACKOFF:  # closed meanwhile
+                    return
+                self.state = LinkState.OPEN
             self._tell(LinkEventKind.RECONNECTED, str(attachment), attachment)
 
     def wait(self, what: str) -> None:
@@ -248,4 +260,6 @@ class Reconnector:
     def _tell(self, kind: LinkEventKind, text: str, attachment: Attachment | None = None) -> None:
         now = self._clock.now()
         _log.warning("%s @ %s: link %s: %s", self._where.device, self._where.address, kind, text)
-        self._notify(LinkEvent(kind, text, now, now - self._lost_s, self._attempts, attachment))
+        event = LinkEvent(kind, text, now, now - self._lost_s, self._attempts, attachment)
+        self.events.append(event)
+        call_back(self._on_event, event)

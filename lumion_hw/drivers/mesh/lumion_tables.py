@@ -154,12 +154,19 @@ class Tables:
         if self.confirmed is not None and self.confirmed.crc32 != self.driven_crc32():
             self.confirmed = None
 
-    def drive_zeros(self) -> None:
-        """Bring the outputs to zero without latching a fault; never raises."""
+    def drive_zeros(self) -> bool:
+        """Bring the outputs to zero without latching a fault and tell whether they are; never raises."""
+        zeros = Table.of(np.zeros(self._session.hello.n_dac, dtype=np.uint16))
         try:
-            self.drive(np.zeros(self._session.hello.n_dac, dtype=np.uint16))
+            self.drive(zeros.codes)
         except LumionError as error:
             _log.info("closing without driving zeros: %s", error)
+        else:
+            return True
+        try:
+            return self.driven_crc32() == zeros.crc32
+        except LumionError:
+            return False
 
     def read(self) -> Table:
         """Read the table driven now.

@@ -28,7 +28,7 @@ from firmware_protocol import (
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.mesh.lumion_config import outside
 from lumion_hw.drivers.mesh.lumion_monitors import check_average, chosen_monitors
-from lumion_hw.errors import BusyError, LinkLost, LinkTimeout, LumionError
+from lumion_hw.errors import BusyError, FrameError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.interfaces import MonitorReading, TelemetrySample
 from lumion_hw.sessions.framed import FramedSession
 from lumion_hw.sessions.framed_errors import Where
@@ -92,7 +92,7 @@ class TelemetryStream:
         self._track = EventTrack(request.credit_limit)
         self._samples: deque[TelemetrySample] = deque(maxlen=2 * request.credit_limit)
         self._silent_s = _SILENT_S + 4 * request.period_ticks * session.hello.tick_us * 1e-6
-        self._count = 0
+        self._count = sum(byte.bit_count() for byte in request.mask) or session.hello.n_adc
 
     def samples(self) -> Generator[TelemetrySample | None, None, None]:
         """Subscribe, yield ``None``, then a sample at a time; unsubscribe when closed.
@@ -103,8 +103,10 @@ class TelemetryStream:
         """
         with self._session.transaction():
             self._session.listen(self._request.stream, self._take)
-            self._count = self._session.request(self._request).count
+            count = self._session.request(self._request).count
         try:
+            if count != self._count:
+                raise self._wrong_count(count)
             yield None
             while True:
                 yield self._next()
@@ -127,7 +129,7 @@ class TelemetryStream:
         return self._samples.popleft()
 
     def _take(self, seq: int, event: AnyEvent) -> None:
-        if not isinstance(event, TelemetryEvent) or len(event.adc) != (self._count or len(event.adc)):
+        if not isinstance(event, TelemetryEvent) or len(event.adc) != self._count:
             return
         if self._track.receive(seq, event.dropped) is None:
             return
@@ -169,6 +171,14 @@ class TelemetryStream:
                 address=self._session.address,
                 hint="Start it again.",
             )
+
+    def _wrong_count(self, count: int) -> FrameError:
+        return FrameError(
+            f"SUBSCRIBE: the controller announces {count} monitors per record, asked for were {self._count}.",
+            device=self._session.device,
+            address=self._session.address,
+            hint="Compare the versions of firmware and lumion-hw.",
+        )
 
     def _silence(self) -> LinkTimeout:
         return LinkTimeout(

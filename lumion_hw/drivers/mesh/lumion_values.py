@@ -6,8 +6,19 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from firmware_protocol import FaultRecord, FaultSource, FaultState, Feature, HelloReply, fault_source_name, has_feature
+from firmware_protocol import (
+    FaultRecord,
+    FaultSource,
+    FaultState,
+    Feature,
+    GetStatsRequest,
+    HelloReply,
+    StatsCounter,
+    fault_source_name,
+    has_feature,
+)
 from lumion_hw.interfaces import ControllerInfo, Fault
+from lumion_hw.sessions.framed import FramedSession
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +46,13 @@ def controller_info(hello: HelloReply) -> ControllerInfo:
         monitor_full_scale_ma=hello.adc_full_scale * 1e-6,
         monitor_step_ma=hello.adc_full_scale * 1e-6 / (2**hello.adc_bits - 1) if hello.adc_bits else 0.0,
     )
+
+
+def board_counters(session: FramedSession) -> dict[str, int]:
+    """Ask for the counters of GET_STATS and return them by name; what newer firmware appends goes by its number."""
+    counters = session.request(GetStatsRequest()).counters.tolist()
+    names = [counter.name.lower() for counter in StatsCounter]
+    return {names[i] if i < len(names) else f"counter_{i}": count for i, count in enumerate(counters)}
 
 
 def fault_from_record(record: FaultRecord) -> Fault:
