@@ -332,7 +332,7 @@ class FramedSession:
             answer = self._line.ask(wire, wanted, "HELLO", min(self._clock.now() + HELLO_RTO_S, until))
             now = self._clock.now()
             if isinstance(answer, HelloReply):
-                check_hello(answer, self._where)
+                check_hello(answer, message, self._where)
                 return answer, seq
             if isinstance(answer, Refusal):
                 wait_s = max(answer.value * 1e-3, LEAST_BUSY_WAIT_S)

@@ -10,6 +10,7 @@ from firmware_protocol import (
     Command,
     Feature,
     HelloReply,
+    HelloRequest,
     Message,
     ProtocolError,
     Refusal,
@@ -274,13 +275,17 @@ def check_echo(request: Request[Message], reply: Message, where: Where) -> None:
             )
 
 
-def check_hello(hello: HelloReply, where: Where) -> None:
-    """Raise ``FrameError`` if a HELLO reply describes a controller that cannot be."""
+def check_hello(hello: HelloReply, request: HelloRequest, where: Where) -> None:
+    """Raise ``FrameError`` if a HELLO reply describes a controller that cannot be, or not one for this host."""
     wrong = hello.out_of_range()
+    if wrong is None and hello.fw_tx_max > request.host_rx_max:
+        wrong = hello.layout.offset_of("fw_tx_max"), hello.fw_tx_max
+    if wrong is None and not request.proto_min <= hello.proto <= request.proto_max:
+        wrong = hello.layout.offset_of("proto"), hello.proto
     if wrong is not None:
         names = [field.name for field in hello.layout.fields if field.offset == wrong[0]]
         raise FrameError(
-            f"HELLO: the reply says {names[0]} = {wrong[1]}, which no controller has.",
+            f"HELLO: the reply says {names[0]} = {wrong[1]}, which no controller answers to this host.",
             device=where.device,
             address=where.address,
             hint="Compare the versions of firmware and lumion-hw.",

@@ -92,6 +92,7 @@ class SpecBoard:
         lose_events: Event codes whose next n frames are lost.
         copies: Gives, for every frame sent, how late each of its copies leaves.
         verdicts: What became of each good request frame.
+        rewrite: Gives the payload that is sent instead of that of a good reply or an event, by its code.
     """
 
     name = "mesh0"
@@ -108,6 +109,7 @@ class SpecBoard:
         self.lose_events: Counter[int] = Counter()
         self.copies: Callable[[], list[float]] = lambda: [0.0]
         self.verdicts: Counter[str] = Counter()
+        self.rewrite: Callable[[int, bytes], bytes] = lambda code, payload: payload
         self.gone = False
         self.session = 0
         self.fed_s = -math.inf
@@ -188,6 +190,7 @@ class SpecBoard:
             self.lose_events[code] -= 1
         elif self.events_to is not None:
             flags = fp.HeaderFlag.FAULT_PENDING if self.latched_mask() else 0
+            payload = self.rewrite(code, payload)
             frame = fp.Frame(fp.Kind.EVT, code, number & 0xFFFF, self.session, flags, stream, payload=payload)
             self.events_to.send(fp.encode_frame(frame))
 
@@ -263,6 +266,7 @@ class SpecBoard:
         if frame.command in self.mute:
             return
         flags = fp.HeaderFlag.FAULT_PENDING if self.latched_mask() else 0
+        payload = payload if status else self.rewrite(frame.command, payload)
         reply = fp.Frame(fp.Kind.RSP, frame.command, frame.seq, frame.session, flags, status, payload=payload)
         wire.send(fp.encode_frame(reply))
 
@@ -287,6 +291,11 @@ class SpecBoard:
 
     def do_ping(self, request: fp.PingRequest) -> fp.Message:
         return fp.PingReply(request.token, self.tick(), 0, self.state, self.session)
+
+    def do_get_stats(self, request: fp.GetStatsRequest) -> fp.Message:
+        counters = np.zeros(len(fp.StatsCounter), np.uint32)
+        counters[fp.StatsCounter.RX_FRAMES] = self.received
+        return fp.GetStatsReply(0, self.tick(), self.session, self.state, counters)
 
     def do_config(self, request: Any) -> fp.Message | fp.Refusal:
         if isinstance(request, fp.ConfigGlobalRequest):
