@@ -92,6 +92,7 @@ class SpecBoard:
         lose_events: Event codes whose next n frames are lost.
         copies: Gives, for every frame sent, how late each of its copies leaves.
         verdicts: What became of each good request frame.
+        connections: Every connection there has been.
         rewrite: Gives the payload that is sent instead of that of a good reply or an event, by its code.
     """
 
@@ -109,6 +110,7 @@ class SpecBoard:
         self.lose_events: Counter[int] = Counter()
         self.copies: Callable[[], list[float]] = lambda: [0.0]
         self.verdicts: Counter[str] = Counter()
+        self.connections: list[Wire] = []
         self.rewrite: Callable[[int, bytes], bytes] = lambda code, payload: payload
         self.gone = False
         self.session = 0
@@ -146,7 +148,8 @@ class SpecBoard:
     def connect(self) -> Wire:
         if self.gone:
             raise ConnectError("unplugged")
-        return Wire(self)
+        self.connections.append(Wire(self))
+        return self.connections[-1]
 
     def advance(self) -> None:
         """Do everything that was due by now, in order."""
@@ -529,6 +532,7 @@ class Wire:
         self.board = board
         self._decoder = fp.Decoder(board.hello.fw_rx_max)
         self._out: list[tuple[float, bytes]] = []
+        self.open = True
 
     def send(self, wire: bytes) -> None:
         for late_s in self.board.copies():
@@ -557,4 +561,5 @@ class Wire:
         return min([*times, due] if due is not None else times, default=None)
 
     def close(self) -> None:
+        self.open = False
         self._out.clear()

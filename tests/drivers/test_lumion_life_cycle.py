@@ -20,7 +20,7 @@ import firmware_protocol as fp
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.drivers.mesh.lumion import LumionMeshController
 from lumion_hw.drivers.mesh.lumion_safety import safe_on_signals
-from lumion_hw.errors import LimitError
+from lumion_hw.errors import LimitError, LinkLost
 from lumion_hw.interfaces import ControllerLimits, Fault
 from lumion_hw.links.memory import MemoryLink
 from lumion_hw.testing.wires import wired
@@ -114,6 +114,74 @@ def test_held_outputs_survive_the_host_for_the_time_it_chose(make: Make, board: 
 def test_a_hold_the_controller_cannot_express_is_refused(make: Make, hold_s: float) -> None:
     with make(on_exit="hold", hold_s=hold_s) as driver, pytest.raises(LimitError, match="hold time"):
         driver.configure(LIMITS)
+
+
+def test_where_zeros_are_refused_while_something_is_driven_leaving_ends_in_an_emergency_stop(
+    make: Make, board: SpecBoard
+) -> None:
+    driver = make()
+    driver.open()
+    driver.configure(LIMITS)
+    driver.program(np.full(N, 1.0))
+    board.state = State.GRACE  # another host's policy holds the outputs: SET is refused, they stay on
+    driver.close()
+    assert not board.driven.any()
+    assert [fault.source for fault in board.faults] == [fp.FaultSource.ESTOP]
+
+
+def test_where_zeros_are_driven_already_leaving_latches_nothing(make: Make, board: SpecBoard) -> None:
+    driver = make()
+    driver.open()
+    driver.configure(LIMITS)
+    board.trip(fp.FaultSource.SUPPLY)
+    driver.close()
+    assert [fault.source for fault in board.faults] == [fp.FaultSource.SUPPLY]
+
+
+def test_a_stop_works_before_opening_and_after_closing_and_leaves_the_port_free(make: Make, board: SpecBoard) -> None:
+    driver = make()
+    for _ in range(2):
+        board.drive(np.full(N, 7))
+        driver.outputs_off(patience_s=1.0)
+        assert not driver.session.is_open
+        driver.open()
+        for fault in driver.faults():
+            driver.clear_fault(fault.fault_id)
+        driver.close()
+    assert len(board.connections) == 4  # two stops, two sessions
+    assert not any(wire.open for wire in board.connections)
+
+
+def test_threads_that_configure_and_close_leave_no_keep_alive_behind() -> None:
+    clock = SystemClock()
+    board = SpecBoard(clock)
+    driver = LumionMeshController(MemoryLink(board.connect, clock, "memory"), clock, device="mesh0")
+    driver.open()
+    before = threading.active_count()
+
+    def configure() -> None:
+        for watchdog_s in (0.2, 0.3) * 20:
+            try:
+                driver.configure(replace(LIMITS, watchdog_s=watchdog_s))
+            except LinkLost:
+                return
+
+    threads = [threading.Thread(target=configure) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.05)
+    driver.close()
+    for thread in threads:
+        thread.join(10.0)
+    assert threading.active_count() == before
+
+
+def test_the_controller_s_own_counters_are_there_by_name(make: Make, board: SpecBoard) -> None:
+    with make() as driver:
+        counters = driver.board_counters()
+        assert counters["rx_frames"] == board.received
+        assert list(counters)[:5] == ["rx_frames", "rx_bytes", "tx_frames", "tx_bytes", "bad_cobs"]  # section 6.3
+        assert len(counters) == 24
 
 
 # --- the lease of the application ------------------------------------------------------------------------------------

@@ -234,6 +234,82 @@ def test_closing_ends_a_call_that_waits_for_the_link() -> None:
     assert "closed" in str(failures[1])
 
 
+def test_a_host_that_came_in_between_is_not_thrown_out_by_a_link_that_flickers(
+    make: Make, board: SpecBoard, clock: VirtualClock
+) -> None:
+    driver = make(reconnect=ReconnectPolicy(budget_s=20.0), take_over=True)
+    unplug(board, driver)
+    board.gone = False
+    other = LumionMeshController(MemoryLink(board.connect, clock, "memory://b"), clock, device="mesh0", take_over=True)
+    other.open()  # its user decided so, while this host was away
+    other.configure(LIMITS)
+    other.program(table(3.0))
+    driven = board.driven.tolist()
+    clock.sleep(30.0)
+    assert KIND.RECONNECTED not in kinds(driver)
+    assert kinds(driver)[-1] is KIND.GIVEN_UP
+    assert "held by host" in driver.link_events[-1].text
+    assert board.driven.tolist() == driven
+    other.program(table(4.0))
+    driver.open()  # and now the first one's user decides
+    with pytest.raises(LinkLost, match="taken over"):
+        other.program(table(3.0))
+
+
+def test_a_stop_that_finds_the_link_gone_lets_the_driver_come_back(
+    make: Make, board: SpecBoard, clock: VirtualClock
+) -> None:
+    driver = make(reconnect=ReconnectPolicy())
+    board.gone = True
+    with pytest.raises(LinkLost):
+        driver.outputs_off()
+    assert driver.link_state is LinkState.BACKOFF
+    board.gone = False
+    clock.sleep(1.0)
+    assert driver.link_state is LinkState.OPEN
+
+
+def test_many_threads_that_find_the_link_gone_report_it_once(make: Make, board: SpecBoard) -> None:
+    driver = make(reconnect=ReconnectPolicy())
+    board.gone = True
+    lost: list[LinkLost] = []
+    start = threading.Barrier(8)
+
+    def ask() -> None:
+        start.wait(5.0)
+        try:
+            driver.faults()
+        except LinkLost as error:
+            lost.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10.0)
+    assert len(lost) == 8
+    assert kinds(driver) == [KIND.LOST]
+
+
+def test_an_attempt_that_waited_while_the_driver_was_closed_does_not_open_it_again(
+    make: Make, board: SpecBoard, clock: VirtualClock
+) -> None:
+    driver = make(reconnect=ReconnectPolicy(wait_s=5.0))
+    unplug(board, driver)
+    board.gone = False
+
+    def close() -> None:
+        ticker.cancel()
+        driver.close()
+
+    ticker = clock.call_every(0.1, close)
+    with pytest.raises(LinkLost, match="closed"):
+        driver.program(table(1.0))
+    clock.sleep(10.0)
+    assert driver.link_state is LinkState.CLOSED
+    assert not driver.session.is_open
+
+
 # --- what is brought back ------------------------------------------------------------------------------------------
 
 
@@ -365,6 +441,27 @@ def test_limits_the_controller_refuses_are_reported_and_declared_again_before_an
     driver.program(table(1.0))
     assert board.config_crc32 not in (0, 1)
     assert "limits refused" in caplog.text
+
+
+def test_a_configuration_whose_fate_is_unknown_is_declared_again_before_anything_is_driven(
+    make: Make, board: SpecBoard
+) -> None:
+    driver = make()
+    take = board.do_config
+
+    def take_and_fall_silent(request: Any) -> fp.Message | fp.Refusal:
+        if isinstance(request, fp.ConfigApplyRequest):
+            board.mute.add(fp.Command.CONFIG)
+        return take(request)
+
+    board.do_config = take_and_fall_silent  # type: ignore[method-assign]
+    with pytest.raises(LinkTimeout):
+        driver.configure(replace(LIMITS, heater_max_ma=np.full(N, 19.0)))
+    board.do_config = take  # type: ignore[method-assign]
+    board.mute.clear()
+    assert board.limits["code_max"][0] != 65535
+    driver.program(table(19.5))  # allowed by what was declared and confirmed last
+    assert board.limits["code_max"][0] == 65535
 
 
 # --- without a policy ----------------------------------------------------------------------------------------------
