@@ -1,15 +1,12 @@
-"""What the LUMION mesh driver leaves behind: on exit, on an exception, on a signal, and when its process is killed."""
+"""What the LUMION mesh driver leaves behind: on exit, on an exception, on a signal; killed: ``tests/processes``."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +20,6 @@ from lumion_hw.drivers.mesh.lumion_safety import safe_on_signals
 from lumion_hw.errors import LimitError, LinkLost
 from lumion_hw.interfaces import ControllerLimits, Fault
 from lumion_hw.links.memory import MemoryLink
-from lumion_hw.testing.wires import wired
 
 N = HELLO.n_dac
 LIMITS = ControllerLimits(np.full(N, 20.0), np.full(N, 10.0), total_power_mw=400.0)
@@ -295,88 +291,6 @@ def test_after_a_restart_fault_ids_begin_again_and_are_announced_again(make: Mak
 
 
 # --- signals ---------------------------------------------------------------------------------------------------------
-
-SCRIPT = """
-import sys, time
-import numpy as np
-from lumion_hw.clock import SystemClock
-from lumion_hw.drivers.mesh.lumion import LumionMeshController
-from lumion_hw.drivers.mesh.lumion_safety import safe_on_signals
-from lumion_hw.interfaces import ControllerLimits
-from lumion_hw.links.address import open_link
-
-clock = SystemClock()
-options = {{"on_exit": "hold", "hold_s": 30.0}} if {hold} else {{}}
-with safe_on_signals(), LumionMeshController(open_link({address!r}, clock), clock, device="mesh0", **options) as driver:
-    driver.configure(ControllerLimits(np.full({n}, 20.0), np.full({n}, 10.0), 400.0, watchdog_s={watchdog_s}))
-    driver.program(np.full({n}, 1.0))
-    print("driving", flush=True)
-    while True:
-        {busy}
-"""
-IDLE, BUSY = "time.sleep(0.1)", "driver.program(np.full({n}, 1.0))"
-
-
-@pytest.fixture
-def served() -> Iterator[tuple[SpecBoard, str]]:
-    clock = SystemClock()
-    board = SpecBoard(clock)
-    with wired(board, "tcp", clock) as wire:  # type: ignore[arg-type]
-        assert wire.address is not None
-        yield board, wire.address
-
-
-def start(address: str, *, busy: str = IDLE, hold: bool = False, watchdog_s: float = 5.0) -> subprocess.Popen[str]:
-    """A process that drives heaters until it is told otherwise; returns when it does."""
-    busy = busy.format(n=N)
-    script = textwrap.dedent(SCRIPT).format(address=address, n=N, busy=busy, hold=hold, watchdog_s=watchdog_s)
-    process = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    assert line == "driving\n", process.communicate(timeout=10)
-    return process
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
-@pytest.mark.parametrize("busy", [IDLE, BUSY], ids=["idle", "busy"])
-def test_a_process_that_is_told_to_end_leaves_its_heaters_off(
-    served: tuple[SpecBoard, str], number: int, code: int, busy: str
-) -> None:
-    board, address = served
-    process = start(address, busy=busy)
-    assert board.driven.any()
-    process.send_signal(number)
-    process.send_signal(number)  # an impatient operator does not keep the heaters on
-    process.communicate(timeout=10)
-    assert process.returncode in (code, 130)
-    assert not board.driven.any()
-    assert board.faults == []  # zeros were driven: the watchdog, 5 s away, had nothing to do
-    assert set(board.executed.values()) == {1}
-
-
-def test_a_process_that_is_told_to_end_may_leave_its_heaters_on(served: tuple[SpecBoard, str]) -> None:
-    board, address = served
-    process = start(address, hold=True)
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=10)
-    assert process.returncode == 143
-    assert board.driven.any()
-
-
-def test_a_process_that_is_killed_leaves_it_to_the_watchdog(served: tuple[SpecBoard, str]) -> None:
-    board, address = served
-    process = start(address, watchdog_s=0.5)
-    time.sleep(1.2)  # the keep-alive of an idle process holds it off
-    assert board.driven.any()
-    process.kill()
-    process.communicate(timeout=10)
-    killed_s = time.monotonic()
-    while board.driven.any() and time.monotonic() < killed_s + 5.0:
-        time.sleep(0.005)
-    assert time.monotonic() - killed_s < 0.5 + 0.3  # watchdog, one tick, and a busy machine
-    assert [fault.source for fault in board.faults] == [fp.FaultSource.WATCHDOG]
 
 
 def test_signals_do_what_they_did_before_once_the_block_is_left() -> None:

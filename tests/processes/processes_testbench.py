@@ -128,9 +128,9 @@ class HostProgram:
                     found = [line for line in self.said[after:] if key in line and value in (None, line[key])]
                 assert found, (key, value, self.said[-5:], self.process.stderr and self.process.stderr.read())
 
-    def end(self, number: int | None = None) -> int:
+    def end(self, number: int | None = None, times: int = 1) -> int:
         """Send a signal, if one is given, and return the exit code."""
-        if number is not None:
+        for _ in range(times if number is not None else 0):
             self.process.send_signal(number)
         code = self.process.wait(PATIENCE_S)
         self._listener.join(PATIENCE_S)

@@ -72,7 +72,8 @@ def test_a_host_that_leaves_switches_its_heaters_off_itself_and_at_once(
     with served.plugged_in() as address, host(address, act, "--watchdog-s", "30") as program:
         program.expect("driving")
         told_s = time.monotonic()
-        assert program.end(number) in codes
+        # Twice, as impatient operators do; the second one may find everything done, and a program without handlers.
+        assert program.end(number, times=2) in codes | ({-number} if number else set())
         assert not served.is_driving
         if number is not None:
             assert served.off_since() <= told_s + BUSY_MACHINE_S
