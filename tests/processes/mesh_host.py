@@ -34,7 +34,7 @@ def heard(event: LinkEvent) -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("address")
-    parser.add_argument("act", choices=["idle", "busy", "leave", "raise", "persist", "stop"])
+    parser.add_argument("act", choices=["idle", "busy", "leave", "raise", "persist", "stop", "forget"])
     parser.add_argument("--level-ma", type=float, default=1.0)
     parser.add_argument("--watchdog-s", type=float, default=30.0)
     parser.add_argument("--hold-s", type=float, default=0.0)
@@ -48,7 +48,7 @@ def drive(driver: LumionMeshController, options: argparse.Namespace) -> None:
     driver.configure(ControllerLimits(np.full(n, 5.0), np.full(n, 10.0), 4000.0, watchdog_s=options.watchdog_s))
     table = np.full(n, options.level_ma)
     say(driving=driver.program(table).crc32)
-    if options.act == "leave":
+    if options.act in ("leave", "forget"):
         return
     if options.act == "raise":
         raise RuntimeError("the control loop failed")
@@ -88,6 +88,10 @@ def main() -> int:
     try:
         if options.act == "stop":  # a button: no session, no configuration
             driver.outputs_off(patience_s=5.0)
+            return 0
+        if options.act == "forget":
+            driver.open()
+            drive(driver, options)
             return 0
         with safe_on_signals(), driver:
             drive(driver, options)

@@ -59,6 +59,7 @@ ENDS = {
     "SIGINT": ("busy", signal.SIGINT, {130, -signal.SIGINT}),
     "exception": ("raise", None, {1}),
     "end of the program": ("leave", None, {0}),
+    "end of a program that closes nothing": ("forget", None, {0}),
 }
 
 

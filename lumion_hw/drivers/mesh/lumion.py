@@ -20,13 +20,14 @@ from lumion_hw.drivers.mesh.lumion_attach import Attacher
 from lumion_hw.drivers.mesh.lumion_config import WatchdogRule, checked_currents, nearest_codes
 from lumion_hw.drivers.mesh.lumion_faults import FaultWatch, WatchedCall
 from lumion_hw.drivers.mesh.lumion_keepalive import KeepAlive
-from lumion_hw.drivers.mesh.lumion_monitors import read_all
+from lumion_hw.drivers.mesh.lumion_monitors import check_ability, read_all
 from lumion_hw.drivers.mesh.lumion_reconnect import Attachment, LinkEvent, LinkState, Reconnector, ReconnectPolicy
+from lumion_hw.drivers.mesh.lumion_safety import close_at_exit
 from lumion_hw.drivers.mesh.lumion_sweep_plan import Allowed, planned_sweep
 from lumion_hw.drivers.mesh.lumion_sweep_run import SweepRun
 from lumion_hw.drivers.mesh.lumion_telemetry import TelemetryStreams
 from lumion_hw.drivers.mesh.lumion_values import board_counters, controller_info
-from lumion_hw.errors import LinkLost, NotSupportedError
+from lumion_hw.errors import LinkLost
 from lumion_hw.interfaces import (
     ControllerInfo,
     ControllerLimits,
@@ -153,6 +154,7 @@ class LumionMeshController:
             self._closing = False
             found = self._attacher.attach()
             self._reconnector.opened()
+        close_at_exit(self)
         self._keep.renew()
         if self._attacher.limits is not None:
             self._keep.start(self._attacher.limits.watchdog_s)
@@ -238,7 +240,7 @@ class LumionMeshController:
             VerifyError: Another table is driven after the run than planned.
         """
         with self._using("sweep"), self._lock:
-            self._need(self.info.on_board_sweep, "SWEEP_START: this controller runs no sweeps.", "SWEEP_START")
+            check_ability(self.info.on_board_sweep, "SWEEP_START", "runs no sweeps", self._where)
             self._attacher.declare_again()
             hello = self._session.hello
             base = self._tables.read()
@@ -273,7 +275,7 @@ class LumionMeshController:
             LinkTimeout: From the iterator: the controller sends nothing any more.
         """
         with self._using("telemetry"):
-            self._need(self.info.telemetry, "SUBSCRIBE: this controller sends no telemetry.", "SUBSCRIBE")
+            check_ability(self.info.telemetry, "SUBSCRIBE", "sends no telemetry", self._where)
             return self._streams.start(period_s, monitors, n_avg)
 
     def faults(self) -> tuple[Fault, ...]:
@@ -325,8 +327,8 @@ class LumionMeshController:
     def close(self) -> None:
         """Bring the outputs to what ``on_exit`` says, end the keep-alive and close the link; idempotent, never raises.
 
-        Where zeros cannot be driven an emergency stop is tried, which latches its fault; where nothing is answered the
-        controller's watchdog switches off by itself.
+        Also called when the interpreter ends. Where zeros cannot be driven an emergency stop is tried, which latches
+        its fault; where nothing is answered the controller's watchdog switches off by itself.
         """
         self._closing = True
         self._keep.stop()
@@ -393,7 +395,3 @@ class LumionMeshController:
         self._keep.renew()
         self._watch.check()
         return self._keep.feed_if_due()
-
-    def _need(self, there: bool, otherwise: str, command: str) -> None:
-        if not there:
-            raise NotSupportedError(otherwise, command=command, device=self._where.device, address=self._where.address)

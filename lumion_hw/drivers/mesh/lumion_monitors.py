@@ -15,6 +15,14 @@ from lumion_hw.sessions.framed_errors import Where
 _LONGEST_AVERAGE = 4096  # sections 9 and 10.1
 
 
+def check_ability(there: bool, command: str, otherwise: str, where: Where) -> None:
+    """Raise ``NotSupportedError`` where a controller cannot do what a command asks for."""
+    if not there:
+        raise NotSupportedError(
+            f"{command}: this controller {otherwise}.", command=command, device=where.device, address=where.address
+        )
+
+
 def check_average(n_avg: int, what: str, where: Where) -> None:
     """Raise ``LimitError`` for a number of scans the controller does not average."""
     if not 1 <= n_avg <= _LONGEST_AVERAGE:
@@ -40,10 +48,7 @@ def chosen_monitors(monitors: tuple[int, ...] | None, n_adc: int, what: str, whe
 def read_all(session: FramedSession, clock: Clock, n_avg: int, where: Where) -> MonitorReading:
     """Read all monitors, in as many pieces as the frames need. Raises as ``read_monitors`` of the driver."""
     hello = session.hello
-    if not hello.n_adc:
-        raise NotSupportedError(
-            "READ_ADC: this controller has no monitors.", command="READ_ADC", device=where.device, address=where.address
-        )
+    check_ability(hello.n_adc > 0, "READ_ADC", "has no monitors", where)
     check_average(n_avg, "READ_ADC, scans to average", where)
     per_frame = (max_payload(hello.fw_tx_max) - ReadAdcReply.layout.fixed_size) // 2
     pieces = [

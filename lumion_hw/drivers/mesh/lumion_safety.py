@@ -1,21 +1,47 @@
-"""Signals that unwind the stack, so that every ``with`` block on the way out brings its heaters to the safe state.
+"""Ways out of a process on which heaters are brought to their safe state: signals, and the end of the interpreter.
 
-Nothing is installed by importing or opening a driver. SIGINT already raises ``KeyboardInterrupt``; SIGTERM by itself
-ends a process without running any ``finally``, and then only the controller's watchdog is left.
+No signal handler is installed by importing or opening a driver. SIGINT already raises ``KeyboardInterrupt``; SIGTERM by
+itself ends a process without running any ``finally``, and then only the controller's watchdog is left.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import math
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Protocol
 
 _UNDISTURBED_S = 5.0
 _TERMINATED = 143  # 128 + SIGTERM, as a shell reports it
+
+
+class Closable(Protocol):
+    """Something that is brought to its safe state by closing it."""
+
+    def close(self) -> None:
+        """Close; idempotent, never raises."""
+
+
+_opened: weakref.WeakSet[Closable] = weakref.WeakSet()
+
+
+def close_at_exit(driver: Closable) -> None:
+    """Close a driver when the interpreter ends, if nobody did before and it is still in use."""
+    if not _opened:
+        atexit.unregister(_close_all)
+        atexit.register(_close_all)
+    _opened.add(driver)
+
+
+def _close_all() -> None:
+    for driver in tuple(_opened):
+        driver.close()
 
 
 @contextlib.contextmanager
