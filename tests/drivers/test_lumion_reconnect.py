@@ -464,6 +464,27 @@ def test_a_configuration_whose_fate_is_unknown_is_declared_again_before_anything
     assert board.limits["code_max"][0] == 65535
 
 
+def test_a_restart_that_kept_its_faults_gets_its_limits_back_and_nothing_is_driven_before_they_are_cleared(
+    make: Make, board: SpecBoard, clock: VirtualClock
+) -> None:
+    """A board with flash comes back in SAFE, with a configuration nobody has applied in this boot (sections 6.4, 11.3)."""
+    driver = make(reconnect=ReconnectPolicy(), resume=True)
+    driver.program(table(1.0))
+    flash = board.config_crc32
+    board.power_up(boot_id=78)
+    board.config_crc32 = flash
+    board.trip(fp.FaultSource.HW_SPI)
+    board.requests.clear()
+    clock.sleep(2.0)
+    found = driver.link_events[-1].attachment
+    assert found is not None
+    assert (found.restarted, found.configuration, found.table) == (True, "applied", "refused")
+    assert len(board.sent(fp.ConfigApplyRequest)) == 1
+    assert found.faults == ("HW_SPI",)
+    driver.clear_fault(1)
+    driver.program(table(1.0))
+
+
 # --- without a policy ----------------------------------------------------------------------------------------------
 
 

@@ -20,6 +20,9 @@ from lumion_hw.sessions.framed_errors import Where, sources
 
 _log = logging.getLogger(__name__)
 
+_APPLIED = (OutputsState.READY, OutputsState.SWEEP, OutputsState.GRACE)
+"""States that only an applied configuration leads to. In SAFE it may come from flash; applying it again is harmless."""
+
 
 class Attacher:
     """Opens sessions, declares limits, and knows what was declared and confirmed before.
@@ -172,7 +175,7 @@ class Attacher:
             )
 
     def _bring_back_limits(self, hello: HelloReply, refusals: list[str]) -> str:
-        self._active_crc32 = 0 if hello.outputs_state is OutputsState.BOOT else hello.config_crc32
+        self._active_crc32 = hello.config_crc32 if hello.outputs_state in _APPLIED else 0
         if self.limits is None:
             self.max_ma = np.full(hello.n_dac, hello.dac_full_scale * 1e-3)
             return "none"
