@@ -467,7 +467,7 @@ def test_a_configuration_whose_fate_is_unknown_is_declared_again_before_anything
 def test_a_restart_that_kept_its_faults_gets_its_limits_back_and_nothing_is_driven_before_they_are_cleared(
     make: Make, board: SpecBoard, clock: VirtualClock
 ) -> None:
-    """A board with flash comes back in SAFE, with a configuration nobody has applied in this boot (sections 6.4, 11.3)."""
+    """A board with flash comes back in SAFE with a configuration nobody has applied in this boot (6.4, 11.3)."""
     driver = make(reconnect=ReconnectPolicy(), resume=True)
     driver.program(table(1.0))
     flash = board.config_crc32
