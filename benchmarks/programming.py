@@ -113,7 +113,8 @@ class LeastBoard:
         if frame.command == fp.Command.READBACK:
             return fp.ReadbackReply(0, self._crc32, 0, state, fp.DRIVEN_TABLE, N, 0, np.zeros(0, np.uint16))
         if frame.command == fp.Command.CONFIG:
-            return fp.ConfigReply(frame.payload[0], state, N, 1)
+            applied = fp.decode_request(frame.command, frame.payload)
+            return fp.ConfigReply(frame.payload[0], state, N, getattr(applied, "config_crc32", 0))
         return fp.PingReply(0, 0, 0, state, frame.session)
 
 
