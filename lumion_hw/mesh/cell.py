@@ -11,20 +11,28 @@ and ideal (φu = φl, η = ½) the cell is in the cross state; φu - φl = π is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from lumion_hw.errors import LimitError
+from lumion_hw.errors import ConfigError, LimitError
 
 BASIC_UNIT_DELAY_S = 11.25e-12
 """Group delay of one PUC of the SmartLight-class chip (D. Sánchez-Jácome, PhD thesis, UPV 2025)."""
 
 
+Parameter = NDArray[np.float64] | float
+_Amplitudes = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
 @dataclass(frozen=True)
 class UnitCells:
-    """Parameters of all unit cells and joints of one mesh at a reference frequency.
+    """Parameters of all unit cells and joints of one mesh at a reference frequency, for one sample or many.
+
+    E is the number of PUCs and J that of joints. Every array may have a leading axis of samples, ``(N, E)`` or
+    ``(N, J)``: Monte-Carlo draws, steps of a sweep, temperatures. Arrays without it hold for all samples.
 
     Attributes:
         loss_db: Shape ``(E,)``; insertion loss per PUC, positive.
@@ -34,9 +42,10 @@ class UnitCells:
         phase_lower: Shape ``(E,)``; phase of arm l in rad.
         joint_phase: Shape ``(J,)``; phase of each joint in rad, in the order of ``HexMesh.joints``.
         reference_hz: Frequency at which the values above hold.
-        delay_s: Group delay of a PUC.
-        eta_slope_per_hz: Change of both splittings per Hz.
-        differential_slope_per_hz: Change of φu - φl per Hz, in rad.
+        delay_s: Group delay of a PUC; one number or shape ``(E,)``.
+        eta_slope_per_hz: Change of both splittings per Hz; one number or shape ``(E,)``.
+        differential_slope_per_hz: Change of φu - φl per Hz, in rad; one number or shape ``(E,)``.
+        joint_loss_db: Loss of a joint; one number or shape ``(J,)``.
     """
 
     loss_db: NDArray[np.float64]
@@ -46,9 +55,10 @@ class UnitCells:
     phase_lower: NDArray[np.float64]
     joint_phase: NDArray[np.float64]
     reference_hz: float = 193.4145e12
-    delay_s: float = BASIC_UNIT_DELAY_S
-    eta_slope_per_hz: float = 0.0
-    differential_slope_per_hz: float = 0.0
+    delay_s: Parameter = BASIC_UNIT_DELAY_S
+    eta_slope_per_hz: Parameter = 0.0
+    differential_slope_per_hz: Parameter = 0.0
+    joint_loss_db: Parameter = 0.0
 
     @classmethod
     def ideal(cls, n_pucs: int, n_joints: int, theta: NDArray[np.float64], loss_db: float = 0.0) -> UnitCells:
@@ -57,41 +67,148 @@ class UnitCells:
         Args:
             n_pucs: Number of PUCs.
             n_joints: Number of joints.
-            theta: Shape ``(n_pucs,)``; (φu - φl) / 2 in rad.
+            theta: Shape ``(n_pucs,)`` or ``(N, n_pucs)``; (φu - φl) / 2 in rad.
             loss_db: Loss of every PUC.
         """
         half = np.full(n_pucs, 0.5)
         return cls(np.full(n_pucs, loss_db), half, half, theta, -theta, np.zeros(n_joints))
 
-    def transfer(self, frequency_hz: float) -> NDArray[np.complex128]:
-        """Return T of every PUC, shape ``(E, 2, 2)``.
+    @cached_property
+    def n_samples(self) -> int | None:
+        """Number of samples N; ``None`` when no parameter has an axis of samples.
+
+        Raises:
+            ConfigError: Two parameters have different numbers of samples, or more axes than one of samples.
+        """
+        arrays = {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}
+        counts = {array.shape[0] for array in arrays.values() if array.ndim == 2}
+        if len(counts) > 1 or any(array.ndim > 2 for array in arrays.values()):
+            shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items() if array.ndim > 1)
+            raise ConfigError(
+                f"samples do not agree: {shapes}", hint="Give (E,) or (N, E), with one N for all that have it."
+            )
+        return counts.pop() if counts else None
+
+    def transfer(self, frequency_hz: ArrayLike) -> NDArray[np.complex128]:
+        """Return T of every PUC, shape ``(E, 2, 2)``, with leading axes as in :meth:`batch_shape`.
 
         Raises:
             LimitError: A splitting leaves 0 … 1 at this frequency.
         """
-        detuning_hz = frequency_hz - self.reference_hz
-        a_in = _coupler_angle(self.eta_in + self.eta_slope_per_hz * detuning_hz)
-        a_out = _coupler_angle(self.eta_out + self.eta_slope_per_hz * detuning_hz)
+        return np.ascontiguousarray(np.moveaxis(self.elements(frequency_hz), (0, 1, 2), (-3, -2, -1)))
+
+    def batch_shape(self, frequency_hz: ArrayLike) -> tuple[int, ...]:
+        """Return the leading axes of a result: ``(W,)`` for an array of frequencies, ``(N,)`` for samples, or both."""
+        samples = () if self.n_samples is None else (self.n_samples,)
+        return *np.shape(frequency_hz), *samples
+
+    def elements(self, frequency_hz: ArrayLike) -> NDArray[np.complex128]:
+        """Return T with the axes of the batch last, shape ``(E, 2, 2, *batch_shape)``: what the solver works on.
+
+        Raises:
+            LimitError: A splitting leaves 0 … 1 at one of the frequencies.
+        """
+        first, second = self._couplers(frequency_hz)
+        return self._between(first, *self._arms(frequency_hz), second, frequency_hz)
+
+    def element_derivatives(self, frequency_hz: ArrayLike) -> dict[str, NDArray[np.complex128]]:
+        """Return the derivatives of :meth:`elements` by splittings and arm phases, by the names of the parameters.
+
+        Those by a splitting are infinite where it is 0 or 1.
+        """
+        (through_in, cross_in), (through_out, cross_out) = self._couplers(frequency_hz)
+        upper, lower = self._arms(frequency_hz)
+        none = np.zeros(())
+        with np.errstate(divide="ignore"):
+            by_in, by_out = (
+                (-0.5 / through, 0.5 / cross) for through, cross in ((through_in, cross_in), (through_out, cross_out))
+            )
+        first, second = (through_in, cross_in), (through_out, cross_out)
+        return {
+            "eta_in": self._between(by_in, upper, lower, second, frequency_hz),
+            "eta_out": self._between(first, upper, lower, by_out, frequency_hz),
+            "phase_upper": self._between(first, -1j * upper, none, second, frequency_hz),
+            "phase_lower": self._between(first, none, -1j * lower, second, frequency_hz),
+        }
+
+    def _couplers(self, frequency_hz: ArrayLike) -> tuple[_Amplitudes, _Amplitudes]:
+        """Return the through and cross amplitudes of both couplers."""
+        shift = self._eta_shift(frequency_hz)
+        first, second = (_coupler(self._spread(eta, frequency_hz) + shift) for eta in (self.eta_in, self.eta_out))
+        return first, second
+
+    def _arms(self, frequency_hz: ArrayLike) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+        """Return what the two arms multiply a wave by, loss and delay included."""
+        detuning_hz = self.detuning_hz(frequency_hz)
         # The delay is reckoned from the detuning: 2πfτ itself is 1.4e4 rad and would cost precision (mesh.md b.1).
-        half = 0.5 * self.differential_slope_per_hz * detuning_hz
-        gain = 10.0 ** (-self.loss_db / 20.0) * np.exp(-2j * np.pi * detuning_hz * self.delay_s)
-        upper = gain * np.exp(-1j * (self.phase_upper + half))
-        lower = gain * np.exp(-1j * (self.phase_lower - half))
-        through_in, cross_in, through_out, cross_out = np.cos(a_in), np.sin(a_in), np.cos(a_out), np.sin(a_out)
-        transfer = np.empty((len(self.loss_db), 2, 2), dtype=np.complex128)
-        transfer[:, 0, 0] = through_out * through_in * upper - cross_out * cross_in * lower
-        transfer[:, 0, 1] = -1j * (through_out * cross_in * upper + cross_out * through_in * lower)
-        transfer[:, 1, 0] = -1j * (cross_out * through_in * upper + through_out * cross_in * lower)
-        transfer[:, 1, 1] = -cross_out * cross_in * upper + through_out * through_in * lower
-        return transfer
+        half = np.exp(-0.5j * self._spread(self.differential_slope_per_hz, frequency_hz) * detuning_hz)
+        delay = np.exp(-2j * np.pi * self._spread(self.delay_s, frequency_hz) * detuning_hz)
+        gain = 10.0 ** (-self._spread(self.loss_db, frequency_hz) / 20.0)
+        upper = gain * np.exp(-1j * self._spread(self.phase_upper, frequency_hz)) * (delay * half)
+        lower = gain * np.exp(-1j * self._spread(self.phase_lower, frequency_hz)) * (delay * half.conj())
+        return upper, lower
+
+    def _between(
+        self,
+        first: _Amplitudes,
+        upper: NDArray[np.complex128],
+        lower: NDArray[np.complex128],
+        second: _Amplitudes,
+        frequency_hz: ArrayLike,
+    ) -> NDArray[np.complex128]:
+        """Return C(second)·diag(upper, lower)·C(first) with C = [[through, -j·cross], [-j·cross, through]]."""
+        (through_in, cross_in), (through_out, cross_out) = first, second
+        result = np.empty((np.shape(self.loss_db)[-1], 2, 2, *self.batch_shape(frequency_hz)), dtype=np.complex128)
+        result[:, 0, 0] = through_out * through_in * upper - cross_out * cross_in * lower
+        result[:, 1, 1] = through_out * through_in * lower - cross_out * cross_in * upper
+        upper, lower = -1j * upper, -1j * lower
+        result[:, 0, 1] = through_out * cross_in * upper + cross_out * through_in * lower
+        result[:, 1, 0] = cross_out * through_in * upper + through_out * cross_in * lower
+        return result
+
+    def joint_factor(self, frequency_hz: ArrayLike) -> NDArray[np.complex128]:
+        """Return what a joint multiplies a wave by, shape ``(J, *batch_shape)`` or with axes of length 1 in it."""
+        phase, loss_db = self._spread(self.joint_phase, frequency_hz), self._spread(self.joint_loss_db, frequency_hz)
+        factor: NDArray[np.complex128] = 10.0 ** (-loss_db / 20.0) * np.exp(-1j * phase)
+        return factor
+
+    def detuning_hz(self, frequency_hz: ArrayLike) -> NDArray[np.float64]:
+        """Return the distance from the reference frequency, broadcast against the spread parameters."""
+        detuning = np.asarray(frequency_hz, dtype=np.float64) - self.reference_hz
+        return detuning if self.n_samples is None else detuning[..., None]
+
+    def _spread(self, parameter: Parameter, frequency_hz: ArrayLike) -> NDArray[np.float64]:
+        """Return a parameter with its element axis first, then one for frequencies and one for samples, if any."""
+        array = np.asarray(parameter, dtype=np.float64)
+        if array.ndim == 0:
+            return array
+        axes = [array.shape[-1]] + [1] * np.ndim(frequency_hz)
+        if self.n_samples is not None:
+            axes.append(array.shape[0] if array.ndim == 2 else 1)
+        return array.T.reshape(axes)
+
+    def _eta_shift(self, frequency_hz: ArrayLike) -> NDArray[np.float64]:
+        shift: NDArray[np.float64] = self._spread(self.eta_slope_per_hz, frequency_hz) * self.detuning_hz(frequency_hz)
+        # Without a slope no axis of frequencies is needed; most of the work is saved.
+        return shift if np.any(shift) else np.zeros(())
 
 
-def _coupler_angle(eta: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return asin √η. Raises ``LimitError`` where η is no splitting."""
+def _coupler(eta: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the through and the cross amplitude √(1-η), √η. Raises ``LimitError`` where η is no splitting."""
+    _check_splitting(eta)
+    return np.sqrt(1.0 - eta), np.sqrt(eta)
+
+
+def _check_splitting(eta: NDArray[np.float64]) -> None:
     outside = ~((eta >= 0.0) & (eta <= 1.0))
     if outside.any():
         asked = float(eta[outside].flat[0])
         raise LimitError("coupler splitting", asked=asked, limit=float(asked > 0.0), unit="of the power")
+
+
+def _coupler_angle(eta: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return asin √η. Raises ``LimitError`` where η is no splitting."""
+    _check_splitting(eta)
     angle: NDArray[np.float64] = np.arcsin(np.sqrt(eta))
     return angle
 
