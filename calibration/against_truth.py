@@ -62,7 +62,7 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
     found = np.array([puc for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is not None])
     phases = np.array([record.pucs[puc].passive_phase_rad for puc in found], dtype=np.float64)
     rest_mw = truth.heater_power_mw(np.zeros(len(truth.p_pi_mw)))
-    rest_rad = np.pi * rest_mw / truth.p_pi_mw + truth.arm_crosstalk @ rest_mw
+    rest_rad = np.pi * rest_mw / truth.p_pi_mw + truth.crosstalk.arm_rad_per_mw @ rest_mw
     at_rest = truth.passive_phase + rest_rad[0::2] - rest_rad[1::2]
     floors = coupling_floors(truth.eta_in[found], truth.eta_out[found])
     return TruthReport(

@@ -38,7 +38,7 @@ def unit_currents_ma(truth: MeshTruth, states: Mapping[int, str]) -> NDArray[np.
     wanted = {puc: DIFFERENTIAL_RAD[STATE_OF_WORD[word]] for puc, word in states.items()}
     heat_mw = np.zeros(2 * n_pucs)
     for _ in range(_CROSSTALK_ROUNDS):
-        stray = truth.arm_crosstalk @ heat_mw
+        stray = truth.crosstalk.arm_rad_per_mw @ heat_mw
         for puc, differential in wanted.items():
             upper, lower = 2 * puc, 2 * puc + 1
             up = (differential - truth.passive_phase[puc] - stray[upper] + stray[lower]) % _TURN

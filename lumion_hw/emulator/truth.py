@@ -12,14 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.interfaces.wiring import Wiring
+from lumion_hw.mesh.crosstalk import ThermalCrosstalk
 from lumion_hw.mesh.topology import HexMesh
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
-
-BUL_MM = 0.81141
-"""Length of one PUC and, for want of a published figure, of one lattice edge (assumed)."""
-
-_RING_PM_PER_PI = 119.0 / 2.0
-_ARM_OFFSET_MM = 0.025
 
 
 @dataclass(frozen=True)
@@ -96,8 +91,7 @@ class MeshTruth:
         p_pi_mw: Shape ``(2E,)``.
         heater_ohm: Shape ``(2E,)``; cold resistance.
         nonlinearity_per_mw: Shape ``(2E,)``.
-        arm_crosstalk: Shape ``(2E, 2E)``; rad of arm phase per mW of each heater, own heater excluded.
-        joint_crosstalk: Shape ``(J, 2E)``; rad of joint phase per mW of each heater.
+        crosstalk: What the heat of each heater does to other arms and to the joints.
         access_loss_db: Shape ``(n_ports,)``.
         monitor_scale: Shape ``(n_ports,)``; photodiode responsivity over nominal.
         stuck_current_ma: Heater to current it really carries, for heaters that do not obey.
@@ -111,8 +105,7 @@ class MeshTruth:
     p_pi_mw: NDArray[np.float64]
     heater_ohm: NDArray[np.float64]
     nonlinearity_per_mw: NDArray[np.float64]
-    arm_crosstalk: NDArray[np.float64]
-    joint_crosstalk: NDArray[np.float64]
+    crosstalk: ThermalCrosstalk
     access_loss_db: NDArray[np.float64]
     monitor_scale: NDArray[np.float64]
     stuck_current_ma: dict[int, float]
@@ -159,7 +152,7 @@ def draw_mesh(mesh: HexMesh, physics: PhysicsParameters, rng: np.random.Generato
     difference = physics.coupler_difference_rad * rng.standard_normal(n_pucs)
     spread = np.clip(rng.standard_normal(mesh.n_ports), -2.5, 2.5)
     loss = physics.puc_loss_db + physics.puc_loss_sigma_db * np.clip(rng.standard_normal(n_pucs), -2.0, 2.0)
-    arm, joint = _crosstalk(mesh, physics)
+    crosstalk = ThermalCrosstalk.by_distance(mesh, physics.p_pi_typical_mw)
     turn = 2 * np.pi if physics.random_passive_phases else 0.0
     return MeshTruth(
         loss_db=np.maximum(loss, 0.0),
@@ -170,8 +163,7 @@ def draw_mesh(mesh: HexMesh, physics: PhysicsParameters, rng: np.random.Generato
         p_pi_mw=rng.triangular(physics.p_pi_min_mw, physics.p_pi_typical_mw, physics.p_pi_max_mw, heaters),
         heater_ohm=physics.heater_ohm * (1.0 + physics.heater_ohm_sigma * rng.standard_normal(heaters)),
         nonlinearity_per_mw=physics.thermal_nonlinearity_per_mw * (1.0 + 0.1 * rng.standard_normal(heaters)),
-        arm_crosstalk=arm,
-        joint_crosstalk=joint,
+        crosstalk=crosstalk if physics.crosstalk else ThermalCrosstalk.none(mesh),
         access_loss_db=physics.access_loss_db + physics.access_loss_sigma_db * spread,
         monitor_scale=1.0 + physics.monitor_scale_sigma * rng.standard_normal(mesh.n_ports),
         stuck_current_ma={},
@@ -204,32 +196,3 @@ def random_unitary(rng: np.random.Generator) -> NDArray[np.complex128]:
     q, r = np.linalg.qr(rng.standard_normal((2, 2)) + 1j * rng.standard_normal((2, 2)))
     diagonal = np.diag(r)
     return np.asarray(q * (diagonal / np.abs(diagonal)), dtype=np.complex128)
-
-
-def _crosstalk(mesh: HexMesh, physics: PhysicsParameters) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return rad per mW of every heater on every arm and joint, from the published curve against distance.
-
-    The curve is the shift of a six-PUC ring per π of aggressor phase, 0.906·exp(-d/1.18 mm) + 0.12 pm (fit of the
-    published samples, mesh.md b.7). The aggressors were driven on both arms, so a single heater's heat per π is Pπ of
-    two. The two arms of a PUC lie 50 µm apart (assumed), which makes the differential part.
-    """
-    heaters = 2 * mesh.n_pucs
-    if not physics.crosstalk:
-        return np.zeros((heaters, heaters)), np.zeros((len(mesh.joints), heaters))
-    ends = mesh.vertices[mesh.ends] * BUL_MM
-    along = (ends[:, 1] - ends[:, 0]) / np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1, keepdims=True)
-    left = np.stack([-along[:, 1], along[:, 0]], axis=1) * _ARM_OFFSET_MM
-    centre = ends.mean(axis=1)
-    arms = np.stack([centre + left, centre - left], axis=1).reshape(heaters, 2)
-    vertex = mesh.ends[mesh.joints[:, 0] // 4, (mesh.joints[:, 0] % 4) // 2]
-    joints = mesh.vertices[vertex] * BUL_MM
-
-    def kernel(points: NDArray[np.float64]) -> NDArray[np.float64]:
-        distance_mm = np.linalg.norm(points[:, None, :] - arms[None, :, :], axis=2)
-        share = (0.906 * np.exp(-distance_mm / 1.18) + 0.12) / _RING_PM_PER_PI / 6.0
-        rad_per_mw: NDArray[np.float64] = share * np.pi / (2.0 * physics.p_pi_typical_mw)
-        return rad_per_mw
-
-    on_arms = kernel(arms)
-    np.fill_diagonal(on_arms, 0.0)
-    return on_arms, kernel(joints)

@@ -15,6 +15,7 @@ from lumion_hw.clock import Clock
 from lumion_hw.emulator.truth import ChainTruth, MeshTruth, PhysicsParameters
 from lumion_hw.interfaces.wiring import OutputPath, Wiring
 from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.facets import entering_fraction
 from lumion_hw.mesh.scattering import Solver
 from lumion_hw.mesh.topology import HexMesh
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, w_from_dbm
@@ -182,11 +183,8 @@ class OpticalWorld:
     def _entering_fraction(self, index: int) -> float:
         """Return TE power in the mesh over launched power, for one input."""
         path = self.wiring.inputs[index]
-        te, tm = self._arriving(index)
-        level_db = path.gain_db - path.loss_db - self.truth.access_loss_db[path.port]
-        # Added in power (polarization.md 2): were it a field, some polarization would hide TM altogether.
-        tm_share = 10.0 ** (-self._physics.tm_rejection_db / 10.0)
-        return float((abs(te) ** 2 + tm_share * abs(tm) ** 2) * 10.0 ** (level_db / 10.0))
+        loss_db = path.loss_db + self.truth.access_loss_db[path.port] - path.gain_db
+        return float(entering_fraction(self._arriving(index), loss_db, self._physics.tm_rejection_db))
 
     def _column(self, index: int) -> NDArray[np.float64]:
         """Return |S_qp|² from one input to all ports; kept while the heat has settled."""
@@ -203,18 +201,18 @@ class OpticalWorld:
         """Return the unit cells at the present heat."""
         self._relax(self._clock.now())
         truth = self.truth
-        arms = np.pi * self._heat_mw / truth.p_pi_mw + truth.arm_crosstalk @ self._heat_mw
-        return UnitCells(
+        cold = UnitCells(
             loss_db=truth.loss_db,
             eta_in=truth.eta_in,
             eta_out=truth.eta_out,
-            phase_upper=truth.passive_phase + arms[0::2],
-            phase_lower=arms[1::2],
-            joint_phase=truth.joint_phase + truth.joint_crosstalk @ self._heat_mw,
+            phase_upper=truth.passive_phase,
+            phase_lower=np.zeros(self.mesh.n_pucs),
+            joint_phase=truth.joint_phase,
             reference_hz=self._reference_hz,
             eta_slope_per_hz=self._physics.eta_slope_per_nm * self._slope_per_hz,
             differential_slope_per_hz=self._physics.differential_slope_per_nm * self._slope_per_hz,
         )
+        return truth.crosstalk.warmed(cold, self._heat_mw, truth.p_pi_mw)
 
     def _relax(self, now: float) -> bool:
         """Let the heat follow the heaters up to ``now``; return whether it has settled."""

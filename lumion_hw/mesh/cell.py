@@ -118,7 +118,7 @@ class UnitCells:
         """
         (through_in, cross_in), (through_out, cross_out) = self._couplers(frequency_hz)
         upper, lower = self._arms(frequency_hz)
-        none = np.zeros(())
+        none = np.zeros((), dtype=np.complex128)
         with np.errstate(divide="ignore"):
             by_in, by_out = (
                 (-0.5 / through, 0.5 / cross) for through, cross in ((through_in, cross_in), (through_out, cross_out))

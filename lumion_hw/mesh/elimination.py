@@ -99,9 +99,7 @@ def compile_elimination(rows: NDArray[np.int64], columns: NDArray[np.int64], siz
     pivots = np.arange(n_pivots, dtype=np.int64)
     n_below, n_right = [len(item) for item in below_rows], [len(item) for item in right_columns]
     below_row, right_column = np.concatenate(below_rows), np.concatenate(right_columns)
-    target = [
-        (below[:, None] * size + right).ravel() for below, right in zip(below_rows, right_columns, strict=True)
-    ]
+    target = [(below[:, None] * size + right).ravel() for below, right in zip(below_rows, right_columns, strict=True)]
     return Program(
         n_pivots=n_pivots,
         n_slots=len(keys),
@@ -131,7 +129,7 @@ def dissect(mesh: HexMesh) -> NDArray[np.int64]:
 
 def _dissect(mesh: HexMesh, vertices: NDArray[np.int64], pucs: NDArray[np.int64]) -> list[int]:
     if len(vertices) < 2 or not len(pucs):
-        return pucs.tolist()
+        return [int(puc) for puc in pucs]
     along, cut = _shortest_cut(mesh, vertices, pucs)
     beyond = along[mesh.ends[pucs]] >= cut
     sides = [

@@ -108,7 +108,7 @@ class WaveEquations:
 
 
 class Engine(Protocol):
-    """Solves wave equations for n samples given as T elements ``(4E, n)`` and joint factors ``(J, n)`` or ``(J, 1)``."""
+    """Solves wave equations for n samples: T elements ``(4E, n)`` and joint factors ``(J, n)`` or ``(J, 1)``."""
 
     def between_ports(self, equations: WaveEquations, elements: Complex, factors: Complex) -> Complex:
         """Return the matrix between the ports kept, shape ``(n, n_ports, n_ports)``."""
@@ -151,7 +151,8 @@ class CompiledEngine:
         from lumion_hw.mesh.kernels import LANES, run_eliminate
 
         result = np.empty((elements.shape[1], equations.n_ports**2), dtype=np.complex128)
-        least = run_eliminate(*_for_kernel(equations, elements, factors, LANES), equations.port_slots, result)
+        loops: Callable[..., NDArray[np.float64]] = run_eliminate
+        least = loops(*_for_kernel(equations, elements, factors), equations.port_slots, result)
         matrix = result.reshape(-1, equations.n_ports, equations.n_ports)
         _repair(matrix, np.repeat(least, LANES), equations, elements, factors, _sparse_between_ports)
         return matrix
@@ -168,7 +169,8 @@ class CompiledEngine:
         from lumion_hw.mesh.kernels import LANES, run_solve
 
         result = np.empty((elements.shape[1], len(wanted), len(sources)), dtype=np.complex128)
-        least = run_solve(*_for_kernel(equations, elements, factors, LANES), sources, wanted, result)
+        loops: Callable[..., NDArray[np.float64]] = run_solve
+        least = loops(*_for_kernel(equations, elements, factors), sources, wanted, result)
 
         def again(equations: WaveEquations, values: Complex) -> Complex:
             return _sparse_waves(equations, values, sources)[wanted]
@@ -177,9 +179,7 @@ class CompiledEngine:
         return result
 
 
-def _for_kernel(
-    equations: WaveEquations, elements: Complex, factors: Complex, lanes: int
-) -> tuple[object, ...]:
+def _for_kernel(equations: WaveEquations, elements: Complex, factors: Complex) -> tuple[object, ...]:
     program = equations.program
     steps = (
         program.pivot,
@@ -191,8 +191,8 @@ def _for_kernel(
         program.right_column,
         program.target,
     )
-    start = np.zeros((program.n_slots, 2, lanes))
-    start[equations.fixed_slots, 0] = equations.fixed[:, None]
+    start = np.zeros(program.n_slots)
+    start[equations.fixed_slots] = equations.fixed
     through = np.concatenate([-factors, np.ones((1, factors.shape[1]))])
     return steps, start, equations.slots, equations.element, equations.joint, elements, through
 
@@ -302,7 +302,9 @@ def _repair(
     """Solve samples again whose smallest squared pivot is too small, or no number."""
     doubtful = np.flatnonzero(~(least[: len(result)] >= LEAST_PIVOT**2))
     if len(doubtful) and least[doubtful].any():
-        _log.info("%d of %d samples are close to a lossless resonance: solved with pivoting", len(doubtful), len(result))
+        _log.info(
+            "%d of %d samples are close to a lossless resonance: solved with pivoting", len(doubtful), len(result)
+        )
     for index in doubtful.tolist():
         joints = factors if factors.shape[1] == 1 else factors[:, index : index + 1]
         result[index] = again(equations, equations.values(elements[:, index : index + 1], joints)[:, 0])

@@ -69,7 +69,7 @@ def gradient(
         cells: Unit cells.
         frequency_hz: One frequency or an array.
         cotangent: c with dF = Re Σ c·dS, of the shape of ``solver.solve(cells, frequency_hz, inputs)``. For
-            F = Σ w·\\|S\\|² it is ``2·w·S.conj()``.
+            F = Σ w·S·S* it is ``2·w·S.conj()``.
         inputs: Ports where light enters; all ports when omitted.
 
     Raises:

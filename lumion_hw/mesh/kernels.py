@@ -27,7 +27,6 @@ def _index(value: int) -> Any:
     return ir.Constant(ir.IntType(32), value)
 
 
-
 def _three_rows(combine: Callable[[Any, Any, Any, Any], tuple[Any, Any]]) -> Any:
     """Return an instruction y[i] = combine(y[i], a[j], b[k]) for one group of complex numbers.
 
@@ -35,7 +34,7 @@ def _three_rows(combine: Callable[[Any, Any, Any, Any], tuple[Any, Any]]) -> Any
     is stored, so that rows may coincide.
     """
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def instruction(_: Any, y: Any, i: Any, a: Any, j: Any, b: Any, k: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             def row(position: int) -> list[Any]:
@@ -79,7 +78,7 @@ _subtract_product = _three_rows(_minus_product)
 _multiply = _three_rows(_product)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, error_model="numpy")
 def _aligned(rows):  # type: ignore[no-untyped-def]
     """Return room for complex numbers of one group each, on the boundary of a cache line."""
     memory = np.empty(rows * 2 * LANES + LANES)
@@ -87,22 +86,27 @@ def _aligned(rows):  # type: ignore[no-untyped-def]
     return memory[ahead : ahead + rows * 2 * LANES].reshape(rows, 2, LANES)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, error_model="numpy")
 def _load(start, slots, element, joint, elements, through, first, work):  # type: ignore[no-untyped-def]
     """Put the matrix elements of a group of samples into their slots; lanes beyond the last sample repeat it."""
-    last = elements.shape[1] - 1
     step = 1 if through.shape[1] > 1 else 0
-    work[:] = start
+    there = min(LANES, elements.shape[1] - first)
+    for slot in range(len(start)):
+        for lane in range(LANES):
+            work[slot, 0, lane] = start[slot]
+            work[slot, 1, lane] = 0.0
     for e in range(len(slots)):
         slot, row, passed = slots[e], element[e], joint[e]
-        for lane in range(LANES):
-            sample = min(first + lane, last)
-            value = elements[row, sample] * through[passed, step * sample]
+        for lane in range(there):
+            value = elements[row, first + lane] * through[passed, step * (first + lane)]
             work[slot, 0, lane] = value.real
             work[slot, 1, lane] = value.imag
+        for lane in range(there, LANES):
+            work[slot, 0, lane] = work[slot, 0, 0]
+            work[slot, 1, lane] = work[slot, 1, 0]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, error_model="numpy")
 def _eliminate(pivot, below_start, below, right_start, right, target, work):  # type: ignore[no-untyped-def]
     """Eliminate; pivots are replaced by their inverses. Returns the smallest squared magnitude of a pivot."""
     smallest = np.inf
@@ -112,8 +116,9 @@ def _eliminate(pivot, below_start, below, right_start, right, target, work):  # 
         for lane in range(LANES):
             square = work[diagonal, 0, lane] ** 2 + work[diagonal, 1, lane] ** 2
             smallest = min(smallest, square)
-            work[diagonal, 0, lane] /= square
-            work[diagonal, 1, lane] /= -square
+            inverse = 1.0 / square
+            work[diagonal, 0, lane] *= inverse
+            work[diagonal, 1, lane] *= -inverse
         for a in range(below_start[k], below_start[k + 1]):
             row = below[a]
             _multiply(work, row, work, row, work, diagonal)
@@ -123,7 +128,7 @@ def _eliminate(pivot, below_start, below, right_start, right, target, work):  # 
     return smallest
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, error_model="numpy")
 def _substitute(steps, source, work, x, reached):  # type: ignore[no-untyped-def]
     """Solve for a unit wave at one source; what its light has not reached yet is skipped on the way forward."""
     pivot, below_start, below, below_row, right_start, right, right_column, _ = steps
@@ -142,7 +147,7 @@ def _substitute(steps, source, work, x, reached):  # type: ignore[no-untyped-def
         _multiply(x, k, x, k, work, pivot[k])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, error_model="numpy")
 def run_eliminate(steps, start, slots, element, joint, elements, through, wanted, result):  # type: ignore[no-untyped-def]
     """Eliminate for every sample and fetch the wanted slots. Returns the smallest squared pivot of each group."""
     pivot, below_start, below, _, right_start, right, _, target = steps
@@ -159,7 +164,7 @@ def run_eliminate(steps, start, slots, element, joint, elements, through, wanted
     return smallest
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, error_model="numpy")
 def run_solve(steps, start, slots, element, joint, elements, through, sources, wanted, result):  # type: ignore[no-untyped-def]
     """Solve for a unit wave at each source. Returns the smallest squared pivot of each group."""
     pivot, below_start, below, _, right_start, right, _, target = steps

@@ -126,7 +126,7 @@ class Solver:
     def coefficients(
         self, cells: UnitCells, frequency_hz: ArrayLike
     ) -> tuple[NDArray[np.complex128], NDArray[np.complex128], tuple[int, ...]]:
-        """Return elements of T ``(4E, n)``, factors of the joints ``(J, n)`` or ``(J, 1)``, and the axes n stands for."""
+        """Return elements of T ``(4E, n)``, joint factors ``(J, n)`` or ``(J, 1)``, and the axes n stands for."""
         batch = cells.batch_shape(frequency_hz)
         elements = cells.elements(frequency_hz).reshape(4 * self.mesh.n_pucs, -1)
         factors = cells.joint_factor(frequency_hz)
@@ -149,7 +149,7 @@ class Solver:
         return self._engine.waves(self._waves_equations, elements, factors, place[sources], place[wanted])
 
     def leaving(self, elements: NDArray[np.complex128], waves: NDArray[np.complex128]) -> NDArray[np.complex128]:
-        """Return the waves leaving at ports, shape ``(n, n_ports, k)``, for those entering the PUC-ports that feed them."""
+        """Return the waves leaving at ports, ``(n, n_ports, k)``, for those entering the PUC-ports that feed them."""
         parts = elements[self._out_element].T[:, :, None] * waves
         total: NDArray[np.complex128] = parts[:, 0::2] + parts[:, 1::2]
         return total
@@ -160,7 +160,7 @@ class Solver:
         return self._out_wave
 
     def checked_inputs(self, cells: UnitCells, inputs: Sequence[int] | None) -> NDArray[np.int64]:
-        """Return the inputs, all ports when omitted. Raises ``ConfigError`` for a wrong port or cells of another mesh."""
+        """Return the inputs, by default all. Raises ``ConfigError`` for a wrong port or cells of another mesh."""
         mesh = self.mesh
         ports = np.arange(mesh.n_ports) if inputs is None else np.asarray(list(inputs), dtype=np.int64)
         wrong = ports[(ports < 0) | (ports >= mesh.n_ports)].tolist()

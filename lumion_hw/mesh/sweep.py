@@ -93,8 +93,9 @@ class SweepSolver:
         change = np.zeros((len(transfer), m, 4, 4), dtype=np.complex128)
         change[:, :, 2:, :2] = transfer - self._base
         change[:, :, :2, 2:] = change[:, :, 2:, :2].swapaxes(2, 3)
-        coupled = np.einsum("qec,necd->nqed", self._emitted_here.reshape(4 * m, m, 4), change)
-        there = np.linalg.solve(np.eye(4 * m) - coupled.reshape(-1, 4 * m, 4 * m), self._entering[None])
-        emitted = (change @ there.reshape(len(transfer), m, 4, -1)).reshape(len(transfer), 4 * m, -1)
-        result: NDArray[np.complex128] = self._leaving + self._emitted_out @ emitted
+        n, size = len(transfer), 4 * m
+        coupled = (self._emitted_here.reshape(size, m, 4).swapaxes(0, 1) @ change).transpose(0, 2, 1, 3)
+        there = np.linalg.solve(np.eye(size) - coupled.reshape(n, size, size), self._entering[None])
+        emitted = (change @ there.reshape(n, m, 4, -1)).reshape(n, size, -1)
+        result: NDArray[np.complex128] = self._leaving + (emitted.swapaxes(1, 2) @ self._emitted_out.T).swapaxes(1, 2)
         return result

@@ -44,7 +44,7 @@ def record_of_truth(bench: Bench) -> CalibrationRecord:
         into = access + excess.get(number, 0.0)
         return PortEntry(number, into, 0.1, access, 0.1, mesh.responsivity_a_per_w * scale)
 
-    crosstalk = truth.arm_crosstalk[0::2] - truth.arm_crosstalk[1::2]
+    crosstalk = truth.crosstalk.arm_rad_per_mw[0::2] - truth.crosstalk.arm_rad_per_mw[1::2]
     return CalibrationRecord(
         device_serial=info.serial,
         device_model=info.model,

@@ -117,7 +117,7 @@ def test_light_follows_the_heat_as_it_settles() -> None:
 # Crosstalk -----------------------------------------------------------------------------------------------------------
 
 SMARTLIGHT = HexMesh.smartlight()
-CROSSTALK = draw_mesh(SMARTLIGHT, PhysicsParameters(), np.random.default_rng(0)).arm_crosstalk
+CROSSTALK = draw_mesh(SMARTLIGHT, PhysicsParameters(), np.random.default_rng(0)).crosstalk.arm_rad_per_mw
 MM = 0.81141
 
 

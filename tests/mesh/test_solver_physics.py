@@ -14,7 +14,7 @@ DELAY_S, LOSS_DB = 11.25e-12, 0.5
 
 
 def ring(mesh: HexMesh, through: float) -> UnitCells:
-    """All bar but PUC 15, which keeps ``through`` of the field on the rail from port 3 to port 4, beside a ring of 6."""
+    """All bar but PUC 15, which keeps ``through`` of the field on the rail from port 3 to 4, beside a ring of 6."""
     theta = np.full(72, HALF_TURN)
     theta[15] = np.arcsin(through)
     return UnitCells.ideal(72, len(mesh.joints), theta, LOSS_DB)

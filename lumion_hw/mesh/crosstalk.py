@@ -1,0 +1,82 @@
+"""Thermal crosstalk: what the heat of one heater does to the phases of other arms and of the joints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.topology import HexMesh
+
+BUL_MM = 0.81141
+"""Length of a PUC, here also of a lattice edge (assumption of mesh.md a.7)."""
+
+_ARM_OFFSET_MM = 0.025
+_RING_PM_PER_PI = 119.0 / 2.0
+"""Half the free spectral range of a six-PUC ring: its shift for π of ring phase."""
+
+
+@dataclass(frozen=True, eq=False)
+class ThermalCrosstalk:
+    """Phase per heat between all heaters and all waveguides of a mesh. Heater ``2·PUC`` is on arm u, the next on arm l.
+
+    Attributes:
+        arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) per heat of a heater (column), its own excluded.
+        joint_rad_per_mw: Shape ``(J, 2E)``; phase of a joint per heat of a heater.
+    """
+
+    arm_rad_per_mw: NDArray[np.float64]
+    joint_rad_per_mw: NDArray[np.float64]
+
+    @classmethod
+    def none(cls, mesh: HexMesh) -> ThermalCrosstalk:
+        """Return crosstalk that is zero."""
+        heaters = 2 * mesh.n_pucs
+        return cls(np.zeros((heaters, heaters)), np.zeros((len(mesh.joints), heaters)))
+
+    @classmethod
+    def by_distance(cls, mesh: HexMesh, p_pi_mw: float) -> ThermalCrosstalk:
+        """Return the published curve against distance, applied to every pair.
+
+        The curve is the shift of a six-PUC ring per π of aggressor phase, 0.906·exp(-d/1.18 mm) + 0.12 pm (fit of the
+        published samples, mesh.md b.7). The aggressors were driven on both arms, so a single heater's heat per π is Pπ
+        of two. The two arms of a PUC lie 50 µm apart (assumed), which makes the differential part.
+
+        Args:
+            mesh: The mesh.
+            p_pi_mw: Typical heat of one heater for π on its own arm.
+        """
+        ends = mesh.vertices[mesh.ends] * BUL_MM
+        along = (ends[:, 1] - ends[:, 0]) / np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1, keepdims=True)
+        left = np.stack([-along[:, 1], along[:, 0]], axis=1) * _ARM_OFFSET_MM
+        centre = ends.mean(axis=1)
+        arms = np.stack([centre + left, centre - left], axis=1).reshape(-1, 2)
+        vertex = mesh.ends[mesh.joints[:, 0] // 4, (mesh.joints[:, 0] % 4) // 2]
+
+        def kernel(points: NDArray[np.float64]) -> NDArray[np.float64]:
+            distance_mm = np.linalg.norm(points[:, None, :] - arms[None, :, :], axis=2)
+            share = (0.906 * np.exp(-distance_mm / 1.18) + 0.12) / _RING_PM_PER_PI / 6.0
+            rad_per_mw: NDArray[np.float64] = share * np.pi / (2.0 * p_pi_mw)
+            return rad_per_mw
+
+        on_arms = kernel(arms)
+        np.fill_diagonal(on_arms, 0.0)
+        return cls(on_arms, kernel(mesh.vertices[vertex] * BUL_MM))
+
+    def warmed(self, cells: UnitCells, heat_mw: NDArray[np.float64], p_pi_mw: NDArray[np.float64]) -> UnitCells:
+        """Return cells with the phases of heated arms added, and those of their neighbours and of the joints.
+
+        Args:
+            cells: Cells with all heaters cold.
+            heat_mw: Shape ``(2E,)``, or ``(N, 2E)`` for N samples; heat of every heater.
+            p_pi_mw: Shape ``(2E,)``; heat for π on the heater's own arm.
+        """
+        arms = np.pi * heat_mw / p_pi_mw + heat_mw @ self.arm_rad_per_mw.T
+        return replace(
+            cells,
+            phase_upper=cells.phase_upper + arms[..., 0::2],
+            phase_lower=cells.phase_lower + arms[..., 1::2],
+            joint_phase=cells.joint_phase + heat_mw @ self.joint_rad_per_mw.T,
+        )
