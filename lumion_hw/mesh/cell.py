@@ -11,8 +11,11 @@ and ideal (φu = φl, η = ½) the cell is in the cross state; φu - φl = π is
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,6 +27,9 @@ BASIC_UNIT_DELAY_S = 11.25e-12
 
 
 Parameter = NDArray[np.float64] | float
+Combine = Callable[..., None]
+"""Signature of :func:`combined`."""
+_Number = TypeVar("_Number", bound=np.generic)
 _Amplitudes = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -102,14 +108,18 @@ class UnitCells:
         samples = () if self.n_samples is None else (self.n_samples,)
         return *np.shape(frequency_hz), *samples
 
-    def elements(self, frequency_hz: ArrayLike) -> NDArray[np.complex128]:
+    def elements(self, frequency_hz: ArrayLike, combine: Combine | None = None) -> NDArray[np.complex128]:
         """Return T with the axes of the batch last, shape ``(E, 2, 2, *batch_shape)``: what the solver works on.
+
+        Args:
+            frequency_hz: One frequency or an array.
+            combine: Does the work of :func:`combined`, if something faster is at hand.
 
         Raises:
             LimitError: A splitting leaves 0 … 1 at one of the frequencies.
         """
         first, second = self._couplers(frequency_hz)
-        return self._between(first, *self._arms(frequency_hz), second, frequency_hz)
+        return self._between(first, *self._arms(frequency_hz), second, frequency_hz, combine or combined)
 
     def element_derivatives(self, frequency_hz: ArrayLike) -> dict[str, NDArray[np.complex128]]:
         """Return the derivatives of :meth:`elements` by splittings and arm phases, by the names of the parameters.
@@ -125,10 +135,10 @@ class UnitCells:
             )
         first, second = (through_in, cross_in), (through_out, cross_out)
         return {
-            "eta_in": self._between(by_in, upper, lower, second, frequency_hz),
-            "eta_out": self._between(first, upper, lower, by_out, frequency_hz),
-            "phase_upper": self._between(first, -1j * upper, none, second, frequency_hz),
-            "phase_lower": self._between(first, none, -1j * lower, second, frequency_hz),
+            "eta_in": self._between(by_in, upper, lower, second, frequency_hz, combined),
+            "eta_out": self._between(first, upper, lower, by_out, frequency_hz, combined),
+            "phase_upper": self._between(first, -1j * upper, none, second, frequency_hz, combined),
+            "phase_lower": self._between(first, none, -1j * lower, second, frequency_hz, combined),
         }
 
     def _couplers(self, frequency_hz: ArrayLike) -> tuple[_Amplitudes, _Amplitudes]:
@@ -155,16 +165,14 @@ class UnitCells:
         lower: NDArray[np.complex128],
         second: _Amplitudes,
         frequency_hz: ArrayLike,
+        combine: Combine,
     ) -> NDArray[np.complex128]:
-        """Return C(second)·diag(upper, lower)·C(first) with C = [[through, -j·cross], [-j·cross, through]]."""
-        (through_in, cross_in), (through_out, cross_out) = first, second
-        result = np.empty((np.shape(self.loss_db)[-1], 2, 2, *self.batch_shape(frequency_hz)), dtype=np.complex128)
-        result[:, 0, 0] = through_out * through_in * upper - cross_out * cross_in * lower
-        result[:, 1, 1] = through_out * through_in * lower - cross_out * cross_in * upper
-        upper, lower = -1j * upper, -1j * lower
-        result[:, 0, 1] = through_out * cross_in * upper + cross_out * through_in * lower
-        result[:, 1, 0] = cross_out * through_in * upper + through_out * cross_in * lower
-        return result
+        """Return C(second)·diag(upper, lower)·C(first), shape ``(E, 2, 2, *batch)``."""
+        n_pucs, batch = np.shape(self.loss_db)[-1], self.batch_shape(frequency_hz)
+        result = np.empty((n_pucs, 2, 2, math.prod(batch)), dtype=np.complex128)
+        rows = (_rows(part, n_pucs, batch) for part in (*first, upper, lower, *second))
+        combine(*rows, result)
+        return result.reshape(n_pucs, 2, 2, *batch)
 
     def joint_factor(self, frequency_hz: ArrayLike) -> NDArray[np.complex128]:
         """Return what a joint multiplies a wave by, shape ``(J, *batch_shape)`` or with axes of length 1 in it."""
@@ -191,6 +199,33 @@ class UnitCells:
         shift: NDArray[np.float64] = self._spread(self.eta_slope_per_hz, frequency_hz) * self.detuning_hz(frequency_hz)
         # Without a slope no axis of frequencies is needed; most of the work is saved.
         return shift if np.any(shift) else np.zeros(())
+
+
+def combined(
+    through_in: NDArray[np.float64],
+    cross_in: NDArray[np.float64],
+    upper: NDArray[np.complex128],
+    lower: NDArray[np.complex128],
+    through_out: NDArray[np.float64],
+    cross_out: NDArray[np.float64],
+    result: NDArray[np.complex128],
+) -> None:
+    """Put C(out)·diag(upper, lower)·C(in), with C = [[through, -j·cross], [-j·cross, through]], into ``result``.
+
+    All have the shape ``(E, n)`` or ``(E, 1)``, the result ``(E, 2, 2, n)``.
+    """
+    result[:, 0, 0] = through_out * through_in * upper - cross_out * cross_in * lower
+    result[:, 1, 1] = through_out * through_in * lower - cross_out * cross_in * upper
+    upper, lower = -1j * upper, -1j * lower
+    result[:, 0, 1] = through_out * cross_in * upper + cross_out * through_in * lower
+    result[:, 1, 0] = cross_out * through_in * upper + through_out * cross_in * lower
+
+
+def _rows(part: NDArray[_Number], n_pucs: int, batch: tuple[int, ...]) -> NDArray[_Number]:
+    """Return amplitudes as ``(E, n)``, or as ``(E, 1)`` where they are the same for all samples."""
+    if part.size != n_pucs or part.ndim == 0:
+        part = np.broadcast_to(part, (n_pucs, *batch) if part.ndim else (n_pucs, 1))
+    return np.ascontiguousarray(part.reshape(n_pucs, -1))
 
 
 def _coupler(eta: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

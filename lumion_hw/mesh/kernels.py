@@ -182,3 +182,26 @@ def run_solve(steps, start, slots, element, joint, elements, through, sources, w
                 for w in range(len(wanted)):
                     result[first + lane, w, i] = complex(x[wanted[w], 0, lane], x[wanted[w], 1, lane])
     return smallest
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def combine(through_in, cross_in, upper, lower, through_out, cross_out, result):  # type: ignore[no-untyped-def]
+    """Do what :func:`lumion_hw.mesh.cell.combined` does, without room for intermediate results."""
+    n = result.shape[3]
+    steps = (
+        int(through_in.shape[1] > 1),
+        int(cross_in.shape[1] > 1),
+        int(upper.shape[1] > 1),
+        int(lower.shape[1] > 1),
+        int(through_out.shape[1] > 1),
+        int(cross_out.shape[1] > 1),
+    )
+    for e in range(result.shape[0]):
+        for s in range(n):
+            t1, c1 = through_in[e, steps[0] * s], cross_in[e, steps[1] * s]
+            u, v = upper[e, steps[2] * s], lower[e, steps[3] * s]
+            t2, c2 = through_out[e, steps[4] * s], cross_out[e, steps[5] * s]
+            result[e, 0, 0, s] = t2 * t1 * u - c2 * c1 * v
+            result[e, 0, 1, s] = -1j * (t2 * c1 * u + c2 * t1 * v)
+            result[e, 1, 0, s] = -1j * (c2 * t1 * u + t2 * c1 * v)
+            result[e, 1, 1, s] = t2 * t1 * v - c2 * c1 * u

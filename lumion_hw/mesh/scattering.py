@@ -128,7 +128,7 @@ class Solver:
     ) -> tuple[NDArray[np.complex128], NDArray[np.complex128], tuple[int, ...]]:
         """Return elements of T ``(4E, n)``, joint factors ``(J, n)`` or ``(J, 1)``, and the axes n stands for."""
         batch = cells.batch_shape(frequency_hz)
-        elements = cells.elements(frequency_hz).reshape(4 * self.mesh.n_pucs, -1)
+        elements = cells.elements(frequency_hz, self._engine.combine()).reshape(4 * self.mesh.n_pucs, -1)
         factors = cells.joint_factor(frequency_hz)
         if factors.size != len(factors):
             factors = np.broadcast_to(factors, (len(factors), *batch))

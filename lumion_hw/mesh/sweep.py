@@ -93,9 +93,16 @@ class SweepSolver:
         change = np.zeros((len(transfer), m, 4, 4), dtype=np.complex128)
         change[:, :, 2:, :2] = transfer - self._base
         change[:, :, :2, 2:] = change[:, :, 2:, :2].swapaxes(2, 3)
-        n, size = len(transfer), 4 * m
-        coupled = (self._emitted_here.reshape(size, m, 4).swapaxes(0, 1) @ change).transpose(0, 2, 1, 3)
-        there = np.linalg.solve(np.eye(size) - coupled.reshape(n, size, size), self._entering[None])
-        emitted = (change @ there.reshape(n, m, 4, -1)).reshape(n, size, -1)
-        result: NDArray[np.complex128] = self._leaving + (emitted.swapaxes(1, 2) @ self._emitted_out.T).swapaxes(1, 2)
+        n, size, k = len(transfer), 4 * m, self._entering.shape[1]
+        # One product of large matrices is much faster than N of small ones.
+        system = np.empty((n, size, size), dtype=np.complex128)
+        for index in range(m):
+            part = slice(4 * index, 4 * index + 4)
+            columns = self._emitted_here[:, part] @ change[:, index].transpose(1, 0, 2).reshape(4, 4 * n)
+            system[:, :, part] = -columns.reshape(size, n, 4).swapaxes(0, 1)
+        system[:, np.arange(size), np.arange(size)] += 1.0
+        there = np.linalg.solve(system, self._entering[None])
+        emitted = np.einsum("nmij,nmjk->nkmi", change, there.reshape(n, m, 4, k))
+        out = emitted.reshape(n * k, size) @ self._emitted_out.T
+        result: NDArray[np.complex128] = self._leaving + out.reshape(n, k, -1).swapaxes(1, 2)
         return result

@@ -29,8 +29,9 @@ def blocks() -> list:
 
 
 @pytest.mark.parametrize("code", blocks())
-def test_the_example_runs(code, pytester) -> None:
+def test_the_example_runs(code, request, tmp_path, monkeypatch) -> None:
     if _HAS_TESTS.search(code):
+        pytester = request.getfixturevalue("pytester")
         pytester.makepyfile(code)
         pytester.makeini("[pytest]\nfilterwarnings = error\n")
         # Contracts over real wires run in tests/contract; a process of its own, because numpy loads once per process.
@@ -39,6 +40,8 @@ def test_the_example_runs(code, pytester) -> None:
         assert outcomes.get("passed", 0) > 0
         assert set(outcomes) <= {"passed", "skipped", "deselected"}
     else:
+        # Not inside pytester, which forgets modules again: numpy loads once per process.
+        monkeypatch.chdir(tmp_path)
         exec(compile(code, "example", "exec"), {"__name__": "__main__"})
 
 
