@@ -10,6 +10,7 @@ import importlib.util
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -100,6 +101,24 @@ class WaveEquations:
             entry=entry,
             port_slots=program.slots(*between),
         )
+
+    @cached_property
+    def for_kernel(self) -> tuple[object, ...]:
+        """What the compiled loops need to know of the mesh."""
+        program = self.program
+        steps = (
+            program.pivot,
+            program.below_start,
+            program.below,
+            program.below_row,
+            program.right_start,
+            program.right,
+            program.right_column,
+            program.target,
+        )
+        start = np.zeros(program.n_slots)
+        start[self.fixed_slots] = self.fixed
+        return steps, start, self.slots, self.element, self.joint
 
     def values(self, elements: Complex, factors: Complex) -> Complex:
         """Return the elements that depend on the cells, shape ``(len(slots), n)``."""
@@ -192,21 +211,8 @@ class CompiledEngine:
 
 
 def _for_kernel(equations: WaveEquations, elements: Complex, factors: Complex) -> tuple[object, ...]:
-    program = equations.program
-    steps = (
-        program.pivot,
-        program.below_start,
-        program.below,
-        program.below_row,
-        program.right_start,
-        program.right,
-        program.right_column,
-        program.target,
-    )
-    start = np.zeros(program.n_slots)
-    start[equations.fixed_slots] = equations.fixed
     through = np.concatenate([-factors, np.ones((1, factors.shape[1]))])
-    return steps, start, equations.slots, equations.element, equations.joint, elements, through
+    return (*equations.for_kernel, elements, through)
 
 
 class VectorEngine:
