@@ -103,6 +103,6 @@ class SweepSolver:
         system[:, np.arange(size), np.arange(size)] += 1.0
         there = np.linalg.solve(system, self._entering[None])
         emitted = np.einsum("nmij,nmjk->nkmi", change, there.reshape(n, m, 4, k))
-        out = emitted.reshape(n * k, size) @ self._emitted_out.T
-        result: NDArray[np.complex128] = self._leaving + out.reshape(n, k, -1).swapaxes(1, 2)
-        return result
+        result: NDArray[np.complex128] = (emitted.reshape(n * k, size) @ self._emitted_out.T).reshape(n, k, -1)
+        result += self._leaving.T
+        return result.swapaxes(1, 2)
