@@ -120,6 +120,16 @@ class WaveEquations:
         start[self.fixed_slots] = self.fixed
         return steps, start, self.slots, self.element, self.joint
 
+    @cached_property
+    def sparse_pattern(self) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]:
+        """The equations of the waves alone, by columns: numbers among (ones of the diagonal, values), rows, starts."""
+        n = self.n_waves
+        rows, columns = (np.concatenate([np.arange(n), index]) for index in (self.rows, self.columns))
+        chosen = np.lexsort((rows, columns))
+        chosen = chosen[(rows[chosen] < n) & (columns[chosen] < n)]
+        starts = np.searchsorted(columns[chosen], np.arange(n + 1))
+        return chosen, rows[chosen].astype(np.int32), starts.astype(np.int32)
+
     def values(self, elements: Complex, factors: Complex) -> Complex:
         """Return the elements that depend on the cells, shape ``(len(slots), n)``."""
         through = np.concatenate([-factors, np.ones((1, factors.shape[1]))])
@@ -338,10 +348,8 @@ def _sparse_waves(equations: WaveEquations, values: Complex, sources: NDArray[np
     from scipy.sparse.linalg import splu
 
     n = equations.n_waves
-    inner = (equations.rows < n) & (equations.columns < n)
-    diagonal = np.arange(n)
-    rows, columns = (np.concatenate([diagonal, index[inner]]) for index in (equations.rows, equations.columns))
-    matrix = sp.csc_array((np.concatenate([np.ones(n), values[inner]]), (rows, columns)), shape=(n, n))
+    chosen, indices, starts = equations.sparse_pattern
+    matrix = sp.csc_array((np.concatenate([np.ones(n), values])[chosen], indices, starts), shape=(n, n))
     unit = np.zeros((n, len(sources)), dtype=np.complex128)
     unit[sources, np.arange(len(sources))] = 1.0
     try:
