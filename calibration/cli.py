@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lumion_hw.cli.opening import bench_options, open_bench
 from lumion_hw.cli.output import echo_json, echo_table, error_document, json_option, note, paragraph
 from lumion_hw.errors import CalibrationError, ConfigError, LumionError
 
@@ -32,45 +32,6 @@ def calibrate() -> None:
     """
 
 
-def _bench_options(function: Any) -> Any:
-    """Add the options that say which bench to open."""
-    for option in (
-        click.option("--emulate", is_flag=True, help="Emulate the bench in this process, on virtual time."),
-        click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of all random."),
-        click.option(
-            "--endpoints", type=click.Path(dir_okay=False), help="Addresses of the devices, from `lumion emulate`."
-        ),
-    ):
-        function = option(function)
-    return function
-
-
-def open_bench(file: str, emulate: bool, seed: int, endpoints: str | None) -> Bench:
-    """Open a bench by what the command line says.
-
-    Raises:
-        ConfigError: Both an emulation and endpoints were asked for, or the endpoints file is wrong.
-    """
-    from lumion_hw.bench.bench import Bench
-
-    if emulate and endpoints:
-        raise ConfigError("--emulate and --endpoints exclude each other")
-    if emulate:
-        return Bench.emulate(file, seed=seed)
-    return Bench.open(file, addresses=read_endpoints(endpoints) if endpoints else None)
-
-
-def read_endpoints(path: str) -> dict[str, str]:
-    """Return the addresses by device name in an endpoints file. Raises ``ConfigError`` if it is none."""
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: is no endpoints file: {error}") from error
-    if not isinstance(document, dict) or not all(isinstance(address, str) for address in document.values()):
-        raise ConfigError(f"{path}: is no endpoints file: expected a JSON object of device name to address")
-    return document
-
-
 def conclude(document: dict[str, Any], text: str, failure: LumionError | None, as_json: bool) -> int:
     """Print a result that is there even if it does not pass, and return the exit code.
 
@@ -88,7 +49,7 @@ def conclude(document: dict[str, Any], text: str, failure: LumionError | None, a
 
 @calibrate.command("run")
 @click.argument("bench_file", metavar="BENCH")
-@_bench_options
+@bench_options
 @click.option("--out", type=click.Path(dir_okay=False), help="The record; calibration-<serial>.json if not given.")
 @json_option
 def run_command(
@@ -154,7 +115,7 @@ def show(record: str, as_json: bool) -> None:
 @calibrate.command()
 @click.argument("bench_file", metavar="BENCH")
 @click.argument("record", type=click.Path(dir_okay=False))
-@_bench_options
+@bench_options
 @click.option("--tolerance-db", default=0.5, show_default=True, type=float, help="Largest rms error that passes.")
 @click.option("--against-truth", is_flag=True, help="Compare with an emulated bench's hidden truth as well.")
 @json_option

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -35,6 +35,7 @@ class Bench:
         link: Makes the link to a device by its name.
         clock: Clock of all devices.
         emulated: The emulated bench behind the links, if there is one.
+        only: Names of the devices to open; all if not given. The others are left alone, for other programs.
 
     Attributes:
         model: The checked bench file.
@@ -53,8 +54,11 @@ class Bench:
         link: Callable[[str, DeviceModel], Link],
         clock: Clock,
         emulated: EmulatedBench | None = None,
+        only: Collection[str] | None = None,
     ) -> None:
         self.model = model
+        self._chosen = model.devices.keys() if only is None else set(only)
+        _check_names(self._chosen, model, "devices")
         self.clock = clock
         self.wiring = model.to_wiring()
         self.events = EventLog(clock)
@@ -81,25 +85,31 @@ class Bench:
             self.events.add("controller lacks", controller=model.mesh.controller, what=", ".join(lacking))
 
     @classmethod
-    def open(cls, path: str | Path, *, addresses: Mapping[str, str] | None = None, clock: Clock | None = None) -> Bench:
+    def open(
+        cls,
+        path: str | Path,
+        *,
+        addresses: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
+        only: Collection[str] | None = None,
+    ) -> Bench:
         """Open the devices of a bench file.
 
         Args:
             path: The bench file, or the name of a built-in one.
             addresses: Addresses that replace those of the file, by device name (as ``lumion emulate`` writes them).
             clock: The wall clock if not given.
+            only: Names of the devices to open; all if not given. The others are left alone, for other programs.
 
         Raises:
-            ConfigError: The file is wrong, a device has no address, or another device answered.
+            ConfigError: The file is wrong, a device has no address or does not exist, or another device answered.
             ExceptionGroup: Several devices failed to open.
         """
         from lumion_hw.links.address import open_link
 
         model, wall = load(path), clock or SystemClock()
         known = dict(addresses or {})
-        unknown = sorted(set(known) - set(model.devices))
-        if unknown:
-            raise ConfigError(f"addresses for devices that the bench file does not have: {', '.join(unknown)}")
+        _check_names(known, model, "addresses for devices")
 
         def link(name: str, device: DeviceModel) -> Link:
             address = known.get(name, device.address)
@@ -107,23 +117,31 @@ class Bench:
                 raise ConfigError("the bench file gives no address", device=name, hint="Add 'address: ...'.")
             return open_link(address, wall)
 
-        return cls(model, link, wall)
+        return cls(model, link, wall, only=only)
 
     @classmethod
-    def emulate(cls, path: str | Path = BUILTIN, *, seed: int = 0, clock: Clock | None = None) -> Bench:
+    def emulate(
+        cls,
+        path: str | Path = BUILTIN,
+        *,
+        seed: int = 0,
+        clock: Clock | None = None,
+        only: Collection[str] | None = None,
+    ) -> Bench:
         """Open an emulated bench: the same file, the same drivers, the same bytes, no hardware.
 
         Args:
             path: The bench file, or the name of a built-in one.
             seed: Seed of everything random; the same seed gives the same bench and the same readings.
             clock: A virtual clock if not given.
+            only: As for :meth:`open`.
         """
         from lumion_hw.bench.emulated import emulated_bench
 
         model = load(path)
         virtual = clock or VirtualClock()
         emulated = emulated_bench(model, virtual, seed)
-        return cls(model, lambda name, _device: emulated.link(name), virtual, emulated)
+        return cls(model, lambda name, _device: emulated.link(name), virtual, emulated, only)
 
     @property
     def mesh(self) -> MeshAccess:
@@ -133,8 +151,10 @@ class Bench:
             ConfigError: The controller takes states of unit cells and no heater currents, which calibration, circuits
                 and all that builds on them need.
         """
+        name = self.model.mesh.controller
+        if name not in self._devices:
+            raise ConfigError("the mesh controller was not opened", device=name, hint="Leave out 'only', or name it.")
         if self._mesh is None:
-            name = self.model.mesh.controller
             raise ConfigError(
                 f"the mesh of bench {self.model.name} takes states of its unit cells and no heater currents: it can "
                 "neither be calibrated nor given circuits.",
@@ -163,6 +183,8 @@ class Bench:
         """Open every device; if any fails, close the others and report all that failed."""
         failures: list[Exception] = []
         for name, device in self.model.devices.items():
+            if name not in self._chosen:
+                continue
             try:
                 self._devices[name] = open_device(name, device, link(name, device), self.clock)
             except LumionError as error:
@@ -177,8 +199,10 @@ class Bench:
             raise ExceptionGroup(f"{len(failures)} of {len(self.model.devices)} devices could not be opened", failures)
 
     def _mesh_access(self) -> MeshAccess | None:
-        """Put the mesh together from the file and its controller; ``None`` for one that takes no heater currents."""
+        """Put the mesh together from file and controller; ``None`` for one that takes no currents or is not open."""
         section = self.model.mesh
+        if section.controller not in self._devices:
+            return None
         device = self.model.devices[section.controller]
         controller = self._devices[section.controller]
         if section.controller in self.mesh_states:
@@ -240,6 +264,15 @@ def _lacking(controller: MeshController) -> list[str]:
         "telemetry": info.telemetry,
     }
     return [what for what, there in has.items() if not there]
+
+
+def _check_names(names: Collection[str], model: BenchModel, what: str) -> None:
+    unknown = sorted(set(names) - set(model.devices))
+    if unknown:
+        raise ConfigError(
+            f"{what} that the bench file does not have: {', '.join(unknown)}",
+            hint=f"It has {', '.join(model.devices)}.",
+        )
 
 
 def load(path: str | Path) -> BenchModel:

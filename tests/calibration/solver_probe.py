@@ -87,7 +87,9 @@ class SolverProbe:
             return {}
         power = self.transmission(self.settings[-1], self.lit)
         level_dbm = LAUNCHED_DBM - self.input_db[self.lit]
-        return {port: level_dbm + 10 * np.log10(max(power[port], 1e-30)) - loss for port, loss in self.output_db.items()}
+        return {
+            port: level_dbm + 10 * np.log10(max(power[port], 1e-30)) - loss for port, loss in self.output_db.items()
+        }
 
     def elapsed_s(self) -> float:
         return float(len(self.settings))

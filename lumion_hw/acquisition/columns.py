@@ -1,0 +1,195 @@
+"""What can be read on a bench again and again: one column per quantity, named ``device.quantity`` or with a channel.
+
+Which quantities a kind of device has is one row of a table; reading is done once per device and row.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from lumion_hw.bench.bench import Bench
+from lumion_hw.errors import ConfigError, LumionError
+from lumion_hw.interfaces import MeshController, PolarizationController, PowerMeter, RangeState, Transponder
+
+
+class State(enum.IntEnum):
+    """Whether a value is a number, and if not, why."""
+
+    OK = 0
+    OVER_RANGE = 1
+    UNDER_RANGE = 2
+    DARK = 3
+    FAILED = 4
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value of one row.
+
+    Attributes:
+        state: ``OK``, or why there is no number.
+        number: The value in the unit of its column; NaN unless ``OK``.
+    """
+
+    state: State
+    number: float = math.nan
+
+
+FAILED = Value(State.FAILED)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One quantity of one device.
+
+    Attributes:
+        name: ``device.quantity``, with ``.channel`` where a device has several.
+        device: Device name of the bench file.
+        unit: Unit of the values.
+    """
+
+    name: str
+    device: str
+    unit: str
+
+
+Values = dict[str, Value]
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A device with its columns, and how all of them are read at once."""
+
+    device: str
+    columns: tuple[Column, ...]
+    read: Callable[[], Values]
+
+
+class Reader:
+    """Reads chosen columns of a bench, each device once per row.
+
+    Args:
+        bench: The open bench.
+        patterns: Names of columns, shell wildcards allowed; a device name alone means all of its columns.
+
+    Raises:
+        ConfigError: A pattern fits nothing (the message names what is near it).
+
+    Attributes:
+        columns: The chosen columns, in the order of the bench.
+    """
+
+    def __init__(self, bench: Bench, patterns: Sequence[str] = ("*",)) -> None:
+        sources = list(_sources(bench))
+        known = [column for source in sources for column in source.columns]
+        chosen = {column.name for pattern in patterns for column in _matching(pattern, known)}
+        self.columns = tuple(column for column in known if column.name in chosen)
+        wanted = {column.device for column in self.columns}
+        self._sources = [source for source in sources if source.device in wanted]
+        self.failures: dict[str, LumionError] = {}
+
+    def read(self) -> list[Value]:
+        """Return one value per column. A device that fails gives ``FAILED`` and is found in :attr:`failures`."""
+        values: Values = {}
+        self.failures = {}
+        for source in self._sources:
+            try:
+                values |= source.read()
+            except LumionError as error:
+                self.failures[source.device] = error
+        return [values.get(column.name, FAILED) for column in self.columns]
+
+
+def _matching(pattern: str, known: Sequence[Column]) -> list[Column]:
+    found = [column for column in known if pattern == column.device or fnmatchcase(column.name, pattern)]
+    if not found:
+        names = [column.name for column in known] + sorted({column.device for column in known})
+        near = get_close_matches(pattern, names, n=3, cutoff=0.4)
+        raise ConfigError(
+            f"no channel {pattern!r} on this bench",
+            hint=f"Did you mean {' or '.join(near)}?" if near else "`lumion log BENCH --list` names all channels.",
+        )
+    return found
+
+
+def _sources(bench: Bench) -> list[_Source]:
+    """Return everything that can be read, device by device."""
+    return [
+        *(_meter(name, meter) for name, meter in bench.meters.items()),
+        *(_transponder(name, module) for name, module in bench.transponders.items()),
+        *(_polarization(name, controller) for name, controller in bench.polarization.items()),
+        *(_controller(name, controller) for name, controller in _mesh_controllers(bench).items()),
+    ]
+
+
+def _mesh_controllers(bench: Bench) -> Mapping[str, MeshController]:
+    """The mesh controller if it is open and has monitors."""
+    name = bench.model.mesh.controller
+    try:
+        controller = bench.mesh.controller
+    except ConfigError:  # not open, or a mesh that takes states: nothing to read
+        return {}
+    return {name: controller} if controller.info.n_monitors else {}
+
+
+def _meter(name: str, meter: PowerMeter) -> _Source:
+    states = {RangeState.OVER: State.OVER_RANGE, RangeState.UNDER: State.UNDER_RANGE}
+
+    def read() -> Values:
+        return {
+            f"{name}.power.{reading.channel}": Value(State.OK, reading.power_w)
+            if reading.state is RangeState.OK
+            else Value(states[reading.state])
+            for reading in meter.read_all()
+        }
+
+    return _Source(name, tuple(Column(f"{name}.power.{channel}", name, "W") for channel in meter.channels), read)
+
+
+_MODULE_QUANTITIES = {
+    "temperature_c": "°C",
+    "supply_v": "V",
+    "tx_bias_ma": "mA",
+    "tx_power_dbm": "dBm",
+    "rx_power_dbm": "dBm",
+}
+
+
+def _transponder(name: str, module: Transponder) -> _Source:
+    def read() -> Values:
+        monitors = module.monitors()
+        numbers = {quantity: getattr(monitors, quantity) for quantity in _MODULE_QUANTITIES}
+        return {
+            f"{name}.{quantity}": Value(State.DARK) if number is None else Value(State.OK, number)
+            for quantity, number in numbers.items()
+        }
+
+    return _Source(name, tuple(Column(f"{name}.{q}", name, unit) for q, unit in _MODULE_QUANTITIES.items()), read)
+
+
+def _polarization(name: str, controller: PolarizationController) -> _Source:
+    def read() -> Values:
+        settings = controller.read()
+        return {f"{name}.setting.{index}": Value(State.OK, float(value)) for index, value in enumerate(settings, 1)}
+
+    columns = tuple(
+        Column(f"{name}.setting.{index}", name, actuator.unit) for index, actuator in enumerate(controller.actuators, 1)
+    )
+    return _Source(name, columns, read)
+
+
+def _controller(name: str, controller: MeshController) -> _Source:
+    def read() -> Values:
+        photocurrent_ma = controller.read_monitors().photocurrent_ma
+        return {
+            f"{name}.monitor.{index}": Value(State.OVER_RANGE) if math.isnan(value) else Value(State.OK, float(value))
+            for index, value in enumerate(photocurrent_ma)
+        }
+
+    columns = tuple(Column(f"{name}.monitor.{index}", name, "mA") for index in range(controller.info.n_monitors))
+    return _Source(name, columns, read)

@@ -1,0 +1,214 @@
+"""A log file that loses no row it has acknowledged: killed, unplugged or out of room, it is whole up to the last one.
+
+One line of JSON says what the columns are; then follow rows of fixed length, each with its own CRC-32. Rows are only
+ever appended, and acknowledged when the operating system has them on the disk. Whatever a crash leaves half written is
+recognised by its checksum and cut off when the file is opened again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from lumion_hw.acquisition.columns import Column, State, Value
+from lumion_hw.bench.files import writing
+from lumion_hw.errors import ConfigError
+
+FORMAT = "lumion-log 1"
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a journal is about.
+
+    Attributes:
+        bench: Name of the bench.
+        columns: Its columns.
+        period_s: Time between rows.
+        n_rows: Rows planned.
+        started: When the first row was due, ISO 8601 with time zone.
+    """
+
+    bench: str
+    columns: tuple[Column, ...]
+    period_s: float
+    n_rows: int
+    started: str
+
+    def line(self) -> bytes:
+        """Return the first line of the file."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False).encode() + b"\n"
+
+    @classmethod
+    def parse(cls, line: bytes, path: Path) -> Header:
+        """Read the first line. Raises ``ConfigError`` if this is no journal."""
+        try:
+            document = json.loads(line)
+            if document.pop("format") != FORMAT:
+                raise ValueError("another format")
+            document["columns"] = tuple(Column(**column) for column in document["columns"])
+            return cls(**document)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(
+                f"{path} is no log of this program: {error}", hint="Name a file that `lumion log` has begun."
+            ) from error
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row.
+
+    Attributes:
+        index: Number of the row; those that were missed are missing.
+        time_s: Seconds since the log was started.
+        values: One per column.
+    """
+
+    index: int
+    time_s: float
+    values: tuple[Value, ...]
+
+
+class Journal:
+    """An open log file; use it as a context manager. Not thread-safe.
+
+    Attributes:
+        path: The file.
+        header: What it is about.
+        acknowledged: Rows that are on the disk.
+        last_index: Number of the last row in the file; -1 before the first.
+        lost_bytes: Half-written bytes that were cut off when it was opened.
+    """
+
+    def __init__(self, path: Path, header: Header, file: BinaryIO) -> None:
+        self.path = path
+        self.header = header
+        self.acknowledged = 0
+        self.last_index = -1
+        self.lost_bytes = 0
+        self._file = file
+        self._written = 0
+        self._layout = _layout(len(header.columns))
+
+    @classmethod
+    def create(cls, path: Path, header: Header) -> Self:
+        """Begin a new file.
+
+        Raises:
+            ConfigError: The file exists already, or cannot be made.
+        """
+        if path.exists():
+            raise ConfigError(f"{path} exists", hint="Go on with --resume, or choose another name.")
+        with writing("the log", path):
+            file = path.open("xb", buffering=0)
+            file.write(header.line())
+            os.fsync(file.fileno())
+        return cls(path, header, file)
+
+    @classmethod
+    def resume(cls, path: Path) -> Self:
+        """Open a file to go on with it; a row that a crash left unfinished is cut off.
+
+        Raises:
+            ConfigError: There is no such file, or it is no log.
+        """
+        header, rows, end = _scan(path)
+        with writing("the log", path):
+            file = path.open("r+b", buffering=0)
+            size = file.seek(0, os.SEEK_END)
+            file.truncate(end)
+            file.seek(end)
+        journal = cls(path, header, file)
+        journal.lost_bytes = size - end
+        for row in rows:
+            journal.last_index = row.index
+            journal.acknowledged = journal._written = journal._written + 1
+        return journal
+
+    def append(self, row: Row) -> None:
+        """Write a row; it is safe after the next :meth:`sync`. Raises as :func:`writing`."""
+        packed = _packed(self._layout, row)
+        with writing("the log", self.path):
+            self._file.write(packed)
+        self._written += 1
+        self.last_index = row.index
+
+    def sync(self) -> int:
+        """Bring everything to the disk and return the number of rows acknowledged."""
+        if self._written > self.acknowledged:
+            with writing("the log", self.path):
+                os.fsync(self._file.fileno())
+            self.acknowledged = self._written
+        return self.acknowledged
+
+    def close(self) -> None:
+        """Close the file; what was not acknowledged may be lost."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_journal(path: Path) -> tuple[Header, list[Row]]:
+    """Return header and rows of a file; an unfinished last row is left out.
+
+    Raises:
+        ConfigError: There is no such file, or it is no log.
+    """
+    header, rows, _ = _scan(path)
+    return header, rows
+
+
+def _scan(path: Path) -> tuple[Header, list[Row], int]:
+    """Return header, good rows, and where they end."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read the log {path}: {error.strerror or error}.") from error
+    first, newline, rest = data.partition(b"\n")
+    header = Header.parse(first if newline else b"", path)
+    layout = _layout(len(header.columns))
+    rows = list(_rows(layout, rest, len(header.columns)))
+    return header, rows, len(first) + 1 + len(rows) * (layout.size + 4)
+
+
+def _layout(n_columns: int) -> struct.Struct:
+    return struct.Struct(f"<Id{n_columns}d{n_columns}B")
+
+
+def _packed(layout: struct.Struct, row: Row) -> bytes:
+    body = layout.pack(
+        row.index, row.time_s, *(value.number for value in row.values), *(int(value.state) for value in row.values)
+    )
+    return body + zlib.crc32(body).to_bytes(4, "little")
+
+
+def _rows(layout: struct.Struct, data: bytes, n: int) -> Iterator[Row]:
+    """Yield rows until one is cut short or damaged."""
+    step = layout.size + 4
+    for start in range(0, len(data) - step + 1, step):
+        body = data[start : start + layout.size]
+        if zlib.crc32(body).to_bytes(4, "little") != data[start + layout.size : start + step]:
+            return
+        index, time_s, *rest = layout.unpack(body)
+        if not set(rest[n:]) <= set(State):
+            return
+        values = tuple(Value(State(state), number) for number, state in zip(rest[:n], rest[n:], strict=True))
+        yield Row(index, time_s, values)
+
+
+def columns_of(names: Sequence[Column]) -> str:
+    """Return the columns for a message."""
+    return ", ".join(column.name for column in names)

@@ -1,0 +1,69 @@
+"""The latest value of every column, and how old it is where its device has fallen silent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lumion_hw.acquisition.columns import FAILED, Column, Reader, State, Value
+from lumion_hw.clock import Clock
+from lumion_hw.errors import LumionError
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One column with its latest value.
+
+    Attributes:
+        column: The column.
+        value: Its latest value that was read; ``FAILED`` if there never was one.
+        stale_s: Age of the value if the last reading failed, else ``None``.
+    """
+
+    column: Column
+    value: Value
+    stale_s: float | None
+
+
+class Latest:
+    """Keeps what was read last.
+
+    Args:
+        reader: Reads the columns.
+        clock: The bench's clock.
+    """
+
+    def __init__(self, reader: Reader, clock: Clock) -> None:
+        self._reader = reader
+        self._clock = clock
+        self._begun_s = clock.now()
+        self._read_s: dict[str, float] = {}
+        self._values: dict[str, Value] = {}
+        self._stale: set[str] = set()
+
+    @property
+    def failures(self) -> Mapping[str, LumionError]:
+        """Why devices could not be read in the last update, by name."""
+        return self._reader.failures
+
+    def update(self) -> None:
+        """Read everything once."""
+        for column, value in zip(self._reader.columns, self._reader.read(), strict=True):
+            if value.state is State.FAILED:
+                self._stale.add(column.name)
+                continue
+            self._values[column.name] = value
+            self._read_s[column.name] = self._clock.now()
+            self._stale.discard(column.name)
+
+    def entries(self) -> list[Entry]:
+        """Return every column with its latest value."""
+        now = self._clock.now()
+        return [
+            Entry(
+                column,
+                self._values.get(column.name, FAILED),
+                now - self._read_s.get(column.name, self._begun_s) if column.name in self._stale else None,
+            )
+            for column in self._reader.columns
+        ]

@@ -1,0 +1,127 @@
+"""``lumion log``: readings of a bench at a steady rate, every acknowledged row safe."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lumion_hw.cli.opening import bench_options, open_bench
+from lumion_hw.cli.output import echo_json, json_option, note, progress, table
+from lumion_hw.errors import ConfigError, LumionError
+
+if TYPE_CHECKING:
+    from lumion_hw.acquisition.journal import Journal
+
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class Duration(click.ParamType[float]):
+    """A time such as ``30s``, ``1.5min``, ``2h`` or ``7d``; a bare number is in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the time in seconds."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", str(value).strip())
+        if match is None or not float(match[1]) > 0.0:
+            self.fail(f"{value!r} is no time; write 30s, 1.5min, 2h or 7d.", param, ctx)
+        return float(match[1]) * _SECONDS[match[2] or "s"]
+
+
+@click.command()
+@click.argument("bench_file", metavar="BENCH")
+@bench_options
+@click.option(
+    "--channels", "-c", multiple=True, metavar="NAME", help="What to record; wildcards allowed.  [default: *]"
+)
+@click.option(
+    "--rate", default=1.0, show_default=True, type=click.FloatRange(min=0.0, min_open=True), help="Rows per s."
+)
+@click.option("--for", "duration_s", default="10s", show_default=True, type=Duration(), help="How long: 30s, 2h, 7d.")
+@click.option("--out", type=click.Path(dir_okay=False), default="readings.h5", show_default=True, help="HDF5 file.")
+@click.option("--resume", is_flag=True, help="Go on with a log that was interrupted.")
+@click.option("--list", "only_list", is_flag=True, help="Name all channels and end.")
+@json_option
+def log(
+    bench_file: str,
+    emulate: bool,
+    seed: int,
+    endpoints: str | None,
+    channels: tuple[str, ...],
+    rate: float,
+    duration_s: float,
+    out: str,
+    resume: bool,
+    only_list: bool,
+    as_json: bool,
+) -> None:
+    """Record channels of BENCH to an HDF5 file.
+
+    Rows go to a journal beside the file (OUT.journal) and are safe as soon as they are counted: pull the plug and
+    --resume goes on behind the last one. At the end the journal becomes the HDF5 file. BENCH is the path of a bench
+    file, or the name of a built-in bench.
+    """
+    from lumion_hw.acquisition.columns import Reader
+    from lumion_hw.acquisition.hdf5 import require_hdf5, write_hdf5
+    from lumion_hw.acquisition.recorder import record
+
+    target = Path(out)
+    journal_path = target.with_name(target.name + ".journal")
+    if not only_list:
+        require_hdf5()
+        if target.exists():
+            raise ConfigError(f"{target} exists", hint="Choose another name.")
+    with open_bench(bench_file, emulate, seed, endpoints, channels) as bench:
+        reader = Reader(bench, channels or ("*",))
+        if only_list:
+            _print_channels(reader, as_json)
+            return
+        with _journal(journal_path, bench.model.name, reader, rate, duration_s, resume) as journal:
+            n_rows, done = journal.header.n_rows, [0]
+            with progress(n_rows, "rows") as bar:
+
+                def advance(acknowledged: int) -> None:
+                    bar.update(acknowledged - done[0])
+                    done[0] = acknowledged
+
+                advance(journal.acknowledged)
+                recording = record(reader, journal, bench.clock, progress=advance)
+    rows = write_hdf5(journal_path, target)
+    journal_path.unlink()
+    if recording.missed:
+        note(f"{recording.missed} rows were left out: reading takes longer than {1.0 / rate:g} s")
+    document = {"file": str(target), "rows": rows, "missed": recording.missed, "failed_values": recording.failed}
+    if as_json:
+        echo_json(document | {"channels": [column.name for column in reader.columns]})
+    else:
+        click.echo(f"{target}: {rows} rows of {len(reader.columns)} channels")
+    if recording.failed:
+        raise LumionError(
+            f"{recording.failed} values could not be read.", hint="They are NaN with state 4 in the file."
+        )
+
+
+def _journal(path: Path, bench: str, reader: Any, rate: float, duration_s: float, resume: bool) -> Journal:
+    from lumion_hw.acquisition.journal import Header, Journal
+
+    if not resume:
+        started = datetime.now(tz=UTC).isoformat(timespec="milliseconds")
+        n_rows = max(round(duration_s * rate), 1)
+        return Journal.create(path, Header(bench, reader.columns, 1.0 / rate, n_rows, started))
+    journal = Journal.resume(path)
+    if journal.lost_bytes:
+        note(f"{path}: a row that was never acknowledged is cut off ({journal.lost_bytes} bytes)")
+    return journal
+
+
+def _print_channels(reader: Any, as_json: bool) -> None:
+    if as_json:
+        echo_json({"channels": [{"name": column.name, "unit": column.unit} for column in reader.columns]})
+    else:
+        click.echo(table(("channel", "unit"), [(column.name, column.unit) for column in reader.columns]))

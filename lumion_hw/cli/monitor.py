@@ -1,0 +1,77 @@
+"""``lumion monitor``: the readings of a bench as a table that stays on the screen."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from lumion_hw.cli.opening import bench_options, open_bench
+from lumion_hw.cli.output import echo_json, json_option, table
+
+if TYPE_CHECKING:
+    from lumion_hw.acquisition.columns import Column, Value
+
+_TEXT = {"OVER_RANGE": "over range", "UNDER_RANGE": "under range", "DARK": "dark", "FAILED": "-"}
+_HOME_AND_CLEAR = "\x1b[H\x1b[J"
+
+
+@click.command()
+@click.argument("bench_file", metavar="BENCH")
+@bench_options
+@click.option("--channels", "-c", multiple=True, metavar="NAME", help="What to show; wildcards allowed.  [default: *]")
+@click.option("--period", "period_s", default=1.0, show_default=True, type=click.FloatRange(min=0.05), help="Seconds.")
+@click.option("--count", type=click.IntRange(min=1), help="Tables to show; until Ctrl-C if not given.")
+@json_option
+def monitor(
+    bench_file: str,
+    emulate: bool,
+    seed: int,
+    endpoints: str | None,
+    channels: tuple[str, ...],
+    period_s: float,
+    count: int | None,
+    as_json: bool,
+) -> None:
+    """Show readings of BENCH as a live table, until Ctrl-C.
+
+    A value whose device no longer answers stays on the screen, marked STALE with its age. With --json one document of
+    one reading is printed.
+    """
+    from lumion_hw.acquisition.columns import Reader
+    from lumion_hw.acquisition.latest import Latest
+
+    with open_bench(bench_file, emulate, seed, endpoints, channels) as bench:
+        latest = Latest(Reader(bench, channels or ("*",)), bench.clock)
+        shown = 0
+        while True:
+            latest.update()
+            if as_json:
+                echo_json({"readings": [_document(entry.column, entry.value) for entry in latest.entries()]})
+                return
+            rows = [
+                (entry.column.name, _words(entry.value), entry.column.unit, _mark(entry.stale_s))
+                for entry in latest.entries()
+            ]
+            clear = _HOME_AND_CLEAR if sys.stdout.isatty() else ""
+            failures = "".join(f"\n{device}: {error}" for device, error in latest.failures.items())
+            click.echo(f"{clear}{table(('channel', 'value', 'unit', ''), rows)}{failures}")
+            shown += 1
+            if count is not None and shown >= count:
+                return
+            bench.clock.sleep(period_s)
+
+
+def _words(value: Value) -> str:
+    return _TEXT.get(value.state.name) or f"{value.number:.6g}"
+
+
+def _mark(stale_s: float | None) -> str:
+    return "" if stale_s is None else f"STALE {stale_s:.0f} s"
+
+
+def _document(column: Column, value: Value) -> dict[str, object]:
+    number = None if math.isnan(value.number) else value.number
+    return {"channel": column.name, "unit": column.unit, "state": value.state.name, "value": number}

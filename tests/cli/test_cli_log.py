@@ -1,0 +1,72 @@
+"""``lumion log`` and ``lumion monitor`` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lumion_hw.cli import main
+
+SMALL = str(Path(__file__).parents[1] / "data" / "small.yaml")
+h5py = pytest.importorskip("h5py", reason="h5py, of the extra hdf5, is not there")
+
+
+def test_a_log_is_one_file_with_all_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "r.h5"
+    arguments = ["log", SMALL, "--emulate", "-c", "meter0", "--rate", "20", "--for", "2s", "--out", str(out), "--json"]
+    assert main(arguments) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["rows"], document["missed"]) == (40, 0)
+    assert [path.name for path in tmp_path.iterdir()] == ["r.h5"]
+    with h5py.File(out) as file:
+        assert file["meter0.power.1/value"].shape == (40,)
+
+
+def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "r.h5"
+    out.write_text("mine")
+    assert main(["log", SMALL, "--emulate", "--out", str(out)]) == 2
+    assert "exists" in capsys.readouterr().err
+    assert out.read_text() == "mine"
+
+
+def test_channels_are_listed_with_their_units(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["log", SMALL, "--emulate", "--list", "-c", "meter0", "--json"]) == 0
+    channels = json.loads(capsys.readouterr().out)["channels"]
+    assert channels[0] == {"name": "meter0.power.1", "unit": "W"}
+
+
+@pytest.mark.parametrize("text", ["soon", "-3s", "0s", "5 weeks"])
+def test_a_time_that_is_none_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["log", SMALL, "--emulate", f"--for={text}"]) == 2
+    assert "write 30s, 1.5min, 2h or 7d" in capsys.readouterr().err
+
+
+def test_going_on_with_nothing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["log", SMALL, "--emulate", "-c", "meter0", "--resume", "--out", str(tmp_path / "r.h5")]) == 2
+    assert "cannot read the log" in capsys.readouterr().err
+
+
+def test_the_monitor_shows_a_table_and_as_json_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["monitor", SMALL, "--emulate", "-c", "meter0", "--count", "2"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("meter0.power.1") == 2
+    assert "\x1b" not in text
+    assert main(["monitor", SMALL, "--emulate", "-c", "meter0", "--json"]) == 0
+    readings = json.loads(capsys.readouterr().out)["readings"]
+    assert [reading["channel"] for reading in readings] == [f"meter0.power.{n}" for n in (1, 2, 3, 4)]
+
+
+def test_devices_without_a_chosen_channel_are_not_opened() -> None:
+    from lumion_hw import Bench
+    from lumion_hw.errors import ConfigError
+
+    with Bench.emulate(SMALL, only=["meter0"]) as bench:
+        assert list(bench.meters) == ["meter0"]
+        assert not bench.transponders
+        with pytest.raises(ConfigError, match="was not opened"):
+            _ = bench.mesh
+    with pytest.raises(ConfigError, match="devices that the bench file does not have: meter9"):
+        Bench.emulate(SMALL, only=["meter9"])
