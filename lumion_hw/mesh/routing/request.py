@@ -170,12 +170,15 @@ def check_states(mesh: HexMesh, given: Iterable[tuple[int, State]]) -> None:
 
 
 def costs(
-    objective: str | Mapping[str, float], loss_db: NDArray[np.float64], heater_power_mw: ArrayLike | None
+    objective: str | Mapping[str, float],
+    loss_db: NDArray[np.float64],
+    heater_power_mw: ArrayLike | None,
+    surcharge: ArrayLike = 0.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the cost of passing each PUC in each state, and of holding it there, both of shape ``(n_pucs, 2)``.
 
     Raises:
-        ConfigError: The objective is unknown or negative, or heater powers are missing or none.
+        ConfigError: The objective is unknown or negative, or heater powers or surcharges are missing or none.
     """
     weights = _SHORTHAND.get(objective) if isinstance(objective, str) else objective
     if not weights or set(weights) - set(OBJECTIVES) or any(not weight >= 0.0 for weight in weights.values()):
@@ -194,7 +197,13 @@ def costs(
             )
         # A PUC that no circuit uses is parked in its cooler state, so a circuit costs what it adds to that.
         holding = weight * (power - power.min(axis=1, keepdims=True))
-    return passing, holding
+    extra = np.asarray(surcharge, dtype=np.float64)
+    if extra.shape not in ((), passing.shape) or not np.all((extra >= 0.0) & np.isfinite(extra)):
+        raise ConfigError(
+            f"surcharges of shape {extra.shape} cannot be costs",
+            hint=f"Give one finite number, or shape {passing.shape}, none negative.",
+        )
+    return passing + extra, holding
 
 
 def limits_of(

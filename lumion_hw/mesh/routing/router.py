@@ -44,6 +44,7 @@ def route(
     objective: str | Mapping[str, float] = "loss",
     puc_loss_db: ArrayLike = 0.5,
     heater_power_mw: ArrayLike | None = None,
+    surcharge: ArrayLike = 0.0,
     faults: Faults | None = None,
     unusable: Iterable[tuple[int, State]] = (),
     fixed: Mapping[int, State] | None = None,
@@ -68,6 +69,7 @@ def route(
             ``power_mw``. For leakage see :func:`lumion_hw.mesh.routing.leakage.route_dark`.
         puc_loss_db: Loss per PUC in dB, one number or shape ``(n_pucs,)``; excess losses of ``faults`` are added.
         heater_power_mw: Shape ``(n_pucs, 2)``; power that holds each PUC in bar and in cross, for the power objective.
+        surcharge: Further cost of passing each PUC in bar and in cross, any shape that fits ``(n_pucs, 2)``.
         faults: What is wrong with the mesh.
         unusable: ``(puc, state)`` that may not be used, besides those of ``faults``.
         fixed: States that are already set and must stay; circuits may share them.
@@ -98,7 +100,7 @@ def route(
     faults.check(mesh)
     check_ports(mesh, pairs, faults, standing)
     loss = losses_db(mesh, puc_loss_db) + faults.loss_db(mesh)
-    passing, holding = costs(objective, loss, heater_power_mw)
+    passing, holding = costs(objective, loss, heater_power_mw, surcharge)
     fixed, refused = fixed or {}, {*unusable, *faults.unusable()}
     check_states(mesh, {*refused, *fixed.items()})
     limits = limits_of(len(pairs), max_hops, max_loss_db, exact_hops or {})
