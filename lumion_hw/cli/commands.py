@@ -10,6 +10,7 @@ COMMANDS = (
     LazyCommand("demo", "calibration.demo:demo", "Calibrate, connect, break and recover the built-in bench."),
     LazyCommand("emulate", "lumion_hw.cli.emulate:emulate", "Serve the devices of a bench file on TCP and ptys."),
     LazyCommand("bench", "lumion_hw.cli.bench:bench", "Check, show and describe bench files."),
+    LazyCommand("mesh", "lumion_hw.cli.mesh:mesh", "Draw a mesh, route circuits through it, find matchings."),
 )
 """One row per command; a new command is one more row."""
 

@@ -38,10 +38,12 @@ class Settled:
     Attributes:
         ways: One way per circuit, free of conflict; ``None`` if it did not settle.
         contested: PUCs still contested when it was given up.
+        at_odds: Circuits, as indices, that were then in conflict.
     """
 
     ways: tuple[Way, ...] | None
     contested: tuple[int, ...] = ()
+    at_odds: tuple[int, ...] = ()
 
 
 class Negotiation:
@@ -77,13 +79,15 @@ class Negotiation:
             rounds: Rounds before giving up.
             bound: Cost that no routing can be below; one that meets it is not improved any further.
         """
+        paths: list[Nodes] = []
         contested: set[int] = set()
         for attempt, begun in enumerate(range(0, max(rounds, 1), _ROUNDS_PER_ATTEMPT)):
             jitter = _JITTER if attempt else 0.0
             paths, contested = self._negotiate(random.Random(attempt), min(_ROUNDS_PER_ATTEMPT, rounds - begun), jitter)
             if not contested:
                 return Settled(self._improved(paths, bound))
-        return Settled(None, tuple(sorted(contested)))
+        at_odds = tuple(index for index, nodes in enumerate(paths) if self._prices.conflicts(nodes))
+        return Settled(None, tuple(sorted(contested)), at_odds)
 
     def _negotiate(self, order: random.Random, rounds: int, jitter: float) -> tuple[list[Nodes], set[int]]:
         """Negotiate from fresh prices, and return the paths with the PUCs still contested (none: settled)."""

@@ -120,7 +120,7 @@ def other(state: State) -> State:
     return "cross" if state == "bar" else "bar"
 
 
-def check_ports(mesh: HexMesh, pairs: Sequence[tuple[int, int]], faults: Faults, busy: Iterable[Path]) -> None:
+def check_ports(mesh: HexMesh, ports: Iterable[int], faults: Faults, busy: Iterable[Path] = ()) -> None:
     """Refuse ports that do not exist, have no fibre, are dead, in use, or asked for twice.
 
     Raises:
@@ -128,7 +128,7 @@ def check_ports(mesh: HexMesh, pairs: Sequence[tuple[int, int]], faults: Faults,
     """
     seen: set[int] = set()
     taken = {port for path in busy for port in (path.source, path.target)}
-    for port in (port for pair in pairs for port in pair):
+    for port in ports:
         if port not in mesh.fibre_ports:
             raise NoPathError(f"port {port} has no fibre", ports=(port,), hint="Choose one of the mesh's fibre ports.")
         if port in faults.dead_ports:
@@ -281,3 +281,53 @@ def kept_ways(
     states = {wave // 4: state for _, way in ways for wave, state in _steps(way)}
     closed = {int(mesh.mate[wave]) for _, way in ways for wave in way.waves} - {-1}
     return ways, states, frozenset() if counter_propagation else frozenset(closed)
+
+
+def request_for(
+    mesh: HexMesh,
+    pairs: Sequence[tuple[int, int]],
+    *,
+    objective: str | Mapping[str, float] = "loss",
+    puc_loss_db: ArrayLike = 0.5,
+    heater_power_mw: ArrayLike | None = None,
+    surcharge: ArrayLike = 0.0,
+    faults: Faults | None = None,
+    unusable: Iterable[tuple[int, State]] = (),
+    fixed: Mapping[int, State] | None = None,
+    max_hops: int | Sequence[int | None] | None = None,
+    max_loss_db: float | None = None,
+    exact_hops: Mapping[int, int] | None = None,
+    equal_hops: Sequence[Sequence[int]] = (),
+    counter_propagation: bool = False,
+) -> Request:
+    """Return the request for pairs whose ports are in order, without standing circuits; ``route`` tells the arguments.
+
+    Raises:
+        ConfigError: The request is wrong.
+        NoPathError: Lengths that parity forbids are asked for.
+    """
+    faults, fixed = faults or Faults(), fixed or {}
+    faults.check(mesh)
+    refused = {*unusable, *faults.unusable()}
+    check_states(mesh, {*refused, *fixed.items()})
+    loss = losses_db(mesh, puc_loss_db) + faults.loss_db(mesh)
+    passing, holding = costs(objective, loss, heater_power_mw, surcharge)
+    limits = limits_of(len(pairs), max_hops, max_loss_db, exact_hops or {})
+    check_parities(mesh, pairs, limits)
+    check_groups(mesh, pairs, equal_hops)
+    return Request(
+        mesh=mesh,
+        pairs=tuple((int(source), int(target)) for source, target in pairs),
+        pass_cost=passing,
+        state_cost=holding,
+        sunk=0.0,
+        loss_db=loss,
+        blocked=frozenset(refused) | {(puc, other(state)) for puc, state in fixed.items()},
+        closed=frozenset(),
+        limits=limits,
+        equal=tuple(tuple(group) for group in equal_hops if len(group) > 1),
+        homes={},
+        move_price=0.0,
+        kept=(),
+        counter_propagation=counter_propagation,
+    )

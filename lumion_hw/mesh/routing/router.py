@@ -14,19 +14,7 @@ from lumion_hw.mesh.faults import Faults
 from lumion_hw.mesh.routing import cpsat, reasons
 from lumion_hw.mesh.routing.lengths import settle_lengths
 from lumion_hw.mesh.routing.negotiation import Negotiation
-from lumion_hw.mesh.routing.request import (
-    STATES,
-    Request,
-    check_groups,
-    check_parities,
-    check_ports,
-    check_states,
-    costs,
-    kept_ways,
-    limits_of,
-    losses_db,
-    other,
-)
+from lumion_hw.mesh.routing.request import STATES, Request, check_ports, kept_ways, limits_of, other, request_for
 from lumion_hw.mesh.routing.result import Path, Routing, Way, traced_paths, way_of
 from lumion_hw.mesh.routing.search import GivenUp, floor
 from lumion_hw.mesh.topology import HexMesh, State
@@ -96,36 +84,27 @@ def route(
         NoPathError: It is proven that it cannot be met; the message says by which ports, cut or circuits.
         UndecidedError: No routes were found in the effort allowed, and none were proven impossible.
     """
-    faults = faults or Faults()
-    faults.check(mesh)
-    check_ports(mesh, pairs, faults, standing)
-    loss = losses_db(mesh, puc_loss_db) + faults.loss_db(mesh)
-    passing, holding = costs(objective, loss, heater_power_mw, surcharge)
-    fixed, refused = fixed or {}, {*unusable, *faults.unusable()}
-    check_states(mesh, {*refused, *fixed.items()})
-    limits = limits_of(len(pairs), max_hops, max_loss_db, exact_hops or {})
-    check_parities(mesh, pairs, limits)
-    check_groups(mesh, pairs, equal_hops)
+    check_ports(mesh, [port for pair in pairs for port in pair], faults or Faults(), standing)
     if move_price is not None and not move_price >= 0.0:
         raise ConfigError(f"a price of {move_price} for moving a circuit", hint="Give 0 or more, or None for never.")
-    request = Request(
-        mesh=mesh,
-        pairs=tuple((int(source), int(target)) for source, target in pairs),
-        pass_cost=passing,
-        state_cost=holding,
-        sunk=0.0,
-        loss_db=loss,
-        blocked=frozenset(refused) | {(puc, other(state)) for puc, state in fixed.items()},
-        closed=frozenset(),
-        limits=limits,
-        equal=tuple(tuple(group) for group in equal_hops if len(group) > 1),
-        homes={},
-        move_price=move_price or 0.0,
-        kept=(),
+    request = request_for(
+        mesh,
+        pairs,
+        objective=objective,
+        puc_loss_db=puc_loss_db,
+        heater_power_mw=heater_power_mw,
+        surcharge=surcharge,
+        faults=faults,
+        unusable=unusable,
+        fixed=fixed,
+        max_hops=max_hops,
+        max_loss_db=max_loss_db,
+        exact_hops=exact_hops,
+        equal_hops=equal_hops,
         counter_propagation=counter_propagation,
     )
     effort = _Effort(rounds, exact, time_limit_s, workers)
-    return _Standing(request, tuple(standing), move_price, effort).settle()
+    return _Standing(replace(request, move_price=move_price or 0.0), tuple(standing), move_price, effort).settle()
 
 
 class _Effort:
