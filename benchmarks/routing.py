@@ -73,7 +73,7 @@ def random_sets() -> None:
     print(f"\n### Random disjoint pairs on the 28 fibre ports of 72 PUCs, {SETS} requests each\n")
     print(
         "| circuits | feasible | infeasible, proven | undecided | routed by the fast router | routed with rescue "
-        "| fast, ms median | optimum proven | excess of the fast router over it, mean / worst |\n" + "|---|" * 9
+        "| fast, ms median | optimum proven | excess of the fast router over it, mean / worst |\n" + "|" + "---|" * 9
     )
     lost = 0
     for circuits in CIRCUITS:
@@ -135,7 +135,7 @@ def large() -> None:
 def matchings() -> None:
     smartlight, nine = HexMesh.smartlight(), HexMesh.columns([8, 9] * 4 + [8])
     print("\n### All-to-all by matchings, ports evenly round the rim\n")
-    print("| mesh | PUCs | ports | configurations | lower bound | longest path, hops | seconds |\n" + "|---|" * 7)
+    print("| mesh | PUCs | ports | configurations | lower bound | longest path, hops | seconds |\n" + "|" + "---|" * 7)
     for mesh, counts in ((smartlight, (4, 7, 8, 10, 12, 14, 20, 28)), (nine, (8, 16, 24, 32))):
         for count in counts:
             fibres: Sequence[int] = mesh.fibre_ports

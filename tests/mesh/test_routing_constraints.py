@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from lumion_hw.errors import ConfigError, NoPathError
+from lumion_hw.errors import ConfigError, NoPathError, VerifyError
 from lumion_hw.mesh.faults import Faults
 from lumion_hw.mesh.routing import Path, route, standing_states
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.routing.result import traced_paths
+from lumion_hw.mesh.topology import LEAVES, HexMesh, State
 
 # ---------------------------------------------------------------------------------------------------------- objectives
 
@@ -241,10 +244,54 @@ def test_a_price_below_zero_is_refused(smartlight: HexMesh) -> None:
 # -------------------------------------------------------------------------------------------------- counter-propagation
 
 
-def test_circuits_run_against_each_other_only_if_allowed() -> None:
-    """On one cell (ports 0 to 11 round it) 1→2 and 4→5 are neighbours; a full turn meets itself only by permission."""
+def followed(mesh: HexMesh, port: int, states: dict[int, State]) -> list[int]:
+    """Return the waves of light from a port."""
+    node, waves = int(mesh.port_puc_port[port]), []
+    while node >= 0:
+        waves.append(node)
+        node = int(mesh.mate[node ^ LEAVES[states[node // 4]]])
+    return waves
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_in_any_setting_only_the_reverse_of_a_circuit_runs_against_it(seed: int) -> None:
+    """Why states are all that circuits contest: the opposite wave in a joint belongs to the way from the other end."""
     mesh = HexMesh.rings(2)
-    pairs = [(0, 12), (13, 1), (2, 14)]
-    strict = route(mesh, pairs)
-    loose = route(mesh, pairs, counter_propagation=True)
-    assert loose.cost <= strict.cost
+    bits = np.random.default_rng(seed).integers(0, 2, 30).tolist()
+    states: dict[int, State] = {puc: "bar" if bit else "cross" for puc, bit in enumerate(bits)}
+    ways = {port: followed(mesh, port, states) for port in range(mesh.n_ports)}
+    for port, way in ways.items():
+        back = ways[mesh.trace(port, states).port]
+        assert [int(mesh.mate[wave]) for wave in way[1:]] == back[:0:-1]
+
+
+def test_light_against_other_light_is_caught_by_the_trace(smartlight: HexMesh) -> None:
+    states = route(smartlight, [(0, 20)]).states
+    with pytest.raises(VerifyError, match="against other light"):
+        traced_paths(smartlight, [(0, 20), (20, 0)], states, np.zeros(72))
+
+
+def test_both_directions_of_a_pair_share_one_path_if_that_is_allowed(smartlight: HexMesh) -> None:
+    pairs = [(0, 20), (39, 15), (20, 0)]
+    with pytest.raises(NoPathError, match="port 20 is asked for twice"):
+        route(smartlight, pairs)
+    routing = route(smartlight, pairs, counter_propagation=True, max_hops=[None, None, 15], exact_hops={1: 17})
+    assert [(path.source, path.target, path.hops) for path in routing.paths] == [(0, 20, 15), (39, 15, 17), (20, 0, 15)]
+    for path in routing.paths:
+        trace = smartlight.trace(path.source, routing.states)
+        assert (trace.port, trace.pucs) == (path.target, path.pucs)
+
+
+def test_one_length_serves_both_directions(smartlight: HexMesh) -> None:
+    pairs = [(0, 20), (20, 0), (39, 15)]
+    routing = route(smartlight, pairs, counter_propagation=True, equal_hops=[[0, 1], [2]])
+    assert [path.hops for path in routing.paths] == [15, 15, 15]
+    with pytest.raises(ConfigError, match="exact lengths"):
+        route(smartlight, pairs, counter_propagation=True, exact_hops={0: 15, 1: 17})
+
+
+def test_a_pair_asked_for_twice_is_refused_with_and_without_its_reverse(smartlight: HexMesh) -> None:
+    for pairs in ([(0, 20), (0, 20)], [(0, 20), (20, 0), (20, 0)], [(0, 20), (20, 5)]):
+        with pytest.raises(NoPathError, match="is asked for twice"):
+            route(smartlight, pairs, counter_propagation=True)

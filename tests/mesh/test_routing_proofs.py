@@ -154,13 +154,11 @@ def decided(pairs: list[tuple[int, int]], faults: Faults) -> cpsat.Verdict:
         sunk=0.0,
         loss_db=np.full(30, 0.5),
         blocked=faults.unusable(),
-        closed=frozenset(),
         limits=(Limits(),) * len(pairs),
         equal=(),
         homes={},
         move_price=0.0,
         kept=(),
-        counter_propagation=False,
     )
     return cpsat.decide(request, time_limit_s=60.0)
 

@@ -1,7 +1,7 @@
 """Routing by constraint programming (OR-Tools CP-SAT, an extra): proves what negotiation can only find.
 
 One Boolean per PUC (1: cross) and one per circuit and arc of the wave graph; flow is conserved at every wave, an arc
-needs its PUC's state, a wave carries one circuit, and a joint one direction unless told otherwise (mesh.md d.2).
+needs its PUC's state, and a wave carries one circuit (mesh.md d.2).
 
 Conservation also admits rings that hang on no path. Where lengths are not prescribed they do no harm: a path is read
 by tracing, and without its rings it only gets shorter and cheaper, so neither feasibility nor the bound is touched.
@@ -131,6 +131,7 @@ class _Model:
         request, waves = self._request, self._graph.n_waves
         blocked = {8 * puc + 2 * k + STATES.index(state) for puc, state in request.blocked for k in range(4)}
         left = estimates(request, request.pass_cost * 0.0 + 1.0)
+        mate = request.mesh.mate.tolist()
         live: list[list[int]] = []
         for (source, target), hops, limit in zip(request.pairs, left, request.limits, strict=True):
             entry, goal = self._graph.entry[source], waves + target
@@ -140,9 +141,8 @@ class _Model:
                     arc
                     for arc in range(2 * waves)
                     if arc not in blocked
-                    and (self._graph.mate[arc >> 1] >= 0 or arc >> 1 == entry)
+                    and (mate[arc >> 1] >= 0 or arc >> 1 == entry)
                     and (self._head(arc) < waves or self._head(arc) == goal)
-                    and self._head(arc) not in request.closed
                     and 1.0 + hops[self._head(arc)] <= most
                 ]
             )
@@ -178,17 +178,12 @@ class _Model:
         self.model.add_circuit(links)
 
     def _exclude(self) -> None:
-        """Let a wave carry one circuit in its PUC's state, and a joint one direction."""
-        waves = range(self._graph.n_waves)
-        for wave in waves:
+        """Let a wave carry one circuit, in its PUC's state; joints look after themselves (see negotiation.py)."""
+        for wave in range(self._graph.n_waves):
             cross = self._cross[wave // 4]
             for arc, wrong in ((2 * wave, cross), (2 * wave + 1, cross.negated())):
                 if users := [arcs[arc] for arcs in self._arcs if arc in arcs]:
                     self.model.add_at_most_one([*users, wrong])
-            opposite = self._graph.mate[wave]
-            if opposite > wave and not self._request.counter_propagation:
-                both = (2 * wave, 2 * wave + 1, 2 * opposite, 2 * opposite + 1)
-                self.model.add_at_most_one([arcs[arc] for arcs in self._arcs for arc in both if arc in arcs])
 
     def _limit(self) -> None:
         """Keep hops and losses within limits, and equal lengths equal."""

@@ -96,13 +96,12 @@ class _Network:
         self._ports = 4 * mesh.n_pucs
         self._source = self._ports + 2 * mesh.n_pucs
         edges = [edge for puc in range(mesh.n_pucs) for edge in self._puc_edges(puc)]
-        closed = {tuple(sorted((wave, int(mesh.mate[wave])))) for wave in request.closed}
-        edges += [(int(a), int(b), 1) for a, b in mesh.joints if (int(a), int(b)) not in closed]
+        taken = {wave for _, way in request.kept for wave in way.waves}
+        edges += [(a, b, 1) for a, b in mesh.joints.tolist() if not {a, b} & taken]
         both = edges + [(b, a, capacity) for a, b, capacity in edges]
-        lanes = 2 if request.counter_propagation else 1  # circuits per joint
         self._rows = [a for a, _, _ in both]
         self._columns = [b for _, b, _ in both]
-        self._capacity = [lanes * capacity for _, _, capacity in both]
+        self._capacity = [capacity for _, _, capacity in both]
 
     def _puc_edges(self, puc: int) -> list[tuple[int, int, int]]:
         """Return ``(node, node, capacity)`` inside one PUC: rails if it has one state only, else hubs between."""

@@ -1,8 +1,12 @@
 """Negotiated congestion (PathFinder): each circuit alone at first, then prices until no two are at odds.
 
-Contested states and joints grow dearer from round to round, and circuits at odds are ripped up and routed again in
-varying order. What settles is improved: one circuit after the other is ripped up and may take any cheaper way that is
-free. A heuristic that finds nothing has proven nothing.
+Contested states grow dearer from round to round, and circuits at odds are ripped up and routed again in varying order.
+What settles is improved: one circuit after the other is ripped up and may take any cheaper way that is free. A
+heuristic that finds nothing has proven nothing.
+
+States are all there is to contest. With every PUC in bar or cross the ways pair the ports off, and the reverse of a way
+is the way from its other end: circuits of different ports that agree on the states can neither merge nor run against
+each other in a joint.
 """
 
 from __future__ import annotations
@@ -138,17 +142,11 @@ class Negotiation:
         states = {arc for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
         for arc in states:
             prices.state_price[arc] += more
-        if not self._request.counter_propagation:
-            for node in {node for nodes in paths for node in nodes[1:-1] if prices.opposed[node]}:
-                prices.joint_price[node] += more
 
     def _contested(self, paths: Sequence[Nodes]) -> set[int]:
         """Return the PUCs at which circuits are at odds."""
         prices = self._prices
-        contested = {arc // 2 for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
-        if not self._request.counter_propagation:
-            contested |= {node // 4 for nodes in paths for node in nodes[1:-1] if prices.opposed[node]}
-        return contested
+        return {arc // 2 for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
 
     def _improved(self, paths: list[Nodes], bound: float) -> tuple[Way, ...]:
         """Let every circuit take a cheaper way that is free, until none finds any."""

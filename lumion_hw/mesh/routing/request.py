@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lumion_hw.errors import ConfigError, NoPathError
 from lumion_hw.mesh.faults import Faults
-from lumion_hw.mesh.routing.result import Path, Way, way_of
+from lumion_hw.mesh.routing.result import Path, Way
 from lumion_hw.mesh.topology import HexMesh, State
 
 STATES: tuple[State, State] = ("bar", "cross")
@@ -74,13 +74,11 @@ class Request:
         sunk: Cost of the circuits that stay.
         loss_db: Shape ``(n_pucs,)``; loss per PUC.
         blocked: States that may not be used.
-        closed: Waves that may not be entered, because a circuit that stays runs the other way in their joint.
         limits: Limits of each circuit.
         equal: Groups of circuits that must have the same number of hops, as indices.
         homes: Way of each circuit that may stay where it is, by index.
         move_price: Cost of taking such a circuit off its way.
         kept: Circuits that stay, with their ways.
-        counter_propagation: Whether two circuits may run against each other in one joint.
     """
 
     mesh: HexMesh
@@ -90,13 +88,11 @@ class Request:
     sunk: float
     loss_db: NDArray[np.float64]
     blocked: frozenset[tuple[int, State]]
-    closed: frozenset[int]
     limits: tuple[Limits, ...]
     equal: tuple[tuple[int, ...], ...]
     homes: Mapping[int, Way]
     move_price: float
     kept: tuple[tuple[Path, Way], ...]
-    counter_propagation: bool
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -250,12 +246,6 @@ def check_groups(mesh: HexMesh, pairs: Sequence[tuple[int, int]], equal: Sequenc
         ConfigError: A group names a circuit that there is not, or a circuit is in two groups.
         NoPathError: Two circuits of a group differ in parity; the message names them.
     """
-    named = [index for group in equal for index in group]
-    if any(not 0 <= index < len(pairs) for index in named) or len(set(named)) != len(named):
-        raise ConfigError(
-            f"length groups {[list(group) for group in equal]} do not fit {len(pairs)} circuits",
-            hint="Circuits count from 0 in the order of the request, each in one group at most.",
-        )
     for group in equal:
         parities = {index: mesh.port_parity(*pairs[index]) for index in group}
         odd = [pairs[index] for index, parity in parities.items() if parity]
@@ -267,20 +257,6 @@ def check_groups(mesh: HexMesh, pairs: Sequence[tuple[int, int]], equal: Sequenc
                 ports=(*odd[0], *even[0]),
                 hint="Exchange one port for its neighbour on the rim of the other colour.",
             )
-
-
-def kept_ways(
-    mesh: HexMesh, kept: Sequence[Path], *, counter_propagation: bool
-) -> tuple[tuple[tuple[Path, Way], ...], dict[int, State], frozenset[int]]:
-    """Return circuits that stay with their ways, the states they hold, and the waves they close to others.
-
-    Raises:
-        ConfigError: A path is none.
-    """
-    ways = tuple((path, way_of(mesh, path)) for path in kept)
-    states = {wave // 4: state for _, way in ways for wave, state in _steps(way)}
-    closed = {int(mesh.mate[wave]) for _, way in ways for wave in way.waves} - {-1}
-    return ways, states, frozenset() if counter_propagation else frozenset(closed)
 
 
 def request_for(
@@ -298,7 +274,6 @@ def request_for(
     max_loss_db: float | None = None,
     exact_hops: Mapping[int, int] | None = None,
     equal_hops: Sequence[Sequence[int]] = (),
-    counter_propagation: bool = False,
 ) -> Request:
     """Return the request for pairs whose ports are in order, without standing circuits; ``route`` tells the arguments.
 
@@ -323,11 +298,9 @@ def request_for(
         sunk=0.0,
         loss_db=loss,
         blocked=frozenset(refused) | {(puc, other(state)) for puc, state in fixed.items()},
-        closed=frozenset(),
         limits=limits,
         equal=tuple(tuple(group) for group in equal_hops if len(group) > 1),
         homes={},
         move_price=0.0,
         kept=(),
-        counter_propagation=counter_propagation,
     )

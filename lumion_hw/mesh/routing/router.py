@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike
 from lumion_hw.errors import ConfigError, NoPathError, VerifyError
 from lumion_hw.mesh.faults import Faults
 from lumion_hw.mesh.routing import cpsat, reasons
+from lumion_hw.mesh.routing.duplex import Duplex
 from lumion_hw.mesh.routing.lengths import settle_lengths
 from lumion_hw.mesh.routing.negotiation import Negotiation
-from lumion_hw.mesh.routing.request import STATES, Request, check_ports, kept_ways, limits_of, other, request_for
-from lumion_hw.mesh.routing.result import Path, Routing, Way, traced_paths, way_of
+from lumion_hw.mesh.routing.request import STATES, Request, check_ports, limits_of, other, request_for
+from lumion_hw.mesh.routing.result import Path, Routing, Way, standing_states, traced_paths, way_of
 from lumion_hw.mesh.routing.search import GivenUp, floor
 from lumion_hw.mesh.topology import HexMesh, State
 
@@ -68,8 +69,9 @@ def route(
         max_loss_db: Most loss of a path.
         exact_hops: Exact number of PUCs of single circuits, by index.
         equal_hops: Groups of circuits, as indices, that must have the same number of PUCs.
-        counter_propagation: Whether two circuits may run against each other in one joint. Reflected and leaked light
-            of one then reaches the other's source.
+        counter_propagation: Whether a pair may be asked for together with its reverse: both then run against each
+            other through the same joints, and reflected and leaked light of one reaches the other's source. Circuits
+            of different ports never do that in a mesh of bar and cross states.
         rounds: Rounds of negotiation before giving up.
         exact: When to call CP-SAT, an extra: to ``"rescue"`` what negotiation gives up, ``"always"`` (also to certify
             what it found), or ``"never"``.
@@ -84,12 +86,13 @@ def route(
         NoPathError: It is proven that it cannot be met; the message says by which ports, cut or circuits.
         UndecidedError: No routes were found in the effort allowed, and none were proven impossible.
     """
-    check_ports(mesh, [port for pair in pairs for port in pair], faults or Faults(), standing)
+    duplex = Duplex(pairs, allowed=counter_propagation)
+    check_ports(mesh, [port for pair in duplex.pairs for port in pair], faults or Faults(), standing)
     if move_price is not None and not move_price >= 0.0:
         raise ConfigError(f"a price of {move_price} for moving a circuit", hint="Give 0 or more, or None for never.")
     request = request_for(
         mesh,
-        pairs,
+        duplex.pairs,
         objective=objective,
         puc_loss_db=puc_loss_db,
         heater_power_mw=heater_power_mw,
@@ -97,14 +100,14 @@ def route(
         faults=faults,
         unusable=unusable,
         fixed=fixed,
-        max_hops=max_hops,
+        max_hops=duplex.max_hops(max_hops),
         max_loss_db=max_loss_db,
-        exact_hops=exact_hops,
-        equal_hops=equal_hops,
-        counter_propagation=counter_propagation,
+        exact_hops=duplex.exact_hops(exact_hops or {}),
+        equal_hops=duplex.equal_hops(equal_hops),
     )
     effort = _Effort(rounds, exact, time_limit_s, workers)
-    return _Standing(replace(request, move_price=move_price or 0.0), tuple(standing), move_price, effort).settle()
+    request = replace(request, move_price=move_price or 0.0)
+    return duplex.unfolded(_Standing(request, tuple(standing), move_price, effort).settle())
 
 
 class _Effort:
@@ -253,7 +256,8 @@ class _Standing:
         """Return the request in which some standing circuits may move and the others stay."""
         request = self._request
         stay = [path for index, path in enumerate(self._standing) if index not in free]
-        kept, states, closed = kept_ways(request.mesh, stay, counter_propagation=request.counter_propagation)
+        kept = tuple((path, way_of(request.mesh, path)) for path in stay)
+        states = standing_states(request.mesh, stay)
         holding = request.state_cost.copy()
         for puc, state in states.items():
             holding[puc, STATES.index(state)] = 0.0
@@ -265,7 +269,6 @@ class _Standing:
             state_cost=holding,
             sunk=request.cost([way for _, way in kept]),
             blocked=request.blocked | {(puc, other(state)) for puc, state in states.items()},
-            closed=closed,
             limits=(*request.limits, *spare),
             homes={first + position: self._ways[i] for position, i in enumerate(free)},
             kept=kept,
@@ -278,9 +281,7 @@ class _Standing:
         everyone = [*ways, *(way for _, way in request.kept)]
         states = {w // 4: s for way in everyone for w, s in zip(way.waves, way.states, strict=True)}
         pairs = [*request.pairs, *((path.source, path.target) for path, _ in request.kept)]
-        paths = traced_paths(
-            request.mesh, pairs, states, request.loss_db, counter_propagation=request.counter_propagation
-        )
+        paths = traced_paths(request.mesh, pairs, states, request.loss_db)
         reasons.check_limits(request, paths, states)
         n_asked = len(self._request.pairs)
         at = dict(zip(free, paths[n_asked : n_asked + len(free)], strict=True))

@@ -41,14 +41,12 @@ class WaveGraph:
     Attributes:
         bar: Node after each wave in bar.
         cross: Node after each wave in cross.
-        mate: The opposite wave in the joint behind each node; the last entry, -1, stands for all ports.
         entry: Wave that enters at each port.
         n_waves: Number of waves; the node of a port that light leaves is ``n_waves + port``.
     """
 
     bar: list[int]
     cross: list[int]
-    mate: list[int]
     entry: list[int]
     n_waves: int
 
@@ -58,8 +56,7 @@ def wave_graph(mesh: HexMesh) -> WaveGraph:
     """Return the lists of a mesh, made once."""
     waves = 4 * mesh.n_pucs
     nodes = np.where(mesh.successors >= 0, mesh.successors, waves - 1 - mesh.successors)
-    mate = np.concatenate([mesh.mate, np.full(mesh.n_ports, -1)])
-    return WaveGraph(nodes[:, 0].tolist(), nodes[:, 1].tolist(), mate.tolist(), mesh.port_puc_port.tolist(), waves)
+    return WaveGraph(nodes[:, 0].tolist(), nodes[:, 1].tolist(), mesh.port_puc_port.tolist(), waves)
 
 
 @lru_cache(maxsize=1024)
@@ -77,13 +74,13 @@ def estimates(request: Request, weight: NDArray[np.float64]) -> list[list[float]
     """Return, for each circuit, the least total weight from each node to leaving at its target.
 
     Args:
-        request: The request; its blocked states and closed waves are gone round.
+        request: The request; its blocked states are gone round.
         weight: Shape ``(n_pucs, 2)``; weight of passing each PUC in bar and in cross.
     """
     mesh = request.mesh
     targets = [target for _, target in request.pairs]
     uniform = float(weight.flat[0]) if np.ptp(weight) == 0.0 else 0.0
-    if uniform > 0.0 and not request.blocked and not request.closed:
+    if uniform > 0.0 and not request.blocked:
         if uniform == 1.0:
             return [_hops_left(mesh, target) for target in targets]
         return [[uniform * left for left in _hops_left(mesh, target)] for target in targets]
@@ -102,7 +99,6 @@ def _estimates_round_obstacles(request: Request, weight: NDArray[np.float64], ta
     for puc, state in request.blocked:
         live[puc, STATES.index(state)] = False
     usable = np.repeat(live, 4, axis=0)
-    usable &= ~np.isin(heads, list(request.closed))
     tails, column = np.nonzero(usable)
     # A weight of exactly zero would be no arc at all to the sparse matrix.
     weights = np.maximum(np.repeat(weight, 4, axis=0)[tails, column], 1e-12)
@@ -130,26 +126,19 @@ class Prices:
     def __init__(self, request: Request) -> None:
         graph = wave_graph(request.mesh)
         self.graph = graph
-        self.request = request
-        size = graph.n_waves + request.mesh.n_ports
         base = request.pass_cost + request.state_cost
         for puc, state in request.blocked:
             base[puc, STATES.index(state)] = math.inf
         self._fresh: list[float] = base.reshape(-1).tolist()
         self._held: list[float] = request.state_cost.reshape(-1).tolist()
         self._any_held = bool(request.state_cost.any())
-        self._fresh_joint = [0.0] * size
-        for wave in request.closed:
-            self._fresh_joint[wave] = math.inf
         self.pressure = 0.0
         self.reset()
 
     def reset(self) -> None:
         """Forget all use and all history."""
         self.state_price = list(self._fresh)
-        self.joint_price = list(self._fresh_joint)
         self.use = [0] * len(self._fresh)
-        self.opposed = [0] * (len(self._fresh_joint) + 1)  # the last entry takes what leaves at ports
 
     def arcs(self, nodes: Nodes) -> list[int]:
         """Return the states passed, as ``2 puc + (0 bar, 1 cross)``."""
@@ -158,9 +147,7 @@ class Prices:
 
     def add(self, nodes: Nodes) -> None:
         """Enter a circuit into the use."""
-        use, opposed, mate = self.use, self.opposed, self.graph.mate
-        for node in nodes:
-            opposed[mate[node]] += 1
+        use = self.use
         for arc in self.arcs(nodes):
             use[arc] += 1
             if self._any_held and use[arc] == 1:
@@ -168,9 +155,7 @@ class Prices:
 
     def remove(self, nodes: Nodes) -> None:
         """Take a circuit out of the use."""
-        use, opposed, mate = self.use, self.opposed, self.graph.mate
-        for node in nodes:
-            opposed[mate[node]] -= 1
+        use = self.use
         for arc in self.arcs(nodes):
             use[arc] -= 1
             if self._any_held and use[arc] == 0:
@@ -178,10 +163,8 @@ class Prices:
 
     def conflicts(self, nodes: Nodes) -> bool:
         """Return whether a circuit in use is at odds with another one, or with itself."""
-        use, opposed = self.use, self.opposed
-        if any(use[arc ^ 1] for arc in self.arcs(nodes)):
-            return True
-        return not self.request.counter_propagation and any(opposed[node] for node in nodes[1:-1])
+        use = self.use
+        return any(use[arc ^ 1] for arc in self.arcs(nodes))
 
     def way(self, nodes: Nodes) -> Way:
         """Return nodes as a way."""
@@ -261,8 +244,7 @@ class Search:
         """Return the cheapest walk without limits. The inner loop of the router: every name is local."""
         graph, prices = self._graph, self._prices
         bar, cross = graph.bar, graph.cross
-        state_price, joint_price, use = prices.state_price, prices.joint_price, prices.use
-        opposed = prices.opposed if not self._request.counter_propagation else [0] * len(prices.opposed)
+        state_price, use = prices.state_price, prices.use
         source, target = self._request.pairs[index]
         left, start, goal, pressure = self._left[index], graph.entry[source], graph.n_waves + target, prices.pressure
         infinity, push, pop = math.inf, heapq.heappush, heapq.heappop
@@ -283,7 +265,7 @@ class Search:
                 (bar[node], state_price[arc] + pressure * use[arc + 1]),
                 (cross[node], state_price[arc + 1] + pressure * use[arc]),
             ):
-                total = so_far + price + joint_price[following] + pressure * opposed[following]
+                total = so_far + price
                 if total < cost.get(following, infinity) and left[following] < infinity:
                     cost[following] = total
                     before[following] = node
@@ -321,7 +303,7 @@ class Search:
             seen.setdefault(node, []).append((hops, loss))
             arc = node >> 1 & -2
             for following, passed in ((graph.bar[node], arc), (graph.cross[node], arc + 1)):
-                total = so_far + self._price(passed, following)
+                total = so_far + prices.state_price[passed] + prices.pressure * prices.use[passed ^ 1]
                 dissipated = loss + float(loss_db[node >> 2])
                 if (
                     total + left[following] == math.inf
@@ -335,14 +317,6 @@ class Search:
                     queue, (total + left[following], 1 - len(labels), hops + 1, dissipated, total, following)
                 )
         return None
-
-    def _price(self, arc: int, following: int) -> float:
-        """Return the present price of one arc."""
-        prices = self._prices
-        opposed = 0 if self._request.counter_propagation else prices.opposed[following]
-        return (
-            prices.state_price[arc] + prices.joint_price[following] + prices.pressure * (prices.use[arc ^ 1] + opposed)
-        )
 
 
 def _unwound(before: dict[int, int], node: int, start: int) -> Nodes:
