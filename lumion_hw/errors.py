@@ -148,8 +148,35 @@ class CalibrationError(LumionError):
     exit_code = 3
 
 
-class NoPathError(LumionError):
-    """No set of routes satisfies the request; the message names what binds and what would free it."""
+class RoutingError(LumionError):
+    """Circuits could not be routed through the mesh."""
+
+
+class NoPathError(RoutingError):
+    """No set of routes satisfies the request, and that is proven; the message says what binds and what would free it.
+
+    Args:
+        message: Which ports and which cut.
+        ports: Ports of the circuits that cannot be had together, or the port at fault.
+        cut: ``(puc, puc)`` of the joints that are too few, where a cut is the proof.
+        **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        ports: tuple[int, ...] = (),
+        cut: tuple[tuple[int, int], ...] = (),
+        **where: str | None,
+    ) -> None:
+        super().__init__(message, **where)
+        self.ports = ports
+        self.cut = cut
+
+
+class UndecidedError(RoutingError):
+    """No routes were found in the effort allowed, and none were proven impossible either."""
 
 
 class CircuitError(LumionError):

@@ -15,10 +15,9 @@ from lumion_hw.interfaces.wiring import InputPath, OutputPath
 from lumion_hw.mesh.inverse import DIFFERENTIAL_RAD, heater_currents_ma, split_phase
 from lumion_hw.mesh.record import CalibrationRecord, PucEntry
 from lumion_hw.mesh.routing import Path, Routing, route
+from lumion_hw.mesh.routing.parking import park
+from lumion_hw.mesh.routing.request import STATES
 from lumion_hw.mesh.topology import State
-
-_PARKING: tuple[State, State] = ("cross", "bar")
-"""States of a PUC that no circuit uses, better one first: in the cross state no closed ring forms."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +106,8 @@ def plan_circuits(
 ) -> CircuitPlan:
     """Plan circuits on a calibrated bench; nothing is changed.
 
-    Routes take the least loss; PUCs that no circuit uses are parked in the cross state, in which no closed ring forms
-    and most cells need less heat than at random. A state that a PUC's heaters do not reach is neither used nor parked
+    Routes take the least loss; PUCs that no circuit uses are parked in the cross state, or in bar where that opens a
+    closed ring. A state that a PUC's heaters do not reach is neither used nor parked
     in.
 
     Args:
@@ -119,24 +118,23 @@ def plan_circuits(
 
     Raises:
         CircuitError: A module is not wired to the mesh.
-        NoPathError: No conflict-free routes; the message says why.
+        NoPathError: No conflict-free routes, and that is proven; the message says why.
+        UndecidedError: None were found, and nothing was proven.
         CalibrationError: The record does not belong to this bench.
     """
     bench.mesh.check_record(record)
     ends = [_ends(bench, request) for request in requests]
+    unusable = [
+        (puc, state) for puc, entry in enumerate(record.pucs) for state in STATES if state not in _reachable(entry)
+    ]
     routing = route(
         bench.mesh.topology,
         [(entry.port, out.port) for entry, out in ends],
         puc_loss_db=np.maximum(record.loss_db, 0.01),
-        unusable=[
-            (puc, state)
-            for puc, entry in enumerate(record.pucs)
-            for state in _PARKING
-            if state not in _reachable(entry)
-        ],
+        unusable=unusable,
         fixed=fixed,
     )
-    states = _parked(record, routing.states)
+    states = park(bench.mesh.topology, routing.states, unusable=unusable).states
     circuits = tuple(
         PlannedCircuit(request, entry, out, path, _budget(bench, record, request, entry, out, path))
         for request, (entry, out), path in zip(requests, ends, routing.paths, strict=True)
@@ -155,17 +153,10 @@ def _ends(bench: Bench, request: CircuitRequest) -> tuple[InputPath, OutputPath]
         ) from error
 
 
-def _parked(record: CalibrationRecord, used: Mapping[int, State]) -> dict[int, State]:
-    """Return the states in use, with every other PUC that can be set in the cross state, or in bar if it must be."""
-    reachable = {puc: _reachable(entry) for puc, entry in enumerate(record.pucs)}
-    free: dict[int, State] = {puc: states[0] for puc, states in reachable.items() if states}
-    return {**free, **used}
-
-
 def _reachable(entry: PucEntry) -> list[State]:
-    """Return the states that a PUC's heaters reach, cross first; none if it was not calibrated."""
+    """Return the states that a PUC's heaters reach; none if it was not calibrated."""
     states: list[State] = []
-    for state in _PARKING if entry.passive_phase_rad is not None else ():
+    for state in STATES if entry.passive_phase_rad is not None else ():
         try:
             split_phase(DIFFERENTIAL_RAD[state], entry.passive_phase_rad or 0.0, entry.upper.law, entry.lower.law)
         except LimitError:

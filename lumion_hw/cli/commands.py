@@ -12,6 +12,7 @@ COMMANDS = (
     LazyCommand("log", "lumion_hw.cli.log:log", "Record readings of a bench at a steady rate."),
     LazyCommand("monitor", "lumion_hw.cli.monitor:monitor", "Show readings of a bench as a live table."),
     LazyCommand("bench", "lumion_hw.cli.bench:bench", "Check, show and describe bench files."),
+    LazyCommand("mesh", "lumion_hw.cli.mesh:mesh", "Draw a mesh, route circuits through it, find matchings."),
 )
 """One row per command; a new command is one more row."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.model import BenchModel
 from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, PathSetup, PlannedCircuit
-from lumion_hw.errors import CircuitError, LumionError, NoPathError
+from lumion_hw.errors import CircuitError, LumionError, RoutingError
 from lumion_hw.fabric.detection import Verdict
 from lumion_hw.fabric.servers import find_server, substituted
 
@@ -156,7 +156,7 @@ def _plan(setup: PathSetup, before: Sequence[PlannedCircuit], failed: str, spare
     }
     try:
         return setup.plan(requests, fixed=fixed)
-    except NoPathError:
+    except RoutingError:
         if not fixed:
             raise
         return setup.plan(requests)

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.picture_field import checked_field_db, field_lines, scale_steps
 from lumion_hw.mesh.picture_layout import HALF_BODY, HALF_HEIGHT, MARGIN, PORT_RADIUS, RAIL, Curve, PictureLayout
 from lumion_hw.mesh.topology import LEAVES, HexMesh, State
 
@@ -87,6 +89,8 @@ def mesh_svg(
     title: str = "",
     failed: Collection[int] = (),
     ports_labelled: bool = True,
+    field_db: ArrayLike | None = None,
+    field_range_db: float = 60.0,
 ) -> str:
     """Return an SVG document that shows a mesh, its states and its circuits.
 
@@ -100,11 +104,16 @@ def mesh_svg(
         title: Heading; the mesh's label when empty.
         failed: PUCs to be marked as failed.
         ports_labelled: Whether ports carry their numbers.
+        field_db: Power in dB of the wave that enters each PUC-port, shape ``(4 n_pucs,)``, ``-inf`` where it is dark:
+            joints are coloured by the stronger of their two directions.
+        field_range_db: How far below the strongest wave light is drawn.
 
     Raises:
-        ConfigError: A path does not go where the states send the light, or a failed PUC does not exist.
+        ConfigError: A path does not go where the states send the light, a failed PUC does not exist, or the field has
+            another shape or holds what is no number.
     """
     states = states or {}
+    field = None if field_db is None else checked_field_db(mesh, field_db)
     if strange := sorted(puc for puc in failed if not 0 <= puc < mesh.n_pucs):
         raise ConfigError(f"failed PUCs {strange} do not exist", hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}.")
     circuits = [_follow(mesh, index, path, states) for index, path in enumerate(paths)]
@@ -121,6 +130,7 @@ def mesh_svg(
         '<rect width="100%" height="100%" fill="#ffffff"/>',
         _text(MARGIN, 40, heading, size=20, attributes='font-weight="600"', escaped=True),
         *_joints(mesh, page),
+        *(() if field is None else _field(mesh, page, field, field_range_db)),
         *_cells(mesh, page, states, frozenset(failed)),
         *(line for circuit in circuits for line in _line(mesh, page, circuit)),
         *_numbers(mesh, page, states, frozenset(failed)),
@@ -189,6 +199,22 @@ def _joints(mesh: HexMesh, page: PictureLayout) -> Iterator[str]:
     for port in range(mesh.n_ports):
         yield f'<path d="{_svg_curves([page.port_lead(port)])}"/>'
     yield "</g>"
+
+
+def _field(mesh: HexMesh, page: PictureLayout, field: NDArray[np.float64], range_db: float) -> Iterator[str]:
+    """Colour the waveguides by the power they carry, with a scale at the top right."""
+    yield '<g fill="none">'
+    for curve, colour, width, words in field_lines(mesh, page, field, range_db):
+        yield (
+            f'<path class="field" d="{_svg_curves([curve])}" stroke="{colour}" stroke-width="{width:.1f}">'
+            f"<title>{words}</title></path>"
+        )
+    yield "</g>"
+    steps = scale_steps(field, range_db)
+    for index, (colour, words) in enumerate(steps):
+        x = page.width - MARGIN - 70.0 * (len(steps) - index)
+        yield f'<rect x="{x:.0f}" y="30" width="14" height="14" fill="{colour}"/>'
+        yield _text(x + 18, 41, f"≥ {words}", size=10, attributes=f'fill="{_FAINT}"')
 
 
 def _cells(mesh: HexMesh, page: PictureLayout, states: Mapping[int, State], failed: frozenset[int]) -> Iterator[str]:

@@ -10,17 +10,16 @@ cross state, never back where it came from. Layout and numbering are those of th
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.lattice import Lattice, column_lattice, ring_lattice
 
 State = Literal["bar", "cross"]
 """State of a PUC that routes light: ``bar`` keeps the rail, ``cross`` changes it."""
@@ -73,7 +72,7 @@ class HexMesh:
     @classmethod
     def smartlight(cls) -> HexMesh:
         """Return the 72-PUC mesh of the SmartLight class: 40 ports, fibres on 0-21 and 34-39."""
-        return _build(_SMARTLIGHT_CELLS, "smartlight", _SMARTLIGHT_FIBRE_PORTS)
+        return cls._of(column_lattice(_SMARTLIGHT_CELLS), "smartlight", _SMARTLIGHT_FIBRE_PORTS)
 
     @classmethod
     def columns(cls, cells: Sequence[int]) -> HexMesh:
@@ -88,7 +87,53 @@ class HexMesh:
         Raises:
             ConfigError: The columns do not alternate, or one of them is empty.
         """
-        return _build(tuple(cells), "columns " + " ".join(map(str, cells)), None)
+        return cls._of(column_lattice(cells), "columns " + " ".join(map(str, cells)))
+
+    @classmethod
+    def rings(cls, count: int) -> HexMesh:
+        """Return one cell with concentric rings of cells round it: 9k² - 3k PUCs and 12k ports, no stubs.
+
+        Every port has a fibre. Two rings are the 7-cell chip; the numbering rule is that of :meth:`columns`.
+
+        Args:
+            count: Number of rings k, the middle cell being the first.
+
+        Raises:
+            ConfigError: There is no ring.
+        """
+        return cls._of(ring_lattice(count), f"rings {count}")
+
+    @classmethod
+    def _of(cls, lattice: Lattice, label: str, fibre_ports: tuple[int, ...] | None = None) -> HexMesh:
+        """Give a lattice its name and its fibres, one at every port if not told otherwise."""
+        fibres = tuple(range(len(lattice.port_puc_port))) if fibre_ports is None else fibre_ports
+        return cls(
+            label,
+            lattice.mate,
+            lattice.port_puc_port,
+            lattice.ends,
+            lattice.vertices,
+            lattice.colour,
+            lattice.n_cells,
+            fibres,
+        )
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> HexMesh:
+        """Return the mesh that :meth:`to_dict` wrote.
+
+        Raises:
+            ConfigError: Something is missing or contradicts the rest; the message names the element.
+        """
+        from lumion_hw.mesh.documents import mesh_from_dict
+
+        return mesh_from_dict(document)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the mesh as plain numbers, strings and lists, ready for JSON."""
+        from lumion_hw.mesh.documents import mesh_to_dict
+
+        return mesh_to_dict(self)
 
     def __post_init__(self) -> None:
         for array in (self.mate, self.port_puc_port, self.ends, self.vertices, self.colour):
@@ -116,6 +161,45 @@ class HexMesh:
         table = np.full(4 * self.n_pucs, -1, dtype=np.int64)
         table[self.port_puc_port] = np.arange(self.n_ports)
         return table
+
+    @cached_property
+    def successors(self) -> NDArray[np.int64]:
+        """Shape ``(4 n_pucs, 2)``; the wave that follows each wave in bar and in cross, or ``-1 - port`` at a port."""
+        leaving = np.arange(4 * self.n_pucs)[:, None] ^ np.array(list(LEAVES.values()))
+        following: NDArray[np.int64] = np.where(self.mate[leaving] >= 0, self.mate[leaving], -1 - self.port_at[leaving])
+        return following
+
+    @cached_property
+    def faces(self) -> tuple[tuple[int, ...], ...]:
+        """PUCs round each hexagonal cell, one tuple per cell, in the order all-bar light takes with the cell at right.
+
+        Each begins at its smallest PUC; the cells are in ascending order of those.
+        """
+        from lumion_hw.mesh.orbits import closed_orbits
+
+        # A wave on the rail at its right hand (2nd of end A, 1st of end B) goes round the cell at its right.
+        orbits = closed_orbits(self, ["bar"] * self.n_pucs)
+        rounds = [tuple(wave // 4 for wave in orbit) for orbit in orbits if orbit[0] % 4 in (1, 2)]
+        rotated = [each[(first := each.index(min(each))) :] + each[:first] for each in rounds]
+        return tuple(sorted(rotated))
+
+    @cached_property
+    def hops_to_port(self) -> NDArray[np.int64]:
+        """Shape ``(n_ports, 4 n_pucs)``; fewest PUCs from entering each PUC-port to leaving at each port.
+
+        Every port is reached from every wave of a connected mesh; a walk back to a wave's own port is counted too.
+        """
+        from lumion_hw.mesh.orbits import hops_to_port
+
+        return hops_to_port(self)
+
+    @cached_property
+    def shortest_hops(self) -> NDArray[np.int64]:
+        """Shape ``(n_ports, n_ports)``, symmetric; fewest PUCs between two ports, 0 from a port to itself."""
+        hops = self.hops_to_port[:, self.port_puc_port].T.copy()
+        np.fill_diagonal(hops, 0)
+        hops.setflags(write=False)
+        return hops
 
     @cached_property
     def joints(self) -> NDArray[np.int64]:
@@ -181,93 +265,3 @@ class HexMesh:
     def sha256(self) -> str:
         """Hash of the canonical text; goes into every calibration record."""
         return hashlib.sha256(self.canonical_text().encode()).hexdigest()
-
-
-def _check_columns(cells: tuple[int, ...]) -> tuple[int, int]:
-    """Return (slanted PUCs per zig-zag column, parity offset) of a column layout, or raise ``ConfigError``."""
-    low = min(cells, default=0)
-    if len(cells) > 1 and any(abs(a - b) != 1 or {a, b} != {low, low + 1} for a, b in pairwise(cells)):
-        raise ConfigError(f"columns {list(cells)} do not alternate", hint="Neighbouring columns differ by one cell.")
-    if low < 1:
-        raise ConfigError(f"columns {list(cells)} hold an empty column", hint="Every column needs at least one cell.")
-    return 2 * low + 2, int(len(cells) > 1 and cells[0] > cells[1])
-
-
-def _build(cells: tuple[int, ...], label: str, fibre_ports: tuple[int, ...] | None) -> HexMesh:
-    """Build a column layout: zig-zag columns of slanted PUCs, joined by horizontal ones; numbered column by column."""
-    rows, offset = _check_columns(cells)
-    zigzags = len(cells) + 1
-
-    def vertex(column: int, row: int) -> int:
-        return column * (rows + 1) + row
-
-    grid = [(c, j) for c in range(zigzags) for j in range(rows + 1)]
-    bulge = {(c, j): 1 if (c + j + offset) % 2 else -1 for c, j in grid}
-    vertices = np.array([(1.5 * c + 0.25 * bulge[c, j], -math.sqrt(3) / 2 * j) for c, j in grid])
-    colour = np.array([(c + j) % 2 for c, j in grid], dtype=np.int64)
-    ends: list[tuple[int, int]] = []
-    for c in range(zigzags):
-        ends += [(vertex(c, r), vertex(c, r + 1)) for r in range(rows)]
-        if c + 1 < zigzags:
-            ends += [(vertex(c, j), vertex(c + 1, j)) for j in range(rows + 1) if bulge[c, j] > 0]
-    ends_array = np.array(ends, dtype=np.int64)
-    mate = _mate(ends_array, vertices)
-    ports = _number_ports(mate)
-    fibres = tuple(range(len(ports))) if fibre_ports is None else fibre_ports
-    return HexMesh(label, mate, ports, ends_array, vertices, colour, sum(cells), fibres)
-
-
-def _mate(ends: NDArray[np.int64], vertices: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Join neighbouring PUC ends at every 120-degree corner; wider corners stay open and become ports."""
-    around: dict[int, list[tuple[float, int]]] = {}
-    for puc, (a, b) in enumerate(ends.tolist()):
-        direction = vertices[b] - vertices[a]
-        angle = math.atan2(direction[1], direction[0])
-        around.setdefault(a, []).append((angle % (2 * math.pi), 4 * puc))
-        around.setdefault(b, []).append(((angle + math.pi) % (2 * math.pi), 4 * puc + 2))
-    mate = np.full(4 * len(ends), -1, dtype=np.int64)
-    for incident in around.values():
-        incident.sort()
-        for i, (angle, end) in enumerate(incident):
-            next_angle, next_end = incident[(i + 1) % len(incident)]
-            gap = (next_angle - angle) % (2 * math.pi) or 2 * math.pi
-            if abs(gap - 2 * math.pi / 3) < 1e-6:
-                # Seen leaving the vertex, the counter-clockwise side is L at an end A and R at an end B.
-                ccw = end if end % 4 == 0 else end + 1
-                cw = next_end + 1 if next_end % 4 == 0 else next_end
-                mate[ccw], mate[cw] = cw, ccw
-    return mate
-
-
-def _number_ports(mate: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number the ports round the rim: 0 and 1 at end A of PUC 0; bar from port 2m+1 leads to port 2m+2."""
-    open_ports = np.flatnonzero(mate < 0)
-    # Light that walks the rim in the bar state from one port arrives at the first port of the next open corner.
-    arrives: dict[int, int] = {}
-    for start in open_ports.tolist():
-        leaving = start ^ LEAVES["bar"]
-        while mate[leaving] >= 0:
-            leaving = int(mate[leaving]) ^ LEAVES["bar"]
-        arrives[start] = leaving
-    partner = _corner_partners(mate, open_ports)
-    first = int(open_ports[open_ports < 4][-1]) if 1 not in open_ports else 1
-    order: list[int] = []
-    port = first
-    while len(order) < len(open_ports):
-        order += [port, partner[port]]
-        port = arrives[partner[port]]
-    if len(set(order)) != len(open_ports):
-        raise ConfigError("the rim of this mesh is not a single closed walk")
-    return np.array(order, dtype=np.int64)
-
-
-def _corner_partners(mate: NDArray[np.int64], open_ports: NDArray[np.int64]) -> dict[int, int]:
-    """Return, for each open PUC-port, the other one that looks into the same open corner."""
-    partner: dict[int, int] = {}
-    for start in open_ports.tolist():
-        # Turn round the vertex: the other side of the same end, then through its joint, until a side is open again.
-        side = start ^ 1
-        while mate[side] >= 0:
-            side = int(mate[side]) ^ 1
-        partner[start] = side
-    return partner

@@ -1,0 +1,358 @@
+"""``lumion mesh``: draw a mesh, route circuits through it, find matchings. Needs no bench and no hardware."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from lumion_hw.cli.output import echo_json, echo_table, json_option, note
+
+if TYPE_CHECKING:
+    from lumion_hw.mesh.faults import Faults
+    from lumion_hw.mesh.matchings import AllToAll
+    from lumion_hw.mesh.routing import Routing
+    from lumion_hw.mesh.topology import HexMesh, State
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+@click.group()
+def mesh() -> None:
+    """Draw a mesh, route circuits through it, find matchings.
+
+    A mesh is smartlight, columns:2,3,2 (cells per column), rings:3, a JSON file that `lumion mesh show --json` wrote,
+    or a bench file.
+    """
+
+
+def _mesh_option(function: _Command) -> _Command:
+    text = "smartlight, columns:2,3,2, rings:3, a mesh as JSON, or a bench file."
+    decorated: _Command = click.option("--mesh", "layout", default="smartlight", show_default=True, help=text)(function)
+    return decorated
+
+
+def _fault_options(function: _Command) -> _Command:
+    for option in (
+        click.option("--dead-port", "dead_ports", type=int, multiple=True, help="Port that carries no circuit."),
+        click.option("--excess-loss", multiple=True, metavar="PUC=DB", help="Loss beyond a sound PUC's."),
+        click.option("--stuck", multiple=True, metavar="PUC=STATE", help="PUC stuck in bar, cross or at a coupling k."),
+    ):
+        function = option(function)
+    return function
+
+
+@mesh.command()
+@_mesh_option
+@_fault_options
+@click.option("--state", "states", multiple=True, metavar="PUC=STATE", help="State of a PUC: bar or cross.")
+@click.option("--output", "-o", type=click.Path(dir_okay=False), help="Write the picture here, not to stdout.")
+@json_option
+def show(
+    layout: str,
+    stuck: Sequence[str],
+    excess_loss: Sequence[str],
+    dead_ports: Sequence[int],
+    states: Sequence[str],
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Draw a mesh as SVG, or print it as JSON."""
+    from lumion_hw.mesh.picture import mesh_svg
+
+    topology = mesh_named(layout)
+    faults = _faults(topology, stuck, excess_loss, dead_ports)
+    given: dict[int, State] = {puc: _state(word) for puc, word in (_assignment(text) for text in states)}
+    if as_json:
+        echo_json(topology.to_dict())
+    if output is not None or not as_json:
+        _write(mesh_svg(topology, states=given, failed={*faults.stuck, *faults.excess_loss_db}), output)
+
+
+@mesh.command()
+@_mesh_option
+@_fault_options
+@click.option("--connect", "pairs", multiple=True, required=True, metavar="A:B", help="Circuit from port A to port B.")
+@click.option("--objective", type=click.Choice(["loss", "hops"]), default="loss", show_default=True)
+@click.option("--puc-loss-db", type=click.FloatRange(min=0), default=0.5, show_default=True, help="Loss of a PUC.")
+@click.option("--max-hops", type=click.IntRange(min=1), help="Most PUCs of a path.")
+@click.option("--max-loss-db", type=click.FloatRange(min=0), help="Most loss of a path.")
+@click.option("--exact-hops", multiple=True, metavar="I=N", help="Circuit I (from 0) has exactly N PUCs.")
+@click.option("--equal-hops", multiple=True, metavar="I,J,...", help="These circuits have equally many PUCs.")
+@click.option("--certify", is_flag=True, help="Prove the optimum with CP-SAT (an extra), or bound it.")
+@click.option("--time-limit", type=click.FloatRange(min=0), default=10.0, show_default=True, help="CP-SAT's, in s.")
+@click.option("--svg", type=click.Path(dir_okay=False), help="Draw the circuits here.")
+@json_option
+def route(
+    layout: str,
+    stuck: Sequence[str],
+    excess_loss: Sequence[str],
+    dead_ports: Sequence[int],
+    pairs: Sequence[str],
+    objective: str,
+    puc_loss_db: float,
+    max_hops: int | None,
+    max_loss_db: float | None,
+    exact_hops: Sequence[str],
+    equal_hops: Sequence[str],
+    certify: bool,
+    time_limit: float,
+    svg: str | None,
+    as_json: bool,
+) -> None:
+    """Route circuits with consistent states and exclusive joints; unused PUCs are parked."""
+    from lumion_hw.mesh.routing import route as find_routes
+    from lumion_hw.mesh.routing.parking import park
+
+    topology = mesh_named(layout)
+    faults = _faults(topology, stuck, excess_loss, dead_ports)
+    routing = find_routes(
+        topology,
+        [_two("--connect", text, ":") for text in pairs],
+        objective=objective,
+        puc_loss_db=puc_loss_db,
+        faults=faults,
+        max_hops=max_hops,
+        max_loss_db=max_loss_db,
+        exact_hops=dict(_two("--exact-hops", text, "=") for text in exact_hops),
+        equal_hops=[_integers("--equal-hops", text, ",") for text in equal_hops],
+        exact="always" if certify else "rescue",
+        time_limit_s=time_limit,
+    )
+    parked = park(topology, routing.states, unusable=faults.unusable()).states
+    if svg is not None:
+        _write(_picture(topology, routing, parked, faults), svg)
+    if as_json:
+        echo_json(routing_document(topology, routing, parked))
+    else:
+        _tell(routing)
+
+
+@mesh.command()
+@_mesh_option
+@_fault_options
+@click.option("--ports", help="Ports to be joined with each other, such as 0,4,8,12.")
+@click.option("--count", type=click.IntRange(min=2), help="So many fibre ports, evenly round the rim.")
+@click.option("--max-hops", type=click.IntRange(min=1), help="Most PUCs of a path.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same configurations.")
+@click.option("--steps", type=click.IntRange(min=0), default=1000, show_default=True, help="How long to try.")
+@json_option
+def matchings(
+    layout: str,
+    stuck: Sequence[str],
+    excess_loss: Sequence[str],
+    dead_ports: Sequence[int],
+    ports: str | None,
+    count: int | None,
+    max_hops: int | None,
+    seed: int,
+    steps: int,
+    as_json: bool,
+) -> None:
+    """Find the fewest configurations that join every port with every other."""
+    from lumion_hw.mesh.matchings import all_to_all
+
+    topology = mesh_named(layout)
+    faults = _faults(topology, stuck, excess_loss, dead_ports)
+    if (ports is None) == (count is None):
+        raise click.UsageError("Give either --ports or --count.")
+    chosen = _spread(topology, count) if count is not None else _integers("--ports", ports or "", ",")
+    found = all_to_all(topology, chosen, max_hops=max_hops, faults=faults, seed=seed, steps=steps)
+    if as_json:
+        echo_json({"mesh": topology.label, "mesh_sha256": topology.sha256, **found.to_dict()})
+    else:
+        _tell_matchings(found)
+
+
+def mesh_named(layout: str) -> HexMesh:
+    """Return the mesh that a word, a JSON file or a bench file means.
+
+    Raises:
+        BadParameter: There is no such mesh.
+        ConfigError: The file is no mesh, or the layout is none.
+    """
+    from lumion_hw.mesh.topology import HexMesh
+
+    kind, _, size = layout.partition(":")
+    if layout == "smartlight":
+        return HexMesh.smartlight()
+    if kind == "columns":
+        return HexMesh.columns(_integers("--mesh", size, ","))
+    if kind == "rings":
+        return HexMesh.rings(_integers("--mesh", size, ",", 1)[0])
+    if layout.endswith(".json"):
+        return _mesh_of_file(pathlib.Path(layout))
+    from lumion_hw.bench.loader import load_bench
+
+    return load_bench(layout).topology()
+
+
+def _mesh_of_file(path: pathlib.Path) -> HexMesh:
+    """Return the mesh of a JSON file."""
+    import json
+
+    from lumion_hw.errors import ConfigError
+    from lumion_hw.mesh.topology import HexMesh
+
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"mesh file {path}: {error}") from error
+    if not isinstance(document, dict):
+        raise ConfigError(f"mesh file {path} holds no mesh", hint="`lumion mesh show --json` writes one.")
+    return HexMesh.from_dict(document)
+
+
+def routing_document(topology: HexMesh, routing: Routing, parked: dict[int, State]) -> dict[str, Any]:
+    """Return a routing as a JSON document.
+
+    Args:
+        topology: The mesh.
+        routing: The circuits.
+        parked: State of every PUC, those in use included.
+    """
+    return {
+        "mesh": topology.label,
+        "mesh_sha256": topology.sha256,
+        "outcome": routing.outcome,
+        "method": routing.method,
+        "cost": routing.cost,
+        "bound": routing.bound,
+        "total_hops": routing.total_hops,
+        "paths": [
+            {
+                "source": path.source,
+                "target": path.target,
+                "hops": path.hops,
+                "loss_db": path.loss_db,
+                "pucs": list(path.pucs),
+            }
+            for path in routing.paths
+        ],
+        "states": {str(puc): state for puc, state in sorted(routing.states.items())},
+        "parked": {str(puc): state for puc, state in sorted(parked.items()) if puc not in routing.states},
+    }
+
+
+def _tell(routing: Routing) -> None:
+    """Print a routing as a table."""
+    signs = {"bar": "=", "cross": "x"}
+    rows = [
+        (
+            p.source,
+            p.target,
+            p.hops,
+            f"{p.loss_db:.2f}",
+            " ".join(f"{puc}{signs[routing.states[puc]]}" for puc in p.pucs),
+        )
+        for p in routing.paths
+    ]
+    echo_table("Circuits", ("from", "to", "hops", "loss dB", "PUCs (= bar, x cross)"), rows)
+    bound = "proven optimal" if routing.outcome == "optimal" else f"none costs less than {routing.bound:g}"
+    click.echo(f"{routing.total_hops} hops in all; cost {routing.cost:g}, {bound}; found by {routing.method}")
+
+
+def _tell_matchings(found: AllToAll) -> None:
+    """Print configurations as a table."""
+    rows = [
+        (
+            number,
+            len(each.paths),
+            max(path.hops for path in each.paths),
+            " ".join(f"{a}-{b}" for a, b in each.pairs),
+        )
+        for number, each in enumerate(found.configurations)
+    ]
+    echo_table("Configurations", ("no", "pairs", "longest", "ports joined"), rows)
+    click.echo(
+        f"{len(found.configurations)} configurations for {len(found.ports)} ports, lower bound {found.lower_bound}; "
+        f"longest path {found.longest_hops} hops"
+    )
+
+
+def _picture(topology: HexMesh, routing: Routing, states: dict[int, State], faults: Faults) -> str:
+    """Draw circuits."""
+    from lumion_hw.mesh.picture import PicturePath, mesh_svg
+
+    paths = [
+        PicturePath(
+            label=f"{path.source} → {path.target}",
+            source=path.source,
+            pucs=path.pucs,
+            loss_db=path.loss_db,
+            source_name="in",
+            target_name="out",
+        )
+        for path in routing.paths
+    ]
+    return mesh_svg(topology, states=states, paths=paths, failed={*faults.stuck, *faults.excess_loss_db})
+
+
+def _write(svg: str, output: str | None) -> None:
+    """Write a picture to a file, or to stdout."""
+    if output is None:
+        click.echo(svg, nl=False)
+    else:
+        pathlib.Path(output).write_text(svg, encoding="utf-8")
+        note(f"wrote {output}")
+
+
+def _faults(topology: HexMesh, stuck: Sequence[str], excess_loss: Sequence[str], dead_ports: Sequence[int]) -> Faults:
+    """Return the faults that options name."""
+    from lumion_hw.mesh.faults import Faults
+
+    held: dict[int, State | float] = {}
+    for puc, word in (_assignment(text) for text in stuck):
+        held[puc] = _number(word) if word not in ("bar", "cross") else _state(word)
+    losses = {puc: _number(word) for puc, word in (_assignment(text) for text in excess_loss)}
+    faults = Faults(held, losses, frozenset(dead_ports))
+    faults.check(topology)
+    return faults
+
+
+def _spread(topology: HexMesh, count: int) -> list[int]:
+    """Return fibre ports evenly round the rim."""
+    fibres = topology.fibre_ports
+    if count > len(fibres):
+        raise click.BadParameter(f"this mesh has {len(fibres)} fibre ports", param_hint="--count")
+    return [fibres[index * len(fibres) // count] for index in range(count)]
+
+
+def _two(option: str, text: str, separator: str) -> tuple[int, int]:
+    """Return two whole numbers with a separator between them."""
+    first, second = _integers(option, text, separator, 2)
+    return first, second
+
+
+def _integers(option: str, text: str, separator: str, count: int | None = None) -> list[int]:
+    """Return whole numbers with a separator between them."""
+    words = text.split(separator)
+    if (count is not None and len(words) != count) or not all(word.strip().isdecimal() for word in words):
+        example = separator.join(["5", "12", "19"][: count or 3])
+        raise click.BadParameter(f"{text!r} is not of the form {example}", param_hint=option)
+    return [int(word) for word in words]
+
+
+def _assignment(text: str) -> tuple[int, str]:
+    """Return ``PUC=WORD`` as a number and a word."""
+    puc, sign, word = text.partition("=")
+    if not sign or not puc.isdecimal():
+        raise click.BadParameter(f"{text!r} is not of the form PUC=VALUE, such as 10=bar")
+    return int(puc), word
+
+
+def _state(word: str) -> State:
+    if word == "bar":
+        return "bar"
+    if word == "cross":
+        return "cross"
+    raise click.BadParameter(f"{word!r} is no state: bar or cross")
+
+
+def _number(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError as error:
+        raise click.BadParameter(f"{word!r} is no number") from error

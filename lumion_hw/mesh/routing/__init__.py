@@ -1,0 +1,10 @@
+"""Finding paths through the mesh: one circuit or many, with consistent states and exclusive joints.
+
+Negotiated congestion first, constraint programming (an extra) to rescue and to certify, every result traced again
+before it is handed out (mesh.md d.2).
+"""
+
+from lumion_hw.mesh.routing.result import Path, Routing, standing_states
+from lumion_hw.mesh.routing.router import route
+
+__all__ = ["Path", "Routing", "route", "standing_states"]

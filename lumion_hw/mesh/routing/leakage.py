@@ -1,0 +1,209 @@
+"""Routing for little crosstalk, reckoned from the solved field and not from the graph (mesh.md d.6).
+
+Where circuit i enters a PUC with amplitude a, the share that takes the wrong output reaches the port of circuit j with
+the amplitude that light injected at that port would have, backwards, at that very output: the mesh is reciprocal. So
+two field solutions, one from all sources and one from all targets, tell every PUC's part in every circuit's crosstalk.
+PUCs with a large part grow dearer, the circuits are routed again, and the darkest routing seen is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.errors import ConfigError, RoutingError
+from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.routing.parking import park
+from lumion_hw.mesh.routing.request import STATES, other
+from lumion_hw.mesh.routing.result import Path, Routing, way_of
+from lumion_hw.mesh.routing.router import route
+from lumion_hw.mesh.scattering import Solver
+from lumion_hw.mesh.topology import LEAVES, HexMesh, State
+
+_DARK_DB = -200.0
+"""Crosstalk below this is reported as this: nothing at all has no decibels."""
+
+
+class Field(Protocol):
+    """Whoever knows the light in a mesh whose PUCs are all set."""
+
+    def at_ports(self, states: Mapping[int, State], inputs: Sequence[int]) -> NDArray[np.complex128]:
+        """Return the field leaving at every port for unit light at each input, shape ``(n_ports, len(inputs))``."""
+
+    def entering(self, states: Mapping[int, State], inputs: Sequence[int]) -> NDArray[np.complex128]:
+        """Return the field entering every PUC-port for unit light at each input, ``(4 n_pucs, len(inputs))``."""
+
+    def leak(self, states: Mapping[int, State]) -> NDArray[np.float64]:
+        """Return the share of power each PUC sends to its wrong output, shape ``(n_pucs,)``."""
+
+
+@dataclass(frozen=True)
+class SolvedField:
+    """The field by the scattering solver.
+
+    Attributes:
+        solver: Solver of the mesh.
+        cells_of: Returns the calibrated unit cells when every PUC is in the given state.
+        frequency_hz: Optical frequency.
+    """
+
+    solver: Solver
+    cells_of: Callable[[Mapping[int, State]], UnitCells]
+    frequency_hz: float
+
+    def at_ports(self, states: Mapping[int, State], inputs: Sequence[int]) -> NDArray[np.complex128]:
+        """Return the field leaving at every port for unit light at each input, shape ``(n_ports, len(inputs))``."""
+        return self.solver.solve(self.cells_of(states), self.frequency_hz, inputs)
+
+    def entering(self, states: Mapping[int, State], inputs: Sequence[int]) -> NDArray[np.complex128]:
+        """Return the field entering every PUC-port for unit light at each input, ``(4 n_pucs, len(inputs))``."""
+        return self.solver.waves(self.cells_of(states), self.frequency_hz, inputs)
+
+    def leak(self, states: Mapping[int, State]) -> NDArray[np.float64]:
+        """Return the share of power each PUC sends to its wrong output, shape ``(n_pucs,)``."""
+        power = np.abs(self.cells_of(states).transfer(self.frequency_hz)) ** 2
+        crossed = np.array([states[puc] == "cross" for puc in range(len(power))])
+        wrong: NDArray[np.float64] = np.where(crossed, power[:, 0, 0], power[:, 0, 1])
+        return wrong
+
+
+@dataclass(frozen=True)
+class Crosstalk:
+    """Light of other circuits at the end of one, relative to its own.
+
+    Attributes:
+        worst_db: The strongest single other circuit.
+        aggressor: Index of that circuit, or ``None`` if it is alone.
+        summed_db: All other circuits, powers added.
+    """
+
+    worst_db: float
+    aggressor: int | None
+    summed_db: float
+
+
+@dataclass(frozen=True)
+class DarkRouting:
+    """The darkest routing found.
+
+    Attributes:
+        routing: The circuits.
+        states: State of every PUC, parked ones included.
+        crosstalk: One per circuit.
+        tried: Summed crosstalk in dB of the worst circuit of each routing tried.
+    """
+
+    routing: Routing
+    states: dict[int, State]
+    crosstalk: tuple[Crosstalk, ...]
+    tried: tuple[float, ...]
+
+
+def crosstalk(field: Field, states: Mapping[int, State], paths: Sequence[Path]) -> tuple[Crosstalk, ...]:
+    """Return the crosstalk at the end of every circuit.
+
+    Args:
+        field: Whoever knows the light.
+        states: State of every PUC.
+        paths: The circuits.
+    """
+    arriving = np.abs(field.at_ports(states, [path.source for path in paths])[[path.target for path in paths]]) ** 2
+    return tuple(_crosstalk(row, index) for index, row in enumerate(arriving))
+
+
+def _crosstalk(arriving: NDArray[np.float64], index: int) -> Crosstalk:
+    """Return the crosstalk of one circuit from the powers of all of them at its end."""
+    others = np.delete(arriving, index)
+    if not len(others):
+        return Crosstalk(_DARK_DB, None, _DARK_DB)
+    worst = int(np.argmax(others))
+    return Crosstalk(
+        _db(others[worst], arriving[index]), worst + int(worst >= index), _db(float(others.sum()), arriving[index])
+    )
+
+
+def _db(power: float, signal: float) -> float:
+    """Return a ratio in dB, ``_DARK_DB`` at least."""
+    ratio = power / signal if signal > 0.0 else np.inf if power > 0.0 else 0.0
+    return float(10.0 * np.log10(max(ratio, 10.0 ** (_DARK_DB / 10.0))))
+
+
+def shares(mesh: HexMesh, field: Field, states: Mapping[int, State], paths: Sequence[Path]) -> NDArray[np.float64]:
+    """Return each PUC's part in the crosstalk, shape ``(n_pucs,)``: power over all circuits' ends, to first order.
+
+    Args:
+        mesh: The mesh.
+        field: Whoever knows the light.
+        states: State of every PUC.
+        paths: The circuits.
+    """
+    forward = np.abs(field.entering(states, [path.source for path in paths])) ** 2
+    backward = np.abs(field.entering(states, [path.target for path in paths])) ** 2
+    leak = field.leak(states)
+    parts = np.zeros(mesh.n_pucs)
+    for index, path in enumerate(paths):
+        reach = backward.sum(axis=1) - backward[:, index]  # to any other circuit's end
+        way = way_of(mesh, path)
+        for wave, state in zip(way.waves, way.states, strict=True):
+            parts[wave // 4] += forward[wave, index] * leak[wave // 4] * reach[wave ^ LEAVES[other(state)]]
+    return parts
+
+
+def route_dark(
+    mesh: HexMesh,
+    pairs: Sequence[tuple[int, int]],
+    field: Field,
+    *,
+    rounds: int = 6,
+    price: float = 1.0,
+    unusable: Sequence[tuple[int, State]] = (),
+    **constraints: Any,
+) -> DarkRouting:
+    """Route circuits so that the worst summed crosstalk is small; unused PUCs are parked.
+
+    Args:
+        mesh: The mesh.
+        pairs: Source and target port of each circuit.
+        field: Whoever knows the light.
+        rounds: Routings tried; the first one is that of the plain objective.
+        price: What the PUC with the largest part in the crosstalk is charged more for, each round, in the unit of the
+            objective; the others in proportion.
+        unusable: ``(puc, state)`` that may not be used, nor parked in.
+        **constraints: As for :func:`lumion_hw.mesh.routing.route`.
+
+    Raises:
+        ConfigError: No rounds, or as for ``route``.
+        NoPathError: As for ``route``.
+        UndecidedError: As for ``route``.
+    """
+    if rounds < 1:
+        raise ConfigError(f"{rounds} rounds of routing for little crosstalk", hint="Give at least one.")
+    surcharge = np.zeros((mesh.n_pucs, 2))
+    best: DarkRouting | None = None
+    tried: list[float] = []
+    for _ in range(rounds):
+        try:
+            routing = route(mesh, pairs, unusable=unusable, surcharge=surcharge, **constraints)
+        except RoutingError:
+            if best is None:
+                raise
+            break
+        parked = park(mesh, routing.states, unusable=unusable).states
+        full = {puc: parked.get(puc, "cross") for puc in range(mesh.n_pucs)}
+        circuits = (*routing.paths, *routing.standing)
+        found = crosstalk(field, full, circuits)
+        tried.append(max((each.summed_db for each in found), default=_DARK_DB))
+        if best is None or tried[-1] < min(tried[:-1]):
+            best = DarkRouting(routing, full, found, ())
+        parts = shares(mesh, field, full, circuits)
+        if not parts.any():
+            break
+        for puc in np.flatnonzero(parts).tolist():
+            surcharge[puc, STATES.index(full[puc])] += price * parts[puc] / parts.max()
+    if best is None:
+        raise ConfigError("no routing was tried")
+    return DarkRouting(best.routing, best.states, best.crosstalk, tuple(tried))

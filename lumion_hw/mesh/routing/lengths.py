@@ -1,0 +1,50 @@
+"""Circuits of equal length: the group's common number of hops is raised by two until negotiation settles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+from lumion_hw.mesh.routing.negotiation import Negotiation
+from lumion_hw.mesh.routing.request import Request
+from lumion_hw.mesh.routing.result import Way
+from lumion_hw.mesh.routing.search import GivenUp
+
+_MOST_LENGTHENINGS = 6
+"""Common lengths tried per group: the longest of its shortest ways, and so many steps of two hops above."""
+
+_ROUNDS_PER_LENGTH = 40
+
+
+def settle_lengths(request: Request, rounds: int) -> tuple[tuple[Way, ...] | None, tuple[int, ...]]:
+    """Return the ways found if any, and the PUCs contested when it was given up.
+
+    Args:
+        request: A request with groups of equal length, of one parity each.
+        rounds: Rounds of negotiation for each length.
+    """
+    hops = request.mesh.shortest_hops
+    shortest = [max(int(hops[request.pairs[index]]) for index in group) for group in request.equal]
+    contested: tuple[int, ...] = ()
+    steps = product(range(_MOST_LENGTHENINGS + 1), repeat=len(request.equal))
+    for extra in sorted(steps, key=lambda each: (sum(each), each))[: 4 * _MOST_LENGTHENINGS]:
+        lengths = {
+            index: least + 2 * more
+            for group, least, more in zip(request.equal, shortest, extra, strict=True)
+            for index in group
+        }
+        limits = tuple(
+            replace(limit, exact_hops=lengths.get(index, limit.exact_hops))
+            for index, limit in enumerate(request.limits)
+        )
+        negotiation = Negotiation(replace(request, limits=limits, equal=()))
+        try:
+            if None in negotiation.alone():
+                continue
+        except GivenUp:
+            continue
+        settled = negotiation.run(min(rounds, _ROUNDS_PER_LENGTH), 0.0)
+        if settled.ways is not None:
+            return settled.ways, ()
+        contested = settled.contested
+    return None, contested

@@ -1,0 +1,169 @@
+"""Negotiated congestion (PathFinder): each circuit alone at first, then prices until no two are at odds.
+
+Contested states grow dearer from round to round, and circuits at odds are ripped up and routed again in varying order.
+What settles is improved: one circuit after the other is ripped up and may take any cheaper way that is free. A
+heuristic that finds nothing has proven nothing.
+
+States are all there is to contest. With every PUC in bar or cross the ways pair the ports off, and the reverse of a way
+is the way from its other end: circuits of different ports that agree on the states can neither merge nor run against
+each other in a joint.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lumion_hw.mesh.routing.request import Request
+from lumion_hw.mesh.routing.result import Way
+from lumion_hw.mesh.routing.search import HARD, GivenUp, Nodes, Prices, Search
+
+_ROUNDS_PER_ATTEMPT = 40
+"""Rounds before a negotiation starts afresh in another order: one that has not settled by then rarely does."""
+
+_PRESSURE, _GROWTH, _HISTORY = 0.5, 1.1, 0.2
+"""Price of a conflict in mean PUCs, its growth per round, and what each round of contest adds for good."""
+
+_JITTER = 0.1
+"""Random part of the prices, in mean PUCs, from the second attempt on."""
+
+_SEARCHES_IN_CONTEST = 30
+"""Searches for one circuit while prices still change; it stays where it is if they do not suffice."""
+
+_IMPROVEMENTS = 4
+"""Rounds of improvement at most; the second seldom finds anything."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """How a negotiation ended.
+
+    Attributes:
+        ways: One way per circuit, free of conflict; ``None`` if it did not settle.
+        contested: PUCs still contested when it was given up.
+        at_odds: Circuits, as indices, that were then in conflict.
+    """
+
+    ways: tuple[Way, ...] | None
+    contested: tuple[int, ...] = ()
+    at_odds: tuple[int, ...] = ()
+
+
+class Negotiation:
+    """Routes the circuits of one request.
+
+    Args:
+        request: The request; groups of equal length are for the caller to resolve into exact ones.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._prices = Prices(request)
+        self._search = Search(request, self._prices)
+        self._unit = float(request.pass_cost.mean() + request.state_cost.mean()) or 1.0
+        self._alone: list[tuple[float, Nodes]] = []
+
+    def alone(self) -> list[float | None]:
+        """Return what each circuit costs alone: a lower bound. ``None`` where there is proven to be no path.
+
+        Raises:
+            GivenUp: A search has decided nothing.
+        """
+        self._prices.reset()
+        self._prices.pressure = 0.0
+        found = [self._search.cheapest(index) for index in range(len(self._request.pairs))]
+        self._alone = [each for each in found if each is not None]
+        return [None if each is None else each[0] for each in found]
+
+    def run(self, rounds: int, bound: float) -> Settled:
+        """Negotiate, after :meth:`alone` has found a path for every circuit.
+
+        Args:
+            rounds: Rounds before giving up.
+            bound: Cost that no routing can be below; one that meets it is not improved any further.
+        """
+        paths: list[Nodes] = []
+        contested: set[int] = set()
+        for attempt, begun in enumerate(range(0, max(rounds, 1), _ROUNDS_PER_ATTEMPT)):
+            jitter = _JITTER if attempt else 0.0
+            paths, contested = self._negotiate(random.Random(attempt), min(_ROUNDS_PER_ATTEMPT, rounds - begun), jitter)
+            if not contested:
+                return Settled(self._improved(paths, bound))
+        at_odds = tuple(index for index, nodes in enumerate(paths) if self._prices.conflicts(nodes))
+        return Settled(None, tuple(sorted(contested)), at_odds)
+
+    def _negotiate(self, order: random.Random, rounds: int, jitter: float) -> tuple[list[Nodes], set[int]]:
+        """Negotiate from fresh prices, and return the paths with the PUCs still contested (none: settled)."""
+        prices = self._prices
+        prices.reset()
+        paths = [nodes for _, nodes in self._alone]
+        if jitter:
+            # Of many equally short ways another one comes first now.
+            prices.pressure = 0.0
+            prices.state_price = [price + self._unit * jitter * order.random() for price in prices.state_price]
+            paths = [self._alone_now(index) for index in range(len(paths))]
+        for nodes in paths:
+            prices.add(nodes)
+        for turn in range(rounds):
+            at_odds = [index for index, nodes in enumerate(paths) if prices.conflicts(nodes)]
+            if not at_odds:
+                return paths, set()
+            self._charge([paths[index] for index in at_odds])
+            prices.pressure = self._unit * _PRESSURE * _GROWTH**turn
+            order.shuffle(at_odds)
+            for index in at_odds:
+                if prices.conflicts(paths[index]):
+                    self._reroute(index, paths)
+        return paths, self._contested(paths)
+
+    def _alone_now(self, index: int) -> Nodes:
+        """Return the path of one circuit alone at the prices as they are; the plain one if the search is given up."""
+        try:
+            found = self._search.cheapest(index, _SEARCHES_IN_CONTEST)
+        except GivenUp:
+            found = None
+        return self._alone[index][1] if found is None else found[1]
+
+    def _reroute(self, index: int, paths: list[Nodes]) -> None:
+        """Rip up one circuit and route it again; it stays where it is if the search is given up."""
+        self._prices.remove(paths[index])
+        try:
+            found = self._search.cheapest(index, _SEARCHES_IN_CONTEST)
+        except GivenUp:
+            found = None
+        if found is not None:
+            paths[index] = found[1]
+        self._prices.add(paths[index])
+
+    def _charge(self, paths: Sequence[Nodes]) -> None:
+        """Raise the history price of everything contested."""
+        prices, more = self._prices, self._unit * _HISTORY
+        states = {arc for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
+        for arc in states:
+            prices.state_price[arc] += more
+
+    def _contested(self, paths: Sequence[Nodes]) -> set[int]:
+        """Return the PUCs at which circuits are at odds."""
+        prices = self._prices
+        return {arc // 2 for nodes in paths for arc in prices.arcs(nodes) if prices.use[arc ^ 1]}
+
+    def _improved(self, paths: list[Nodes], bound: float) -> tuple[Way, ...]:
+        """Let every circuit take a cheaper way that is free, until none finds any."""
+        prices, request = self._prices, self._request
+        ways = tuple(prices.way(nodes) for nodes in paths)
+        cost = request.cost(ways)
+        prices.reset()
+        for nodes in paths:
+            prices.add(nodes)
+        prices.pressure = HARD
+        for _ in range(_IMPROVEMENTS):
+            if cost <= bound * (1.0 + 1e-9):
+                break
+            for index in range(len(paths)):
+                self._reroute(index, paths)
+            better = tuple(prices.way(nodes) for nodes in paths)
+            if request.cost(better) >= cost - 1e-9:
+                break
+            ways, cost = better, request.cost(better)
+        return ways

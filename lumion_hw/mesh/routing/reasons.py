@@ -1,0 +1,134 @@
+"""Why a request was not met, in words: proofs, and what was left undecided; and the last check of what was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from lumion_hw.errors import NoPathError, UndecidedError, VerifyError
+from lumion_hw.mesh.routing import cpsat
+from lumion_hw.mesh.routing.cuts import Cut, find_cut
+from lumion_hw.mesh.routing.request import Request
+from lumion_hw.mesh.routing.result import Path
+from lumion_hw.mesh.topology import State
+
+_LOSS_TOLERANCE_DB = 1e-4
+
+
+def no_path_alone(request: Request, index: int) -> NoPathError:
+    """Return the error for one circuit that has no path even with the mesh to itself."""
+    source, target = request.pairs[index]
+    cut = find_cut(only(request, [index]))
+    blocked = f" with {len(request.blocked)} blocked PUC states" if request.blocked else ""
+    blocked += f" beside {len(request.kept)} standing circuits" if request.kept else ""
+    where = f": {cut}" if cut else ""
+    return NoPathError(
+        f"no path from port {source} to port {target}{request.limits[index]}{blocked} (proven){where}",
+        ports=(source, target),
+        cut=cut.joints if cut else (),
+        hint="Free a blocked PUC, raise the limit or use another port."
+        if not request.kept
+        else "Let standing circuits move at a price, or use another port.",
+    )
+
+
+def by_cut(request: Request) -> NoPathError | None:
+    """Return the error for circuits that a cut keeps apart, or ``None`` if no such cut is found."""
+    cut = find_cut(request)
+    if cut is None:
+        return None
+    pairs = [request.pairs[index] for index in cut.circuits]
+    return NoPathError(
+        f"no routes for circuits {_told(pairs)} together (proven): {cut}",
+        ports=tuple(port for pair in pairs for port in pair),
+        cut=cut.joints,
+        hint=_hint(cut),
+    )
+
+
+def _hint(cut: Cut) -> str:
+    excess = len(cut.circuits) - cut.capacity
+    return f"Give up {excess} of them, or move an end to the other side of the cut."
+
+
+def by_conflict(request: Request, settles: Callable[[Request], bool | None]) -> NoPathError:
+    """Return the error for a request that CP-SAT has proven impossible: the circuits that conflict.
+
+    Circuits are left out one by one as long as the rest is still proven impossible.
+
+    Args:
+        request: The impossible request.
+        settles: Tells whether a smaller request can be met, ``None`` if that is not known.
+    """
+    core = list(range(len(request.pairs)))
+    freeing: list[int] = []
+    for index in range(len(request.pairs)):
+        without = [each for each in core if each != index]
+        verdict = settles(only(request, without)) if without else True
+        if verdict is False:
+            core = without
+        elif verdict:
+            freeing.append(index)
+    pairs = [request.pairs[index] for index in core]
+    freed = [request.pairs[index] for index in core if index in freeing]
+    return NoPathError(
+        f"no routes for circuits {_told(pairs)} together (proven by CP-SAT)",
+        ports=tuple(port for pair in pairs for port in pair),
+        hint=f"Without any one of {_told(freed)} the rest of these can be routed." if freed else "Ask for fewer.",
+    )
+
+
+def undecided(
+    request: Request,
+    rounds: int,
+    contested: Sequence[int],
+    *,
+    asked: bool = True,
+    time_limit_s: float | None = None,
+) -> UndecidedError:
+    """Return the error for a request that was neither met nor proven impossible."""
+    spent = f"after {rounds} rounds" + (f" and {time_limit_s:g} s of CP-SAT" if time_limit_s is not None else "")
+    where = f"; PUCs still contested: {sorted(contested)}" if contested else ""
+    missing = cpsat.MISSING if asked and not cpsat.available() else "Allow more rounds or time, or ask for less."
+    return UndecidedError(
+        f"no conflict-free routes found for {len(request.pairs)} circuits {spent} (not proven impossible){where}",
+        hint=missing,
+    )
+
+
+def only(request: Request, indices: Sequence[int]) -> Request:
+    """Return the request for some of its circuits."""
+    at = {index: position for position, index in enumerate(indices)}
+    groups = (tuple(at[index] for index in group if index in at) for group in request.equal)
+    return replace(
+        request,
+        pairs=tuple(request.pairs[index] for index in indices),
+        limits=tuple(request.limits[index] for index in indices),
+        equal=tuple(group for group in groups if len(group) > 1),
+        homes={at[index]: way for index, way in request.homes.items() if index in at},
+    )
+
+
+def check_limits(request: Request, paths: Sequence[Path], states: Mapping[int, State]) -> None:
+    """Check traced paths against everything the request prescribes, whoever found them.
+
+    Raises:
+        VerifyError: They break a rule; nothing is handed out.
+    """
+    broken = [f"PUC {puc} is {state}" for puc, state in states.items() if (puc, state) in request.blocked]
+    for path, limit in zip(paths, request.limits, strict=False):
+        if limit.most_hops is not None and path.hops > limit.most_hops:
+            broken.append(f"{path.hops} hops from port {path.source}")
+        if limit.exact_hops is not None and path.hops != limit.exact_hops:
+            broken.append(f"{path.hops} hops instead of {limit.exact_hops} from port {path.source}")
+        if limit.max_loss_db is not None and path.loss_db > limit.max_loss_db + _LOSS_TOLERANCE_DB:
+            broken.append(f"{path.loss_db:g} dB from port {path.source}")
+    for group in request.equal:
+        if len({paths[index].hops for index in group}) > 1:
+            broken.append(f"unequal lengths of circuits {list(group)}")
+    if broken:
+        raise VerifyError("a routing does not keep what was asked", wrote="the request", read="; ".join(broken))
+
+
+def _told(pairs: Sequence[tuple[int, int]]) -> str:
+    return ", ".join(f"{source}→{target}" for source, target in pairs)

@@ -1,0 +1,306 @@
+"""What is asked of the router, checked and turned into costs, blocked states and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lumion_hw.errors import ConfigError, NoPathError
+from lumion_hw.mesh.faults import Faults
+from lumion_hw.mesh.routing.result import Path, Way
+from lumion_hw.mesh.topology import HexMesh, State
+
+STATES: tuple[State, State] = ("bar", "cross")
+
+OBJECTIVES = ("hops", "loss_db", "power_mw")
+"""What a routing can be charged for: PUCs passed, their loss, and the heat of the states it sets."""
+
+_POWER_TIE_BREAK_DB = 1e-3
+"""Weight of the loss when heater power is the objective: of equally warm ways the less lossy one is taken."""
+
+_SHORTHAND: dict[str, dict[str, float]] = {
+    "hops": {"hops": 1.0},
+    "loss": {"loss_db": 1.0},
+    "power": {"power_mw": 1.0, "loss_db": _POWER_TIE_BREAK_DB},
+}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one circuit may not exceed.
+
+    Attributes:
+        max_hops: Most PUCs, or ``None``.
+        max_loss_db: Most loss, or ``None``.
+        exact_hops: Exactly so many PUCs, or ``None``.
+    """
+
+    max_hops: int | None = None
+    max_loss_db: float | None = None
+    exact_hops: int | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a limit at all."""
+        return (self.max_hops, self.max_loss_db, self.exact_hops) != (None, None, None)
+
+    @property
+    def most_hops(self) -> int | None:
+        """Most PUCs that either limit allows."""
+        given = [hops for hops in (self.max_hops, self.exact_hops) if hops is not None]
+        return min(given) if given else None
+
+    def __str__(self) -> str:
+        words = [
+            f" within {self.max_hops} hops" if self.max_hops is not None else "",
+            f" within {self.max_loss_db:g} dB" if self.max_loss_db is not None else "",
+            f" in exactly {self.exact_hops} hops" if self.exact_hops is not None else "",
+        ]
+        return "".join(words)
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """A checked request.
+
+    Attributes:
+        mesh: The mesh.
+        pairs: Source and target port of each circuit to be routed; standing circuits that may move come last.
+        pass_cost: Shape ``(n_pucs, 2)``; cost of passing a PUC in bar and in cross.
+        state_cost: Shape ``(n_pucs, 2)``; cost, once, of a PUC being held in bar or in cross by any circuit.
+        sunk: Cost of the circuits that stay.
+        loss_db: Shape ``(n_pucs,)``; loss per PUC.
+        blocked: States that may not be used.
+        limits: Limits of each circuit.
+        equal: Groups of circuits that must have the same number of hops, as indices.
+        homes: Way of each circuit that may stay where it is, by index.
+        move_price: Cost of taking such a circuit off its way.
+        kept: Circuits that stay, with their ways.
+    """
+
+    mesh: HexMesh
+    pairs: tuple[tuple[int, int], ...]
+    pass_cost: NDArray[np.float64]
+    state_cost: NDArray[np.float64]
+    sunk: float
+    loss_db: NDArray[np.float64]
+    blocked: frozenset[tuple[int, State]]
+    limits: tuple[Limits, ...]
+    equal: tuple[tuple[int, ...], ...]
+    homes: Mapping[int, Way]
+    move_price: float
+    kept: tuple[tuple[Path, Way], ...]
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """All ports of all circuits to be routed."""
+        return tuple(port for pair in self.pairs for port in pair)
+
+    def cost(self, ways: Sequence[Way]) -> float:
+        """Return what a set of ways costs, prices of moving included, circuits that stay not."""
+        passed = float(sum(self.pass_cost[wave // 4, int(s == "cross")] for w in ways for wave, s in _steps(w)))
+        held = {(wave // 4, int(s == "cross")) for way in ways for wave, s in _steps(way)}
+        moved = sum(ways[index] != home for index, home in self.homes.items())
+        return passed + float(sum(self.state_cost[key] for key in held)) + self.move_price * moved
+
+
+def _steps(way: Way) -> Iterable[tuple[int, State]]:
+    return zip(way.waves, way.states, strict=True)
+
+
+def other(state: State) -> State:
+    """Return the other one of the two states."""
+    return "cross" if state == "bar" else "bar"
+
+
+def check_ports(mesh: HexMesh, ports: Iterable[int], faults: Faults, busy: Iterable[Path] = ()) -> None:
+    """Refuse ports that do not exist, have no fibre, are dead, in use, or asked for twice.
+
+    Raises:
+        NoPathError: The message and ``ports`` name the port.
+    """
+    seen: set[int] = set()
+    taken = {port for path in busy for port in (path.source, path.target)}
+    for port in ports:
+        if port not in mesh.fibre_ports:
+            raise NoPathError(f"port {port} has no fibre", ports=(port,), hint="Choose one of the mesh's fibre ports.")
+        if port in faults.dead_ports:
+            raise NoPathError(f"port {port} is dead", ports=(port,), hint="Choose a port that is not.")
+        if port in seen:
+            raise NoPathError(f"port {port} is asked for twice", ports=(port,), hint="A port carries one circuit.")
+        if port in taken:
+            raise NoPathError(f"port {port} belongs to a standing circuit", ports=(port,), hint="End that one first.")
+        seen.add(port)
+
+
+def losses_db(mesh: HexMesh, puc_loss_db: ArrayLike) -> NDArray[np.float64]:
+    """Return the loss of every PUC, or refuse what is no loss: a gain would make light go round for ever.
+
+    Raises:
+        ConfigError: A loss is negative or not a number, or there are too few.
+    """
+    loss = np.asarray(puc_loss_db, dtype=np.float64)
+    if loss.shape not in ((), (mesh.n_pucs,)) or not np.all((loss >= 0) & np.isfinite(loss)):
+        raise ConfigError(
+            f"PUC losses of shape {loss.shape} from {loss.min(initial=np.inf):g} dB cannot be weights",
+            hint=f"Give one finite number, or {mesh.n_pucs} of them, none negative.",
+        )
+    return np.broadcast_to(loss, (mesh.n_pucs,))
+
+
+def check_states(mesh: HexMesh, given: Iterable[tuple[int, State]]) -> None:
+    """Refuse PUCs that do not exist and states other than bar and cross.
+
+    Raises:
+        ConfigError: The message names the PUC.
+    """
+    for puc, state in given:
+        if not 0 <= puc < mesh.n_pucs or state not in STATES:
+            raise ConfigError(
+                f"PUC {puc} cannot be {state!r}",
+                hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}; a state is 'bar' or 'cross'.",
+            )
+
+
+def costs(
+    objective: str | Mapping[str, float],
+    loss_db: NDArray[np.float64],
+    heater_power_mw: ArrayLike | None,
+    surcharge: ArrayLike = 0.0,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the cost of passing each PUC in each state, and of holding it there, both of shape ``(n_pucs, 2)``.
+
+    Raises:
+        ConfigError: The objective is unknown or negative, or heater powers or surcharges are missing or none.
+    """
+    weights = _SHORTHAND.get(objective) if isinstance(objective, str) else objective
+    if not weights or set(weights) - set(OBJECTIVES) or any(not weight >= 0.0 for weight in weights.values()):
+        raise ConfigError(
+            f"{objective!r} is no objective",
+            hint=f"Say {', '.join(map(repr, _SHORTHAND))}, or weights of {', '.join(OBJECTIVES)}, none negative.",
+        )
+    passing = np.repeat((weights.get("hops", 0.0) + weights.get("loss_db", 0.0) * loss_db)[:, None], 2, axis=1)
+    holding = np.zeros_like(passing)
+    if weight := weights.get("power_mw", 0.0):
+        power = np.asarray(np.nan if heater_power_mw is None else heater_power_mw, dtype=np.float64)
+        if power.shape != passing.shape or not np.all((power >= 0.0) & np.isfinite(power)):
+            raise ConfigError(
+                f"heater powers of shape {power.shape} cannot be an objective",
+                hint=f"Give heater_power_mw of shape {passing.shape}: bar and cross of every PUC, none negative.",
+            )
+        # A PUC that no circuit uses is parked in its cooler state, so a circuit costs what it adds to that.
+        holding = weight * (power - power.min(axis=1, keepdims=True))
+    extra = np.asarray(surcharge, dtype=np.float64)
+    if extra.shape not in ((), passing.shape) or not np.all((extra >= 0.0) & np.isfinite(extra)):
+        raise ConfigError(
+            f"surcharges of shape {extra.shape} cannot be costs",
+            hint=f"Give one finite number, or shape {passing.shape}, none negative.",
+        )
+    return passing + extra, holding
+
+
+def limits_of(
+    n_pairs: int, max_hops: int | Sequence[int | None] | None, max_loss_db: float | None, exact_hops: Mapping[int, int]
+) -> tuple[Limits, ...]:
+    """Return the limits of each circuit.
+
+    Raises:
+        ConfigError: There is not one hop ceiling for each circuit, or an exact length belongs to none.
+    """
+    ceilings = [max_hops] * n_pairs if max_hops is None or isinstance(max_hops, int) else list(max_hops)
+    if len(ceilings) != n_pairs or any(not 0 <= index < n_pairs for index in exact_hops):
+        raise ConfigError(
+            f"{len(ceilings)} hop ceilings and exact lengths for circuits {sorted(exact_hops)} do not fit "
+            f"{n_pairs} circuits",
+            hint="Circuits count from 0 in the order of the request.",
+        )
+    return tuple(Limits(ceiling, max_loss_db, exact_hops.get(index)) for index, ceiling in enumerate(ceilings))
+
+
+def check_parities(mesh: HexMesh, pairs: Sequence[tuple[int, int]], limits: Sequence[Limits]) -> None:
+    """Refuse exact lengths of the wrong parity or below the shortest way (mesh.md a.6).
+
+    Raises:
+        NoPathError: The message says which lengths there are.
+    """
+    for (source, target), limit in zip(pairs, limits, strict=True):
+        if limit.exact_hops is None:
+            continue
+        parity, shortest = mesh.port_parity(source, target), int(mesh.shortest_hops[source, target])
+        if limit.exact_hops % 2 != parity or limit.exact_hops < shortest:
+            raise NoPathError(
+                f"no path from port {source} to port {target} has {limit.exact_hops} hops (proven): every one has "
+                f"{shortest} or an even number more",
+                ports=(source, target),
+                hint="Choose a length of that parity, or another port.",
+            )
+
+
+def check_groups(mesh: HexMesh, pairs: Sequence[tuple[int, int]], equal: Sequence[Sequence[int]]) -> None:
+    """Refuse groups of circuits that cannot have equal lengths.
+
+    Raises:
+        ConfigError: A group names a circuit that there is not, or a circuit is in two groups.
+        NoPathError: Two circuits of a group differ in parity; the message names them.
+    """
+    for group in equal:
+        parities = {index: mesh.port_parity(*pairs[index]) for index in group}
+        odd = [pairs[index] for index, parity in parities.items() if parity]
+        even = [pairs[index] for index, parity in parities.items() if not parity]
+        if odd and even:
+            raise NoPathError(
+                f"ports {odd[0][0]} to {odd[0][1]} are an odd number of hops apart on every path, {even[0][0]} to "
+                f"{even[0][1]} an even one: their lengths cannot be equal (proven by parity)",
+                ports=(*odd[0], *even[0]),
+                hint="Exchange one port for its neighbour on the rim of the other colour.",
+            )
+
+
+def request_for(
+    mesh: HexMesh,
+    pairs: Sequence[tuple[int, int]],
+    *,
+    objective: str | Mapping[str, float] = "loss",
+    puc_loss_db: ArrayLike = 0.5,
+    heater_power_mw: ArrayLike | None = None,
+    surcharge: ArrayLike = 0.0,
+    faults: Faults | None = None,
+    unusable: Iterable[tuple[int, State]] = (),
+    fixed: Mapping[int, State] | None = None,
+    max_hops: int | Sequence[int | None] | None = None,
+    max_loss_db: float | None = None,
+    exact_hops: Mapping[int, int] | None = None,
+    equal_hops: Sequence[Sequence[int]] = (),
+) -> Request:
+    """Return the request for pairs whose ports are in order, without standing circuits; ``route`` tells the arguments.
+
+    Raises:
+        ConfigError: The request is wrong.
+        NoPathError: Lengths that parity forbids are asked for.
+    """
+    faults, fixed = faults or Faults(), fixed or {}
+    faults.check(mesh)
+    refused = {*unusable, *faults.unusable()}
+    check_states(mesh, {*refused, *fixed.items()})
+    loss = losses_db(mesh, puc_loss_db) + faults.loss_db(mesh)
+    passing, holding = costs(objective, loss, heater_power_mw, surcharge)
+    limits = limits_of(len(pairs), max_hops, max_loss_db, exact_hops or {})
+    check_parities(mesh, pairs, limits)
+    check_groups(mesh, pairs, equal_hops)
+    return Request(
+        mesh=mesh,
+        pairs=tuple((int(source), int(target)) for source, target in pairs),
+        pass_cost=passing,
+        state_cost=holding,
+        sunk=0.0,
+        loss_db=loss,
+        blocked=frozenset(refused) | {(puc, other(state)) for puc, state in fixed.items()},
+        limits=limits,
+        equal=tuple(tuple(group) for group in equal_hops if len(group) > 1),
+        homes={},
+        move_price=0.0,
+        kept=(),
+    )

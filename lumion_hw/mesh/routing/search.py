@@ -1,0 +1,337 @@
+"""The cheapest way of one circuit under the present prices: A* over the directed waves.
+
+Nodes are the waves that enter PUC-ports, and behind them one node per port for light that leaves. The estimate of what
+is left is the unpriced cost from each wave to the target, so with few prices the search goes nearly straight.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.mesh.routing.request import STATES, Request
+from lumion_hw.mesh.routing.result import Way
+from lumion_hw.mesh.topology import HexMesh
+
+HARD = 1e9
+"""Pressure at which a conflict is as good as forbidden."""
+
+_MOST_SEARCHES = 400
+"""Searches for one circuit before it is given up as undecided; seldom more than 10 are needed, none takes over 1 ms."""
+
+Nodes = tuple[int, ...]
+"""The nodes of one circuit, from the wave that enters to the port that light leaves."""
+
+
+class GivenUp(Exception):  # noqa: N818 - no error of anyone's: the search has decided nothing
+    """A search was given up; whether there is a path is not known."""
+
+
+@dataclass(frozen=True)
+class WaveGraph:
+    """One mesh as plain lists, which Python reads faster than arrays.
+
+    Attributes:
+        bar: Node after each wave in bar.
+        cross: Node after each wave in cross.
+        entry: Wave that enters at each port.
+        n_waves: Number of waves; the node of a port that light leaves is ``n_waves + port``.
+    """
+
+    bar: list[int]
+    cross: list[int]
+    entry: list[int]
+    n_waves: int
+
+
+@lru_cache(maxsize=16)
+def wave_graph(mesh: HexMesh) -> WaveGraph:
+    """Return the lists of a mesh, made once."""
+    waves = 4 * mesh.n_pucs
+    nodes = np.where(mesh.successors >= 0, mesh.successors, waves - 1 - mesh.successors)
+    return WaveGraph(nodes[:, 0].tolist(), nodes[:, 1].tolist(), mesh.port_puc_port.tolist(), waves)
+
+
+@lru_cache(maxsize=1024)
+def _hops_left(mesh: HexMesh, port: int) -> list[float]:
+    """Return the fewest PUCs from each node to leaving at a port."""
+    ports = np.full(mesh.n_ports, math.inf)
+    ports[port] = 0.0
+    waves = mesh.hops_to_port[port].astype(np.float64)
+    waves[waves >= 8 * mesh.n_pucs] = math.inf
+    left: list[float] = np.concatenate([waves, ports]).tolist()
+    return left
+
+
+def estimates(request: Request, weight: NDArray[np.float64]) -> list[list[float]]:
+    """Return, for each circuit, the least total weight from each node to leaving at its target.
+
+    Args:
+        request: The request; its blocked states are gone round.
+        weight: Shape ``(n_pucs, 2)``; weight of passing each PUC in bar and in cross.
+    """
+    mesh = request.mesh
+    targets = [target for _, target in request.pairs]
+    uniform = float(weight.flat[0]) if np.ptp(weight) == 0.0 else 0.0
+    if uniform > 0.0 and not request.blocked:
+        if uniform == 1.0:
+            return [_hops_left(mesh, target) for target in targets]
+        return [[uniform * left for left in _hops_left(mesh, target)] for target in targets]
+    return _estimates_round_obstacles(request, weight, targets)
+
+
+def _estimates_round_obstacles(request: Request, weight: NDArray[np.float64], targets: list[int]) -> list[list[float]]:
+    """Return the estimates of a mesh with obstacles or uneven weights."""
+    import scipy.sparse as sp
+    from scipy.sparse.csgraph import dijkstra
+
+    graph = wave_graph(request.mesh)
+    size = graph.n_waves + request.mesh.n_ports
+    heads = np.array([graph.bar, graph.cross]).T
+    live = np.ones((request.mesh.n_pucs, 2), dtype=bool)
+    for puc, state in request.blocked:
+        live[puc, STATES.index(state)] = False
+    usable = np.repeat(live, 4, axis=0)
+    tails, column = np.nonzero(usable)
+    # A weight of exactly zero would be no arc at all to the sparse matrix.
+    weights = np.maximum(np.repeat(weight, 4, axis=0)[tails, column], 1e-12)
+    reverse = sp.csr_array((weights, (heads[tails, column], tails)), shape=(size, size))
+    left = dijkstra(reverse, indices=[graph.n_waves + target for target in targets])
+    lists: list[list[float]] = np.maximum(left * (1.0 - 1e-12) - 1e-9, 0.0).tolist()
+    return lists
+
+
+def floor(request: Request) -> float:
+    """Return a cost that no routing is below: the cheapest walks of all circuits, each alone."""
+    entry = wave_graph(request.mesh).entry
+    left = estimates(request, request.pass_cost)
+    least = sum(each[entry[source]] for each, (source, _) in zip(left, request.pairs, strict=True))
+    return least if least < math.inf else 0.0
+
+
+class Prices:
+    """What passing the mesh costs at present, and who uses it.
+
+    Args:
+        request: The request.
+    """
+
+    def __init__(self, request: Request) -> None:
+        graph = wave_graph(request.mesh)
+        self.graph = graph
+        base = request.pass_cost + request.state_cost
+        for puc, state in request.blocked:
+            base[puc, STATES.index(state)] = math.inf
+        self._fresh: list[float] = base.reshape(-1).tolist()
+        self._held: list[float] = request.state_cost.reshape(-1).tolist()
+        self._any_held = bool(request.state_cost.any())
+        self.pressure = 0.0
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all use and all history."""
+        self.state_price = list(self._fresh)
+        self.use = [0] * len(self._fresh)
+
+    def arcs(self, nodes: Nodes) -> list[int]:
+        """Return the states passed, as ``2 puc + (0 bar, 1 cross)``."""
+        bar = self.graph.bar
+        return [(a >> 1 & -2) + (bar[a] != b) for a, b in pairwise(nodes)]
+
+    def add(self, nodes: Nodes) -> None:
+        """Enter a circuit into the use."""
+        use = self.use
+        for arc in self.arcs(nodes):
+            use[arc] += 1
+            if self._any_held and use[arc] == 1:
+                self.state_price[arc] -= self._held[arc]
+
+    def remove(self, nodes: Nodes) -> None:
+        """Take a circuit out of the use."""
+        use = self.use
+        for arc in self.arcs(nodes):
+            use[arc] -= 1
+            if self._any_held and use[arc] == 0:
+                self.state_price[arc] += self._held[arc]
+
+    def conflicts(self, nodes: Nodes) -> bool:
+        """Return whether a circuit in use is at odds with another one, or with itself."""
+        use = self.use
+        return any(use[arc ^ 1] for arc in self.arcs(nodes))
+
+    def way(self, nodes: Nodes) -> Way:
+        """Return nodes as a way."""
+        states = tuple(STATES[arc & 1] for arc in self.arcs(nodes))
+        return Way(tuple(nodes[:-1]), states)
+
+
+class Search:
+    """Searches for the circuits of one request.
+
+    Args:
+        request: The request.
+        prices: Prices, read anew by every search.
+    """
+
+    def __init__(self, request: Request, prices: Prices) -> None:
+        self._request = request
+        self._prices = prices
+        self._graph = prices.graph
+        self._left = estimates(request, request.pass_cost)
+        self._hops_left: list[list[float]] = []
+        self._loss_left: list[list[float]] = []
+        if any(limit.any for limit in request.limits):
+            self._hops_left = estimates(request, np.ones_like(request.pass_cost))
+            if any(limit.max_loss_db is not None for limit in request.limits):
+                self._loss_left = estimates(request, np.repeat(request.loss_db[:, None], 2, axis=1))
+
+    def reachable(self, index: int) -> bool:
+        """Return whether any walk leads from source to target; ``False`` proves that there is no path."""
+        start = self._graph.entry[self._request.pairs[index][0]]
+        return self._left[index][start] < math.inf
+
+    def cheapest(self, index: int, most_searches: int = _MOST_SEARCHES) -> tuple[float, Nodes] | None:
+        """Return price and nodes of the cheapest path of one circuit, ``None`` if that proves that there is none.
+
+        A walk that needs one PUC in both states is no path. Every path does without one of the two, so the search goes
+        on with either state banned, cheapest walk first: what it finds is optimal, and running dry is a proof.
+
+        Raises:
+            GivenUp: The search has decided nothing.
+        """
+        branches: list[tuple[float, int, tuple[int, ...], Nodes]] = []
+        todo: list[tuple[int, ...]] = [()]
+        searches = 0
+        while True:
+            for banned in todo:
+                searches += 1
+                if found := self._walk(index, banned):
+                    heapq.heappush(branches, (found[0], searches, banned, found[1]))
+            if not branches:
+                if self._request.limits[index].exact_hops is not None:
+                    raise GivenUp  # the search for exact lengths prunes by its own way: it proves nothing
+                return None
+            if searches > most_searches:
+                raise GivenUp
+            cost, _, banned, nodes = heapq.heappop(branches)
+            arcs = self._prices.arcs(nodes)
+            passed = set(arcs)
+            clash = next((arc for arc in arcs if arc ^ 1 in passed), None)
+            if clash is None:
+                return cost, nodes
+            todo = [(*banned, clash), (*banned, clash ^ 1)]
+
+    def _walk(self, index: int, banned: Sequence[int]) -> tuple[float, Nodes] | None:
+        """Return the cheapest walk without the banned states."""
+        price = self._prices.state_price
+        spared = [(arc, price[arc]) for arc in banned]
+        for arc in banned:
+            price[arc] = math.inf
+        try:
+            return self._limited(index) if self._request.limits[index].any else self._free(index)
+        finally:
+            for arc, value in reversed(spared):
+                price[arc] = value
+
+    def _free(self, index: int) -> tuple[float, Nodes] | None:
+        """Return the cheapest walk without limits. The inner loop of the router: every name is local."""
+        graph, prices = self._graph, self._prices
+        bar, cross = graph.bar, graph.cross
+        state_price, use = prices.state_price, prices.use
+        source, target = self._request.pairs[index]
+        left, start, goal, pressure = self._left[index], graph.entry[source], graph.n_waves + target, prices.pressure
+        infinity, push, pop = math.inf, heapq.heappush, heapq.heappop
+        cost = {start: 0.0}
+        before: dict[int, int] = {}
+        done: set[int] = set()
+        queue = [(left[start], 0, start)]
+        order = 0  # counts down: of equally cheap nodes the one found last, mostly the farthest, goes first
+        while queue:
+            node = pop(queue)[2]
+            if node in done:
+                continue
+            if node == goal:
+                return cost[goal], _unwound(before, goal, start)
+            done.add(node)
+            so_far, arc = cost[node], node >> 1 & -2
+            for following, price in (
+                (bar[node], state_price[arc] + pressure * use[arc + 1]),
+                (cross[node], state_price[arc + 1] + pressure * use[arc]),
+            ):
+                total = so_far + price
+                if total < cost.get(following, infinity) and left[following] < infinity:
+                    cost[following] = total
+                    before[following] = node
+                    order -= 1
+                    push(queue, (total + left[following], order, following))
+        return None
+
+    def _limited(self, index: int) -> tuple[float, Nodes] | None:
+        """Return the cheapest walk within limits.
+
+        A dearer way to a wave is followed too if it has fewer hops or less loss than all cheaper ones: it may be the
+        only one that keeps within the limits. For an exact length every number of hops is followed, and ways that ask
+        for a PUC in both states are dropped at once.
+        """
+        limit = self._request.limits[index]
+        exact = limit.exact_hops is not None
+        most = math.inf if limit.most_hops is None else limit.most_hops
+        most_loss = math.inf if limit.max_loss_db is None else limit.max_loss_db + 1e-9
+        hops_left = self._hops_left[index]
+        loss_left = self._loss_left[index] if self._loss_left else None
+        graph, prices, loss_db = self._graph, self._prices, self._request.loss_db
+        source, target = self._request.pairs[index]
+        left, start, goal = self._left[index], graph.entry[source], graph.n_waves + target
+        seen: dict[int, list[tuple[int, float]]] = {}
+        labels: list[tuple[int, int]] = [(-1, start)]  # label before, node
+        queue: list[tuple[float, int, int, float, float, int]] = [(left[start], 0, 0, 0.0, 0.0, start)]
+        while queue:
+            _, label, hops, loss, so_far, node = heapq.heappop(queue)
+            if node == goal:
+                if not exact or hops == limit.exact_hops:
+                    return so_far, _label_nodes(labels, -label)
+                continue
+            if any((h == hops) if exact else (h <= hops and q <= loss) for h, q in seen.get(node, ())):
+                continue
+            seen.setdefault(node, []).append((hops, loss))
+            arc = node >> 1 & -2
+            for following, passed in ((graph.bar[node], arc), (graph.cross[node], arc + 1)):
+                total = so_far + prices.state_price[passed] + prices.pressure * prices.use[passed ^ 1]
+                dissipated = loss + float(loss_db[node >> 2])
+                if (
+                    total + left[following] == math.inf
+                    or hops + 1 + hops_left[following] > most
+                    or (loss_left is not None and dissipated + loss_left[following] > most_loss)
+                    or (exact and passed ^ 1 in prices.arcs(_label_nodes(labels, -label)))
+                ):
+                    continue
+                labels.append((-label, following))
+                heapq.heappush(
+                    queue, (total + left[following], 1 - len(labels), hops + 1, dissipated, total, following)
+                )
+        return None
+
+
+def _unwound(before: dict[int, int], node: int, start: int) -> Nodes:
+    """Return the nodes from start to a node."""
+    nodes = [node]
+    while node != start:
+        node = before[node]
+        nodes.append(node)
+    return tuple(reversed(nodes))
+
+
+def _label_nodes(labels: Sequence[tuple[int, int]], label: int) -> Nodes:
+    """Return the nodes that lead to a label."""
+    nodes: list[int] = []
+    while label >= 0:
+        label, node = labels[label]
+        nodes.append(node)
+    return tuple(reversed(nodes))

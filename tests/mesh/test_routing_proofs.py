@@ -1,0 +1,178 @@
+"""Proof and honesty: optimal, feasible, infeasible and undecided stay four things; CP-SAT rescues and certifies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lumion_hw.errors import ConfigError, NoPathError, RoutingError, UndecidedError
+from lumion_hw.mesh.faults import Faults
+from lumion_hw.mesh.routing import cpsat, route
+from lumion_hw.mesh.routing.result import Routing
+from lumion_hw.mesh.topology import LEAVES, HexMesh, State
+
+SMALL = HexMesh.rings(2)
+STUCK: list[State] = ["bar", "cross"]
+
+
+def assert_lit(mesh: HexMesh, pairs: list[tuple[int, int]], routing: Routing) -> None:
+    """Send light into every source and follow it by the states alone: it arrives, and never meets other light."""
+    waves: set[int] = set()
+    for source, target in pairs:
+        node = int(mesh.port_puc_port[source])
+        while node >= 0:
+            assert node not in waves
+            waves.add(node)
+            leaving = node ^ LEAVES[routing.states[node // 4]]
+            node = int(mesh.mate[leaving])
+        assert leaving == mesh.port_puc_port[target]
+    assert not {int(mesh.mate[wave]) for wave in waves} & waves
+
+
+# ---------------------------------------------------------------------------------------------------- the four outcomes
+
+
+def test_a_routing_that_meets_the_sum_of_its_shortest_ways_is_optimal(smartlight: HexMesh) -> None:
+    routing = route(smartlight, [(0, 20)], objective="hops")
+    assert (routing.outcome, routing.cost, routing.bound, routing.method) == ("optimal", 15.0, 15.0, "negotiation")
+
+
+def test_a_routing_above_its_bound_is_feasible_until_it_is_certified(smartlight: HexMesh) -> None:
+    """9→3 alone takes 7 hops, but beside the other two circuits somebody has to go round."""
+    pairs = [(9, 3), (5, 16), (18, 1)]
+    found = route(smartlight, pairs, objective="hops")
+    shortest = sum(int(smartlight.shortest_hops[pair]) for pair in pairs)
+    assert found.bound == shortest < found.cost
+    assert found.outcome == "feasible"
+    certified = route(smartlight, pairs, objective="hops", exact="always", time_limit_s=60.0)
+    assert certified.outcome == "optimal"
+    assert shortest <= certified.cost <= found.cost
+
+
+def test_two_circuits_that_need_one_joint_are_proven_impossible_and_named(smartlight: HexMesh) -> None:
+    """From port 2 to 4 light has to turn round the left cells through the joint 1-6, which 34 to 39 needs too."""
+    assert len(route(smartlight, [(34, 39)]).paths) == len(route(smartlight, [(2, 4)]).paths) == 1
+    with pytest.raises(NoPathError, match=r"34→39, 2→4 together \(proven by CP-SAT\)") as refusal:
+        route(smartlight, [(18, 5), (34, 39), (15, 37), (2, 4)])
+    assert set(refusal.value.ports) == {34, 39, 2, 4}
+
+
+def test_without_a_proof_the_answer_is_undecided_and_not_no(smartlight: HexMesh) -> None:
+    with pytest.raises(UndecidedError, match="not proven impossible"):
+        route(smartlight, [(34, 39), (2, 4)], exact="never")
+    assert not issubclass(UndecidedError, NoPathError)
+
+
+def test_without_or_tools_the_answer_says_what_to_install(smartlight: HexMesh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpsat, "available", lambda: False)
+    with pytest.raises(UndecidedError, match=r"pip install 'lumion-hw\[cpsat\]'"):
+        route(smartlight, [(34, 39), (2, 4)])
+    assert route(smartlight, [(0, 20)]).total_hops == 15  # all else works
+
+
+def test_time_that_does_not_suffice_leaves_the_question_open(smartlight: HexMesh) -> None:
+    with pytest.raises(UndecidedError, match="s of CP-SAT"):
+        route(smartlight, [(34, 39), (2, 4)], time_limit_s=1e-6)
+
+
+def test_the_rescue_finds_what_a_single_round_of_negotiation_does_not(smartlight: HexMesh) -> None:
+    pairs = list(zip((0, 39, 38, 37, 36, 35), (20, 15, 18, 16, 19, 17), strict=True))
+    with pytest.raises(UndecidedError):
+        route(smartlight, pairs, rounds=1, exact="never")
+    rescued = route(smartlight, pairs, rounds=1, time_limit_s=60.0)
+    assert rescued.method == "cp-sat"
+    assert_lit(smartlight, pairs, rescued)
+
+
+@pytest.mark.parametrize("word", ["sometimes", ""])
+def test_an_unknown_way_to_prove_is_refused(smartlight: HexMesh, word: str) -> None:
+    with pytest.raises(ConfigError, match="exact="):
+        route(smartlight, [(0, 20)], exact=word)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------------------------- reasons
+
+
+def test_a_cut_is_named_with_its_ports_and_joints(smartlight: HexMesh) -> None:
+    """Behind PUC 0 lie ports 0 and 1; what enters there leaves at its end B, and goes on through PUC 1 or 6 only."""
+    dead: list[tuple[int, State]] = [(puc, state) for puc in (1, 6) for state in STUCK]
+    with pytest.raises(NoPathError, match="no circuit can leave port 0") as refusal:
+        route(smartlight, [(0, 20)], unusable=dead)
+    assert refusal.value.ports == (0, 20)
+
+
+def test_more_circuits_than_joints_are_refused_by_the_cut_alone(smartlight: HexMesh) -> None:
+    """Left and right of the mesh are joined by PUCs 15 to 18 only; 17 and 18 are dead.
+
+    PUC 16 lets two circuits pass, one per rail. PUC 15 has ports 3 and 4 on its outer rail, so one joint leads to it
+    from the left. That makes three.
+    """
+    dead: list[tuple[int, State]] = [(puc, state) for puc in (17, 18) for state in STUCK]
+    pairs = [(0, 15), (39, 16), (38, 17), (37, 18)]
+    with pytest.raises(NoPathError, match=r"together \(proven\): only 3 of 4 circuits, over .* can leave") as refusal:
+        route(smartlight, pairs, unusable=dead, exact="never")
+    assert sorted(refusal.value.ports) == sorted(port for pair in pairs for port in pair)
+    assert route(smartlight, pairs[:3], unusable=dead).total_hops > 0
+
+
+# ------------------------------------------------------------------------------------------------- random small meshes
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 2**32 - 1), circuits=st.integers(1, 5))
+def test_light_follows_every_routing_and_no_means_that_cp_sat_agrees(seed: int, circuits: int) -> None:
+    rng = np.random.default_rng(seed)
+    ports = rng.permutation(SMALL.n_ports)[: 2 * circuits].tolist()
+    pairs = list(zip(ports[::2], ports[1::2], strict=True))
+    stuck = {int(puc): STUCK[int(bit)] for puc, bit in zip(rng.permutation(30)[:4], rng.integers(0, 2, 4), strict=True)}
+    faults = Faults(stuck=stuck)
+    routing, refused = None, False
+    try:
+        routing = route(SMALL, pairs, faults=faults)
+    except NoPathError:
+        refused = True
+    exact = decided(pairs, faults)
+    assert exact.status == ("infeasible" if refused else "optimal")
+    if routing is not None:
+        assert_lit(SMALL, pairs, routing)
+        assert all(routing.states.get(puc, state) == state for puc, state in stuck.items())
+        assert routing.bound <= exact.bound + 1e-6
+        assert routing.cost >= exact.bound - 1e-6
+
+
+def decided(pairs: list[tuple[int, int]], faults: Faults) -> cpsat.Verdict:
+    """Ask CP-SAT alone."""
+    from lumion_hw.mesh.routing.request import Limits, Request
+
+    request = Request(
+        mesh=SMALL,
+        pairs=tuple(pairs),
+        pass_cost=np.full((30, 2), 0.5),
+        state_cost=np.zeros((30, 2)),
+        sunk=0.0,
+        loss_db=np.full(30, 0.5),
+        blocked=faults.unusable(),
+        limits=(Limits(),) * len(pairs),
+        equal=(),
+        homes={},
+        move_price=0.0,
+        kept=(),
+    )
+    return cpsat.decide(request, time_limit_s=60.0)
+
+
+@pytest.mark.long
+@settings(deadline=None, max_examples=400)
+@given(seed=st.integers(0, 2**32 - 1), circuits=st.integers(2, 6))
+def test_whatever_cp_sat_can_route_is_routed(seed: int, circuits: int) -> None:
+    ports = np.random.default_rng(seed).permutation(SMALL.n_ports)[: 2 * circuits].tolist()
+    pairs = list(zip(ports[::2], ports[1::2], strict=True))
+    feasible = decided(pairs, Faults()).status != "infeasible"
+    routed = True
+    try:
+        assert_lit(SMALL, pairs, route(SMALL, pairs))
+    except RoutingError:
+        routed = False
+    assert routed == feasible
