@@ -19,6 +19,9 @@ from lumion_hw.mesh.routing.parking import park
 from lumion_hw.mesh.routing.request import STATES
 from lumion_hw.mesh.topology import State
 
+_RESCUE_S = 2.0
+"""Time for the exact search where negotiation gives up: a recovery is waiting, and has other spares to try."""
+
 
 @dataclass(frozen=True)
 class CircuitRequest:
@@ -107,8 +110,7 @@ def plan_circuits(
     """Plan circuits on a calibrated bench; nothing is changed.
 
     Routes take the least loss; PUCs that no circuit uses are parked in the cross state, or in bar where that opens a
-    closed ring. A state that a PUC's heaters do not reach is neither used nor parked
-    in.
+    closed ring. A state that a PUC's heaters do not reach is neither used nor parked in.
 
     Args:
         bench: The bench.
@@ -133,6 +135,7 @@ def plan_circuits(
         puc_loss_db=np.maximum(record.loss_db, 0.01),
         unusable=unusable,
         fixed=fixed,
+        time_limit_s=_RESCUE_S,
     )
     states = park(bench.mesh.topology, routing.states, unusable=unusable).states
     circuits = tuple(
