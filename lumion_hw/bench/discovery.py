@@ -1,0 +1,227 @@
+"""Finding instruments: ask what answers at places the user has named, and draft the entries of a bench file.
+
+Nobody is written to unasked: some instruments move, or arm, on a stray line. Serial ports that nobody named are listed
+with what the USB descriptor says of them, and left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from firmware_protocol import (
+    BadFrame,
+    Command,
+    Decoder,
+    Frame,
+    Kind,
+    PingReply,
+    PingRequest,
+    ProtocolError,
+    encode_frame,
+)
+from lumion_hw.clock import Clock
+from lumion_hw.errors import ConfigError, ConnectError, LinkLost, LumionError
+from lumion_hw.links.address import open_link
+
+SCPI_PORT = 5025
+"""Where SCPI instruments listen (IANA: scpi-raw)."""
+
+_ANSWER_S = 0.6
+_QUIET_S = 0.08
+_LONGEST = 4096
+
+
+@dataclass(frozen=True)
+class Found:
+    """Something that answered.
+
+    Attributes:
+        address: Where, as a bench file writes it.
+        identity: What it said of itself.
+        kind: Kind of the bench file, ``None`` if this package has no driver for it.
+        entry: Keys of its entry in a bench file besides kind and address.
+    """
+
+    address: str
+    identity: str
+    kind: str | None
+    entry: Mapping[str, Any] = field(default_factory=dict)
+
+
+Recognise = Callable[[bytes], tuple[str, str | None, dict[str, Any]] | None]
+"""From an answer to identity, kind and entry; ``None`` if it is no answer to this question."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One harmless question and how its answer looks.
+
+    Attributes:
+        name: What it asks for, for ``--help`` and logs.
+        bauds: Line rates to ask at, where there is a serial line.
+        asked: Bytes to send.
+        recognise: Reads the answer.
+    """
+
+    name: str
+    bauds: tuple[int, ...]
+    asked: bytes
+    recognise: Recognise
+
+
+# Vendor, model as *IDN? says them -> kind of the bench file.
+_SCPI_KINDS = ((r"keysight|agilent|hewlett", r"N774[45]", "keysight-n77xx"),)
+
+
+def _idn(answer: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
+    text = answer.decode("ascii", "replace").strip()
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) != 4 or "\n" in text or not all(part.isprintable() for part in parts) or not parts[1]:
+        return None
+    vendor, model, serial, _ = parts
+    for vendors, models, kind in _SCPI_KINDS:
+        if re.search(vendors, vendor, re.IGNORECASE) and re.match(models, model, re.IGNORECASE):
+            return text, kind, {"model": model, **({"serial": serial} if serial not in ("", "0") else {})}
+    return text, None, {}
+
+
+def _board(answer: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
+    for item in Decoder(_LONGEST).feed(answer):
+        if isinstance(item, BadFrame) or item.kind != Kind.RSP or item.command != Command.PING:
+            continue
+        with contextlib.suppress(ProtocolError):
+            reply = PingReply.decode(item.payload)
+            return f"LUMION mesh controller, outputs {reply.outputs_state.name}", "lumion-mesh", {}
+    return None
+
+
+def _qontrol(answer: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
+    match = re.search(rb"\b(Q\d\w*-[0-9A-Fa-f]{4})\b", answer)
+    return None if match is None else (match[1].decode(), "qontrol-q8", {})
+
+
+def _epc04(answer: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
+    text = " ".join(answer.decode("ascii", "replace").split())
+    if not re.search(r"CH1 -?\d+ CH2 -?\d+ CH3 -?\d+ CH4 -?\d+ Done", text):
+        return None
+    return "OZ Optics EPC04", "oz-epc04", {}
+
+
+QUESTIONS = (
+    Question("SCPI instrument (*IDN?)", (9600, 115200), b"*IDN?\n", _idn),
+    Question("OZ Optics EPC04 (V?)", (9600,), b"V?\r\n", _epc04),
+    Question("Qontrol chain (ID?)", (115200,), b"id?\n", _qontrol),
+    Question(
+        "LUMION mesh controller (PING outside of sessions)",
+        (115200, 921600),
+        b"\0" + encode_frame(Frame(Kind.REQ, Command.PING, payload=PingRequest().encode())),
+        _board,
+    ),
+)
+"""In this order: what is no line of text comes last, for it would stay in the input of whoever reads lines."""
+
+
+def discover(places: Sequence[str], clock: Clock) -> tuple[list[Found], dict[str, LumionError]]:
+    """Ask at every place what is there.
+
+    Args:
+        places: ``tcp://host`` (SCPI port) or ``tcp://host:port``, ``serial://port`` (every rate a question knows) or
+            ``serial://port?baud=...``, ``visa://RESOURCE``.
+        clock: A wall clock.
+
+    Returns:
+        What was found, in the order of the places, and by place why a place could not be reached. A place that was
+        reached and stayed silent is in neither.
+
+    Raises:
+        ConfigError: A place is no address.
+    """
+    found: list[Found] = []
+    failures: dict[str, LumionError] = {}
+    for place in places:
+        try:
+            answer = _ask_everything(place, clock)
+        except ConnectError as error:
+            failures[place] = error
+            continue
+        if answer is not None:
+            found.append(answer)
+    return found, failures
+
+
+def _ask_everything(place: str, clock: Clock) -> Found | None:
+    """Put the questions one by one. Raises ``ConnectError`` if the place cannot be reached."""
+    scheme, _, rest = place.partition("://")
+    if scheme == "tcp" and ":" not in rest.rpartition("]")[2]:
+        place = f"{place}:{SCPI_PORT}"
+    for question in QUESTIONS:
+        if scheme == "visa" and question.recognise is not _idn:
+            continue
+        rates = question.bauds if scheme == "serial" and "?" not in rest else (None,)
+        for address in (place if rate is None else f"{place}?baud={rate}" for rate in rates):
+            told = question.recognise(_ask(address, question.asked, clock))
+            if told is not None:
+                identity, kind, entry = told
+                return Found(address, identity, kind, entry)
+    return None
+
+
+def _ask(address: str, asked: bytes, clock: Clock) -> bytes:
+    """Send a question over a link of its own and return all that comes until the line is quiet, or closed."""
+    link = open_link(address, clock)
+    link.open(clock.now() + 3.0)
+    answer, until = b"", clock.now() + _ANSWER_S
+    try:
+        with contextlib.suppress(LinkLost):
+            link.write(asked, clock.now() + 1.0)
+            while clock.now() < until and len(answer) < _LONGEST:
+                data = link.read(until)
+                answer += data
+                if data:
+                    until = min(until, clock.now() + _QUIET_S)
+        return answer
+    finally:
+        link.close()
+
+
+def serial_ports() -> list[tuple[str, str]]:
+    """Return the serial ports of this computer with what their USB descriptors say; nothing is opened."""
+    from serial.tools import list_ports
+
+    return [(port.device, port.description) for port in sorted(list_ports.comports())]
+
+
+def visa_resources() -> list[str]:
+    """Return the VISA resources that pyvisa lists; nothing is asked.
+
+    Raises:
+        ConfigError: There is no VISA backend.
+    """
+    import pyvisa
+
+    try:
+        return list(pyvisa.ResourceManager("@py").list_resources("?*::INSTR"))
+    except (pyvisa.Error, ValueError, OSError) as error:
+        raise ConfigError(f"VISA cannot list its resources: {error}") from error
+
+
+def draft(found: Iterable[Found]) -> str:
+    """Return the start of a bench file with the devices found; mesh and wiring are left to be written."""
+    import yaml
+
+    known = [item for item in found if item.kind is not None]
+    counts: dict[str, int] = {}
+    devices: dict[str, dict[str, Any]] = {}
+    for item in known:
+        number = counts.setdefault(str(item.kind), 0)
+        counts[str(item.kind)] += 1
+        devices[f"{item.kind}-{number}"] = {"kind": item.kind, "address": item.address, **item.entry}
+    text = yaml.safe_dump({"version": 1, "name": "my-bench", "devices": devices}, sort_keys=False, allow_unicode=True)
+    return (
+        text + "# Still to be written: mesh, wiring and servers (docs/bench-file.md).\n"
+        "# `lumion bench check` names what is missing.\n"
+    )

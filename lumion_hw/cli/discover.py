@@ -1,0 +1,58 @@
+"""``lumion discover``: what answers at the places named, and a draft of a bench file."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from lumion_hw.cli.output import echo_json, echo_table, json_option, note
+from lumion_hw.errors import ConfigError
+
+
+@click.command()
+@click.option("--host", multiple=True, metavar="HOST[:PORT]", help="Ask at this host; port 5025 if none is given.")
+@click.option(
+    "--serial", "ports", multiple=True, metavar="PORT", help="Ask at this serial port; ?baud=N fixes its rate."
+)
+@click.option("--visa", is_flag=True, help="Ask every resource that VISA lists.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write a draft of a bench file here.")
+@json_option
+def discover(host: tuple[str, ...], ports: tuple[str, ...], visa: bool, output: str | None, as_json: bool) -> None:
+    """Find and identify instruments at the places named.
+
+    Only harmless questions are asked, and only where you say: an instrument may move on a stray line. Without any
+    option the serial ports of this computer are listed, and nothing is sent.
+    """
+    from lumion_hw.bench.discovery import discover as ask
+    from lumion_hw.bench.discovery import draft, serial_ports, visa_resources
+    from lumion_hw.bench.files import writing
+    from lumion_hw.clock import SystemClock
+
+    if output and Path(output).exists():
+        raise ConfigError(f"{output} exists", hint="Choose another name.")
+    places = [f"tcp://{name}" for name in host] + [f"serial://{port}" for port in ports]
+    places += [f"visa://{resource}" for resource in visa_resources()] if visa else []
+    if not places:
+        listed = serial_ports()
+        if as_json:
+            echo_json({"serial_ports": [{"port": port, "description": text} for port, text in listed]})
+        else:
+            echo_table("Serial ports, not asked", ("port", "description"), listed)
+            note("Name places to ask: --host, --serial or --visa.")
+        return
+    found, failures = ask(places, SystemClock())
+    if as_json:
+        failed = {place: str(error) for place, error in failures.items()}
+        echo_json({"found": [asdict(item) for item in found], "unreachable": failed})
+    else:
+        echo_table("Found", ("address", "kind", "identity"), [(i.address, i.kind, i.identity) for i in found])
+        for place, error in failures.items():
+            note(f"{place}: {error}")
+        if not found:
+            note("Nothing answered.")
+    if output:
+        with writing("the draft", Path(output)):
+            Path(output).write_text(draft(found), encoding="utf-8")
+        note(f"{output}: a draft; mesh and wiring are still to be written")

@@ -1,0 +1,152 @@
+"""Finding instruments: emulated devices on real wires, strangers, silence, and what must never be done."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lumion_hw.bench.bench import load
+from lumion_hw.bench.discovery import QUESTIONS, Found, discover, draft
+from lumion_hw.bench.emulated import emulated_bench
+from lumion_hw.cli import main
+from lumion_hw.clock import SystemClock
+from lumion_hw.emulator.server import EmulatorServer
+from lumion_hw.errors import ConfigError
+
+DATA = Path(__file__).parents[1] / "data"
+CLOCK = SystemClock()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Addresses of a mesh controller and a meter on TCP, a polarization controller and a Qontrol chain on ptys."""
+    directory = tmp_path_factory.mktemp("devices")
+    small = emulated_bench(load(DATA / "small.yaml"), CLOCK, 1)
+    chain = emulated_bench(load(DATA / "small_qontrol.yaml"), CLOCK, 1)
+    with EmulatorServer(CLOCK) as server:
+        addresses = {
+            "board": server.add_tcp(small.devices["mesh0"]),
+            "meter": server.add_tcp(small.devices["meter0"]),
+            "epc": server.add_pty(small.devices["pol-a"], directory / "epc"),
+            "chain": server.add_pty(
+                chain.devices[load(DATA / "small_qontrol.yaml").mesh.controller], directory / "chain"
+            ),
+        }
+        with server.in_thread():
+            yield addresses
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "identity"),
+    [
+        ("board", "lumion-mesh", "LUMION mesh controller, outputs BOOT"),
+        ("meter", "keysight-n77xx", "N7744A"),
+        ("epc", "oz-epc04", "OZ Optics EPC04"),
+        ("chain", "qontrol-q8", "Q8iv-"),
+    ],
+)
+def test_each_device_is_known_by_its_own_answer(served: dict[str, str], name: str, kind: str, identity: str) -> None:
+    found, failures = discover([served[name].partition("?")[0]], CLOCK)
+    assert not failures
+    (device,) = found
+    assert device.kind == kind
+    assert identity in device.identity
+    assert device.address.startswith(served[name].partition("?")[0])
+
+
+def test_the_draft_opens_what_was_found(served: dict[str, str], tmp_path: Path) -> None:
+    found, _ = discover([served["board"], served["meter"]], CLOCK)
+    document = yaml.safe_load(draft(found))
+    assert document["devices"]["lumion-mesh-0"] == {"kind": "lumion-mesh", "address": served["board"]}
+    meter = document["devices"]["keysight-n77xx-0"]
+    assert (meter["model"], meter["serial"]) == ("N7744A", "MY00000044")
+    path = tmp_path / "bench.yaml"
+    path.write_text(
+        draft(found) + "mesh: {controller: lumion-mesh-0, columns: [2]}\nwiring: {inputs: [], outputs: []}\n"
+    )
+    assert set(load(path).devices) == {"lumion-mesh-0", "keysight-n77xx-0"}
+
+
+def stranger(answers: bytes) -> tuple[str, socket.socket]:
+    """A server that says the same to everybody; returns its address and its socket."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                connection.sendall(answers)
+                connection.settimeout(1.0)
+                try:
+                    connection.recv(100)
+                except OSError:
+                    continue
+
+    threading.Thread(target=serve, daemon=True).start()
+    return f"tcp://127.0.0.1:{listener.getsockname()[1]}", listener
+
+
+def test_an_instrument_without_a_driver_is_named_and_left_out_of_the_draft() -> None:
+    address, listener = stranger(b"ACME,Frobnicator 9,123,1.0\n")
+    with listener:
+        found, _ = discover([address], CLOCK)
+    assert found == [Found(address, "ACME,Frobnicator 9,123,1.0", None)]
+    assert yaml.safe_load(draft(found))["devices"] == {}
+
+
+@pytest.mark.parametrize("answers", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(range(256)) * 40, b"1,2,3\n"])
+def test_a_stranger_is_nothing(answers: bytes) -> None:
+    address, listener = stranger(answers)
+    with listener:
+        assert discover([address], CLOCK) == ([], {})
+
+
+def test_a_place_that_cannot_be_reached_is_told_and_the_others_are_asked(served: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        closed = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+    found, failures = discover([closed, served["meter"]], CLOCK)
+    assert [device.kind for device in found] == ["keysight-n77xx"]
+    assert set(failures) == {closed}
+
+
+def test_what_is_no_address_is_refused() -> None:
+    with pytest.raises(ConfigError, match="not an address"):
+        discover(["gopher://somewhere:70"], CLOCK)
+
+
+def test_every_question_but_the_last_is_a_line_of_text() -> None:
+    """Bytes without an end of line would stay in the input of whoever reads lines, and spoil the next question."""
+    for question in QUESTIONS[:-1]:
+        assert question.asked.isascii()
+        assert question.asked.endswith(b"\n")
+
+
+def test_without_places_nothing_is_sent_and_the_ports_are_listed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lumion_hw.bench.discovery.serial_ports", lambda: [("/dev/ttyX7", "A thing")])
+    monkeypatch.setattr("lumion_hw.bench.discovery.discover", lambda *_: pytest.fail("somebody was asked"))
+    assert main(["discover"]) == 0
+    captured = capsys.readouterr()
+    assert "/dev/ttyX7" in captured.out
+    assert "--host, --serial or --visa" in captured.err
+
+
+def test_the_command_writes_a_draft_once(
+    served: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "draft.yaml"
+    arguments = ["discover", "--host", served["meter"].removeprefix("tcp://"), "-o", str(out)]
+    assert main(arguments) == 0
+    assert "keysight-n77xx" in capsys.readouterr().out
+    before = out.read_text()
+    assert main(arguments) == 2
+    assert out.read_text() == before
