@@ -17,8 +17,16 @@ from lumion_hw.interfaces.mesh_controller import (
 )
 from lumion_hw.interfaces.mesh_states import MeshStates, MeshStatesInfo, PucState, Submission
 from lumion_hw.interfaces.polarization import ActuatorInfo, PolarizationController
-from lumion_hw.interfaces.power_meter import PowerMeter, PowerReading, RangeState
+from lumion_hw.interfaces.power_meter import PowerLog, PowerMeter, PowerReading, RangeState
 from lumion_hw.interfaces.transponder import Monitors, SignalStatus, Transponder, TransponderIdentity
+from lumion_hw.interfaces.tunable_laser import (
+    LaserCapabilities,
+    LaserRanges,
+    LaserState,
+    LaserSweep,
+    SweepLog,
+    TunableLaser,
+)
 
 __all__ = [
     "ActuatorInfo",
@@ -26,21 +34,28 @@ __all__ = [
     "ControllerLimits",
     "Fault",
     "Generation",
+    "LaserCapabilities",
+    "LaserRanges",
+    "LaserState",
+    "LaserSweep",
     "MeshController",
     "MeshStates",
     "MeshStatesInfo",
     "MonitorReading",
     "Monitors",
     "PolarizationController",
+    "PowerLog",
     "PowerMeter",
     "PowerReading",
     "PucState",
     "RangeState",
     "SignalStatus",
     "Submission",
+    "SweepLog",
     "SweepPlan",
     "SweepResult",
     "TelemetrySample",
     "Transponder",
     "TransponderIdentity",
+    "TunableLaser",
 ]

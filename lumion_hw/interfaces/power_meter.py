@@ -6,6 +6,9 @@ import enum
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lumion_hw.errors import OutOfRangeError
 from lumion_hw.quantities import dbm_from_w
 
@@ -16,6 +19,7 @@ class RangeState(enum.Enum):
     OK = "ok"
     OVER = "over-range"
     UNDER = "under-range"
+    INVALID = "not a number"
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,25 @@ class PowerReading:
         return dbm_from_w(value_w)
 
 
+@dataclass(frozen=True)
+class PowerLog:
+    """Equally spaced readings of several channels.
+
+    Attributes:
+        channels: Channels, in the order of the rows.
+        power_w: Powers in watts, shape ``(n_channels, n_samples)``; NaN wherever ``state`` is not ``OK``.
+        state: What each sample is, shape ``(n_channels, n_samples)``, of :class:`RangeState`.
+        period_s: Time between samples; ``None`` if they were triggered from outside.
+        started_s: Host clock when the run was started.
+    """
+
+    channels: tuple[int, ...]
+    power_w: NDArray[np.float64]
+    state: NDArray[np.object_]
+    period_s: float | None
+    started_s: float
+
+
 class PowerMeter(Protocol):
     """An optical power meter. Thread-safe; every set is read back."""
 
@@ -80,6 +103,13 @@ class PowerMeter(Protocol):
 
     def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
         """Set the power range, or automatic ranging with ``None``."""
+
+    def zero(self) -> None:
+        """Take the readings of all channels in the dark as zero; the light has to be off.
+
+        Raises:
+            DeviceError: The meter refuses or fails, such as with light on a channel; its zero is not to be relied on.
+        """
 
     def read(self, channel: int) -> PowerReading:
         """Trigger and return one reading."""

@@ -6,12 +6,25 @@ from dataclasses import replace
 import numpy as np
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.errors import ConfigError, LimitError, LinkLost, LinkTimeout, NotSupportedError, SafetyError
+from lumion_hw.errors import (
+    ConfigError,
+    DeviceError,
+    DeviceTimeoutError,
+    LimitError,
+    LinkLost,
+    LinkTimeout,
+    NotSupportedError,
+    SafetyError,
+)
 from lumion_hw.interfaces import (
     ActuatorInfo,
     ControllerInfo,
     Fault,
     Generation,
+    LaserCapabilities,
+    LaserRanges,
+    LaserState,
+    LaserSweep,
     MeshStatesInfo,
     MonitorReading,
     Monitors,
@@ -19,6 +32,7 @@ from lumion_hw.interfaces import (
     RangeState,
     SignalStatus,
     Submission,
+    SweepLog,
     SweepPlan,
     SweepResult,
     TelemetrySample,
@@ -281,9 +295,79 @@ class FakeMeter(Fake):
         self.need_link()
         return tuple(self.reading(channel) for channel in self.channels)
 
+    def zero(self) -> None:
+        self.need_link()
+        if any(self.light_w.values()):
+            raise DeviceError("light on", code=-200, command="zero", **WHERE)
+
     def errors(self) -> tuple[tuple[int, str], ...]:
         self.need_link()
         return ()
+
+
+class FakeLaser(Fake):
+    """It settles in a second, sweeps, and logs what it sweeps."""
+
+    model, serial = "fake", "F5"
+    capabilities = LaserCapabilities(tunes_while_emitting=True, measures_power=True, sweep=True, wavelength_log=True)
+    ranges = LaserRanges((190.0, 197.0), 1e-6, (0.0, 10.0), 0.01)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.thz, self.dbm, self.on = 193.4, 6.0, False
+        self.ready_at = 0.0
+
+    @property
+    def light(self) -> tuple[float, float] | None:
+        return (self.thz, self.dbm) if self.on and self.clock.now() >= self.ready_at else None
+
+    def set_frequency_thz(self, frequency_thz: float) -> None:
+        self.need_link()
+        self.check(frequency_thz, *self.ranges.frequency_thz, "THz")
+        self.thz = frequency_thz
+
+    def set_power_dbm(self, power_dbm: float) -> None:
+        self.need_link()
+        self.check(power_dbm, *self.ranges.power_dbm, "dBm")
+        self.dbm = power_dbm
+
+    def check(self, value: float, low: float, high: float, unit: str) -> None:
+        if not low <= value <= high:
+            raise limit(value, low if value < low else high, unit)
+
+    def enable(self) -> None:
+        self.need_link()
+        self.on, self.ready_at = True, self.clock.now() + 1.0
+
+    def disable(self) -> None:
+        self.need_link()
+        self.on = False
+
+    def state(self) -> LaserState:
+        self.need_link()
+        light = self.light
+        return LaserState(self.on, light is not None, self.thz, self.dbm, light and light[1], (), self.clock.now())
+
+    def wait_ready(self, deadline_s: float) -> LaserState:
+        if not self.state().emitting:
+            raise DeviceError("off", code=0, command="wait_ready", **WHERE)
+        self.clock.sleep(max(0.0, min(deadline_s, self.ready_at) - self.clock.now()))
+        if not self.state().ready:
+            raise DeviceTimeoutError("not ready", code=0, command="wait_ready", **WHERE)
+        return self.state()
+
+    def sweep(self, plan: LaserSweep) -> SweepLog:
+        self.need_link()
+        if not 1523.0 < plan.start_nm < plan.stop_nm < 1577.0 or not plan.speed_nm_per_s > 0 or not plan.step_nm > 0:
+            raise limit(plan.stop_nm, 1577.0, "nm")
+        if not self.on:
+            raise DeviceError("off", code=0, command="sweep", **WHERE)
+        started_s = self.clock.now()
+        self.clock.sleep(plan.duration_s)
+        return SweepLog(self.logged(plan) if plan.log else None, started_s, self.clock.now())
+
+    def logged(self, plan: LaserSweep) -> np.ndarray:
+        return np.arange(plan.start_nm, plan.stop_nm + 0.5 * plan.step_nm, plan.step_nm)
 
 
 class FakeModule(Fake):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from contract_fakes import FakeController, FakeMeter, FakeModule, FakeSources, FakeSqueezer, FakeUnit
+from contract_fakes import FakeController, FakeLaser, FakeMeter, FakeModule, FakeSources, FakeSqueezer, FakeUnit
 
 from lumion_hw.clock import SystemClock
-from lumion_hw.errors import LinkTimeout
+from lumion_hw.errors import DeviceError, LinkTimeout
 from lumion_hw.interfaces import ControllerLimits, MonitorReading, PowerReading, RangeState
 from lumion_hw.testing.contracts import (
     MeshControllerContract,
@@ -17,6 +17,7 @@ from lumion_hw.testing.contracts import (
     PolarizationControllerContract,
     PowerMeterContract,
     TransponderContract,
+    TunableLaserContract,
 )
 
 pytest_plugins = ["pytester"]
@@ -110,6 +111,14 @@ class TestHonestMeter(AnyFake, PowerMeterContract):
     @pytest.fixture
     def wavelength_in_force_nm(self, driver):
         return driver.nm.__getitem__
+
+
+class TestHonestLaser(AnyFake, TunableLaserContract):
+    make = FakeLaser
+
+    @pytest.fixture
+    def emitted(self, driver):
+        return lambda: driver.light
 
 
 class TestHonestModule(AnyFake, TransponderContract):
@@ -579,6 +588,129 @@ def test_a_transmitter_switched_off_by_closing_is_caught() -> None:
     driver = Tidy()
     promise = TransponderContract().test_closing_leaves_the_transmitter_as_it_is
     assert "close() changed the transmitter" in broken(promise, driver, lambda: driver.launched_w)
+
+
+# -- power meters and lasers
+
+
+def test_a_zero_taken_in_the_light_is_caught() -> None:
+    class Trusting(FakeMeter):
+        def zero(self) -> None: ...
+
+    driver = Trusting()
+    promise = PowerMeterContract().test_zeroing_with_light_on_is_an_error
+    assert "DeviceError was promised, nothing was raised" in broken(promise, driver, driver.light_w.__setitem__)
+
+
+def test_a_laser_that_clips_its_frequency_is_caught() -> None:
+    class Clipping(FakeLaser):
+        def check(self, value, low, high, unit) -> None: ...
+
+    promise = TunableLaserContract().test_a_frequency_outside_the_range_is_refused_and_nothing_changes
+    for offset in (-1.0, 1.0, np.nan):
+        assert "LimitError was promised" in broken(promise, Clipping(), offset)
+    power = TunableLaserContract().test_a_power_outside_the_range_is_refused_and_nothing_changes
+    assert "LimitError was promised" in broken(power, Clipping(), 0.5)
+
+
+def test_a_laser_that_takes_gigahertz_for_its_step_is_caught() -> None:
+    class Coarse(FakeLaser):
+        def set_frequency_thz(self, frequency_thz: float) -> None:
+            super().set_frequency_thz(frequency_thz)
+            self.thz = round(frequency_thz, 3)
+
+    promise = TunableLaserContract().test_a_frequency_within_the_range_is_in_force
+    driver = Coarse()
+    driver.ranges = replace(driver.ranges, frequency_thz=(190.0002, 197.0))
+    assert "THz was set" in broken(promise, driver)
+
+
+def test_a_laser_that_calls_itself_ready_while_it_settles_is_caught() -> None:
+    class Hasty(FakeLaser):
+        def wait_ready(self, deadline_s: float):
+            return replace(self.state(), ready=True, measured_power_dbm=self.dbm)
+
+    driver = Hasty()
+    promise = TunableLaserContract().test_the_light_is_what_was_set_once_it_is_ready
+    assert "no light though the laser is ready" in broken(promise, driver, lambda: driver.light, driver.clock)
+
+
+def test_light_left_on_is_caught() -> None:
+    class Glowing(FakeLaser):
+        def disable(self) -> None:
+            self.need_link()
+
+    driver = Glowing()
+    promise = TunableLaserContract().test_the_light_is_what_was_set_once_it_is_ready
+    assert "light after disable()" in broken(promise, driver, lambda: driver.light, driver.clock)
+    promise = TunableLaserContract().test_what_it_says_follows_the_output
+    assert "a dark laser says" in broken(promise, driver, driver.clock)
+
+
+def test_a_laser_that_measures_power_in_the_dark_is_caught() -> None:
+    class Sentinel(FakeLaser):
+        def state(self):
+            state = super().state()
+            return state if self.on else replace(state, measured_power_dbm=-99.0)
+
+    driver = Sentinel()
+    promise = TunableLaserContract().test_what_it_says_follows_the_output
+    assert "measures -99.0 dBm" in broken(promise, driver, driver.clock)
+
+
+def test_a_laser_that_waits_for_light_nobody_switched_on_is_caught() -> None:
+    class Patient(FakeLaser):
+        def wait_ready(self, deadline_s: float):
+            return self.state()
+
+    driver = Patient()
+    promise = TunableLaserContract().test_waiting_for_an_output_that_is_off_is_an_error
+    assert "DeviceError was promised, nothing was raised" in broken(promise, driver, driver.clock)
+
+
+def test_tuning_that_goes_dark_behind_the_callers_back_is_caught() -> None:
+    class Blinking(FakeLaser):
+        capabilities = replace(FakeLaser.capabilities, tunes_while_emitting=False)
+
+        def set_frequency_thz(self, frequency_thz: float) -> None:
+            if self.on:
+                self.on = False
+                raise DeviceError("refused", code=9, command="set", device="fake", address="fake://0")
+            super().set_frequency_thz(frequency_thz)
+
+    driver = Blinking()
+    promise = TunableLaserContract().test_tuning_while_it_emits_is_done_or_refused
+    assert "switched the output off" in broken(promise, driver, driver.clock)
+
+
+def test_a_log_that_is_not_of_the_sweep_is_caught() -> None:
+    class Backwards(FakeLaser):
+        def logged(self, plan):
+            return super().logged(plan)[::-1]
+
+    class Short(FakeLaser):
+        def logged(self, plan):
+            return super().logged(plan)[:10]
+
+    class Metres(FakeLaser):
+        def logged(self, plan):
+            return 1e-9 * super().logged(plan)
+
+    promise = TunableLaserContract().test_a_sweep_logs_its_wavelengths
+    for fake, said in ((Backwards, "do not rise"), (Short, "10 points"), (Metres, "from where the sweep does")):
+        driver = fake()
+        assert said in broken(promise, driver, driver.clock)
+
+
+def test_a_laser_switched_off_by_closing_is_caught() -> None:
+    class Tidy(FakeLaser):
+        def close(self) -> None:
+            self.on = False
+            super().close()
+
+    driver = Tidy()
+    promise = TunableLaserContract().test_closing_leaves_the_output_as_it_is
+    assert "close() switched the output off" in broken(promise, driver, lambda: driver.light, driver.clock)
 
 
 # -- polarization controllers

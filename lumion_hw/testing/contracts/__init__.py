@@ -13,6 +13,7 @@ from lumion_hw.testing.contracts.over_wires import OverEveryWire
 from lumion_hw.testing.contracts.polarization import PolarizationControllerContract
 from lumion_hw.testing.contracts.power_meter import PowerMeterContract
 from lumion_hw.testing.contracts.transponder import TransponderContract
+from lumion_hw.testing.contracts.tunable_laser import TunableLaserContract
 
 __all__ = [
     "DeviceContract",
@@ -22,4 +23,5 @@ __all__ = [
     "PolarizationControllerContract",
     "PowerMeterContract",
     "TransponderContract",
+    "TunableLaserContract",
 ]

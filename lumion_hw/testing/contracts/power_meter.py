@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from lumion_hw.clock import Clock
-from lumion_hw.errors import ConfigError, LimitError, OutOfRangeError
+from lumion_hw.errors import ConfigError, DeviceError, LimitError, OutOfRangeError
 from lumion_hw.interfaces import PowerMeter, PowerReading, RangeState
 from lumion_hw.testing.contracts.common import DeviceContract, cannot_tell, not_given, promised, refused, side_by_side
 
@@ -33,6 +33,7 @@ class PowerMeterContract(DeviceContract):
         "set_wavelength_nm": lambda driver: driver.set_wavelength_nm(1, 1550.0),
         "set_averaging_s": lambda driver: driver.set_averaging_s(1, 0.01),
         "set_range_dbm": lambda driver: driver.set_range_dbm(1, None),
+        "zero": lambda driver: driver.zero(),
         "read": lambda driver: driver.read(1),
         "read_all": lambda driver: driver.read_all(),
         "errors": lambda driver: driver.errors(),
@@ -228,6 +229,23 @@ class PowerMeterContract(DeviceContract):
             refused(LimitError, f"{range_dbm:g} dBm", partial(driver.set_range_dbm, channel, range_dbm))
         driver.set_range_dbm(channel, None)
         promised(driver.errors() == (), "a refused range was sent to the instrument")
+
+    def test_zeroing_is_done_in_the_dark(self, driver: PowerMeter, illuminate: Callable[[int, float], None]) -> None:
+        """In the dark ``zero`` succeeds, and readings of light are afterwards what they were."""
+        for channel in driver.channels:
+            illuminate(channel, 0.0)
+        driver.zero()
+        illuminate(driver.channels[0], self.bright_w)
+        self._check(driver.read(driver.channels[0]), driver.channels[0], self.bright_w)
+
+    def test_zeroing_with_light_on_is_an_error(
+        self, driver: PowerMeter, illuminate: Callable[[int, float], None]
+    ) -> None:
+        """A zero taken in the light would be wrong for ever after: it is a ``DeviceError`` and not in force."""
+        for channel in driver.channels:
+            illuminate(channel, self.bright_w)
+        refused(DeviceError, "zero() with light on", driver.zero)
+        self._check(driver.read(driver.channels[-1]), driver.channels[-1], self.bright_w)
 
     def test_a_channel_that_is_not_there_is_refused(self, driver: PowerMeter) -> None:
         """Channels outside ``channels`` are a ``ConfigError``."""
