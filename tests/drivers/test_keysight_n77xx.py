@@ -166,12 +166,19 @@ def test_a_dark_reading_may_be_negative() -> None:
         _ = reading.power_dbm
 
 
-@pytest.mark.parametrize("reply", ["+3.40282347E+038", "+9.90000000E+037", "9.91E37", "-9.9E37", "INF", "NaN"])
-def test_an_over_range_mark_never_becomes_a_power(reply: str) -> None:
+@pytest.mark.parametrize(
+    ("reply", "state"),
+    [
+        *((mark, RangeState.OVER) for mark in ("+3.40282347E+038", "+9.90000000E+037", "9.91E37", "INF")),
+        *((mark, RangeState.UNDER) for mark in ("-3.40282347E+038", "-9.9E37", "-INF")),
+        ("NaN", RangeState.INVALID),
+    ],
+)
+def test_a_mark_never_becomes_a_power(reply: str, state: RangeState) -> None:
     meter, _, _ = opened(ask("READ1:POW?", reply))
     reading = meter.read(1)
-    assert reading.state is RangeState.OVER
-    with pytest.raises(OutOfRangeError, match="over-range"):
+    assert reading.state is state
+    with pytest.raises(OutOfRangeError, match=state.value):
         _ = reading.power_w
 
 

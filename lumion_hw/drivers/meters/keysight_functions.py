@@ -1,0 +1,360 @@
+"""Runs of Keysight power meters: logging, stability, minimum and maximum; and what triggers them.
+
+``FUNC:RES?`` is in watts: 816x mainframes always send watts, N77xx the unit that the driver has set, which is watt.
+Nothing may be set while a run is under way, which would end it, so the driver refuses it (``BusyError``).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.drivers.meters.keysight_meter import Head, KeysightMeter
+from lumion_hw.drivers.meters.wire_powers import reading, states_of
+from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, LimitError
+from lumion_hw.interfaces import PowerLog, PowerReading, RangeState
+
+LARGEST_LOG = 1_000_000
+"""Samples per channel that the largest of these meters hold; smaller ones refuse by themselves."""
+_POLL_S = 0.05
+_PATIENCE_FACTOR = 1.2
+_PATIENCE_S = 2.0
+_SLOWEST_BYTES_PER_S = 50e3  # a GPIB adapter
+_TIME_TOLERANCE = 1e-3
+
+
+class TriggerInput(enum.Enum):
+    """What an electrical trigger starts."""
+
+    IGNORE = "IGNore"
+    ONE_SAMPLE = "SMEasure"
+    WHOLE_RUN = "CMEasure"
+
+
+class TriggerOutput(enum.Enum):
+    """When a trigger is put out."""
+
+    DISABLED = "DISabled"
+    AFTER_AVERAGING = "AVGover"
+    BEFORE_AVERAGING = "MEASure"
+
+
+class TriggerWiring(enum.Enum):
+    """How the trigger connectors of an instrument are joined."""
+
+    DISABLED = "DISabled"
+    DEFAULT = "DEFault"
+    PASS_THROUGH = "PASSthrough"
+    LOOP_BACK = "LOOPback"
+
+
+class MinMaxMode(enum.Enum):
+    """Which samples minimum and maximum are taken of."""
+
+    CONTINUOUS = "CONTinuous"
+    WINDOW = "WINDow"
+    REFRESH = "REFResh"
+
+
+class MinMax(NamedTuple):
+    """Minimum, maximum and present power of one channel."""
+
+    minimum: PowerReading
+    maximum: PowerReading
+    present: PowerReading
+
+
+@dataclass(frozen=True)
+class _Function:
+    """One function of the meter: its word, and its parameters as text and as numbers."""
+
+    word: str
+    parameter: str
+    text: str
+    values: tuple[float, ...]
+    n_samples: int
+    period_s: float | None
+    duration_s: float
+
+
+class KeysightFunctions:
+    """Runs of one meter.
+
+    Args:
+        meter: The open meter.
+    """
+
+    def __init__(self, meter: KeysightMeter) -> None:
+        self._meter = meter
+        self._scpi = meter.scpi
+
+    def start_log(
+        self,
+        channels: Sequence[int],
+        n_samples: int,
+        averaging_s: float,
+        trigger: TriggerInput = TriggerInput.IGNORE,
+    ) -> PowerRun:
+        """Start a log without dead time between samples; free-running, or at triggers.
+
+        Args:
+            channels: Channels to log.
+            n_samples: Samples per channel.
+            averaging_s: Averaging time of one sample.
+            trigger: What a trigger at the instrument's input starts.
+
+        Raises:
+            LimitError: The number of samples is none. Nothing was changed.
+            DeviceError: The instrument refuses these values.
+            VerifyError: The instrument keeps other values.
+        """
+        self._check_samples(n_samples)
+        period_s = averaging_s if trigger is not TriggerInput.ONE_SAMPLE else None
+        function = _Function(
+            word="LOGG",
+            parameter="LOGG",
+            text=f"{n_samples},{averaging_s:.9g}S",
+            values=(n_samples, averaging_s),
+            n_samples=n_samples,
+            period_s=period_s,
+            duration_s=n_samples * averaging_s,
+        )
+        return self._start(channels, function, trigger)
+
+    def log(self, channels: Sequence[int], n_samples: int, averaging_s: float) -> PowerLog:
+        """Make a free-running log and wait for it. Raises as :meth:`start_log` and :meth:`PowerRun.wait`."""
+        run = self.start_log(channels, n_samples, averaging_s)
+        return run.wait()
+
+    def stability(self, channels: Sequence[int], total_s: float, period_s: float, averaging_s: float) -> PowerLog:
+        """Read every ``period_s`` for ``total_s``, each time averaged over ``averaging_s``, and wait for the end.
+
+        Raises:
+            LimitError: Not total >= period >= averaging > 0. Nothing was changed.
+        """
+        if not 0.0 < averaging_s <= period_s <= total_s < float("inf"):
+            raise LimitError(
+                f"stability over {total_s:g} s every {period_s:g} s, averaged over {averaging_s:g} s",
+                asked=averaging_s,
+                limit=period_s,
+                unit="s",
+                device=self._meter.session.device,
+                address=self._meter.session.address,
+                hint="Averaging is at most the period, the period at most the total time. Nothing was changed.",
+            )
+        function = _Function(
+            word="STAB",
+            parameter="STAB",
+            text=f"{total_s:.9g}S,{period_s:.9g}S,{averaging_s:.9g}S",
+            values=(total_s, period_s, averaging_s),
+            n_samples=int(total_s / period_s * (1.0 + 1e-9)),
+            period_s=period_s,
+            duration_s=total_s,
+        )
+        return self._start(channels, function, TriggerInput.IGNORE).wait()
+
+    def start_min_max(self, channel: int, mode: MinMaxMode, n_samples: int) -> None:
+        """Start to keep minimum and maximum of a channel, until :meth:`stop_min_max`."""
+        head = self._meter.idle_head(channel)
+        self._check_samples(n_samples)
+        self._meter.begin_run("minimum and maximum")
+        try:
+            header = f"{head.master}:FUNC:PAR:MINM"
+            with self._meter.session.transaction():
+                short = "".join(letter for letter in mode.value if letter.isupper())
+                self._scpi.set(f"{header} {short},{n_samples}")
+                reply = self._meter.session.query(f"{header}?")
+                word, _, number = reply.partition(",")
+                if word not in (short, mode.value.upper()) or not number.strip().lstrip("+").isdigit():
+                    raise self._scpi.wrong_shape(f"{header}?", reply, f"{short},{n_samples}")
+                self._scpi.verify("samples of minimum and maximum", n_samples, int(number), 0)
+                self._scpi.set(f"INIT{head.module}:CONT 1")  # samples come by themselves, not by readings
+                self._scpi.set(f"{head.master}:FUNC:STAT MINM,STAR")
+        except BaseException:
+            self._meter.end_run()
+            raise
+
+    def min_max(self, channel: int) -> MinMax:
+        """Return minimum, maximum and present power since the start."""
+        head = self._meter.head(channel)
+        minimum_w, maximum_w, present_w = self.result(head, 3).tolist()
+        now_s = self._meter.clock.now()
+        return MinMax(*(reading(channel, value_w, now_s) for value_w in (minimum_w, maximum_w, present_w)))
+
+    def stop_min_max(self, channel: int) -> None:
+        """End the keeping of minimum and maximum."""
+        head = self._meter.head(channel)
+        try:
+            with self._meter.session.transaction():
+                self._scpi.set(f"{head.master}:FUNC:STAT MINM,STOP")
+                self._scpi.set(f"INIT{head.module}:CONT 0")
+        finally:
+            self._meter.end_run()
+
+    def set_trigger_output(self, channel: int, output: TriggerOutput) -> None:
+        """Choose when a trigger is put out; read back."""
+        self._scpi.set_word(f"TRIG{self._meter.idle_head(channel).module}:OUTP", output.value)
+
+    def set_trigger_wiring(self, wiring: TriggerWiring) -> None:
+        """Choose how the trigger connectors are joined; read back."""
+        self._meter.check_idle("trigger wiring")
+        self._scpi.set_word("TRIG:CONF", wiring.value)
+
+    def result(self, head: Head, n_samples: int) -> NDArray[np.float64]:
+        """Return the result of a run in watts, shape ``(n_samples,)``. Raises ``FrameError`` for another length."""
+        command = f"{head.sense}:FUNC:RES?"
+        payload = self._meter.session.query_block(command, _PATIENCE_S + 4 * n_samples / _SLOWEST_BYTES_PER_S)
+        if len(payload) != 4 * n_samples:
+            raise self._meter.wrong_block(command, payload, f"{n_samples} samples of 4 bytes")
+        return np.frombuffer(payload, "<f4").astype(np.float64)
+
+    def _check_samples(self, n_samples: int) -> None:
+        if not 1 <= n_samples <= LARGEST_LOG:
+            raise LimitError(
+                "number of samples",
+                asked=n_samples,
+                limit=1 if n_samples < 1 else LARGEST_LOG,
+                unit="samples",
+                device=self._meter.session.device,
+                address=self._meter.session.address,
+                hint="Nothing was changed.",
+            )
+
+    def _start(self, channels: Sequence[int], function: _Function, trigger: TriggerInput) -> PowerRun:
+        heads = tuple(self._meter.idle_head(channel) for channel in channels)
+        if not heads or len(set(channels)) != len(channels):
+            raise ConfigError(
+                f"a run needs channels, each once, not {tuple(channels)}", device=self._meter.session.device
+            )
+        self._meter.begin_run({"LOGG": "a log", "STAB": "a stability run"}[function.word])
+        run = PowerRun(self._meter, self, tuple(channels), heads, function)
+        try:
+            with self._meter.session.transaction():
+                masters = dict.fromkeys(head.master for head in heads)
+                for module in dict.fromkeys(head.module for head in heads):
+                    self._scpi.set_word(f"TRIG{module}:INP", trigger.value)
+                for master in masters:
+                    self._set_parameters(master, function)
+                run.started_s = self._meter.clock.now()
+                for master in masters:
+                    self._scpi.set(f"{master}:FUNC:STAT {function.word},STAR")
+        except BaseException:
+            run.stop()
+            raise
+        return run
+
+    def _set_parameters(self, master: str, function: _Function) -> None:
+        header = f"{master}:FUNC:PAR:{function.parameter}"
+        self._scpi.set(f"{header} {function.text}")
+        found = self._scpi.numbers(f"{header}?")
+        if len(found) != len(function.values):
+            raise self._scpi.wrong_shape(f"{header}?", str(found), f"{len(function.values)} numbers")
+        for wrote, read in zip(function.values, found, strict=True):
+            self._scpi.verify(f"{header} {function.text}", wrote, read, _TIME_TOLERANCE * abs(wrote))
+
+
+class PowerRun:
+    """A run under way, as :meth:`KeysightFunctions.start_log` returns it. End it with :meth:`wait` or :meth:`stop`.
+
+    Attributes:
+        started_s: Host clock when the run was started.
+    """
+
+    def __init__(
+        self,
+        meter: KeysightMeter,
+        functions: KeysightFunctions,
+        channels: tuple[int, ...],
+        heads: tuple[Head, ...],
+        function: _Function,
+    ) -> None:
+        self._meter = meter
+        self._functions = functions
+        self._channels = channels
+        self._heads = heads
+        self._function = function
+        self._ended = False
+        self.started_s = meter.clock.now()
+
+    def wait(self, timeout_s: float | None = None) -> PowerLog:
+        """Wait for the end, fetch the samples and stop the run, however it ends.
+
+        Args:
+            timeout_s: Time from now; by default 2 s and 1.2 times the length of the run. Give one for triggered runs:
+                with too few triggers a run never ends by itself.
+
+        Raises:
+            DeviceTimeoutError: The run did not complete in time.
+            FrameError: A channel gave another number of samples.
+        """
+        patience_s = _PATIENCE_S + _PATIENCE_FACTOR * self._function.duration_s if timeout_s is None else timeout_s
+        try:
+            self._wait(self._meter.clock.now() + patience_s)
+            values_w = np.stack([self._functions.result(head, self._function.n_samples) for head in self._heads])
+        finally:
+            self.stop()
+        states = states_of(values_w)
+        values_w[states != RangeState.OK] = np.nan
+        return PowerLog(self._channels, values_w, states, self._function.period_s, self.started_s)
+
+    def stop(self) -> None:
+        """End the run and let the channels be triggered by readings again; idempotent.
+
+        Raises:
+            LinkError: The instrument cannot be told, so it may still be running.
+        """
+        if self._ended:
+            return
+        self._ended = True
+        scpi = self._meter.scpi
+        try:
+            with self._meter.session.transaction():
+                for master in dict.fromkeys(head.master for head in self._heads):
+                    scpi.set(f"{master}:FUNC:STAT {self._function.word},STOP")
+                for module in dict.fromkeys(head.module for head in self._heads):
+                    scpi.set_word(f"TRIG{module}:INP", TriggerInput.IGNORE.value)
+                    scpi.set(f"INIT{module}:CONT 0")
+        finally:
+            self._meter.end_run()
+
+    def is_complete(self) -> bool:
+        """Tell whether every channel has all its samples."""
+        return all(self._progress(master) == "COMPLETE" for master in dict.fromkeys(h.master for h in self._heads))
+
+    def _wait(self, deadline_s: float) -> None:
+        clock = self._meter.clock
+        while not self.is_complete():
+            if clock.now() >= deadline_s:
+                raise DeviceTimeoutError(
+                    f"the run of {self._function.n_samples} samples is not complete after "
+                    f"{clock.now() - self.started_s:.3g} s; it was stopped",
+                    command="FUNC:STAT?",
+                    device=self._meter.session.device,
+                    address=self._meter.session.address,
+                    hint="There were too few triggers, or the time was too short.",
+                )
+            clock.sleep(_POLL_S)
+
+    def _progress(self, master: str) -> str:
+        command = f"{master}:FUNC:STAT?"
+        reply = self._meter.session.query(command).upper()
+        for word in ("COMPLETE", "PROGRESS"):
+            if word in reply:
+                return word
+        if "NONE" in reply:
+            raise self._ended_early(reply)
+        raise self._meter.scpi.wrong_shape(command, reply, "a function and its state")
+
+    def _ended_early(self, reply: str) -> DeviceError:
+        return DeviceError(
+            f"the run was ended by somebody else: {reply}",
+            command="FUNC:STAT?",
+            device=self._meter.session.device,
+            address=self._meter.session.address,
+            hint="A setting made at the panel or by another program ends a run.",
+        )

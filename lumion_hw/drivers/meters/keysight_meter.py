@@ -1,0 +1,399 @@
+"""What the power meters of Keysight (Agilent) have in common: N77xx and the sensors of 816x mainframes.
+
+Commands after the programming guides: bare wavelengths are metres, ranges are dBm in steps of 10 dB, blocks are
+little-endian float32, floats on the wire have 32 bits.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from types import TracebackType
+from typing import ClassVar, Self
+
+import numpy as np
+
+from lumion_hw.clock import Clock
+from lumion_hw.drivers.meters.wire_powers import reading
+from lumion_hw.drivers.scpi_identity import Expected, Identity, checked_identity
+from lumion_hw.drivers.strict_scpi import StrictScpi
+from lumion_hw.errors import BusyError, ConfigError, ConnectError, DeviceError, FrameError, LumionError
+from lumion_hw.interfaces import PowerReading
+from lumion_hw.links.base import Link
+from lumion_hw.sessions.scpi import ScpiSession
+
+_log = logging.getLogger(__name__)
+
+WAVELENGTH_TOLERANCE_NM = 0.006
+"""Largest accepted difference between a wavelength set and read back: half a step of 0.01 nm, and float32."""
+AVERAGING_TOLERANCE = 1e-3
+"""Largest accepted relative difference between an averaging time set and read back."""
+RANGE_STEP_DB = 10.0
+_RANGE_TOLERANCE_DB = 0.5
+# Trigger ignored, questionable data, maths error (dark reading in dBm), query interrupted or unterminated:
+# these occur in normal operation (public drivers for this family ignore them too).
+IGNORABLE_ERRORS = frozenset({-213, -231, -261, -410, -420})
+_UNDEFINED_HEADER = -113
+_SHORTEST_TIMEOUT_S = 2.0
+_TIMEOUT_FACTOR = 1.2
+_ZERO_PATIENCE_S = 120.0  # eight ports, some seconds each
+_ZERO_POLL_S = 0.25
+
+
+@dataclass(frozen=True)
+class Head:
+    """How one channel is addressed.
+
+    Attributes:
+        sense: Header of the channel's own settings, such as ``SENS2:CHAN2``.
+        master: Header of what acts on all channels of a module: averaging, automatic ranging, logging.
+        read: Header of its readings.
+        module: Number of its module, for triggers.
+    """
+
+    sense: str
+    master: str
+    read: str
+    module: int
+
+
+class KeysightMeter:
+    """Base of the drivers; implements ``PowerMeter``. Thread-safe; every set is read back.
+
+    Readings are absolute powers in watts: the driver sets the unit and switches references off when it opens. Channels
+    are triggered by each reading, so that a reading is never older than its call.
+
+    Args:
+        link: The link to the instrument (raw socket, port 5025, or VISA).
+        clock: The link's clock.
+        device: Device name, for messages.
+        expected_model: Model that must be found; any of the family if omitted.
+        expected_serial: Serial number that must be found; any if omitted.
+    """
+
+    makers: ClassVar[tuple[str, ...]] = ("KEYSIGHT", "AGILENT")
+    models: ClassVar[tuple[str, ...]] = ()
+    channel_word: ClassVar[str] = "port"
+
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock,
+        *,
+        device: str,
+        expected_model: str | None = None,
+        expected_serial: str | None = None,
+    ) -> None:
+        self._session = ScpiSession(link, clock, device=device)
+        self._scpi = StrictScpi(self._session, IGNORABLE_ERRORS)
+        self._clock = clock
+        self._device = device
+        self._expected = Expected(self.makers, self.models, expected_model, expected_serial)
+        self._identity: Identity | None = None
+        self._heads: tuple[Head, ...] = ()
+        self._averaging_s: dict[str, float] = {}
+        self._closing = threading.Lock()
+        self._run: str | None = None
+
+    def find_heads(self) -> tuple[Head, ...]:
+        """Return the channels in the order of ``READ:POW:ALL?``. Raises ``IdentityError`` for others than expected."""
+        raise NotImplementedError
+
+    def open(self) -> None:
+        """Open the link, check the identity and the channels, and bring the channels into a known state.
+
+        Raises:
+            ConnectError: The link cannot be opened.
+            IdentityError: Another instrument answers.
+            LinkTimeout: Nothing answers.
+        """
+        with self._session.transaction():
+            try:
+                self._identity = checked_identity(self._session, self._session.open(), self._expected)
+                self._heads = self.find_heads()
+                self._run = None
+                self.errors()  # what was left by others is not ours
+                for channel in self.channels:
+                    self._prepare(channel)
+            except LumionError:
+                self._identity = None
+                self._session.close()
+                raise
+
+    def __enter__(self) -> Self:
+        """Open."""
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Give the channels back to the front panel as far as possible, and close the link; idempotent, no errors."""
+        with self._closing:
+            identity, self._identity = self._identity, None
+            if identity is not None and not self._session.tainted:
+                try:
+                    for module in dict.fromkeys(head.module for head in self._heads):
+                        self._session.write(f"INIT{module}:CONT 1")
+                except LumionError as error:
+                    _log.debug("%s: not given back to the front panel: %s", self._device, error)
+            self._session.close()
+
+    @property
+    def channels(self) -> tuple[int, ...]:
+        """Channel numbers, from 1."""
+        self.identity  # noqa: B018 - raises while it is not open
+        return tuple(range(1, len(self._heads) + 1))
+
+    @property
+    def identity(self) -> Identity:
+        """Who the instrument says it is. Raises ``ConnectError`` while it is not open."""
+        if self._identity is None:
+            raise ConnectError(
+                "the meter is not open", device=self._device, address=self._session.address, hint="Call open() first."
+            )
+        return self._identity
+
+    @property
+    def model(self) -> str:
+        """Model, such as ``N7745C``."""
+        return self.identity.model
+
+    @property
+    def serial(self) -> str:
+        """Serial number."""
+        return self.identity.serial
+
+    @property
+    def firmware(self) -> str:
+        """Firmware version."""
+        return self.identity.firmware
+
+    @property
+    def session(self) -> ScpiSession:
+        """The session, for its counters and for commands this driver does not have."""
+        return self._session
+
+    @property
+    def scpi(self) -> StrictScpi:
+        """Settings that do not fail silently."""
+        return self._scpi
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of driver and link."""
+        return self._clock
+
+    def head(self, channel: int) -> Head:
+        """Return how a channel is addressed. Raises ``ConfigError`` if there is none of this number."""
+        if channel not in self.channels:
+            raise ConfigError(
+                f"there is no {self.channel_word} {channel}",
+                device=self._device,
+                address=self._session.address,
+                hint=f"This {self.model} has the {self.channel_word}s 1 to {len(self.channels)}.",
+            )
+        return self._heads[channel - 1]
+
+    def wavelength_nm(self, channel: int) -> float:
+        """Return the wavelength used for the responsivity, in nm."""
+        return 1e9 * self._scpi.setting(f"{self.head(channel).sense}:POW:WAV?")
+
+    def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
+        """Set the wavelength used for the responsivity; automatic ranging rests meanwhile, which it would disturb.
+
+        Raises:
+            LimitError: Outside the instrument's limits; nothing was sent.
+            VerifyError: The instrument keeps a value that differs by more than ``WAVELENGTH_TOLERANCE_NM``.
+        """
+        head = self.idle_head(channel)
+        header = f"{head.sense}:POW:WAV"
+        what = f"wavelength of {self.channel_word} {channel}"
+        with self._session.transaction():
+            self._scpi.check_limits(header, what, wavelength_nm, 1e9, "nm")
+            automatic = self._is_automatic(head)
+            if automatic:
+                self._scpi.set(f"{head.master}:POW:RANG:AUTO 0")
+            try:
+                self._scpi.set(f"{header} {wavelength_nm:.9g}NM")
+            finally:
+                if automatic:
+                    self._scpi.set(f"{head.master}:POW:RANG:AUTO 1")
+            found_nm = self.wavelength_nm(channel)
+            self._scpi.verify(f"{what} in nm", wavelength_nm, found_nm, WAVELENGTH_TOLERANCE_NM)
+
+    def averaging_s(self, channel: int) -> float:
+        """Return the averaging time in seconds."""
+        head = self.head(channel)
+        value_s = self._scpi.setting(f"{head.master}:POW:ATIM?")
+        self._averaging_s[head.master] = value_s
+        return value_s
+
+    def set_averaging_s(self, channel: int, averaging_s: float) -> None:
+        """Set the averaging time, for all channels of the same module.
+
+        Raises:
+            LimitError: Outside the instrument's limits; nothing was sent.
+            VerifyError: The instrument keeps a value that differs by more than 0.1 %.
+        """
+        header = f"{self.idle_head(channel).master}:POW:ATIM"
+        what = f"averaging time of {self.channel_word} {channel}"
+        with self._session.transaction():
+            self._scpi.check_limits(header, what, averaging_s, 1.0, "s")
+            self._scpi.set(f"{header} {averaging_s:.9g}S")
+            found_s = self.averaging_s(channel)
+            self._scpi.verify(f"{what} in s", averaging_s, found_s, AVERAGING_TOLERANCE * averaging_s)
+
+    def range_dbm(self, channel: int) -> float | None:
+        """Return the power range in dBm, or ``None`` while ranging is automatic."""
+        head = self.head(channel)
+        with self._session.transaction():
+            return None if self._is_automatic(head) else self._scpi.setting(f"{head.sense}:POW:RANG?")
+
+    def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
+        """Set the power range, or automatic ranging with ``None``, which is common to all channels of a module.
+
+        Raises:
+            ConfigError: Not a multiple of 10 dB, which the instrument would round.
+            LimitError: Outside the instrument's limits; nothing was sent.
+            VerifyError: The instrument keeps another range.
+        """
+        head = self.idle_head(channel)
+        header, automatic_header = f"{head.sense}:POW:RANG", f"{head.master}:POW:RANG:AUTO"
+        what = f"{self.channel_word} {channel}"
+        with self._session.transaction():
+            if range_dbm is not None:
+                self._scpi.check_limits(header, f"range of {what}", range_dbm, 1.0, "dBm")
+                if range_dbm % RANGE_STEP_DB:
+                    raise ConfigError(
+                        f"a range of {range_dbm:g} dBm does not exist on {what}",
+                        device=self._device,
+                        address=self._session.address,
+                        hint=f"Ranges are multiples of {RANGE_STEP_DB:g} dBm.",
+                    )
+            automatic = int(range_dbm is None)
+            self._scpi.set(f"{automatic_header} {automatic}")
+            if range_dbm is not None:
+                self._scpi.set(f"{header} {range_dbm:g}DBM")
+            found = self._scpi.setting(f"{automatic_header}?")
+            self._scpi.verify(f"automatic ranging of {what} (1 is on)", automatic, found, 0)
+            if range_dbm is not None:
+                found_dbm = self._scpi.setting(f"{header}?")
+                self._scpi.verify(f"range of {what} in dBm", range_dbm, found_dbm, _RANGE_TOLERANCE_DB)
+
+    def zero(self) -> None:
+        """Take the dark as zero on all channels; every channel has to be dark.
+
+        Raises:
+            DeviceError: The instrument says that it failed, such as with light on.
+            BusyError: A run is under way.
+        """
+        self.check_idle("zero")
+        deadline = self._clock.now() + _ZERO_PATIENCE_S
+        self.errors()
+        self._session.write(f"{self.head(1).sense}:CORR:COLL:ZERO:ALL")
+        while not self._scpi.operations_done() and self._clock.now() < deadline:
+            self._clock.sleep(_ZERO_POLL_S)
+        failures = [
+            f"{self.channel_word} {channel}: {why}" for channel in self.channels if (why := self._unzero(channel))
+        ]
+        failures += [f"{code} {text}" for code, text in self.errors() if code != _UNDEFINED_HEADER]
+        if failures:
+            raise DeviceError(
+                f"zeroing failed: {'; '.join(failures)}",
+                command="CORR:COLL:ZERO:ALL",
+                device=self._device,
+                address=self._session.address,
+                hint="Zeroing needs every channel dark: cap the inputs or switch the light off, then zero again.",
+            )
+
+    def read(self, channel: int) -> PowerReading:
+        """Trigger and return one reading. Raises ``BusyError`` while a run is under way."""
+        head = self.idle_head(channel)
+        with self._session.transaction():
+            value_w = self._scpi.number(f"{head.read}:POW?", self._timeout_s((head,)))
+            return reading(channel, value_w, self._clock.now())
+
+    def read_all(self) -> tuple[PowerReading, ...]:
+        """Trigger all channels together and return one reading per channel."""
+        self.check_idle("read_all")
+        channels = self.channels
+        with self._session.transaction():
+            payload = self._session.query_block("READ:POW:ALL?", self._timeout_s(self._heads))
+            if len(payload) != 4 * len(channels):
+                raise self.wrong_block("READ:POW:ALL?", payload, f"{len(channels)} {self.channel_word}s of 4 bytes")
+            now_s = self._clock.now()
+            values_w = np.frombuffer(payload, "<f4").tolist()
+            return tuple(reading(channel, value_w, now_s) for channel, value_w in zip(channels, values_w, strict=True))
+
+    def errors(self) -> tuple[tuple[int, str], ...]:
+        """Drain the instrument's error queue, oldest first."""
+        return self._scpi.errors()
+
+    def check_idle(self, what: str) -> None:
+        """Refuse a call that would end a run. Raises ``BusyError`` naming both."""
+        self.identity  # noqa: B018 - raises while it is not open
+        if self._run is not None:
+            raise BusyError(
+                f"{what}: {self._run} is under way",
+                command=what,
+                device=self._device,
+                address=self._session.address,
+                hint="Wait for the run, or stop it.",
+            )
+
+    def begin_run(self, what: str) -> None:
+        """Mark a run as under way. Raises ``BusyError`` if there is one."""
+        with self._session.transaction():
+            self.check_idle(what)
+            self._run = what
+
+    def end_run(self) -> None:
+        """Mark that no run is under way."""
+        self._run = None
+
+    def idle_head(self, channel: int) -> Head:
+        """Return how a channel is addressed. Raises ``ConfigError`` if it is not there, ``BusyError`` in a run."""
+        head = self.head(channel)
+        self.check_idle(f"{self.channel_word} {channel}")
+        return head
+
+    def wrong_block(self, command: str, payload: bytes, expected: str) -> FrameError:
+        """Return the error of a block of the wrong length."""
+        return FrameError(
+            f"{command} gave {len(payload)} bytes for {expected}",
+            device=self._device,
+            address=self._session.address,
+            hint="Close and open the meter again.",
+        )
+
+    def _prepare(self, channel: int) -> None:
+        """Make readings of a channel absolute, in watts, and triggered by the reading."""
+        head = self.head(channel)
+        self._scpi.set(f"{head.sense}:POW:REF:STAT 0")
+        self._scpi.set(f"{head.sense}:POW:UNIT 1")
+        unit = self._scpi.setting(f"{head.sense}:POW:UNIT?")
+        self._scpi.verify(f"unit of {self.channel_word} {channel} (1 is watt)", 1, unit, 0)
+        self._scpi.set(f"INIT{head.module}:CONT 0")
+        self.averaging_s(channel)
+
+    def _is_automatic(self, head: Head) -> bool:
+        return self._scpi.setting(f"{head.master}:POW:RANG:AUTO?") != 0
+
+    def _unzero(self, channel: int) -> str:
+        """Return why zeroing a channel failed, or nothing.
+
+        The status query is optional: joined with one that always answers, a unit that lacks it costs no time-out.
+        """
+        status, _, _ = self._session.query(f"{self.head(channel).sense}:CORR:COLL:ZERO?;*OPC?").rpartition(";")
+        return "" if not status or float(status) == 0 else f"status {status}"
+
+    def _timeout_s(self, heads: tuple[Head, ...]) -> float:
+        """Return the time for one reading, from the averaging times last read back."""
+        longest_s = max(self._averaging_s.get(head.master, 0.0) for head in heads)
+        return max(_SHORTEST_TIMEOUT_S, _TIMEOUT_FACTOR * longest_s)

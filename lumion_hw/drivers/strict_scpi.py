@@ -1,0 +1,200 @@
+"""What a strict SCPI driver does around every command: parse, check limits, drain the error queue, verify."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+from lumion_hw.errors import DeviceError, FrameError, LimitError, VerifyError
+from lumion_hw.sessions.scpi import ScpiSession
+
+_log = logging.getLogger(__name__)
+
+_LARGEST_QUEUE = 64
+_LIMIT_SLACK = 1e-6  # limits are float32 on the wire
+NOT_A_VALUE = 1e20
+"""Numbers beyond this are marks, not values: the largest float32 or float64, 9.9E37 for infinity, 9.91E37 for NaN."""
+_OPERATION_COMPLETE = 1  # bit 0 of the standard event status register
+
+
+class StrictScpi:
+    """Settings of a SCPI instrument, none of which fails silently.
+
+    Args:
+        session: The conversation with the instrument.
+        ignorable: Error codes that occur in the instrument's normal operation.
+        error_query: The query that takes the oldest error out of the queue.
+    """
+
+    def __init__(
+        self, session: ScpiSession, ignorable: frozenset[int] = frozenset(), error_query: str = "SYST:ERR?"
+    ) -> None:
+        self.session = session
+        self._ignorable = ignorable
+        self._error_query = error_query
+        self._resyncs_seen = 0
+
+    def number(self, command: str, timeout_s: float | None = None) -> float:
+        """Return the number a query is answered with, which may be a mark. Raises ``FrameError`` for other answers."""
+        reply = self.session.query(command, timeout_s)
+        try:
+            return float(reply)
+        except ValueError:
+            raise self.wrong_shape(command, reply, "a number") from None
+
+    def setting(self, command: str) -> float:
+        """Return the number a query for a setting is answered with. Raises ``DeviceError`` for a mark."""
+        value = self.number(command)
+        if is_value(value):
+            return value
+        raise DeviceError(
+            f"{command} is answered with {value:g}, which marks a query that failed",
+            command=command,
+            device=self.session.device,
+            address=self.session.address,
+            hint=f"The instrument says: {self.errors()}.",
+        )
+
+    def numbers(self, command: str) -> tuple[float, ...]:
+        """Return the list of numbers a query is answered with. Raises ``FrameError`` for other answers."""
+        reply = self.session.query(command)
+        try:
+            return tuple(float(field) for field in reply.split(","))
+        except ValueError:
+            raise self.wrong_shape(command, reply, "numbers") from None
+
+    def set_word(self, header: str, word: str) -> None:
+        """Set a word and read it back; ``word`` in mixed case, such as ``SMEasure``, is accepted in both its forms."""
+        short = "".join(letter for letter in word if not letter.islower())
+        with self.session.transaction():
+            self.set(f"{header} {short}")
+            found = self.session.query(f"{header}?")
+        if found.upper() not in (short, word.upper()):
+            raise VerifyError(header, wrote=short, read=found, device=self.session.device, address=self.session.address)
+
+    def set_number(self, header: str, text: str, wrote: float, scale: float, tolerance: float, what: str) -> float:
+        """Set a number and read it back.
+
+        Args:
+            header: Header of the setting.
+            text: What is sent.
+            wrote: Its value in the caller's unit.
+            scale: The caller's unit per unit of the instrument's reply.
+            tolerance: Largest accepted difference, in the caller's unit.
+            what: The quantity, for the message.
+
+        Returns:
+            The value read back, in the caller's unit.
+
+        Raises:
+            DeviceError: The instrument refuses.
+            VerifyError: The instrument keeps another value.
+        """
+        with self.session.transaction():
+            self.set(f"{header} {text}")
+            found = scale * self.setting(f"{header}?")
+            self.verify(what, wrote, found, tolerance)
+        return found
+
+    def operations_done(self) -> bool:
+        """Tell whether no operation is pending, without waiting for it.
+
+        ``*OPC`` sets its bit at once when nothing is pending; ``*OPC?`` would hold the line until then.
+        """
+        with self.session.transaction():
+            self.number("*ESR?")  # an operation that ended before does not count
+            self.session.write("*OPC")
+            return bool(int(self.number("*ESR?")) & _OPERATION_COMPLETE)
+
+    def errors(self) -> tuple[tuple[int, str], ...]:
+        """Drain the error queue (``SYSTem:ERRor?``), oldest first."""
+        found: list[tuple[int, str]] = []
+        with self.session.transaction():
+            for _ in range(_LARGEST_QUEUE):
+                reply = self.session.query(self._error_query)
+                code_text, _, text = reply.partition(",")
+                try:
+                    code = int(code_text)
+                except ValueError:
+                    raise self.wrong_shape(self._error_query, reply, "a number") from None
+                if code == 0:
+                    break
+                found.append((code, text.strip().strip('"')))
+            self._resyncs_seen = self.session.counters.resyncs
+        return tuple(found)
+
+    def set(self, command: str) -> None:
+        """Send a command and drain the error queue. Raises ``DeviceError`` for an error that is not ignorable."""
+        with self.session.transaction():
+            if self.session.counters.resyncs != self._resyncs_seen:
+                # What is queued from before a link fault would be blamed on this command.
+                _log.warning("%s: errors from before a link fault: %s", self.session.device, self.errors())
+            self.session.write(command)
+            serious = [entry for entry in self.errors() if entry[0] not in self._ignorable]
+        if serious:
+            raise DeviceError(
+                f"{command}: {'; '.join(f'{code} {text}' for code, text in serious)}",
+                code=serious[0][0],
+                command=command,
+                device=self.session.device,
+                address=self.session.address,
+                hint="This command changed nothing.",
+            )
+
+    def check_limits(self, header: str, what: str, value: float, scale: float, unit: str) -> None:
+        """Compare a value with the instrument's own limits, before anything is sent.
+
+        Args:
+            header: Header of the setting; its query takes ``MIN`` and ``MAX``.
+            what: The quantity, for the message.
+            value: The value asked for, in ``unit``.
+            scale: ``unit`` per unit of the instrument's reply.
+            unit: Unit of ``value``.
+
+        Raises:
+            LimitError: ``value`` is outside, or not a number.
+        """
+        lowest = scale * self.setting(f"{header}? MIN")
+        highest = scale * self.setting(f"{header}? MAX")
+        self.check_within(what, value, lowest, highest, unit)
+
+    def check_within(self, what: str, value: float, lowest: float, highest: float, unit: str) -> None:
+        """Compare a value with limits, all in ``unit``. Raises ``LimitError`` if it is outside, or not a number."""
+        if lowest - _LIMIT_SLACK * abs(lowest) <= value <= highest + _LIMIT_SLACK * abs(highest):
+            return
+        raise LimitError(
+            f"{what} is outside the instrument's limits of {lowest:.9g} to {highest:.9g} {unit}",
+            asked=value,
+            limit=lowest if value < lowest else highest,
+            unit=unit,
+            device=self.session.device,
+            address=self.session.address,
+            hint="Nothing was changed.",
+        )
+
+    def verify(self, what: str, wrote: float, found: float, tolerance: float) -> None:
+        """Compare a value set with the value read back. Raises ``VerifyError``."""
+        if not abs(found - wrote) <= tolerance:
+            raise VerifyError(
+                what,
+                wrote=wrote,
+                read=found,
+                device=self.session.device,
+                address=self.session.address,
+                hint="The instrument keeps another value; see its front panel.",
+            )
+
+    def wrong_shape(self, command: str, reply: str, expected: str) -> FrameError:
+        """Return the error of a reply that is not what it should be, and trust no reply before a resynchronisation."""
+        self.session.taint(f"{command} answered with {reply!r}")
+        return FrameError(
+            f"{command}: expected {expected}, found {reply!r}",
+            device=self.session.device,
+            address=self.session.address,
+            hint="Check that nobody else talks to the instrument over this connection.",
+        )
+
+
+def is_value(number: float) -> bool:
+    """Tell whether a number from the wire is a value, and no mark such as 9.9E37."""
+    return math.isfinite(number) and abs(number) < NOT_A_VALUE
