@@ -1,0 +1,393 @@
+"""Integrable tunable laser assemblies after OIF-ITLA-MSA-01.2 and 01.3, over a serial line.
+
+The frequency is FCF + (Channel - 1) x Grid; this driver sets FCF and Channel 1. While it emits, a module refuses
+another FCF.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import dataclass
+from types import TracebackType
+
+from lumion_hw.clock import Clock
+from lumion_hw.drivers.lasers.limits import check_range
+from lumion_hw.errors import (
+    ConfigError,
+    ConnectError,
+    DeviceError,
+    DeviceTimeoutError,
+    FrameError,
+    IdentityError,
+    LumionError,
+    NotSupportedError,
+    VerifyError,
+)
+from lumion_hw.interfaces import LaserCapabilities, LaserRanges, LaserState, LaserSweep, SweepLog
+from lumion_hw.links.base import Link
+from lumion_hw.sessions.itla import ItlaSession
+from lumion_hw.sessions.itla_codec import (
+    Register,
+    dbm_times_100,
+    joined_mhz,
+    signed,
+    split_mhz,
+    text_of,
+    unsigned,
+)
+
+PENDING_PATIENCE_S = 30.0
+"""Longest time for an operation that is pending before the next setting (tuning, starting; the MSA's longest class)."""
+_POLL_S = 0.05
+_ENABLED = 0x0008  # ResEna, SENA
+_READY = 0x0010  # NOP, MRDY
+_DARK_DBM = -60.0
+_FATAL = "FATAL"
+_STATUS_BITS = {8: "PWR", 9: "THERM", 10: "FREQ", 11: "VSF"}
+_CAPABILITIES = LaserCapabilities(tunes_while_emitting=False, measures_power=True, sweep=False, wavelength_log=False)
+
+
+@dataclass(frozen=True)
+class ItlaIdentity:
+    """What a module says of itself, in its own words."""
+
+    device_type: str
+    manufacturer: str
+    model: str
+    serial: str
+    release: str
+
+
+class ItlaLaser:
+    """Driver of one module; implements ``TunableLaser``. Thread-safe; every set is read back.
+
+    Args:
+        link: The serial link, 9600 baud unless the module was told otherwise.
+        clock: The link's clock.
+        device: Device name, for messages.
+        expected_serial: Serial number that must be found; any if omitted.
+    """
+
+    def __init__(self, link: Link, clock: Clock, *, device: str, expected_serial: str | None = None) -> None:
+        self._session = ItlaSession(link, clock, device=device)
+        self._clock = clock
+        self._device = device
+        self._expected_serial = expected_serial
+        self._identity: ItlaIdentity | None = None
+        self._ranges: LaserRanges | None = None
+        self._has_mhz = True
+        self._has_channel_h = True
+        self._setting = threading.RLock()
+
+    def open(self) -> None:
+        """Open the link, check that an ITLA answers, and read its limits. The output stays as it is.
+
+        Raises:
+            ConnectError: The link cannot be opened.
+            IdentityError: Something else answers, or another module.
+            LinkTimeout: Nothing answers.
+        """
+        with self._session.transaction():
+            try:
+                self._session.open_link(timeout_s=5.0)
+                self._identity = self._checked_identity()
+                self._has_mhz = self._has(Register.FCF3)
+                self._has_channel_h = self._has(Register.CHANNEL_H)
+                self._ranges = self._read_ranges()
+            except LumionError:
+                self._identity = None
+                self._session.close()
+                raise
+
+    def __enter__(self) -> ItlaLaser:
+        """Open."""
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Release the link; idempotent, never raises. The output is left as it is."""
+        self._session.close()
+
+    @property
+    def identity(self) -> ItlaIdentity:
+        """Who the module says it is. Raises ``ConnectError`` while it is not open."""
+        if self._identity is None:
+            raise self._not_open()
+        return self._identity
+
+    @property
+    def model(self) -> str:
+        """Model."""
+        return self.identity.model
+
+    @property
+    def serial(self) -> str:
+        """Serial number."""
+        return self.identity.serial
+
+    @property
+    def capabilities(self) -> LaserCapabilities:
+        """It measures its power; it neither tunes while it emits nor sweeps."""
+        return _CAPABILITIES
+
+    @property
+    def ranges(self) -> LaserRanges:
+        """Limits of the module. Modules after MSA 01.2 have steps of 100 MHz, others of 1 MHz."""
+        if self._ranges is None:
+            raise self._not_open()
+        return self._ranges
+
+    @property
+    def session(self) -> ItlaSession:
+        """The session, for its counters and for registers this driver does not have."""
+        return self._session
+
+    def set_frequency_thz(self, frequency_thz: float) -> None:
+        """Set the frequency to the nearest MHz, with the output off.
+
+        Raises:
+            LimitError: Outside LFL to LFH of the module; nothing was changed.
+            ConfigError: The module has steps of 100 MHz and this is none of them; nothing was changed.
+            DeviceError: The output is on, or the module refuses.
+            VerifyError: The module keeps another frequency.
+        """
+        check_range("frequency", frequency_thz, self.ranges.frequency_thz, "THz", self._session)
+        wanted_mhz = round(1e6 * frequency_thz)
+        if not self._has_mhz and wanted_mhz % 100:
+            raise ConfigError(
+                f"{frequency_thz:.6f} THz is between the module's steps of 100 MHz",
+                device=self._device,
+                address=self._session.address,
+                hint="This module keeps frequencies as MSA 01.2 does. Nothing was changed.",
+            )
+        with self._setting:
+            self._wait_idle("set_frequency_thz")
+            with self._session.transaction():
+                self._check_dark()
+                before_mhz = self._fcf_mhz()
+                try:
+                    self._write_frequency(before_mhz, wanted_mhz)
+                except DeviceError:
+                    with contextlib.suppress(LumionError):
+                        self._write_frequency(self._fcf_mhz(), before_mhz)
+                    raise
+            self._wait_idle("set_frequency_thz")
+            self._verify("frequency in MHz", wanted_mhz, self._frequency_mhz())
+
+    def set_power_dbm(self, power_dbm: float) -> None:
+        """Set the output power to the nearest 0.01 dBm.
+
+        Raises:
+            LimitError: Outside OPSL to OPSH of the module; nothing was changed.
+            DeviceError: The module refuses.
+            VerifyError: The module keeps another power.
+        """
+        check_range("output power", power_dbm, self.ranges.power_dbm, "dBm", self._session)
+        wanted = dbm_times_100(power_dbm)
+        with self._setting:
+            self._wait_idle("set_power_dbm")
+            self._session.write(Register.PWR, unsigned(wanted))
+            self._verify("output power in 0.01 dBm", wanted, signed(self._session.read(Register.PWR)))
+
+    def enable(self) -> None:
+        """Switch the output on. Tuning may go on for seconds: see :meth:`wait_ready`."""
+        self._switch("enable", _ENABLED)
+
+    def disable(self) -> None:
+        """Switch the output off, wait until that is done, and verify it."""
+        self._switch("disable", 0)
+        self._wait_idle("disable")
+
+    def wait_ready(self, deadline_s: float) -> LaserState:
+        """Wait until the module emits, nothing is pending and its fatal status is clear.
+
+        Raises:
+            DeviceError: The output is off, or the module reports a fatal fault.
+            DeviceTimeoutError: The module is not ready by the deadline.
+        """
+        while True:
+            state = self.state()
+            if state.ready:
+                return state
+            if not state.emitting or _FATAL in state.flags:
+                why = f"reports {', '.join(state.flags)}" if state.emitting else "has its output off"
+                raise DeviceError(
+                    f"wait_ready: the module {why}",
+                    command="wait_ready",
+                    device=self._device,
+                    address=self._session.address,
+                    hint="Call enable() first." if not state.emitting else "Read its status registers.",
+                )
+            if self._clock.now() >= deadline_s:
+                raise self._too_slow("wait_ready", f"flags: {', '.join(state.flags) or 'none'}")
+            self._clock.sleep(min(_POLL_S, max(deadline_s - self._clock.now(), 1e-3)))
+
+    def state(self) -> LaserState:
+        """Ask the module what it does: NOP, ResEna, StatusF, StatusW, settings, and OOP if it emits."""
+        read = self._session.read
+        with self._session.transaction():
+            nop = read(Register.NOP)
+            emitting = bool(read(Register.RES_ENA) & _ENABLED)
+            fatal, warning = read(Register.STATUS_F), read(Register.STATUS_W)
+            failing = [f"F{name}" for bit, name in _STATUS_BITS.items() if fatal >> bit & 1]
+            warned = [f"W{name}" for bit, name in _STATUS_BITS.items() if warning >> bit & 1]
+            flags = [*failing, *warned, *([_FATAL] if fatal >> 13 & 1 else [])]
+            ready = emitting and nop >> 8 == 0 and bool(nop & _READY) and not failing and _FATAL not in flags
+            frequency_mhz = self._frequency_mhz()
+            power_dbm = signed(read(Register.PWR)) / 100.0
+            measured_dbm = signed(read(Register.OOP)) / 100.0 if emitting else _DARK_DBM
+            return LaserState(
+                emitting=emitting,
+                ready=ready,
+                frequency_thz=1e-6 * frequency_mhz,
+                power_dbm=power_dbm,
+                measured_power_dbm=measured_dbm if measured_dbm > _DARK_DBM else None,
+                flags=tuple(flags),
+                timestamp_s=self._clock.now(),
+            )
+
+    def sweep(self, plan: LaserSweep) -> SweepLog:
+        """Refuse: the MSA knows no sweeps. Raises ``NotSupportedError``."""
+        del plan
+        self.identity  # noqa: B018 - raises while it is not open
+        raise NotSupportedError(
+            "an ITLA does not sweep",
+            command="sweep",
+            device=self._device,
+            address=self._session.address,
+            hint="Step it with set_frequency_thz().",
+        )
+
+    def set_fine_tuning_mhz(self, offset_mhz: int) -> None:
+        """Shift the frequency while the module emits (FTF), within its FTFR. Raises as :meth:`set_power_dbm`."""
+        largest_mhz = float(self._session.read(Register.FTFR))
+        check_range("fine tuning", offset_mhz, (-largest_mhz, largest_mhz), "MHz", self._session)
+        with self._setting:
+            self._wait_idle("set_fine_tuning_mhz")
+            self._session.write(Register.FTF, unsigned(offset_mhz))
+            self._verify("fine tuning in MHz", offset_mhz, signed(self._session.read(Register.FTF)))
+
+    def _checked_identity(self) -> ItlaIdentity:
+        strings = (Register.DEV_TYP, Register.MFGR, Register.MODEL, Register.SER_NO, Register.RELEASE)
+        try:
+            self._session.read(Register.NOP)
+            found = ItlaIdentity(*(text_of(self._session.read_string(register)) for register in strings))
+        except (FrameError, NotSupportedError) as error:
+            raise self._wrong(f"something that is none: {error.message}") from error
+        if "ITLA" not in found.device_type.upper():
+            raise self._wrong(f"the device type {found.device_type!r}")
+        if self._expected_serial not in (None, found.serial):
+            raise self._wrong(f"{found.manufacturer} {found.model}, serial {found.serial}")
+        return found
+
+    def _wrong(self, found: str) -> IdentityError:
+        return IdentityError(
+            f"expected an ITLA, serial {self._expected_serial or 'any'}; found {found}",
+            device=self._device,
+            address=self._session.address,
+            hint="Check the address and its baud (9600 by default), or what is plugged in there.",
+        )
+
+    def _has(self, register: Register) -> bool:
+        try:
+            self._session.read(register)
+        except NotSupportedError:
+            return False
+        return True
+
+    def _read_ranges(self) -> LaserRanges:
+        read = self._session.read
+        lowest = joined_mhz(read(Register.LFL1), read(Register.LFL2), self._mhz(Register.LFL3))
+        highest = joined_mhz(read(Register.LFH1), read(Register.LFH2), self._mhz(Register.LFH3))
+        powers_dbm = signed(read(Register.OPSL)) / 100.0, signed(read(Register.OPSH)) / 100.0
+        return LaserRanges((1e-6 * lowest, 1e-6 * highest), 1e-6 if self._has_mhz else 1e-4, powers_dbm, 0.01)
+
+    def _mhz(self, register: Register) -> int:
+        """Return a third word of a frequency, which modules after MSA 01.2 lack."""
+        return self._session.read(register) if self._has_mhz else 0
+
+    def _fcf_mhz(self) -> int:
+        read = self._session.read
+        return joined_mhz(read(Register.FCF1), read(Register.FCF2), self._mhz(Register.FCF3))
+
+    def _frequency_mhz(self) -> int:
+        read = self._session.read
+        with self._session.transaction():
+            channel = read(Register.CHANNEL) + (read(Register.CHANNEL_H) << 16 if self._has_channel_h else 0)
+            fcf_mhz = self._fcf_mhz()
+            if channel == 1:
+                return fcf_mhz
+            grid_mhz = 100 * signed(read(Register.GRID)) + (signed(read(Register.GRID2)) if self._has_channel_h else 0)
+            return fcf_mhz + (channel - 1) * grid_mhz
+
+    def _write_frequency(self, before_mhz: int, wanted_mhz: int) -> None:
+        """Write the words of FCF so that what they say in between stays within the module's range, and Channel 1."""
+        low_mhz, high_mhz = (round(1e6 * limit) for limit in self.ranges.frequency_thz)
+        thz, ghz_times_10, mhz = split_mhz(wanted_mhz)
+        between_mhz = wanted_mhz - wanted_mhz % 1_000_000 + before_mhz % 1_000_000
+        first_thz = thz if low_mhz <= between_mhz <= high_mhz else round(5e-7 * (low_mhz + high_mhz) - 0.5)
+        self._session.write(Register.FCF1, first_thz)
+        self._session.write(Register.FCF2, ghz_times_10)
+        if self._has_mhz:
+            self._session.write(Register.FCF3, mhz)
+        if first_thz != thz:
+            self._session.write(Register.FCF1, thz)
+        self._session.write(Register.CHANNEL, 1)
+        if self._has_channel_h:
+            self._session.write(Register.CHANNEL_H, 0)
+
+    def _check_dark(self) -> None:
+        if self._session.read(Register.RES_ENA) & _ENABLED:
+            raise DeviceError(
+                "an ITLA does not take another frequency while its output is on",
+                command="set_frequency_thz",
+                device=self._device,
+                address=self._session.address,
+                hint="Call disable() first. Nothing was changed.",
+            )
+
+    def _switch(self, what: str, wanted: int) -> None:
+        with self._setting:
+            self._wait_idle(what)
+            self._session.write(Register.RES_ENA, wanted)
+            self._verify("ResEna, bit 3", wanted, self._session.read(Register.RES_ENA) & _ENABLED)
+
+    def _wait_idle(self, what: str) -> None:
+        """Wait until no operation is pending: a module that is busy ignores settings."""
+        deadline_s = self._clock.now() + PENDING_PATIENCE_S
+        while pending := self._session.read(Register.NOP) >> 8:
+            if self._clock.now() >= deadline_s:
+                raise self._too_slow(what, f"operations pending: 0x{pending:02X}")
+            self._clock.sleep(_POLL_S)
+
+    def _verify(self, what: str, wrote: int, found: int) -> None:
+        if found != wrote:
+            raise VerifyError(
+                what,
+                wrote=wrote,
+                read=found,
+                device=self._device,
+                address=self._session.address,
+                hint="The module keeps another value.",
+            )
+
+    def _too_slow(self, what: str, seen: str) -> DeviceTimeoutError:
+        return DeviceTimeoutError(
+            f"{what}: the module answers, but is not ready in time; {seen}",
+            command=what,
+            device=self._device,
+            address=self._session.address,
+            hint="Lasers tune for seconds, some for 30 s and more after power-on.",
+        )
+
+    def _not_open(self) -> ConnectError:
+        return ConnectError(
+            "the laser is not open", device=self._device, address=self._session.address, hint="Call open() first."
+        )

@@ -1,0 +1,150 @@
+"""The ITLA session: one request, one reply of four bytes; damaged frames are noticed and asked for again."""
+
+from __future__ import annotations
+
+import contextlib
+
+from lumion_hw.clock import Clock
+from lumion_hw.errors import BadValueError, BusyError, DeviceError, FrameError, NotSupportedError
+from lumion_hw.links.base import Link
+from lumion_hw.sessions.conversation import Conversation, shown
+from lumion_hw.sessions.itla_codec import (
+    FRAME_BYTES,
+    Problem,
+    Register,
+    Reply,
+    Status,
+    decode_reply,
+    read_request,
+    repeat_request,
+    write_request,
+)
+
+DEFAULT_TIMEOUT_S = 0.5
+"""Time for a reply: eight bytes at 9600 baud take 8 ms, the rest is the module's."""
+_ATTEMPTS = 3
+_LONGEST_STRING_BYTES = 4096
+_ERRORS: dict[int, tuple[type[DeviceError], str]] = {
+    Problem.NOT_IMPLEMENTED: (NotSupportedError, "this module does not have this register (RNI)"),
+    Problem.NOT_WRITABLE: (NotSupportedError, "this register cannot be written (RNW)"),
+    Problem.VALUE_RANGE: (BadValueError, "the value is outside the module's range (RVE)"),
+    Problem.PENDING: (BusyError, "an operation is pending (CIP)"),
+    Problem.INITIALISING: (BusyError, "the module is starting (CII)"),
+    Problem.OUTPUT_ENABLED: (DeviceError, "the output is enabled (CIE)"),
+    Problem.CONFIGURATION: (DeviceError, "the configuration is not valid (IVC)"),
+}
+
+
+class ItlaSession(Conversation):
+    """A conversation with one module. Thread-safe; share one session per line.
+
+    Args:
+        link: The serial link, 8N1, 9600 baud unless the module was told otherwise.
+        clock: The link's clock.
+        device: Device name, for messages.
+        timeout_s: Time for a reply.
+    """
+
+    resync_rounds = 6
+    harmless = b""
+
+    def __init__(self, link: Link, clock: Clock, *, device: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        super().__init__(link, clock, device=device, timeout_s=timeout_s, quiet_s=0.02)
+        self._is_first_probe = True
+
+    def read(self, register: int) -> int:
+        """Return the 16 bits of a register.
+
+        Raises:
+            NotSupportedError: The module does not have it.
+            DeviceError: The module refuses.
+            LinkTimeout: No reply in time.
+            FrameError: What came is no reply to this request.
+        """
+        with self.transaction():
+            reply = self._ask(f"read 0x{register:02X}", read_request(register), register)
+            return self._accepted(f"read 0x{register:02X}", reply).data
+
+    def write(self, register: int, data: int) -> bool:
+        """Write 16 bits to a register; tell whether the operation it starts is pending. Raises as :meth:`read`."""
+        what = f"write 0x{register:02X} = {data}"
+        with self.transaction():
+            reply = self._accepted(what, self._ask(what, write_request(register, data), register))
+            return reply.status is Status.PENDING
+
+    def read_string(self, register: int) -> bytes:
+        """Return the bytes of a string register (AEA), read through the register AEA-EAR. Raises as :meth:`read`."""
+        for _ in range(_ATTEMPTS - 1):
+            with contextlib.suppress(FrameError), self.transaction():
+                return self._string(register)
+        with self.transaction():
+            return self._string(register)
+
+    def _string(self, register: int) -> bytes:
+        """Read a string from its beginning: each read of AEA-EAR goes on by a word, so none can be repeated."""
+        what = f"read string 0x{register:02X}"
+        reply = self._accepted(what, self._ask(what, read_request(register), register))
+        if reply.status is not Status.AEA or reply.data > _LONGEST_STRING_BYTES:
+            raise self._frame_error(what, f"no string: {reply}")
+        data = b"".join(self.read(Register.AEA_EAR).to_bytes(2, "big") for _ in range((reply.data + 1) // 2))
+        return data[: reply.data]
+
+    def probe(self, deadline: float) -> bool:
+        """Ask two registers in turn; after a failure first send one zero byte.
+
+        A module that waits for the rest of a damaged request takes our bytes for it: shifted by one byte each time, one
+        round meets its frames. Zeros are the request NOP, which changes nothing. A request behind zeros has a right
+        checksum too, but is of another register: OPSH (0x51) would be 0x40 or 0x00.
+        """
+        if not self._is_first_probe:
+            self.send(b"\0", deadline)
+            self.receive_available(FRAME_BYTES, self._clock.now() + self._quiet_s)  # it may have completed a request
+        self._is_first_probe = False
+        for register in (Register.NOP, Register.OPSH, Register.NOP):
+            self.send(read_request(register), deadline)
+            reply = decode_reply(
+                self.receive_available(FRAME_BYTES, min(deadline, self._clock.now() + self._timeout_s))
+            )
+            if reply is None or reply.damaged or reply.register != register:
+                return False
+        self._is_first_probe = True
+        return True
+
+    def _ask(self, what: str, request: bytes, register: int) -> Reply:
+        """Send a request until a good reply comes.
+
+        Reads and absolute writes may be repeated. After a damaged reply to a write the reply is asked for again first:
+        it counts if it is that of this write.
+        """
+        is_write = request != read_request(register)
+        attempts = 1 if register == Register.AEA_EAR else _ATTEMPTS
+        with self.exchange(what) as deadline:
+            frame, message = b"", request
+            for _ in range(attempts):
+                self.send(message, deadline)
+                frame = self.receive_exactly(FRAME_BYTES, what, deadline)
+                reply = decode_reply(frame)
+                is_first = message == request
+                if reply is not None and not reply.damaged:
+                    if reply.register == register and (is_first or frame[2:] == request[2:]):
+                        return reply
+                    if is_first:
+                        break
+                message = repeat_request() if reply is None and is_write and is_first else request
+            raise self._frame_error(what, f"no reply to it: {shown(frame)}")
+
+    def _accepted(self, what: str, reply: Reply) -> Reply:
+        """Return a reply that is no execution error; else ask why, and raise that."""
+        if reply.status is not Status.EXECUTION_ERROR:
+            return reply
+        data = self._ask("read 0x00", read_request(Register.NOP), Register.NOP).data
+        code = data & 0x0F
+        kind, words = _ERRORS.get(code, (DeviceError, f"error {code}"))
+        raise kind(
+            f"{what}: {words}",
+            code=code,
+            command=what,
+            device=self.device,
+            address=self.address,
+            hint="Nothing was changed.",
+        )

@@ -1,0 +1,166 @@
+"""Frames of the ITLA protocol (OIF-ITLA-MSA-01.3): four bytes each way, big-endian, with a checksum of four bits. Pure.
+
+Bits 31-28 hold the checksum BIP-4, 23-16 the register, 15-0 the data. From the host bit 27 asks for the last reply
+again and bit 24 is set in a write; from the module bit 27 says that the request arrived damaged, bit 26 is always set,
+and bits 25-24 are the status.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+
+FRAME_BYTES = 4
+_REPEAT = 0x08
+_DAMAGED = 0x08
+_FROM_MODULE = 0x04
+_WRITE = 0x01
+
+
+class Register(enum.IntEnum):
+    """Registers that a driver uses."""
+
+    NOP = 0x00
+    DEV_TYP = 0x01
+    MFGR = 0x02
+    MODEL = 0x03
+    SER_NO = 0x04
+    RELEASE = 0x06
+    AEA_EAR = 0x0B
+    STATUS_F = 0x20
+    STATUS_W = 0x21
+    CHANNEL = 0x30
+    PWR = 0x31
+    RES_ENA = 0x32
+    MCB = 0x33
+    GRID = 0x34
+    FCF1 = 0x35
+    FCF2 = 0x36
+    LF1 = 0x40
+    LF2 = 0x41
+    OOP = 0x42
+    CTEMP = 0x43
+    FTFR = 0x4F
+    OPSL = 0x50
+    OPSH = 0x51
+    LFL1 = 0x52
+    LFL2 = 0x53
+    LFH1 = 0x54
+    LFH2 = 0x55
+    FTF = 0x62
+    CHANNEL_H = 0x65
+    GRID2 = 0x66
+    FCF3 = 0x67
+    LF3 = 0x68
+    LFL3 = 0x69
+    LFH3 = 0x6A
+
+
+class Status(enum.IntEnum):
+    """What became of a request."""
+
+    OK = 0
+    EXECUTION_ERROR = 1
+    AEA = 2
+    PENDING = 3
+
+
+class Problem(enum.IntEnum):
+    """Why a request could not be executed: bits 3-0 of the register NOP."""
+
+    NONE = 0x0
+    NOT_IMPLEMENTED = 0x1
+    NOT_WRITABLE = 0x2
+    VALUE_RANGE = 0x3
+    PENDING = 0x4
+    INITIALISING = 0x5
+    END_OF_AEA = 0x6
+    READ_ONLY_AEA = 0x7
+    FAILURE = 0x8
+    OUTPUT_ENABLED = 0x9
+    CONFIGURATION = 0xA
+    VENDOR = 0xF
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a module says.
+
+    Attributes:
+        damaged: The request arrived damaged and was not carried out.
+        status: What became of the request.
+        register: The register asked for.
+        data: 16 bits.
+    """
+
+    damaged: bool
+    status: Status
+    register: int
+    data: int
+
+
+def bip4(frame: bytes) -> int:
+    """Return the checksum of a frame, whatever stands in its place: all nibbles but the first, exclusive-or."""
+    folded = (frame[0] & 0x0F) ^ frame[1] ^ frame[2] ^ frame[3]
+    return (folded >> 4) ^ (folded & 0x0F)
+
+
+def _sealed(first: int, register: int, data: int) -> bytes:
+    frame = bytes((first, register, data >> 8, data & 0xFF))
+    return bytes((first | bip4(frame) << 4,)) + frame[1:]
+
+
+def read_request(register: int) -> bytes:
+    """Return the request that reads a register."""
+    return _sealed(0, register, 0)
+
+
+def write_request(register: int, data: int) -> bytes:
+    """Return the request that writes 16 bits to a register."""
+    return _sealed(_WRITE, register, data)
+
+
+def repeat_request() -> bytes:
+    """Return the request for the last reply once more (LstRsp)."""
+    return _sealed(_REPEAT, Register.NOP, 0)
+
+
+def decode_reply(frame: bytes) -> Reply | None:
+    """Return what a module says, or ``None`` for bytes that are no reply: wrong length, checksum or mark."""
+    if len(frame) != FRAME_BYTES or frame[0] >> 4 != bip4(frame) or not frame[0] & _FROM_MODULE:
+        return None
+    return Reply(bool(frame[0] & _DAMAGED), Status(frame[0] & 0x03), frame[1], frame[2] << 8 | frame[3])
+
+
+def signed(data: int) -> int:
+    """Return 16 bits as a signed number."""
+    return data - 0x10000 if data & 0x8000 else data
+
+
+def unsigned(value: int) -> int:
+    """Return a signed number as 16 bits."""
+    return value & 0xFFFF
+
+
+def split_mhz(frequency_mhz: int) -> tuple[int, int, int]:
+    """Return a frequency as its three registers: THz, GHz times 10, and MHz below that."""
+    thz, rest = divmod(frequency_mhz, 1_000_000)
+    return thz, *divmod(rest, 100)
+
+
+def joined_mhz(thz: int, ghz_times_10: int, mhz: int = 0) -> int:
+    """Return the frequency in MHz that the three registers hold; the last one is signed."""
+    return 1_000_000 * thz + 100 * ghz_times_10 + signed(mhz)
+
+
+def text_of(data: bytes) -> str:
+    """Return an AEA string without its end: everything before the first NUL."""
+    return data.partition(b"\0")[0].decode("ascii", "replace").strip()
+
+
+def dbm_times_100(power_dbm: float) -> int:
+    """Return a power in steps of 0.01 dBm, to the nearest. Raises ``ValueError`` for what is not finite."""
+    if not math.isfinite(power_dbm):
+        raise ValueError(f"{power_dbm} dBm is no power")
+    return round(100.0 * power_dbm)
