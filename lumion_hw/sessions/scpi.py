@@ -22,6 +22,7 @@ class ScpiSession(Conversation):
         timeout_s: Default time for a reply.
         identity: The reply to ``*IDN?`` that must be found, if it is known before; else the first one counts.
         block_limit_bytes: Longest block accepted.
+        terminator: What ends a message to the instrument. Replies end with LF or CR LF, whatever this is.
     """
 
     def __init__(
@@ -33,10 +34,12 @@ class ScpiSession(Conversation):
         timeout_s: float = 2.0,
         identity: str | None = None,
         block_limit_bytes: int = BLOCK_LIMIT_BYTES,
+        terminator: bytes = b"\n",
     ) -> None:
         super().__init__(link, clock, device=device, timeout_s=timeout_s)
         self._identity = identity
         self._block_limit_bytes = block_limit_bytes
+        self._terminator = terminator
 
     @property
     def identity(self) -> str | None:
@@ -81,7 +84,7 @@ class ScpiSession(Conversation):
             FrameError: The reply is not text, or is the answer to another query.
             LinkLost: The link is gone, or could not be resynchronised.
         """
-        message = _encoded(command, is_query=True)
+        message = _encoded(command, is_query=True) + self._terminator
         with self.exchange(command, timeout_s) as deadline:
             self.send(message, deadline)
             line = self.receive_line(command, deadline)
@@ -92,7 +95,7 @@ class ScpiSession(Conversation):
 
     def write(self, command: str) -> None:
         """Send a command that has no reply. Raises ``LinkLost``."""
-        message = _encoded(command, is_query=False)
+        message = _encoded(command, is_query=False) + self._terminator
         with self.exchange(command) as deadline:
             self.send(message, deadline)
 
@@ -104,7 +107,7 @@ class ScpiSession(Conversation):
             FrameError: The reply is not a block, or longer than the limit.
             LinkLost: The link is gone, or could not be resynchronised.
         """
-        message = _encoded(command, is_query=True)
+        message = _encoded(command, is_query=True) + self._terminator
         with self.exchange(command, timeout_s) as deadline:
             self.send(message, deadline)
             payload = self.receive_exactly(self._block_length(command, deadline), command, deadline)
@@ -113,7 +116,7 @@ class ScpiSession(Conversation):
 
     def probe(self, deadline: float) -> bool:
         """Ask for the identity, and pass over the late replies in front of it."""
-        self.send(_encoded(IDENTITY_QUERY, is_query=True), deadline)
+        self.send(IDENTITY_QUERY.encode() + self._terminator, deadline)
         try:
             while True:
                 line = self.receive_line(IDENTITY_QUERY, deadline)
@@ -156,10 +159,10 @@ class ScpiSession(Conversation):
 
 
 def _encoded(command: str, *, is_query: bool) -> bytes:
-    """Return the program message. Raises ``ConfigError`` for what is not one, and would break the conversation."""
+    """Return the message without terminator. Raises ``ConfigError`` for what would break the conversation."""
     if not (command and command.isascii() and command.isprintable()):
         raise ConfigError(f"{command!r} is not a SCPI message", hint="One line of printable ASCII is needed.")
     if ("?" in command) is not is_query:
         needed = "a query, which has a '?'" if is_query else "a command without reply, which has no '?'"
         raise ConfigError(f"{command!r} is not {needed}", hint="Use query() for queries and write() for commands.")
-    return command.encode("ascii") + b"\n"
+    return command.encode("ascii")

@@ -1,0 +1,346 @@
+"""Thorlabs PM100D, PM100A, PM100USB, PM400, PM101 and PM160 power meters: one SCPI family, one channel.
+
+Bare wavelengths are nanometres, ranges are upper limits in watts, averaging is a count of samples. The legacy PM100
+speaks another dialect (metres) and is refused by its identity.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass
+from types import TracebackType
+
+from lumion_hw.clock import Clock
+from lumion_hw.drivers.meters.wire_powers import reading
+from lumion_hw.drivers.scpi_identity import Expected, Identity, checked_identity
+from lumion_hw.drivers.strict_scpi import StrictScpi
+from lumion_hw.errors import ConfigError, ConnectError, DeviceError, DeviceTimeoutError, LumionError, VerifyError
+from lumion_hw.interfaces import PowerReading
+from lumion_hw.links.base import Link
+from lumion_hw.quantities import dbm_from_w, w_from_dbm
+from lumion_hw.sessions.scpi import ScpiSession
+
+MODELS = ("PM100D", "PM100A", "PM100USB", "PM400", "PM101", "PM160")
+CHANNEL = 1
+DEFAULT_SAMPLE_S = 3e-3
+"""Time of one sample on a PM100D (about 3 ms); other models may differ."""
+WAVELENGTH_TOLERANCE_NM = 0.51
+"""Largest accepted difference: some sensors keep whole nanometres."""
+IGNORABLE_ERRORS = frozenset({-231, -261})
+_FLAG_POWER = 1
+_RANGE_SLACK = 1e-3
+_LARGEST_RANGE_STEP = 10.5
+_SHORTEST_TIMEOUT_S = 2.0
+_TIMEOUT_FACTOR = 1.2
+_ZERO_PATIENCE_S = 60.0
+_ZERO_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class Sensor:
+    """The sensor head, as ``SYST:SENS:IDN?`` tells it.
+
+    Attributes:
+        name: Model of the head, such as ``S154C``.
+        serial: Its serial number.
+        calibration: Its calibration message.
+        flags: 1 power, 2 energy, 16 responsivity settable, 32 wavelength settable, 64 time constant settable,
+            256 has a temperature sensor.
+    """
+
+    name: str
+    serial: str
+    calibration: str
+    flags: int
+
+
+class ThorlabsPm:
+    """Driver of one meter; implements ``PowerMeter``. Thread-safe; every set is read back.
+
+    Readings are absolute powers in watts: the driver sets the unit and switches the reference off when it opens.
+
+    Args:
+        link: The link to the instrument (VISA for USB, serial, or a socket).
+        clock: The link's clock.
+        device: Device name, for messages.
+        expected_model: Model that must be found, such as ``PM100D``; any of the family if omitted.
+        expected_serial: Serial number that must be found; any if omitted.
+        sample_s: Time of one sample, from which averaging times become counts.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock,
+        *,
+        device: str,
+        expected_model: str | None = None,
+        expected_serial: str | None = None,
+        sample_s: float = DEFAULT_SAMPLE_S,
+    ) -> None:
+        self._session = ScpiSession(link, clock, device=device)
+        self._scpi = StrictScpi(self._session, IGNORABLE_ERRORS)
+        self._clock = clock
+        self._device = device
+        self._expected = Expected(("THORLABS",), MODELS, expected_model, expected_serial)
+        self._sample_s = sample_s
+        self._identity: Identity | None = None
+        self._sensor: Sensor | None = None
+        self._averages = 1
+        self._closing = threading.Lock()
+
+    def open(self) -> None:
+        """Open the link, check identity and sensor, and bring the meter into a known state.
+
+        Raises:
+            ConnectError: The link cannot be opened.
+            IdentityError: Another instrument answers.
+            DeviceError: No sensor is plugged in, or one that does not measure power.
+            LinkTimeout: Nothing answers.
+        """
+        with self._session.transaction():
+            try:
+                self._identity = checked_identity(self._session, self._session.open(), self._expected)
+                self.errors()  # what was left by others is not ours
+                self._sensor = self._checked_sensor()
+                self._scpi.set("CONF:POW")
+                self._scpi.set("SENS:POW:REF:STAT 0")
+                self._scpi.set_word("SENS:POW:UNIT", "W")
+                self.averaging_count()
+            except LumionError:
+                self._identity = None
+                self._session.close()
+                raise
+
+    def __enter__(self) -> ThorlabsPm:
+        """Open."""
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Release the link; idempotent, never raises."""
+        with self._closing:
+            self._identity = None
+            self._session.close()
+
+    @property
+    def identity(self) -> Identity:
+        """Who the instrument says it is. Raises ``ConnectError`` while it is not open."""
+        if self._identity is None:
+            raise ConnectError(
+                "the meter is not open", device=self._device, address=self._session.address, hint="Call open() first."
+            )
+        return self._identity
+
+    @property
+    def channels(self) -> tuple[int, ...]:
+        """The one channel."""
+        self.identity  # noqa: B018 - raises while it is not open
+        return (CHANNEL,)
+
+    @property
+    def model(self) -> str:
+        """Model, such as ``PM100D``."""
+        return self.identity.model
+
+    @property
+    def serial(self) -> str:
+        """Serial number."""
+        return self.identity.serial
+
+    @property
+    def sensor(self) -> Sensor:
+        """The sensor that was plugged in when the meter was opened."""
+        self.identity  # noqa: B018 - raises while it is not open
+        if self._sensor is None:
+            raise DeviceError("no sensor is known", device=self._device, address=self._session.address)
+        return self._sensor
+
+    @property
+    def session(self) -> ScpiSession:
+        """The session, for its counters and for commands this driver does not have."""
+        return self._session
+
+    def wavelength_nm(self, channel: int = CHANNEL) -> float:
+        """Return the wavelength used for the responsivity, in nm."""
+        self._check_channel(channel)
+        return self._scpi.setting("SENS:CORR:WAV?")
+
+    def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
+        """Set the wavelength used for the responsivity.
+
+        Raises:
+            LimitError: Outside the sensor's limits; nothing was sent.
+            VerifyError: The meter keeps another one; it ignores what it does not like without an error.
+        """
+        self._check_channel(channel)
+        with self._session.transaction():
+            self._scpi.check_limits("SENS:CORR:WAV", "wavelength", wavelength_nm, 1.0, "nm")
+            text = f"{wavelength_nm:.9g}"
+            self._scpi.set_number(
+                "SENS:CORR:WAV", text, wavelength_nm, 1.0, WAVELENGTH_TOLERANCE_NM, "wavelength in nm"
+            )
+
+    def averaging_count(self) -> int:
+        """Return the number of samples that a reading is averaged over."""
+        self._averages = round(self._scpi.setting("SENS:AVER?"))
+        return self._averages
+
+    def set_averaging_s(self, channel: int, averaging_s: float) -> None:
+        """Set the averaging time, rounded up to whole samples of ``sample_s``.
+
+        Raises:
+            LimitError: Outside the meter's limits; nothing was sent.
+            VerifyError: The meter keeps another number of samples.
+        """
+        self._check_channel(channel)
+        with self._session.transaction():
+            self._scpi.check_limits("SENS:AVER", "averaging time", averaging_s, self._sample_s, "s")
+            wanted = max(1, math.ceil(averaging_s / self._sample_s * (1.0 - 1e-9)))
+            found = self._scpi.set_number("SENS:AVER", str(wanted), wanted, 1.0, 0.0, "averaged samples")
+            self._averages = round(found)
+
+    def range_dbm(self, channel: int = CHANNEL) -> float | None:
+        """Return the upper limit of the range in dBm, or ``None`` while ranging is automatic."""
+        self._check_channel(channel)
+        with self._session.transaction():
+            if self._scpi.setting("SENS:POW:RANG:AUTO?"):
+                return None
+            return dbm_from_w(self._scpi.setting("SENS:POW:RANG?"))
+
+    def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
+        """Set the smallest range that holds a power, or automatic ranging with ``None``.
+
+        The meter has ranges of its own, a decade apart at most; :meth:`range_dbm` tells which one is in force.
+
+        Raises:
+            LimitError: Outside the meter's limits; nothing was sent.
+            VerifyError: The range in force does not hold this power, or is more than a decade above it.
+        """
+        self._check_channel(channel)
+        with self._session.transaction():
+            if range_dbm is not None:
+                lowest_w, highest_w = self._range_limits_w()
+                self._scpi.check_within("range", range_dbm, dbm_from_w(lowest_w), dbm_from_w(highest_w), "dBm")
+            automatic = int(range_dbm is None)
+            self._scpi.set_number("SENS:POW:RANG:AUTO", str(automatic), automatic, 1.0, 0.0, "automatic ranging")
+            if range_dbm is None:
+                return
+            wanted_w = w_from_dbm(range_dbm)
+            self._scpi.set(f"SENS:POW:RANG {wanted_w:.6E}")
+            found_w = self._scpi.setting("SENS:POW:RANG?")
+            fits = wanted_w * (1.0 - _RANGE_SLACK) <= found_w <= max(wanted_w * _LARGEST_RANGE_STEP, lowest_w)
+            if not fits:
+                raise VerifyError(
+                    "range in W", wrote=wanted_w, read=found_w, device=self._device, address=self._session.address
+                )
+
+    def set_attenuation_db(self, attenuation_db: float) -> None:
+        """Set the attenuation in front of the sensor, which the meter adds to its readings; read back.
+
+        Raises:
+            LimitError: Outside the meter's limits; nothing was sent.
+        """
+        with self._session.transaction():
+            self._scpi.check_limits("SENS:CORR", "attenuation", attenuation_db, 1.0, "dB")
+            self._scpi.set_number("SENS:CORR", f"{attenuation_db:.6g}", attenuation_db, 1.0, 0.006, "attenuation in dB")
+
+    def set_low_bandwidth(self, low: bool) -> None:
+        """Limit the bandwidth to 15 Hz (``True``), or leave it at up to 100 kHz; read back."""
+        self._scpi.set_number("INP:FILT", str(int(low)), int(low), 1.0, 0.0, "low-pass filter (1 is on)")
+
+    def zero(self) -> None:
+        """Take the dark as zero.
+
+        Raises:
+            DeviceError: The meter says that it failed, such as with light on the sensor.
+            DeviceTimeoutError: It does not end.
+        """
+        self._check_channel(CHANNEL)
+        self.errors()
+        self._session.write("SENS:CORR:COLL:ZERO")
+        deadline_s = self._clock.now() + _ZERO_PATIENCE_S
+        while self._scpi.setting("SENS:CORR:COLL:ZERO:STAT?"):
+            if self._clock.now() >= deadline_s:
+                self._scpi.set("SENS:CORR:COLL:ZERO:ABOR")
+                raise DeviceTimeoutError(
+                    f"zeroing does not end within {_ZERO_PATIENCE_S:g} s; it was stopped",
+                    command="SENS:CORR:COLL:ZERO",
+                    device=self._device,
+                    address=self._session.address,
+                    hint="Cap the sensor and try again.",
+                )
+            self._clock.sleep(_ZERO_POLL_S)
+        failures = self.errors()
+        if failures:
+            raise DeviceError(
+                f"zeroing failed: {'; '.join(f'{code} {text}' for code, text in failures)}",
+                code=failures[0][0],
+                command="SENS:CORR:COLL:ZERO",
+                device=self._device,
+                address=self._session.address,
+                hint="Zeroing needs a dark sensor: cap it or switch the light off, then zero again.",
+            )
+
+    def read(self, channel: int) -> PowerReading:
+        """Take a new sample, averaged, and return it."""
+        self._check_channel(channel)
+        patience_s = max(_SHORTEST_TIMEOUT_S, _TIMEOUT_FACTOR * self._averages * self._sample_s)
+        with self._session.transaction():
+            value_w = self._scpi.number("READ?", patience_s)
+            return reading(channel, value_w, self._clock.now())
+
+    def read_all(self) -> tuple[PowerReading, ...]:
+        """Return one reading of the one channel."""
+        return (self.read(CHANNEL),)
+
+    def errors(self) -> tuple[tuple[int, str], ...]:
+        """Drain the instrument's error queue, oldest first."""
+        return self._scpi.errors()
+
+    def _checked_sensor(self) -> Sensor:
+        reply = self._session.query("SYST:SENS:IDN?")
+        fields = [field.strip().strip('"') for field in reply.split(",")]
+        if fields[0].lower() == "no sensor":
+            raise DeviceError(
+                "no sensor is plugged in",
+                command="SYST:SENS:IDN?",
+                device=self._device,
+                address=self._session.address,
+                hint="Plug the sensor in, then open the meter again.",
+            )
+        if len(fields) != 6 or not fields[5].isdigit():
+            raise self._scpi.wrong_shape("SYST:SENS:IDN?", reply, "six fields, the last of them flags")
+        sensor = Sensor(fields[0], fields[1], fields[2], int(fields[5]))
+        if not sensor.flags & _FLAG_POWER:
+            raise DeviceError(
+                f"the sensor {sensor.name} does not measure power",
+                command="SYST:SENS:IDN?",
+                device=self._device,
+                address=self._session.address,
+                hint="Plug a power sensor in, then open the meter again.",
+            )
+        return sensor
+
+    def _range_limits_w(self) -> tuple[float, float]:
+        """Return the smallest and the largest range; both have to be positive, or they are none."""
+        lowest_w, highest_w = (self._scpi.setting(f"SENS:POW:RANG? {end}") for end in ("MIN", "MAX"))
+        if not 0.0 < lowest_w <= highest_w:
+            raise self._scpi.wrong_shape("SENS:POW:RANG? MIN", f"{lowest_w:g}, {highest_w:g}", "ranges in watts")
+        return lowest_w, highest_w
+
+    def _check_channel(self, channel: int) -> None:
+        if channel not in self.channels:
+            raise ConfigError(
+                f"there is no channel {channel}",
+                device=self._device,
+                address=self._session.address,
+                hint=f"A {self.model} has the one channel {CHANNEL}.",
+            )
