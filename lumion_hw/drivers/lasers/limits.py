@@ -20,8 +20,7 @@ def check_range(
         LimitError: Outside, or not finite; nothing was changed.
     """
     low, high = low_high or (-math.inf, math.inf)
-    slack = _SLACK * max(abs(low), abs(high)) if low_high else 0.0
-    if low - slack <= value <= high + slack and math.isfinite(value):
+    if math.isfinite(value) and low - _SLACK * abs(low) <= value <= high + _SLACK * abs(high):
         return
     raise LimitError(
         what,

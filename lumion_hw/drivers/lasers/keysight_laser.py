@@ -1,0 +1,196 @@
+"""Keysight (Agilent) tunable lasers: N7776C, and 8164A/B mainframes with a laser in slot 0.
+
+Wavelengths go out with the suffix NM and come back in metres, speeds likewise; a log is a block of little-endian
+float64 in metres.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lumion_hw.clock import Clock
+from lumion_hw.drivers.lasers.scpi_laser import ScpiLaser
+from lumion_hw.drivers.scpi_identity import Expected
+from lumion_hw.drivers.strict_scpi import StrictScpi
+from lumion_hw.errors import DeviceError, FrameError
+from lumion_hw.interfaces import LaserCapabilities, LaserSweep, SweepLog
+from lumion_hw.links.base import Link
+from lumion_hw.sessions.scpi import ScpiSession
+
+MODELS = ("8164A", "8164B", "N7776C")
+IGNORABLE_ERRORS = frozenset({-213, -231, -261, -410, -420})
+SWEEP_PROBLEMS = {
+    368: "the end is not above the start",
+    369: "the sweep is too short in time",
+    370: "the sweep is too long in time",
+    371: "the triggers come too fast",
+    372: "the step is too small",
+    373: "too many triggers",
+    374: "modulation and logging exclude each other",
+    375: "logging needs a trigger at every step",
+    376: "logging needs a continuous sweep",
+    377: "the span is not a multiple of the step",
+    378: "too many triggers",
+    379: "sweep and modulation exclude each other",
+    380: "the start is outside the range",
+    381: "the end is outside the range",
+}
+"""Codes of ``WAV:SWE:CHEC?``."""
+_WAVELENGTH_TOLERANCE_NM = 1.1e-4  # 0.1 pm
+_POWER_TOLERANCE_DB = 0.006
+_SPEED_TOLERANCE = 1e-3
+_SLOWEST_BYTES_PER_S = 50e3
+_LARGEST_LOG = 1_000_000
+_STEPS_TOLERANCE_NM = 2.0
+_STOPPED = 0
+
+
+class KeysightLaser(ScpiLaser):
+    """Driver of one laser; implements ``TunableLaser``. Thread-safe; every set is read back.
+
+    Args:
+        link: The link to the instrument (raw socket, port 5025, or VISA).
+        clock: The link's clock.
+        device: Device name, for messages.
+        expected_model: Model that must be found; any of the family if omitted.
+        expected_serial: Serial number that must be found; any if omitted.
+        pin: The number that unlocks the laser; without one a locked laser is refused.
+    """
+
+    capabilities = LaserCapabilities(tunes_while_emitting=True, measures_power=False, sweep=True, wavelength_log=True)
+
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock,
+        *,
+        device: str,
+        expected_model: str | None = None,
+        expected_serial: str | None = None,
+        pin: str | None = None,
+    ) -> None:
+        session = ScpiSession(link, clock, device=device)
+        expected = Expected(("KEYSIGHT", "AGILENT"), MODELS, expected_model, expected_serial)
+        super().__init__(session, StrictScpi(session, IGNORABLE_ERRORS), clock, expected)
+        self._pin = pin
+
+    def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
+        """Let powers be dBm, and read the limits."""
+        self._scpi.errors()  # what was left by others is not ours
+        self._scpi.set_number("SOUR0:POW:UNIT", "0", 0.0, 1.0, 0.0, "unit of the power (0 is dBm)")
+        setting = self._scpi.setting
+        return (
+            (1e9 * setting("SOUR0:WAV? MIN"), 1e9 * setting("SOUR0:WAV? MAX")),
+            (setting("SOUR0:POW? MIN"), setting("SOUR0:POW? MAX")),
+        )
+
+    def read_wavelength_nm(self) -> float:
+        """Return the wavelength set."""
+        return 1e9 * self._scpi.setting("SOUR0:WAV?")
+
+    def write_wavelength_nm(self, wavelength_nm: float) -> None:
+        """Set the wavelength and read it back."""
+        self._set_nm("SOUR0:WAV", wavelength_nm, "wavelength in nm")
+
+    def read_power_dbm(self) -> float:
+        """Return the power set."""
+        return self._scpi.setting("SOUR0:POW?")
+
+    def write_power_dbm(self, power_dbm: float) -> None:
+        """Set the power and read it back."""
+        self._scpi.set_number(
+            "SOUR0:POW", f"{power_dbm:.2f}DBM", power_dbm, 1.0, _POWER_TOLERANCE_DB, "output power in dBm"
+        )
+
+    def is_emitting(self) -> bool:
+        """Tell whether the output is on."""
+        return bool(self._scpi.setting("SOUR0:POW:STAT?"))
+
+    def switch(self, on: bool) -> None:
+        """Unlock the laser if that is needed, switch the output and read it back."""
+        with self._session.transaction():
+            if on and self._scpi.setting("LOCK?"):
+                if self._pin is None:
+                    raise self._refused("enable", "the laser is locked", "Give the driver the pin that unlocks it.")
+                self._scpi.set(f"LOCK 0,{self._pin}")
+            self._scpi.set_number("SOUR0:POW:STAT", str(int(on)), int(on), 1.0, 0.0, "output (1 is on)")
+
+    def prepare_sweep(self, plan: LaserSweep) -> int:
+        """Set a continuous sweep up, with a trigger at every step, and let the instrument check it."""
+        sweep = "SOUR0:WAV:SWE"
+        self._scpi.set_word(f"{sweep}:MODE", "CONTinuous")
+        self._scpi.set_word(f"{sweep}:REP", "ONEWay")
+        for header, value_nm in (("STAR", plan.start_nm), ("STOP", plan.stop_nm), ("STEP", plan.step_nm)):
+            self._set_nm(f"{sweep}:{header}", value_nm, f"{header} of the sweep in nm")
+        speed = plan.speed_nm_per_s
+        self._scpi.set_number(
+            f"{sweep}:SPE", f"{speed:.9g}NM/S", speed, 1e9, _SPEED_TOLERANCE * speed, "speed of the sweep in nm/s"
+        )
+        self._scpi.set_word("TRIG0:OUTP", "STFinished")
+        self._scpi.set_number(f"{sweep}:LLOG", str(int(plan.log)), int(plan.log), 1.0, 0.0, "wavelength log (1 is on)")
+        self._check_sweep()
+        return round(self._scpi.setting(f"{sweep}:EXP?")) if plan.log else 0
+
+    def start_sweep(self) -> None:
+        """Start the sweep that was set up."""
+        self._scpi.set("SOUR0:WAV:SWE 1")
+
+    def is_sweeping(self) -> bool:
+        """Tell whether a sweep is under way."""
+        return round(self._scpi.setting("SOUR0:WAV:SWE?")) != _STOPPED
+
+    def fetch_log(self, plan: LaserSweep, n_logged: int) -> SweepLog:
+        """Fetch the logged wavelengths, as many as triggers were expected, within the sweep and in order."""
+        if not plan.log:
+            return SweepLog(None, 0.0, 0.0)
+        n_points = round(self._scpi.setting("SOUR0:READ:POIN? LLOG"))
+        if n_points != n_logged or not 0 < n_points <= _LARGEST_LOG:
+            raise self._not_its_log(f"{n_points} points for {n_logged} triggers")
+        command = "SOUR0:READ:DATA? LLOG"
+        payload = self._session.query_block(command, 2.0 + 8 * n_points / _SLOWEST_BYTES_PER_S)
+        if len(payload) != 8 * n_points:
+            raise self._not_its_log(f"{len(payload)} bytes for {n_points} wavelengths of 8 bytes")
+        found_nm = 1e9 * np.frombuffer(payload, "<f8")
+        low_nm, high_nm = plan.start_nm - _STEPS_TOLERANCE_NM, plan.stop_nm + _STEPS_TOLERANCE_NM
+        if not np.all((found_nm > low_nm) & (found_nm < high_nm)) or not np.all(np.diff(found_nm) > 0.0):
+            raise self._not_its_log(f"wavelengths from {found_nm[0]:.6g} to {found_nm[-1]:.6g} nm, not rising with it")
+        return SweepLog(found_nm, 0.0, 0.0)
+
+    def end_sweep(self) -> None:
+        """Stop the sweep; switch log and triggers off."""
+        with self._session.transaction():
+            self._scpi.set("SOUR0:WAV:SWE 0")
+            self._scpi.set("SOUR0:WAV:SWE:LLOG 0")
+            self._scpi.set_word("TRIG0:OUTP", "DISabled")
+
+    def set_trigger_wiring(self, looped_back: bool) -> None:
+        """Let power sensors in the same mainframe take the laser's triggers (``LOOPback``), or not (``DEFault``)."""
+        self._scpi.set_word("TRIG:CONF", "LOOPback" if looped_back else "DEFault")
+
+    def _set_nm(self, header: str, wavelength_nm: float, what: str) -> None:
+        text = f"{wavelength_nm:.5f}NM"
+        self._scpi.set_number(header, text, wavelength_nm, 1e9, _WAVELENGTH_TOLERANCE_NM, what)
+
+    def _check_sweep(self) -> None:
+        reply = self._session.query("SOUR0:WAV:SWE:CHEC?")
+        code_text, _, text = reply.partition(",")
+        if not code_text.strip().lstrip("+").isdigit():
+            raise self._scpi.wrong_shape("SOUR0:WAV:SWE:CHEC?", reply, "a code and its text")
+        code = int(code_text)
+        if code:
+            raise DeviceError(
+                f"the sweep is refused: {code} {SWEEP_PROBLEMS.get(code, text.strip())}",
+                code=code,
+                command="SOUR0:WAV:SWE:CHEC?",
+                device=self._session.device,
+                address=self._session.address,
+                hint="Change range, step or speed.",
+            )
+
+    def _not_its_log(self, seen: str) -> FrameError:
+        return FrameError(
+            f"the log is not that of the sweep: {seen}",
+            device=self._session.device,
+            address=self._session.address,
+            hint="Sweep again; check that nobody else uses the laser.",
+        )

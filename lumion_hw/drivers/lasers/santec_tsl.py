@@ -1,0 +1,190 @@
+"""Santec TSL-510, 550, 570 and 710 tunable lasers.
+
+The numbers on the wire depend on a setting of the instrument: ``Legacy`` is nm, ``SCPI`` is metres. A TSL-570 is asked
+for it before the first wavelength; older lasers are Legacy always. Every wavelength read has to be one in its unit.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from lumion_hw.clock import Clock
+from lumion_hw.drivers.lasers.scpi_laser import ScpiLaser
+from lumion_hw.drivers.scpi_identity import Expected
+from lumion_hw.drivers.strict_scpi import StrictScpi
+from lumion_hw.errors import ConfigError
+from lumion_hw.interfaces import LaserCapabilities, LaserSweep, SweepLog
+from lumion_hw.links.base import Link
+from lumion_hw.sessions.scpi import ScpiSession
+
+MODELS = ("TSL-510", "TSL-550", "TSL-570", "TSL-710")
+_WITH_CODE = "TSL-570"
+_WAVELENGTH_TOLERANCE_NM = 1.1e-4
+_POWER_TOLERANCE_DB = 0.011
+_SPEED_TOLERANCE = 1e-3
+_SANE_NM = (200.0, 20000.0)
+_CONTINUOUS_ONE_WAY = 1
+_STOPPED = 0
+
+
+class Dialect(enum.Enum):
+    """What a bare number means (``SYST:COMM:COD?``)."""
+
+    LEGACY = 0
+    SCPI = 1
+
+    @property
+    def nm_per_unit(self) -> float:
+        """Nanometres per unit on the wire."""
+        return 1.0 if self is Dialect.LEGACY else 1e9
+
+
+class SantecTsl(ScpiLaser):
+    """Driver of one laser; implements ``TunableLaser``. Thread-safe; every set is read back.
+
+    Args:
+        link: The link to the instrument.
+        clock: The link's clock.
+        device: Device name, for messages.
+        expected_model: Model that must be found; any of the family if omitted.
+        expected_serial: Serial number that must be found; any if omitted.
+        limits_nm: Shortest and longest wavelength; a TSL-570 is asked for them, others need them.
+        limits_dbm: Lowest and highest power; without them the instrument refuses by itself.
+    """
+
+    capabilities = LaserCapabilities(tunes_while_emitting=True, measures_power=True, sweep=True, wavelength_log=False)
+
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock,
+        *,
+        device: str,
+        expected_model: str | None = None,
+        expected_serial: str | None = None,
+        limits_nm: tuple[float, float] | None = None,
+        limits_dbm: tuple[float, float] | None = None,
+    ) -> None:
+        session = ScpiSession(link, clock, device=device, terminator=b"\r\n")
+        expected = Expected(("SANTEC",), MODELS, expected_model, expected_serial)
+        super().__init__(session, StrictScpi(session), clock, expected)
+        self._given_nm = limits_nm
+        self._given_dbm = limits_dbm
+        self._dialect = Dialect.LEGACY
+
+    @property
+    def dialect(self) -> Dialect:
+        """What a bare number means to this instrument."""
+        return self._dialect
+
+    def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
+        """Find the dialect, let powers be dBm, and read the limits."""
+        self._scpi.errors()  # what was left by others is not ours
+        self._dialect = self._read_dialect()
+        self._scpi.set_number("POW:UNIT", "0", 0.0, 1.0, 0.0, "unit of the power (0 is dBm)")
+        if self.model.upper() == _WITH_CODE:
+            found_nm = self._read_nm("WAV:SWE:RANG:MIN?"), self._read_nm("WAV:SWE:RANG:MAX?")
+            given_nm = self._given_nm or found_nm
+            limits_nm = max(found_nm[0], given_nm[0]), min(found_nm[1], given_nm[1])
+        elif self._given_nm is None:
+            raise ConfigError(
+                f"a {self.model} does not tell its range",
+                device=self._session.device,
+                address=self._session.address,
+                hint="Give the shortest and the longest wavelength of this laser.",
+            )
+        else:
+            limits_nm = self._given_nm
+        return limits_nm, self._given_dbm
+
+    def read_wavelength_nm(self) -> float:
+        """Return the wavelength set."""
+        return self._read_nm("WAV?")
+
+    def write_wavelength_nm(self, wavelength_nm: float) -> None:
+        """Set the wavelength and read it back."""
+        self._set_nm("WAV", wavelength_nm, "wavelength in nm")
+
+    def read_power_dbm(self) -> float:
+        """Return the power set."""
+        return self._scpi.setting("POW?")
+
+    def write_power_dbm(self, power_dbm: float) -> None:
+        """Set the power and read it back."""
+        self._scpi.set_number("POW", f"{power_dbm:.2f}", power_dbm, 1.0, _POWER_TOLERANCE_DB, "output power in dBm")
+
+    def measure_power_dbm(self) -> float | None:
+        """Return the output power as the laser measures it."""
+        return self._scpi.setting("POW:ACT?")
+
+    def is_emitting(self) -> bool:
+        """Tell whether the diode is on and the shutter open."""
+        return bool(self._scpi.setting("POW:STAT?")) and not self._scpi.setting("POW:SHUT?")
+
+    def switch(self, on: bool) -> None:
+        """Switch the diode on and open the shutter (0), or switch the diode off; read back."""
+        with self._session.transaction():
+            self._scpi.set_number("POW:STAT", str(int(on)), int(on), 1.0, 0.0, "laser diode (1 is on)")
+            if on:
+                self.set_shutter(open_=True)
+
+    def set_shutter(self, *, open_: bool) -> None:
+        """Open or close the shutter: fast, while the diode stays warm; read back."""
+        wanted = 0 if open_ else 1
+        self._scpi.set_number("POW:SHUT", str(wanted), wanted, 1.0, 0.0, "shutter (0 is open)")
+
+    def prepare_sweep(self, plan: LaserSweep) -> int:
+        """Set one continuous sweep in one direction up."""
+        settings = (
+            ("STAR", plan.start_nm, "start"),
+            ("STOP", plan.stop_nm, "end"),
+            ("STEP", plan.step_nm, "step"),
+        )
+        for header, value_nm, what in settings:
+            self._set_nm(f"WAV:SWE:{header}", value_nm, f"{what} of the sweep in nm")
+        speed = plan.speed_nm_per_s
+        self._scpi.set_number(
+            "WAV:SWE:SPE", f"{speed:.9g}", speed, 1.0, _SPEED_TOLERANCE * speed, "speed of the sweep in nm/s"
+        )
+        for header, value, what in (("MOD", _CONTINUOUS_ONE_WAY, "mode"), ("CYCL", 1, "cycles"), ("DEL", 0, "delay")):
+            self._scpi.set_number(f"WAV:SWE:{header}", str(value), value, 1.0, 0.0, f"{what} of the sweep")
+        return 0
+
+    def start_sweep(self) -> None:
+        """Start the sweep that was set up."""
+        self._scpi.set("WAV:SWE 1")
+
+    def is_sweeping(self) -> bool:
+        """Tell whether a sweep runs (1), waits for a trigger (3) or is being prepared (4)."""
+        return round(self._scpi.setting("WAV:SWE?")) != _STOPPED
+
+    def fetch_log(self, plan: LaserSweep, n_logged: int) -> SweepLog:
+        """Return no wavelengths: the documents at hand name no command for them."""
+        del plan, n_logged
+        return SweepLog(None, 0.0, 0.0)
+
+    def end_sweep(self) -> None:
+        """Stop the sweep."""
+        self._scpi.set("WAV:SWE 0")
+
+    def _read_dialect(self) -> Dialect:
+        if self.model.upper() != _WITH_CODE:
+            return Dialect.LEGACY
+        code = self._scpi.setting("SYST:COMM:COD?")
+        if code not in (0, 1):
+            raise self._scpi.wrong_shape("SYST:COMM:COD?", f"{code:g}", "0 or 1")
+        return Dialect(int(code))
+
+    def _read_nm(self, command: str) -> float:
+        """Return a wavelength; one that is none in the dialect's unit is an error, not a wrong number."""
+        number = self._scpi.setting(command)
+        value_nm = number * self._dialect.nm_per_unit
+        if not _SANE_NM[0] < value_nm < _SANE_NM[1]:
+            unit = "nm" if self._dialect is Dialect.LEGACY else "m"
+            raise self._scpi.wrong_shape(command, f"{number:g}", f"a wavelength in {unit} ({self._dialect.name})")
+        return value_nm
+
+    def _set_nm(self, header: str, value_nm: float, what: str) -> None:
+        factor = self._dialect.nm_per_unit
+        text = f"{value_nm:.5f}" if self._dialect is Dialect.LEGACY else f"{value_nm:.5f}E-9"
+        self._scpi.set_number(header, text, value_nm, factor, _WAVELENGTH_TOLERANCE_NM, what)

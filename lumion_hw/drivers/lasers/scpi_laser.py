@@ -1,0 +1,316 @@
+"""What lasers that are set in wavelengths over SCPI have in common."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from types import TracebackType
+from typing import ClassVar, Self
+
+from lumion_hw.clock import Clock
+from lumion_hw.drivers.lasers.limits import check_range, check_sweep
+from lumion_hw.drivers.scpi_identity import Expected, Identity, checked_identity
+from lumion_hw.drivers.strict_scpi import StrictScpi
+from lumion_hw.errors import (
+    ConnectError,
+    DeviceError,
+    DeviceTimeoutError,
+    LumionError,
+    NotSupportedError,
+)
+from lumion_hw.interfaces import LaserCapabilities, LaserRanges, LaserState, LaserSweep, SweepLog
+from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
+from lumion_hw.sessions.scpi import ScpiSession
+
+_log = logging.getLogger(__name__)
+
+_POLL_S = 0.05
+_SWEEP_FACTOR = 1.2
+_SWEEP_PATIENCE_S = 20.0
+
+
+def thz_from_nm(wavelength_nm: float) -> float:
+    """Return the optical frequency in THz of a vacuum wavelength in nm."""
+    return 1e-12 * frequency_hz_from_wavelength_m(1e-9 * wavelength_nm)
+
+
+def nm_from_thz(frequency_thz: float) -> float:
+    """Return the vacuum wavelength in nm of an optical frequency in THz."""
+    return 1e9 * wavelength_m_from_frequency_hz(1e12 * frequency_thz)
+
+
+class ScpiLaser:
+    """Base of the drivers; implements ``TunableLaser`` but for the instrument's own commands. Thread-safe.
+
+    A setting holds the session until it is read back; waiting does not.
+
+    Args:
+        session: The conversation, not yet open.
+        scpi: Settings of that conversation.
+        clock: The link's clock.
+        expected: Who should answer.
+    """
+
+    capabilities: ClassVar[LaserCapabilities]
+    step_nm: ClassVar[float] = 1e-4
+    power_step_db: ClassVar[float] = 0.01
+
+    def __init__(self, session: ScpiSession, scpi: StrictScpi, clock: Clock, expected: Expected) -> None:
+        self._session = session
+        self._scpi = scpi
+        self._clock = clock
+        self._expected = expected
+        self._identity: Identity | None = None
+        self._limits_nm = (0.0, 0.0)
+        self._limits_dbm: tuple[float, float] | None = None
+        self._sweeping = threading.Lock()
+
+    # -- what an instrument has of its own
+
+    def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
+        """Bring the instrument into a known state; return its limits of wavelength in nm and of power in dBm."""
+        raise NotImplementedError
+
+    def read_wavelength_nm(self) -> float:
+        """Return the wavelength set."""
+        raise NotImplementedError
+
+    def write_wavelength_nm(self, wavelength_nm: float) -> None:
+        """Set the wavelength and read it back."""
+        raise NotImplementedError
+
+    def read_power_dbm(self) -> float:
+        """Return the power set."""
+        raise NotImplementedError
+
+    def write_power_dbm(self, power_dbm: float) -> None:
+        """Set the power and read it back."""
+        raise NotImplementedError
+
+    def measure_power_dbm(self) -> float | None:
+        """Return the power measured, or ``None``. Called while the output is on and ready."""
+        return None
+
+    def is_emitting(self) -> bool:
+        """Tell whether the output is on."""
+        raise NotImplementedError
+
+    def switch(self, on: bool) -> None:
+        """Switch the output and read it back."""
+        raise NotImplementedError
+
+    def prepare_sweep(self, plan: LaserSweep) -> int:
+        """Set a sweep up; return the number of wavelengths that will be logged, 0 without a log."""
+        raise NotImplementedError
+
+    def start_sweep(self) -> None:
+        """Start the sweep that was set up."""
+        raise NotImplementedError
+
+    def is_sweeping(self) -> bool:
+        """Tell whether a sweep is under way."""
+        raise NotImplementedError
+
+    def fetch_log(self, plan: LaserSweep, n_logged: int) -> SweepLog:
+        """Return the log of the sweep that ended; its times are put in afterwards."""
+        raise NotImplementedError
+
+    def end_sweep(self) -> None:
+        """Stop a sweep, or what is left of one."""
+        raise NotImplementedError
+
+    # -- the interface
+
+    def open(self) -> None:
+        """Open the link, check the identity and read the limits. The output stays as it is.
+
+        Raises:
+            ConnectError: The link cannot be opened.
+            IdentityError: Another instrument answers.
+            LinkTimeout: Nothing answers.
+        """
+        with self._session.transaction():
+            try:
+                self._identity = checked_identity(self._session, self._session.open(), self._expected)
+                self._limits_nm, self._limits_dbm = self.prepare()
+            except LumionError:
+                self._identity = None
+                self._session.close()
+                raise
+
+    def __enter__(self) -> Self:
+        """Open."""
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Release the link; idempotent, never raises. The output is left as it is."""
+        self._session.close()
+
+    @property
+    def identity(self) -> Identity:
+        """Who the instrument says it is. Raises ``ConnectError`` while it is not open."""
+        if self._identity is None:
+            raise ConnectError(
+                "the laser is not open",
+                device=self._session.device,
+                address=self._session.address,
+                hint="Call open() first.",
+            )
+        return self._identity
+
+    @property
+    def model(self) -> str:
+        """Model."""
+        return self.identity.model
+
+    @property
+    def serial(self) -> str:
+        """Serial number."""
+        return self.identity.serial
+
+    @property
+    def session(self) -> ScpiSession:
+        """The session, for its counters and for commands this driver does not have."""
+        return self._session
+
+    @property
+    def ranges(self) -> LaserRanges:
+        """Limits of the instrument; the step of frequencies is that of wavelengths at the short end."""
+        self.identity  # noqa: B018 - raises while it is not open
+        shortest_nm, longest_nm = self._limits_nm
+        highest_thz = thz_from_nm(shortest_nm)
+        step_thz = highest_thz * self.step_nm / shortest_nm
+        return LaserRanges((thz_from_nm(longest_nm), highest_thz), step_thz, self._limits_dbm, self.power_step_db)
+
+    def set_frequency_thz(self, frequency_thz: float) -> None:
+        """Set the frequency, to the nearest step of the wavelength.
+
+        Raises:
+            LimitError: Outside the laser's range; nothing was changed.
+            DeviceError: The laser refuses.
+            VerifyError: The laser keeps another one.
+        """
+        check_range("frequency", frequency_thz, self.ranges.frequency_thz, "THz", self._session)
+        wavelength_nm = round(nm_from_thz(frequency_thz) / self.step_nm) * self.step_nm
+        shortest_nm, longest_nm = self._limits_nm
+        self.write_wavelength_nm(min(max(wavelength_nm, shortest_nm), longest_nm))  # rounding only
+
+    def set_power_dbm(self, power_dbm: float) -> None:
+        """Set the output power, to the nearest step.
+
+        Raises:
+            LimitError: Outside the laser's range; nothing was changed.
+            DeviceError: The laser refuses.
+            VerifyError: The laser keeps another power.
+        """
+        check_range("output power", power_dbm, self.ranges.power_dbm, "dBm", self._session)
+        self.write_power_dbm(power_dbm)
+
+    def enable(self) -> None:
+        """Switch the output on; read back."""
+        self.identity  # noqa: B018 - raises while it is not open
+        self.switch(True)
+
+    def disable(self) -> None:
+        """Switch the output off; read back."""
+        self.identity  # noqa: B018 - raises while it is not open
+        self.switch(False)
+
+    def state(self) -> LaserState:
+        """Ask the laser what it does."""
+        self.identity  # noqa: B018 - raises while it is not open
+        with self._session.transaction():
+            emitting = self.is_emitting()
+            ready = emitting and self._scpi.operations_done()
+            return LaserState(
+                emitting=emitting,
+                ready=ready,
+                frequency_thz=thz_from_nm(self.read_wavelength_nm()),
+                power_dbm=self.read_power_dbm(),
+                measured_power_dbm=self.measure_power_dbm() if ready else None,
+                flags=(),
+                timestamp_s=self._clock.now(),
+            )
+
+    def wait_ready(self, deadline_s: float) -> LaserState:
+        """Wait until the laser emits and no operation is pending.
+
+        Raises:
+            DeviceError: The output is off.
+            DeviceTimeoutError: The laser is not ready by the deadline.
+        """
+        while not (state := self.state()).ready:
+            if not state.emitting:
+                raise self._refused("wait_ready", "the output is off", "Call enable() first.")
+            if self._clock.now() >= deadline_s:
+                raise self._too_slow("wait_ready", "an operation is pending")
+            self._clock.sleep(min(_POLL_S, max(deadline_s - self._clock.now(), 1e-3)))
+        return state
+
+    def sweep(self, plan: LaserSweep) -> SweepLog:
+        """Sweep once and wait for the end. Raises as :meth:`TunableLaser.sweep`."""
+        self.identity  # noqa: B018 - raises while it is not open
+        if plan.log and not self.capabilities.wavelength_log:
+            raise NotSupportedError(
+                "this laser does not log wavelengths",
+                command="sweep",
+                device=self._session.device,
+                address=self._session.address,
+                hint="Sweep without log, and take the wavelengths from speed and time.",
+            )
+        check_sweep(plan, self._limits_nm, self._session)
+        with self._sweeping:
+            if not self.is_emitting():
+                raise self._refused("sweep", "the output is off", "Call enable() and wait_ready() first.")
+            try:
+                return self._sweep(plan)
+            except BaseException:
+                self._stop_quietly()
+                raise
+
+    def _sweep(self, plan: LaserSweep) -> SweepLog:
+        with self._session.transaction():
+            n_logged = self.prepare_sweep(plan)
+            started_s = self._clock.now()
+            self.start_sweep()
+        deadline_s = started_s + _SWEEP_FACTOR * plan.duration_s + _SWEEP_PATIENCE_S
+        while self.is_sweeping():
+            if self._clock.now() >= deadline_s:
+                raise self._too_slow("sweep", f"the sweep of {plan.duration_s:.3g} s does not end; it was stopped")
+            self._clock.sleep(_POLL_S)
+        ended_s = self._clock.now()
+        log = self.fetch_log(plan, n_logged)
+        self.end_sweep()
+        return SweepLog(log.wavelength_nm, started_s, ended_s)
+
+    def _stop_quietly(self) -> None:
+        """Stop a sweep that failed, if the instrument still listens; what failed first is what is reported."""
+        try:
+            self.end_sweep()
+        except LumionError as error:
+            _log.warning("%s: the sweep that failed was not stopped: %s", self._session.device, error)
+
+    def _refused(self, command: str, why: str, hint: str) -> DeviceError:
+        return DeviceError(
+            f"{command}: {why}",
+            command=command,
+            device=self._session.device,
+            address=self._session.address,
+            hint=hint,
+        )
+
+    def _too_slow(self, command: str, seen: str) -> DeviceTimeoutError:
+        return DeviceTimeoutError(
+            f"{command}: the laser answers, but is not done in time; {seen}",
+            command=command,
+            device=self._session.device,
+            address=self._session.address,
+            hint="Lasers tune and settle for seconds; look at the panel for a lock or an alarm.",
+        )

@@ -1,0 +1,378 @@
+"""Santec MPM-210 and MPM-210H: mainframes with up to five four-port power meter modules, over TCP port 5000.
+
+ASCII without a SCPI tree: a word, then arguments with commas; CR LF both ways. Wavelengths are nm, averaging is in
+milliseconds and common to all ports, powers are mW or dBm. Built from the list of commands, since no manual is at hand.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from types import TracebackType
+
+import numpy as np
+
+from lumion_hw.clock import Clock
+from lumion_hw.drivers.meters.wire_powers import reading, states_of
+from lumion_hw.drivers.scpi_identity import Expected, Identity, checked_identity
+from lumion_hw.drivers.strict_scpi import StrictScpi
+from lumion_hw.errors import ConfigError, ConnectError, DeviceError, DeviceTimeoutError, LumionError, VerifyError
+from lumion_hw.interfaces import PowerLog, PowerReading, RangeState
+from lumion_hw.links.base import Link
+from lumion_hw.sessions.scpi import ScpiSession
+
+MODELS = ("MPM-210", "MPM-210H")
+PORTS_PER_MODULE = 4
+WAVELENGTHS_NM = (1250.0, 1630.0)
+AVERAGING_S = (1e-5, 10.0)
+LARGEST_LOG = 1_000_000
+RANGE_OF_LEVEL_DBM = {1: 10.0, 2: 0.0, 3: -10.0, 4: -20.0, 5: -30.0}
+"""Range of each gain level. The command list has the levels only; the powers are recalled and to be confirmed."""
+_N_MODULES = 5
+_WAVELENGTH_TOLERANCE_NM = 0.006
+_AVERAGING_TOLERANCE = 1e-3
+_MILLIWATT = 1
+_ZERO_S = 3.0  # about, says the list
+_ZERO_TIMEOUT_S = 30.0
+_FRESH = 2.0  # a free-running average that begins after a call ends at the latest two averaging times later
+_POLL_S = 0.05
+_PATIENCE_S = 2.0
+_SLOWEST_BYTES_PER_S = 50e3
+
+
+class SantecMpm:
+    """Driver of one mainframe; implements ``PowerMeter``. Thread-safe; every set is read back.
+
+    Channels are numbered from 1, four for each module that is plugged in; :meth:`module_and_port` tells which is which.
+    The meter free-runs: a reading waits until its whole average was taken after the call.
+
+    Args:
+        link: The link to the instrument.
+        clock: The link's clock.
+        device: Device name, for messages.
+        expected_model: Model that must be found; any of the family if omitted.
+        expected_serial: Serial number that must be found; any if omitted.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock,
+        *,
+        device: str,
+        expected_model: str | None = None,
+        expected_serial: str | None = None,
+    ) -> None:
+        self._session = ScpiSession(link, clock, device=device, terminator=b"\r\n")
+        self._scpi = StrictScpi(self._session)
+        self._clock = clock
+        self._device = device
+        self._expected = Expected(("SANTEC",), MODELS, expected_model, expected_serial)
+        self._identity: Identity | None = None
+        self._modules: tuple[int, ...] = ()
+        self._averaging_s = 0.0
+        self._closing = threading.Lock()
+
+    def open(self) -> None:
+        """Open the link, check the identity, find the modules, and let powers be milliwatts.
+
+        Raises:
+            ConnectError: The link cannot be opened.
+            IdentityError: Another instrument answers.
+            DeviceError: No module is plugged in.
+            LinkTimeout: Nothing answers.
+        """
+        with self._session.transaction():
+            try:
+                self._identity = checked_identity(self._session, self._session.open(), self._expected)
+                self._modules = self._find_modules()
+                self._set("UNIT", str(_MILLIWATT), "UNIT?", _MILLIWATT, 0.0, "unit (1 is mW)")
+                self._averaging_s = 1e-3 * self._scpi.setting("AVG?")
+            except LumionError:
+                self._identity = None
+                self._session.close()
+                raise
+
+    def __enter__(self) -> SantecMpm:
+        """Open."""
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Release the link; idempotent, never raises."""
+        with self._closing:
+            self._identity = None
+            self._session.close()
+
+    @property
+    def identity(self) -> Identity:
+        """Who the instrument says it is. Raises ``ConnectError`` while it is not open."""
+        if self._identity is None:
+            raise ConnectError(
+                "the meter is not open", device=self._device, address=self._session.address, hint="Call open() first."
+            )
+        return self._identity
+
+    @property
+    def channels(self) -> tuple[int, ...]:
+        """Channel numbers, from 1: four per module."""
+        self.identity  # noqa: B018 - raises while it is not open
+        return tuple(range(1, PORTS_PER_MODULE * len(self._modules) + 1))
+
+    @property
+    def model(self) -> str:
+        """Model, such as ``MPM-210H``."""
+        return self.identity.model
+
+    @property
+    def serial(self) -> str:
+        """Serial number."""
+        return self.identity.serial
+
+    @property
+    def session(self) -> ScpiSession:
+        """The session, for its counters and for commands this driver does not have."""
+        return self._session
+
+    def module_and_port(self, channel: int) -> tuple[int, int]:
+        """Return module and port of a channel, each from 1. Raises ``ConfigError`` if there is none of this number."""
+        if channel not in self.channels:
+            raise ConfigError(
+                f"there is no channel {channel}",
+                device=self._device,
+                address=self._session.address,
+                hint=f"The modules {self._modules} have the channels 1 to {len(self.channels)}.",
+            )
+        place, port = divmod(channel - 1, PORTS_PER_MODULE)
+        return self._modules[place], port + 1
+
+    def wavelength_nm(self, channel: int) -> float:
+        """Return the wavelength used for the responsivity, in nm."""
+        module, port = self.module_and_port(channel)
+        return self._scpi.setting(f"DWAV? {module},{port}")
+
+    def set_wavelength_nm(self, channel: int, wavelength_nm: float) -> None:
+        """Set the wavelength of one channel.
+
+        Raises:
+            LimitError: Outside 1250 to 1630 nm; nothing was sent.
+            VerifyError: The meter keeps another one.
+        """
+        module, port = self.module_and_port(channel)
+        what = f"wavelength of channel {channel}"
+        self._scpi.check_within(what, wavelength_nm, *WAVELENGTHS_NM, "nm")
+        place = f"{module},{port}"
+        self._set(
+            "DWAV",
+            f"{place},{wavelength_nm:.9g}",
+            f"DWAV? {place}",
+            wavelength_nm,
+            _WAVELENGTH_TOLERANCE_NM,
+            f"{what} in nm",
+        )
+
+    def set_averaging_s(self, channel: int, averaging_s: float) -> None:
+        """Set the averaging time, which is one for all channels.
+
+        Raises:
+            LimitError: Outside 10 us to 10 s; nothing was sent.
+            VerifyError: The meter keeps another one.
+        """
+        self.module_and_port(channel)
+        self._scpi.check_within("averaging time", averaging_s, *AVERAGING_S, "s")
+        wanted_ms = 1e3 * averaging_s
+        found_ms = self._set(
+            "AVG", f"{wanted_ms:.6g}", "AVG?", wanted_ms, _AVERAGING_TOLERANCE * wanted_ms, "averaging time in ms"
+        )
+        self._averaging_s = 1e-3 * found_ms
+
+    def set_range_dbm(self, channel: int, range_dbm: float | None) -> None:
+        """Set the range of one channel by its gain level, or automatic ranging of its module with ``None``.
+
+        Raises:
+            LimitError: Outside -30 to 10 dBm; nothing was sent.
+            ConfigError: No level has this range.
+            VerifyError: The meter keeps another level.
+        """
+        module, _ = self.module_and_port(channel)
+        if range_dbm is None:
+            self._set("DAUTO", f"{module},1", f"DAUTO? {module}", 1.0, 0.0, f"automatic ranging of module {module}")
+            return
+        ranges = RANGE_OF_LEVEL_DBM.values()
+        self._scpi.check_within(f"range of channel {channel}", range_dbm, min(ranges), max(ranges), "dBm")
+        levels = [level for level, each_dbm in RANGE_OF_LEVEL_DBM.items() if each_dbm == range_dbm]
+        if not levels:
+            raise ConfigError(
+                f"a range of {range_dbm:g} dBm does not exist",
+                device=self._device,
+                address=self._session.address,
+                hint=f"There are {', '.join(f'{each:g}' for each in ranges)} dBm.",
+            )
+        self.set_gain_level(channel, levels[0])
+
+    def set_gain_level(self, channel: int, level: int) -> None:
+        """Set the gain of one channel, 1 (most light) to 5 (least), with automatic ranging of its module off.
+
+        Raises:
+            LimitError: No level from 1 to 5; nothing was sent.
+            VerifyError: The meter keeps another level.
+        """
+        module, port = self.module_and_port(channel)
+        levels = RANGE_OF_LEVEL_DBM
+        self._scpi.check_within(f"gain level of channel {channel}", level, min(levels), max(levels), "")
+        with self._session.transaction():
+            self._set("DAUTO", f"{module},0", f"DAUTO? {module}", 0.0, 0.0, f"automatic ranging of module {module}")
+            place = f"{module},{port}"
+            self._set("DLEV", f"{place},{level}", f"DLEV? {place}", level, 0.0, f"gain level of channel {channel}")
+
+    def zero(self) -> None:
+        """Take the dark as zero on all channels, in about 3 s.
+
+        Raises:
+            DeviceError: The meter reports an error, such as with light on.
+        """
+        self.identity  # noqa: B018 - raises while it is not open
+        with self._session.transaction():
+            self.errors()
+            self._session.write("ZERO")
+            self._clock.sleep(_ZERO_S)
+            failures = self._last_error(_ZERO_TIMEOUT_S)
+        if failures:
+            raise DeviceError(
+                f"zeroing failed: {failures[0][0]} {failures[0][1]}",
+                code=failures[0][0],
+                command="ZERO",
+                device=self._device,
+                address=self._session.address,
+                hint="Zeroing needs every channel dark: cap the inputs or switch the light off, then zero again.",
+            )
+
+    def read(self, channel: int) -> PowerReading:
+        """Return one reading, averaged after the call."""
+        module, port = self.module_and_port(channel)
+        self._clock.sleep(_FRESH * self._averaging_s)
+        return self._read_module(module)[port - 1]
+
+    def read_all(self) -> tuple[PowerReading, ...]:
+        """Return one reading per channel, averaged after the call; modules are asked one after the other."""
+        self.identity  # noqa: B018 - raises while it is not open
+        self._clock.sleep(_FRESH * self._averaging_s)
+        with self._session.transaction():
+            return tuple(each for module in self._modules for each in self._read_module(module))
+
+    def log(self, channels: tuple[int, ...], n_samples: int, timeout_s: float | None = None) -> PowerLog:
+        """Log samples one averaging time apart, free-running, and wait for them.
+
+        Args:
+            channels: Channels to fetch; all are logged.
+            n_samples: Samples per channel.
+            timeout_s: Time from now; by default 2 s and 1.2 times the length of the run.
+
+        Raises:
+            LimitError: Not 1 to 1 000 000 samples; nothing was sent.
+            DeviceTimeoutError: The run does not complete; it was stopped.
+            FrameError: A channel gave another number of samples.
+        """
+        places = [self.module_and_port(channel) for channel in channels]
+        self._scpi.check_within("number of samples", n_samples, 1, LARGEST_LOG, "samples")
+        length_s = n_samples * self._averaging_s
+        patience_s = _PATIENCE_S + 1.2 * length_s if timeout_s is None else timeout_s
+        with self._session.transaction():
+            self._set("LOGN", str(n_samples), "LOGN?", n_samples, 0.0, "length of the log")
+            self._session.write("WMOD FREERUN")
+            started_s = self._clock.now()
+            self._session.write("MEAS")
+            try:
+                self._wait(started_s + patience_s, n_samples)
+                values_w = np.stack([self._logged_w(module, port, n_samples) for module, port in places])
+            finally:
+                self._session.write("STOP")
+        states = states_of(values_w)
+        values_w[states != RangeState.OK] = np.nan
+        return PowerLog(tuple(channels), values_w, states, self._averaging_s, started_s)
+
+    def errors(self) -> tuple[tuple[int, str], ...]:
+        """Return the last error, if there is one; the instrument keeps no queue."""
+        return self._last_error()
+
+    def _last_error(self, timeout_s: float | None = None) -> tuple[tuple[int, str], ...]:
+        reply = self._session.query("ERR?", timeout_s)
+        code_text, _, text = reply.partition(",")
+        try:
+            code = int(code_text)
+        except ValueError:
+            raise self._scpi.wrong_shape("ERR?", reply, "a number and a text") from None
+        return ((code, text.strip().strip('"')),) if code else ()
+
+    def _find_modules(self) -> tuple[int, ...]:
+        flags = self._scpi.numbers("IDIS?")
+        if len(flags) != _N_MODULES or not set(flags) <= {0.0, 1.0}:
+            raise self._scpi.wrong_shape("IDIS?", str(flags), "five flags")
+        modules = tuple(number for number, flag in enumerate(flags, start=1) if flag)
+        if not modules:
+            raise DeviceError(
+                "no module is plugged in",
+                command="IDIS?",
+                device=self._device,
+                address=self._session.address,
+                hint="Plug a module in with the mainframe switched off.",
+            )
+        return modules
+
+    def _set(self, command: str, arguments: str, query: str, wanted: float, tolerance: float, what: str) -> float:
+        """Send a setting and read it back; if it is not in force, say what the instrument says."""
+        with self._session.transaction():
+            self._session.write(f"{command} {arguments}")
+            found = self._scpi.setting(query)
+            if abs(found - wanted) <= tolerance:
+                return found
+            raise VerifyError(
+                what,
+                wrote=wanted,
+                read=found,
+                device=self._device,
+                address=self._session.address,
+                hint=f"Its last error: {self.errors() or 'none'}.",
+            )
+
+    def _read_module(self, module: int) -> tuple[PowerReading, ...]:
+        command = f"READ? {module}"
+        with self._session.transaction():
+            values_mw = self._scpi.numbers(command)
+            if len(values_mw) != PORTS_PER_MODULE:
+                raise self._scpi.wrong_shape(command, str(values_mw), f"{PORTS_PER_MODULE} powers")
+            first = 1 + PORTS_PER_MODULE * self._modules.index(module)
+            now_s = self._clock.now()
+            return tuple(reading(first + index, _watts(value), now_s) for index, value in enumerate(values_mw))
+
+    def _wait(self, deadline_s: float, n_samples: int) -> None:
+        """Wait until ``STAT?`` says 1; 0 is under way, -1 is stopped."""
+        while (state := self._scpi.numbers("STAT?"))[0] != 1.0:
+            if state[0] < 0.0 or self._clock.now() >= deadline_s:
+                raise DeviceTimeoutError(
+                    f"the log of {n_samples} samples did not complete: state {state}",
+                    command="STAT?",
+                    device=self._device,
+                    address=self._session.address,
+                    hint="It was stopped.",
+                )
+            self._clock.sleep(_POLL_S)
+
+    def _logged_w(self, module: int, port: int, n_samples: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        command = f"LOGG? {module},{port}"
+        payload = self._session.query_block(command, _PATIENCE_S + 4 * n_samples / _SLOWEST_BYTES_PER_S)
+        if len(payload) != 4 * n_samples:
+            raise self._scpi.wrong_shape(command, f"{len(payload)} bytes", f"{n_samples} samples of 4 bytes")
+        values_mw = np.frombuffer(payload, "<f4").astype(np.float64)
+        return np.where(states_of(values_mw) == RangeState.OK, 1e-3 * values_mw, values_mw)
+
+
+def _watts(value_mw: float) -> float:
+    """Return a power in watts; a mark stays a mark."""
+    return 1e-3 * value_mw if math.isfinite(value_mw) and abs(value_mw) < 1e20 else value_mw
