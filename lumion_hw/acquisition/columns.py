@@ -138,7 +138,11 @@ def _mesh_controllers(bench: Bench) -> Mapping[str, MeshController]:
 
 
 def _meter(name: str, meter: PowerMeter) -> _Source:
-    states = {RangeState.OVER: State.OVER_RANGE, RangeState.UNDER: State.UNDER_RANGE}
+    states = {
+        RangeState.OVER: State.OVER_RANGE,
+        RangeState.UNDER: State.UNDER_RANGE,
+        RangeState.INVALID: State.FAILED,
+    }
 
     def read() -> Values:
         return {

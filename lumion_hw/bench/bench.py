@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from lumion_hw.bench.devices import LASER_KINDS, METER_KINDS
 from lumion_hw.bench.drivers import OpenDevice, open_device
 from lumion_hw.bench.events import EventLog
 from lumion_hw.bench.loader import builtin_path, load_bench
@@ -16,7 +17,14 @@ from lumion_hw.bench.meter_monitors import MeterMonitors
 from lumion_hw.bench.model import BenchModel, DeviceModel, HeaterDriverModel, MeshControllerModel
 from lumion_hw.clock import Clock, SystemClock, VirtualClock
 from lumion_hw.errors import ConfigError, LumionError
-from lumion_hw.interfaces import MeshController, MeshStates, PolarizationController, PowerMeter, Transponder
+from lumion_hw.interfaces import (
+    MeshController,
+    MeshStates,
+    PolarizationController,
+    PowerMeter,
+    Transponder,
+    TunableLaser,
+)
 from lumion_hw.links.base import Link
 
 if TYPE_CHECKING:
@@ -43,6 +51,7 @@ class Bench:
         wiring: Which module's light goes where.
         mesh_states: Meshes that take states of their cells and no currents, by device name.
         meters: Power meters by device name.
+        lasers: Tunable lasers by device name; opening and closing leave their outputs as they are.
         transponders: Modules by device name.
         polarization: Polarization controllers by device name.
         events: Log of what happens.
@@ -67,10 +76,11 @@ class Bench:
         self._open_all(link)
         kinds = {name: device.kind for name, device in model.devices.items()}
 
-        def of_kind(kind: str) -> dict[str, object]:
-            return {name: device for name, device in self._devices.items() if kinds[name] == kind}
+        def of_kind(*wanted: str) -> dict[str, object]:
+            return {name: device for name, device in self._devices.items() if kinds[name] in wanted}
 
-        self.meters: dict[str, PowerMeter] = of_kind("keysight-n77xx")  # type: ignore[assignment]
+        self.meters: dict[str, PowerMeter] = of_kind(*METER_KINDS)  # type: ignore[assignment]
+        self.lasers: dict[str, TunableLaser] = of_kind(*LASER_KINDS)  # type: ignore[assignment]
         self.transponders: dict[str, Transponder] = of_kind("sfp-8472")  # type: ignore[assignment]
         self.polarization: dict[str, PolarizationController] = of_kind("oz-epc04")  # type: ignore[assignment]
         self.mesh_states: dict[str, MeshStates] = of_kind("smartlight-line-server")  # type: ignore[assignment]
@@ -244,13 +254,14 @@ class Bench:
 
     @contextlib.contextmanager
     def dark(self) -> Iterator[None]:
-        """Leave every transmitter off at the end of a block, whatever happens in it."""
+        """Leave every transmitter and laser off at the end of a block, whatever happens in it."""
         try:
             yield
         finally:
-            for transponder in self.transponders.values():
+            sources: list[Transponder | TunableLaser] = [*self.transponders.values(), *self.lasers.values()]
+            for source in sources:
                 with contextlib.suppress(LumionError):
-                    transponder.disable()
+                    source.disable()
 
 
 def _lacking(controller: MeshController) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lumion_hw.bench.devices import DEVICE_KINDS, MESH_KINDS, N77XX_CHANNELS, channels_of_module
+from lumion_hw.bench.devices import DEVICE_KINDS, MESH_KINDS, METER_KINDS, N_CHANNELS, channels_of_module
 from lumion_hw.bench.layout import topology_of
 from lumion_hw.errors import ConfigError
 
@@ -279,12 +279,13 @@ def _taps(bench: _Bench) -> Iterator[Check]:
         tap = _mapping(fibre.get("tap"))
         path: Path = (*base, "tap", "channel")
         meter, channel = tap.get("meter"), tap.get("channel")
-        yield from bench.reference((*base, "tap", "meter"), meter, "keysight-n77xx")
+        yield from bench.reference((*base, "tap", "meter"), meter, *METER_KINDS)
         if not isinstance(meter, str) or not isinstance(channel, int) or isinstance(channel, bool):
             continue
         device = bench.devices.get(meter, {})
-        model = device.get("model", "N7745A") if device.get("kind") == "keysight-n77xx" else None
-        n_channels = N77XX_CHANNELS.get(model) if isinstance(model, str) else None
+        kind = device.get("kind")
+        model = device.get("model", "N7745A") if kind == "keysight-n77xx" else kind
+        n_channels = N_CHANNELS.get(model) if isinstance(model, str) else None
         if n_channels is not None and channel > n_channels:
             message = f"expected a channel from 1 to {n_channels} ({meter!r} is a {model}), found {channel}"
             yield Check(path, message, ("devices", meter))

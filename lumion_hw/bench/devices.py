@@ -7,12 +7,18 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from lumion_hw.bench.fields import Address, Number, QontrolModule, Serial, StrictModel, Whole
+from lumion_hw.bench.fields import Address, Number, Pin, QontrolModule, Serial, StrictModel, Whole
 
 MESH_KINDS = ("lumion-mesh", "qontrol-q8", "smartlight-line-server")
 """Kinds that can be the controller of a mesh."""
-DEVICE_KINDS = (*MESH_KINDS, "keysight-n77xx", "sfp-8472", "oz-epc04")
+METER_KINDS = ("keysight-n77xx", "keysight-816x", "thorlabs-pm", "santec-mpm")
+"""Kinds that are power meters."""
+LASER_KINDS = ("itla-laser", "keysight-laser", "santec-tsl")
+"""Kinds that are tunable lasers."""
+DEVICE_KINDS = (*MESH_KINDS, *METER_KINDS, *LASER_KINDS, "sfp-8472", "oz-epc04")
 N77XX_CHANNELS = {"N7744A": 4, "N7745A": 8, "N7744C": 4, "N7745C": 8}
+N_CHANNELS = {**N77XX_CHANNELS, "thorlabs-pm": 1}
+"""Channels of a meter by its model or kind, where the file tells them."""
 
 
 def channels_of_module(module: str) -> int:
@@ -113,6 +119,82 @@ class PowerMeterModel(DeviceModel):
         return N77XX_CHANNELS[self.model]
 
 
+class MainframeMeterModel(DeviceModel):
+    """Power sensors such as the 81635A in a Keysight 8163, 8164 or 8166 mainframe (SCPI).
+
+    Channels are numbered from 1 in the order in which the mainframe lists its heads.
+    """
+
+    kind: Literal["keysight-816x"]
+    model: Literal["8163A", "8163B", "8164A", "8164B", "8166A", "8166B"] | None = Field(
+        None, description="Expected mainframe."
+    )
+    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    averaging_s: Number = Field(0.1, ge=1e-4, le=10.0, description="Averaging time of every channel.")
+    wavelength_nm: Number = Field(1550.0, ge=450.0, le=1800.0, description="Wavelength of every channel.")
+
+
+class ThorlabsMeterModel(DeviceModel):
+    """Thorlabs PM100D, PM100A, PM100USB, PM400, PM101 or PM160 power meter (SCPI)."""
+
+    kind: Literal["thorlabs-pm"]
+    model: Literal["PM100D", "PM100A", "PM100USB", "PM400", "PM101", "PM160"] | None = Field(
+        None, description="Expected model."
+    )
+    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    averaging_s: Number = Field(0.03, ge=1e-5, le=60.0, description="Averaging time, rounded up to whole samples.")
+    sample_s: Number = Field(3e-3, ge=1e-5, le=1.0, description="Time of one sample of this model.")
+    wavelength_nm: Number = Field(1550.0, ge=185.0, le=25000.0, description="Wavelength, which the sensor has to know.")
+
+
+class SantecMeterModel(DeviceModel):
+    """Santec MPM-210 or MPM-210H power meter mainframe; four channels for each module plugged in, from 1."""
+
+    kind: Literal["santec-mpm"]
+    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    averaging_s: Number = Field(0.01, ge=1e-5, le=10.0, description="Averaging time of all channels.")
+    wavelength_nm: Number = Field(1550.0, ge=1250.0, le=1630.0, description="Wavelength of every channel.")
+
+
+class ItlaModel(DeviceModel):
+    """Integrable tunable laser after OIF-ITLA-MSA, on a serial line of 9600 baud unless it was told otherwise."""
+
+    kind: Literal["itla-laser"]
+    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+
+
+class KeysightLaserModel(DeviceModel):
+    """Keysight N7776C tunable laser, or an 8164A/B mainframe with a laser in slot 0 (SCPI)."""
+
+    kind: Literal["keysight-laser"]
+    model: Literal["8164A", "8164B", "N7776C"] | None = Field(None, description="Expected model.")
+    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    pin: Pin | None = Field(None, description="Number that unlocks the laser; without one a locked laser is refused.")
+
+
+class SantecLaserModel(DeviceModel):
+    """Santec TSL-510, TSL-550, TSL-570 or TSL-710 tunable laser. All but the TSL-570 need their wavelengths."""
+
+    kind: Literal["santec-tsl"]
+    model: Literal["TSL-510", "TSL-550", "TSL-570", "TSL-710"] | None = Field(None, description="Expected model.")
+    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    wavelength_min_nm: Number | None = Field(None, ge=400.0, le=3000.0, description="Shortest wavelength.")
+    wavelength_max_nm: Number | None = Field(None, ge=400.0, le=3000.0, description="Longest wavelength.")
+    power_min_dbm: Number | None = Field(None, ge=-60.0, le=30.0, description="Lowest output power.")
+    power_max_dbm: Number | None = Field(None, ge=-60.0, le=30.0, description="Highest output power.")
+
+    @model_validator(mode="after")
+    def _limits_in_pairs(self) -> Self:
+        for low, high, what in (
+            (self.wavelength_min_nm, self.wavelength_max_nm, "wavelength_min_nm below wavelength_max_nm"),
+            (self.power_min_dbm, self.power_max_dbm, "power_min_dbm below power_max_dbm"),
+        ):
+            both_or_none = (low is None) == (high is None)
+            if not both_or_none or (low is not None and high is not None and not low < high):
+                raise ValueError(f"expected {what}, both or none; found {low} and {high}")
+        return self
+
+
 class SfpModel(DeviceModel):
     """An SFP+ module read over SFF-8472, through an SC18IM700 serial-to-I2C bridge.
 
@@ -153,7 +235,18 @@ class PolarizationControllerModel(DeviceModel):
 
 
 Device = Annotated[
-    MeshControllerModel | QontrolModel | LineServerModel | PowerMeterModel | SfpModel | PolarizationControllerModel,
+    MeshControllerModel
+    | QontrolModel
+    | LineServerModel
+    | PowerMeterModel
+    | MainframeMeterModel
+    | ThorlabsMeterModel
+    | SantecMeterModel
+    | ItlaModel
+    | KeysightLaserModel
+    | SantecLaserModel
+    | SfpModel
+    | PolarizationControllerModel,
     Field(discriminator="kind"),
 ]
 """Any device, told apart by ``kind``."""

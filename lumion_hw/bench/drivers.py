@@ -10,12 +10,18 @@ import numpy as np
 from lumion_hw.bench.devices import (
     DeviceModel,
     HeaterDriverModel,
+    ItlaModel,
+    KeysightLaserModel,
     LineServerModel,
+    MainframeMeterModel,
     MeshControllerModel,
     PolarizationControllerModel,
     PowerMeterModel,
     QontrolModel,
+    SantecLaserModel,
+    SantecMeterModel,
     SfpModel,
+    ThorlabsMeterModel,
 )
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError
@@ -26,6 +32,7 @@ from lumion_hw.interfaces import (
     PolarizationController,
     PowerMeter,
     Transponder,
+    TunableLaser,
 )
 from lumion_hw.links.address import serial_baud
 from lumion_hw.links.base import Link
@@ -33,7 +40,8 @@ from lumion_hw.links.base import Link
 _MODULE_RETRY_S = 0.1
 """A module is silent for up to 80 ms after a write (SFF-8472); longer silence means that it is gone."""
 
-OpenDevice = MeshController | MeshStates | PowerMeter | Transponder | PolarizationController
+OpenDevice = MeshController | MeshStates | PowerMeter | Transponder | PolarizationController | TunableLaser
+AnyMeterModel = PowerMeterModel | MainframeMeterModel | ThorlabsMeterModel | SantecMeterModel
 
 
 def _limits(model: HeaterDriverModel, n_heaters: int, watchdog_s: float = 0.0) -> ControllerLimits:
@@ -91,11 +99,8 @@ def _open_line_server(name: str, model: LineServerModel, link: Link, clock: Cloc
     return LineServerMesh(lambda: link, clock, device=name, n_pucs=model.n_pucs)
 
 
-def _open_meter(name: str, model: PowerMeterModel, link: Link, clock: Clock) -> PowerMeter:
-    from lumion_hw.drivers.meters.keysight_n77xx import KeysightN77xx
-
-    meter = KeysightN77xx(link, clock, device=name, expected_model=model.model, expected_serial=model.serial)
-    meter.open()
+def _set_up(meter: PowerMeter, model: AnyMeterModel) -> PowerMeter:
+    """Let every channel range automatically, at the wavelength and averaging time of the file."""
     try:
         for channel in meter.channels:
             meter.set_range_dbm(channel, None)
@@ -105,6 +110,84 @@ def _open_meter(name: str, model: PowerMeterModel, link: Link, clock: Clock) -> 
         meter.close()
         raise
     return meter
+
+
+def _open_n77xx(name: str, model: PowerMeterModel, link: Link, clock: Clock) -> PowerMeter:
+    from lumion_hw.drivers.meters.keysight_n77xx import KeysightN77xx
+
+    meter = KeysightN77xx(link, clock, device=name, expected_model=model.model, expected_serial=model.serial)
+    meter.open()
+    return _set_up(meter, model)
+
+
+def _open_816x(name: str, model: MainframeMeterModel, link: Link, clock: Clock) -> PowerMeter:
+    from lumion_hw.drivers.meters.keysight_816x import Keysight816x
+
+    meter = Keysight816x(link, clock, device=name, expected_model=model.model, expected_serial=model.serial)
+    meter.open()
+    return _set_up(meter, model)
+
+
+def _open_thorlabs(name: str, model: ThorlabsMeterModel, link: Link, clock: Clock) -> PowerMeter:
+    from lumion_hw.drivers.meters.thorlabs_pm import ThorlabsPm
+
+    meter = ThorlabsPm(
+        link,
+        clock,
+        device=name,
+        expected_model=model.model,
+        expected_serial=model.serial,
+        sample_s=model.sample_s,
+    )
+    meter.open()
+    return _set_up(meter, model)
+
+
+def _open_santec_mpm(name: str, model: SantecMeterModel, link: Link, clock: Clock) -> PowerMeter:
+    from lumion_hw.drivers.meters.santec_mpm import SantecMpm
+
+    meter = SantecMpm(link, clock, device=name, expected_serial=model.serial)
+    meter.open()
+    return _set_up(meter, model)
+
+
+def _open_itla(name: str, model: ItlaModel, link: Link, clock: Clock) -> TunableLaser:
+    from lumion_hw.drivers.lasers.itla import ItlaLaser
+
+    laser = ItlaLaser(link, clock, device=name, expected_serial=model.serial)
+    laser.open()
+    return laser
+
+
+def _open_keysight_laser(name: str, model: KeysightLaserModel, link: Link, clock: Clock) -> TunableLaser:
+    from lumion_hw.drivers.lasers.keysight_laser import KeysightLaser
+
+    laser = KeysightLaser(
+        link, clock, device=name, expected_model=model.model, expected_serial=model.serial, pin=model.pin
+    )
+    laser.open()
+    return laser
+
+
+def _open_santec_tsl(name: str, model: SantecLaserModel, link: Link, clock: Clock) -> TunableLaser:
+    from lumion_hw.drivers.lasers.santec_tsl import SantecTsl
+
+    laser = SantecTsl(
+        link,
+        clock,
+        device=name,
+        expected_model=model.model,
+        expected_serial=model.serial,
+        limits_nm=_pair(model.wavelength_min_nm, model.wavelength_max_nm),
+        limits_dbm=_pair(model.power_min_dbm, model.power_max_dbm),
+    )
+    laser.open()
+    return laser
+
+
+def _pair(low: float | None, high: float | None) -> tuple[float, float] | None:
+    """Return two limits of a file, which has both or none."""
+    return None if low is None or high is None else (low, high)
 
 
 def _open_sfp(name: str, model: SfpModel, link: Link, clock: Clock) -> Transponder:
@@ -131,7 +214,13 @@ _OPENERS: dict[type[DeviceModel], Callable[[str, Any, Link, Clock], OpenDevice]]
     MeshControllerModel: _open_mesh,
     QontrolModel: _open_qontrol,
     LineServerModel: _open_line_server,
-    PowerMeterModel: _open_meter,
+    PowerMeterModel: _open_n77xx,
+    MainframeMeterModel: _open_816x,
+    ThorlabsMeterModel: _open_thorlabs,
+    SantecMeterModel: _open_santec_mpm,
+    ItlaModel: _open_itla,
+    KeysightLaserModel: _open_keysight_laser,
+    SantecLaserModel: _open_santec_tsl,
     SfpModel: _open_sfp,
     PolarizationControllerModel: _open_polarization,
 }

@@ -70,6 +70,9 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 Serial = Annotated[str, AfterValidator(checked_serial)]
 """A serial number that fits a device's 16 characters."""
 
+Pin = Annotated[str, Field(pattern=r"^[0-9]{1,8}$")]
+"""Digits that unlock an instrument, in quotes so that a leading zero stays."""
+
 QontrolModule = Annotated[str, AfterValidator(checked_module)]
 """Type and hexadecimal number of a Qontrol output module."""
 

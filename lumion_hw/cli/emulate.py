@@ -11,7 +11,10 @@ import click
 
 from lumion_hw.cli.output import note
 
-_ON_TCP = ("lumion-mesh", "keysight-n77xx", "smartlight-line-server")
+_ON_TCP = (
+    *("lumion-mesh", "smartlight-line-server"),
+    *("keysight-n77xx", "keysight-816x", "santec-mpm", "keysight-laser", "santec-tsl"),
+)
 
 
 @click.command()

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from itla_peer import Module
 
+from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.model import BenchModel
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.lasers.itla import ItlaLaser
 from lumion_hw.errors import (
@@ -78,6 +80,26 @@ class TestItlaKeepsThePromises(TunableLaserContract):
     @pytest.fixture
     def drip(self, link: DisturbedLink) -> Callable[[], None]:
         return link.drip
+
+
+def test_a_bench_keeps_it_among_its_lasers_and_leaves_its_light_alone(clock: VirtualClock, module: Module) -> None:
+    model = BenchModel.model_validate(
+        {
+            "version": 1,
+            "name": "b",
+            "devices": {"mesh0": {"kind": "lumion-mesh"}, "itla0": {"kind": "itla-laser", "serial": "SN42"}},
+            "mesh": {"controller": "mesh0", "columns": [2]},
+        }
+    )
+    module.registers[0x32] = 8
+    with Bench(model, lambda *_: MemoryLink(lambda: module, clock, "module"), clock, only=["itla0"]) as bench:
+        assert list(bench.lasers) == ["itla0"]
+        assert module.light is not None
+        with bench.dark():
+            pass
+        assert module.light is None
+        bench.lasers["itla0"].enable()
+    assert module.registers[0x32] == 8
 
 
 # -- the conversation, byte by byte
