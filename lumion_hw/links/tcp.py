@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import select
 import socket
 
 from lumion_hw.clock import Clock
@@ -9,7 +11,8 @@ from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.draining import drain_by_reading
 
 _SLICE_S = 0.05  # longest single wait in the kernel: a close from another thread is noticed within it
-_RECEIVE_BYTES = 65536
+_SHORT_BYTES = 65536
+_LONG_BYTES = 1 << 20
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # a dead peer is found within a minute
 
 
@@ -27,6 +30,7 @@ class TcpLink:
         self._port = port
         self._clock = clock
         self._socket: socket.socket | None = None
+        self._receive_bytes = _SHORT_BYTES
 
     @property
     def name(self) -> str:
@@ -63,11 +67,11 @@ class TcpLink:
         view = memoryview(data)
         while view:
             try:
-                connection.settimeout(self._slice(deadline))
                 view = view[connection.send(view) :]
-            except (TimeoutError, BlockingIOError) as error:
+            except BlockingIOError as error:
                 if self._clock.now() >= deadline:
                     raise self._lost(f"{len(view)} of {len(data)} bytes could not be written in time") from error
+                self._wait(connection, deadline, for_writing=True)
             except OSError as error:
                 raise self._lost(f"writing failed: {error}") from error
 
@@ -76,16 +80,18 @@ class TcpLink:
         connection = self._connected()
         while True:
             try:
-                connection.settimeout(self._slice(deadline))
-                data = connection.recv(_RECEIVE_BYTES)
-            except (TimeoutError, BlockingIOError):
+                data = connection.recv(self._receive_bytes)
+            except BlockingIOError:
                 if self._clock.now() >= deadline:
                     return b""
+                self._wait(connection, deadline, for_writing=False)
                 continue
             except OSError as error:
                 raise self._lost(f"reading failed: {error}") from error
             if not data:
                 raise self._lost("closed by the other side")
+            # A long block comes fastest in long pieces; short replies need no long buffers.
+            self._receive_bytes = _LONG_BYTES if len(data) == self._receive_bytes else _SHORT_BYTES
             return data
 
     def drain(self, quiet_s: float, deadline: float) -> int:
@@ -103,15 +109,36 @@ class TcpLink:
             raise LinkLost("the link is closed", address=self.name, hint="Open it first.")
         return self._socket
 
-    def _slice(self, deadline: float) -> float:
-        return min(max(deadline - self._clock.now(), 0.0), _SLICE_S)
+    def _wait(self, connection: socket.socket, deadline: float, *, for_writing: bool) -> None:
+        """Wait until the socket is ready, a slice is over or the deadline is there."""
+        patience_s = min(max(deadline - self._clock.now(), 0.0), _SLICE_S)
+        try:
+            _wait_ready(connection.fileno(), patience_s, for_writing)
+        except (OSError, ValueError) as error:  # closed by another thread meanwhile
+            raise self._lost(f"waiting failed: {error}") from error
 
     def _lost(self, what: str) -> LinkLost:
         self.close()
         return LinkLost(what, address=self.name, hint="The device is off, unplugged, or serves another client.")
 
 
+def _wait_with_poll(number: int, patience_s: float, for_writing: bool) -> None:
+    waiter = select.poll()
+    waiter.register(number, select.POLLOUT if for_writing else select.POLLIN)
+    waiter.poll(math.ceil(1e3 * patience_s))
+
+
+def _wait_with_select(number: int, patience_s: float, for_writing: bool) -> None:
+    numbers = [number]
+    select.select([] if for_writing else numbers, numbers if for_writing else [], numbers, patience_s)
+
+
+# poll takes file numbers above 1023, which select does not; Windows has select only.
+_wait_ready = _wait_with_poll if hasattr(select, "poll") else _wait_with_select
+
+
 def _configure(connection: socket.socket) -> None:
+    connection.setblocking(False)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE.items():

@@ -1,4 +1,4 @@
-"""What every byte-stream session shares: one lock per transaction, and no trust in replies after a missed one.
+"""What every byte-stream session shares: one lock per address, and no trust in replies after a missed one.
 
 The most dangerous fault of instrument control is a wrong number without an error: after a time-out the late reply is
 still under way and answers the *next* query. So a session that did not see an exchange through to its end, for
@@ -10,9 +10,11 @@ from __future__ import annotations
 import abc
 import logging
 import threading
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from types import TracebackType
 
 from lumion_hw.clock import Clock
 from lumion_hw.errors import FrameError, LinkLost, LinkTimeout, LumionError
@@ -23,6 +25,8 @@ _log = logging.getLogger(__name__)
 _LINE_LIMIT_BYTES = 1 << 20
 _SHOWN_BYTES = 60
 _LONGEST_QUIET_S = 1.0
+_locks: weakref.WeakValueDictionary[str, threading.RLock] = weakref.WeakValueDictionary()
+_locks_guard = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -71,11 +75,12 @@ class Conversation(abc.ABC):
         self._device = device
         self._timeout_s = timeout_s
         self._quiet_s = quiet_s
-        self._lock = threading.RLock()
+        self._lock = _lock_of(link.name)
         self._buffer = bytearray()
         self._tainted = False
         self._patience_s = timeout_s
-        self._counters = Counters()
+        self._tally = dict.fromkeys(("exchanges", "timeouts", "taints", "resyncs", "foreign_bytes"), 0)
+        self._longest_s = 0.0
 
     @property
     def device(self) -> str:
@@ -90,7 +95,7 @@ class Conversation(abc.ABC):
     @property
     def counters(self) -> Counters:
         """A snapshot of the counters."""
-        return self._counters
+        return Counters(**self._tally, longest_s=self._longest_s)
 
     @property
     def tainted(self) -> bool:
@@ -116,33 +121,48 @@ class Conversation(abc.ABC):
         """Close the link; idempotent, never raises."""
         self._link.close()
 
-    @contextmanager
-    def exchange(self, what: str, timeout_s: float | None = None) -> Iterator[float]:
+    def exchange(self, what: str, timeout_s: float | None = None) -> AbstractContextManager[float]:
         """Run one exchange under the lock, in step with the device, and taint the session unless it completes.
 
         Args:
             what: The command, for messages.
             timeout_s: Time for the whole exchange; the session's default if omitted.
 
-        Yields:
-            The deadline of the exchange.
+        Returns:
+            A context that gives the deadline of the exchange.
 
         Raises:
             LinkLost: The session was tainted and could not be brought back in step.
         """
-        patience_s = self._timeout_s if timeout_s is None else timeout_s
-        with self._lock, self._named():
+        return _Exchange(self, what, self._timeout_s if timeout_s is None else timeout_s)
+
+    def begin(self, what: str) -> float:
+        """Take the lock and get in step; return the time. For :meth:`exchange`."""
+        self._lock.acquire()
+        try:
             self._get_in_step(what)
-            started = self._clock.now()
-            try:
-                yield started + patience_s
-            except BaseException as error:
-                # Also KeyboardInterrupt and thread exits: the reply may still come.
-                self._patience_s = max(patience_s, self._timeout_s)
-                self.taint(f"{what}: {type(error).__name__}")
-                self._count(timeouts=isinstance(error, LinkTimeout))
-                raise
-            self._count(exchanges=1, longest_s=self._clock.now() - started)
+        except BaseException as error:
+            self._lock.release()
+            if isinstance(error, LumionError):
+                error.device = error.device or self._device
+            raise
+        return self._clock.now()
+
+    def complete(self, what: str, started: float, patience_s: float, error: BaseException | None) -> None:
+        """Count an exchange, or taint the session if it failed; give the lock back. For :meth:`exchange`."""
+        try:
+            if error is None:
+                self._tally["exchanges"] += 1
+                self._longest_s = max(self._longest_s, self._clock.now() - started)
+                return
+            # Also KeyboardInterrupt and thread exits: the reply may still come.
+            self._patience_s = max(patience_s, self._timeout_s)
+            self.taint(f"{what}: {type(error).__name__}")
+            self._count(timeouts=isinstance(error, LinkTimeout))
+            if isinstance(error, LumionError):
+                error.device = error.device or self._device
+        finally:
+            self._lock.release()
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -179,7 +199,7 @@ class Conversation(abc.ABC):
             self._resynchronise()
 
     def _resynchronise(self) -> None:
-        quiet_s = max(self._quiet_s, min(2.0 * self._counters.longest_s, _LONGEST_QUIET_S))
+        quiet_s = max(self._quiet_s, min(2.0 * self._longest_s, _LONGEST_QUIET_S))
         for attempt in range(self.resync_rounds):
             if attempt and self.pause_s:
                 self._clock.sleep(self.pause_s)
@@ -233,8 +253,22 @@ class Conversation(abc.ABC):
     def receive_exactly(self, n_bytes: int, what: str, deadline: float) -> bytes:
         """Return exactly ``n_bytes``. Raises ``LinkTimeout`` when they do not come in time, or ``LinkLost``."""
         started = self._clock.now()
-        while len(self._buffer) < n_bytes:
-            self._receive_more(what, started, deadline)
+        missing = n_bytes - len(self._buffer)
+        if missing > 0:
+            # Pieces are joined once at the end: a block of megabytes is copied as seldom as can be.
+            pieces = [bytes(self._buffer)]
+            self._buffer.clear()
+            while missing > 0:
+                piece = self._link.read(deadline)
+                if not piece:
+                    self._buffer += b"".join(pieces)
+                    raise self._incomplete(what, started)
+                pieces.append(piece)
+                missing -= len(piece)
+            if missing < 0:
+                self._buffer += pieces[-1][missing:]
+                pieces[-1] = pieces[-1][:missing]
+            return b"".join(pieces)
         data = bytes(self._buffer[:n_bytes])
         del self._buffer[:n_bytes]
         return data
@@ -252,10 +286,12 @@ class Conversation(abc.ABC):
 
     def _receive_more(self, what: str, started: float, deadline: float) -> None:
         data = self._link.read(deadline)
-        if data:
-            self._buffer += data
-            return
-        raise LinkTimeout(
+        if not data:
+            raise self._incomplete(what, started)
+        self._buffer += data
+
+    def _incomplete(self, what: str, started: float) -> LinkTimeout:
+        return LinkTimeout(
             f"{what}: no complete reply within {self._clock.now() - started:.3g} s, so far {shown(self._buffer)}",
             device=self._device,
             address=self.address,
@@ -270,10 +306,39 @@ class Conversation(abc.ABC):
             hint="Check that the device is of the configured kind and that nobody else talks to it.",
         )
 
-    def _count(self, *, longest_s: float = 0.0, **steps: int) -> None:
-        old = self._counters
-        changes = {name: getattr(old, name) + step for name, step in steps.items()}
-        self._counters = replace(old, longest_s=max(old.longest_s, longest_s), **changes)
+    def _count(self, **steps: int) -> None:
+        for name, step in steps.items():
+            self._tally[name] += step
+
+
+class _Exchange:
+    """The context of one exchange; a class of its own, since a generator costs every query a microsecond."""
+
+    __slots__ = ("_conversation", "_patience_s", "_started", "_what")
+
+    def __init__(self, conversation: Conversation, what: str, patience_s: float) -> None:
+        self._conversation = conversation
+        self._what = what
+        self._patience_s = patience_s
+        self._started = 0.0
+
+    def __enter__(self) -> float:
+        self._started = self._conversation.begin(self._what)
+        return self._started + self._patience_s
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._conversation.complete(self._what, self._started, self._patience_s, error)
+
+
+def _lock_of(address: str) -> threading.RLock:
+    """Return the lock of an address: everything in this process that talks to one instrument takes turns."""
+    with _locks_guard:
+        lock = _locks.get(address)
+        if lock is None:
+            lock = _locks[address] = threading.RLock()
+        return lock
 
 
 def shown(data: bytes | bytearray) -> str:

@@ -62,11 +62,11 @@ def session() -> Iterator[ScpiSession]:
     instrument.close()
 
 
-def test_two_threads_with_500_queries_each_never_get_each_others_reply(session: ScpiSession) -> None:
+def test_two_threads_with_2000_queries_each_never_get_each_others_reply(session: ScpiSession) -> None:
     swapped: list[tuple[str, str]] = []
 
     def ask(name: str) -> None:
-        for number in range(500):
+        for number in range(2000):
             expected = f"{name}{number}"
             reply = session.query(f"ECHO? {expected}")
             if reply != expected:
@@ -78,7 +78,7 @@ def test_two_threads_with_500_queries_each_never_get_each_others_reply(session: 
     for thread in threads:
         thread.join(30.0)
     assert swapped == []
-    assert session.counters.exchanges == 1 + 1000
+    assert session.counters.exchanges == 1 + 4000
     assert session.counters.taints == 0
 
 
@@ -96,6 +96,27 @@ def test_a_transaction_keeps_other_threads_out(session: ScpiSession) -> None:
     with session.transaction():
         inside.set()
         for _ in range(20):
+            session.query("ECHO? mine")
+        order.append("mine")
+    intruder.join(5.0)
+    assert order == ["mine", "other"]
+
+
+def test_two_sessions_at_one_address_take_turns(session: ScpiSession) -> None:
+    port = int(session.address.rpartition(":")[2])
+    other = ScpiSession(TcpLink("127.0.0.1", port, CLOCK), CLOCK, device="other")
+    inside, order = threading.Event(), []
+
+    def intrude() -> None:
+        inside.wait(5.0)
+        with other.transaction():
+            order.append("other")
+
+    intruder = threading.Thread(target=intrude)
+    intruder.start()
+    with session.transaction():
+        inside.set()
+        for _ in range(50):
             session.query("ECHO? mine")
         order.append("mine")
     intruder.join(5.0)

@@ -1,0 +1,218 @@
+"""Queries and blocks over TCP through our SCPI session, beside the bare socket and PyMeasure, in one run.
+
+Run: .venv/bin/python benchmarks/instruments.py [--queries 20000] [--samples 1000000]
+PyMeasure is the extra of this benchmark: without `pip install pymeasure` its row says so and the rest is measured.
+The instrument is a process of its own on loopback that answers without thinking, so that the figures are those of the
+host. Every reply is compared with what was sent; rounds of the three clients alternate, the median round counts.
+
+Goals: a query within 2x of the bare socket and at most PyMeasure's time; a block at 0.5 of the bare socket's rate at
+least, also when every byte is a line feed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import multiprocessing
+import os
+import platform
+import socket
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+import numpy as np
+
+from lumion_hw.clock import SystemClock
+from lumion_hw.links import TcpLink
+from lumion_hw.sessions.scpi import ScpiSession
+
+IDENTITY = b"Keysight Technologies,N7744C,MY1,1.0\n"
+QUERY, REPLY = "READ1:POW?", "+1.33555600E-006"
+ROUNDS = 9
+GOAL_QUERY, GOAL_BLOCK = 2.0, 0.5
+
+
+def payloads(n_samples: int) -> dict[str, bytes]:
+    """Return the contents of the blocks: powers as float32, and nothing but line feeds."""
+    powers = np.random.default_rng(1).uniform(1e-9, 1e-3, n_samples).astype("<f4")
+    return {"powers": powers.tobytes(), "all 0x0A": b"\n" * 4 * n_samples}
+
+
+def serve(n_samples: int, told) -> None:
+    """Answer three questions, one connection after the other, until told to end."""
+    blocks = [b"#%d%d%s\n" % (len(str(len(each))), len(each), each) for each in payloads(n_samples).values()]
+    answers = {b"*IDN?": IDENTITY, QUERY.encode(): REPLY.encode() + b"\n", b"BLOCK0?": blocks[0], b"BLOCK1?": blocks[1]}
+    server = socket.create_server(("127.0.0.1", 0))
+    told.send(server.getsockname()[1])
+    while True:
+        connection, _ = server.accept()
+        with connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while data := connection.recv(4096):
+                for line in data.splitlines():
+                    connection.sendall(answers[line.strip()])
+
+
+@contextlib.contextmanager
+def instrument(n_samples: int) -> Iterator[int]:
+    """Run the instrument in a process of its own; give its port."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=serve, args=(n_samples, theirs), daemon=True)
+    process.start()
+    try:
+        yield ours.recv()
+    finally:
+        process.terminate()
+        process.join(10.0)
+
+
+class Bare:
+    """The bare socket, with the least a client has to do."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def query(self) -> str:
+        """Ask for one reading."""
+        self.socket.sendall(QUERY.encode() + b"\n")
+        data = self.socket.recv(4096)
+        while not data.endswith(b"\n"):
+            data += self.socket.recv(4096)
+        return data.decode().strip()
+
+    def block(self, command: str) -> bytes:
+        """Fetch a block."""
+        self.socket.sendall(command.encode() + b"\n")
+        head = self.socket.recv(2, socket.MSG_WAITALL)
+        length = int(self.socket.recv(int(head[1:]), socket.MSG_WAITALL))
+        payload = bytearray(length + 1)
+        view = memoryview(payload)
+        while view:
+            view = view[self.socket.recv_into(view) :]
+        return bytes(payload[:-1])
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.socket.close()
+
+
+class Ours:
+    """Our session: lock, deadline, check for strays, counters."""
+
+    def __init__(self, port: int) -> None:
+        clock = SystemClock()
+        self.session = ScpiSession(TcpLink("127.0.0.1", port, clock), clock, device="bench")
+        self.session.open()
+
+    def query(self) -> str:
+        """Ask for one reading."""
+        return self.session.query(QUERY)
+
+    def block(self, command: str) -> bytes:
+        """Fetch a block."""
+        return self.session.query_block(command, 30.0)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.session.close()
+
+
+class PyMeasure:
+    """PyMeasure's instrument class on pyvisa-py, as its users write it."""
+
+    def __init__(self, port: int) -> None:
+        from pymeasure.instruments import Instrument
+
+        self.instrument = Instrument(
+            f"TCPIP::127.0.0.1::{port}::SOCKET",
+            "meter",
+            includeSCPI=False,
+            visa_library="@py",
+            read_termination="\n",
+            write_termination="\n",
+        )
+
+    def query(self) -> str:
+        """Ask for one reading."""
+        return self.instrument.ask(QUERY).strip()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.instrument.adapter.close()
+
+
+def time_us(work: Callable[[], str], n_queries: int) -> float:
+    began = time.perf_counter()
+    for _ in range(n_queries):
+        if work() != REPLY:
+            raise SystemExit("a reply is not that of the query: the figures would be of something else")
+    return 1e6 * (time.perf_counter() - began) / n_queries
+
+
+def queries(port: int, n_queries: int) -> dict[str, float]:
+    """Return microseconds per query, by client; one connection at a time, rounds alternating."""
+    clients = {"bare socket": Bare, "our session": Ours}
+    with contextlib.suppress(PackageNotFoundError):
+        clients[f"PyMeasure {version('pymeasure')}"] = PyMeasure
+    rounds: dict[str, list[float]] = {name: [] for name in clients}
+    for _ in range(ROUNDS):
+        for name, make in clients.items():
+            client = make(port)
+            client.query()
+            rounds[name].append(time_us(client.query, max(n_queries // ROUNDS, 1)))
+            client.close()
+    return {name: statistics.median(times) for name, times in rounds.items()}
+
+
+def blocks(port: int, n_samples: int) -> dict[str, dict[str, float]]:
+    """Return megabytes per second, by payload and client."""
+    found: dict[str, dict[str, float]] = {}
+    for number, (name, payload) in enumerate(payloads(n_samples).items()):
+        times: dict[str, list[float]] = {"bare socket": [], "our session": []}
+        for _ in range(ROUNDS):
+            for client, make in (("bare socket", Bare), ("our session", Ours)):
+                opened = make(port)
+                opened.block(f"BLOCK{number}?")
+                began = time.perf_counter()
+                got = opened.block(f"BLOCK{number}?")
+                times[client].append(time.perf_counter() - began)
+                opened.close()
+                if got != payload:
+                    raise SystemExit("a block is not what was sent: the figures would be of something else")
+        found[name] = {client: len(payload) / 1e6 / statistics.median(each) for client, each in times.items()}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--queries", type=int, default=20_000)
+    parser.add_argument("--samples", type=int, default=1_000_000)
+    options = parser.parse_args()
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, loopback")
+    with instrument(options.samples) as port:
+        times_us = queries(port, options.queries)
+        bare_us, ours_us = times_us["bare socket"], times_us["our session"]
+        print(f"\nquery over TCP, {options.queries} times, median of {ROUNDS} rounds")
+        for name, each_us in times_us.items():
+            print(f"  {name:<18} {each_us:8.1f} us  {each_us / bare_us:5.2f} x bare socket")
+        others = [each_us for name, each_us in times_us.items() if name.startswith("PyMeasure")]
+        if not others:
+            print("  PyMeasure          not measured: it is not installed (pip install pymeasure)")
+        verdict = ours_us <= GOAL_QUERY * bare_us and all(ours_us <= each_us for each_us in others)
+        print(
+            f"  goal: at most {GOAL_QUERY:g} x the bare socket and PyMeasure's time: {'met' if verdict else 'MISSED'}"
+        )
+        print(f"\nblock of {options.samples} float32 samples, median of {ROUNDS}")
+        for payload, rates in blocks(port, options.samples).items():
+            share = rates["our session"] / rates["bare socket"]
+            row = "  ".join(f"{client} {rate:7.0f} MB/s" for client, rate in rates.items())
+            verdict = "met" if share >= GOAL_BLOCK else "MISSED"
+            print(f"  {payload:<9} {row}  share {share:.2f}, goal {GOAL_BLOCK:g}: {verdict}")
+
+
+if __name__ == "__main__":
+    main()
