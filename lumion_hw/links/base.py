@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Link(Protocol):
@@ -26,6 +26,14 @@ class Link(Protocol):
 
     def close(self) -> None:
         """Close the stream; idempotent, never raises."""
+
+
+@runtime_checkable
+class BulkLink(Link, Protocol):
+    """A link that can put what arrives where it belongs, for blocks of megabytes."""
+
+    def read_into(self, view: memoryview, deadline: float) -> int:
+        """Put at least one byte into ``view``; return how many, 0 at the deadline. Raises as :meth:`Link.read`."""
 
 
 class Peer(Protocol):

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import select
 import socket
+from collections.abc import Callable
+from typing import TypeVar
 
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.draining import drain_by_reading
 
+ReceivedT = TypeVar("ReceivedT", bytes, int)
+
 _SLICE_S = 0.05  # longest single wait in the kernel: a close from another thread is noticed within it
-_SHORT_BYTES = 65536
-_LONG_BYTES = 1 << 20
+_RECEIVE_BYTES = 65536
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}  # a dead peer is found within a minute
 
 
@@ -30,7 +33,8 @@ class TcpLink:
         self._port = port
         self._clock = clock
         self._socket: socket.socket | None = None
-        self._receive_bytes = _SHORT_BYTES
+        self._readable: Callable[[float], bool] = _never
+        self._writable: Callable[[float], bool] = _never
 
     @property
     def name(self) -> str:
@@ -59,6 +63,8 @@ class TcpLink:
         except OSError as error:
             connection.close()
             raise ConnectError(f"the connection ended while it was set up: {error}", address=self.name) from error
+        self._readable = _waiter(connection, for_writing=False)
+        self._writable = _waiter(connection, for_writing=True)
         self._socket = connection
 
     def write(self, data: bytes, deadline: float) -> None:
@@ -69,30 +75,37 @@ class TcpLink:
             try:
                 view = view[connection.send(view) :]
             except BlockingIOError as error:
-                if self._clock.now() >= deadline:
+                if not self._ready(deadline, for_writing=True) and self._clock.now() >= deadline:
                     raise self._lost(f"{len(view)} of {len(data)} bytes could not be written in time") from error
-                self._wait(connection, deadline, for_writing=True)
             except OSError as error:
                 raise self._lost(f"writing failed: {error}") from error
 
     def read(self, deadline: float) -> bytes:
         """Return at least one byte, or ``b""`` at the deadline; raises ``LinkLost`` when the peer is gone."""
+        return self._received(deadline, lambda connection: connection.recv(_RECEIVE_BYTES)) or b""
+
+    def read_into(self, view: memoryview, deadline: float) -> int:
+        """Put at least one byte into ``view``; return how many, 0 at the deadline. Raises as :meth:`read`."""
+        return self._received(deadline, lambda connection: connection.recv_into(view)) or 0
+
+    def _received(self, deadline: float, receive: Callable[[socket.socket], ReceivedT]) -> ReceivedT | None:
+        """Receive as soon as there is something; ``None`` at the deadline."""
         connection = self._connected()
         while True:
             try:
-                data = connection.recv(self._receive_bytes)
-            except BlockingIOError:
+                # Asking first costs less than being refused, and most replies are not there yet.
+                if self._ready(deadline, for_writing=False):
+                    received = receive(connection)
+                    break
                 if self._clock.now() >= deadline:
-                    return b""
-                self._wait(connection, deadline, for_writing=False)
+                    return None
+            except BlockingIOError:  # readiness may be withdrawn
                 continue
             except OSError as error:
                 raise self._lost(f"reading failed: {error}") from error
-            if not data:
-                raise self._lost("closed by the other side")
-            # A long block comes fastest in long pieces; short replies need no long buffers.
-            self._receive_bytes = _LONG_BYTES if len(data) == self._receive_bytes else _SHORT_BYTES
-            return data
+        if not received:
+            raise self._lost("closed by the other side")
+        return received
 
     def drain(self, quiet_s: float, deadline: float) -> int:
         """Throw away input until nothing arrived for ``quiet_s``; return the number of bytes thrown away."""
@@ -109,32 +122,31 @@ class TcpLink:
             raise LinkLost("the link is closed", address=self.name, hint="Open it first.")
         return self._socket
 
-    def _wait(self, connection: socket.socket, deadline: float, *, for_writing: bool) -> None:
-        """Wait until the socket is ready, a slice is over or the deadline is there."""
+    def _ready(self, deadline: float, *, for_writing: bool) -> bool:
+        """Wait until the socket is ready, a slice is over or the deadline is there; tell whether it is ready."""
         patience_s = min(max(deadline - self._clock.now(), 0.0), _SLICE_S)
-        try:
-            _wait_ready(connection.fileno(), patience_s, for_writing)
-        except (OSError, ValueError) as error:  # closed by another thread meanwhile
-            raise self._lost(f"waiting failed: {error}") from error
+        return (self._writable if for_writing else self._readable)(patience_s)
 
     def _lost(self, what: str) -> LinkLost:
         self.close()
         return LinkLost(what, address=self.name, hint="The device is off, unplugged, or serves another client.")
 
 
-def _wait_with_poll(number: int, patience_s: float, for_writing: bool) -> None:
-    waiter = select.poll()
-    waiter.register(number, select.POLLOUT if for_writing else select.POLLIN)
-    waiter.poll(math.ceil(1e3 * patience_s))
+def _never(patience_s: float) -> bool:
+    del patience_s
+    return True  # the closed socket itself says what is wrong
 
 
-def _wait_with_select(number: int, patience_s: float, for_writing: bool) -> None:
+def _waiter(connection: socket.socket, *, for_writing: bool) -> Callable[[float], bool]:
+    """Return a function that waits until a socket is ready, and tells whether it is."""
+    number = connection.fileno()
+    if hasattr(select, "poll"):  # takes file numbers above 1023, which select does not; not on Windows
+        poller = select.poll()
+        poller.register(number, select.POLLOUT if for_writing else select.POLLIN)
+        return lambda patience_s: bool(poller.poll(math.ceil(1e3 * patience_s)))
     numbers = [number]
-    select.select([] if for_writing else numbers, numbers if for_writing else [], numbers, patience_s)
-
-
-# poll takes file numbers above 1023, which select does not; Windows has select only.
-_wait_ready = _wait_with_poll if hasattr(select, "poll") else _wait_with_select
+    reading, writing = ([], numbers) if for_writing else (numbers, [])
+    return lambda patience_s: any(select.select(reading, writing, numbers, patience_s))
 
 
 def _configure(connection: socket.socket) -> None:

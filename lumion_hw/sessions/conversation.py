@@ -18,13 +18,14 @@ from types import TracebackType
 
 from lumion_hw.clock import Clock
 from lumion_hw.errors import FrameError, LinkLost, LinkTimeout, LumionError
-from lumion_hw.links.base import Link
+from lumion_hw.links.base import BulkLink, Link
 
 _log = logging.getLogger(__name__)
 
 _LINE_LIMIT_BYTES = 1 << 20
 _SHOWN_BYTES = 60
 _LONGEST_QUIET_S = 1.0
+_BULK_BYTES = 1 << 16
 _locks: weakref.WeakValueDictionary[str, threading.RLock] = weakref.WeakValueDictionary()
 _locks_guard = threading.Lock()
 
@@ -190,9 +191,11 @@ class Conversation(abc.ABC):
 
     def _get_in_step(self, what: str) -> None:
         if not self._tainted:
-            stray = bytes(self._buffer) + self._link.read(self._clock.now())
-            self._buffer.clear()
-            if stray.strip(self.harmless):
+            stray = self._link.read(self._clock.now())
+            if self._buffer:
+                stray = bytes(self._buffer) + stray
+                self._buffer.clear()
+            if stray and stray.strip(self.harmless):
                 self._count(foreign_bytes=len(stray))
                 self.taint(f"{len(stray)} bytes that nobody asked for, before {what}")
         if self._tainted:
@@ -241,6 +244,11 @@ class Conversation(abc.ABC):
         """
         started = self._clock.now()
         searched = 0
+        if not self._buffer:
+            data = self._received(what, started, deadline)
+            if data.find(b"\n") == len(data) - 1:  # one whole line, which is how most replies come
+                return data[:-1].rstrip(b"\r")
+            self._buffer += data
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
             if searched > _LINE_LIMIT_BYTES:
@@ -253,25 +261,35 @@ class Conversation(abc.ABC):
     def receive_exactly(self, n_bytes: int, what: str, deadline: float) -> bytes:
         """Return exactly ``n_bytes``. Raises ``LinkTimeout`` when they do not come in time, or ``LinkLost``."""
         started = self._clock.now()
-        missing = n_bytes - len(self._buffer)
-        if missing > 0:
-            # Pieces are joined once at the end: a block of megabytes is copied as seldom as can be.
-            pieces = [bytes(self._buffer)]
-            self._buffer.clear()
-            while missing > 0:
-                piece = self._link.read(deadline)
-                if not piece:
-                    self._buffer += b"".join(pieces)
-                    raise self._incomplete(what, started)
-                pieces.append(piece)
-                missing -= len(piece)
-            if missing < 0:
-                self._buffer += pieces[-1][missing:]
-                pieces[-1] = pieces[-1][:missing]
-            return b"".join(pieces)
+        while len(self._buffer) < n_bytes:
+            self._receive_more(what, started, deadline)
         data = bytes(self._buffer[:n_bytes])
         del self._buffer[:n_bytes]
         return data
+
+    def receive_block(self, n_bytes: int, what: str, deadline: float) -> bytearray:
+        """Return exactly ``n_bytes`` in a buffer of their own, never copied on their way from a link that can do so.
+
+        Raises:
+            LinkTimeout: They do not come in time.
+            LinkLost: The peer is gone.
+        """
+        link = self._link
+        if n_bytes < _BULK_BYTES or not isinstance(link, BulkLink):
+            return bytearray(self.receive_exactly(n_bytes, what, deadline))
+        started = self._clock.now()
+        block = bytearray(n_bytes)
+        arrived = min(len(self._buffer), n_bytes)
+        block[:arrived] = self._buffer[:arrived]
+        del self._buffer[:arrived]
+        with memoryview(block) as view:
+            while arrived < n_bytes:
+                n_new = link.read_into(view[arrived:], deadline)
+                if not n_new:
+                    self._buffer += view[: min(arrived, 2 * _SHOWN_BYTES)]
+                    raise self._incomplete(f"{what}, {arrived} of {n_bytes} bytes", started)
+                arrived += n_new
+        return block
 
     def receive_available(self, n_bytes: int, deadline: float) -> bytes:
         """Return ``n_bytes``, or fewer when the deadline comes first. Raises ``LinkLost``."""
@@ -285,10 +303,13 @@ class Conversation(abc.ABC):
         return data
 
     def _receive_more(self, what: str, started: float, deadline: float) -> None:
+        self._buffer += self._received(what, started, deadline)
+
+    def _received(self, what: str, started: float, deadline: float) -> bytes:
         data = self._link.read(deadline)
         if not data:
             raise self._incomplete(what, started)
-        self._buffer += data
+        return data
 
     def _incomplete(self, what: str, started: float) -> LinkTimeout:
         return LinkTimeout(

@@ -99,7 +99,7 @@ class ScpiSession(Conversation):
         with self.exchange(command) as deadline:
             self.send(message, deadline)
 
-    def query_block(self, command: str, timeout_s: float | None = None) -> bytes:
+    def query_block(self, command: str, timeout_s: float | None = None) -> bytearray:
         """Send a query and return the content of the definite-length block (IEEE 488.2, 8.7.9) it is answered with.
 
         Raises:
@@ -110,7 +110,7 @@ class ScpiSession(Conversation):
         message = _encoded(command, is_query=True) + self._terminator
         with self.exchange(command, timeout_s) as deadline:
             self.send(message, deadline)
-            payload = self.receive_exactly(self._block_length(command, deadline), command, deadline)
+            payload = self.receive_block(self._block_length(command, deadline), command, deadline)
             self._end_of_block(command, deadline)
             return payload
 

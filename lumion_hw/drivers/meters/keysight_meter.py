@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sized
 from dataclasses import dataclass
 from types import TracebackType
 from typing import ClassVar, Self
@@ -363,7 +364,7 @@ class KeysightMeter:
         self.check_idle(f"{self.channel_word} {channel}")
         return head
 
-    def wrong_block(self, command: str, payload: bytes, expected: str) -> FrameError:
+    def wrong_block(self, command: str, payload: Sized, expected: str) -> FrameError:
         """Return the error of a block of the wrong length."""
         return FrameError(
             f"{command} gave {len(payload)} bytes for {expected}",
