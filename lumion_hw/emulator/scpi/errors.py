@@ -44,6 +44,8 @@ MATH_ERROR = -261
 SYSTEM_ERROR = -310
 QUEUE_OVERFLOW = -350
 INPUT_BUFFER_OVERRUN = -363
+QUERY_INTERRUPTED = -410
+QUERY_UNTERMINATED = -420
 
 TEXTS: Mapping[int, str] = {
     NO_ERROR: "No error",
@@ -80,8 +82,8 @@ TEXTS: Mapping[int, str] = {
     SYSTEM_ERROR: "System error",
     QUEUE_OVERFLOW: "Queue overflow",
     INPUT_BUFFER_OVERRUN: "Input buffer overrun",
-    -410: "Query INTERRUPTED",
-    -420: "Query UNTERMINATED",
+    QUERY_INTERRUPTED: "Query INTERRUPTED",
+    QUERY_UNTERMINATED: "Query UNTERMINATED",
 }
 
 

@@ -10,7 +10,6 @@ from lumion_hw.emulator.scpi.connection import Connection
 from lumion_hw.emulator.scpi.standard import common_commands
 from lumion_hw.emulator.scpi.state import InstrumentState
 from lumion_hw.emulator.scpi.tree import SuffixRange, Tree
-from lumion_hw.links.base import Peer
 
 
 class ScpiInstrument:
@@ -49,7 +48,7 @@ class ScpiInstrument:
         """Device name of the bench file."""
         return self._name
 
-    def connect(self) -> Peer:
+    def connect(self) -> Connection:
         """Open one more connection."""
         connection = Connection(self.state, self._tree, self.advance, self._connections.remove)
         self._connections.append(connection)

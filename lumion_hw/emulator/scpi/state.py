@@ -67,8 +67,8 @@ class InstrumentState:
     def take_error(self) -> str:
         """Remove the oldest error and return it as ``SYSTem:ERRor?`` does."""
         code = self._errors.pop()
-        text = TEXTS.get(code) or self.profile.error_texts.get(code, "Device-specific error")
-        return f"{code:+d},{quoted(text)}"
+        text = self.profile.error_texts.get(code) or TEXTS.get(code, "Device-specific error")
+        return f"{self.profile.error_number(code)},{quoted(text)}"
 
     # -- common commands
 
