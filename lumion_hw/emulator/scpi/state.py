@@ -129,6 +129,12 @@ class InstrumentState:
                 self.report(SYSTEM_ERROR)
             self._settle()
 
+    def abort(self, operation: Operation) -> None:
+        """Give an operation up: it is over, without its end having happened."""
+        if operation in self._operations:
+            self._operations.remove(operation)
+            self._settle()
+
     def advance(self) -> None:
         """End the operations that are due, in the order of their ends."""
         horizon = self.clock.now() + ROUNDING_S
