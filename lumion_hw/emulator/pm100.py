@@ -17,8 +17,9 @@ import numpy as np
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator import pm100_sensor as physics
+from lumion_hw.emulator.light import Light
 from lumion_hw.emulator.pm100_commands import MISSPELLINGS, commands
-from lumion_hw.emulator.pm100_sensor import Light, Sample, Sensor, SensorKind, SensorProfile
+from lumion_hw.emulator.pm100_sensor import Sample, Sensor, SensorKind, SensorProfile
 from lumion_hw.emulator.scpi import Later, Operation, Profile, RegisterGroup, Reply, ScpiError, ScpiInstrument
 from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.connection import Connection

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lumion_hw.emulator.light import Light
 from lumion_hw.quantities import ratio_from_db
 
 SAMPLE_S = 3e-3
@@ -159,21 +160,6 @@ ES111C = SensorProfile(
 )
 """Pyroelectric, 10 µJ to 150 mJ per pulse."""
 SENSORS = {profile.name: profile for profile in (S154C, PHOTODIODE_ADAPTER, S405C, ES111C)}
-
-
-@dataclass(frozen=True)
-class Light:
-    """What arrives at the sensor.
-
-    Attributes:
-        power_w: Mean power.
-        wavelength_nm: Its wavelength.
-        repetition_hz: Pulses per second; 0 for light that does not pulse.
-    """
-
-    power_w: float
-    wavelength_nm: float = 1550.0
-    repetition_hz: float = 0.0
 
 
 @dataclass

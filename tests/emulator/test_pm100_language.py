@@ -6,7 +6,8 @@ import pytest
 from pm100_testbench import Bench
 
 from lumion_hw.emulator.device import EmulatedDevice
-from lumion_hw.emulator.pm100_sensor import ES111C, PHOTODIODE_ADAPTER, S405C, Light
+from lumion_hw.emulator.light import Light
+from lumion_hw.emulator.pm100_sensor import ES111C, PHOTODIODE_ADAPTER, S405C
 from lumion_hw.errors import ConfigError
 
 

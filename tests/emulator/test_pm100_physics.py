@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from pm100_testbench import Bench
 
+from lumion_hw.emulator.light import Light
 from lumion_hw.emulator.pm100_sensor import (
     ES111C,
     RANGE_CHANGE_S,
@@ -15,7 +16,6 @@ from lumion_hw.emulator.pm100_sensor import (
     S405C,
     SAMPLE_S,
     ZEROING_S,
-    Light,
     Sensor,
 )
 

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from lumion_hw.clock import SystemClock
+from lumion_hw.emulator.light import Light
 from lumion_hw.emulator.pm100 import ThorlabsPm100
-from lumion_hw.emulator.pm100_sensor import ES111C, S154C, S405C, Light
+from lumion_hw.emulator.pm100_sensor import ES111C, S154C, S405C
 from lumion_hw.emulator.server import EmulatorServer
 
 with warnings.catch_warnings():
