@@ -97,7 +97,7 @@ class ThorlabsPm100:
         self.model = model
         self._rng = rng
         self._light = light
-        self._scpi = ScpiInstrument(name, clock, profile, self._reset)
+        self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._look)
         self.state = self._scpi.state
         self.auxiliary, self.measurement = RegisterGroup(), RegisterGroup()
         self.state.status.extra.update({AUXILIARY_BIT: self.auxiliary, MEASUREMENT_BIT: self.measurement})
@@ -129,9 +129,11 @@ class ThorlabsPm100:
 
     def advance(self) -> None:
         """Let the sensor follow the light; complete the readings and zeroings that are due."""
+        self._scpi.advance()
+
+    def _look(self) -> None:
         if self._plugged is not None:
             self._plugged.look()
-        self._scpi.advance()
 
     def plug(self, profile: SensorProfile | None) -> None:
         """Plug in another sensor, or pull out the present one."""

@@ -33,6 +33,7 @@ CHARACTER_NOT_ALLOWED = -148
 STRING_NOT_ALLOWED = -158
 BLOCK_NOT_ALLOWED = -168
 EXECUTION_ERROR = -200
+COMMAND_PROTECTED = -203
 TRIGGER_IGNORED = -211
 INIT_IGNORED = -213
 PARAMETER_ERROR = -220
@@ -71,6 +72,7 @@ TEXTS: Mapping[int, str] = {
     STRING_NOT_ALLOWED: "String data not allowed",
     BLOCK_NOT_ALLOWED: "Block data not allowed",
     EXECUTION_ERROR: "Execution error",
+    COMMAND_PROTECTED: "Command protected",
     TRIGGER_IGNORED: "Trigger ignored",
     INIT_IGNORED: "Init ignored",
     PARAMETER_ERROR: "Parameter error",
