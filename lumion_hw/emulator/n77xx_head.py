@@ -1,4 +1,4 @@
-"""One optical head of an N77xx power meter as physics: from true optical power to what the panel would show.
+"""One optical head of a Keysight power meter as physics: from true optical power to what the panel would show.
 
 Model numbers are those of section 3 and 10 of the instrument facts; where a datasheet figure is only known as a class
 (noise, linearity, absolute error) the head draws its own from the generator it is given.
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.emulator.light import Light
 from lumion_hw.quantities import ratio_from_db
 
 HIGHEST_RANGE_DBM = 10
@@ -44,14 +45,57 @@ RESPONSIVITY_A_PER_W = np.array([0.84, 0.89, 0.93, 0.96, 0.99, 1.01, 1.02, 1.00,
 """A typical InGaAs photodiode; each head tilts it a little."""
 
 
+@dataclass(frozen=True)
+class HeadProfile:
+    """Figures of one model of head.
+
+    Attributes:
+        wavelength_limits_m: Shortest and longest wavelength.
+        averaging_limits_s: Shortest and longest averaging time.
+        range_limits_dbm: Lowest and highest range.
+        noise_w_at_1_s: Standard deviation of a 1 s average.
+        responsivity_nm: Wavelengths of the table of responsivities.
+        responsivity_a_per_w: Responsivities there.
+        limited_top: In the highest range the limit is the nominal power, not full scale (N774x).
+        most_points: Longest logging run.
+    """
+
+    wavelength_limits_m: tuple[float, float] = WAVELENGTH_LIMITS_M
+    averaging_limits_s: tuple[float, float] = AVERAGING_LIMITS_S
+    range_limits_dbm: tuple[int, int] = (LOWEST_RANGE_DBM, HIGHEST_RANGE_DBM)
+    noise_w_at_1_s: float = NOISE_W_AT_1_S
+    responsivity_nm: tuple[float, ...] = tuple(RESPONSIVITY_NM.tolist())
+    responsivity_a_per_w: tuple[float, ...] = tuple(RESPONSIVITY_A_PER_W.tolist())
+    limited_top: bool = True
+    most_points: int = 1_000_000
+
+
+N77XX = HeadProfile()
+HEAD_81635A = HeadProfile(
+    wavelength_limits_m=(0.8e-6, 1.65e-6),
+    averaging_limits_s=(100e-6, 10.0),
+    range_limits_dbm=(-80, 10),
+    noise_w_at_1_s=3.5e-12,
+    responsivity_nm=(800.0, 900.0, 1000.0, *RESPONSIVITY_NM.tolist()),
+    responsivity_a_per_w=(0.20, 0.45, 0.68, *RESPONSIVITY_A_PER_W.tolist()),
+    limited_top=False,
+    most_points=4000,
+)
+"""One channel of the dual sensor: about 20 pW peak to peak, 4000 points."""
+
+_MOST_EVALUATIONS = 20_001
+"""A run of more samples than this looks at the scene this often and interpolates."""
+
+
 def full_scale_w(range_dbm: float) -> float:
     """Return the full scale of a range: 1.9999 times its nominal power."""
     return 1.9999e-3 * ratio_from_db(range_dbm)
 
 
-def overflow_w(range_dbm: float) -> float:
-    """Return the power above which a range overflows: full scale, but the nominal power in the highest range."""
-    return 1e-3 * ratio_from_db(range_dbm) if range_dbm >= HIGHEST_RANGE_DBM else full_scale_w(range_dbm)
+def overflow_w(range_dbm: float, profile: HeadProfile = N77XX) -> float:
+    """Return the power above which a range overflows: full scale, but the nominal power in a limited top range."""
+    limited = profile.limited_top and range_dbm >= profile.range_limits_dbm[1]
+    return 1e-3 * ratio_from_db(range_dbm) if limited else full_scale_w(range_dbm)
 
 
 @dataclass
@@ -113,6 +157,9 @@ class Head:
         light_wavelength_m: Gives the wavelength of that light, in metres.
         rng: Draws this head's errors and its noise; not shared with other heads.
         now_s: Gives the time.
+        profile: Model of the head.
+        light_at: Gives the light at a time that has passed, for runs of samples; without it the light is taken as
+            changing linearly between two looks.
     """
 
     def __init__(
@@ -121,7 +168,13 @@ class Head:
         light_wavelength_m: Callable[[], float],
         rng: np.random.Generator,
         now_s: Callable[[], float],
+        *,
+        profile: HeadProfile = N77XX,
+        light_at: Callable[[float], Light] | None = None,
     ) -> None:
+        self.profile = profile
+        self._light_at = light_at
+        self._nm = np.array(profile.responsivity_nm)
         self._power_w = power_w
         self._light_wavelength_m = light_wavelength_m
         self._rng = rng
@@ -130,13 +183,14 @@ class Head:
         self._zero_w = float(rng.normal(0.0, ZERO_OFFSET_W))
         self._drift_phase = float(rng.uniform(0.0, 2.0 * math.pi))
         tilt = float(rng.normal(0.0, 0.005))
-        self._responsivity = RESPONSIVITY_A_PER_W * (1.0 + tilt * (RESPONSIVITY_NM - 1550.0) / 100.0)
-        ranges = range(LOWEST_RANGE_DBM, HIGHEST_RANGE_DBM + 1, 10)
+        self._responsivity = np.array(profile.responsivity_a_per_w) * (1.0 + tilt * (self._nm - 1550.0) / 100.0)
+        ranges = range(profile.range_limits_dbm[0], profile.range_limits_dbm[1] + 1, 10)
         self._steps = {each: ratio_from_db(float(rng.normal(0.0, RANGE_STEP_SIGMA_DB))) for each in ranges}
         self._correction_w = 0.0
         self.settings = HeadSettings()
         self.zeroing_until_s = -math.inf
         self._last: HeadReading | None = None
+        self._seen = (now_s(), 0.0, DEFAULT_WAVELENGTH_M * 1e9)
         self.restart()
 
     # -- settings
@@ -156,7 +210,7 @@ class Head:
         """Use another responsivity; automatic ranging begins again from the top."""
         self.settings.wavelength_m = wavelength_m
         if self.settings.automatic:
-            self.settings.range_dbm = HIGHEST_RANGE_DBM
+            self.settings.range_dbm = self.profile.range_limits_dbm[1]
         self.restart()
 
     def set_range(self, range_dbm: float) -> None:
@@ -167,7 +221,7 @@ class Head:
 
     def responsivity_table(self) -> NDArray[np.float64]:
         """Return rows of wavelength in metres and responsivity in A/W."""
-        return np.column_stack((RESPONSIVITY_NM * 1e-9, self._responsivity))
+        return np.column_stack((self._nm * 1e-9, self._responsivity))
 
     # -- readings
 
@@ -204,7 +258,7 @@ class Head:
     def _panel_gain(self) -> float:
         """Shown over true power in this range: absolute error, and responsivity at the true over the set wavelength."""
         nm = np.array([self._light_wavelength_m(), self.settings.wavelength_m]) * 1e9
-        true, assumed = np.interp(nm, RESPONSIVITY_NM, self._responsivity)
+        true, assumed = np.interp(nm, self._nm, self._responsivity)
         return float(self._gain * self._steps[self.settings.range_dbm] * true / assumed)
 
     def _choose_range(self, power_w: float) -> bool:
@@ -213,28 +267,70 @@ class Head:
             return False
         before = self.settings.range_dbm
         shown_w = power_w * self._panel_gain() + 4.0 * self._noise_w(self.settings.averaging_s)
-        if not AUTORANGE_LOWER * full_scale_w(before) <= shown_w <= overflow_w(before):
-            fitting = (each for each in sorted(self._steps) if shown_w <= overflow_w(each))
-            self.settings.range_dbm = next(fitting, HIGHEST_RANGE_DBM)
+        if not AUTORANGE_LOWER * full_scale_w(before) <= shown_w <= overflow_w(before, self.profile):
+            fitting = (each for each in sorted(self._steps) if shown_w <= overflow_w(each, self.profile))
+            self.settings.range_dbm = next(fitting, self.profile.range_limits_dbm[1])
         return self.settings.range_dbm != before
 
     def _measure(self, power_w: float, averaging_s: float) -> HeadReading:
         noise_w = float(self._rng.normal(0.0, self._noise_w(averaging_s)))
         shown_w = power_w * self._panel_gain() + self._zero_now() - self._correction_w + noise_w
-        if shown_w > overflow_w(self.settings.range_dbm):
+        if shown_w > overflow_w(self.settings.range_dbm, self.profile):
             return HeadReading(None)
         count_w = full_scale_w(self.settings.range_dbm) / COUNTS
         return HeadReading(round(shown_w / count_w) * count_w * ratio_from_db(self.settings.offset_db))
 
-    @staticmethod
-    def _noise_w(averaging_s: float) -> float:
+    def _noise_w(self, averaging_s: float) -> float:
         """White noise falls with the root of the averaging time."""
-        return NOISE_W_AT_1_S / math.sqrt(averaging_s)
+        return self.profile.noise_w_at_1_s / math.sqrt(averaging_s)
 
     def _zero_now(self) -> float:
         """Offset of the amplifier with its slow drift."""
         angle = 2.0 * math.pi * self._now_s() / ZERO_DRIFT_PERIOD_S + self._drift_phase
         return self._zero_w + ZERO_DRIFT_W * math.sin(angle)
+
+    # -- runs of samples
+
+    def begin_run(self) -> None:
+        """Look at the light as it is when a run of samples begins."""
+        self._seen = (self._now_s(), self._light(), self._light_wavelength_m() * 1e9)
+
+    def samples(self, middles_s: NDArray[np.float64], averaging_s: float) -> NDArray[np.float64]:
+        """Return samples of a run in W, ``inf`` above the input limit; the range stays as it is.
+
+        Args:
+            middles_s: Middle of each sample's time, ascending, not in the future.
+            averaging_s: Averaging time of each.
+        """
+        power_w, nm = self._scene(middles_s)
+        true = np.interp(nm, self._nm, self._responsivity)
+        assumed = float(np.interp(self.settings.wavelength_m * 1e9, self._nm, self._responsivity))
+        range_dbm = self.settings.range_dbm
+        noise_w = self._rng.normal(0.0, self._noise_w(averaging_s), len(middles_s))
+        gain = self._gain * self._steps[range_dbm] / assumed
+        shown_w = power_w * gain * true + self._zero_now() - self._correction_w + noise_w
+        count_w = full_scale_w(range_dbm) / COUNTS
+        counted_w = np.rint(shown_w / count_w) * count_w * ratio_from_db(self.settings.offset_db)
+        return np.where(shown_w > overflow_w(range_dbm, self.profile), np.inf, counted_w)
+
+    def _scene(self, middles_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the power in W and the wavelength in nm at each time."""
+        if self._light_at is None:
+            before, after = self._seen, (self._now_s(), self._light(), self._light_wavelength_m() * 1e9)
+            self._seen = after
+            times = np.array([before[0], max(after[0], before[0] + 1e-12)])
+            power_w = np.interp(middles_s, times, [before[1], after[1]])
+            return power_w, np.interp(middles_s, times, [before[2], after[2]])
+        looks = middles_s
+        if len(looks) > _MOST_EVALUATIONS:
+            looks = np.linspace(middles_s[0], middles_s[-1], _MOST_EVALUATIONS)
+        lights = [self._light_at(float(look)) for look in looks]
+        power_w, nm = (np.array([getattr(each, key) for each in lights]) for key in ("power_w", "wavelength_nm"))
+        if looks is not middles_s:
+            power_w, nm = np.interp(middles_s, looks, power_w), np.interp(middles_s, looks, nm)
+        if not np.isfinite(power_w).all():
+            raise ValueError("the scene gives light that is no number")
+        return power_w, nm
 
     # -- zeroing
 

@@ -18,6 +18,7 @@ from types import TracebackType
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.device import EmulatedDevice
+from lumion_hw.emulator.hislip import HislipFront
 from lumion_hw.emulator.server_channel import Channel, PtyWire, SocketWire
 from lumion_hw.errors import ConnectError, LumionError
 
@@ -30,7 +31,7 @@ SHORTEST_WAIT_S = 0.0002
 
 
 class EmulatorServer:
-    """Serves any number of emulated devices, each on any number of TCP ports and serial lines.
+    """Serves any number of emulated devices, each on any number of TCP ports, HiSLIP ports and serial lines.
 
     Args:
         clock: The clock of the devices; it has to move by itself, as :class:`~lumion_hw.clock.SystemClock` does.
@@ -84,6 +85,23 @@ class EmulatorServer:
             ) from error
         self._arrivals.append(lambda: self._listen(listener, device))
         return f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+
+    def add_hislip(self, device: EmulatedDevice, port: int = 0) -> str:
+        """Serve ``device`` by HiSLIP on a loopback port; may be called while the server runs.
+
+        Args:
+            device: A SCPI instrument.
+            port: Port number; 0 takes any free one (the registered one is 4880).
+
+        Returns:
+            Its address, ``visa://TCPIP::127.0.0.1::hislip0,PORT::INSTR``.
+
+        Raises:
+            ConnectError: The port is taken.
+            ConfigError: The device exchanges no messages.
+        """
+        address = self.add_tcp(HislipFront(device, self._clock), port)
+        return f"visa://TCPIP::127.0.0.1::hislip0,{address.rpartition(':')[2]}::INSTR"
 
     def add_pty(self, device: EmulatedDevice, link_path: Path | str) -> str:
         """Serve ``device`` on a pseudo-terminal in raw mode; may be called while the server runs.

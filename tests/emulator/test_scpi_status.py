@@ -204,3 +204,31 @@ def test_terminator_after_a_block_can_be_left_out():
     host = Host(Meter(VirtualClock(), terminated_blocks=False).instrument)
     assert host.raw(b"DATA:BLOB #12ab;BLOB?\n") == b"#12ab"
     assert host.raw(b"*OPC?\n") == b"1\n"
+
+
+def test_vendor_words_and_number_format_of_errors_are_profile_values():
+    host = Host(Meter(VirtualClock(), error_texts={-113: "Unknown command"}, error_number=str).instrument)
+    host.ask("FOO")
+    assert host.ask("SYST:ERR?") == '-113,"Unknown command"'
+    assert host.ask("SYST:ERR?") == '0,"No error"'
+
+
+def test_version_of_the_language_can_be_asked_unless_the_instrument_has_none():
+    assert Host(Meter(VirtualClock()).instrument).ask("SYST:VERS?") == "1999.0"
+    host = Host(Meter(VirtualClock(), scpi_version=None).instrument)
+    assert host.ask("SYST:VERS?") is None
+    assert host.errors() == [-113]
+
+
+def test_group_of_one_vendor_has_its_own_bit_in_the_status_byte():
+    model = StatusModel()
+    model.extra[1] = RegisterGroup()
+    model.extra[1].enable = 4
+    model.extra[1].condition = 4
+    assert model.status_byte(errors=False, message_available=False) == 2
+    model.clear()
+    assert model.status_byte(errors=False, message_available=False) == 0
+    model.preset()
+    assert model.extra[1].enable == 0
+    model.reset_conditions()
+    assert model.extra[1].condition == 0

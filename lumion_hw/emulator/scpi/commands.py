@@ -153,7 +153,9 @@ class Profile:
         terminated_blocks: Whether the terminator also follows a reply that ends in a block.
         aliases: Spellings outside the documented tree -> the documented pattern they stand for. Empty by default:
             a strict instrument is the normal one.
-        error_texts: Texts of the instrument's own (positive) error codes.
+        error_texts: Texts of error codes in this vendor's words, and of its own (positive) codes.
+        error_number: Format of the number in front of the text.
+        scpi_version: Reply to ``SYSTem:VERSion?``; ``None`` for an instrument without that query.
         self_test: Reply to ``*TST?``.
     """
 
@@ -165,4 +167,6 @@ class Profile:
     terminated_blocks: bool = True
     aliases: Mapping[str, str] = field(default_factory=dict)
     error_texts: Mapping[int, str] = field(default_factory=dict)
+    error_number: Callable[[int], str] = "{:+d}".format
+    scpi_version: str | None = "1999.0"
     self_test: str = "0"

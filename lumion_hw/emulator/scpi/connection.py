@@ -41,7 +41,7 @@ class Connection:
         self._tree = tree
         self._advance = advance
         self._on_close = on_close
-        self._framer = Framer(state.profile.message_limit, blocks=tree.takes_blocks)
+        self._framer = self._fresh_framer()
         self._messages: deque[Message] = deque()
         self._waiting_bytes = 0
         self._units: deque[bytes] | None = None
@@ -49,6 +49,7 @@ class Connection:
         self._replies: list[bytes] = []
         self._output = bytearray()
         self._later: tuple[Later, Form] | None = None
+        self._query = False
         self._running = False
         self._closed = False
 
@@ -84,7 +85,44 @@ class Connection:
             self._units = self._later = None
             self._on_close(self)
 
+    # -- message exchange (HiSLIP; a bare stream has none of it)
+
+    @property
+    def response_pending(self) -> bool:
+        """Whether a reply is being worked on or has not been transmitted."""
+        return bool(self._output or self._replies or (self._later is not None and self._query))
+
+    def end_message(self) -> None:
+        """What was received so far ends here, whether or not a terminator came (END)."""
+        for message in self._framer.end():
+            self._enqueue(message)
+            self.run()
+
+    def abandon(self) -> None:
+        """Forget what was received and what would be replied (device clear)."""
+        self._framer = self._fresh_framer()
+        self._messages.clear()
+        self._waiting_bytes = 0
+        self._units = self._later = None
+        self._replies.clear()
+        self._output.clear()
+
+    def interrupt(self) -> None:
+        """Forget the reply: the host sent on without taking it (-410)."""
+        self.abandon()
+        self._state.report(errors.QUERY_INTERRUPTED)
+
+    def serial_poll(self) -> tuple[int, int]:
+        """Return the status byte and the mask of ``*SRE``."""
+        status = self._state.status
+        available = bool(self._output or self._replies)
+        byte = status.status_byte(errors=self._state.has_errors, message_available=available)
+        return byte, status.service_enable
+
     # -- messages
+
+    def _fresh_framer(self) -> Framer:
+        return Framer(self._state.profile.message_limit, blocks=self._tree.takes_blocks)
 
     def _enqueue(self, message: Message) -> None:
         """Keep a message until its turn; while a unit is waited for, the input buffer is finite."""
@@ -142,6 +180,7 @@ class Connection:
             if unit is None:
                 return None
             form, suffix = self._resolve(unit.header)
+            self._query = unit.header.query
             if len(unit.parameters) > len(form.parameters):
                 raise ScpiError(errors.PARAMETER_NOT_ALLOWED)
             if len(unit.parameters) < form.required:

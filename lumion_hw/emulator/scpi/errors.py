@@ -33,6 +33,7 @@ CHARACTER_NOT_ALLOWED = -148
 STRING_NOT_ALLOWED = -158
 BLOCK_NOT_ALLOWED = -168
 EXECUTION_ERROR = -200
+COMMAND_PROTECTED = -203
 TRIGGER_IGNORED = -211
 INIT_IGNORED = -213
 PARAMETER_ERROR = -220
@@ -44,6 +45,8 @@ MATH_ERROR = -261
 SYSTEM_ERROR = -310
 QUEUE_OVERFLOW = -350
 INPUT_BUFFER_OVERRUN = -363
+QUERY_INTERRUPTED = -410
+QUERY_UNTERMINATED = -420
 
 TEXTS: Mapping[int, str] = {
     NO_ERROR: "No error",
@@ -69,6 +72,7 @@ TEXTS: Mapping[int, str] = {
     STRING_NOT_ALLOWED: "String data not allowed",
     BLOCK_NOT_ALLOWED: "Block data not allowed",
     EXECUTION_ERROR: "Execution error",
+    COMMAND_PROTECTED: "Command protected",
     TRIGGER_IGNORED: "Trigger ignored",
     INIT_IGNORED: "Init ignored",
     PARAMETER_ERROR: "Parameter error",
@@ -80,8 +84,8 @@ TEXTS: Mapping[int, str] = {
     SYSTEM_ERROR: "System error",
     QUEUE_OVERFLOW: "Queue overflow",
     INPUT_BUFFER_OVERRUN: "Input buffer overrun",
-    -410: "Query INTERRUPTED",
-    -420: "Query UNTERMINATED",
+    QUERY_INTERRUPTED: "Query INTERRUPTED",
+    QUERY_UNTERMINATED: "Query UNTERMINATED",
 }
 
 

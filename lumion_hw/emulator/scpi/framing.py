@@ -86,6 +86,14 @@ class Framer:
                 break
         return messages
 
+    def end(self) -> list[Message]:
+        """The transport says that a message ends here (END, EOI), even if a block in it is not complete."""
+        messages = self.feed(b"\n")
+        if self._data:
+            self._damaged = True
+            messages += self.feed(b"")
+        return messages
+
     def _drop_to_terminator(self) -> bool:
         end = self._data.find(_LF)
         del self._data[: len(self._data) if end < 0 else end + 1]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.scpi.commands import Command, Profile
 from lumion_hw.emulator.scpi.connection import Connection
+from lumion_hw.emulator.scpi.errors import SYSTEM_ERROR
 from lumion_hw.emulator.scpi.standard import common_commands
 from lumion_hw.emulator.scpi.state import InstrumentState
 from lumion_hw.emulator.scpi.tree import SuffixRange, Tree
-from lumion_hw.links.base import Peer
+
+_LOG = logging.getLogger(__name__)
 
 
 class ScpiInstrument:
@@ -23,10 +26,19 @@ class ScpiInstrument:
         clock: The injected clock.
         profile: What the dialect asks for.
         on_reset: Puts the instrument's settings to their defaults.
+        on_advance: Lets what the instrument measures or does follow the clock; called before anything else happens.
     """
 
-    def __init__(self, name: str, clock: Clock, profile: Profile, on_reset: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        profile: Profile,
+        on_reset: Callable[[], None],
+        on_advance: Callable[[], None] = lambda: None,
+    ) -> None:
         self._name = name
+        self._on_advance = on_advance
         self.state = InstrumentState(clock, profile, on_reset)
         self._tree = Tree(common_commands(self.state), {})
         self._connections: list[Connection] = []
@@ -49,14 +61,19 @@ class ScpiInstrument:
         """Device name of the bench file."""
         return self._name
 
-    def connect(self) -> Peer:
+    def connect(self) -> Connection:
         """Open one more connection."""
         connection = Connection(self.state, self._tree, self.advance, self._connections.remove)
         self._connections.append(connection)
         return connection
 
     def advance(self) -> None:
-        """End the operations and complete the replies that are due."""
+        """Follow the clock; end the operations and complete the replies that are due."""
+        try:
+            self._on_advance()
+        except Exception:  # noqa: BLE001 - the instrument lives on; the host finds -310 in the queue
+            _LOG.exception("internal error while following the clock; reported as -310")
+            self.state.report(SYSTEM_ERROR)
         self.state.advance()
         for connection in tuple(self._connections):
             connection.run()

@@ -83,8 +83,9 @@ class StatusModel:
     """Registers of one instrument.
 
     Attributes:
-        operation: ``STATus:OPERation``.
-        questionable: ``STATus:QUEStionable``.
+        operation: ``STATus:OPERation``, summarised in bit 7 of the status byte.
+        questionable: ``STATus:QUEStionable``, bit 3.
+        extra: Groups that only some instruments have, by their bit in the status byte (0 or 1).
         event_enable: Mask of ``*ESE``.
         service_enable: Mask of ``*SRE``; bit 6 cannot be set.
     """
@@ -92,9 +93,15 @@ class StatusModel:
     def __init__(self) -> None:
         self.operation = RegisterGroup()
         self.questionable = RegisterGroup()
+        self.extra: dict[int, RegisterGroup] = {}
         self.event_enable = 0
         self._service_enable = 0
         self._events = POWER_ON
+
+    def reset_conditions(self) -> None:
+        """Clear every condition, as an instrument does that has aborted all it did."""
+        for group in (self.operation, self.questionable, *self.extra.values()):
+            group.condition = 0
 
     def latch(self, weight: int) -> None:
         """Set bits of the event status register."""
@@ -117,13 +124,13 @@ class StatusModel:
     def clear(self) -> None:
         """Clear the event registers, not the masks (``*CLS``)."""
         self._events = 0
-        self.operation.take_event()
-        self.questionable.take_event()
+        for group in (self.operation, self.questionable, *self.extra.values()):
+            group.take_event()
 
     def preset(self) -> None:
         """Do ``STATus:PRESet``."""
-        self.operation.preset()
-        self.questionable.preset()
+        for group in (self.operation, self.questionable, *self.extra.values()):
+            group.preset()
 
     def status_byte(self, *, errors: bool, message_available: bool) -> int:
         """Return the status byte; reading it clears nothing (``*STB?``)."""
@@ -134,4 +141,6 @@ class StatusModel:
             | 32 * bool(self._events & self.event_enable)
             | 128 * self.operation.summary
         )
+        for bit, group in self.extra.items():
+            byte |= group.summary << bit
         return byte | 64 * bool(byte & self._service_enable)

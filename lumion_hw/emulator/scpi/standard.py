@@ -26,8 +26,9 @@ def _does(action: Callable[[], None]) -> Callable[[Call], Reply]:
 
 
 def common_commands(state: InstrumentState) -> tuple[Command, ...]:
-    """Return ``*IDN? *RST *CLS *TST? *OPC *OPC? *WAI *ESE *ESR? *SRE *STB?`` and ``SYSTem:ERRor?``."""
+    """Return ``*IDN? *RST *CLS *TST? *OPC *OPC? *WAI *ESE *ESR? *SRE *STB?``, ``SYSTem`` and ``STATus``."""
     status = state.status
+    version = state.profile.scpi_version
 
     def status_byte(call: Call) -> Reply:
         return plain_int(status.status_byte(errors=state.has_errors, message_available=call.message_available))
@@ -52,6 +53,7 @@ def common_commands(state: InstrumentState) -> tuple[Command, ...]:
         query("*ESR", lambda _: plain_int(status.take_events())),
         query("*STB", status_byte),
         query(":SYSTem:ERRor[:NEXT]", lambda _: state.take_error()),
+        *(() if version is None else (query(":SYSTem:VERSion", lambda _: version),)),
         event(":STATus:PRESet", _does(status.preset)),
         *group_commands(":STATus:OPERation", status.operation, state.profile.integer),
         *group_commands(":STATus:QUEStionable", status.questionable, state.profile.integer),

@@ -67,8 +67,8 @@ class InstrumentState:
     def take_error(self) -> str:
         """Remove the oldest error and return it as ``SYSTem:ERRor?`` does."""
         code = self._errors.pop()
-        text = TEXTS.get(code) or self.profile.error_texts.get(code, "Device-specific error")
-        return f"{code:+d},{quoted(text)}"
+        text = self.profile.error_texts.get(code) or TEXTS.get(code, "Device-specific error")
+        return f"{self.profile.error_number(code)},{quoted(text)}"
 
     # -- common commands
 
@@ -127,6 +127,12 @@ class InstrumentState:
             except Exception:  # noqa: BLE001 - the instrument lives on; the host finds -310 in the queue
                 _LOG.exception("internal error at the end of an operation; reported as -310")
                 self.report(SYSTEM_ERROR)
+            self._settle()
+
+    def abort(self, operation: Operation) -> None:
+        """Give an operation up: it is over, without its end having happened."""
+        if operation in self._operations:
+            self._operations.remove(operation)
             self._settle()
 
     def advance(self) -> None:

@@ -14,6 +14,8 @@ Suffixes = Mapping[str, int | Callable[[float], float]]
 """Upper-case suffix -> power of ten, or a function from the number sent to the parameter's unit."""
 
 LENGTH_M: Suffixes = {"PM": -12, "NM": -9, "UM": -6, "MM": -3, "M": 0}
+LENGTH_NM: Suffixes = {"PM": -3, "NM": 0, "UM": 3, "MM": 6, "M": 9}
+LENGTH_MM: Suffixes = {"NM": -6, "UM": -3, "MM": 0, "M": 3}
 TIME_S: Suffixes = {"NS": -9, "US": -6, "MS": -3, "S": 0}
 POWER_W: Suffixes = {
     "PW": -12,
@@ -29,3 +31,7 @@ POWER_DBM: Suffixes = {"DBM": 0, "MDBM": -3}
 RATIO_DB: Suffixes = {"DB": 0, "MDB": -3}
 FREQUENCY_HZ: Suffixes = {"HZ": 0, "KHZ": 3, "MHZ": 6, "GHZ": 9, "THZ": 12}
 SPEED_M_PER_S: Suffixes = {"NM/S": -9, "UM/S": -6, "MM/S": -3, "M/S": 0}
+CURRENT_A: Suffixes = {"PA": -12, "NA": -9, "UA": -6, "MA": -3, "A": 0}
+VOLTAGE_V: Suffixes = {"UV": -6, "MV": -3, "V": 0}
+ENERGY_J: Suffixes = {"NJ": -9, "UJ": -6, "MJ": -3, "J": 0}
+PERCENT: Suffixes = {"PCT": 0}

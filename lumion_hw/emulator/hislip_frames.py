@@ -1,0 +1,110 @@
+"""HiSLIP messages on the wire: a 16-byte header and a payload (IVI-6.1, section 3 and table 4).
+
+Prologue ``HS``, message type, control code, 32-bit parameter, 64-bit payload length, all big-endian.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from dataclasses import dataclass
+
+_HEADER = struct.Struct("!2sBBIQ")
+_PROLOGUE = b"HS"
+
+MAX_PAYLOAD = 1 << 20
+"""Longest payload taken in one message; more comes in several ``DATA`` messages."""
+
+
+class MessageType(enum.IntEnum):
+    """Message types (IVI-6.1 table 4)."""
+
+    INITIALIZE = 0
+    INITIALIZE_RESPONSE = 1
+    FATAL_ERROR = 2
+    ERROR = 3
+    ASYNC_LOCK = 4
+    ASYNC_LOCK_RESPONSE = 5
+    DATA = 6
+    DATA_END = 7
+    DEVICE_CLEAR_COMPLETE = 8
+    DEVICE_CLEAR_ACKNOWLEDGE = 9
+    ASYNC_REMOTE_LOCAL_CONTROL = 10
+    ASYNC_REMOTE_LOCAL_RESPONSE = 11
+    TRIGGER = 12
+    INTERRUPTED = 13
+    ASYNC_INTERRUPTED = 14
+    ASYNC_MAX_MSG_SIZE = 15
+    ASYNC_MAX_MSG_SIZE_RESPONSE = 16
+    ASYNC_INITIALIZE = 17
+    ASYNC_INITIALIZE_RESPONSE = 18
+    ASYNC_DEVICE_CLEAR = 19
+    ASYNC_SERVICE_REQUEST = 20
+    ASYNC_STATUS_QUERY = 21
+    ASYNC_STATUS_RESPONSE = 22
+    ASYNC_DEVICE_CLEAR_ACKNOWLEDGE = 23
+    ASYNC_LOCK_INFO = 24
+    ASYNC_LOCK_INFO_RESPONSE = 25
+
+
+@dataclass(frozen=True)
+class HislipMessage:
+    """One message.
+
+    Attributes:
+        kind: Message type as a number, also of types unknown here.
+        control: Control code; of messages with data, bit 0 says that the last reply was taken to its end.
+        parameter: Message id, session id or version, by type.
+        payload: Payload.
+        oversized: The payload was longer than :data:`MAX_PAYLOAD` and has been skipped.
+    """
+
+    kind: int
+    control: int = 0
+    parameter: int = 0
+    payload: bytes = b""
+    oversized: bool = False
+
+    def encode(self) -> bytes:
+        """Return the bytes on the wire."""
+        return _HEADER.pack(_PROLOGUE, self.kind, self.control, self.parameter, len(self.payload)) + self.payload
+
+
+class BadHeader(Exception):  # noqa: N818 - an event of the decoder; it never leaves the emulator
+    """What came is not a HiSLIP header; nothing after it can be trusted."""
+
+
+class HislipDecoder:
+    """Bytes of one connection -> messages."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._skip = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes."""
+        dropped = min(self._skip, len(data))
+        self._skip -= dropped
+        self._data += data[dropped:]
+
+    def next(self) -> HislipMessage | None:
+        """Return the next complete message, or ``None``.
+
+        Raises:
+            BadHeader: The stream is no HiSLIP.
+        """
+        if not _PROLOGUE.startswith(bytes(self._data[:2])):
+            raise BadHeader
+        if len(self._data) < _HEADER.size:
+            return None
+        _, kind, control, parameter, length = _HEADER.unpack_from(self._data)
+        end = _HEADER.size + length
+        if length > MAX_PAYLOAD:
+            self._skip = max(end - len(self._data), 0)
+            del self._data[:end]
+            return HislipMessage(kind, control, parameter, oversized=True)
+        if len(self._data) < end:
+            return None
+        payload = bytes(self._data[_HEADER.size : end])
+        del self._data[:end]
+        return HislipMessage(kind, control, parameter, payload)

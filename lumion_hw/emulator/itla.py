@@ -1,0 +1,412 @@
+"""Emulated ITLA: a tunable laser behind four-byte frames on a serial line (OIF-ITLA-MSA-01.2 and 01.3).
+
+Language: section 9 of the instrument facts. Model choices where they leave one: one operation is pending at a time,
+in bit 8 of NOP; switching off and resets are never refused for a pending operation; a frequency outside the limits is
+refused when the channel is written (RVE) or the output enabled (IVC); reading LstResp gives status and data of the
+reply before it; half a frame is forgotten after a tenth of a second of silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lumion_hw.clock import Clock
+from lumion_hw.emulator import itla_registers as reg
+from lumion_hw.emulator.itla_frames import DAMAGED, FRAME_SIZE, ItlaError, Refusal, Request, Status, decode, reply
+from lumion_hw.emulator.itla_laser import ItlaLaser, ItlaProfile, ItlaSettings
+from lumion_hw.emulator.itla_tables import EXTENDED, READ, WRITE
+from lumion_hw.emulator.light import Light
+from lumion_hw.emulator.serial_line import SerialLine
+from lumion_hw.errors import ConnectError
+
+BAUD_RATES = (9600, 19200, 38400, 57600, 115200)
+"""By their code in IOCap."""
+PENDING_FLAG, READY = 0x0100, 0x0010
+_ANSWER_S = 0.5e-3
+_SILENCE_S = 0.1
+_ANY_BYTE = bytes(range(256))
+
+
+@dataclass(frozen=True)
+class _Operation:
+    """An operation under way."""
+
+    end_s: float
+    on_end: Callable[[], None]
+
+
+class _ItlaPeer:
+    """One connection: a line, and the bytes of the present frame."""
+
+    def __init__(self, device: Itla, line: SerialLine) -> None:
+        self._device = device
+        self.line = line
+        self._frame = bytearray()
+        self._heard_s = float("-inf")
+
+    def frames(self, data: bytes, end_s: float) -> list[tuple[bytes, float]]:
+        """Read on; return the frames that ``data`` completes and when each arrived."""
+        start_s = end_s - self.line.byte_s * len(data)
+        if start_s > self._heard_s + _SILENCE_S:
+            self._frame.clear()
+        self._heard_s = end_s
+        complete = []
+        for place, byte in enumerate(data, start=1):
+            self._frame.append(byte)
+            if len(self._frame) == FRAME_SIZE:
+                complete.append((bytes(self._frame), start_s + self.line.byte_s * place))
+                self._frame.clear()
+        return complete
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the host, now."""
+        self._device.advance()
+        self.line.receive(data, self._device.now())
+
+    def transmit(self) -> bytes:
+        """Give the bytes that have left for the host by now."""
+        self._device.advance()
+        return self.line.left(self._device.now())
+
+    def next_event(self) -> float | None:
+        """Return when more bytes may leave."""
+        times = (self.line.next_departure(), self.line.next_arrival(_ANY_BYTE))
+        return min((time for time in times if time is not None), default=None)
+
+    def close(self) -> None:
+        """The host went away."""
+        self._device.disconnect(self)
+
+
+class Itla:
+    """The module (:class:`~lumion_hw.emulator.device.EmulatedDevice`).
+
+    Args:
+        name: Device name of the bench file.
+        clock: The injected clock.
+        rng: Draws the laser's errors.
+        profile: Figures of the module.
+        serial: Serial number in register 04.
+        warm: Ready at once; otherwise the module starts up as it would.
+        paced: Bytes take the time of the line, which begins with 9600 baud.
+        emit: Called with the light whenever it has changed.
+
+    Attributes:
+        settings: What the host has set.
+        enabled: The output is switched on.
+        status_f: Latched bits of StatusF.
+        status_w: Latched bits of StatusW.
+        extended: What AEA-EAR gives.
+        extended_at: How many bytes of it were read.
+        extended_mode: What was written to AEA-EAC.
+        baud_code: Present line rate, by its code in IOCap.
+        tuning: The output is dark because the laser is on its way.
+    """
+
+    profile: ItlaProfile
+    serial: str
+    settings: ItlaSettings
+    enabled: bool
+    status_f: int
+    status_w: int
+    extended: bytes
+    extended_at: int
+    extended_mode: int
+    baud_code: int
+    tuning: bool
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        rng: np.random.Generator,
+        *,
+        profile: ItlaProfile | None = None,
+        serial: str = "0000000001",
+        warm: bool = True,
+        paced: bool = True,
+        emit: Callable[[Light], None] | None = None,
+    ) -> None:
+        self._name = name
+        self._clock = clock
+        self.profile = profile or ItlaProfile()
+        self.serial = serial
+        self._emit = emit
+        self._emitted: Light | None = None
+        self._laser = ItlaLaser(rng, clock.now())
+        self._baud = BAUD_RATES[0] if paced else None
+        self.baud_code = 0
+        self._peers: list[_ItlaPeer] = []
+        self._advancing = False
+        self.powered = True
+        self._disable_pin = False
+        self._defaults = ItlaSettings(stored={code: each.default for code, each in reg.STORED.items()})
+        self._restart()
+        if warm:
+            self._ready_s = clock.now()
+            self.status_f = self.status_w = 0
+        self.advance()
+
+    def _restart(self) -> None:
+        self.settings = self._defaults.copy()
+        self.enabled = False
+        self.tuning = False
+        self._operation: _Operation | None = None
+        self._error = ItlaError.OK
+        self._last_reply = reply(Status.OK, 0, 0)
+        self.extended, self.extended_at, self.extended_mode = b"", 0, 0
+        self.status_f = self.status_w = reg.MODULE_RESTARTED
+        self._ready_s = self._clock.now() + self.profile.boot_s
+        self._believed_mhz = self.settings.channel_mhz
+        self._laser.aim(self.power_dbm, self._clock.now(), lit=False, dark=False)
+
+    # -- the device
+
+    @property
+    def name(self) -> str:
+        """Device name of the bench file."""
+        return self._name
+
+    def now(self) -> float:
+        """Return the time of the device's clock."""
+        return self._clock.now()
+
+    def connect(self) -> _ItlaPeer:
+        """Open one more connection. Raises ``ConnectError`` when the module is off."""
+        if not self.powered:
+            raise ConnectError("the module is off", device=self._name, hint="Power it up (emulated fault).")
+        peer = _ItlaPeer(self, SerialLine(self._baud))
+        self._peers.append(peer)
+        return peer
+
+    def disconnect(self, peer: _ItlaPeer) -> None:
+        """Forget a connection; what arrived from it has been executed."""
+        if peer in self._peers:
+            self.advance()
+            self._peers.remove(peer)
+
+    def power_cycle(self) -> None:
+        """Power off and on: settings are those stored by GenCfg, bytes under way are lost."""
+        for peer in self._peers:
+            peer.line.clear()
+        self._restart()
+
+    def pull_disable_pin(self, active: bool) -> None:
+        """Drive the hardware pin that switches the output off."""
+        self._disable_pin = active
+        if active:
+            self.switch_off()
+
+    def advance(self) -> None:
+        """Execute what has arrived, end what is due, and let the light follow."""
+        if self._advancing:
+            return
+        self._advancing = True
+        try:
+            now = self._clock.now()
+            self._end_due(now)
+            for peer in self._peers:
+                while (piece := peer.line.arrived(now)) is not None:
+                    for frame, at_s in peer.frames(piece[1], piece[0]):
+                        peer.line.send(self._answer(frame), at_s + _ANSWER_S)
+                        self._set_speeds()
+            self._watch()
+        finally:
+            self._advancing = False
+
+    def _end_due(self, now: float) -> None:
+        if self._operation is not None and self._operation.end_s <= now + 1e-9:
+            ended, self._operation = self._operation, None
+            ended.on_end()
+
+    def _set_speeds(self) -> None:
+        if self._baud is not None and self._baud != BAUD_RATES[self.baud_code]:
+            self._baud = BAUD_RATES[self.baud_code]
+            for peer in self._peers:
+                peer.line.set_baud(self._baud)
+
+    # -- frames
+
+    def _answer(self, frame: bytes) -> bytes:
+        request = decode(frame)
+        if request is None:
+            self.latch(reg.COMMUNICATION_ERROR)
+            return DAMAGED
+        if not request.repeat:
+            self._last_reply = self._carry_out(request)
+        return self._last_reply
+
+    def _carry_out(self, request: Request) -> bytes:
+        code, data = request.register, request.data
+        if code == reg.NOP:
+            error, self._error = self._error, ItlaError.OK
+            return reply(Status.OK, code, PENDING_FLAG * self.pending | READY * self.ready | error)
+        try:
+            if not self.ready:
+                raise Refusal(ItlaError.INITIALIZING)
+            if code in reg.ONLY_IN_013 and self.profile.msa == "01.2":
+                raise Refusal(ItlaError.NOT_IMPLEMENTED)
+            answer = self._write(code, data) if request.write else self._read(code)
+        except Refusal as refusal:
+            self._error = refusal.code
+            self.latch(reg.EXECUTION_ERROR)
+            return reply(Status.EXECUTION_ERROR, code, data if request.write else 0)
+        self._error = ItlaError.OK
+        return answer
+
+    def _read(self, code: int) -> bytes:
+        if code in EXTENDED:
+            self.extended, self.extended_at = EXTENDED[code](self), 0
+            return reply(Status.EXTENDED, code, len(self.extended))
+        if code == reg.LST_RESP:
+            last = self._last_reply
+            return reply(Status(last[0] & 0x03), code, last[2] << 8 | last[3])
+        if code in READ:
+            return reply(Status.OK, code, READ[code](self))
+        if code in self.settings.stored and self._implemented(code):
+            return reply(Status.OK, code, self.settings.stored[code])
+        raise Refusal(ItlaError.NOT_IMPLEMENTED)
+
+    def _write(self, code: int, data: int) -> bytes:
+        if code in reg.READ_ONLY:
+            raise Refusal(ItlaError.NOT_WRITABLE)
+        if self.pending and not (code == reg.RES_ENA and not data & reg.ENABLE):
+            raise Refusal(ItlaError.PENDING)
+        if code in WRITE:
+            before = self._operation
+            WRITE[code](self, data)
+            pending = self._operation is not None and self._operation is not before
+            return reply(Status.PENDING if pending else Status.OK, code, data)
+        if code not in reg.STORED or not self._implemented(code):
+            raise Refusal(ItlaError.NOT_IMPLEMENTED)
+        if not reg.STORED[code].accepts(data):
+            raise Refusal(ItlaError.VALUE_RANGE)
+        self.settings.stored[code] = data
+        return reply(Status.OK, code, data)
+
+    def _implemented(self, code: int) -> bool:
+        return code != reg.LOW_NOISE or self.profile.low_noise
+
+    # -- state
+
+    @property
+    def pending(self) -> bool:
+        """Whether an operation is under way."""
+        return self._operation is not None
+
+    @property
+    def ready(self) -> bool:
+        """Whether the module has started up."""
+        return self._clock.now() >= self._ready_s
+
+    @property
+    def power_dbm(self) -> float:
+        """Power set, in dBm."""
+        return self.settings.power_cdbm / 100.0
+
+    @property
+    def frequency_mhz(self) -> int:
+        """Frequency the module believes to be at, in MHz."""
+        return self._believed_mhz if self.enabled else self.settings.channel_mhz + self.settings.fine_mhz
+
+    @property
+    def reported_dbm(self) -> float:
+        """Power the module reports, in dBm."""
+        return self._laser.level_dbm(self._clock.now())
+
+    def light(self) -> Light:
+        """Return the true light now."""
+        self.advance()
+        return self._laser.light(self.frequency_mhz, self._clock.now())
+
+    def within_limits(self, mhz: int) -> bool:
+        """Return whether a frequency is one the module has."""
+        low, high = self.profile.frequency_thz
+        return round(low * 1e6) <= mhz <= round(high * 1e6)
+
+    def start(self, duration_s: float, *, dark: bool) -> None:
+        """Let the control loops go for the settings; the operation is pending for ``duration_s``."""
+        self.tuning = dark
+
+        def finish() -> None:
+            self.tuning = False
+            self._believed_mhz = self.settings.channel_mhz + self.settings.fine_mhz
+            self._laser.aim(self.power_dbm, self._clock.now(), lit=True, dark=False)
+
+        self._operation = _Operation(self._clock.now() + duration_s, finish)
+        self._laser.aim(self.power_dbm, self._clock.now(), lit=True, dark=dark)
+
+    def store_defaults(self) -> None:
+        """Make the settings those after power-on."""
+        self._defaults = self.settings.copy()
+        self._operation = _Operation(self._clock.now() + 0.1, lambda: None)
+
+    def switch_on(self) -> None:
+        """Enable the output. Raises :class:`Refusal`."""
+        if self._disable_pin:
+            raise Refusal(ItlaError.EXECUTION_FAILURE)
+        if not self.within_limits(self.settings.channel_mhz):
+            raise Refusal(ItlaError.INVALID_CONFIGURATION)
+        if not self.enabled:
+            self.enabled = True
+            self._believed_mhz = self.settings.channel_mhz + self.settings.fine_mhz
+            self.start(self.profile.enable_s, dark=True)
+
+    def switch_off(self) -> None:
+        """Disable the output at once, whatever is under way."""
+        self.enabled = self.tuning = False
+        self._operation = None
+        self._laser.aim(self.power_dbm, self._clock.now(), lit=False, dark=False)
+
+    def reset_module(self) -> None:
+        """Start up again with the stored defaults."""
+        self._restart()
+
+    def reset_interface(self) -> None:
+        """Forget the extended addressing; the light stays."""
+        self.extended, self.extended_at = b"", 0
+        self.latch(reg.COMMUNICATION_RESET)
+
+    # -- status
+
+    def latch(self, bits: int) -> None:
+        """Latch bits that both status registers show."""
+        self.status_f |= bits
+        self.status_w |= bits
+
+    def live(self, *, fatal: bool) -> int:
+        """Return the live conditions of one status register, as bits 0 to 3."""
+        stored = self.settings.stored
+        quiet = self.tuning and not stored[reg.MCB] & reg.ALARM_DURING_TUNING
+        if not self.enabled or quiet:
+            return 0
+        threshold_db = stored[reg.F_POW_TH if fatal else reg.W_POW_TH] / 100.0
+        deviation_db = abs(self.reported_dbm - self.power_dbm)
+        return reg.POWER * (deviation_db > threshold_db) | reg.FREQUENCY * self.tuning
+
+    def summary(self) -> int:
+        """Return bits 12 to 15, which both status registers show."""
+        stored = self.settings.stored
+        deviations = (self.status_f & 0x0F) | (self.status_w & 0x0F) << 8
+        events = deviations | (self.status_f & 0xF0) | reg.DISABLED * self._disable_pin
+        fatal = deviations | (self.status_f & reg.MODULE_RESTARTED)
+        return (
+            reg.DISABLED * self._disable_pin
+            | reg.FATAL * bool(fatal & stored[reg.FATAL_T])
+            | reg.ALARM * bool(deviations & stored[reg.ALM_T])
+            | reg.SERVICE * bool(events & stored[reg.SRQ_T])
+        )
+
+    def _watch(self) -> None:
+        self.status_f |= self.live(fatal=True)
+        self.status_w |= self.live(fatal=False)
+        if self.summary() & reg.FATAL and self.settings.stored[reg.MCB] & reg.SHUTDOWN_ON_FATAL and self.enabled:
+            self.switch_off()
+        if self._emit is not None:
+            light = self._laser.light(self.frequency_mhz, self._clock.now())
+            if light != self._emitted:
+                self._emitted = light
+                self._emit(light)
