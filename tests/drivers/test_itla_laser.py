@@ -298,7 +298,7 @@ def test_a_fatal_module_is_an_error_and_not_waited_for(clock: VirtualClock, modu
     started = clock.now()
     with pytest.raises(DeviceError, match="FATAL"):
         laser.wait_ready(started + 60.0)
-    assert clock.now() - started < 1.0
+    assert clock.now() - started < 10.0  # it is believed when tuning, which takes seconds, is over
 
 
 # -- a bad line

@@ -44,6 +44,8 @@ _ENABLED = 0x0008  # ResEna, SENA
 _READY = 0x0010  # NOP, MRDY
 _DARK_DBM = -60.0
 _FATAL = "FATAL"
+_LATCHED = 0x00FF
+"""Written to StatusF, clears what it remembers."""
 _STATUS_BITS = {8: "PWR", 9: "THERM", 10: "FREQ", 11: "VSF"}
 _CAPABILITIES = LaserCapabilities(tunes_while_emitting=False, measures_power=True, sweep=False, wavelength_log=False)
 
@@ -209,14 +211,23 @@ class ItlaLaser:
         """Wait until the module emits, nothing is pending and its fatal status is clear.
 
         Raises:
-            DeviceError: The output is off, or the module reports a fatal fault.
+            DeviceError: The output is off, or the module reports a fatal fault with nothing pending. One that is only
+                remembered from tuning is cleared.
             DeviceTimeoutError: The module is not ready by the deadline.
         """
+        cleared = False
         while True:
+            # While it tunes a module may well report that its frequency is wrong (MCB, alarm during tuning).
+            tuning = self._session.read(Register.NOP) >> 8 != 0
             state = self.state()
             if state.ready:
                 return state
-            if not state.emitting or _FATAL in state.flags:
+            failed = _FATAL in state.flags and not tuning
+            if failed and not cleared and state.flags == (_FATAL,):  # nothing is wrong any more: it is remembered
+                self._session.write(Register.STATUS_F, _LATCHED)
+                cleared = True
+                continue
+            if not state.emitting or failed:
                 why = f"reports {', '.join(state.flags)}" if state.emitting else "has its output off"
                 raise DeviceError(
                     f"wait_ready: the module {why}",
