@@ -73,8 +73,16 @@ class Question:
     recognise: Recognise
 
 
-# Vendor, model as *IDN? says them -> kind of the bench file.
-_SCPI_KINDS = ((r"keysight|agilent|hewlett", r"N774[45]", "keysight-n77xx"),)
+# Vendor, model as *IDN? says them -> kind of the bench file, and whether its entry can name the model. An 8164 is taken
+# for its power sensors: whether a laser is in slot 0 the identity does not say.
+_SCPI_KINDS = (
+    (r"keysight|agilent|hewlett", r"N774[45][AC]$", "keysight-n77xx", True),
+    (r"keysight|agilent|hewlett", r"816[346][AB]$", "keysight-816x", True),
+    (r"keysight|agilent", r"N7776C$", "keysight-laser", True),
+    (r"thorlabs", r"PM(100(D|A|USB)|400|101|160)$", "thorlabs-pm", True),
+    (r"santec", r"MPM-210H?$", "santec-mpm", False),
+    (r"santec", r"TSL-(510|550|570|710)$", "santec-tsl", True),
+)
 
 
 def _idn(answer: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
@@ -83,9 +91,10 @@ def _idn(answer: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
     if len(parts) != 4 or "\n" in text or not all(part.isprintable() for part in parts) or not parts[1]:
         return None
     vendor, model, serial, _ = parts
-    for vendors, models, kind in _SCPI_KINDS:
+    for vendors, models, kind, names_model in _SCPI_KINDS:
         if re.search(vendors, vendor, re.IGNORECASE) and re.match(models, model, re.IGNORECASE):
-            return text, kind, {"model": model, **({"serial": serial} if serial not in ("", "0") else {})}
+            entry = {"model": model.upper()} if names_model else {}
+            return text, kind, entry | ({"serial": serial} if serial not in ("", "0") else {})
     return text, None, {}
 
 

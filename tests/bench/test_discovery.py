@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import TypeAdapter
 
 from lumion_hw.bench.bench import load
+from lumion_hw.bench.devices import Device
 from lumion_hw.bench.discovery import QUESTIONS, Found, discover, draft
 from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.cli import main
@@ -57,6 +59,28 @@ def test_each_device_is_known_by_its_own_answer(served: dict[str, str], name: st
     assert device.kind == kind
     assert identity in device.identity
     assert device.address.startswith(served[name].partition("?")[0])
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        ("Agilent Technologies,N7745A,DE1,V1.16", "keysight-n77xx"),
+        ("Agilent Technologies,8163B,DE1,V5.25", "keysight-816x"),
+        ("Keysight Technologies,N7776C,MY1,1.0", "keysight-laser"),
+        ("Thorlabs,PM100USB,P1,1.4.0", "thorlabs-pm"),
+        ("THORLABS,PM100,P1,1.0", None),  # the legacy meter, another dialect
+        ("SANTEC,MPM-210H,17110001,Ver. 1.02", "santec-mpm"),
+        ("SANTEC,TSL-570,22050001,0001.000", "santec-tsl"),
+        ("ACME,Toaster 9,7,1.0", None),
+    ],
+)
+def test_an_identity_is_drafted_as_a_device_the_bench_file_takes(answer: str, kind: str | None) -> None:
+    told = QUESTIONS[0].recognise(answer.encode() + b"\n")
+    assert told is not None
+    identity, found, entry = told
+    assert (identity, found) == (answer, kind)
+    if kind is not None:
+        TypeAdapter(Device).validate_python({"kind": kind, **entry})
 
 
 def test_the_draft_opens_what_was_found(served: dict[str, str], tmp_path: Path) -> None:
