@@ -6,7 +6,6 @@ from lumion_hw.bench.devices import (
     DeviceModel,
     HeaterDriverModel,
     MeshControllerModel,
-    PowerMeterModel,
     QontrolModel,
     SfpModel,
 )
@@ -54,8 +53,6 @@ def _device_spec(name: str, device: DeviceModel, n_channels: int) -> DeviceSpec:
     if isinstance(device, QontrolModel):
         modules = device.modules or tuple(f"Q8iv-{number:04X}" for number in range(1, -(-n_channels // 8) + 1))
         return DeviceSpec(name, kind, ",".join(modules))
-    if isinstance(device, PowerMeterModel):
-        return DeviceSpec(name, kind, serial, device.model)
     if isinstance(device, SfpModel):
         profile = {
             "launch_dbm": device.tx_power_dbm,
@@ -63,7 +60,7 @@ def _device_spec(name: str, device: DeviceModel, n_channels: int) -> DeviceSpec:
             "los_release_dbm": device.los_release_dbm,
         }
         return DeviceSpec(name, kind, serial, profile=profile)
-    return DeviceSpec(name, kind, serial)
+    return DeviceSpec(name, kind, serial, getattr(device, "model", None) or "")
 
 
 def _physics(model: BenchModel, controller: DeviceModel) -> PhysicsParameters:

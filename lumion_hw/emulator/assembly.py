@@ -15,9 +15,12 @@ from lumion_hw.emulator.device import EmulatedDevice
 from lumion_hw.emulator.epc04 import Epc04
 from lumion_hw.emulator.faults import Faults
 from lumion_hw.emulator.i2c_bridge import I2cBridge
+from lumion_hw.emulator.itla import Itla
+from lumion_hw.emulator.light import Light
 from lumion_hw.emulator.line_server import LineServer
 from lumion_hw.emulator.n77xx import KeysightN77xx
 from lumion_hw.emulator.photonic_unit import unit_currents_ma
+from lumion_hw.emulator.pm100 import ThorlabsPm100
 from lumion_hw.emulator.qontrol import BAUD, OPEN, ChainProfile, HeaterLoad, ModuleSpec, QontrolChain, ReplyMode
 from lumion_hw.emulator.sff8472 import SfpModule, SfpProfile
 from lumion_hw.emulator.truth import PhysicsParameters, draw_chains, draw_mesh
@@ -118,6 +121,8 @@ class EmulatedBench:
             "qontrol-q8": self._qontrol_chain,
             "smartlight-line-server": self._line_server,
             "keysight-n77xx": self._power_meter,
+            "thorlabs-pm": self._thorlabs_meter,
+            "itla-laser": self._itla,
             "sfp-8472": self._module,
             "oz-epc04": self._polarization_controller,
         }
@@ -217,6 +222,17 @@ class EmulatedBench:
             serial=device.serial,
             n_ports=4 if "44" in device.model else 8,
         )
+
+    def _thorlabs_meter(self, device: DeviceSpec) -> EmulatedDevice:
+        def light() -> Light:
+            return Light(self.world.tapped_w(device.name, 1), self.spec.nominal_nm)
+
+        return ThorlabsPm100(
+            device.name, self.clock, self._rng(device.name), light, serial=device.serial, model=device.model or "PM100D"
+        )
+
+    def _itla(self, device: DeviceSpec) -> EmulatedDevice:
+        return Itla(device.name, self.clock, self._rng(device.name), serial=device.serial, warm=self._warm)
 
     def _module(self, device: DeviceSpec) -> EmulatedDevice:
         module = SfpModule(

@@ -291,12 +291,20 @@ def test_fine_tuning_works_while_it_emits(clock: VirtualClock, module: Module) -
         laser.set_fine_tuning_mhz(6001)
 
 
+def test_a_fatal_flag_that_is_only_remembered_from_tuning_is_cleared(clock: VirtualClock, module: Module) -> None:
+    laser = opened(clock, module)
+    laser.enable()
+    module.registers[0x20] = 1 << 13 | 1 << 2  # FATAL because of FFREQL; nothing is wrong now
+    assert laser.wait_ready(clock.now() + 60.0).ready
+    assert not module.registers[0x20] >> 13 & 1
+
+
 def test_a_fatal_module_is_an_error_and_not_waited_for(clock: VirtualClock, module: Module) -> None:
     laser = opened(clock, module)
     laser.enable()
-    module.registers[0x20] = 1 << 13
+    module.registers[0x20] = 1 << 13 | 1 << 8  # FATAL, and the power is wrong now
     started = clock.now()
-    with pytest.raises(DeviceError, match="FATAL"):
+    with pytest.raises(DeviceError, match="FPWR, FATAL"):
         laser.wait_ready(started + 60.0)
     assert clock.now() - started < 10.0  # it is believed when tuning, which takes seconds, is over
 
