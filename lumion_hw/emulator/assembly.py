@@ -16,6 +16,8 @@ from lumion_hw.emulator.epc04 import Epc04
 from lumion_hw.emulator.faults import Faults
 from lumion_hw.emulator.i2c_bridge import I2cBridge
 from lumion_hw.emulator.itla import Itla
+from lumion_hw.emulator.keysight_816x import Keysight816x
+from lumion_hw.emulator.keysight_laser import KeysightLaser
 from lumion_hw.emulator.light import Light
 from lumion_hw.emulator.line_server import LineServer
 from lumion_hw.emulator.n77xx import KeysightN77xx
@@ -122,7 +124,9 @@ class EmulatedBench:
             "smartlight-line-server": self._line_server,
             "keysight-n77xx": self._power_meter,
             "thorlabs-pm": self._thorlabs_meter,
+            "keysight-816x": self._mainframe,
             "itla-laser": self._itla,
+            "keysight-laser": self._keysight_laser,
             "sfp-8472": self._module,
             "oz-epc04": self._polarization_controller,
         }
@@ -229,6 +233,21 @@ class EmulatedBench:
 
         return ThorlabsPm100(
             device.name, self.clock, self._rng(device.name), light, serial=device.serial, model=device.model or "PM100D"
+        )
+
+    def _mainframe(self, device: DeviceSpec) -> EmulatedDevice:
+        """Dual sensors in slots 1 and 2: channels 1 to 4 in the order of their heads."""
+
+        def light(slot: int, channel: int, _at_s: float) -> Light:
+            return Light(self.world.tapped_w(device.name, 2 * (slot - 1) + channel), self.spec.nominal_nm)
+
+        return Keysight816x(
+            device.name, self.clock, self._rng(device.name), light, serial=device.serial, model=device.model or "8164B"
+        )
+
+    def _keysight_laser(self, device: DeviceSpec) -> EmulatedDevice:
+        return KeysightLaser(
+            device.name, self.clock, self._rng(device.name), serial=device.serial, model=device.model or "N7776C"
         )
 
     def _itla(self, device: DeviceSpec) -> EmulatedDevice:

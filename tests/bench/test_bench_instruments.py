@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 from lumion_hw import Bench
-from lumion_hw.interfaces import RangeState
+from lumion_hw.interfaces import LaserSweep, RangeState
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
 
@@ -19,6 +20,8 @@ def file(tmp_path: Path) -> Path:
     document = yaml.safe_load(SMALL.read_text())
     document["devices"]["pm0"] = {"kind": "thorlabs-pm", "model": "PM100D"}
     document["devices"]["laser0"] = {"kind": "itla-laser"}
+    document["devices"]["laser1"] = {"kind": "keysight-laser", "model": "N7776C", "pin": "1234"}
+    document["devices"]["mainframe0"] = {"kind": "keysight-816x", "model": "8164B"}
     tapped = next(output for output in document["wiring"]["outputs"] if "tap" in output)
     tapped["tap"] = {**tapped["tap"], "meter": "pm0", "channel": 1}
     path = tmp_path / "bench.yaml"
@@ -35,6 +38,25 @@ def test_a_thorlabs_meter_sees_the_light_of_its_tap(file: Path) -> None:
         assert reading.state is RangeState.OK
         truth_w = bench.emulated.world.tapped_w("pm0", output.meter_channel or 0)
         assert reading.power_w == pytest.approx(truth_w, rel=0.05, abs=1e-9)
+
+
+def test_every_head_of_a_mainframe_is_a_channel(file: Path) -> None:
+    with Bench.emulate(file, seed=5) as bench:
+        meter = bench.meters["mainframe0"]
+        assert meter.channels == (1, 2, 3, 4)
+        assert [reading.channel for reading in meter.read_all()] == [1, 2, 3, 4]
+
+
+def test_a_laser_sweeps_and_logs_its_wavelengths(file: Path) -> None:
+    with Bench.emulate(file, seed=5) as bench:
+        laser = bench.lasers["laser1"]
+        laser.set_power_dbm(5.0)
+        laser.enable()
+        laser.wait_ready(bench.clock.now() + 60.0)
+        log = laser.sweep(LaserSweep(1540.0, 1545.0, 0.01, 50.0, log=True))
+        assert log.wavelength_nm is not None
+        assert len(log.wavelength_nm) == 501
+        assert log.wavelength_nm == pytest.approx(np.linspace(1540.0, 1545.0, 501), abs=0.005)
 
 
 def test_a_laser_is_tuned_and_switched_on(file: Path) -> None:
