@@ -31,6 +31,7 @@ class FaultLane:
         self.stalled_until_s = -math.inf
         self.ended = False
         self._byte_dice = random.Random(f"{seed} {direction.value} bytes")
+        self._shot_dice = random.Random(f"{seed} {direction.value} shots")
         self._piece_dice = random.Random(f"{seed} {direction.value} pieces")
         self._queue: deque[_Piece] = deque()
         self._held: _Piece | None = None
@@ -150,16 +151,20 @@ class FaultLane:
         return bytes(out)
 
     def _with_hits(self, data: bytes, start: int, shots: list[FaultEvent]) -> bytes:
-        hits = [(event.at_byte - start, event.kind) for event in shots if event.kind in BYTE_KINDS]
-        hits += [(at - start, kind) for at, kind in self._random_hits(start + len(data))]
+        hits = [
+            (event.at_byte - start, event.kind, self._shot_dice.randrange(8))
+            for event in shots
+            if event.kind in BYTE_KINDS
+        ]
+        hits += [(at - start, kind, bit) for at, kind, bit in self._random_hits(start + len(data))]
         if not hits:
             return data
         out = [data[at : at + 1] for at in range(len(data))]
-        for at, kind in hits:
+        for at, kind, bit in hits:
             if not out[at]:
                 continue
             if kind is FaultKind.FLIP:
-                out[at] = bytes([out[at][0] ^ 1 << self._byte_dice.randrange(8)]) + out[at][1:]
+                out[at] = bytes([out[at][0] ^ 1 << bit]) + out[at][1:]
                 self.counts["flipped"] += 1
             elif kind is FaultKind.DROP:
                 self.counts["dropped"] += len(out[at])
@@ -169,11 +174,12 @@ class FaultLane:
                 self.counts["duplicated"] += 1
         return b"".join(out)
 
-    def _random_hits(self, end: int) -> Iterator[tuple[int, FaultKind]]:
+    def _random_hits(self, end: int) -> Iterator[tuple[int, FaultKind, int]]:
+        """Yield byte, fault and bit of every hit before ``end``; all is drawn hit by hit, however bytes are cut."""
         while self._next_hit < end:
             at = int(self._next_hit)
             weights = (self._rates.flip, self._rates.drop, self._rates.duplicate)
-            yield at, self._byte_dice.choices(BYTE_KINDS, weights)[0]
+            yield at, self._byte_dice.choices(BYTE_KINDS, weights)[0], self._byte_dice.randrange(8)
             self._find_next_hit()
 
     def _find_next_hit(self) -> None:

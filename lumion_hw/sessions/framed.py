@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TypeVar, cast
@@ -136,8 +137,11 @@ class FramedSession:
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """A snapshot of what was sent, received, dropped and retried since the session object was made."""
-        return dict(self._line.inbox.counts)
+        """A snapshot of what was sent, received, dropped and retried since the session object was made.
+
+        What never happened counts 0.
+        """
+        return Counter(self._line.inbox.counts)
 
     def take_fault_events(self) -> tuple[FaultRecord, ...]:
         """Return and forget the FAULT events seen so far, oldest first; events can be lost, FAULT_LIST is complete."""
