@@ -9,6 +9,9 @@ INPUTS := pyproject.toml constraints.txt
 # Small matrices: a BLAS that starts threads on a busy machine is slower by an order of magnitude.
 export OPENBLAS_NUM_THREADS := 1
 
+# A test that stands still for a quarter of an hour waits for ever: its stacks are printed and its worker ends.
+BOUNDED := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true --max-worker-restart 0
+
 .PHONY: help demo test test-long clean
 .DELETE_ON_ERROR:
 
@@ -21,15 +24,16 @@ help:
 demo: $(VENV)/.installed
 	$(BIN)/lumion demo
 
+# Three workers on two cores: a third of the time tests wait for links, watchdogs and processes.
 test: $(VENV)/.installed-test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m "not long" -n 2 --dist loadscope
+	$(BIN)/pytest -m "not long" -n 3 --dist loadscope $(BOUNDED)
 
 test-long: $(VENV)/.installed-test
-	$(BIN)/pytest -m long -n 2 --dist loadscope
+	$(BIN)/pytest -m long -n 2 --dist loadscope $(BOUNDED)
 
 # Stamps: nothing is installed again unless the inputs change. Installs are editable, so source edits need none.
 $(VENV)/.created:

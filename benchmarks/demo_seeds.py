@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+sys.path.pop(0)  # this folder would hide the package calibration
 
 import numpy as np
 

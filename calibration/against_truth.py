@@ -22,7 +22,7 @@ class TruthReport:
 
     Attributes:
         phase_error_rad: Shape ``(n,)``; wrapped error of the passive phases found, against the phase at rest: heaters
-            stuck at a current are part of it.
+            stuck at a current are part of it. Of sources each at a frequency of its own, phases hold at the mean.
         loss_error_db: Shape ``(n_pucs,)``; error of the losses.
         bar_extinction_db: Shape ``(n,)``; extinction reached with all PUCs programmed to bar.
         cross_extinction_db: Shape ``(n,)``; the same for cross.
@@ -59,11 +59,12 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
     """
     world = bench.emulated.world
     truth = world.truth
-    found = np.array([puc for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is not None])
+    found = np.array([puc for puc, entry in enumerate(record.pucs) if entry.settable])
     phases = np.array([record.pucs[puc].passive_phase_rad for puc in found], dtype=np.float64)
     rest_mw = truth.heater_power_mw(np.zeros(len(truth.p_pi_mw)))
     rest_rad = np.pi * rest_mw / truth.p_pi_mw + truth.crosstalk.arm_rad_per_mw @ rest_mw
-    at_rest = truth.passive_phase + rest_rad[0::2] - rest_rad[1::2]
+    slope_per_hz = world.cells().differential_slope_per_hz
+    at_rest = truth.passive_phase + rest_rad[0::2] - rest_rad[1::2] + slope_per_hz * reference_offset_hz(bench, record)
     floors = coupling_floors(truth.eta_in[found], truth.eta_out[found])
     return TruthReport(
         phase_error_rad=(phases - at_rest[found] + np.pi) % (2 * np.pi) - np.pi,
@@ -73,6 +74,21 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
         bar_allowed_db=-10 * np.log10(np.maximum(floors.bar_leak, 1e-12) / (1.0 - floors.bar_leak)),
         cross_allowed_db=-10 * np.log10(np.maximum(floors.cross_leak, 1e-12) / (1.0 - floors.cross_leak)),
     )
+
+
+def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
+    """Return how far the frequency at which the phases of a record hold is from that of the hidden truth.
+
+    Several modules tell how far they are apart, not where they are: their mean is taken for what their labels say.
+    """
+    world = bench.emulated.world
+    found = {entry.port: entry.source_detuning_hz for entry in record.ports if entry.source_detuning_hz}
+    off = [
+        chain.frequency_hz - world.cells().reference_hz - found[path.port]
+        for chain, path in zip(world.chains, world.wiring.inputs, strict=True)
+        if path.port in found
+    ]
+    return float(np.mean(off)) if off else 0.0
 
 
 def _extinction_db(

@@ -1,30 +1,29 @@
-"""A bench as a calibration sees it: its own modules are the light, its own monitors the eyes.
+"""A bench as a calibration sees it: its own modules and lasers are the light, its own monitors the eyes.
 
-One module at a time is switched on; its polarization is aligned once at the start, on the sum of all monitors (whatever
-the mesh does with the light, the sum follows the power that was coupled in).
+One at a time is switched on; its polarization is aligned once at the start, on the sum of all monitors: whatever
+the mesh does with the light, the sum follows the power that was coupled in.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.levels import MONITOR_SPREAD_DB
-from calibration.procedure import Subject
+from calibration.bench_sources import source_of
+from calibration.subject import MONITOR_SPREAD_DB, Subject
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import Aligner
 from lumion_hw.errors import CalibrationError, CircuitError, DeviceError, LumionError
-from lumion_hw.interfaces.wiring import InputPath
 from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.quantities import wavelength_m_from_frequency_hz
 
 _ALIGN_SCANS = 4
 _FACET_SPREAD_DB = 2.0
 """Meters in the fibres see the loss of their facets as well."""
-_P_PI_MW = (1.2, 2.0)
-"""Published least and largest heater power per π (mesh.md b.4)."""
 
 
 class BenchProbe:
@@ -40,11 +39,13 @@ class BenchProbe:
         self._aligner = aligner or Aligner(bench.clock)
         self._began_s = bench.clock.now()
         self._inputs = {path.port: path for path in bench.wiring.inputs}
+        self._sources = {port: source_of(bench, path) for port, path in self._inputs.items()}
         self._lit: int | None = None
         self._launched_dbm: dict[int, float] = {}
+        self._meters_nm: float | None = None
         self._dead: dict[int, str] = {}
         if not self._inputs:
-            raise CalibrationError("no transponder is wired to the mesh", hint="See 'wiring.inputs' in the bench file.")
+            raise CalibrationError("no light is wired to the mesh", hint="See 'wiring.inputs' in the bench file.")
         if not bench.mesh.monitor_ports:
             raise CalibrationError(
                 f"nothing sees the light: {bench.model.mesh.controller} has no monitors, and no output has a tap",
@@ -58,7 +59,7 @@ class BenchProbe:
 
     @property
     def sources(self) -> tuple[int, ...]:
-        """Ports fed by a transponder whose light arrives."""
+        """Ports fed by a module or laser whose light arrives."""
         return tuple(port for port in self._inputs if port not in self._dead)
 
     @property
@@ -72,38 +73,93 @@ class BenchProbe:
         return self._bench.mesh.heater_max_ma
 
     @property
+    def current_step_ma(self) -> float:
+        """Smallest step of a heater current."""
+        return self._bench.mesh.controller.info.current_step_ma
+
+    @property
     def monitor_step_ma(self) -> float:
         """Smallest photocurrent step."""
         return self._bench.mesh.monitor_step_ma
 
     def subject(self) -> Subject:
         """Return whose calibration this is."""
-        mesh, info = self._bench.mesh, self._bench.mesh.controller.info
-        wavelengths = [self._bench.transponders[path.transponder].identify().wavelength_nm for path in self._alive()]
+        mesh, info, typical = self._bench.mesh, self._bench.mesh.controller.info, self._bench.model.mesh.typical
+        alive = {port: self._sources[port] for port in self.sources}
+        tunable = {port: hz for port in alive if (hz := self.tunable_hz(port)) is not None}
+        # What can be tuned is tuned to what cannot.
+        fixed = [source.frequency_hz() for port, source in alive.items() if port not in tunable]
+        stated = fixed or [source.frequency_hz() for source in alive.values()]
         return Subject(
             serial=info.serial,
             model=info.model,
             firmware=info.firmware,
             heater_channels=mesh.heater_channels,
-            wavelength_nm=float(np.median(wavelengths)) if wavelengths else 1550.0,
+            wavelength_nm=round(wavelength_m_from_frequency_hz(float(np.median(stated))) * 1e9, 9)
+            if stated
+            else 1550.0,
             heater_ohm=mesh.heater_ohm,
-            p_pi_mw=_P_PI_MW,
+            p_pi_mw=(typical.p_pi_min_mw, typical.p_pi_max_mw),
             monitor_ma_per_mw=mesh.responsivity_a_per_w,
             monitor_spread_db=_FACET_SPREAD_DB if mesh.meters else MONITOR_SPREAD_DB,
+            source_spread_hz=max(source.spread_hz for source in alive.values()) if len(alive) > 1 else 0.0,
+            tunable_hz=tunable,
         )
 
-    def _alive(self) -> list[InputPath]:
-        return [path for port, path in self._inputs.items() if port not in self._dead]
+    def tunable_hz(self, port: int) -> tuple[float, float] | None:
+        """Return the frequencies to which the source at a port can be tuned; ``None`` if it cannot."""
+        return self._sources[port].tunable_hz()
 
-    def align_all(self) -> dict[int, str]:
-        """Align the polarization at every source in turn; return the ports that stay dark, with reasons."""
+    def tune(self, port: int, frequency_hz: float) -> float:
+        """Tune the source at a port as near as it goes; return the frequency it then says it has. A lit one stays lit.
+
+        Raises:
+            LimitError: Out of its range; nothing was changed.
+            ConfigError: It cannot be tuned.
+        """
+        lit, self._lit = self._lit, None  # until this ends well, nobody knows
+        self._launched_dbm.pop(port, None)
+        reached_hz = self._sources[port].tune(frequency_hz)
+        self._tell_meters(round(wavelength_m_from_frequency_hz(reached_hz) * 1e9, 3))
+        if lit == port:
+            self._sources[port].on()
+        self._lit = lit
+        return reached_hz
+
+    def stated_hz(self) -> dict[int, float]:
+        """Return the frequency that every source that can be tuned says it has, by port."""
+        return {
+            port: source.frequency_hz() for port, source in self._sources.items() if source.tunable_hz() is not None
+        }
+
+    def _tell_meters(self, wavelength_nm: float) -> None:
+        """Have the meters on the outputs read at the wavelength of the light: their response depends on it."""
+        if wavelength_nm != self._meters_nm:
+            for meter in self._bench.meters.values():
+                for channel in meter.channels:
+                    meter.set_wavelength_nm(channel, wavelength_nm)
+            self._meters_nm = wavelength_nm
+
+    def align_all(
+        self,
+        dead: Mapping[int, str] | None = None,
+        done: Callable[[int, int], None] = lambda step, total: None,
+    ) -> dict[int, str]:
+        """Align the polarization at every source in turn; return the ports that stay dark, with reasons.
+
+        Args:
+            dead: Ports that are dark already, and why: they are not tried.
+            done: Told of every source.
+        """
+        self._dead |= dead or {}
         self._bench.mesh.program(np.zeros(2 * self.mesh.n_pucs))
-        for port, path in self._inputs.items():
-            if path.polarization is None:
+        for number, (port, path) in enumerate(self._inputs.items(), start=1):
+            done(number, len(self._inputs))
+            if path.polarization is None or port in self._dead:
                 continue
             try:
                 self.light(port)
-                controller = self._bench.polarization[path.polarization]
+                controller = self._bench.polarizer(path.polarization)
                 alignment = self._aligner.maximise(path.polarization, controller, self._total_ma)
             except (CircuitError, DeviceError) as error:
                 self._dead[port] = str(error)
@@ -121,24 +177,19 @@ class BenchProbe:
         return float(np.where(np.isnan(seen), full, seen).sum())
 
     def light(self, port: int | None) -> None:
-        """Switch on the module at one port and all others off."""
-        transponders = self._bench.transponders
+        """Switch on the source at one port and all others off."""
         lit, self._lit = self._lit, None  # until this ends well, nobody knows
-        for other, path in self._inputs.items():
+        for other, source in self._sources.items():
             if other != port and (lit is None or other == lit):
-                transponders[path.transponder].disable()
+                source.off()
         if port is not None:
-            module = transponders[self._inputs[port].transponder]
-            module.enable()
+            self._sources[port].on()
             if port not in self._launched_dbm:
-                power_dbm = module.monitors().tx_power_dbm
-                if power_dbm is None:
-                    raise DeviceError("the module reports no launch power", device=self._inputs[port].transponder)
-                self._launched_dbm[port] = power_dbm
+                self._launched_dbm[port] = self._sources[port].launched_dbm()
         self._lit = port if port is not None else -1
 
     def launched_dbm(self, port: int) -> float:
-        """Return the power at the facet's fibre end: what the module reports, plus gain, minus fixed losses."""
+        """Return the power at the facet's fibre end: what the source says, plus gain, minus fixed losses."""
         path = self._inputs[port]
         return self._launched_dbm[port] + path.gain_db - path.loss_db
 
@@ -146,6 +197,10 @@ class BenchProbe:
         """Drive the heaters, wait for them, read all monitors."""
         self._bench.mesh.program(currents_ma)
         return self._bench.mesh.monitors_ma()
+
+    def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Measure settings one after the other: as one sweep on controllers that can."""
+        return self._bench.mesh.sweep(currents_ma)
 
     def fibre_dbm(self) -> dict[int, float]:
         """Return the power leaving each tapped port into its fibre, by the external meters."""
@@ -173,10 +228,11 @@ class BenchProbe:
     def safe(self) -> None:
         """Switch heaters and sources off; what fails is logged, the rest is switched off all the same."""
         actions: list[Callable[[], object]] = [lambda: self._bench.mesh.program(np.zeros(2 * self.mesh.n_pucs))]
-        actions += [self._bench.transponders[path.transponder].disable for path in self._inputs.values()]
+        actions += [source.off for source in self._sources.values()]
         for action in actions:
             try:
                 action()
             except LumionError as error:
-                self._bench.events.add("not made safe", reason=str(error))
+                with contextlib.suppress(LumionError):
+                    self._bench.events.add("not made safe", reason=str(error))
         self._lit = None

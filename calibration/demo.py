@@ -67,8 +67,8 @@ def demo(file: str, seed: int, out: str | None, as_json: bool) -> None:
     Nothing here needs hardware: the devices are emulated in this process, on virtual time, behind the same drivers and
     the same bytes as the real ones.
     """
-    from calibration.report import story_document
     from calibration.story import run_story
+    from calibration.story_report import story_document
     from lumion_hw.bench.bench import Bench
     from lumion_hw.bench.files import writing
 
@@ -105,9 +105,14 @@ def _show_bench(bench: Bench) -> None:
             identity = bench.transponders[name].identify()
             words = f"{identity.technology}, {identity.wavelength_nm:g} nm"
             rows.append([name, kind, identity.part_number, identity.serial, words])
-        else:
+        elif name in bench.polarization:
             actuators = bench.polarization[name].actuators
             rows.append([name, kind, None, None, f"{len(actuators)} actuators"])
+        elif name in bench.lasers:
+            laser = bench.lasers[name]
+            rows.append([name, kind, laser.model, laser.serial, "laser"])
+        else:
+            rows.append([name, kind, None, None, None])
     mesh = bench.mesh.topology
     title = (
         f"{bench.model.name}: {mesh.n_pucs} PUCs, {mesh.n_ports} ports, {len(bench.model.servers)} servers (emulated)"
@@ -120,20 +125,25 @@ class _Narrator:
 
     def say(self, step: str, result: object) -> None:
         """Print one result."""
-        from calibration import report
+        from calibration import story_report as page
+        from calibration.report import calibration_summary, calibration_text
         from lumion_hw.fabric import Recovery
         from lumion_hw.mesh.record import CalibrationRecord
 
         if isinstance(result, CalibrationRecord):
-            summary = report.calibration_summary(result)
-            click.echo(f"Calibration\n{report.calibration_text(summary)}\n")
+            summary = calibration_summary(result)
+            click.echo(f"Calibration\n{calibration_text(summary)}\n")
         elif isinstance(result, Recovery):
             title = f"{result.failed} fails, {result.spare} takes its place"
-            echo_table(title, report.SPAN_HEADERS, report.span_rows(result))
-            echo_table("Circuits after the swap", report.CIRCUIT_HEADERS, report.circuit_rows(result.proofs))
-            echo_table("Link budgets", report.BUDGET_HEADERS, report.budget_rows(result.proofs))
+            echo_table(title, page.SPAN_HEADERS, page.span_rows(result))
+            echo_table("Circuits after the swap", page.CIRCUIT_HEADERS, page.circuit_rows(result.proofs))
+            echo_table("Link budgets", page.BUDGET_HEADERS, page.budget_rows(result.proofs))
         elif isinstance(result, dict):
-            echo_table("Crosstalk", report.CROSSTALK_HEADERS, report.crosstalk_rows(result))
+            echo_table("Crosstalk", page.CROSSTALK_HEADERS, page.crosstalk_rows(result))
         elif isinstance(result, tuple):
-            echo_table("Circuits", report.CIRCUIT_HEADERS, report.circuit_rows(result))
-            echo_table("Link budgets (every input has a booster)", report.BUDGET_HEADERS, report.budget_rows(result))
+            echo_table("Circuits", page.CIRCUIT_HEADERS, page.circuit_rows(result))
+            echo_table(
+                "Link budgets (every input has a booster)",
+                page.BUDGET_HEADERS,
+                page.budget_rows(result),
+            )

@@ -49,11 +49,26 @@ class Probe(Protocol):
         """Largest heater current allowed."""
 
     @property
+    def current_step_ma(self) -> float:
+        """Smallest step of a heater current; 0 if there is none or it is not known."""
+
+    @property
     def monitor_step_ma(self) -> float:
         """Smallest photocurrent step."""
 
     def light(self, port: int | None) -> None:
         """Light one source and no other, or none."""
+
+    def tunable_hz(self, port: int) -> tuple[float, float] | None:
+        """Return the lowest and highest frequency to which a source can be tuned; ``None`` if it cannot."""
+
+    def tune(self, port: int, frequency_hz: float) -> float:
+        """Tune a source to the nearest frequency it can make, and return the frequency it then says it has.
+
+        Raises:
+            LimitError: Out of its range; nothing was changed.
+            ConfigError: It cannot be tuned.
+        """
 
     def launched_dbm(self, port: int) -> float:
         """Return the power at the fibre end before the mesh that a source is said to launch."""
@@ -66,6 +81,16 @@ class Probe(Protocol):
 
         Returns:
             Photocurrents in mA, shape ``(n_monitors,)``; NaN where a monitor is saturated.
+        """
+
+    def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Measure settings one after the other with the light where it is: what :meth:`measure` says of each.
+
+        Args:
+            currents_ma: Shape ``(n, 2 n_pucs)``.
+
+        Returns:
+            Shape ``(n, n_monitors)``. The last setting stays driven.
         """
 
     def fibre_dbm(self) -> dict[int, float]:

@@ -1,68 +1,52 @@
-"""The whole procedure: levels, wavefront, refinement, losses, verification, record.
+"""The whole procedure: bootstrap, global fit, fibres, verification, record.
 
 Everything random comes from one seed: the same bench, seed and readings give the same record.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.knowledge import Knowledge
-from calibration.levels import MONITOR_SPREAD_DB, Level, Levels, LossSurvey
-from calibration.planning import Planner
-from calibration.probe import NoiseModel, Probe
-from calibration.refinement import Refinement
-from calibration.verification import rms_db, verify
-from calibration.wavefront import Wavefront
-from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.record import CalibrationRecord, HeaterEntry, PortEntry, PucEntry
+from calibration.account import Account, Accountant, Run
+from calibration.bootstrap import Bootstrap, BootstrapPlan, Progress, Start, seen_by
+from calibration.bound import Bound
+from calibration.conclusions import NOT_REACHED, defects_of, doubts_of, stuck_at, unknown_pucs
+from calibration.element_faults import STUCK_PUC
+from calibration.entry import Entry, times_s
+from calibration.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_db
+from calibration.global_fit import MOST_ROUNDS, FitResult, Round
+from calibration.heater_fringe import HeaterFit
+from calibration.likelihood import SETTING_DRIFT, Likelihood, with_model_error
+from calibration.logbook import Logbook
+from calibration.model import MeshModel
+from calibration.observations import Observations
+from calibration.one_thread import on_one_blas_thread
+from calibration.phase_search import SearchPlan
+from calibration.planning import Goal, Pursuit, light_change_s
+from calibration.priors import FREE_GROUPS, FREE_WITH_MODULES, run_prior
+from calibration.probe import Probe
+from calibration.record_conversion import Origin, record_from
+from calibration.reference import reference_changes
+from calibration.run_drift import drift_of, excess_db
+from calibration.space import ParameterSpace
+from calibration.subject import Subject
+from calibration.tuning import check_wavelengths, tune_sources, verify_at
+from calibration.verification import SETTINGS, TOLERANCE_DB, verify
+from calibration.wavelengths import Extended, WavelengthExtension
+from lumion_hw.errors import LumionError
+from lumion_hw.mesh.cell import BASIC_UNIT_DELAY_S
+from lumion_hw.mesh.record import CalibrationRecord, Conditions, Defect
+from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 
-Progress = Callable[[str, int, int], None]
-"""Called with the stage, the steps done and the steps in all."""
-
-_NOISE_READINGS = 16
-_SURVEY_SETTINGS = 8
-_LIVE_SIGMA = 10.0
-_PRIOR_LOSS = Level(0.5, 0.03)
-
-
-@dataclass(frozen=True)
-class Subject:
-    """Whose calibration this is, and the nominal figures it starts from.
-
-    Attributes:
-        serial: Serial number of the controller.
-        model: Its model.
-        firmware: Its firmware.
-        heater_channels: Drive channel of every heater, by 2·PUC + arm.
-        wavelength_nm: Wavelength of the light.
-        heater_ohm: Nominal heater resistance.
-        p_pi_mw: Least and largest heater power per π to expect.
-        monitor_ma_per_mw: Nominal responsivity of the monitors.
-        monitor_spread_db: How far they may be from that.
-    """
-
-    serial: str
-    model: str
-    firmware: str
-    heater_channels: tuple[int, ...]
-    wavelength_nm: float
-    heater_ohm: float
-    p_pi_mw: tuple[float, float]
-    monitor_ma_per_mw: float
-    monitor_spread_db: float = MONITOR_SPREAD_DB
-
-    @property
-    def rho2_range(self) -> tuple[float, float]:
-        """Least and largest ρ2 to search, rad/mA², with a margin of a tenth for the resistance."""
-        low_mw, high_mw = self.p_pi_mw
-        return 0.9 * np.pi * self.heater_ohm * 1e-3 / high_mw, 1.1 * np.pi * self.heater_ohm * 1e-3 / low_mw
+_MORE_STARTS = 4
+_SETTINGS_UNSEEN = 16
 
 
 @dataclass
@@ -74,246 +58,342 @@ class Calibration:
         subject: Whose calibration this is.
         seed: Seed of everything random.
         progress: Told of every step.
-        found: Told of every PUC finished in the wavefront (for a journal).
+        found: Told of every heater swept.
+        plan: How to measure; chosen for the subject if not given.
+        goal: How well the phases are to be known, and what that may cost.
+        before: Answers in an interrupted run with the same plan, seed and bench, which need not be asked again.
+        wavelengths_nm: Further wavelengths the record is to hold for, with all between; needs light that can be tuned.
+        conditions: Asked at beginning and end what the bench is like.
     """
 
     probe: Probe
     subject: Subject
     seed: int
     progress: Progress = lambda stage, done, total: None
-    found: Callable[[int, Knowledge], None] = lambda puc, knowledge: None
+    found: Callable[[int, HeaterFit], None] = lambda heater, fit: None
+    plan: BootstrapPlan | None = None
+    goal: Goal = field(default_factory=Goal)
+    before: Sequence[Entry] = ()
+    wavelengths_nm: Sequence[float] = ()
+    conditions: Callable[[], Conditions] = Conditions
     faults: list[str] = field(default_factory=list)
     quality: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Set up the random numbers and an empty knowledge."""
-        self.knowledge = Knowledge(self.probe.mesh, self.probe.heater_max_ma)
-        self._rng = np.random.default_rng(np.random.SeedSequence([self.seed, 0xCA1B]))
-        self._probe = _Counting(self.probe)
-        self._levels: Levels | None = None
+        """Open the logbook; nothing is measured yet. Raises as :func:`calibration.tuning.check_wavelengths`."""
+        check_wavelengths(self.wavelengths_nm, self.subject)
+        spread_rad = 2.0 * np.pi * BASIC_UNIT_DELAY_S * self.subject.source_spread_hz
+        plan = self.plan = self.plan or BootstrapPlan(search=SearchPlan(source_phase_rad=spread_rad))
+        self.logbook = Logbook(self.probe, before=self.before)
+        self._bootstrap = Bootstrap(
+            self.logbook,
+            self.subject.heater_ohm,
+            self.subject.rho2_range,
+            self.subject.monitor_ma_per_mw,
+            self.seed,
+            plan,
+            self.subject.heater_channels,
+            self.progress,
+            self.found,
+        )
+        self._start: Start | None = None
+        self._account: Account | None = None
+        self._fibres: dict[int, tuple[float, float]] = {}
+        self._launched_dbm: dict[int, float] = {}
+        self._reference_nm = self.subject.wavelength_nm
+        self._stated_hz: dict[int, float] = {}
+        self._extended: Extended | None = None
         self._complete = False
+        self._conditions = Conditions()
 
+    @property
+    def fitted(self) -> Observations | None:
+        """Settings and readings that the fit explains; ``None`` before they are taken."""
+        return self._start.random if self._start else None
+
+    @on_one_blas_thread
     def run(self) -> CalibrationRecord:
         """Run all stages and return the record; heaters and sources are off afterwards, whatever happens.
 
         Raises:
-            CalibrationError: No source or no monitor is alive.
+            CalibrationError: No source or no monitor is alive, or the readings of ``before`` are of another run.
         """
-        began_s, began_cpu_s = self.probe.elapsed_s(), time.process_time()
+        began_cpu_s = time.process_time()
         try:
+            self._conditions = self.conditions()
             self._stages()
+            self._conditions = self.conditions()
             self._complete = True
         finally:
             self.probe.safe()
-            self.quality["settings"] = float(self._probe.settings)
-            self.quality["source_changes"] = float(self._probe.source_changes)
-            self.quality["bench_s"] = self.probe.elapsed_s() - began_s
-            self.quality["cpu_s"] = time.process_time() - began_cpu_s
+            if not self._complete:
+                with contextlib.suppress(LumionError):  # what cut the run short is the news
+                    tune_sources(self.probe, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), self._stated_hz)
+            self._count(self.logbook.elapsed_s(), time.process_time() - began_cpu_s)
         return self.record()
 
     def _stages(self) -> None:
-        """Levels, wavefront, refinement, losses, verification."""
-        mesh = self.probe.mesh
-        noise, sources, monitors = self._survey()
-        planner = Planner(mesh, sources, monitors)
-        found: set[int] = set()
-
-        def wavefront_done(puc: int) -> None:
-            found.add(puc)
-            self.found(puc, self.knowledge)
-            self.progress("wavefront", len(found), mesh.n_pucs)
-
-        Wavefront(self._probe, planner, self.knowledge, noise, self.subject.rho2_range, self._rng).run(wavefront_done)
-        self._name_faults()
-        steps = iter(range(1, 10**9))
-        expected = 2 * 3 * max(len(self.knowledge.pucs), 1)
-        refined = Refinement(self._probe, planner, self.knowledge, self._rng).run(
-            lambda puc: self.progress("refinement", min(next(steps), expected), expected)
+        """Bootstrap, global fit, fibres, further wavelengths, verification."""
+        self._tune()
+        start = self._start = self._bootstrap.run()
+        self._account = self._fitted(start)
+        for _ in range(_MORE_STARTS):
+            if self._account.fit.certified:
+                break
+            # The search may have ended in a valley that only looked right: another one from elsewhere, same readings.
+            other = self._bootstrap.again(start)
+            account = self._fitted(other)
+            if account.fit.chi2_per_dof < self._account.fit.chi2_per_dof:
+                start, self._start, self._account = other, other, account
+        if not self._account.fit.certified:
+            accountant, taken = self._accountant(start)
+            self._account = accountant.exchanged_from(start.parameters, self._likelihood(start), taken, self._account)
+        start = self._pursued(start)
+        noise = start.survey.noise
+        self.quality |= {"monitor_noise_relative": noise.relative, "monitor_noise_floor_ma": noise.floor_ma}
+        self.quality |= {"unexplained_share": start.search.unexplained, "fit_certified": float(self._account.certified)}
+        self.quality["fit_chi2_per_dof"] = self._account.fit.chi2_per_dof
+        if self._account.exchanged:  # with this map nothing that would be programmed is what was meant
+            return
+        for number, source in enumerate(start.survey.sources, start=1):
+            self.logbook.light(source)
+            self.logbook.measure(np.zeros(2 * self.probe.mesh.n_pucs))
+            self._launched_dbm[source] = self.logbook.launched_dbm(source)
+            self.progress("sources", number, len(start.survey.sources))
+        self._fibres = fibre_losses_db(
+            self.logbook,
+            self._model(start),
+            self._account.parameters,
+            start.random,
+            self.subject.heater_ohm,
+            lambda step, total: self.progress("fibres", step, total),
         )
-        self.quality["refinement_passes"] = float(refined)
-        lit = iter(range(1, 10**9))
-        survey = LossSurvey(
-            self._probe,
-            self.knowledge,
-            sources,
-            noise.floor_ma,
-            self.subject.monitor_ma_per_mw,
-            self._rng,
-            self.subject.monitor_spread_db,
-        )
-        self._levels = survey.run(lambda port: self.progress("losses", next(lit), len(sources)))
-        self.quality["loss_residual_rms_db"] = self._levels.residual_db
+        if self.wavelengths_nm:
+            self._extend(start, self._account.fit)
         self._verify()
+        self._look_back(start)
 
-    def _survey(self) -> tuple[NoiseModel, tuple[int, ...], tuple[int, ...]]:
-        """Measure dark level and noise, and find which sources and monitors are alive."""
-        probe, rng = self._probe, self._rng
-        probe.light(None)
-        dark = np.array([probe.measure(np.zeros(2 * self.probe.mesh.n_pucs)) for _ in range(_NOISE_READINGS)])
-        floor_ma = float(np.hypot(np.median(dark.std(axis=0)), probe.monitor_step_ma / np.sqrt(12.0)))
-        most = np.zeros(len(probe.monitors))
-        alive: list[int] = []
-        relative: list[float] = []
-        for step, source in enumerate(probe.sources, start=1):
-            probe.light(source)
-            seen = np.array([probe.measure(self.knowledge.setting({}, rng)) for _ in range(_SURVEY_SETTINGS)])
-            brightest = np.nanmax(np.where(np.isnan(seen), np.inf, seen), axis=0)
-            if brightest.max() > _LIVE_SIGMA * floor_ma:
-                alive.append(source)
-                most = np.maximum(most, brightest)
-                relative.append(self._relative_noise())
-            else:
-                self.faults.append(f"source at port {source}: no light reaches any monitor; not used")
-            self.progress("survey", step, len(probe.sources))
-        monitors = tuple(
-            port for port, seen_ma in zip(probe.monitors, most, strict=True) if seen_ma > _LIVE_SIGMA * floor_ma
+    def _tune(self) -> None:
+        """Let all light that can be tuned have the reference wavelength; without other light, that is where it got."""
+        tunable = self.subject.tunable_hz
+        self._stated_hz = tune_sources(self.logbook, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), tunable)
+        if tunable and set(self.probe.sources) <= set(tunable):
+            stated_hz = float(np.median(list(self._stated_hz.values())))
+            self._reference_nm = round(wavelength_m_from_frequency_hz(stated_hz) * 1e9, 6)
+
+    def _extend(self, start: Start, fit: FitResult) -> None:
+        """Find what changes with wavelength."""
+        extension = WavelengthExtension(
+            self.logbook,
+            self._model(start),
+            fit.parameters,
+            self._likelihood(start),
+            self._reach_ma(),
+            self._stated_hz,
+            self._reference_nm,
+            self.seed,
+            start.survey.dark_ma,
+            done=lambda step, total: self.progress("wavelengths", step, total),
         )
-        for port in sorted(set(probe.monitors) - set(monitors)):
-            self.faults.append(f"monitor at port {port}: dark for every source; not used")
-        if not alive or not monitors:
-            raise CalibrationError(
-                f"{len(alive)} of {len(probe.sources)} sources and {len(monitors)} of {len(probe.monitors)} monitors "
-                "show light",
-                hint="Check that modules are enabled, fibres are plugged and polarization is aligned.",
-            )
-        self.quality["monitor_noise_relative"] = float(np.median(relative))
-        self.quality["monitor_noise_floor_ma"] = floor_ma
-        return NoiseModel(float(np.median(relative)), floor_ma), tuple(alive), monitors
+        self._extended = extension.run(self.wavelengths_nm)
+        self.quality |= self._extended.quality()
+        self.faults += self._extended.doubts()
 
-    def _relative_noise(self) -> float:
-        """Return the relative scatter of the brightest monitor at one fixed setting."""
-        setting = self.knowledge.setting({}, np.random.default_rng(self.seed))
-        seen = np.array([self._probe.measure(setting) for _ in range(_NOISE_READINGS)])
-        brightest = seen[:, int(np.argmax(np.nan_to_num(seen.mean(axis=0))))]
-        return float(max(brightest.std(ddof=1) / brightest.mean(), 1e-4))
+    def _model(self, start: Start) -> MeshModel:
+        return MeshModel(
+            self.probe.mesh,
+            start.survey.sources,
+            start.survey.monitors,
+            self.subject.heater_ohm,
+            reference_hz=frequency_hz_from_wavelength_m(self._reference_nm * 1e-9),
+        )
 
-    def _name_faults(self) -> None:
-        """Write down dead heaters and stuck PUCs, and what still works."""
-        for puc in range(self.probe.mesh.n_pucs):
-            if puc in self.knowledge.stuck:
-                channels = " and ".join(map(str, self.subject.heater_channels[2 * puc : 2 * puc + 2]))
-                self.faults.append(
-                    f"PUC {puc} (channels {channels}): {self.knowledge.stuck[puc]}; it must be routed round"
-                )
-                continue
-            for arm, name in enumerate(("upper", "lower")):
-                if self.knowledge.laws.get(2 * puc + arm, ...) is None:
-                    channel = self.subject.heater_channels[2 * puc + arm]
-                    self.faults.append(
-                        f"PUC {puc} {name} heater (channel {channel}): no effect; all couplings are set by the other "
-                        "arm, its common phase is not free"
-                    )
+    def _likelihood(self, start: Start) -> Likelihood:
+        """Return what the fit is to explain: the random settings. Sweeps drive heaters beyond what three terms hold."""
+        return Likelihood(start.random, with_model_error(start.survey.noise), drift=SETTING_DRIFT)
+
+    def _reach_ma(self) -> NDArray[np.float64]:
+        """Return the current up to which every heater is driven at random, shape ``(2E,)``."""
+        return np.array([reach_ma for _, reach_ma in sorted(self._bootstrap.reach_ma().items())])
+
+    def _pursued(self, start: Start) -> Start:
+        """Measure and fit on until the phases are known as well as wanted; what was measured is added to the start."""
+        if self._account is None or not self._account.certified:
+            return start
+        settings = (
+            len(start.survey.sources) * (2 + SETTINGS_PER_SOURCE) + SETTINGS
+        )  # fibres, verification, looking back
+        times = replace(self.logbook.times, input_change_s=light_change_s(self.logbook.entries))
+        pursuit = Pursuit(
+            self.logbook,
+            self._model(start),
+            self._likelihood(start),
+            self._reach_ma(),
+            self.goal,
+            np.random.default_rng(np.random.SeedSequence([self.seed, 0x60A1])),
+            times,
+            reserve_s=settings * float(times.setting_s(np.array(2 * self.probe.mesh.n_pucs))),
+            reserve_settings=settings,
+            dark_ma=start.survey.dark_ma,
+            dead=[defect.evidence for defect in start.survey.defects],
+            done=lambda done, total: self.progress("chosen settings", done, total),
+        )
+
+        def refit(observations: Observations, last: FitResult) -> FitResult:
+            self._account = self._fitted(replace(start, random=observations), self._account)
+            return self._account.fit
+
+        with self.logbook.stage("chosen settings"):
+            _, random, outcome = pursuit.run(self._account.fit, start.random, refit)
+        self.quality |= {"phase_sigma_rad": outcome.sigma_rad, "phase_sigma_wanted_rad": self.goal.sigma_rad}
+        self.quality["chosen_settings"] = float(outcome.settings)
+        if outcome.shortfall:
+            self.faults.append(outcome.shortfall)
+        self._start = replace(start, random=random)
+        return self._start
+
+    def _fitted(self, start: Start, before: Account | None = None) -> Account:
+        """Fit all parameters to the random settings, from where they start or from an account of fewer of them."""
+        accountant, taken = self._accountant(start)
+        return accountant.account(start.parameters, self._likelihood(start), taken, before)
+
+    def _accountant(self, start: Start) -> tuple[Accountant, Run]:
+        """Return who fits readings from a start, and all settings taken so far."""
+        model = self._model(start)
+        prior = run_prior(model.space, start.parameters, self.subject)
+        free = model.space.mask(FREE_WITH_MODULES if self.subject.source_spread_hz else FREE_GROUPS)
+        rounds = itertools.count(1)
+
+        def done(_: Round) -> None:
+            self.progress("global fit", min(next(rounds), MOST_ROUNDS), MOST_ROUNDS)
+
+        accountant = Accountant(
+            model,
+            prior,
+            free,
+            self._reach_ma(),
+            self.subject.heater_channels,
+            [fit.modulation_sigma for fit in start.heaters],
+            self.subject.rho2_range,
+            done,
+        )
+        whole = seen_by(self.logbook.observations(), start.survey.monitors, start.survey.dark_ma)
+        return accountant, Run(whole, times_s(self.logbook.entries))
 
     def _verify(self) -> None:
-        """Compare predicted and measured power on pure states that took no part in any fit."""
-        results = verify(
-            self._probe, self.record(), self.seed, lambda step, total: self.progress("verification", step, total)
+        """Compare predicted and measured light on settings that took no part in any fit."""
+        first = len(self.logbook)
+        found = verify(
+            self.logbook, self.record(), self.seed, lambda step, total: self.progress("verification", step, total)
         )
-        errors = np.abs([result.error_db for result in results])
-        self.quality["held_out_paths"] = float(len(results))
-        if results:
-            self.quality["held_out_rms_db"] = rms_db(results)
-            self.quality["held_out_median_db"] = float(np.median(errors))
-            self.quality["held_out_worst_db"] = float(np.max(errors))
+        self.quality |= found.figures()
+        if found.results and found.excess_db > TOLERANCE_DB and self._strange(first):
+            self.faults.append(found.words())
+        unseen_nm = self._extended.unseen_nm if self._extended else None
+        if unseen_nm is not None:
+            there = verify_at(self.logbook, self.record(), unseen_nm, self.seed, settings=_SETTINGS_UNSEEN)
+            if there.results:
+                self.quality |= {"unseen_wavelength_nm": unseen_nm, "unseen_wavelength_rms_db": there.rms_db}
+                self.quality["unseen_wavelength_excess_db"] = there.excess_db
+
+    def _strange(self, first: int) -> bool:
+        """Whether light on later settings is off by more than what a drift that is named anyway explains."""
+        start, account = self._start, self._account
+        if start is None or account is None or account.courses is None:
+            return True
+        model = self._model(start)
+        taken = seen_by(self.logbook.observations(first), start.survey.monitors, start.survey.dark_ma)
+        lit = np.isin(taken.source, start.survey.sources)
+        taken, when_s = taken[lit], times_s(self.logbook.entries)[first:][lit]
+        drift = drift_of(model, account.parameters, taken, when_s, start.survey.noise, self._reach_ma())
+        excess = excess_db(drift, model, account.parameters, taken, start.survey.noise)
+        self.quality["held_out_excess_followed_db"] = excess
+        return excess > TOLERANCE_DB
+
+    def _look_back(self, start: Start) -> None:
+        """Measure the reference setting once more, and say what has changed since the run began."""
+        for source in start.survey.sources:
+            self.logbook.light(source)
+            self.logbook.measure(np.zeros(2 * self.probe.mesh.n_pucs))
+        noise = start.survey.noise
+        # What a drift or a monitor that died has changed is named as such.
+        dead = {defect.number for defect in self._defects() if defect.kind == "dead monitor"}
+        columns = [column for column, port in enumerate(self.probe.monitors) if port in dead]
+        changes = reference_changes(self.logbook.entries, start.survey.sources, noise, columns)
+        self.quality["reference_power_db"] = max((abs(each.power_db) for each in changes), default=0.0)
+        self.quality["reference_shape_sigma"] = max((each.shape_sigma for each in changes), default=0.0)
+        if self._account is None or self._account.courses is None:
+            self.faults += [f"reference setting, {words}" for each in changes for words in each.words()]
+
+    def _count(self, bench_s: float, cpu_s: float) -> None:
+        """Write down what the run has cost."""
+        total = self.logbook.effort
+        self.quality["settings"] = float(total.settings)
+        self.quality["source_changes"] = float(total.source_changes)
+        self.quality["hardware_s"] = total.hardware_s
+        self.quality["bench_s"] = bench_s
+        self.quality["cpu_s"] = cpu_s
 
     def record(self) -> CalibrationRecord:
         """Return the record of what was found so far; complete only after all stages."""
-        mesh, subject = self.probe.mesh, self.subject
+        start, fit = self._start, self._account.fit if self._account else None
+        survey = start.survey if start else None
+        sources = survey.sources if survey else tuple(sorted(self.probe.sources))
+        space = ParameterSpace(self.probe.mesh, sources, survey.monitors if survey else self.probe.monitors)
+        nominal = self._bootstrap.nominal(space.sources, space.monitors)
+        parameters = self._account.parameters if self._account else nominal
+        covariance = fit.covariance() if fit else None
+        bound = Bound(space, fit.free, fit.information, fit.prior_information) if fit and self._complete else None
+        if covariance is not None and self._extended is not None:
+            parameters, covariance = self._extended.parameters, self._extended.within(covariance, space)
+        return record_from(space, parameters, self._origin(), covariance, bound)
+
+    def _origin(self) -> Origin:
+        """Return what the record says besides the parameters."""
         from lumion_hw import __version__
 
-        return CalibrationRecord(
-            device_serial=subject.serial,
-            device_model=subject.model,
-            device_firmware=subject.firmware,
-            mesh_label=mesh.label,
-            mesh_sha256=mesh.sha256,
+        subject, heaters, start, account = self.subject, self._bootstrap.heaters, self._start, self._account
+        defects = self._defects()
+        doubts: tuple[str, ...] = ()
+        unknown = dict.fromkeys(range(self.probe.mesh.n_pucs), NOT_REACHED)
+        if start is not None and account is not None:
+            doubts = doubts_of(start, account, self._model(start), self._likelihood(start))
+            unknown = unknown_pucs(account, self._model(start).space)
+        return Origin(
+            serial=subject.serial,
+            model=subject.model,
+            firmware=subject.firmware,
             heater_channels=subject.heater_channels,
-            monitor_ports=self.probe.monitors,
-            wavelength_nm=subject.wavelength_nm,
-            created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-            complete=self._complete,
+            wavelength_nm=self._reference_nm,
+            heater_max_ma=self.probe.heater_max_ma,
+            heater_reach_ma=self._bootstrap.reach_ma(),
             heater_ohm=subject.heater_ohm,
-            pucs=tuple(self._puc_entry(puc) for puc in range(mesh.n_pucs)),
-            ports=tuple(self._port_entry(port) for port in mesh.fibre_ports),
-            faults=tuple(self.faults),
-            quality=dict(self.quality),
+            complete=self._complete,
+            unknown_pucs=unknown,
+            puc_notes={defect.number: stuck_at(defect) for defect in defects if defect.kind == STUCK_PUC},
+            launched_dbm=self._launched_dbm,
+            output_loss_db=self._fibres,
+            monitor_dark_ma=self._start.survey.dark_ma if self._start else {},
+            monitor_floor_ma=self._start.survey.noise.floor_ma if self._start else None,
+            heater_residual_sigma={heater: fit.residual_sigma for heater, fit in heaters.items()},
+            faults=(*self.faults, *(defect.evidence for defect in defects), *doubts),
+            conditions=self._held_under(),
+            defects=defects,
+            quality=self.quality,
             provenance={"software": f"lumion-hw {__version__}", "seed": str(self.seed)},
         )
 
-    def _puc_entry(self, puc: int) -> PucEntry:
-        known = self.knowledge.pucs.get(puc)
-        loss = self._levels.puc_loss[puc] if self._levels else _PRIOR_LOSS
-        note = "" if known else self.knowledge.stuck.get(puc, "not reached before the run ended")
-        upper, lower = (self._heater_entry(2 * puc + arm) for arm in (0, 1))
-        return PucEntry(
-            passive_phase_rad=known.passive_rad if known else None,
-            passive_phase_sigma_rad=known.sigma_rad if known else None,
-            loss_db=loss.value_db,
-            loss_sigma_db=loss.sigma_db,
-            upper=upper,
-            lower=lower,
-            note=note,
-        )
+    def _defects(self) -> tuple[Defect, ...]:
+        start, account = self._start, self._account
+        if start is None or account is None:
+            return start.defects if start else ()
+        channels, most_ma = self.subject.heater_channels, self.probe.heater_max_ma
+        return defects_of(start, account, self._model(start).space, channels, most_ma)
 
-    def _heater_entry(self, heater: int) -> HeaterEntry:
-        measured = heater in self.knowledge.laws
-        law = self.knowledge.laws.get(heater)
-        note = "" if law else ("no effect on the light" if measured else "not measured")
-        return HeaterEntry(self.subject.heater_channels[heater], law, self.knowledge.residuals.get(heater), note)
-
-    def _port_entry(self, port: int) -> PortEntry:
-        levels = self._levels
-        into = levels.input_loss.get(port) if levels else None
-        out = levels.output_loss.get(port) if levels else None
-        return PortEntry(
-            port=port,
-            input_loss_db=into.value_db if into else None,
-            input_loss_sigma_db=into.sigma_db if into else None,
-            output_loss_db=out.value_db if out else None,
-            output_loss_sigma_db=out.sigma_db if out else None,
-            monitor_ma_per_mw=levels.monitor_ma_per_mw.get(port) if levels else None,
-        )
-
-
-class _Counting:
-    """A probe that counts settings and changes of source, and does not light what is lit already."""
-
-    def __init__(self, probe: Probe) -> None:
-        self._probe = probe
-        self._lit: int | None = None
-        self._known = False
-        self.settings = 0
-        self.source_changes = 0
-        self.mesh = probe.mesh
-        self.sources = probe.sources
-        self.monitors = probe.monitors
-        self.heater_max_ma = probe.heater_max_ma
-        self.monitor_step_ma = probe.monitor_step_ma
-
-    def light(self, port: int | None) -> None:
-        """Light one source, if it is not lit already."""
-        if not self._known or port != self._lit:
-            self._probe.light(port)
-            self._lit, self._known = port, True
-            self.source_changes += 1
-
-    def launched_dbm(self, port: int) -> float:
-        """Return the launched power of a source."""
-        return self._probe.launched_dbm(port)
-
-    def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Drive, settle and read."""
-        self.settings += 1
-        return self._probe.measure(currents_ma)
-
-    def fibre_dbm(self) -> dict[int, float]:
-        """Return the external meters' powers."""
-        return self._probe.fibre_dbm()
-
-    def elapsed_s(self) -> float:
-        """Return the bench time."""
-        return self._probe.elapsed_s()
-
-    def safe(self) -> None:
-        """Make the bench safe."""
-        self._probe.safe()
+    def _held_under(self) -> Conditions:
+        """Return what the record was made under; light that was tuned says where its phases are given."""
+        conditions = self._conditions
+        if self._stated_hz:
+            reference_hz = frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
+            conditions = replace(conditions, reference_hz=reference_hz)
+        return self._extended.conditions(conditions) if self._extended else conditions

@@ -1,85 +1,27 @@
-"""What a calibration and a run look like in words: one page of Markdown, and the documents that ``--json`` prints."""
+"""What a calibration record says: a few figures, a document for programs, and a report for people.
+
+The report is made from the record and the files beside it alone, so that it can be made later and elsewhere.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits import CircuitProof, CircuitRequest
-from lumion_hw.fabric import Recovery
-from lumion_hw.mesh.record import CalibrationRecord
+from calibration.one_thread import on_one_blas_thread
+from lumion_hw.errors import ConfigError, LumionError
+from lumion_hw.mesh.record import CalibrationRecord, write_atomically
 
 if TYPE_CHECKING:
-    from calibration.story import Story
+    from calibration.report_numbers import Metric
+    from calibration.report_page import Page
+    from calibration.report_readings import Readings
 
-EMULATED = "mesh, optics, modules, meters, controllers, fibres and amplifiers"
-NOT_REHEARSED = "network interfaces, process group, state transfer and training step (spans 8 to 11 of a recovery)"
-
-CIRCUIT_HEADERS = (
-    "circuit", "ports", "hops", "predicted dB", "measured dB", "received dBm", "margin dB", "LOS", "proven"
-)  # fmt: skip
-BUDGET_HEADERS = (
-    "circuit", "launch dBm", "gain dB", "fixed dB", "mesh dB", "received dBm", "sensitivity", "overload", "margin dB"
-)  # fmt: skip
-
-
-def circuit_name(proof: CircuitProof) -> str:
-    """Return a circuit as ``source → target``."""
-    return f"{proof.circuit.request.source} → {proof.circuit.request.target}"
-
-
-def _number(value: float | None, digits: int = 1) -> str | None:
-    return None if value is None else f"{value:.{digits}f}"
-
-
-def circuit_rows(proofs: Iterable[CircuitProof]) -> list[list[object]]:
-    """Return the rows of the circuit table."""
-    return [
-        [
-            circuit_name(proof),
-            f"{proof.circuit.path.source} → {proof.circuit.path.target}",
-            proof.circuit.path.hops,
-            _number(proof.circuit.budget.mesh_loss_db, 2),
-            _number(proof.measured_loss_db, 2),
-            _number(proof.received_dbm),
-            _number(proof.margin_db),
-            "yes" if proof.los else "no",
-            "yes" if proof.proven else "NO",
-        ]
-        for proof in proofs
-    ]
-
-
-def budget_rows(proofs: Iterable[CircuitProof]) -> list[list[object]]:
-    """Return the rows of the link budget table, from launch to receiver."""
-    rows: list[list[object]] = []
-    for proof in proofs:
-        budget = proof.circuit.budget
-        figures = (
-            budget.launch_dbm, budget.gain_db, -budget.fixed_loss_db, -budget.mesh_loss_db, budget.received_dbm,
-            budget.sensitivity_dbm, budget.overload_dbm, budget.margin_db,
-        )  # fmt: skip
-        rows.append([circuit_name(proof), *(f"{figure:+.1f}" for figure in figures)])
-    return rows
-
-
-def span_rows(recovery: Recovery) -> list[list[object]]:
-    """Return the rows of the span table."""
-    return [[span.name, f"{span.bench_ms:.1f}", f"{span.at_ms:.1f}", f"{span.cpu_ms:.1f}"] for span in recovery.spans]
-
-
-CROSSTALK_HEADERS = ("circuit", "wanted over all other light, dB")
-
-
-def crosstalk_rows(crosstalk_db: Mapping[CircuitRequest, float | None]) -> list[list[object]]:
-    """Return the rows of the crosstalk table."""
-    return [[f"{request.source} → {request.target}", _number(db)] for request, db in crosstalk_db.items()]
-
-
-SPAN_HEADERS = ("span", "bench ms", "since fault ms", "CPU ms")
+_HTML, _MARKDOWN = (".html", ".htm"), (".md",)
 
 
 def calibration_summary(record: CalibrationRecord) -> dict[str, Any]:
@@ -105,83 +47,6 @@ def calibration_summary(record: CalibrationRecord) -> dict[str, Any]:
     }
 
 
-def circuit_document(proof: CircuitProof) -> dict[str, Any]:
-    """Return one circuit as ``--json`` prints it."""
-    budget = proof.circuit.budget
-    return {
-        "source": proof.circuit.request.source,
-        "target": proof.circuit.request.target,
-        "source_port": proof.circuit.path.source,
-        "target_port": proof.circuit.path.target,
-        "pucs": list(proof.circuit.path.pucs),
-        "hops": proof.circuit.path.hops,
-        "predicted_loss_db": budget.mesh_loss_db,
-        "measured_loss_db": proof.measured_loss_db,
-        "loss_error_db": proof.loss_error_db,
-        "received_dbm": proof.received_dbm,
-        "sensitivity_dbm": budget.sensitivity_dbm,
-        "overload_dbm": budget.overload_dbm,
-        "margin_db": proof.margin_db,
-        "los": proof.los,
-        "alignment_reads": None if proof.alignment is None else proof.alignment.reads,
-        "proven": proof.proven,
-        "failures": list(proof.failures),
-    }
-
-
-def recovery_document(recovery: Recovery) -> dict[str, Any]:
-    """Return a swap as ``--json`` prints it: bench time and CPU time per span, never added up into one number."""
-    return {
-        "failed": recovery.failed,
-        "spare": recovery.spare,
-        "spans_ms": {span.name: span.bench_ms for span in recovery.spans},
-        "spans_cpu_ms": {span.name: span.cpu_ms for span in recovery.spans},
-        "since_fault_ms": {span.name: span.at_ms for span in recovery.spans},
-        "kept": [f"{request.source} → {request.target}" for request in recovery.kept],
-        "emulated": EMULATED,
-        "not_rehearsed": NOT_REHEARSED,
-    }
-
-
-def story_document(bench: Bench, story: Story, seed: int) -> dict[str, Any]:
-    """Return a whole run as ``lumion demo --json`` prints it."""
-    artifacts = story.artifacts
-    return {
-        "bench": {
-            "name": bench.model.name,
-            "seed": seed,
-            "emulated": bench.is_emulated,
-            "devices": {name: getattr(device, "kind", "") for name, device in bench.model.devices.items()},
-            "controller_serial": bench.mesh.controller.info.serial,
-            "pucs": bench.mesh.topology.n_pucs,
-            "ports": bench.mesh.topology.n_ports,
-        },
-        "calibration": calibration_summary(story.record),
-        "circuits": {
-            "before": [
-                {**circuit_document(proof), "crosstalk_db": story.crosstalk_db.get(proof.circuit.request)}
-                for proof in story.before
-            ],
-            "after": [circuit_document(proof) for proof in story.recovery.proofs],
-        },
-        "recovery": recovery_document(story.recovery),
-        "artifacts": {
-            "calibration": str(artifacts.calibration),
-            "events": str(artifacts.events),
-            "picture_before": str(artifacts.picture_before),
-            "picture": str(artifacts.picture),
-            "report": str(artifacts.report),
-        },
-    }
-
-
-def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a Markdown table."""
-    lines = ["| " + " | ".join(headers) + " |", "|" + "---|" * len(headers)]
-    lines += ["| " + " | ".join("–" if cell is None else str(cell) for cell in row) + " |" for row in rows]
-    return "\n".join(lines)
-
-
 def calibration_text(summary: Mapping[str, Any]) -> str:
     """Return the figures of a calibration as a Markdown list."""
     lines = []
@@ -195,43 +60,121 @@ def calibration_text(summary: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def report_text(bench: Bench, story: Story, seed: int) -> str:
-    """Return the one-page report of a run."""
-    recovery = story.recovery
-    return f"""# {bench.model.name}: run report
+@dataclasses.dataclass(frozen=True)
+class WrittenReport:
+    """A report that was written.
 
-Bench: {len(bench.model.devices)} devices, {bench.mesh.topology.n_pucs} PUCs, controller
-{bench.mesh.controller.info.serial}. Emulated here: {EMULATED}. Seed {seed}.
+    Attributes:
+        path: The document.
+        pictures: Pictures beside it; none for HTML, which holds them.
+        missing: What is not in it and why, one sentence each.
+    """
 
-## Calibration
+    path: Path
+    pictures: tuple[Path, ...] = ()
+    missing: tuple[str, ...] = ()
 
-{calibration_text(calibration_summary(story.record))}
 
-Standard errors are those of the fits with an allowance for thermal crosstalk, which this procedure does not measure.
+def check_report_path(path: Path) -> None:
+    """Refuse a name that no report can have; for commands that measure before they write.
 
-## Circuits before the fault
+    Raises:
+        ConfigError: The suffix is none of ``.html`` and ``.md``.
+    """
+    if path.suffix not in _HTML + _MARKDOWN:
+        raise ConfigError(f"{path}: a report is .html or .md", hint="Give it one of these names.")
 
-{markdown_table(CIRCUIT_HEADERS, circuit_rows(story.before))}
 
-Losses are fibre to fibre over the mesh. Received power is what the meter on the receiver's tap implies. Every input has
-a booster amplifier: a 10GBASE-ER pair alone would close only few hops.
+@on_one_blas_thread
+def write_report(
+    record_path: Path, out_path: Path, *, truth: Sequence[Metric] = (), plots: bool = True
+) -> WrittenReport:
+    """Write the report of a calibration record.
 
-{markdown_table(BUDGET_HEADERS, budget_rows(story.before))}
+    Args:
+        record_path: The record; what belongs to it lies beside it.
+        out_path: ``.html`` for one self-contained document, ``.md`` for Markdown with pictures in ``NAME-pictures/``.
+        truth: Comparison with the hidden truth of an emulated bench, to be told as well.
+        plots: Whether to plot; without, as without matplotlib, there are tables and maps of the mesh.
 
-{markdown_table(CROSSTALK_HEADERS, crosstalk_rows(story.crosstalk_db))}
+    Raises:
+        ConfigError: The suffix is another one, or nothing can be written there.
+        CalibrationError: The record cannot be read, or it was edited or damaged.
+    """
+    from calibration.report_page import html_text, markdown_text
+    from lumion_hw.bench.files import writing
 
-![paths before](mesh-before.svg)
+    check_report_path(out_path)
+    page, missing = _page(record_path, truth, plots=plots)
+    with writing("the report", out_path):
+        if out_path.suffix in _HTML:
+            write_atomically(out_path, html_text(page))
+            return WrittenReport(out_path, missing=missing)
+        folder = out_path.with_name(f"{out_path.stem}-pictures")
+        pictures = {folder / f"{name}.svg": svg for name, svg in page.pictures.items()}
+        for path, svg in pictures.items():
+            write_atomically(path, svg)
+        write_atomically(out_path, markdown_text(page, folder.name))
+        return WrittenReport(out_path, tuple(pictures), missing)
 
-## {recovery.failed} fails, {recovery.spare} takes its place
 
-{markdown_table(SPAN_HEADERS, span_rows(recovery))}
+def _page(record_path: Path, truth: Sequence[Metric], *, plots: bool) -> tuple[Page, tuple[str, ...]]:
+    """Return the report as a page, and what is missing from it."""
+    from calibration import report_plots
+    from calibration.report_numbers import metrics
+    from calibration.report_page import Page
+    from calibration.report_sections import Material, sections
 
-Bench time is time on the emulated bench; CPU time is what this software took for the span. The two are never added.
-Not rehearsed here: {NOT_REHEARSED}.
+    record = CalibrationRecord.load(record_path)
+    readings, no_readings = readings_beside(record, record_path)
+    no_plots = ""
+    if not plots:
+        no_plots = f"plots are made by: lumion-calibrate report {record_path.name}"
+    elif not report_plots.available():
+        no_plots = f"plots need matplotlib: {report_plots.HOW_TO_GET}"
+    judged = [each.ok for each in metrics(record) if each.ok is not None]
+    verdict = f"{sum(judged)} of {len(judged)} goals are met; faults found: {len(record.faults)}."
+    summary = [verdict if record.complete else f"INCOMPLETE: the run was interrupted. {verdict}"]
+    missing = tuple(each for each in (no_plots, no_readings) if each)
+    summary += [f"Missing from this report: {each}." for each in missing]
+    material = Material(record, readings, no_readings, no_plots, truth)
+    title = f"Calibration of {record.device_serial}, {record.created_utc}"
+    return Page(title, summary, sections(material)), missing
 
-{markdown_table(CIRCUIT_HEADERS, circuit_rows(recovery.proofs))}
 
-{markdown_table(BUDGET_HEADERS, budget_rows(recovery.proofs))}
+def readings_beside(record: CalibrationRecord, path: Path) -> tuple[Readings | None, str]:
+    """Return the raw readings, or why there are none."""
+    from calibration.report_readings import Readings
 
-![paths after](mesh.svg)
-"""
+    try:
+        return Readings.beside(record, path), ""
+    except LumionError as error:
+        return None, str(error).rstrip(".")
+
+
+def report_document(record: CalibrationRecord, path: Path) -> dict[str, Any]:
+    """Return what a report has as numbers, ready for JSON; ``residuals`` is ``None`` without raw readings."""
+    from calibration import report_numbers as numbers
+    from calibration import report_uncertainty as uncertainty
+    from calibration.record_export import tables
+
+    readings, _ = readings_beside(record, path)
+    found = uncertainty.correlation_by_group(record)
+    return {
+        "metrics": [{**dataclasses.asdict(each), "ok": each.ok} for each in numbers.metrics(record)],
+        "elements": {
+            name: [dict(zip(headers, row, strict=True)) for row in rows]
+            for name, (headers, rows) in tables(record).items()
+        },
+        "cell_loop_sigma_mrad": list(uncertainty.cell_sigma_mrad(record).values()),
+        "extinction": [None if each is None else dataclasses.asdict(each) for each in numbers.extinctions(record)],
+        "residuals": None if readings is None else readings.statistics(),
+        "dispersion": [
+            dict(zip(("figure", "value", "standard_error", "unit"), row, strict=True))
+            for row in uncertainty.dispersion(record)
+        ],
+        "correlation": None if found is None else {"groups": found[0], "largest": found[1].tolist()},
+        "set_by_prior": uncertainty.set_by_prior(record),
+        "conditions": dataclasses.asdict(record.conditions),
+        "provenance": record.provenance,
+    }

@@ -5,22 +5,23 @@ Every step is a call that a lab script can make; this module only puts them in o
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from calibration.bench_probe import BenchProbe
-from calibration.procedure import Calibration, Progress
+from calibration.bootstrap import Progress
+from calibration.journaled_run import calibrate
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.files import writing
 from lumion_hw.circuits import Aligner, CircuitProof, CircuitRequest, PathSetup
-from lumion_hw.errors import CircuitError, ConfigError, LumionError
+from lumion_hw.errors import CircuitError, ConfigError
 from lumion_hw.fabric import LightWatch, Recovery, pair_requests, replace_server
 from lumion_hw.mesh.picture import PicturePath, mesh_svg
 from lumion_hw.mesh.record import CalibrationRecord, write_atomically
 from lumion_hw.mesh.topology import HexMesh, State
+
+__all__ = ["Artifacts", "Story", "calibrate", "connect", "lose_and_replace", "picture", "run_story"]
 
 DETECT_TIMEOUT_S = 10.0
 
@@ -35,6 +36,7 @@ class Artifacts:
         picture_before: Mesh with the paths before the swap.
         picture: Mesh with the paths after it.
         report: One page in words.
+        calibration_report: The calibration's own report, with maps of the mesh.
     """
 
     calibration: Path
@@ -42,6 +44,7 @@ class Artifacts:
     picture_before: Path
     picture: Path
     report: Path
+    calibration_report: Path
 
     @classmethod
     def in_directory(cls, directory: Path) -> Artifacts:
@@ -52,6 +55,7 @@ class Artifacts:
             directory / "mesh-before.svg",
             directory / "mesh.svg",
             directory / "report.md",
+            directory / "calibration-report.html",
         )
 
 
@@ -72,53 +76,6 @@ class Story:
     crosstalk_db: dict[CircuitRequest, float | None]
     recovery: Recovery
     artifacts: Artifacts
-
-
-def calibrate(
-    bench: Bench, aligner: Aligner, seed: int, path: Path, progress: Progress = lambda stage, done, total: None
-) -> CalibrationRecord:
-    """Calibrate the mesh of a bench and save the record; a run cut short leaves an incomplete record behind.
-
-    Args:
-        bench: The bench.
-        aligner: Polarization search.
-        seed: Seed of the random settings.
-        path: Where the record goes. An incomplete one replaces nothing: if the file is there, it goes beside it to
-            ``NAME.incomplete.json``.
-        progress: Told of every step.
-
-    Raises:
-        CalibrationError: No light at all.
-    """
-    probe = BenchProbe(bench, aligner)
-    try:
-        dark = probe.align_all()
-    except BaseException:
-        bench.events.add("calibration cut short", stage="alignment")
-        raise
-
-    def journal(puc: int, knowledge: object) -> None:
-        known = run.knowledge.pucs.get(puc)
-        bench.events.add("puc measured", puc=puc, passive_phase_rad=known.passive_rad if known else None)
-
-    run = Calibration(probe, probe.subject(), seed, progress, journal)
-    run.faults += [f"source at port {port}: {reason}" for port, reason in dark.items()]
-    try:
-        record = run.run()
-    except BaseException:
-        kept = path.with_suffix(".incomplete.json") if path.exists() else path
-        with contextlib.suppress(LumionError):  # what cut the run short is the news
-            _save(run.record(), kept)
-            bench.events.add("calibration cut short", record=str(kept))
-        raise
-    _save(record, path)
-    bench.events.add("calibrated", record=str(path), faults=list(record.faults), quality=record.quality)
-    return record
-
-
-def _save(record: CalibrationRecord, path: Path) -> None:
-    with writing("the calibration record", path):
-        record.save(path)
 
 
 def connect(bench: Bench, setup: PathSetup) -> tuple[CircuitProof, ...]:
@@ -182,7 +139,8 @@ def run_story(
         CalibrationError: No light at all.
         CircuitError: A circuit was not proven, or no spare could take the place of the lost server.
     """
-    from calibration.report import report_text
+    from calibration.report import write_report
+    from calibration.story_report import report_text
 
     lost = _first_pair(bench)[1]
     artifacts = Artifacts.in_directory(directory)
@@ -202,6 +160,9 @@ def run_story(
         _draw(setup, artifacts.picture, recovery.proofs, f"{recovery.spare} in the place of {recovery.failed}")
         say("recovery", recovery)
     story = Story(record, before, crosstalk_db, recovery, artifacts)
+    write_report(
+        artifacts.calibration, artifacts.calibration_report, plots=False
+    )  # maps take half a second, plots five
     with writing("the report", artifacts.report):
         write_atomically(artifacts.report, report_text(bench, story, seed))
     return story

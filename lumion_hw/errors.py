@@ -31,7 +31,9 @@ class LumionError(Exception):
     def __str__(self) -> str:
         where = " @ ".join(part for part in (self.device, self.address) if part)
         text = f"{where}: {self.message}" if where else self.message
-        return f"{text} {self.hint}" if self.hint else text
+        if not self.hint:
+            return text
+        return f"{text} {self.hint}" if text.endswith((".", "!", "?", ":")) else f"{text}. {self.hint}"
 
 
 class ConfigError(LumionError, ValueError):
@@ -96,6 +98,23 @@ class BadValueError(DeviceError, ValueError):
 
 class DeviceTimeoutError(DeviceError, TimeoutError):
     """Something inside the device took too long; the device itself answers."""
+
+
+class ConfigRejectedError(DeviceError):
+    """A module refused a configuration of its lanes; the one in force did not change.
+
+    Args:
+        message: What was refused.
+        lane: Host lane.
+        code: The module's code, CMIS 11h:202-205.
+        name: That code in words.
+        **where: ``device``, ``address`` and ``hint`` as in :class:`LumionError`.
+    """
+
+    def __init__(self, message: str, *, lane: int, code: int, name: str, **where: str | None) -> None:
+        super().__init__(f"{message}: host lane {lane} answers {code:X}h, {name}", code=code, **where)
+        self.lane = lane
+        self.name = name
 
 
 class NotSupportedError(DeviceError, NotImplementedError):

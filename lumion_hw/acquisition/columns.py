@@ -14,7 +14,15 @@ from fnmatch import fnmatchcase
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import ConfigError, LumionError
-from lumion_hw.interfaces import MeshController, PolarizationController, PowerMeter, RangeState, Transponder
+from lumion_hw.interfaces import (
+    MeshController,
+    Polarimeter,
+    PolarizationController,
+    PowerMeter,
+    RangeState,
+    Transponder,
+    TunableLaser,
+)
 
 
 class State(enum.IntEnum):
@@ -87,7 +95,7 @@ class Reader:
     def __init__(self, bench: Bench, patterns: Sequence[str] = ("*",)) -> None:
         sources = list(_sources(bench))
         known = [column for source in sources for column in source.columns]
-        chosen = {column.name for pattern in patterns for column in _matching(pattern, known)}
+        chosen = set(choose(patterns, {column.name: column.device for column in known}))
         self.columns = tuple(column for column in known if column.name in chosen)
         wanted = {column.device for column in self.columns}
         self._sources = [source for source in sources if source.device in wanted]
@@ -105,16 +113,27 @@ class Reader:
         return [values.get(column.name, FAILED) for column in self.columns]
 
 
-def _matching(pattern: str, known: Sequence[Column]) -> list[Column]:
-    found = [column for column in known if pattern == column.device or fnmatchcase(column.name, pattern)]
-    if not found:
-        names = [column.name for column in known] + sorted({column.device for column in known})
-        near = get_close_matches(pattern, names, n=3, cutoff=0.4)
-        raise ConfigError(
-            f"no channel {pattern!r} on this bench",
-            hint=f"Did you mean {' or '.join(near)}?" if near else "`lumion log BENCH --list` names all channels.",
-        )
-    return found
+def choose(patterns: Sequence[str], devices: Mapping[str, str]) -> list[str]:
+    """Return the names of columns that fit, in the order of ``devices``.
+
+    Args:
+        patterns: Names of columns, shell wildcards allowed; a device name alone means all of its columns.
+        devices: Every column's device, by column name.
+
+    Raises:
+        ConfigError: A pattern fits nothing (the message names what is near it).
+    """
+    chosen: set[str] = set()
+    for pattern in patterns:
+        found = {name for name, device in devices.items() if pattern == device or fnmatchcase(name, pattern)}
+        if not found:
+            near = get_close_matches(pattern, [*devices, *sorted(set(devices.values()))], n=3, cutoff=0.4)
+            raise ConfigError(
+                f"no channel {pattern!r} among these",
+                hint=f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(devices) or 'none'}.",
+            )
+        chosen |= found
+    return [name for name in devices if name in chosen]
 
 
 def _sources(bench: Bench) -> list[_Source]:
@@ -122,7 +141,9 @@ def _sources(bench: Bench) -> list[_Source]:
     return [
         *(_meter(name, meter) for name, meter in bench.meters.items()),
         *(_transponder(name, module) for name, module in bench.transponders.items()),
+        *(_laser(name, laser) for name, laser in bench.lasers.items()),
         *(_polarization(name, controller) for name, controller in bench.polarization.items()),
+        *(_polarimeter(name, polarimeter) for name, polarimeter in bench.polarimeters.items()),
         *(_controller(name, controller) for name, controller in _mesh_controllers(bench).items()),
     ]
 
@@ -169,11 +190,37 @@ def _transponder(name: str, module: Transponder) -> _Source:
         monitors = module.monitors()
         numbers = {quantity: getattr(monitors, quantity) for quantity in _MODULE_QUANTITIES}
         return {
-            f"{name}.{quantity}": Value(State.DARK) if number is None else Value(State.OK, number)
+            f"{name}.{quantity}": _missing(quantity) if number is None else Value(State.OK, number)
             for quantity, number in numbers.items()
         }
 
     return _Source(name, tuple(Column(f"{name}.{q}", name, unit) for q, unit in _MODULE_QUANTITIES.items()), read)
+
+
+_LASER_QUANTITIES = {"frequency_thz": "THz", "power_dbm": "dBm", "measured_power_dbm": "dBm"}
+
+
+def _laser(name: str, laser: TunableLaser) -> _Source:
+    measured = laser.capabilities.measures_power
+    quantities = {q: unit for q, unit in _LASER_QUANTITIES.items() if measured or q != "measured_power_dbm"}
+
+    def read() -> Values:
+        state = laser.state()
+        values = {quantity: getattr(state, quantity) for quantity in quantities}
+        numbers = {
+            quantity: Value(State.DARK) if number is None else Value(State.OK, number)
+            for quantity, number in values.items()
+        }
+        if not state.emitting:  # the setting of a laser that is off is no light
+            numbers |= {quantity: Value(State.DARK) for quantity in quantities if quantity != "frequency_thz"}
+        return {f"{name}.{quantity}": value for quantity, value in numbers.items()}
+
+    return _Source(name, tuple(Column(f"{name}.{q}", name, unit) for q, unit in quantities.items()), read)
+
+
+def _missing(quantity: str) -> Value:
+    """A power that is missing is darkness; anything else the module does not measure."""
+    return Value(State.DARK) if quantity.endswith("_dbm") else FAILED
 
 
 def _polarization(name: str, controller: PolarizationController) -> _Source:
@@ -185,6 +232,17 @@ def _polarization(name: str, controller: PolarizationController) -> _Source:
         Column(f"{name}.setting.{index}", name, actuator.unit) for index, actuator in enumerate(controller.actuators, 1)
     )
     return _Source(name, columns, read)
+
+
+def _polarimeter(name: str, polarimeter: Polarimeter) -> _Source:
+    def read() -> Values:
+        reading = polarimeter.read()
+        numbers = {"power": reading.power_w, "dop": reading.dop}
+        numbers |= {f"s{index}": float(part) for index, part in enumerate(reading.stokes, 1)}
+        return {f"{name}.{quantity}": Value(State.OK, number) for quantity, number in numbers.items()}
+
+    units = {"power": "W", "dop": "1", "s1": "1", "s2": "1", "s3": "1"}
+    return _Source(name, tuple(Column(f"{name}.{quantity}", name, unit) for quantity, unit in units.items()), read)
 
 
 def _controller(name: str, controller: MeshController) -> _Source:

@@ -8,19 +8,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from lumion_hw.bench.devices import LASER_KINDS, METER_KINDS
+from lumion_hw.bench.devices import (
+    LASER_KINDS,
+    METER_KINDS,
+    MODULE_KINDS,
+    OPTIMIZER_KINDS,
+    POLARIMETER_KINDS,
+    POLARIZATION_KINDS,
+)
 from lumion_hw.bench.drivers import OpenDevice, open_device
 from lumion_hw.bench.events import EventLog
 from lumion_hw.bench.loader import builtin_path, load_bench
 from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.bench.meter_monitors import MeterMonitors
 from lumion_hw.bench.model import BenchModel, DeviceModel, HeaterDriverModel, MeshControllerModel
+from lumion_hw.bench.module_ways import ModuleWay, module_way
 from lumion_hw.clock import Clock, SystemClock, VirtualClock
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.interfaces import (
     MeshController,
     MeshStates,
+    Polarimeter,
     PolarizationController,
+    PolarizationOptimizer,
     PowerMeter,
     Transponder,
     TunableLaser,
@@ -40,7 +50,7 @@ class Bench:
 
     Args:
         model: The checked bench file.
-        link: Makes the link to a device by its name.
+        link: Makes the link, or another way, to a device by its name.
         clock: Clock of all devices.
         emulated: The emulated bench behind the links, if there is one.
         only: Names of the devices to open; all if not given. The others are left alone, for other programs.
@@ -54,13 +64,15 @@ class Bench:
         lasers: Tunable lasers by device name; opening and closing leave their outputs as they are.
         transponders: Modules by device name.
         polarization: Polarization controllers by device name.
+        polarization_optimizers: Boxes that improve the polarization by themselves, by device name.
+        polarimeters: Polarimeters by device name.
         events: Log of what happens.
     """
 
     def __init__(
         self,
         model: BenchModel,
-        link: Callable[[str, DeviceModel], Link],
+        link: Callable[[str, DeviceModel], Link | ModuleWay],
         clock: Clock,
         emulated: EmulatedBench | None = None,
         only: Collection[str] | None = None,
@@ -81,8 +93,10 @@ class Bench:
 
         self.meters: dict[str, PowerMeter] = of_kind(*METER_KINDS)  # type: ignore[assignment]
         self.lasers: dict[str, TunableLaser] = of_kind(*LASER_KINDS)  # type: ignore[assignment]
-        self.transponders: dict[str, Transponder] = of_kind("sfp-8472")  # type: ignore[assignment]
-        self.polarization: dict[str, PolarizationController] = of_kind("oz-epc04")  # type: ignore[assignment]
+        self.transponders: dict[str, Transponder] = of_kind(*MODULE_KINDS)  # type: ignore[assignment]
+        self.polarization: dict[str, PolarizationController] = of_kind(*POLARIZATION_KINDS)  # type: ignore[assignment]
+        self.polarization_optimizers: dict[str, PolarizationOptimizer] = of_kind(*OPTIMIZER_KINDS)  # type: ignore[assignment]
+        self.polarimeters: dict[str, Polarimeter] = of_kind(*POLARIMETER_KINDS)  # type: ignore[assignment]
         self.mesh_states: dict[str, MeshStates] = of_kind("smartlight-line-server")  # type: ignore[assignment]
         try:
             self._mesh = self._mesh_access()
@@ -121,11 +135,11 @@ class Bench:
         known = dict(addresses or {})
         _check_names(known, model, "addresses for devices")
 
-        def link(name: str, device: DeviceModel) -> Link:
+        def link(name: str, device: DeviceModel) -> Link | ModuleWay:
             address = known.get(name, device.address)
             if address is None:
                 raise ConfigError("the bench file gives no address", device=name, hint="Add 'address: ...'.")
-            return open_link(address, wall)
+            return module_way(address) or open_link(address, wall)
 
         return cls(model, link, wall, only=only)
 
@@ -137,6 +151,7 @@ class Bench:
         seed: int = 0,
         clock: Clock | None = None,
         only: Collection[str] | None = None,
+        aged_s: float = 0.0,
     ) -> Bench:
         """Open an emulated bench: the same file, the same drivers, the same bytes, no hardware.
 
@@ -145,12 +160,14 @@ class Bench:
             seed: Seed of everything random; the same seed gives the same bench and the same readings.
             clock: A virtual clock if not given.
             only: As for :meth:`open`.
+            aged_s: Time that has passed on it since its chip was as the seed draws it; tells only where the file's
+                'emulation' lets the chip drift.
         """
         from lumion_hw.bench.emulated import emulated_bench
 
         model = load(path)
         virtual = clock or VirtualClock()
-        emulated = emulated_bench(model, virtual, seed)
+        emulated = emulated_bench(model, virtual, seed, aged_s=aged_s)
         return cls(model, lambda name, _device: emulated.link(name), virtual, emulated, only)
 
     @property
@@ -173,6 +190,19 @@ class Bench:
             )
         return self._mesh
 
+    def polarizer(self, name: str) -> PolarizationController | PolarizationOptimizer:
+        """Return what turns the polarization on the way of an input, whichever of the two kinds it is.
+
+        Raises:
+            ConfigError: There is none of this name, or it was not opened.
+        """
+        found = self.polarization.get(name) or self.polarization_optimizers.get(name)
+        if found is None:
+            raise ConfigError(
+                "no such polarization controller is open", device=name, hint="Leave out 'only', or name it."
+            )
+        return found
+
     @property
     def emulated(self) -> EmulatedBench:
         """The emulated bench behind the links, to script its faults.
@@ -189,7 +219,7 @@ class Bench:
         """Whether the devices are emulated in this process."""
         return self._emulated is not None
 
-    def _open_all(self, link: Callable[[str, DeviceModel], Link]) -> None:
+    def _open_all(self, link: Callable[[str, DeviceModel], Link | ModuleWay]) -> None:
         """Open every device; if any fails, close the others and report all that failed."""
         failures: list[Exception] = []
         for name, device in self.model.devices.items():

@@ -11,7 +11,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lumion_hw.bench.devices import DEVICE_KINDS, MESH_KINDS, METER_KINDS, N_CHANNELS, channels_of_module
+from lumion_hw.bench.devices import (
+    DEVICE_KINDS,
+    LASER_KINDS,
+    MESH_KINDS,
+    METER_KINDS,
+    MODULE_KINDS,
+    N_CHANNELS,
+    OPTIMIZER_KINDS,
+    POLARIMETER_KINDS,
+    POLARIZATION_KINDS,
+    channels_of_module,
+)
 from lumion_hw.bench.layout import topology_of
 from lumion_hw.errors import ConfigError
 
@@ -258,19 +269,51 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def _fibres(bench: _Bench) -> Iterator[Check]:
-    controllers = _Uses()
+    controllers, polarimeters, lasers = _Uses(), _Uses(), _Uses()
     for fibres in (bench.inputs, bench.outputs):
         modules = _Uses()
         for base, fibre in fibres:
             module, path = fibre.get("transponder"), (*base, "transponder")
-            yield from bench.reference(path, module, "sfp-8472")
-            if isinstance(module, str):
-                yield from modules.claim(module, path, f"the {base[1].removesuffix('s')} of {module!r}")
+            yield from bench.reference(path, module, *MODULE_KINDS)
+            if not isinstance(module, str):
+                continue
+            tributary, side = fibre.get("tributary"), base[1].removesuffix("s")
+            if tributary is not None and bench.devices.get(module, {}).get("kind") == "sfp-8472":
+                found = f"{module!r}, an SFP+ module, which has no tributaries"
+                yield Check((*base, "tributary"), f"expected a module of two tributaries, found {found}")
+            part = f"tributary {tributary} of " if tributary is not None else ""
+            yield from modules.claim((module, tributary), path, f"the {side} of {part}{module!r}")
+            mixed = modules.first.get((module, None)) if tributary else None
+            if mixed is not None:
+                yield Check(path, f"expected a tributary at each {side} of {module!r}, found one without", mixed)
     for base, fibre in bench.inputs:
+        yield from _one_source(base, fibre)
+        laser, path = fibre.get("laser"), (*base, "laser")
+        yield from bench.reference(path, laser, *LASER_KINDS)
+        if isinstance(laser, str):
+            yield from lasers.claim(laser, path, f"laser {laser!r}")
         controller, path = fibre.get("polarization"), (*base, "polarization")
-        yield from bench.reference(path, controller, "oz-epc04")
+        yield from bench.reference(path, controller, *POLARIZATION_KINDS, *OPTIMIZER_KINDS)
         if isinstance(controller, str):
             yield from controllers.claim(controller, path, f"polarization controller {controller!r}")
+        polarimeter, path = fibre.get("polarimeter"), (*base, "polarimeter")
+        yield from bench.reference(path, polarimeter, *POLARIMETER_KINDS)
+        if isinstance(polarimeter, str):
+            yield from polarimeters.claim(polarimeter, path, f"polarimeter {polarimeter!r}")
+
+
+def _one_source(base: Path, fibre: Mapping[Any, Any]) -> Iterator[Check]:
+    """Check that an input is fed by a module or by a laser, and that what only modules have is left to them."""
+    if "laser" not in fibre and "transponder" not in fibre:
+        yield Check(base, "expected one of the keys transponder, laser; found neither")
+    if "laser" not in fibre:
+        return
+    if "transponder" in fibre:
+        found = "expected either transponder or laser, found both"
+        yield Check((*base, "laser"), found, (*base, "transponder"), on_key=True)
+    if fibre.get("tributary") is not None:
+        found = f"expected a module of two tributaries, found the laser {fibre['laser']!r}, which has none"
+        yield Check((*base, "tributary"), found)
 
 
 def _taps(bench: _Bench) -> Iterator[Check]:
@@ -302,7 +345,7 @@ def _servers(bench: _Bench) -> Iterator[Check]:
             yield from names.claim(name, (*base, "name"), f"server name {name!r}")
         for i, nic in enumerate(_items(server.get("nics"))):
             path = (*base, "nics", i)
-            unknown = list(bench.reference(path, nic, "sfp-8472"))
+            unknown = list(bench.reference(path, nic, *MODULE_KINDS))
             yield from unknown
             if unknown or not isinstance(nic, str):
                 continue

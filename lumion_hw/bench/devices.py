@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from lumion_hw.bench.fields import Address, Number, Pin, QontrolModule, Serial, StrictModel, Whole
+from lumion_hw.bench.module_ways import checked_module_address
 
 MESH_KINDS = ("lumion-mesh", "qontrol-q8", "smartlight-line-server")
 """Kinds that can be the controller of a mesh."""
@@ -15,7 +16,23 @@ METER_KINDS = ("keysight-n77xx", "keysight-816x", "thorlabs-pm", "santec-mpm")
 """Kinds that are power meters."""
 LASER_KINDS = ("itla-laser", "keysight-laser", "santec-tsl")
 """Kinds that are tunable lasers."""
-DEVICE_KINDS = (*MESH_KINDS, *METER_KINDS, *LASER_KINDS, "sfp-8472", "oz-epc04")
+MODULE_KINDS = ("sfp-8472", "cmis")
+"""Kinds that are pluggable modules."""
+POLARIZATION_KINDS = ("oz-epc04", "thorlabs-mpc")
+"""Kinds that are polarization controllers: settings go in."""
+OPTIMIZER_KINDS = ("keysight-n7785c",)
+"""Kinds that improve the polarization by themselves: what it is worth goes in."""
+POLARIMETER_KINDS = ("novoptel-pm1000",)
+"""Kinds that are polarimeters."""
+DEVICE_KINDS = (
+    *MESH_KINDS,
+    *METER_KINDS,
+    *LASER_KINDS,
+    *MODULE_KINDS,
+    *POLARIZATION_KINDS,
+    *OPTIMIZER_KINDS,
+    *POLARIMETER_KINDS,
+)
 N77XX_CHANNELS = {"N7744A": 4, "N7745A": 8, "N7744C": 4, "N7745C": 8}
 N_CHANNELS = {**N77XX_CHANNELS, "thorlabs-pm": 1}
 """Channels of a meter by its model or kind, where the file tells them."""
@@ -224,6 +241,32 @@ class SfpModel(DeviceModel):
         return self
 
 
+class CmisModel(DeviceModel):
+    """A CMIS module (QSFP-DD, OSFP ...), coherent or not.
+
+    It is reached through an SC18IM700 serial-to-I2C bridge, an I2C bus of this computer, an FTDI chip, or the memory
+    file of a Linux optoe-style driver.
+    """
+
+    kind: Literal["cmis"]
+    address: Annotated[str, AfterValidator(checked_module_address)] | None = Field(
+        None,
+        description="Where the module is reached: i2c://1, ftdi://ftdi:232h/1, optoe:///sys/.../eeprom, or tcp:// and "
+        "serial:// of a bridge; not used when emulated.",
+    )
+    serial: Serial | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    vendor: str | None = Field(None, description="Expected vendor name.")
+    part_number: str | None = Field(None, description="Expected part number.")
+    media_lane: Whole = Field(1, ge=1, le=8, description="Media lane that carries the light.")
+    profile: Literal["400zr", "zr-plus-high-power", "400g-dr4"] = Field(
+        "400zr", description="What the module is when it is emulated; a real one says it itself."
+    )
+    hold_off_s: Number = Field(0.0, ge=0.0, le=1.0, description="Pause after writes and page changes, for slow boards.")
+    power_request: Literal["software", "pin"] = Field(
+        "software", description="Who asks for low power: the module's own bit, or the pin of its socket."
+    )
+
+
 class PolarizationControllerModel(DeviceModel):
     """OZ Optics EPC04 polarization controller: four fibre squeezers behind a serial line.
 
@@ -232,6 +275,41 @@ class PolarizationControllerModel(DeviceModel):
 
     kind: Literal["oz-epc04"]
     settle_s: Number = Field(0.001, ge=0.0, le=10.0, description="Time after a set until the light follows.")
+
+
+class PaddlesModel(DeviceModel):
+    """Thorlabs MPC220 or MPC320: two or three motorised fibre paddles, on a serial line of 115 200 baud.
+
+    Paddles that have not found their home since they were switched on do so before their first move.
+    """
+
+    kind: Literal["thorlabs-mpc"]
+    model: Literal["MPC220", "MPC320"] | None = Field(
+        None, description="Expected model; by default as many paddles as answer."
+    )
+    velocity_percent: Whole | None = Field(
+        None, ge=10, le=100, description="Velocity, part of 400 degrees per second; by default as it is."
+    )
+    settle_s: Number = Field(0.05, ge=0.0, le=10.0, description="Time after a move until the light is still.")
+
+
+class StabilizerModel(DeviceModel):
+    """Keysight N7785C polarization stabilizer with feedback from outside (SCPI)."""
+
+    kind: Literal["keysight-n7785c"]
+    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    settle_s: Number = Field(0.05, ge=0.0, le=10.0, description="Time after a step until the light follows.")
+
+
+class PolarimeterModel(DeviceModel):
+    """Novoptel PM1000 polarimeter: over LAN (tcp, port 5025) or USB 2 (serial, 230 400 baud)."""
+
+    kind: Literal["novoptel-pm1000"]
+    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    averaging_s: Number = Field(1e-3, ge=1e-8, le=0.0104, description="Averaging time; the nearest it has is set.")
+    frequency_thz: Number | None = Field(
+        None, ge=150.0, le=400.0, description="Optical frequency it is calibrated for; by default as it is."
+    )
 
 
 Device = Annotated[
@@ -246,7 +324,11 @@ Device = Annotated[
     | KeysightLaserModel
     | SantecLaserModel
     | SfpModel
-    | PolarizationControllerModel,
+    | CmisModel
+    | PolarizationControllerModel
+    | PaddlesModel
+    | StabilizerModel
+    | PolarimeterModel,
     Field(discriminator="kind"),
 ]
 """Any device, told apart by ``kind``."""

@@ -26,6 +26,9 @@ from firmware_protocol import (
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, ConnectError, LinkLost, LumionError
 from lumion_hw.links.address import open_link
+from lumion_hw.sessions.apt_codec import AptDecoder, Message, command, parameters_of
+from lumion_hw.sessions.itla_codec import FRAME_BYTES, Register, decode_reply, read_request
+from lumion_hw.sessions.novoptel_codec import LAN, USB2
 
 SCPI_PORT = 5025
 """Where SCPI instruments listen (IANA: scpi-raw)."""
@@ -79,6 +82,7 @@ _SCPI_KINDS = (
     (r"keysight|agilent|hewlett", r"N774[45][AC]$", "keysight-n77xx", True),
     (r"keysight|agilent|hewlett", r"816[346][AB]$", "keysight-816x", True),
     (r"keysight|agilent", r"N7776C$", "keysight-laser", True),
+    (r"keysight|agilent", r"N7785C$", "keysight-n7785c", False),
     (r"thorlabs", r"PM(100(D|A|USB)|400|101|160)$", "thorlabs-pm", True),
     (r"santec", r"MPM-210H?$", "santec-mpm", False),
     (r"santec", r"TSL-(510|550|570|710)$", "santec-tsl", True),
@@ -120,10 +124,56 @@ def _epc04(answer: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
     return "OZ Optics EPC04", "oz-epc04", {}
 
 
+def _paddles(answer: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
+    for frame in AptDecoder().feed(answer):
+        if frame.message == Message.PARAMETERS:
+            velocity = parameters_of(frame).velocity_percent
+            return f"Thorlabs paddles (APT) at {velocity} % of their velocity", "thorlabs-mpc", {}
+    return None
+
+
+def _pm1000(answer: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
+    words = re.findall(rb"([0-9A-Fa-f]{4})\r", answer)
+    name = bytes.fromhex(b"".join(words).decode()) if words else answer
+    return ("Novoptel PM1000", "novoptel-pm1000", {}) if name.startswith(b"PM1000") else None
+
+
+def _itla(answer: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
+    for start in range(len(answer) - FRAME_BYTES + 1):
+        reply = decode_reply(answer[start : start + FRAME_BYTES])
+        if reply is not None and not reply.damaged and reply.register == Register.NOP:
+            return "ITLA laser (answers NOP)", "itla-laser", {}
+    return None
+
+
+_TYPE_NAME = range(656, 659)  # the first three of the registers with the type's name, two letters each
+
 QUESTIONS = (
     Question("SCPI instrument (*IDN?)", (9600, 115200), b"*IDN?\n", _idn),
     Question("OZ Optics EPC04 (V?)", (9600,), b"V?\r\n", _epc04),
     Question("Qontrol chain (ID?)", (115200,), b"id?\n", _qontrol),
+    Question(
+        "Novoptel PM1000 over USB 2 (type)",
+        (230400,),
+        b"".join(map(USB2.read_request, _TYPE_NAME)) + b"\n",
+        _pm1000,
+    ),
+    Question("Novoptel PM1000 over LAN (type)", (), b"".join(map(LAN.read_request, _TYPE_NAME)), _pm1000),
+    Question(
+        # Four times: the first ones may fill up frames that other questions have begun. None of those has a valid
+        # checksum and the mark of a write, wherever it begins.
+        "ITLA laser (NOP)",
+        (9600,),
+        read_request(Register.NOP) * 4,
+        _itla,
+    ),
+    Question(
+        # Six times, a byte apart: one of them begins where the device expects a frame, whatever it was sent before.
+        "Thorlabs paddles (APT, parameters)",
+        (115200,),
+        (command(Message.REQUEST_PARAMETERS) + b"\0") * 6,
+        _paddles,
+    ),
     Question(
         "LUMION mesh controller (PING outside of sessions)",
         (115200, 921600),
@@ -131,7 +181,8 @@ QUESTIONS = (
         _board,
     ),
 )
-"""In this order: what is no line of text comes last, for it would stay in the input of whoever reads lines."""
+"""In this order: what is no line of text comes last, for it would stay in the input of whoever reads lines. The very
+last begins with the byte that ends what mesh controllers have taken for a frame so far."""
 
 
 def discover(places: Sequence[str], clock: Clock) -> tuple[list[Found], dict[str, LumionError]]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lumion_hw.bench.devices import (
+    CmisModel,
     DeviceModel,
     HeaterDriverModel,
     ItlaModel,
@@ -15,21 +16,27 @@ from lumion_hw.bench.devices import (
     LineServerModel,
     MainframeMeterModel,
     MeshControllerModel,
+    PaddlesModel,
+    PolarimeterModel,
     PolarizationControllerModel,
     PowerMeterModel,
     QontrolModel,
     SantecLaserModel,
     SantecMeterModel,
     SfpModel,
+    StabilizerModel,
     ThorlabsMeterModel,
 )
+from lumion_hw.bench.module_ways import ModuleWay
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces import (
     ControllerLimits,
     MeshController,
     MeshStates,
+    Polarimeter,
     PolarizationController,
+    PolarizationOptimizer,
     PowerMeter,
     Transponder,
     TunableLaser,
@@ -40,7 +47,16 @@ from lumion_hw.links.base import Link
 _MODULE_RETRY_S = 0.1
 """A module is silent for up to 80 ms after a write (SFF-8472); longer silence means that it is gone."""
 
-OpenDevice = MeshController | MeshStates | PowerMeter | Transponder | PolarizationController | TunableLaser
+OpenDevice = (
+    MeshController
+    | MeshStates
+    | PowerMeter
+    | Transponder
+    | PolarizationController
+    | PolarizationOptimizer
+    | Polarimeter
+    | TunableLaser
+)
 AnyMeterModel = PowerMeterModel | MainframeMeterModel | ThorlabsMeterModel | SantecMeterModel
 
 
@@ -200,6 +216,30 @@ def _open_sfp(name: str, model: SfpModel, link: Link, clock: Clock) -> Transpond
     return module
 
 
+def _open_cmis(name: str, model: CmisModel, way: Link | ModuleWay, clock: Clock) -> Transponder:
+    from lumion_hw.drivers.transponders.cmis import CmisTransponder
+    from lumion_hw.sessions.i2c_bridged import BridgedI2c
+    from lumion_hw.sessions.sc18im700 import Sc18im700
+
+    if isinstance(way, ModuleWay):
+        device = way.device(clock, name)
+    else:
+        device = BridgedI2c(Sc18im700(way, clock, device=name, retry_s=_MODULE_RETRY_S))
+    module = CmisTransponder(
+        device,
+        clock,
+        device=name,
+        expected_vendor=model.vendor,
+        expected_part_number=model.part_number,
+        expected_serial=model.serial,
+        quirks={"power_request": model.power_request},
+        lane=model.media_lane,
+        hold_off_s=model.hold_off_s,
+    )
+    module.open()
+    return module
+
+
 def _open_polarization(
     name: str, model: PolarizationControllerModel, link: Link, clock: Clock
 ) -> PolarizationController:
@@ -210,7 +250,46 @@ def _open_polarization(
     return controller
 
 
-_OPENERS: dict[type[DeviceModel], Callable[[str, Any, Link, Clock], OpenDevice]] = {
+def _open_paddles(name: str, model: PaddlesModel, link: Link, clock: Clock) -> PolarizationController:
+    from lumion_hw.drivers.polarization.thorlabs_mpc import ThorlabsMpc
+
+    controller = ThorlabsMpc(
+        link,
+        clock,
+        device=name,
+        model=model.model,
+        velocity_percent=model.velocity_percent,
+        settle_s=model.settle_s,
+    )
+    controller.open()
+    return controller
+
+
+def _open_stabilizer(name: str, model: StabilizerModel, link: Link, clock: Clock) -> PolarizationOptimizer:
+    from lumion_hw.drivers.polarization.keysight_n778x import KeysightN7785C
+
+    stabilizer = KeysightN7785C(link, clock, device=name, expected_serial=model.serial, settle_s=model.settle_s)
+    stabilizer.open()
+    return stabilizer
+
+
+def _open_polarimeter(name: str, model: PolarimeterModel, link: Link, clock: Clock) -> Polarimeter:
+    from lumion_hw.drivers.polarization.novoptel_pm1000 import NovoptelPm1000
+
+    on_a_line = serial_baud(link.name) is not None
+    polarimeter = NovoptelPm1000(link, clock, device=name, serial_line=on_a_line, expected_serial=model.serial)
+    polarimeter.open()
+    try:
+        polarimeter.set_averaging_s(model.averaging_s)
+        if model.frequency_thz is not None:
+            polarimeter.set_frequency_thz(model.frequency_thz)
+    except BaseException:
+        polarimeter.close()
+        raise
+    return polarimeter
+
+
+_OPENERS: dict[type[DeviceModel], Callable[[str, Any, Any, Clock], OpenDevice]] = {
     MeshControllerModel: _open_mesh,
     QontrolModel: _open_qontrol,
     LineServerModel: _open_line_server,
@@ -222,17 +301,21 @@ _OPENERS: dict[type[DeviceModel], Callable[[str, Any, Link, Clock], OpenDevice]]
     KeysightLaserModel: _open_keysight_laser,
     SantecLaserModel: _open_santec_tsl,
     SfpModel: _open_sfp,
+    CmisModel: _open_cmis,
     PolarizationControllerModel: _open_polarization,
+    PaddlesModel: _open_paddles,
+    StabilizerModel: _open_stabilizer,
+    PolarimeterModel: _open_polarimeter,
 }
 
 
-def open_device(name: str, model: DeviceModel, link: Link, clock: Clock) -> OpenDevice:
+def open_device(name: str, model: DeviceModel, link: Link | ModuleWay, clock: Clock) -> OpenDevice:
     """Open, identify and set up one device.
 
     Args:
         name: Device name of the bench file.
         model: Its entry in the bench file.
-        link: A link to it, not yet open.
+        link: A link or another way to it, not yet open.
         clock: The bench's clock.
 
     Raises:
@@ -241,4 +324,11 @@ def open_device(name: str, model: DeviceModel, link: Link, clock: Clock) -> Open
     """
     if type(model) not in _OPENERS:
         raise ConfigError(f"no driver for a {type(model).__name__}", device=name)
+    if isinstance(link, ModuleWay) and not isinstance(model, CmisModel):
+        raise ConfigError(
+            "the way of a CMIS module leads to no other device",
+            device=name,
+            address=link.address,
+            hint="Use tcp://, serial:// or visa://.",
+        )
     return _OPENERS[type(model)](name, model, link, clock)

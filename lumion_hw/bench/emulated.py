@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lumion_hw.bench.devices import (
+    CmisModel,
     DeviceModel,
     HeaterDriverModel,
     MeshControllerModel,
@@ -11,11 +12,14 @@ from lumion_hw.bench.devices import (
 )
 from lumion_hw.bench.model import BenchModel
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.assembly import DeviceSpec, EmulatedBench, EmulationSpec
+from lumion_hw.emulator.assembly import EmulatedBench
+from lumion_hw.emulator.emulation_spec import DeviceSpec, EmulationSpec
 from lumion_hw.emulator.truth import PhysicsParameters
 
 
-def emulated_bench(model: BenchModel, clock: Clock, seed: int, *, warm: bool = True) -> EmulatedBench:
+def emulated_bench(
+    model: BenchModel, clock: Clock, seed: int, *, warm: bool = True, aged_s: float = 0.0
+) -> EmulatedBench:
     """Return the emulated bench of a bench file.
 
     Args:
@@ -23,6 +27,7 @@ def emulated_bench(model: BenchModel, clock: Clock, seed: int, *, warm: bool = T
         clock: Clock of all devices.
         seed: Seed of everything random.
         warm: Modules have been powered for long.
+        aged_s: Time that has passed since the chip was as the seed draws it.
     """
     controller = model.devices[model.mesh.controller]
     modules = [device for device in model.devices.values() if isinstance(device, SfpModel)]
@@ -40,7 +45,7 @@ def emulated_bench(model: BenchModel, clock: Clock, seed: int, *, warm: bool = T
         nominal_nm=modules[0].wavelength_nm if modules else 1550.0,
         physics=_physics(model, controller),
     )
-    return EmulatedBench(spec, clock, seed, warm=warm)
+    return EmulatedBench(spec, clock, seed, warm=warm, aged_s=aged_s)
 
 
 def _device_spec(name: str, device: DeviceModel, n_channels: int) -> DeviceSpec:
@@ -60,6 +65,8 @@ def _device_spec(name: str, device: DeviceModel, n_channels: int) -> DeviceSpec:
             "los_release_dbm": device.los_release_dbm,
         }
         return DeviceSpec(name, kind, serial, profile=profile)
+    if isinstance(device, CmisModel):
+        return DeviceSpec(name, kind, serial, device.profile)
     return DeviceSpec(name, kind, serial, getattr(device, "model", None) or "")
 
 
@@ -86,4 +93,7 @@ def _physics(model: BenchModel, controller: DeviceModel) -> PhysicsParameters:
         monitor_noise_floor_dbm=section.monitor_noise_floor_dbm,
         fibre_drift_rad2_per_s=section.fibre_drift_rad2_per_s,
         tm_rejection_db=section.tm_rejection_db,
+        temperature_sigma_k=section.temperature_sigma_k,
+        resistance_drift_per_root_day=section.resistance_drift_per_root_day,
+        phase_drift_rad_per_root_day=section.phase_drift_rad_per_root_day,
     )

@@ -58,4 +58,13 @@ class EmulationModel(StrictModel):
         le=1e3,
         description="Rate at which the fibres' polarization wanders: autocorrelation exp(-rate t).",
     )
+    temperature_sigma_k: Number = Field(
+        0.0, ge=0.0, le=10.0, description="Spread of the chip's temperature about its set point; 0.01 to 0.1 is usual."
+    )
+    resistance_drift_per_root_day: Number = Field(
+        0.0, ge=0.0, le=0.1, description="Relative random walk of the heaters' resistances; 1e-4 to 1e-3 is usual."
+    )
+    phase_drift_rad_per_root_day: Number = Field(
+        0.0, ge=0.0, le=10.0, description="Random walk of the unheated phases of PUCs and joints."
+    )
     tm_rejection_db: Number = Field(25.0, ge=0.0, le=80.0, description="Extra loss of TM light at each mesh port.")

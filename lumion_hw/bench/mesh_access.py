@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.bench.meter_monitors import MeterMonitors
 from lumion_hw.clock import Clock
-from lumion_hw.errors import CalibrationError, ConfigError, VerifyError
-from lumion_hw.interfaces import Generation, MeshController
+from lumion_hw.errors import BusyError, ConfigError, NotSupportedError, VerifyError
+from lumion_hw.interfaces import Generation, MeshController, SweepPlan
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import HexMesh
+
+_TEMPERATURE_PERIOD_S = 0.01
 
 
 @dataclass
@@ -69,6 +73,54 @@ class MeshAccess:
             ConfigError: There is not one current per heater.
             LumionError: As :meth:`~lumion_hw.interfaces.MeshController.program`.
         """
+        table = self._table(heater_currents_ma)
+        generation = self.controller.program(table)
+        self._programmed_ma = table[list(self.heater_channels)]
+        self.clock.sleep(self.settle_s)
+        return generation
+
+    def sweep(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Drive settings one after the other, let each settle, and read all monitors once at each.
+
+        On controllers that run sweeps by themselves the host does not stand between two settings; elsewhere each is
+        programmed and read. The last one stays driven.
+
+        Args:
+            heater_currents_ma: Shape ``(n, 2 n_pucs)``, by 2·PUC + arm.
+
+        Returns:
+            Photocurrents in the order of ``monitor_ports``, shape ``(n, n_monitors)``; NaN where one is saturated.
+
+        Raises:
+            ConfigError: There is not one current per heater.
+            OutOfRangeError: A power meter that stands in for a monitor is overloaded.
+            LumionError: As :meth:`~lumion_hw.interfaces.MeshController.sweep`; settings before the failure may have
+                been driven.
+        """
+        tables = [self._table(currents_ma) for currents_ma in heater_currents_ma]
+        read = [np.zeros((0, len(self.monitor_ports)))]
+        if self.meters or not self.controller.info.on_board_sweep:
+            for currents_ma in heater_currents_ma:
+                self.program(currents_ma)
+                read.append(self.monitors_ma()[None])
+        else:
+            most = max(1, self.controller.info.sweep_points)
+            read += [self._sweep_on_board(tables[first : first + most]) for first in range(0, len(tables), most)]
+        return np.concatenate(read)
+
+    def _sweep_on_board(self, tables: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Run tables as one sweep of the controller: the first whole, of the others what changes."""
+        points = [dict(enumerate(tables[0].tolist()))]
+        for before, after in pairwise(tables):
+            points.append({int(channel): float(after[channel]) for channel in np.flatnonzero(after != before)})
+        monitors = tuple(range(len(self.monitor_ports)))
+        plan = SweepPlan(tuple(points), settle_s=self.settle_s, monitors=monitors, keep_last=True)
+        result = self.controller.sweep(plan)
+        self._programmed_ma = tables[-1][list(self.heater_channels)]
+        return result.photocurrent_ma
+
+    def _table(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the currents of all channels; those without a heater are off."""
         if np.shape(heater_currents_ma) != (len(self.heater_channels),):
             raise ConfigError(
                 f"currents of shape {np.shape(heater_currents_ma)} for {len(self.heater_channels)} heaters",
@@ -76,10 +128,7 @@ class MeshAccess:
             )
         table = np.zeros(self.controller.info.n_heaters)
         table[list(self.heater_channels)] = heater_currents_ma
-        generation = self.controller.program(table)
-        self._programmed_ma = table[list(self.heater_channels)]
-        self.clock.sleep(self.settle_s)
-        return generation
+        return table
 
     def driven_ma(self) -> NDArray[np.float64]:
         """Return the currents driven now, shape ``(2 n_pucs,)``, good to be programmed again.
@@ -125,15 +174,24 @@ class MeshAccess:
             return self.meters.photocurrent_ma(n_avg)
         return self.controller.read_monitors(n_avg).photocurrent_ma[: len(self.monitor_ports)]
 
-    def check_record(self, record: CalibrationRecord) -> None:
+    def chip_temperature_c(self) -> float | None:
+        """Return the temperature of the chip; ``None`` if the controller has no sensor, or no stream to tell it by."""
+        try:
+            stream = self.controller.telemetry(_TEMPERATURE_PERIOD_S)
+        except (NotSupportedError, BusyError):
+            return None
+        with contextlib.closing(stream):  # type: ignore[type-var] # every driver's iterator is a generator
+            return next(stream).chip_temperature_c
+
+    def check_record(self, record: CalibrationRecord, *, allow_incomplete: bool = False) -> None:
         """Refuse a calibration of another controller, mesh or channel map, or an incomplete one.
+
+        Args:
+            record: The record.
+            allow_incomplete: Whether the record of an interrupted run will do; only PUCs it knows can then be used.
 
         Raises:
             CalibrationError: The record does not belong here; the message says what differs.
         """
-        record.check_device(self.controller.info.serial, self.topology, self.heater_channels)
-        if not record.complete:
-            raise CalibrationError(
-                "this calibration record is incomplete: its run was interrupted",
-                hint="Run the calibration again.",
-            )
+        record.check_device(self.controller.info.serial, self.topology, self.heater_channels, self.monitor_ports)
+        record.check_complete(allow_incomplete=allow_incomplete)

@@ -49,16 +49,24 @@ __all__ = [
     "ServerModel",
     "SfpModel",
     "TapModel",
-    "TypicalLossModel",
+    "TypicalMeshModel",
     "WiringModel",
 ]
 
 
-class TypicalLossModel(StrictModel):
-    """Losses that a plan assumes before anything is measured (mesh.md b.8)."""
+class TypicalMeshModel(StrictModel):
+    """What a plan or a calibration assumes before anything is measured (mesh.md b.4, b.8)."""
 
     puc_loss_db: Number = Field(0.5, ge=0.0, le=20.0, description="Loss per PUC passed.")
     access_loss_db: Number = Field(6.85, ge=0.0, le=40.0, description="Facet and on-chip routing, per port.")
+    p_pi_min_mw: Number = Field(1.2, gt=0.0, le=1000.0, description="Least heater power per half turn of phase.")
+    p_pi_max_mw: Number = Field(2.0, gt=0.0, le=1000.0, description="Largest heater power per half turn of phase.")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.p_pi_min_mw > self.p_pi_max_mw:
+            raise ValueError(f"expected p_pi_min_mw <= p_pi_max_mw, found {self.p_pi_min_mw:g}, {self.p_pi_max_mw:g}")
+        return self
 
 
 class MeshModel(StrictModel):
@@ -77,7 +85,7 @@ class MeshModel(StrictModel):
         description="Ports with a photodiode, in the controller's monitor order; all fibre ports if not given, none "
         "where the controller has no photodiodes.",
     )
-    typical: TypicalLossModel = Field(default_factory=TypicalLossModel, description="Losses a plan assumes.")
+    typical: TypicalMeshModel = Field(default_factory=TypicalMeshModel, description="What is assumed at first.")
 
     def topology(self) -> HexMesh:
         """Return the mesh. Raises ``ConfigError`` if none has these columns."""
@@ -89,13 +97,22 @@ class MeshModel(StrictModel):
 
 
 class InputModel(StrictModel):
-    """From a transponder's transmitter into a mesh port."""
+    """From a transponder's transmitter, or from a tunable laser, into a mesh port: exactly one of the two."""
 
-    transponder: Name
+    transponder: Name | None = Field(None, description="Module whose transmitter it is.")
+    laser: Name | None = Field(None, description="Tunable laser in place of a module, for calibration.")
     port: Whole
     polarization: Name | None = Field(None, description="Polarization controller on the way.")
     loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre, connectors and controller; not the facet.")
     gain_db: Number = Field(0.0, ge=0.0, le=40.0, description="Booster amplifier on the way.")
+    polarimeter: Name | None = Field(None, description="Polarimeter on a tap just before the facet.")
+    polarimeter_tap: Number = Field(
+        0.01, gt=0.0, lt=1.0, description="Share of the power that goes to it; its loss is part of loss_db."
+    )
+    tributary: Literal["x", "y"] | None = Field(
+        None,
+        description="Output of a polarization splitter-rotator: one input for each tributary.",
+    )
 
 
 class TapModel(StrictModel):
@@ -113,10 +130,11 @@ class OutputModel(StrictModel):
     transponder: Name
     loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre and connectors; neither facet nor splitter.")
     tap: TapModel | None = None
+    tributary: Literal["x", "y"] | None = Field(None, description="Input of a polarization rotator-combiner.")
 
 
 class WiringModel(StrictModel):
-    """All fibres between transponders and mesh."""
+    """All fibres between transponders, lasers and mesh."""
 
     inputs: tuple[InputModel, ...] = ()
     outputs: tuple[OutputModel, ...] = ()
@@ -179,6 +197,10 @@ class BenchModel(StrictModel):
                     polarization=path.polarization,
                     loss_db=path.loss_db,
                     gain_db=path.gain_db,
+                    polarimeter=path.polarimeter,
+                    tributary=path.tributary,
+                    polarimeter_tap=path.polarimeter_tap,
+                    laser=path.laser,
                 )
                 for path in self.wiring.inputs
             ),
@@ -190,6 +212,7 @@ class BenchModel(StrictModel):
                     meter=path.tap.meter if path.tap else None,
                     meter_channel=path.tap.channel if path.tap else None,
                     tap_fraction=path.tap.fraction if path.tap else 0.0,
+                    tributary=path.tributary,
                 )
                 for path in self.wiring.outputs
             ),

@@ -1,7 +1,8 @@
 """Polarization-aware path set-up: plan, program, align, prove by measured light, or roll back."""
 
-from lumion_hw.circuits.alignment import Aligner, Alignment
+from lumion_hw.circuits.alignment import Aligner, Alignment, Tracking
 from lumion_hw.circuits.plan import CircuitPlan, CircuitRequest, PlannedCircuit, plan_circuits
+from lumion_hw.circuits.polarization_tracking import TrackState
 from lumion_hw.circuits.setup import CircuitProof, PathSetup
 
 __all__ = [
@@ -12,5 +13,7 @@ __all__ = [
     "CircuitRequest",
     "PathSetup",
     "PlannedCircuit",
+    "TrackState",
+    "Tracking",
     "plan_circuits",
 ]

@@ -1,33 +1,39 @@
 """Finding the polarization that the mesh takes, with power readings alone.
 
-Against the drive of one squeezer the linear power is exactly a + b·cos φ + c·sin φ (polarization.md 3). The period in
-drive is unknown at first: each channel is swept once over its range and its period fitted. From then on three readings
-a third of a period apart give the best setting of a channel; the channels are gone round until a confirming reading
-stops improving. Fits are made in watts (or any linear unit), never in dB.
+The search itself has no I/O (:mod:`lumion_hw.circuits.polarization_search`); here it meets a controller, a reading and
+the clock. The period of a squeezer in drive is unknown at first: each channel is swept once over its range, and what
+was learnt is kept for the next search. A box that searches by itself is told what each of its steps is worth.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.circuits.polarization_feedback import FeedbackSearch, remaining_loss_db
+from lumion_hw.circuits.polarization_search import Method, PolarizationSearch
+from lumion_hw.circuits.polarization_tracking import DRIFT_RAD, PolarizationTracker, TrackState
+from lumion_hw.circuits.squeezer_drives import SqueezerDrives
 from lumion_hw.clock import Clock
 from lumion_hw.errors import CircuitError, LumionError
-from lumion_hw.interfaces import PolarizationController
+from lumion_hw.interfaces import PolarizationController, PolarizationOptimizer
+from lumion_hw.mesh.polarization import RetarderChain, squeezer_axes
+from lumion_hw.mesh.polarization_fit import LightEstimate
 
 ReadPower = Callable[[], float]
 """Returns a power in any linear unit; raises if there is no number."""
 
-_LEARNING_POINTS = 13
-_MOST_ROUNDS = 6
-_GOOD_ENOUGH = 10.0 ** (0.02 / 10.0)
-_VISIBLE_SWING = 0.05
-_PERIOD_STEPS = 400
+EXPECTED_NOISE_DB = 0.013
+"""Of a power meter that averages for some milliseconds (polarization.md 3: 0.01 dB), and a little more."""
+_SEED = 1507
+"""Of the draws of the search: the same readings lead the same way."""
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -35,177 +41,263 @@ class Alignment:
     """Result of one search.
 
     Attributes:
-        settings: Settings in force, in the controller's units.
+        settings: Settings in force, in the controller's units; empty for a box that has none.
         power: Confirming reading at these settings, in the unit of the readings.
-        worst_power: Least power seen on the way: that it moved proves which source is looked at.
+        worst_power: Reading on the way that was farthest from it: that it moved proves which source is looked at.
         reads: Readings taken.
+        remaining_loss_db: Light that may still be missing at the wanted port, as estimated.
+        floor_power: Least power that any setting reaches (crosstalk, or other light); ``None`` if that is not known.
+        method: ``model`` when the readings were those of squeezers or plates, ``three-point`` when the search had to go
+            round the actuators one by one, ``feedback`` when a box searched by itself.
+        light: The explanation of the readings from which tracking starts; ``None`` for anything but squeezers, and when
+            the model did not fit.
     """
 
     settings: NDArray[np.float64]
     power: float
     worst_power: float
     reads: int
+    remaining_loss_db: float
+    floor_power: float | None
+    method: Method
+    light: LightEstimate | None
 
     @property
     def swing_db(self) -> float:
-        """Power at the end over the least power seen, dB."""
-        return 10.0 * math.log10(self.power / max(self.worst_power, 1e-6 * self.power))
+        """Brightest over darkest of the final and the worst reading, dB."""
+        dark, bright = sorted((self.power, self.worst_power))
+        return 10.0 * math.log10(bright / max(dark, 1e-6 * bright))
 
 
 class Aligner:
-    """Searches for the brightest polarization and remembers what it learnt of each controller's periods.
+    """Searches for the brightest or darkest polarization and remembers each controller's periods.
 
     Args:
         clock: The bench's clock, for settling.
+        noise_db: Noise of a reading as expected. It is judged by the readings as well, but seven readings judge little.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, noise_db: float = EXPECTED_NOISE_DB) -> None:
         self._clock = clock
+        self._noise_db = noise_db
         self._periods: dict[str, dict[int, float]] = {}
 
-    def maximise(self, name: str, controller: PolarizationController, read: ReadPower) -> Alignment:
+    def maximise(
+        self, name: str, controller: PolarizationController | PolarizationOptimizer, read: ReadPower
+    ) -> Alignment:
         """Turn the polarization until the power is as large as it gets.
 
-        A search that ends in an error, whichever, puts the settings back where they were.
+        A search that ends in an error, whichever, puts the settings back where they were; a box without any is held.
 
         Args:
             name: Device name of the controller, under which its periods are remembered.
-            controller: The controller.
+            controller: The controller, or a box that improves by itself.
             read: Reads the power to maximise.
 
         Raises:
             CircuitError: No light at all.
         """
-        search = _Search(controller, read, self._clock, self._periods.setdefault(name, {}))
-        return search.run(name)
+        return self._search(name, controller, read, 1.0)
+
+    def minimise(
+        self, name: str, controller: PolarizationController | PolarizationOptimizer, read: ReadPower
+    ) -> Alignment:
+        """Turn the polarization until the power is as small as it gets: that of the complementary port.
+
+        A null is sharper than a maximum (polarization.md 1.7), down to the crosstalk, which is reported as the floor.
+        Arguments and errors are those of :meth:`maximise`.
+        """
+        return self._search(name, controller, read, -1.0)
+
+    def track(
+        self,
+        name: str,
+        controller: PolarizationController,
+        read: ReadPower,
+        found: Alignment,
+        *,
+        drift_rad: float = DRIFT_RAD,
+    ) -> Tracking:
+        """Return what follows the brightest polarization from now on, a reading at a time.
+
+        Args:
+            name: Device name of the controller.
+            controller: The controller, where :meth:`maximise` has left it.
+            read: Reads the power, in the unit of the search.
+            found: What :meth:`maximise` has found.
+            drift_rad: Motion of the polarization from reading to reading to be ready for.
+
+        Raises:
+            CircuitError: The readings of the search were not those of squeezers: there is nothing to follow by.
+        """
+        if found.light is None:
+            raise CircuitError(
+                "cannot track: the readings of the search were not those of squeezers of constant period",
+                device=name,
+                hint="Search again from time to time instead.",
+            )
+        return Tracking(controller, read, self._clock, found.light, self._periods[name], drift_rad=drift_rad)
+
+    def periods(self, name: str) -> dict[int, float]:
+        """Return what is known of a controller's periods, by channel, in its units."""
+        return dict(self._periods.get(name, {}))
+
+    def _search(
+        self, name: str, controller: PolarizationController | PolarizationOptimizer, read: ReadPower, sign: float
+    ) -> Alignment:
+        """Search, and put the settings back if that fails."""
+        if isinstance(controller, PolarizationOptimizer):
+            return self._search_by_feedback(name, controller, read, sign)
+        before = controller.read()
+        search = PolarizationSearch(
+            controller.actuators,
+            self._periods.setdefault(name, {}),
+            before,
+            sign=sign,
+            rng=np.random.default_rng(_SEED),
+            noise_db=self._noise_db,
+        )
+        try:
+            found = follow(search.steps(), controller, read, self._clock)
+            if not search.lit:
+                raise _no_light(name)
+        except BaseException:
+            with contextlib.suppress(LumionError):
+                controller.set(before)
+            raise
+        worst = min(search.powers) if sign > 0.0 else max(search.powers)
+        return Alignment(
+            settings=found.settings,
+            power=found.power,
+            worst_power=worst,
+            reads=len(search.powers),
+            remaining_loss_db=found.remaining_loss_db,
+            floor_power=found.floor_power,
+            method=found.method,
+            light=found.light,
+        )
+
+    def _search_by_feedback(self, name: str, box: PolarizationOptimizer, read: ReadPower, sign: float) -> Alignment:
+        """Let a box improve until it no longer does, and hold it there, whatever happens."""
+        bright = FeedbackSearch(sign=1.0, noise_db=self._noise_db, coarse=sign < 0.0)
+        searches = [bright]
+        try:
+            self._let_improve(box, bright, read)
+            if sign < 0.0 and bright.lit:
+                full_power = max(bright.powers)
+                searches.append(FeedbackSearch(sign=sign, noise_db=self._noise_db, full_power=full_power))
+                self._let_improve(box, searches[-1], read)
+        except BaseException:
+            with contextlib.suppress(LumionError):
+                box.stop()
+            raise
+        box.stop()
+        powers = [power for search in searches for power in search.powers]
+        if not bright.lit:
+            raise _no_light(name)
+        self._clock.sleep(box.settle_s)
+        power = read()
+        return Alignment(
+            settings=np.empty(0),
+            power=power,
+            worst_power=min(powers) if sign > 0.0 else max(powers),
+            reads=len(powers) + 1,
+            remaining_loss_db=remaining_loss_db(power, max(powers), sign),
+            floor_power=None,
+            method="feedback",
+            light=None,
+        )
+
+    def _let_improve(self, box: PolarizationOptimizer, search: FeedbackSearch, read: ReadPower) -> None:
+        box.start()
+        while (step := search.take(read())) is not None:
+            if step.anew:
+                box.start()
+            box.improve(step.factor)
+            self._clock.sleep(box.settle_s)
 
 
-class _Search:
-    """One search on one controller."""
+def _no_light(name: str) -> CircuitError:
+    return CircuitError(
+        "no light arrives, whatever the polarization",
+        device=name,
+        hint="Check the source, the fibre and the path behind the controller.",
+    )
+
+
+class Tracking:
+    """Follows a polarization on a controller; made by :meth:`Aligner.track`.
+
+    Args:
+        controller: The controller.
+        read: Reads the power.
+        clock: The bench's clock, for settling.
+        light: The light as the search has found it.
+        periods: Periods by actuator, in its units.
+        drift_rad: Motion of the polarization from reading to reading to be ready for.
+    """
 
     def __init__(
-        self, controller: PolarizationController, read: ReadPower, clock: Clock, periods: dict[int, float]
+        self,
+        controller: PolarizationController,
+        read: ReadPower,
+        clock: Clock,
+        light: LightEstimate,
+        periods: Mapping[int, float],
+        *,
+        drift_rad: float,
     ) -> None:
         self._controller = controller
         self._read = read
         self._clock = clock
-        self._periods = periods
-        self._settings = controller.read()
-        self._reads = 0
-        self._least = math.inf
+        present = controller.read()
+        self._drives = SqueezerDrives(controller.actuators, periods, present)
+        chain = RetarderChain(squeezer_axes(len(present)))
+        self._tracker = PolarizationTracker(
+            chain, light, self._drives.phases(present), *self._drives.phase_limits, drift_rad=drift_rad
+        )
 
-    def run(self, name: str) -> Alignment:
-        """Search, and put the settings back if that fails."""
-        before = self._settings.copy()
-        try:
-            power = self._climb()
-            if not power > 0.0:
-                raise CircuitError(
-                    "no light arrives, whatever the polarization",
-                    device=name,
-                    hint="Check the source, the fibre and the path behind the controller.",
-                )
-        except BaseException:
-            with contextlib.suppress(LumionError):
-                self._controller.set(before)
-            raise
-        return Alignment(self._settings.copy(), power, self._least, self._reads)
-
-    def _climb(self) -> float:
-        """Go round the channels until the confirming reading stops improving; return that reading."""
-        power = self._power()
-        for turn in range(_MOST_ROUNDS):
-            for channel in range(len(self._settings)):
-                self._optimise(channel)
-            former, power = power, self._power()
-            learnt = len(self._periods) == len(self._settings)
-            if power <= former * _GOOD_ENOUGH and (learnt or turn > 1):
-                break
-        return power
-
-    def _power(self) -> float:
-        """Read the power at the present settings."""
-        self._reads += 1
-        power = self._read()
-        self._least = min(self._least, power)
-        return power
-
-    def _put(self, channel: int, value: float) -> None:
-        """Set one channel and wait until the light has followed."""
-        self._settings[channel] = value
-        self._controller.set(self._settings)
+    def step(self) -> TrackState:
+        """Set, wait, read and follow once. Raises what controller and reading raise; nothing is lost by that."""
+        settings = self._drives.settings(self._tracker.next())
+        self._controller.set(settings)
         self._clock.sleep(self._controller.settle_s)
+        return self._tracker.tell(self._drives.phases(settings), self._read())
 
-    def _at(self, channel: int, value: float) -> float:
-        """Set one channel, wait, and read."""
-        self._put(channel, value)
-        return self._power()
-
-    def _optimise(self, channel: int) -> None:
-        """Put one channel at its maximum."""
-        start = float(self._settings[channel])
-        if channel in self._periods:
-            period = self._periods[channel]
-            drives = np.array([start, *self._thirds(channel, start, period)])
-            readings = np.array([self._at(channel, float(drive)) for drive in drives])
-        else:
-            actuator = self._controller.actuators[channel]
-            drives = np.linspace(actuator.minimum, actuator.maximum, _LEARNING_POINTS)
-            readings = np.array([self._at(channel, float(drive)) for drive in drives])
-            learnt = self._fit_period(drives, readings, actuator.maximum - actuator.minimum)
-            if learnt is None:
-                self._put(channel, float(drives[np.argmax(readings)]) if _acts(readings) else start)
-                return
-            period = self._periods[channel] = learnt
-        best = _brightest(drives, readings, period)
-        self._put(channel, self._nearest(channel, best, start, period))
-
-    def _thirds(self, channel: int, start: float, period: float) -> list[float]:
-        """Return the two drives a third of a period either way, inside the range."""
-        return [self._nearest(channel, start + step * period / 3.0, start, period) for step in (-1.0, 1.0)]
-
-    def _nearest(self, channel: int, drive: float, near: float, period: float) -> float:
-        """Return the equivalent of a drive inside the range, the one nearest to the middle between ``near`` and 0."""
-        actuator = self._controller.actuators[channel]
-        options = [drive + turn * period for turn in range(-8, 9)]
-        inside = [option for option in options if actuator.minimum <= option <= actuator.maximum]
-        if not inside:
-            return min(max(drive, actuator.minimum), actuator.maximum)
-        return min(inside, key=lambda option: abs(option - 0.5 * near))
-
-    def _fit_period(self, drives: NDArray[np.float64], readings: NDArray[np.float64], span: float) -> float | None:
-        """Return the period that fits a sweep best, ``None`` if the channel hardly acts here, or not as a squeezer."""
-        if not _acts(readings):
-            return None
-        candidates = np.linspace(0.22 * span, 0.9 * span, _PERIOD_STEPS)
-        residuals = _residuals(drives, readings, candidates)
-        if not residuals.min() <= 0.02 * float(np.ptp(readings)) ** 2 * len(readings):
-            return None
-        return float(candidates[np.argmin(residuals)])
+    def freeze(self) -> NDArray[np.float64]:
+        """Put the controller to the estimated maximum, without dither, and return these settings."""
+        settings = self._drives.settings(self._tracker.centre)
+        self._controller.set(settings)
+        self._clock.sleep(self._controller.settle_s)
+        return settings
 
 
-def _design(drives: NDArray[np.float64], period: float) -> NDArray[np.float64]:
-    """Return the columns 1, cos, sin of a sinusoid of this period."""
-    phase = 2.0 * np.pi * drives / period
-    return np.stack([np.ones_like(phase), np.cos(phase), np.sin(phase)], axis=1)
+def follow(
+    steps: Generator[NDArray[np.float64], float, _Result],
+    controller: PolarizationController,
+    read: ReadPower,
+    clock: Clock,
+) -> _Result:
+    """Carry out steps: set what they ask for, wait until the light follows, and tell them the power read.
 
+    Args:
+        steps: Yields settings and is sent powers.
+        controller: The controller.
+        read: Reads the power.
+        clock: The bench's clock, for settling.
 
-def _acts(readings: NDArray[np.float64]) -> bool:
-    """Return whether a sweep changes the power visibly; it does not in the dark."""
-    return float(np.ptp(readings)) > _VISIBLE_SWING * abs(float(np.mean(readings)))
-
-
-def _residuals(
-    drives: NDArray[np.float64], readings: NDArray[np.float64], periods: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the sum of squares left by the best sinusoid of each period."""
-    basis, _ = np.linalg.qr(np.stack([_design(drives, period) for period in periods]))
-    explained = np.einsum("pij,pkj,k->pi", basis, basis, readings)
-    squares: NDArray[np.float64] = ((readings - explained) ** 2).sum(axis=1)
-    return squares
-
-
-def _brightest(drives: NDArray[np.float64], readings: NDArray[np.float64], period: float) -> float:
-    """Return the drive at which the fitted sinusoid is largest."""
-    coefficients, *_ = np.linalg.lstsq(_design(drives, period), readings, rcond=None)
-    return float(np.arctan2(coefficients[2], coefficients[1])) / (2.0 * np.pi) * period
+    Returns:
+        What the steps return.
+    """
+    present: NDArray[np.float64] | None = None
+    try:
+        settings = next(steps)
+        while True:
+            if present is None or not np.array_equal(settings, present):
+                controller.set(settings)
+                clock.sleep(controller.settle_s)
+                present = settings.copy()
+            settings = steps.send(read())
+    except StopIteration as end:
+        result: _Result = end.value
+        return result

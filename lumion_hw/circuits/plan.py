@@ -13,7 +13,7 @@ from lumion_hw.bench.model import SfpModel
 from lumion_hw.errors import CircuitError, LimitError
 from lumion_hw.interfaces.wiring import InputPath, OutputPath
 from lumion_hw.mesh.inverse import DIFFERENTIAL_RAD, heater_currents_ma, split_phase
-from lumion_hw.mesh.record import CalibrationRecord, PucEntry
+from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.routing import Path, Routing, route
 from lumion_hw.mesh.routing.parking import park
 from lumion_hw.mesh.routing.request import STATES
@@ -127,7 +127,7 @@ def plan_circuits(
     bench.mesh.check_record(record)
     ends = [_ends(bench, request) for request in requests]
     unusable = [
-        (puc, state) for puc, entry in enumerate(record.pucs) for state in STATES if state not in _reachable(entry)
+        (puc, state) for puc in range(len(record.pucs)) for state in STATES if state not in _reachable(record, puc)
     ]
     routing = route(
         bench.mesh.topology,
@@ -147,6 +147,11 @@ def plan_circuits(
 
 def _ends(bench: Bench, request: CircuitRequest) -> tuple[InputPath, OutputPath]:
     """Return where a circuit enters and leaves the mesh."""
+    if any(path.laser == request.source for path in bench.wiring.inputs):
+        raise CircuitError(
+            f"circuit {request.source} to {request.target}: {request.source} is a laser, which carries no data",
+            hint="Circuits begin at modules; lasers are light for calibration.",
+        )
     try:
         return bench.wiring.input_of(request.source), bench.wiring.output_of(request.target)
     except KeyError as error:
@@ -156,16 +161,19 @@ def _ends(bench: Bench, request: CircuitRequest) -> tuple[InputPath, OutputPath]
         ) from error
 
 
-def _reachable(entry: PucEntry) -> list[State]:
-    """Return the states that a PUC's heaters reach; none if it was not calibrated."""
-    states: list[State] = []
-    for state in STATES if entry.passive_phase_rad is not None else ():
+def _reachable(record: CalibrationRecord, puc: int) -> list[State]:
+    """Return the states that a PUC's heaters reach, or that it is stuck in; none if it was not calibrated."""
+    entry, states = record.pucs[puc], record.states_of(puc)
+    if entry.passive_phase_rad is None:
+        return list(states)
+    reached: list[State] = []
+    for state in states:
         try:
-            split_phase(DIFFERENTIAL_RAD[state], entry.passive_phase_rad or 0.0, entry.upper.law, entry.lower.law)
+            split_phase(DIFFERENTIAL_RAD[state], entry.passive_phase_rad, entry.upper.law, entry.lower.law)
         except LimitError:
             continue
-        states.append(state)
-    return states
+        reached.append(state)
+    return reached
 
 
 def _budget(

@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.record_use import check_use
 from lumion_hw.circuits.alignment import Aligner, Alignment
 from lumion_hw.circuits.plan import CircuitPlan, CircuitRequest, PlannedCircuit, plan_circuits
 from lumion_hw.errors import CircuitError, DeviceError, LumionError
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record_validity import Policy
 from lumion_hw.mesh.topology import State
 
 _LOS_DEADLINE_S = 1.0
@@ -74,10 +76,14 @@ class PathSetup:
         bench: The bench.
         record: Calibration of its mesh.
         aligner: Polarization search; share it with the calibration to keep what it learnt.
+        policy: Whether a record that is too old, or of another temperature, is refused or warned of.
     """
 
-    def __init__(self, bench: Bench, record: CalibrationRecord, aligner: Aligner | None = None) -> None:
+    def __init__(
+        self, bench: Bench, record: CalibrationRecord, aligner: Aligner | None = None, policy: Policy = "warn"
+    ) -> None:
         bench.mesh.check_record(record)
+        check_use(bench, record, policy)
         self.bench = bench
         self.record = record
         self._aligner = aligner or Aligner(bench.clock)
@@ -187,11 +193,18 @@ class PathSetup:
         if in_place and not always:
             return None
         try:
-            alignment = self._aligner.maximise(name, self.bench.polarization[name], lambda: self._exit_w(circuit))
+            alignment = self._aligner.maximise(name, self.bench.polarizer(name), lambda: self._exit_w(circuit))
         except (CircuitError, DeviceError) as error:  # the proof judges this circuit together with the others
             self.bench.events.add("not aligned", controller=name, reason=str(error))
             return None
-        self.bench.events.add("aligned", controller=name, reads=alignment.reads, swing_db=round(alignment.swing_db, 2))
+        self.bench.events.add(
+            "aligned",
+            controller=name,
+            reads=alignment.reads,
+            swing_db=round(alignment.swing_db, 2),
+            remaining_loss_db=round(alignment.remaining_loss_db, 3),
+            method=alignment.method,
+        )
         return alignment
 
     def _exit_w(self, circuit: PlannedCircuit) -> float:

@@ -71,7 +71,7 @@ def show(file: str, as_json: bool) -> None:
     click.echo(f"{model.name}\n{model.description}\n")
     echo_table("Devices", ("name", "kind", "serial", "address"), device_rows(model))
     click.echo(f"Mesh\n{_mesh_line(model)}\n")
-    echo_table("Inputs", ("transponder", "port", "polarization", "loss dB", "gain dB"), input_rows(model))
+    echo_table("Inputs", ("source", "port", "polarization", "loss dB", "gain dB"), input_rows(model))
     headers = ("port", "transponder", "loss dB", "meter", "channel", "tap")
     echo_table("Outputs", headers, output_rows(model))
     echo_table("Servers", ("name", "NICs", "risk group", "role"), server_rows(model))
@@ -89,8 +89,8 @@ def _expected(device: DeviceModel) -> str | None:
 
 
 def input_rows(model: BenchModel) -> list[tuple[object, ...]]:
-    """Return transponder, port, polarization controller, loss and gain of every input."""
-    return [(p.transponder, p.port, p.polarization, p.loss_db, p.gain_db) for p in model.wiring.inputs]
+    """Return module or laser, port, polarization controller, loss and gain of every input."""
+    return [(p.source, p.port, p.polarization, p.loss_db, p.gain_db) for p in model.to_wiring().inputs]
 
 
 def output_rows(model: BenchModel) -> list[tuple[object, ...]]:

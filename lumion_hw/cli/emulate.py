@@ -14,6 +14,7 @@ from lumion_hw.cli.output import note
 _ON_TCP = (
     *("lumion-mesh", "smartlight-line-server"),
     *("keysight-n77xx", "keysight-816x", "santec-mpm", "keysight-laser", "santec-tsl"),
+    *("keysight-n7785c", "novoptel-pm1000"),
 )
 
 

@@ -30,7 +30,12 @@ def bench_options(function: Any) -> Any:
 
 
 def open_bench(
-    file: str, emulate: bool, seed: int, endpoints: str | None, channels: Sequence[str] | None = None
+    file: str,
+    emulate: bool,
+    seed: int,
+    endpoints: str | None,
+    channels: Sequence[str] | None = None,
+    aged_s: float = 0.0,
 ) -> Bench:
     """Open a bench by what the command line says.
 
@@ -40,6 +45,7 @@ def open_bench(
         seed: Seed of the emulation.
         endpoints: File with addresses, from ``lumion emulate``.
         channels: If given, only devices with channels of these names are opened, the others left to other programs.
+        aged_s: Time that has passed on the emulated bench since its chip was as the seed draws it.
 
     Raises:
         ConfigError: Both an emulation and endpoints were asked for, or the endpoints file is wrong.
@@ -50,11 +56,16 @@ def open_bench(
         raise ConfigError("--emulate and --endpoints exclude each other")
     only = None
     if channels:
-        patterns = [pattern.partition(".")[0] for pattern in channels]
-        only = [name for name in load(file).devices if any(fnmatchcase(name, pattern) for pattern in patterns)]
+        only = [name for name in load(file).devices if any(_concerns(pattern, name) for pattern in channels)]
     if emulate:
-        return Bench.emulate(file, seed=seed, only=only)
+        return Bench.emulate(file, seed=seed, only=only, aged_s=aged_s)
     return Bench.open(file, addresses=read_endpoints(endpoints) if endpoints else None, only=only)
+
+
+def _concerns(pattern: str, device: str) -> bool:
+    """Return whether a pattern of channels may fit one of a device: a wildcard reaches beyond the dot."""
+    before, dot, _ = pattern.partition(".")
+    return fnmatchcase(device, before) or (not dot and any(wildcard in before for wildcard in "*?["))
 
 
 def read_endpoints(path: str) -> dict[str, str]:

@@ -55,9 +55,9 @@ class StrictScpi:
             hint=f"The instrument says: {self.errors()}.",
         )
 
-    def numbers(self, command: str) -> tuple[float, ...]:
+    def numbers(self, command: str, timeout_s: float | None = None) -> tuple[float, ...]:
         """Return the list of numbers a query is answered with. Raises ``FrameError`` for other answers."""
-        reply = self.session.query(command)
+        reply = self.session.query(command, timeout_s)
         try:
             return tuple(float(field) for field in reply.split(","))
         except ValueError:

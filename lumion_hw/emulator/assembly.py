@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.board import BoardProfile, MeshBoard
 from lumion_hw.emulator.device import EmulatedDevice
+from lumion_hw.emulator.disturbances import Schedule
+from lumion_hw.emulator.emulation_spec import DeviceSpec, EmulationSpec
 from lumion_hw.emulator.epc04 import Epc04
 from lumion_hw.emulator.faults import Faults
 from lumion_hw.emulator.i2c_bridge import I2cBridge
@@ -20,70 +22,33 @@ from lumion_hw.emulator.keysight_816x import Keysight816x
 from lumion_hw.emulator.keysight_laser import KeysightLaser
 from lumion_hw.emulator.light import Light
 from lumion_hw.emulator.line_server import LineServer
+from lumion_hw.emulator.mpc320 import Mpc320
 from lumion_hw.emulator.n77xx import KeysightN77xx
+from lumion_hw.emulator.n7785c import KeysightN7785C
 from lumion_hw.emulator.photonic_unit import unit_currents_ma
 from lumion_hw.emulator.pm100 import ThorlabsPm100
+from lumion_hw.emulator.pm1000 import Pm1000
+from lumion_hw.emulator.polarization_optics import Jones, Squeezers, sphere_turn
 from lumion_hw.emulator.qontrol import BAUD, OPEN, ChainProfile, HeaterLoad, ModuleSpec, QontrolChain, ReplyMode
+from lumion_hw.emulator.santec_mpm import SantecMpm
+from lumion_hw.emulator.santec_tsl import SantecTsl
 from lumion_hw.emulator.sff8472 import SfpModule, SfpProfile
-from lumion_hw.emulator.truth import PhysicsParameters, draw_chains, draw_mesh
+from lumion_hw.emulator.slow_drift import SlowDrift
+from lumion_hw.emulator.truth import draw_chains, draw_mesh, random_unitary
 from lumion_hw.emulator.world import OpticalWorld
 from lumion_hw.errors import ConfigError
-from lumion_hw.interfaces.wiring import Wiring
 from lumion_hw.links.base import Link
 from lumion_hw.links.memory import MemoryLink
-from lumion_hw.mesh.topology import HexMesh
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.coherent_light import CoherentLight
+    from lumion_hw.emulator.transponders import CmisModule
 
 DRIVE_FULL_SCALE_UA = 3_000
 MONITOR_FULL_SCALE_NA = 5_000_000
 """Full scale of a monitor, 5 mA: an amplified input a hop away must not saturate it."""
 
 _BRIDGE_BAUD = 115_200
-
-
-@dataclass(frozen=True)
-class DeviceSpec:
-    """One device to emulate.
-
-    Attributes:
-        name: Device name of the bench file.
-        kind: Kind as in the bench file.
-        serial: Serial number it answers with; of a chain, those of its modules with commas between.
-        model: Model it answers with, where the kind has several.
-        profile: Figures of a module that differ from the standard ones, by name.
-    """
-
-    name: str
-    kind: str
-    serial: str
-    model: str = ""
-    profile: Mapping[str, float] | None = None
-
-
-@dataclass(frozen=True)
-class EmulationSpec:
-    """A bench to emulate.
-
-    Attributes:
-        mesh: The mesh.
-        wiring: Which module's light goes where.
-        devices: Every device.
-        controller: Name of the device that drives the heaters of the mesh; others of its kind drive nothing.
-        heater_channels: Drive channel of every heater, by 2·PUC + arm.
-        monitor_ports: Port of every monitor channel.
-        responsivity_a_per_w: Nominal responsivity of the monitors.
-        nominal_nm: Nominal wavelength of the modules.
-        physics: Spreads from which the hidden truth is drawn.
-    """
-
-    mesh: HexMesh
-    wiring: Wiring
-    devices: tuple[DeviceSpec, ...]
-    controller: str
-    heater_channels: tuple[int, ...]
-    monitor_ports: tuple[int, ...]
-    responsivity_a_per_w: float
-    nominal_nm: float
-    physics: PhysicsParameters
 
 
 class EmulatedBench:
@@ -94,30 +59,38 @@ class EmulatedBench:
         clock: Virtual for tests and demonstrations, the wall clock when served to other programs.
         seed: Seed of everything random; the same seed gives the same bench and the same noise.
         warm: Modules have been powered for long; otherwise they start up as they would.
+        aged_s: Time that has passed since the chip was as the seed draws it.
 
     Attributes:
         world: The light. Its hidden truth is for tests only.
+        slow_drift: What time does to the chip; it knows the age of the bench.
         faults: Scripted faults.
+        transponders: The CMIS modules by device name, with faults and pins of their own.
     """
 
-    def __init__(self, spec: EmulationSpec, clock: Clock, seed: int, *, warm: bool = True) -> None:
+    def __init__(self, spec: EmulationSpec, clock: Clock, seed: int, *, warm: bool = True, aged_s: float = 0.0) -> None:
         self.spec = spec
         self.clock = clock
         self._seed = seed
         physics = spec.physics
+        truth = draw_mesh(spec.mesh, physics, self._rng("mesh truth"))
+        self.slow_drift = SlowDrift(truth, physics, clock.now, self._rng("slow drift"), aged_s)
         self.world = OpticalWorld(
             spec.mesh,
             spec.wiring,
-            draw_mesh(spec.mesh, physics, self._rng("mesh truth")),
+            truth,
             draw_chains(spec.wiring, spec.nominal_nm, physics, self._rng("chain truth")),
             physics,
             spec.nominal_nm,
             clock,
             self._rng("world noise"),
+            self.slow_drift,
         )
         self._warm = warm
         self._modules: dict[str, SfpModule] = {}
         self._boards: dict[str, MeshBoard] = {}
+        self.transponders: dict[str, CmisModule] = {}
+        self._coherent: CoherentLight | None = None
         makers: dict[str, Callable[[DeviceSpec], EmulatedDevice]] = {
             "lumion-mesh": self._mesh_board,
             "qontrol-q8": self._qontrol_chain,
@@ -127,15 +100,23 @@ class EmulatedBench:
             "keysight-816x": self._mainframe,
             "itla-laser": self._itla,
             "keysight-laser": self._keysight_laser,
+            "santec-tsl": self._santec_laser,
+            "santec-mpm": self._santec_meter,
             "sfp-8472": self._module,
+            "cmis": self._coherent_module,
             "oz-epc04": self._polarization_controller,
+            "thorlabs-mpc": self._paddles,
+            "keysight-n7785c": self._stabilizer,
+            "novoptel-pm1000": self._polarimeter,
         }
         self.devices: dict[str, EmulatedDevice] = {}
         for device in spec.devices:
             if device.kind not in makers:
                 raise ConfigError(f"devices of kind {device.kind} cannot be emulated", device=device.name)
             self.devices[device.name] = makers[device.kind](device)
-        self.faults = Faults(self.world, self._modules, self._boards, self.devices)
+        schedule = Schedule(clock.now)
+        self.world.before_reading.insert(0, schedule.advance)
+        self.faults = Faults(self.world, self._modules, self._boards, self.devices, schedule)
         self.world.leaving_w()  # loads the solver now: a device that did so while it is served would miss deadlines
 
     def link(self, device: str) -> Link:
@@ -168,6 +149,12 @@ class EmulatedBench:
             ),
         )
         self._boards[device.name] = board
+        rest_c = board.core.profile.chip_temp_c
+
+        def warm(temperature_k: float) -> None:
+            board.core.set_chip_temp(round(100.0 * (rest_c + temperature_k)), self.clock.now())
+
+        self.slow_drift.on_change.append(warm)
         self.world.before_reading.append(board.advance)
         return board
 
@@ -229,7 +216,7 @@ class EmulatedBench:
 
     def _thorlabs_meter(self, device: DeviceSpec) -> EmulatedDevice:
         def light() -> Light:
-            return Light(self.world.tapped_w(device.name, 1), self.spec.nominal_nm)
+            return self.world.tapped(device.name, 1)
 
         return ThorlabsPm100(
             device.name, self.clock, self._rng(device.name), light, serial=device.serial, model=device.model or "PM100D"
@@ -239,19 +226,59 @@ class EmulatedBench:
         """Dual sensors in slots 1 and 2: channels 1 to 4 in the order of their heads."""
 
         def light(slot: int, channel: int, _at_s: float) -> Light:
-            return Light(self.world.tapped_w(device.name, 2 * (slot - 1) + channel), self.spec.nominal_nm)
+            return self.world.tapped(device.name, 2 * (slot - 1) + channel)
 
         return Keysight816x(
             device.name, self.clock, self._rng(device.name), light, serial=device.serial, model=device.model or "8164B"
         )
 
+    def _santec_meter(self, device: DeviceSpec) -> EmulatedDevice:
+        """One module: channels 1 to 4 are its ports."""
+
+        def light(module: int, port: int, _at_s: float) -> Light:
+            return self.world.tapped(device.name, 4 * module + port)
+
+        return SantecMpm(device.name, self.clock, self._rng(device.name), light, serial=device.serial)
+
+    def _launch(self, device: DeviceSpec) -> Callable[[Light], None]:
+        """Return what the light of a laser does: it enters the mesh where the wiring says so, if it does."""
+        return lambda light: self.world.set_source(device.name, light.power_w, light.wavelength_nm)
+
     def _keysight_laser(self, device: DeviceSpec) -> EmulatedDevice:
-        return KeysightLaser(
-            device.name, self.clock, self._rng(device.name), serial=device.serial, model=device.model or "N7776C"
+        laser = KeysightLaser(
+            device.name,
+            self.clock,
+            self._rng(device.name),
+            serial=device.serial,
+            model=device.model or "N7776C",
+            emit=self._launch(device),
         )
+        self.world.before_reading.append(laser.advance)
+        return laser
+
+    def _santec_laser(self, device: DeviceSpec) -> EmulatedDevice:
+        laser = SantecTsl(
+            device.name,
+            self.clock,
+            self._rng(device.name),
+            serial=device.serial,
+            model=device.model or "TSL-570",
+            emit=self._launch(device),
+        )
+        self.world.before_reading.append(laser.advance)
+        return laser
 
     def _itla(self, device: DeviceSpec) -> EmulatedDevice:
-        return Itla(device.name, self.clock, self._rng(device.name), serial=device.serial, warm=self._warm)
+        laser = Itla(
+            device.name,
+            self.clock,
+            self._rng(device.name),
+            serial=device.serial,
+            warm=self._warm,
+            emit=self._launch(device),
+        )
+        self.world.before_reading.append(laser.advance)
+        return laser
 
     def _module(self, device: DeviceSpec) -> EmulatedDevice:
         module = SfpModule(
@@ -270,15 +297,81 @@ class EmulatedBench:
         self.world.before_reading.append(bridge.advance)
         return bridge
 
+    def _coherent_module(self, device: DeviceSpec) -> EmulatedDevice:
+        # A tenth of a second of tables, which benches without such modules need not load.
+        from lumion_hw.emulator.coherent_light import CoherentLight
+        from lumion_hw.emulator.transponders import CmisModule, ModuleOnBus
+        from lumion_hw.emulator.transponders.profiles import profile_named
+
+        light = self._coherent or CoherentLight(self.world, self.spec.physics.fibre_drift_rad2_per_s)
+        self._coherent = light
+        module = CmisModule(
+            profile_named(device.model),
+            self.clock,
+            self._rng(device.name),
+            name=device.name,
+            serial=device.serial,
+            optics=light.optics(device.name),
+            emit=light.emit(device.name),
+            warm=self._warm,
+        )
+        self.transponders[device.name] = module
+        self.world.before_reading.append(module.advance)
+        bridge = I2cBridge(device.name, self.clock, [ModuleOnBus(module)], baud=_BRIDGE_BAUD)
+        self.world.before_reading.append(bridge.advance)
+        return bridge
+
     def _polarization_controller(self, device: DeviceSpec) -> EmulatedDevice:
-        controller = Epc04(
+        """Squeezers of the input the wiring names; one that is wired to nothing squeezes nothing."""
+        squeezers = [
+            Squeezers(chain.squeezer_period_mv, chain.squeezer_offset_rad, self.clock.now)
+            for chain, path in zip(self.world.chains, self.spec.wiring.inputs, strict=True)
+            if path.polarization == device.name
+        ]
+
+        def drive_mv(channel: int, drive_mv: float) -> None:
+            for each in squeezers:
+                each.drive(channel, drive_mv)
+
+        def follow() -> None:
+            controller.advance()
+            for each in squeezers:
+                self.world.set_polarization(device.name, each.jones())
+
+        controller = Epc04(device.name, self.clock, self._rng(device.name), drive_mv=drive_mv)
+        self.world.before_reading.append(follow)
+        return controller
+
+    def _turn(self, device: DeviceSpec) -> Callable[[Jones], None]:
+        """Return what a polarization controller does to the light: that of the input the wiring names."""
+        return lambda jones: self.world.set_polarization(device.name, jones)
+
+    def _paddles(self, device: DeviceSpec) -> EmulatedDevice:
+        controller = Mpc320(
             device.name,
             self.clock,
             self._rng(device.name),
-            drive_mv=lambda channel, drive_mv: self.world.set_squeezer(device.name, channel, drive_mv),
+            turn=self._turn(device),
+            model=device.model or "MPC320",
+            serial=device.serial,
         )
         self.world.before_reading.append(controller.advance)
         return controller
+
+    def _stabilizer(self, device: DeviceSpec) -> EmulatedDevice:
+        return KeysightN7785C(
+            device.name, self.clock, self._rng(device.name), turn=self._turn(device), serial=device.serial
+        )
+
+    def _polarimeter(self, device: DeviceSpec) -> EmulatedDevice:
+        """Its sphere is not that of the chip: the fibre from the tap turns it, by a hidden turn that stays."""
+        turn = sphere_turn(random_unitary(self._rng(f"{device.name} fibre")))
+
+        def light() -> NDArray[np.float64]:
+            stokes_w = self.world.polarimeter_w(device.name)
+            return np.append(stokes_w[0], turn @ stokes_w[1:])
+
+        return Pm1000(device.name, self.clock, self._rng(device.name), light, serial=device.serial)
 
 
 def _number(text: str) -> int | None:

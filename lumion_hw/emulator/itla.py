@@ -15,8 +15,10 @@ import numpy as np
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator import itla_registers as reg
-from lumion_hw.emulator.itla_frames import DAMAGED, FRAME_SIZE, ItlaError, Refusal, Request, Status, decode, reply
+from lumion_hw.emulator.itla_frames import DAMAGED, ItlaError, Refusal, Request, Status, decode, reply
 from lumion_hw.emulator.itla_laser import ItlaLaser, ItlaProfile, ItlaSettings
+from lumion_hw.emulator.itla_line import ItlaPeer
+from lumion_hw.emulator.itla_status import ItlaStatus, live_conditions
 from lumion_hw.emulator.itla_tables import EXTENDED, READ, WRITE
 from lumion_hw.emulator.light import Light
 from lumion_hw.emulator.serial_line import SerialLine
@@ -26,8 +28,6 @@ BAUD_RATES = (9600, 19200, 38400, 57600, 115200)
 """By their code in IOCap."""
 PENDING_FLAG, READY = 0x0100, 0x0010
 _ANSWER_S = 0.5e-3
-_SILENCE_S = 0.1
-_ANY_BYTE = bytes(range(256))
 
 
 @dataclass(frozen=True)
@@ -36,49 +36,6 @@ class _Operation:
 
     end_s: float
     on_end: Callable[[], None]
-
-
-class _ItlaPeer:
-    """One connection: a line, and the bytes of the present frame."""
-
-    def __init__(self, device: Itla, line: SerialLine) -> None:
-        self._device = device
-        self.line = line
-        self._frame = bytearray()
-        self._heard_s = float("-inf")
-
-    def frames(self, data: bytes, end_s: float) -> list[tuple[bytes, float]]:
-        """Read on; return the frames that ``data`` completes and when each arrived."""
-        start_s = end_s - self.line.byte_s * len(data)
-        if start_s > self._heard_s + _SILENCE_S:
-            self._frame.clear()
-        self._heard_s = end_s
-        complete = []
-        for place, byte in enumerate(data, start=1):
-            self._frame.append(byte)
-            if len(self._frame) == FRAME_SIZE:
-                complete.append((bytes(self._frame), start_s + self.line.byte_s * place))
-                self._frame.clear()
-        return complete
-
-    def receive(self, data: bytes) -> None:
-        """Take bytes from the host, now."""
-        self._device.advance()
-        self.line.receive(data, self._device.now())
-
-    def transmit(self) -> bytes:
-        """Give the bytes that have left for the host by now."""
-        self._device.advance()
-        return self.line.left(self._device.now())
-
-    def next_event(self) -> float | None:
-        """Return when more bytes may leave."""
-        times = (self.line.next_departure(), self.line.next_arrival(_ANY_BYTE))
-        return min((time for time in times if time is not None), default=None)
-
-    def close(self) -> None:
-        """The host went away."""
-        self._device.disconnect(self)
 
 
 class Itla:
@@ -97,8 +54,7 @@ class Itla:
     Attributes:
         settings: What the host has set.
         enabled: The output is switched on.
-        status_f: Latched bits of StatusF.
-        status_w: Latched bits of StatusW.
+        status: Latched bits of StatusF and StatusW.
         extended: What AEA-EAR gives.
         extended_at: How many bytes of it were read.
         extended_mode: What was written to AEA-EAC.
@@ -110,8 +66,7 @@ class Itla:
     serial: str
     settings: ItlaSettings
     enabled: bool
-    status_f: int
-    status_w: int
+    status: ItlaStatus
     extended: bytes
     extended_at: int
     extended_mode: int
@@ -139,15 +94,16 @@ class Itla:
         self._laser = ItlaLaser(rng, clock.now())
         self._baud = BAUD_RATES[0] if paced else None
         self.baud_code = 0
-        self._peers: list[_ItlaPeer] = []
+        self._peers: list[ItlaPeer] = []
         self._advancing = False
+        self._executing_s: float | None = None
         self.powered = True
         self._disable_pin = False
         self._defaults = ItlaSettings(stored={code: each.default for code, each in reg.STORED.items()})
         self._restart()
         if warm:
             self._ready_s = clock.now()
-            self.status_f = self.status_w = 0
+            self.status = ItlaStatus()
         self.advance()
 
     def _restart(self) -> None:
@@ -158,10 +114,10 @@ class Itla:
         self._error = ItlaError.OK
         self._last_reply = reply(Status.OK, 0, 0)
         self.extended, self.extended_at, self.extended_mode = b"", 0, 0
-        self.status_f = self.status_w = reg.MODULE_RESTARTED
-        self._ready_s = self._clock.now() + self.profile.boot_s
+        self.status = ItlaStatus(reg.MODULE_RESTARTED, reg.MODULE_RESTARTED)
+        self._ready_s = self._instant + self.profile.boot_s
         self._believed_mhz = self.settings.channel_mhz
-        self._laser.aim(self.power_dbm, self._clock.now(), lit=False, dark=False)
+        self._laser.aim(self.power_dbm, self._instant, lit=False, dark=False)
 
     # -- the device
 
@@ -174,15 +130,20 @@ class Itla:
         """Return the time of the device's clock."""
         return self._clock.now()
 
-    def connect(self) -> _ItlaPeer:
+    @property
+    def _instant(self) -> float:
+        """Return when what is being done happens: a frame is executed when it arrived, however late that is noticed."""
+        return self._clock.now() if self._executing_s is None else self._executing_s
+
+    def connect(self) -> ItlaPeer:
         """Open one more connection. Raises ``ConnectError`` when the module is off."""
         if not self.powered:
             raise ConnectError("the module is off", device=self._name, hint="Power it up (emulated fault).")
-        peer = _ItlaPeer(self, SerialLine(self._baud))
+        peer = ItlaPeer(self, SerialLine(self._baud))
         self._peers.append(peer)
         return peer
 
-    def disconnect(self, peer: _ItlaPeer) -> None:
+    def disconnect(self, peer: ItlaPeer) -> None:
         """Forget a connection; what arrived from it has been executed."""
         if peer in self._peers:
             self.advance()
@@ -207,20 +168,30 @@ class Itla:
         self._advancing = True
         try:
             now = self._clock.now()
-            self._end_due(now)
             for peer in self._peers:
                 while (piece := peer.line.arrived(now)) is not None:
                     for frame, at_s in peer.frames(piece[1], piece[0]):
-                        peer.line.send(self._answer(frame), at_s + _ANSWER_S)
-                        self._set_speeds()
+                        self._execute(peer, frame, at_s)
+            self._end_due(now)
             self._watch()
         finally:
             self._advancing = False
 
+    def _execute(self, peer: ItlaPeer, frame: bytes, at_s: float) -> None:
+        self._end_due(at_s)
+        self._executing_s = at_s
+        try:
+            peer.line.send(self._answer(frame), at_s + _ANSWER_S)
+        finally:
+            self._executing_s = None
+        self._set_speeds()
+
     def _end_due(self, now: float) -> None:
         if self._operation is not None and self._operation.end_s <= now + 1e-9:
             ended, self._operation = self._operation, None
+            self._executing_s = ended.end_s
             ended.on_end()
+            self._executing_s = None
 
     def _set_speeds(self) -> None:
         if self._baud is not None and self._baud != BAUD_RATES[self.baud_code]:
@@ -233,7 +204,7 @@ class Itla:
     def _answer(self, frame: bytes) -> bytes:
         request = decode(frame)
         if request is None:
-            self.latch(reg.COMMUNICATION_ERROR)
+            self.status.latch(reg.COMMUNICATION_ERROR)
             return DAMAGED
         if not request.repeat:
             self._last_reply = self._carry_out(request)
@@ -252,7 +223,7 @@ class Itla:
             answer = self._write(code, data) if request.write else self._read(code)
         except Refusal as refusal:
             self._error = refusal.code
-            self.latch(reg.EXECUTION_ERROR)
+            self.status.latch(reg.EXECUTION_ERROR)
             return reply(Status.EXECUTION_ERROR, code, data if request.write else 0)
         self._error = ItlaError.OK
         return answer
@@ -300,7 +271,7 @@ class Itla:
     @property
     def ready(self) -> bool:
         """Whether the module has started up."""
-        return self._clock.now() >= self._ready_s
+        return self._instant >= self._ready_s
 
     @property
     def power_dbm(self) -> float:
@@ -315,12 +286,12 @@ class Itla:
     @property
     def reported_dbm(self) -> float:
         """Power the module reports, in dBm."""
-        return self._laser.level_dbm(self._clock.now())
+        return self._laser.level_dbm(self._instant)
 
     def light(self) -> Light:
         """Return the true light now."""
         self.advance()
-        return self._laser.light(self.frequency_mhz, self._clock.now())
+        return self._laser.light(self.frequency_mhz, self._instant)
 
     def within_limits(self, mhz: int) -> bool:
         """Return whether a frequency is one the module has."""
@@ -334,15 +305,15 @@ class Itla:
         def finish() -> None:
             self.tuning = False
             self._believed_mhz = self.settings.channel_mhz + self.settings.fine_mhz
-            self._laser.aim(self.power_dbm, self._clock.now(), lit=True, dark=False)
+            self._laser.aim(self.power_dbm, self._instant, lit=True, dark=False)
 
-        self._operation = _Operation(self._clock.now() + duration_s, finish)
-        self._laser.aim(self.power_dbm, self._clock.now(), lit=True, dark=dark)
+        self._operation = _Operation(self._instant + duration_s, finish)
+        self._laser.aim(self.power_dbm, self._instant, lit=True, dark=dark)
 
     def store_defaults(self) -> None:
         """Make the settings those after power-on."""
         self._defaults = self.settings.copy()
-        self._operation = _Operation(self._clock.now() + 0.1, lambda: None)
+        self._operation = _Operation(self._instant + 0.1, lambda: None)
 
     def switch_on(self) -> None:
         """Enable the output. Raises :class:`Refusal`."""
@@ -359,7 +330,7 @@ class Itla:
         """Disable the output at once, whatever is under way."""
         self.enabled = self.tuning = False
         self._operation = None
-        self._laser.aim(self.power_dbm, self._clock.now(), lit=False, dark=False)
+        self._laser.aim(self.power_dbm, self._instant, lit=False, dark=False)
 
     def reset_module(self) -> None:
         """Start up again with the stored defaults."""
@@ -368,45 +339,31 @@ class Itla:
     def reset_interface(self) -> None:
         """Forget the extended addressing; the light stays."""
         self.extended, self.extended_at = b"", 0
-        self.latch(reg.COMMUNICATION_RESET)
+        self.status.latch(reg.COMMUNICATION_RESET)
 
     # -- status
 
-    def latch(self, bits: int) -> None:
-        """Latch bits that both status registers show."""
-        self.status_f |= bits
-        self.status_w |= bits
+    def shown(self, *, fatal: bool) -> int:
+        """Return what StatusF or StatusW shows: latched, live and summary bits."""
+        latched = self.status.fatal if fatal else self.status.warning
+        return latched | self._live(fatal=fatal) << reg.LIVE_SHIFT | self._summary()
 
-    def live(self, *, fatal: bool) -> int:
-        """Return the live conditions of one status register, as bits 0 to 3."""
-        stored = self.settings.stored
-        quiet = self.tuning and not stored[reg.MCB] & reg.ALARM_DURING_TUNING
-        if not self.enabled or quiet:
+    def _live(self, *, fatal: bool) -> int:
+        if not self.enabled:
             return 0
-        threshold_db = stored[reg.F_POW_TH if fatal else reg.W_POW_TH] / 100.0
         deviation_db = abs(self.reported_dbm - self.power_dbm)
-        return reg.POWER * (deviation_db > threshold_db) | reg.FREQUENCY * self.tuning
+        return live_conditions(self.settings.stored, deviation_db, tuning=self.tuning, fatal=fatal)
 
-    def summary(self) -> int:
-        """Return bits 12 to 15, which both status registers show."""
-        stored = self.settings.stored
-        deviations = (self.status_f & 0x0F) | (self.status_w & 0x0F) << 8
-        events = deviations | (self.status_f & 0xF0) | reg.DISABLED * self._disable_pin
-        fatal = deviations | (self.status_f & reg.MODULE_RESTARTED)
-        return (
-            reg.DISABLED * self._disable_pin
-            | reg.FATAL * bool(fatal & stored[reg.FATAL_T])
-            | reg.ALARM * bool(deviations & stored[reg.ALM_T])
-            | reg.SERVICE * bool(events & stored[reg.SRQ_T])
-        )
+    def _summary(self) -> int:
+        return self.status.summary(self.settings.stored, disabled=self._disable_pin)
 
     def _watch(self) -> None:
-        self.status_f |= self.live(fatal=True)
-        self.status_w |= self.live(fatal=False)
-        if self.summary() & reg.FATAL and self.settings.stored[reg.MCB] & reg.SHUTDOWN_ON_FATAL and self.enabled:
+        self.status.fatal |= self._live(fatal=True)
+        self.status.warning |= self._live(fatal=False)
+        if self.enabled and self._summary() & reg.FATAL and self.settings.stored[reg.MCB] & reg.SHUTDOWN_ON_FATAL:
             self.switch_off()
         if self._emit is not None:
-            light = self._laser.light(self.frequency_mhz, self._clock.now())
+            light = self._laser.light(self.frequency_mhz, self._instant)
             if light != self._emitted:
                 self._emitted = light
                 self._emit(light)

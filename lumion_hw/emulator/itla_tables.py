@@ -75,8 +75,8 @@ READ: Mapping[int, Callable[[Itla], int]] = {
     reg.AEA_EAR: _next_word,
     reg.IO_CAP: lambda itla: _LARGEST_BAUD_CODE << 4 | itla.baud_code,
     reg.DL_STATUS: lambda _: 0,
-    reg.STATUS_F: lambda itla: itla.status_f | itla.live(fatal=True) << reg.LIVE_SHIFT | itla.summary(),
-    reg.STATUS_W: lambda itla: itla.status_w | itla.live(fatal=False) << reg.LIVE_SHIFT | itla.summary(),
+    reg.STATUS_F: lambda itla: itla.shown(fatal=True),
+    reg.STATUS_W: lambda itla: itla.shown(fatal=False),
     reg.CHANNEL: lambda itla: itla.settings.channel & 0xFFFF,
     reg.CHANNEL_H: lambda itla: itla.settings.channel >> 16,
     reg.PWR: lambda itla: itla.settings.power_cdbm,
@@ -174,11 +174,11 @@ def _set_communication(itla: Itla, data: int) -> None:
 
 
 def _clear_fatal(itla: Itla, data: int) -> None:
-    itla.status_f &= ~(data & 0xFF)
+    itla.status.fatal &= ~(data & 0xFF)
 
 
 def _clear_warning(itla: Itla, data: int) -> None:
-    itla.status_w &= ~(data & 0xFF)
+    itla.status.warning &= ~(data & 0xFF)
 
 
 def _set_mode(itla: Itla, data: int) -> None:

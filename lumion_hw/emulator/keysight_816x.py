@@ -24,8 +24,8 @@ from lumion_hw.emulator.scpi.spelling import short_form
 from lumion_hw.emulator.swept_laser import LaserProfile
 from lumion_hw.errors import ConfigError
 
-SLOTS = {"8163B": 2, "8164B": 4}
-"""Slots of each mainframe, besides slot 0 of the 8164B."""
+SLOTS = {"8163A": 2, "8163B": 2, "8164A": 4, "8164B": 4, "8166A": 17, "8166B": 17}
+"""Slots of each mainframe, besides slot 0 of the 8164A and 8164B."""
 LASER_SLOT = 0
 
 
@@ -37,11 +37,11 @@ class Keysight816x(KeysightMeter):
         clock: The injected clock.
         rng: Draws the modules' hidden errors and their noise.
         light: Gives the light at a slot and channel at a time of the present or the past.
-        model: ``8163B`` or ``8164B``.
+        model: One of :data:`SLOTS`.
         serial: Serial number in ``*IDN?``.
         firmware: Last field of ``*IDN?``.
         sensors: Slots with a dual sensor 81635A.
-        laser: Model of the laser in slot 0 of an 8164B; ``None`` for none.
+        laser: Model of the laser in slot 0 of an 8164; ``None`` for none.
         emit: Called with the laser's light whenever it has changed.
 
     Raises:
@@ -66,9 +66,9 @@ class Keysight816x(KeysightMeter):
             raise ConfigError(
                 f"{name}: no {model} has sensors in the slots {sensors}",
                 device=name,
-                hint="An 8163B has the slots 1 and 2, an 8164B 1 to 4; give at least one sensor.",
+                hint="An 8163 has the slots 1 and 2, an 8164 1 to 4, an 8166 1 to 17; give at least one sensor.",
             )
-        if laser is not None and model != "8164B":
+        if laser is not None and not model.startswith("8164"):
             raise ConfigError(f"{name}: an {model} has no slot 0 for a laser", device=name)
         streams = iter(rng.spawn(2 * len(sensors) + 1))
         heads = {

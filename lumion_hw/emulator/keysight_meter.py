@@ -131,6 +131,7 @@ class KeysightMeter:
 
     def _commands(self) -> Iterable[Command]:
         yield from self._settings()
+        yield from self._switches()
         yield from self._actions()
         yield from self._acquisition.commands()
 
@@ -163,7 +164,7 @@ class KeysightMeter:
     # -- declarations
 
     def _settings(self) -> Iterable[Command]:
-        head, flag = self._head, Boolean(strict=self._traits.strict_booleans)
+        head = self._head
         limits = [each.profile for each in self._heads.values()]
         wavelength = Numeric(
             lambda c: head(c).profile.wavelength_limits_m[0],
@@ -221,6 +222,9 @@ class KeysightMeter:
             lambda c, value: setattr(self._changing(c).settings, "watts", bool(value)),
             lambda value: keysight_int(int(value)),
         )
+
+    def _switches(self) -> Iterable[Command]:
+        flag = Boolean(strict=self._traits.strict_booleans)
         switches = [
             (f"{SENSE}:POWer:RANGe:AUTO", "automatic", True),
             (":INITiate[n][:CHANnel[m]]:CONTinuous", "continuous", True),

@@ -62,10 +62,19 @@ class Run:
         heads: The heads.
         start: What it waits for.
         now_s: When it was started.
+        assumed_nm: Wavelength whose responsivity is used for each sample; the one set if not given.
     """
 
-    def __init__(self, plan: Plan, heads: Sequence[Head], start: Start, now_s: float) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        heads: Sequence[Head],
+        start: Start,
+        now_s: float,
+        assumed_nm: NDArray[np.float64] | None = None,
+    ) -> None:
         self.plan = plan
+        self._assumed_nm = assumed_nm
         self._heads = heads
         self._each = start is Start.EACH and plan.function is not Function.MINMAX
         self._begin_s = now_s if start is Start.IGNORE else None
@@ -107,8 +116,9 @@ class Run:
         middles_s = self._due_each(now_s) if self._each else self._due_free(now_s)
         if len(middles_s) == 0:
             return False
+        assumed_nm = None if self._assumed_nm is None else self._assumed_nm[self.done : self.done + len(middles_s)]
         for place, head in enumerate(self._heads):
-            samples_w = head.samples(middles_s, self.plan.averaging_s)
+            samples_w = head.samples(middles_s, self.plan.averaging_s, assumed_nm)
             if self.plan.function is Function.MINMAX:
                 self._watch(place, samples_w)
             else:

@@ -58,6 +58,7 @@ class HeadProfile:
         responsivity_a_per_w: Responsivities there.
         limited_top: In the highest range the limit is the nominal power, not full scale (N774x).
         most_points: Longest logging run.
+        counts: Steps of the display up to full scale.
     """
 
     wavelength_limits_m: tuple[float, float] = WAVELENGTH_LIMITS_M
@@ -68,6 +69,7 @@ class HeadProfile:
     responsivity_a_per_w: tuple[float, ...] = tuple(RESPONSIVITY_A_PER_W.tolist())
     limited_top: bool = True
     most_points: int = 1_000_000
+    counts: int = COUNTS
 
 
 N77XX = HeadProfile()
@@ -277,7 +279,7 @@ class Head:
         shown_w = power_w * self._panel_gain() + self._zero_now() - self._correction_w + noise_w
         if shown_w > overflow_w(self.settings.range_dbm, self.profile):
             return HeadReading(None)
-        count_w = full_scale_w(self.settings.range_dbm) / COUNTS
+        count_w = full_scale_w(self.settings.range_dbm) / self.profile.counts
         return HeadReading(round(shown_w / count_w) * count_w * ratio_from_db(self.settings.offset_db))
 
     def _noise_w(self, averaging_s: float) -> float:
@@ -295,21 +297,25 @@ class Head:
         """Look at the light as it is when a run of samples begins."""
         self._seen = (self._now_s(), self._light(), self._light_wavelength_m() * 1e9)
 
-    def samples(self, middles_s: NDArray[np.float64], averaging_s: float) -> NDArray[np.float64]:
+    def samples(
+        self, middles_s: NDArray[np.float64], averaging_s: float, assumed_nm: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
         """Return samples of a run in W, ``inf`` above the input limit; the range stays as it is.
 
         Args:
             middles_s: Middle of each sample's time, ascending, not in the future.
             averaging_s: Averaging time of each.
+            assumed_nm: Wavelength whose responsivity is used for each; the one set if not given.
         """
         power_w, nm = self._scene(middles_s)
         true = np.interp(nm, self._nm, self._responsivity)
-        assumed = float(np.interp(self.settings.wavelength_m * 1e9, self._nm, self._responsivity))
+        set_nm = self.settings.wavelength_m * 1e9 if assumed_nm is None else assumed_nm
+        assumed = np.interp(set_nm, self._nm, self._responsivity)
         range_dbm = self.settings.range_dbm
         noise_w = self._rng.normal(0.0, self._noise_w(averaging_s), len(middles_s))
         gain = self._gain * self._steps[range_dbm] / assumed
         shown_w = power_w * gain * true + self._zero_now() - self._correction_w + noise_w
-        count_w = full_scale_w(range_dbm) / COUNTS
+        count_w = full_scale_w(range_dbm) / self.profile.counts
         counted_w = np.rint(shown_w / count_w) * count_w * ratio_from_db(self.settings.offset_db)
         return np.where(shown_w > overflow_w(range_dbm, self.profile), np.inf, counted_w)
 

@@ -29,7 +29,7 @@ from lumion_hw.quantities import ratio_from_db
 
 OVER_RANGE = 9.9e37
 NOT_A_NUMBER = 9.91e37
-MODELS = ("PM100D", "PM100USB", "PM400")
+MODELS = ("PM100D", "PM100A", "PM100USB", "PM400", "PM101", "PM160")
 
 ZEROING_BIT, MEASURING_BIT, READY_BIT = 0, 4, 9
 POWER_BIT = 3

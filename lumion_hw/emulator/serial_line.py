@@ -101,6 +101,11 @@ class SerialLine:
                 self._outbound.appendleft((start + byte_s * count, byte_s, data[count:]))
         return bytes(taken)
 
+    @property
+    def untaken(self) -> int:
+        """Bytes of answers that the host has not taken yet."""
+        return sum(len(data) for _, _, data in self._outbound)
+
     def next_departure(self) -> float | None:
         """Return when the last byte of the oldest answer under way leaves, or ``None``."""
         if not self._outbound:

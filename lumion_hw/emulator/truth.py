@@ -44,7 +44,11 @@ class PhysicsParameters:
         monitor_noise_floor_dbm: Additive noise of a photodiode scan (assumed).
         wavelength_sigma_nm: Spread of module wavelengths about nominal (assumed).
         tm_rejection_db: Extra loss of TM light at a port (assumed).
+        booster_noise_figure_db: Of the amplifiers before inputs (assumed).
         fibre_drift_rad2_per_s: Rate of the polarization random walk of each fibre.
+        temperature_sigma_k: Spread of the chip's temperature that its control leaves (mesh.md b.11, assumed).
+        resistance_drift_per_root_day: Relative random walk of every heater's resistance (mesh.md b.11, assumed).
+        phase_drift_rad_per_root_day: Random walk of every passive phase, of PUCs and joints (assumed).
         squeezer_period_min_mv: Least drive of a polarization squeezer for a full turn (assumed).
         squeezer_period_max_mv: Largest drive for a full turn (assumed).
     """
@@ -71,7 +75,11 @@ class PhysicsParameters:
     monitor_noise_floor_dbm: float = -60.0
     wavelength_sigma_nm: float = 0.05
     tm_rejection_db: float = 25.0
+    booster_noise_figure_db: float = 5.0
     fibre_drift_rad2_per_s: float = 1e-5
+    temperature_sigma_k: float = 0.0
+    resistance_drift_per_root_day: float = 0.0
+    phase_drift_rad_per_root_day: float = 0.0
     squeezer_period_min_mv: float = 3200.0
     squeezer_period_max_mv: float = 4200.0
 
@@ -80,7 +88,7 @@ class PhysicsParameters:
 class MeshTruth:
     """Hidden parameters of the mesh. Heaters are numbered 2·PUC (upper arm) and 2·PUC + 1 (lower arm).
 
-    Faults change it: a stuck heater, a dead port.
+    Faults change it: a stuck heater, a dead port. So does time: see :mod:`lumion_hw.emulator.slow_drift`.
 
     Attributes:
         loss_db: Shape ``(E,)``.
@@ -95,6 +103,7 @@ class MeshTruth:
         access_loss_db: Shape ``(n_ports,)``.
         monitor_scale: Shape ``(n_ports,)``; photodiode responsivity over nominal.
         stuck_current_ma: Heater to current it really carries, for heaters that do not obey.
+        common_phase_rad: What the chip's temperature adds to both arms of every PUC.
     """
 
     loss_db: NDArray[np.float64]
@@ -109,6 +118,7 @@ class MeshTruth:
     access_loss_db: NDArray[np.float64]
     monitor_scale: NDArray[np.float64]
     stuck_current_ma: dict[int, float]
+    common_phase_rad: float = 0.0
 
     def heater_power_mw(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the power each heater turns into heat at rest, shape ``(2E,)``.

@@ -16,9 +16,32 @@ from lumion_hw.interfaces.mesh_controller import (
     TelemetrySample,
 )
 from lumion_hw.interfaces.mesh_states import MeshStates, MeshStatesInfo, PucState, Submission
-from lumion_hw.interfaces.polarization import ActuatorInfo, PolarizationController
+from lumion_hw.interfaces.polarization import (
+    ActuatorInfo,
+    Polarimeter,
+    PolarizationController,
+    PolarizationOptimizer,
+    PolarizationReading,
+)
 from lumion_hw.interfaces.power_meter import PowerLog, PowerMeter, PowerReading, RangeState
-from lumion_hw.interfaces.transponder import Monitors, SignalStatus, Transponder, TransponderIdentity
+from lumion_hw.interfaces.quality import Quality
+from lumion_hw.interfaces.transponder import (
+    Application,
+    CoherentTransponder,
+    LinkQuantity,
+    LockReport,
+    LockStage,
+    Monitors,
+    Performance,
+    Reading,
+    SignalStatus,
+    StickyFlag,
+    Transponder,
+    TransponderCapabilities,
+    TransponderIdentity,
+    TuningRange,
+    TuningResult,
+)
 from lumion_hw.interfaces.tunable_laser import (
     LaserCapabilities,
     LaserRanges,
@@ -30,6 +53,8 @@ from lumion_hw.interfaces.tunable_laser import (
 
 __all__ = [
     "ActuatorInfo",
+    "Application",
+    "CoherentTransponder",
     "ControllerInfo",
     "ControllerLimits",
     "Fault",
@@ -38,24 +63,37 @@ __all__ = [
     "LaserRanges",
     "LaserState",
     "LaserSweep",
+    "LinkQuantity",
+    "LockReport",
+    "LockStage",
     "MeshController",
     "MeshStates",
     "MeshStatesInfo",
     "MonitorReading",
     "Monitors",
+    "Performance",
+    "Polarimeter",
     "PolarizationController",
+    "PolarizationOptimizer",
+    "PolarizationReading",
     "PowerLog",
     "PowerMeter",
     "PowerReading",
     "PucState",
+    "Quality",
     "RangeState",
+    "Reading",
     "SignalStatus",
+    "StickyFlag",
     "Submission",
     "SweepLog",
     "SweepPlan",
     "SweepResult",
     "TelemetrySample",
     "Transponder",
+    "TransponderCapabilities",
     "TransponderIdentity",
     "TunableLaser",
+    "TuningRange",
+    "TuningResult",
 ]

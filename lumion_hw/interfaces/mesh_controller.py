@@ -31,6 +31,7 @@ class ControllerInfo:
         monitor_step_ma: Smallest photocurrent step of a monitor; 0 if unknown.
         readback_tolerance_ma: How far the table read back may be from the one driven, for controllers that measure
             their outputs; 0 for those that read back what they were told, to one step.
+        sweep_points: Points that fit into one sweep whatever they change; 0 if there are no sweeps.
     """
 
     model: str
@@ -48,6 +49,7 @@ class ControllerInfo:
     monitor_full_scale_ma: float = 0.0
     monitor_step_ma: float = 0.0
     readback_tolerance_ma: float = 0.0
+    sweep_points: int = 0
 
 
 @dataclass(frozen=True)

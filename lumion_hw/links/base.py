@@ -36,6 +36,14 @@ class BulkLink(Link, Protocol):
         """Put at least one byte into ``view``; return how many, 0 at the deadline. Raises as :meth:`Link.read`."""
 
 
+@runtime_checkable
+class ModemLink(Link, Protocol):
+    """A link with a line by which the host says that it is ready, as some USB bridges want to see."""
+
+    def set_rts(self, on: bool) -> None:
+        """Assert or release RTS. Raises ``LinkLost`` when the port is gone; a port without the line does nothing."""
+
+
 class Peer(Protocol):
     """The far end of an in-process link: one connection to something that speaks bytes, without I/O of its own.
 

@@ -108,6 +108,14 @@ class SerialLink:
             if data:
                 return data
 
+    def set_rts(self, on: bool) -> None:
+        """Assert or release RTS; a pty has none. Raises ``LinkLost`` when the link is closed."""
+        port = self._opened()
+        try:
+            port.rts = on
+        except _PORT_ERRORS as error:
+            _log.debug("%s: no RTS: %s", self.name, error)
+
     def drain(self, quiet_s: float, deadline: float) -> int:
         """Throw away input until nothing arrived for ``quiet_s``; return the number of bytes thrown away."""
         return drain_by_reading(self, self._clock, quiet_s, deadline)

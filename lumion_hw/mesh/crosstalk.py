@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +17,38 @@ BUL_MM = 0.81141
 _ARM_OFFSET_MM = 0.025
 _RING_PM_PER_PI = 119.0 / 2.0
 """Half the free spectral range of a six-PUC ring: its shift for π of ring phase."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeaterDistances:
+    """How far every heater is from every waveguide. The two arms of a PUC lie 50 µm apart (assumed).
+
+    Attributes:
+        arm_mm: Shape ``(2E, 2E)``; from a heater (column) to the middle of an arm (row).
+        joint_mm: Shape ``(J, 2E)``; from a heater to a joint, taken to be at its lattice vertex.
+    """
+
+    arm_mm: NDArray[np.float64]
+    joint_mm: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, mesh: HexMesh) -> HeaterDistances:
+        """Return the distances in a mesh whose lattice edge is one PUC long."""
+        ends = mesh.vertices[mesh.ends] * BUL_MM
+        along = (ends[:, 1] - ends[:, 0]) / np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1, keepdims=True)
+        left = np.stack([-along[:, 1], along[:, 0]], axis=1) * _ARM_OFFSET_MM
+        centre = ends.mean(axis=1)
+        arms = np.stack([centre + left, centre - left], axis=1).reshape(-1, 2)
+        vertex = mesh.ends[mesh.joints[:, 0] // 4, (mesh.joints[:, 0] % 4) // 2]
+        joints = mesh.vertices[vertex] * BUL_MM
+        arm_mm, joint_mm = (np.linalg.norm(points[:, None] - arms[None], axis=2) for points in (arms, joints))
+        return cls(arm_mm, joint_mm)
+
+    def crosstalk(self, kernel: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> ThermalCrosstalk:
+        """Return the crosstalk of a kernel: rad per mW against distance in mm. A heater's own arm is left out."""
+        on_arms = kernel(self.arm_mm)
+        np.fill_diagonal(on_arms, 0.0)
+        return ThermalCrosstalk(on_arms, kernel(self.joint_mm))
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,28 +75,19 @@ class ThermalCrosstalk:
 
         The curve is the shift of a six-PUC ring per π of aggressor phase, 0.906·exp(-d/1.18 mm) + 0.12 pm (fit of the
         published samples, mesh.md b.7). The aggressors were driven on both arms, so a single heater's heat per π is Pπ
-        of two. The two arms of a PUC lie 50 µm apart (assumed), which makes the differential part.
+        of two. The distance between the two arms of a PUC makes the differential part.
 
         Args:
             mesh: The mesh.
             p_pi_mw: Typical heat of one heater for π on its own arm.
         """
-        ends = mesh.vertices[mesh.ends] * BUL_MM
-        along = (ends[:, 1] - ends[:, 0]) / np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1, keepdims=True)
-        left = np.stack([-along[:, 1], along[:, 0]], axis=1) * _ARM_OFFSET_MM
-        centre = ends.mean(axis=1)
-        arms = np.stack([centre + left, centre - left], axis=1).reshape(-1, 2)
-        vertex = mesh.ends[mesh.joints[:, 0] // 4, (mesh.joints[:, 0] % 4) // 2]
 
-        def kernel(points: NDArray[np.float64]) -> NDArray[np.float64]:
-            distance_mm = np.linalg.norm(points[:, None, :] - arms[None, :, :], axis=2)
+        def kernel(distance_mm: NDArray[np.float64]) -> NDArray[np.float64]:
             share = (0.906 * np.exp(-distance_mm / 1.18) + 0.12) / _RING_PM_PER_PI / 6.0
             rad_per_mw: NDArray[np.float64] = share * np.pi / (2.0 * p_pi_mw)
             return rad_per_mw
 
-        on_arms = kernel(arms)
-        np.fill_diagonal(on_arms, 0.0)
-        return cls(on_arms, kernel(mesh.vertices[vertex] * BUL_MM))
+        return HeaterDistances.of(mesh).crosstalk(kernel)
 
     def warmed(self, cells: UnitCells, heat_mw: NDArray[np.float64], p_pi_mw: NDArray[np.float64]) -> UnitCells:
         """Return cells with the phases of heated arms added, and those of their neighbours and of the joints.

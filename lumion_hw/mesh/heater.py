@@ -36,6 +36,11 @@ class HeaterLaw:
     def _phase_of_square(self, square: float) -> float:
         return square * (self.rho2_rad_per_ma2 + square * (self.rho4_rad_per_ma4 + square * self.rho6_rad_per_ma6))
 
+    def bend(self, current_ma: float) -> float:
+        """Return the phase at a current over that of ρ2 alone: what heating by its own rise of resistance adds."""
+        square = current_ma * current_ma
+        return 1.0 + square * (self.rho4_rad_per_ma4 + square * self.rho6_rad_per_ma6) / self.rho2_rad_per_ma2
+
     @property
     def max_phase_rad(self) -> float:
         """Largest phase within the current limit."""

@@ -8,16 +8,14 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.errors import CalibrationError, LimitError
+from lumion_hw.errors import LimitError
 from lumion_hw.mesh.heater import HeaterLaw
+from lumion_hw.mesh.known_mesh import KnownMesh
+from lumion_hw.mesh.programming import DIFFERENTIAL_RAD, PucTarget, program
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import State
 
-DIFFERENTIAL_RAD: dict[str, float] = {"cross": 0.0, "bar": math.pi}
-"""φu - φl of the two routing states (mesh.md b.1)."""
-
-_CROSSTALK_ROUNDS = 20
-_CROSSTALK_TOLERANCE_RAD = 1e-6
+__all__ = ["DIFFERENTIAL_RAD", "heater_currents_ma", "split_phase"]
 
 
 def split_phase(
@@ -61,10 +59,10 @@ def split_phase(
 
 
 def heater_currents_ma(record: CalibrationRecord, states: Mapping[int, State]) -> NDArray[np.float64]:
-    """Return the heater currents that put every PUC into its wanted state.
+    """Return the heater currents that put every PUC into its wanted state, with the least heat.
 
-    PUCs without a wanted state are left unheated. Crosstalk is compensated if the record holds it, by iterating the
-    own-heater law against the neighbours' heat, which contracts in a few steps (calibration.md 7).
+    PUCs without a wanted state are left unheated, and so are those stuck in the state that is wanted. Crosstalk is
+    compensated if the record holds it; :func:`lumion_hw.mesh.programming.program` does more.
 
     Args:
         record: Calibration of this mesh.
@@ -78,36 +76,9 @@ def heater_currents_ma(record: CalibrationRecord, states: Mapping[int, State]) -
             that no setting compensates it.
         LimitError: A heater cannot reach its phase; the message names the PUC.
     """
-    currents = np.zeros(2 * len(record.pucs))
-    extra = np.zeros(len(record.pucs))
-    for _ in range(_CROSSTALK_ROUNDS):
-        for puc, state in states.items():
-            currents[2 * puc : 2 * puc + 2] = _puc_currents_ma(record, puc, state, float(extra[puc]))
-        if record.crosstalk is None:
-            break
-        shift = record.crosstalk.differential_rad(record.heater_power_mw(currents))
-        moved = float(np.max(np.abs(shift - extra), initial=0.0))
-        extra = shift
-        if moved < _CROSSTALK_TOLERANCE_RAD:
-            break
-    else:
-        raise CalibrationError(
-            f"crosstalk compensation does not settle: {moved:.2g} rad still move after {_CROSSTALK_ROUNDS} rounds",
-            hint="The recorded crosstalk is too strong to be true.",
-        )
-    return currents
-
-
-def _puc_currents_ma(record: CalibrationRecord, puc: int, state: State, extra_rad: float) -> tuple[float, float]:
-    """Return the currents of one PUC for one state, against an extra differential phase from its neighbours."""
-    entry = record.pucs[puc]
-    if entry.passive_phase_rad is None:
-        raise CalibrationError(f"PUC {puc} is not calibrated: {entry.note}", hint="Calibrate it or route round it.")
-    upper, lower = entry.upper.law, entry.lower.law
-    try:
-        up, down = split_phase(DIFFERENTIAL_RAD[state], entry.passive_phase_rad + extra_rad, upper, lower)
-    except LimitError as error:
-        raise LimitError(
-            f"PUC {puc} cannot be set to {state}", asked=error.asked, limit=error.limit, unit=error.unit
-        ) from error
-    return (upper.current_ma(up) if upper else 0.0), (lower.current_ma(down) if lower else 0.0)
+    targets = {
+        puc: PucTarget.state(state)
+        for puc, state in states.items()
+        if state not in record.states_of(puc) or record.pucs[puc].settable
+    }
+    return program(KnownMesh.of(record), targets).currents_ma

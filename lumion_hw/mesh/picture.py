@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.picture_field import checked_field_db, field_lines, scale_steps
 from lumion_hw.mesh.picture_layout import HALF_BODY, HALF_HEIGHT, MARGIN, PORT_RADIUS, RAIL, Curve, PictureLayout
+from lumion_hw.mesh.picture_values import PictureValues, value_figures
 from lumion_hw.mesh.topology import LEAVES, HexMesh, State
 
 _ROW_HEIGHT = 25.0  # px
@@ -91,8 +92,9 @@ def mesh_svg(
     ports_labelled: bool = True,
     field_db: ArrayLike | None = None,
     field_range_db: float = 60.0,
+    values: PictureValues | None = None,
 ) -> str:
-    """Return an SVG document that shows a mesh, its states and its circuits.
+    """Return an SVG document that shows a mesh, its states and its circuits, or numbers for its PUCs and cells.
 
     Elements carry the ids ``puc-<number>``, ``port-<number>``, ``joint-<number>`` (rows of ``HexMesh.joints``) and
     ``path-<index>``. Readable at a width of 1200 px up to about 100 PUCs; larger meshes make the picture wider.
@@ -107,12 +109,15 @@ def mesh_svg(
         field_db: Power in dB of the wave that enters each PUC-port, shape ``(4 n_pucs,)``, ``-inf`` where it is dark:
             joints are coloured by the stronger of their two directions.
         field_range_db: How far below the strongest wave light is drawn.
+        values: Numbers to write on PUCs and cells, which are coloured by them.
 
     Raises:
-        ConfigError: A path does not go where the states send the light, a failed PUC does not exist, or the field has
-            another shape or holds what is no number.
+        ConfigError: A path does not go where the states send the light, a failed PUC does not exist, the field has
+            another shape or holds what is no number, or values are for elements that do not exist.
     """
     states = states or {}
+    if values is not None:
+        values.check(mesh)
     field = None if field_db is None else checked_field_db(mesh, field_db)
     if strange := sorted(puc for puc in failed if not 0 <= puc < mesh.n_pucs):
         raise ConfigError(f"failed PUCs {strange} do not exist", hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}.")
@@ -120,27 +125,35 @@ def mesh_svg(
     page = PictureLayout(mesh, [(port, _name_width(name)) for circuit in circuits for port, name in circuit.ends])
     legend_top = page.mesh_bottom + MARGIN
     height = legend_top + _ROW_HEIGHT * (len(circuits) + 1) + MARGIN / 2
-    heading = escape(title or f"Mesh {mesh.label}")
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{page.width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {page.width:.0f} {height:.0f}" role="img" '
-        "font-family=\"'DejaVu Sans', 'Segoe UI', Helvetica, Arial, sans-serif\">",
-        f"<title>{heading}</title>",
-        f"<desc>{escape(_description(mesh, circuits))}</desc>",
-        '<rect width="100%" height="100%" fill="#ffffff"/>',
-        _text(MARGIN, 40, heading, size=20, attributes='font-weight="600"', escaped=True),
+        *_opening(page.width, height, title or f"Mesh {mesh.label}", _description(mesh, circuits)),
         *_joints(mesh, page),
         *(() if field is None else _field(mesh, page, field, field_range_db)),
-        *_cells(mesh, page, states, frozenset(failed)),
+        *_cells(mesh, page, states, frozenset(failed), values),
+        *(() if values is None else value_figures(mesh, page, values)),
         *(line for circuit in circuits for line in _line(mesh, page, circuit)),
         *_numbers(mesh, page, states, frozenset(failed)),
         *_ports(mesh, page, ports_labelled),
         *(line for circuit in circuits for line in _names(page, circuit)),
-        *_key(mesh, legend_top, failed=bool(failed), page=page),
+        *_key(mesh, legend_top, failed=bool(failed), stateful=values is None or bool(states)),
         *(line for circuit in circuits for line in _legend(circuit, legend_top)),
         "</svg>\n",
     ]
     return "\n".join(parts)
+
+
+def _opening(width: float, height: float, heading: str, description: str) -> list[str]:
+    """Open the document: its size, what it is for those who cannot see it, a white page and its heading."""
+    heading = escape(heading)
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
+        "font-family=\"'DejaVu Sans', 'Segoe UI', Helvetica, Arial, sans-serif\">",
+        f"<title>{heading}</title>",
+        f"<desc>{escape(description)}</desc>",
+        '<rect width="100%" height="100%" fill="#ffffff"/>',
+        _text(MARGIN, 40, heading, size=20, attributes='font-weight="600"', escaped=True),
+    ]
 
 
 def _follow(mesh: HexMesh, index: int, path: PicturePath, states: Mapping[int, State]) -> _Circuit:
@@ -217,24 +230,33 @@ def _field(mesh: HexMesh, page: PictureLayout, field: NDArray[np.float64], range
         yield _text(x + 18, 41, f"≥ {words}", size=10, attributes=f'fill="{_FAINT}"')
 
 
-def _cells(mesh: HexMesh, page: PictureLayout, states: Mapping[int, State], failed: frozenset[int]) -> Iterator[str]:
+def _cells(
+    mesh: HexMesh,
+    page: PictureLayout,
+    states: Mapping[int, State],
+    failed: frozenset[int],
+    values: PictureValues | None,
+) -> Iterator[str]:
     """Draw the PUCs."""
     for puc in range(mesh.n_pucs):
         (x, y), angle = page.centre(puc)
-        state = states.get(puc)
+        state, value = states.get(puc), None if values is None else values.pucs.get(puc)
         told = f"PUC {puc}: {state or 'no state'}{', failed' if puc in failed else ''}"
+        fill = _BODY
+        if values is not None and value is not None:
+            told, fill = escape(f"PUC {puc}: {value:.4g} {values.unit}"), values.colours(value)[0]
         yield f'<g id="puc-{puc}" transform="translate({x:.1f} {y:.1f}) rotate({angle:.1f})"><title>{told}</title>'
-        yield _cell(page.scale, state, failed=puc in failed)
+        yield _cell(page.scale, state, failed=puc in failed, fill=fill)
         yield "</g>"
 
 
-def _cell(scale: float, state: State | None, *, failed: bool = False) -> str:
+def _cell(scale: float, state: State | None, *, failed: bool = False, fill: str = _BODY) -> str:
     """Draw one PUC round the origin, from left to right."""
     half, high, rail = HALF_BODY * scale, HALF_HEIGHT * scale, RAIL * scale
     edge = f'stroke="{_FAULT}" stroke-width="2"' if failed else f'stroke="{_EDGE}"'
     body = (
         f'<rect x="{-half:.1f}" y="{-high:.1f}" width="{2 * half:.1f}" height="{2 * high:.1f}" rx="4" '
-        f'fill="{_BODY}" {edge}/>'
+        f'fill="{fill}" {edge}/>'
     )
     if failed:
         hatch = "".join(
@@ -331,15 +353,15 @@ def _names(page: PictureLayout, circuit: _Circuit) -> Iterator[str]:
         yield "</g>"
 
 
-def _key(mesh: HexMesh, top: float, *, failed: bool, page: PictureLayout) -> Iterator[str]:
+def _key(mesh: HexMesh, top: float, *, failed: bool, stateful: bool) -> Iterator[str]:
     """Draw the key of the symbols."""
     small = 62.0
     x = MARGIN
-    cells: list[tuple[str, str]] = [
-        (_cell(small, "bar"), "= bar: keeps its rail"),
-        (_cell(small, "cross"), "× cross: changes rail"),
-        (_cell(small, None), "no state given"),
-    ]
+    cells: list[tuple[str, str]] = []
+    if stateful:
+        cells.append((_cell(small, "bar"), "= bar: keeps its rail"))
+        cells.append((_cell(small, "cross"), "× cross: changes rail"))
+        cells.append((_cell(small, None), "no state given"))
     if failed:
         cells.append((_cell(small, None, failed=True), "failed"))
     cells.append((_port_disc(0, 0, fibre=True), "port"))

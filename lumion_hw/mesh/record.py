@@ -1,105 +1,58 @@
 """The calibration record: what is known of one mesh, in one immutable, self-contained document.
 
 Units are in every name. The record says whose it is (serial, mesh and channel map), how it was made, and how well; it
-is refused when any of that does not fit. It is written atomically and carries a hash of its own content.
+is refused when any of that does not fit. It is written atomically and carries a hash of its own content. Large arrays
+lie in a side file beside it whose hash is part of the content.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
-import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.heater import HeaterLaw
+from lumion_hw.errors import CalibrationError, ConfigError
+from lumion_hw.mesh.array_files import replace_atomically
+from lumion_hw.mesh.record_entries import (
+    ArrayFile,
+    Conditions,
+    CouplerEntry,
+    CovarianceEntry,
+    CrosstalkEntry,
+    CrosstalkKernel,
+    Defect,
+    Dispersion,
+    HeaterEntry,
+    JointsEntry,
+    PortEntry,
+    PucEntry,
+)
 from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
-SCHEMA = "lumion-calibration"
-SCHEMA_VERSION = 1
+__all__ = [
+    "ArrayFile",
+    "CalibrationRecord",
+    "Conditions",
+    "CouplerEntry",
+    "CovarianceEntry",
+    "CrosstalkEntry",
+    "CrosstalkKernel",
+    "Defect",
+    "Dispersion",
+    "HeaterEntry",
+    "JointsEntry",
+    "PortEntry",
+    "PucEntry",
+    "write_atomically",
+]
 
-
-@dataclass(frozen=True)
-class HeaterEntry:
-    """One heater.
-
-    Attributes:
-        channel: Drive channel of the controller.
-        law: Phase against current; ``None`` if the heater has no effect.
-        residual_sigma: Rms residual of the fringe fit, in units of the reading noise.
-        note: What was found wrong, empty if nothing.
-    """
-
-    channel: int
-    law: HeaterLaw | None
-    residual_sigma: float | None
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class PucEntry:
-    """One PUC.
-
-    Attributes:
-        passive_phase_rad: Passive phase of the upper arm over the lower, -π … π; ``None`` if not found.
-        passive_phase_sigma_rad: Its standard error.
-        loss_db: Insertion loss.
-        loss_sigma_db: Its standard error, prior included.
-        upper: Heater of the upper arm.
-        lower: Heater of the lower arm.
-        note: What was found wrong, empty if nothing.
-    """
-
-    passive_phase_rad: float | None
-    passive_phase_sigma_rad: float | None
-    loss_db: float
-    loss_sigma_db: float
-    upper: HeaterEntry
-    lower: HeaterEntry
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class PortEntry:
-    """One port with a fibre.
-
-    Attributes:
-        port: Port number.
-        input_loss_db: Fibre into mesh, against the power the module reports; ``None`` where nothing was injected.
-        input_loss_sigma_db: Its standard error.
-        output_loss_db: Mesh into fibre, against the power meter; ``None`` where there is none.
-        output_loss_sigma_db: Its standard error.
-        monitor_ma_per_mw: Photocurrent per power leaving the mesh at this port.
-    """
-
-    port: int
-    input_loss_db: float | None
-    input_loss_sigma_db: float | None
-    output_loss_db: float | None
-    output_loss_sigma_db: float | None
-    monitor_ma_per_mw: float | None
-
-
-@dataclass(frozen=True)
-class CrosstalkEntry:
-    """Differential phase of each PUC per heat of each heater.
-
-    Attributes:
-        differential_rad_per_mw: Shape ``(n_pucs, 2 n_pucs)``, as nested tuples.
-    """
-
-    differential_rad_per_mw: tuple[tuple[float, ...], ...]
-
-    def differential_rad(self, power_mw: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the differential phase that heat of shape ``(2 n_pucs,)`` adds to each PUC."""
-        shift: NDArray[np.float64] = np.asarray(self.differential_rad_per_mw) @ power_mw
-        return shift
+_STATES: tuple[State, State] = ("bar", "cross")
 
 
 @dataclass(frozen=True)
@@ -123,7 +76,17 @@ class CalibrationRecord:
         crosstalk: Thermal crosstalk, if it was measured.
         faults: What was found wrong, one sentence each.
         quality: Counts, residuals and times of the run, units in the names.
-        provenance: Software version, seed, command and the like.
+        provenance: Software version, seed, plan and journal hashes, interruptions, command line and the like.
+        device_vendor: Maker of the controller.
+        parent_sha256: Content hash of the record this one was re-fitted from.
+        conditions: What it was made under and how far it holds.
+        joints: Joint phases, if loops were calibrated; without them it serves switching only.
+        dispersion: What changes with wavelength, if it was measured.
+        covariance: What the covariance in ``arrays`` is about.
+        defects: The faults as data.
+        raw: The raw readings, in a file of their own.
+        mesh_document: The mesh as :meth:`HexMesh.to_dict` writes it, for layouts that no label describes.
+        arrays: Large arrays by name, kept in the side file: ``covariance_factor``.
     """
 
     device_serial: str
@@ -143,19 +106,71 @@ class CalibrationRecord:
     faults: tuple[str, ...] = ()
     quality: dict[str, float] = field(default_factory=dict)
     provenance: dict[str, str] = field(default_factory=dict)
+    device_vendor: str = ""
+    parent_sha256: str | None = None
+    conditions: Conditions = field(default_factory=Conditions)
+    joints: JointsEntry | None = None
+    dispersion: Dispersion | None = None
+    covariance: CovarianceEntry | None = None
+    defects: tuple[Defect, ...] = ()
+    raw: ArrayFile | None = None
+    mesh_document: dict[str, Any] | None = None
+    arrays: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def loss_db(self) -> NDArray[np.float64]:
         """Loss of every PUC, shape ``(n_pucs,)``."""
         return np.array([entry.loss_db for entry in self.pucs])
 
+    @property
+    def reference_hz(self) -> float:
+        """Optical frequency at which the phases are given."""
+        if self.conditions.reference_hz is not None:
+            return self.conditions.reference_hz
+        return frequency_hz_from_wavelength_m(self.wavelength_nm * 1e-9)
+
+    @cached_property
+    def mesh(self) -> HexMesh:
+        """The mesh itself.
+
+        Raises:
+            CalibrationError: The label describes no layout this software knows, or not the mesh that was calibrated.
+        """
+        try:
+            mesh = _mesh_of(self.mesh_label) if self.mesh_document is None else HexMesh.from_dict(self.mesh_document)
+        except (ConfigError, ValueError) as error:
+            raise CalibrationError(f"the record does not say what mesh {self.mesh_label!r} is: {error}") from error
+        if mesh.sha256 != self.mesh_sha256:
+            raise CalibrationError(
+                f"mesh {self.mesh_label!r} of this software is not the one that was calibrated",
+                hint="Calibrate again, so that the record holds the mesh itself.",
+            )
+        return mesh
+
+    @cached_property
+    def content_sha256(self) -> str:
+        """Hash over the canonical form of the document without its own hash."""
+        from lumion_hw.mesh.record_document import content_hash, record_body
+
+        return content_hash(record_body(self))
+
+    @property
+    def record_id(self) -> str:
+        """Name of this record: whose, when, and the beginning of the content hash."""
+        when = self.created_utc.replace("-", "").replace(":", "").split("+")[0]
+        return f"{self.device_serial}-{when}-{self.content_sha256[:12]}"
+
+    def states_of(self, puc: int) -> tuple[State, ...]:
+        """Return the routing states that a PUC can take as far as faults go; not whether its heaters reach them."""
+        for defect in self.defects:
+            if defect.element == "puc" and defect.number == puc and defect.usable_states is not None:
+                return defect.usable_states
+        return () if self.pucs[puc].passive_phase_rad is None else _STATES
+
     def unusable_states(self) -> tuple[tuple[int, State], ...]:
-        """Return the PUC states that routing must not use: both states of every PUC that cannot be set."""
+        """Return the PUC states that routing must not use: both of a PUC that cannot be set, unless stuck in one."""
         return tuple(
-            (puc, state)
-            for puc, entry in enumerate(self.pucs)
-            if entry.passive_phase_rad is None
-            for state in ("bar", "cross")
+            (puc, state) for puc in range(len(self.pucs)) for state in _STATES if state not in self.states_of(puc)
         )
 
     def port(self, number: int) -> PortEntry:
@@ -166,20 +181,38 @@ class CalibrationRecord:
         raise CalibrationError(f"the calibration record has no port {number}", hint="Calibrate this bench again.")
 
     def heater_power_mw(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the heat of each heater as this record's nominal resistance reckons it, shape ``(2 n_pucs,)``."""
-        power: NDArray[np.float64] = currents_ma**2 * self.heater_ohm * 1e-3
+        """Return the heat of each heater, shape ``(2 n_pucs,)``.
+
+        That of the nominal resistance, times what the heater's law bends up, times its heat factor where it has one.
+        """
+        heaters = [heater for entry in self.pucs for heater in (entry.upper, entry.lower)]
+        bent = [
+            heater.law.bend(float(current)) * heater.heat_factor if heater.law else heater.heat_factor
+            for heater, current in zip(heaters, currents_ma, strict=True)
+        ]
+        power: NDArray[np.float64] = currents_ma**2 * self.heater_ohm * 1e-3 * np.array(bent)
         return power
 
-    def check_device(self, serial: str, mesh: HexMesh, heater_channels: tuple[int, ...]) -> None:
+    def check_device(
+        self,
+        serial: str,
+        mesh: HexMesh,
+        heater_channels: tuple[int, ...],
+        monitor_ports: tuple[int, ...] | None = None,
+    ) -> None:
         """Refuse a record of another controller, mesh or channel map.
 
         Raises:
             CalibrationError: The record does not belong to this device; the message says what differs.
         """
+        # Monitors found dead are not in the record: those that are have to be there, in this order.
+        ports = self.monitor_ports if monitor_ports is None else monitor_ports
+        monitors = tuple(port for port in ports if port in self.monitor_ports)
         for what, mine, found in (
             ("controller serial", self.device_serial, serial),
             ("mesh", self.mesh_sha256, mesh.sha256),
             ("heater channel map", self.heater_channels, heater_channels),
+            ("monitor channel map", self.monitor_ports, monitors),
         ):
             if mine != found:
                 shown = (mine, found) if what == "controller serial" else ("the recorded one", "another one")
@@ -188,70 +221,68 @@ class CalibrationRecord:
                     hint="Use the record of this device, or calibrate it.",
                 )
 
-    def to_json(self) -> str:
-        """Return the document, its content hash included."""
-        body = dataclasses.asdict(self)
-        document = {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, "content_sha256": _content_hash(body), **body}
-        return json.dumps(document, indent=1, allow_nan=False) + "\n"
+    def check_complete(self, *, allow_incomplete: bool = False) -> None:
+        """Refuse the record of an interrupted run, unless that is said to be all right.
+
+        Raises:
+            CalibrationError: It is incomplete.
+        """
+        if not self.complete and not allow_incomplete:
+            known = sum(entry.passive_phase_rad is not None for entry in self.pucs)
+            raise CalibrationError(
+                "this calibration record is incomplete: its run was interrupted",
+                hint=f"Run the calibration again; {known} of {len(self.pucs)} PUCs are known.",
+            )
+
+    def to_json(self, arrays_file: str | None = None) -> str:
+        """Return the document, its content hash included.
+
+        Args:
+            arrays_file: Name of the side file, if the arrays are kept.
+        """
+        from lumion_hw.mesh.record_document import record_text
+
+        return record_text(self, arrays_file)
 
     def save(self, path: Path) -> None:
-        """Write the document so that a reader finds the old one or the new one, never half of it."""
-        write_atomically(path, self.to_json())
+        """Write the document so that a reader finds the old one or the new one, never half of it.
+
+        Arrays go first, into a side file beside it named by their hash (``.h5``, or ``.npz`` without h5py).
+        """
+        from lumion_hw.mesh.record_document import save_record
+
+        save_record(self, path)
 
     @classmethod
     def load(cls, path: Path) -> CalibrationRecord:
-        """Read a document.
+        """Read a document; one of an older schema version is migrated.
 
         Raises:
-            CalibrationError: It is not a calibration record, of another schema version, or changed since written.
+            CalibrationError: It is not a calibration record, of an unknown schema version, was changed since it was
+                written, follows other conventions, or its side file is missing, damaged or another one.
+            ConfigError: Its side file is HDF5, and h5py is missing.
         """
-        try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise CalibrationError(f"{path}: cannot be read: {error.strerror}") from error
-        except ValueError as error:
-            raise CalibrationError(f"{path}: is not JSON: {error}") from error
-        return cls._from_document(document, path)
+        from lumion_hw.mesh.record_document import load_record
 
-    @classmethod
-    def _from_document(cls, document: Any, path: Path) -> CalibrationRecord:
-        from pydantic import TypeAdapter, ValidationError
-
-        if not isinstance(document, dict) or document.pop("schema", None) != SCHEMA:
-            raise CalibrationError(f"{path}: is not a calibration record")
-        version = document.pop("schema_version", None)
-        if version != SCHEMA_VERSION:
-            raise CalibrationError(f"{path}: has schema version {version}, this software reads {SCHEMA_VERSION}")
-        stated = document.pop("content_sha256", None)
-        if stated != _content_hash(document):
-            raise CalibrationError(f"{path}: its content does not match its hash", hint="It was edited or damaged.")
-        try:
-            return TypeAdapter(cls).validate_python(document)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            raise CalibrationError(f"{path}: {where}: {first['msg']}") from error
+        return load_record(path)
 
 
-def _content_hash(body: dict[str, Any]) -> str:
-    """Return the hash over the canonical form of a document without its own hash."""
-    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+def _mesh_of(label: str) -> HexMesh:
+    """Return the mesh of a label that a built-in layout has. Raises ``ValueError`` or ``ConfigError`` for others."""
+    kind, *numbers = label.split()
+    if kind == "smartlight" and not numbers:
+        return HexMesh.smartlight()
+    if kind == "columns":
+        return HexMesh.columns([int(number) for number in numbers])
+    if kind == "rings" and len(numbers) == 1:
+        return HexMesh.rings(int(numbers[0]))
+    raise ValueError("no such layout")
 
 
 def write_atomically(path: Path, text: str) -> None:
     """Write a text file by temporary file, fsync and rename, then fsync of the directory."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    replace_atomically(path, lambda temporary: _fill(temporary, text))
+
+
+def _fill(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")

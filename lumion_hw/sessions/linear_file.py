@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from lumion_hw.clock import Clock
-from lumion_hw.errors import ConnectError, LinkLost
+from lumion_hw.errors import ConnectError, LinkError, LinkLost
 from lumion_hw.sessions.register_access import (
     IDENTITY_DEVICE,
     ModuleAbsentError,
@@ -28,8 +28,8 @@ _RETRY_PERIOD_S = 0.01
 _NO_ANSWER = (errno.ENXIO, errno.EIO, errno.EREMOTEIO, errno.ETIMEDOUT, errno.EAGAIN)
 
 
-class LinearFile:
-    """Registers of a module in one file: A0h (0x50) at 0 to 255, A2h (0x51) at 256 to 511.
+class MemoryFile:
+    """A module's memory as one file, by position. Thread-safe.
 
     Another process, such as a switch daemon, may read the same module and consume its clear-on-read flags.
 
@@ -68,29 +68,21 @@ class LinearFile:
                     hint="Check that the module driver is bound and that this user may read and write the file.",
                 ) from error
 
-    def read(self, device: int, offset: int, length: int) -> bytes:
-        """Return exactly ``length`` bytes; raises as ``RegisterAccess.read``."""
-        position = _position(device, offset)
-        with self._lock:
-            data = self._repeat(device, lambda fd: os.pread(fd, length, position))
-        self._check_length(len(data), length, f"read at 0x{device:02X}:{offset}")
-        return data
-
-    def write(self, device: int, offset: int, data: bytes) -> None:
-        """Write ``data`` in row pieces; raises as ``RegisterAccess.read``."""
-        with self._lock:
-            for start, piece in row_pieces(offset, data):
-                written = self._write_piece(device, _position(device, start), piece)
-                self._check_length(written, len(piece), f"written at 0x{device:02X}:{start}")
-
-    def _write_piece(self, device: int, position: int, piece: bytes) -> int:
-        return self._repeat(device, lambda fd: os.pwrite(fd, piece, position))
-
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Hold the module for several accesses of this process."""
         with self._lock:
             yield
+
+    @contextmanager
+    def patient(self, seconds: float) -> Iterator[None]:
+        """Repeat refused accesses for so long."""
+        with self._lock:
+            before, self._retry_s = self._retry_s, max(self._retry_s, seconds)
+            try:
+                yield
+            finally:
+                self._retry_s = before
 
     def close(self) -> None:
         """Close the file; idempotent, never raises."""
@@ -100,7 +92,32 @@ class LinearFile:
                 with contextlib.suppress(OSError):
                     os.close(fd)
 
-    def _repeat(self, device: int, access: Callable[[int], _T]) -> _T:
+    def read_at(self, position: int, length: int, what: str, silence: type[LinkError] = ModuleAbsentError) -> bytes:
+        """Return exactly ``length`` bytes from ``position`` on.
+
+        Args:
+            position: Position in the file.
+            length: Number of bytes.
+            what: The place in words, for messages.
+            silence: What it means when the bus refuses the access until the deadline.
+
+        Raises:
+            LinkError: ``silence``.
+            ShortReadError: Fewer bytes came.
+            LinkLost: The file is closed or gone.
+        """
+        with self._lock:
+            data = self._repeat(what, silence, lambda fd: os.pread(fd, length, position))
+        self._check_length(len(data), length, f"read at {what}")
+        return data
+
+    def write_at(self, position: int, data: bytes, what: str, silence: type[LinkError] = ModuleAbsentError) -> None:
+        """Write ``data`` in one call; arguments and errors as :meth:`read_at`."""
+        with self._lock:
+            written = self._repeat(what, silence, lambda fd: os.pwrite(fd, data, position))
+        self._check_length(written, len(data), f"written at {what}")
+
+    def _repeat(self, what: str, silence: type[LinkError], access: Callable[[int], _T]) -> _T:
         """Make an access, again and again while the bus refuses it, until the deadline."""
         if self._fd is None:
             raise LinkLost("the file is closed", device=self._device, address=self._path, hint="Open it first.")
@@ -117,17 +134,13 @@ class LinearFile:
                         hint="Check that the module driver is still bound.",
                     ) from error
                 if self._clock.now() >= deadline:
-                    raise self._no_answer(device, error) from error
+                    raise silence(
+                        f"no answer at {what} within {self._retry_s:g} s ({error.strerror})",
+                        device=self._device,
+                        address=self._path,
+                        hint="Check that the module is plugged in and has had its start-up time.",
+                    ) from error
             self._clock.sleep(_RETRY_PERIOD_S)
-
-    def _no_answer(self, device: int, error: OSError) -> ModuleAbsentError | NotRespondingError:
-        kind = ModuleAbsentError if device == IDENTITY_DEVICE else NotRespondingError
-        return kind(
-            f"no answer at I2C address 0x{device:02X} within {self._retry_s:g} s ({error.strerror})",
-            device=self._device,
-            address=self._path,
-            hint="Check that the module is plugged in and has had its start-up time.",
-        )
 
     def _check_length(self, done: int, wanted: int, what: str) -> None:
         if done != wanted:
@@ -137,6 +150,26 @@ class LinearFile:
                 address=self._path,
                 hint="The module may have no memory at this address.",
             )
+
+
+class LinearFile(MemoryFile):
+    """Registers of a module in one file: A0h (0x50) at 0 to 255, A2h (0x51) at 256 to 511."""
+
+    def read(self, device: int, offset: int, length: int) -> bytes:
+        """Return exactly ``length`` bytes; raises as ``RegisterAccess.read``."""
+        what = f"I2C address 0x{device:02X}:{offset}"
+        return self.read_at(_position(device, offset), length, what, _silence(device))
+
+    def write(self, device: int, offset: int, data: bytes) -> None:
+        """Write ``data`` in row pieces; raises as ``RegisterAccess.read``."""
+        with self.transaction():
+            for start, piece in row_pieces(offset, data):
+                what = f"I2C address 0x{device:02X}:{start}"
+                self.write_at(_position(device, start), piece, what, _silence(device))
+
+
+def _silence(device: int) -> type[LinkError]:
+    return ModuleAbsentError if device == IDENTITY_DEVICE else NotRespondingError
 
 
 def _position(device: int, offset: int) -> int:

@@ -60,6 +60,31 @@ class RegisterAccess(Protocol):
         """Release the way to the module; idempotent, never raises."""
 
 
+class I2cDevice(Protocol):
+    """One device on an I2C bus, one bus transaction per call: the form that a CMIS module at 0x50 has.
+
+    Nothing is split, retried or remembered here; page select, write lengths and hold-off are the business of whoever
+    speaks the module's protocol.
+    """
+
+    @property
+    def name(self) -> str:
+        """How the device is reached, for messages."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Write the offset, then read ``length`` bytes from there on.
+
+        Raises:
+            ModuleAbsentError: No module.
+            NotRespondingError: The device does not acknowledge now; it may in a moment.
+            ShortReadError: Fewer bytes came.
+            LinkLost: The way to the device is gone.
+        """
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Write the offset and ``data`` in one transaction. Raises as :meth:`read`."""
+
+
 def row_pieces(offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield ``(offset, data)`` of the row writes that together write ``data``."""
     start = 0

@@ -2,6 +2,7 @@
 
 from lumion_hw.sessions.linear_file import LinearFile
 from lumion_hw.sessions.register_access import (
+    I2cDevice,
     ModuleAbsentError,
     NotRespondingError,
     RegisterAccess,
@@ -10,6 +11,7 @@ from lumion_hw.sessions.register_access import (
 from lumion_hw.sessions.sc18im700 import Sc18im700
 
 __all__ = [
+    "I2cDevice",
     "LinearFile",
     "ModuleAbsentError",
     "NotRespondingError",

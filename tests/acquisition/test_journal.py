@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from waiting import Bound
 
 from lumion_hw.acquisition.columns import FAILED, Column, State, Value
 from lumion_hw.acquisition.journal import Header, Journal, Row, read_journal
@@ -133,12 +134,13 @@ for index in range(10**6):
 """
 
 
-def test_killed_at_any_moment_no_acknowledged_row_is_missing(tmp_path: Path) -> None:
+def test_killed_at_any_moment_no_acknowledged_row_is_missing(tmp_path: Path, not_for_ever: Bound) -> None:
     path = tmp_path / "log"
     process = subprocess.Popen([sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE, text=True)
+    not_for_ever(process)
     assert process.stdout is not None
     for _ in range(50):
-        process.stdout.readline()
+        assert process.stdout.readline()
     os.kill(process.pid, signal.SIGKILL)
     said = [int(line) for line in process.stdout if line.strip().isdigit()]
     process.stdout.close()

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from pydantic import TypeAdapter
@@ -17,8 +18,10 @@ from lumion_hw.bench.discovery import QUESTIONS, Found, discover, draft
 from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.cli import main
 from lumion_hw.clock import SystemClock
+from lumion_hw.emulator.itla import Itla
 from lumion_hw.emulator.server import EmulatorServer
 from lumion_hw.errors import ConfigError
+from lumion_hw.sessions.itla_codec import FRAME_BYTES, bip4
 
 DATA = Path(__file__).parents[1] / "data"
 CLOCK = SystemClock()
@@ -39,6 +42,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
                 chain.devices[load(DATA / "small_qontrol.yaml").mesh.controller], directory / "chain"
             ),
         }
+        addresses["itla"] = server.add_pty(Itla("laser0", CLOCK, np.random.default_rng(1)), directory / "itla")
         with server.in_thread():
             yield addresses
 
@@ -50,6 +54,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         ("meter", "keysight-n77xx", "N7744A"),
         ("epc", "oz-epc04", "OZ Optics EPC04"),
         ("chain", "qontrol-q8", "Q8iv-"),
+        ("itla", "itla-laser", "ITLA"),
     ],
 )
 def test_each_device_is_known_by_its_own_answer(served: dict[str, str], name: str, kind: str, identity: str) -> None:
@@ -67,6 +72,7 @@ def test_each_device_is_known_by_its_own_answer(served: dict[str, str], name: st
         ("Agilent Technologies,N7745A,DE1,V1.16", "keysight-n77xx"),
         ("Agilent Technologies,8163B,DE1,V5.25", "keysight-816x"),
         ("Keysight Technologies,N7776C,MY1,1.0", "keysight-laser"),
+        ("Keysight Technologies,N7785C,MY1,1.0", "keysight-n7785c"),
         ("Thorlabs,PM100USB,P1,1.4.0", "thorlabs-pm"),
         ("THORLABS,PM100,P1,1.0", None),  # the legacy meter, another dialect
         ("SANTEC,MPM-210H,17110001,Ver. 1.02", "santec-mpm"),
@@ -146,11 +152,42 @@ def test_what_is_no_address_is_refused() -> None:
         discover(["gopher://somewhere:70"], CLOCK)
 
 
-def test_every_question_but_the_last_is_a_line_of_text() -> None:
+def test_lines_of_text_are_asked_before_what_is_none() -> None:
     """Bytes without an end of line would stay in the input of whoever reads lines, and spoil the next question."""
-    for question in QUESTIONS[:-1]:
-        assert question.asked.isascii()
-        assert question.asked.endswith(b"\n")
+    is_text = [question.asked.isascii() and question.asked.endswith(b"\n") for question in QUESTIONS]
+    assert is_text == sorted(is_text, reverse=True)
+    assert QUESTIONS[-1].asked.startswith(b"\0")  # ends what a mesh controller has taken for a frame so far
+
+
+def kind_of(answer: bytes) -> str | None:
+    told = [found for question in QUESTIONS if (found := question.recognise(answer)) is not None]
+    return told[0][1] if told else None
+
+
+def test_paddles_are_known_by_their_parameters() -> None:
+    parameters = bytes.fromhex("32 05 0C 00 81 50 00 00 64 00 AD 02 C9 00 C9 00 C9 00")  # polarization.md 4.3
+    status = bytes.fromhex("91 04 0E 00 81 50 02 00 6B 01 00 00 00 00 00 00 00 24 00 80")
+    assert kind_of(status + parameters) == "thorlabs-mpc"
+    assert kind_of(status) is None
+
+
+def test_one_of_the_questions_to_paddles_begins_where_a_frame_does_whatever_was_sent_before() -> None:
+    (question,) = [question for question in QUESTIONS if "APT" in question.name]
+    request = bytes.fromhex("31 05 00 00 50 01")
+    for n_before in range(6):
+        stream = bytes(n_before) + question.asked
+        assert request in [stream[start : start + 6] for start in range(0, len(stream), 6)]
+
+
+@pytest.mark.parametrize("answer", [b"PM1000", b"504D\r3130\r3030\r"])  # LAN, USB 2
+def test_a_polarimeter_is_known_by_its_type(answer: bytes) -> None:
+    assert kind_of(answer) == "novoptel-pm1000"
+
+
+def test_questions_to_a_polarimeter_ask_for_its_type() -> None:
+    lines, binary = [question.asked for question in QUESTIONS if "PM1000" in question.name]
+    assert lines == b"R2900000\rR2910000\rR2920000\r\n"  # 512 + 144 …
+    assert binary == bytes.fromhex("52 02 90 52 02 91 52 02 92")
 
 
 def test_without_places_nothing_is_sent_and_the_ports_are_listed(
@@ -174,3 +211,11 @@ def test_the_command_writes_a_draft_once(
     before = out.read_text()
     assert main(arguments) == 2
     assert out.read_text() == before
+
+
+def test_no_question_is_a_command_to_a_laser_wherever_its_frames_begin() -> None:
+    """Everything that is sent at an ITLA's rate, cut into frames from any byte on: no write among them is valid."""
+    sent = b"".join(question.asked for question in QUESTIONS if 9600 in question.bauds or not question.bauds)
+    for start in range(FRAME_BYTES):
+        for frame in (sent[i : i + FRAME_BYTES] for i in range(start, len(sent) - FRAME_BYTES + 1, FRAME_BYTES)):
+            assert frame[0] >> 4 != bip4(frame) or not frame[0] & 0x01, frame

@@ -12,7 +12,7 @@ from lumion_hw import Bench
 from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, LimitError
-from lumion_hw.interfaces import ControllerInfo, Generation, MonitorReading
+from lumion_hw.interfaces import ControllerInfo, Generation, MonitorReading, SweepPlan, SweepResult
 from lumion_hw.mesh.topology import HexMesh
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
@@ -30,6 +30,7 @@ class Controller:
         self.table = np.full(n_heaters, 0.7)
         self.programmed_s: list[float] = []
         self.asked_n_avg = 0
+        self.sweeps: list[SweepPlan] = []
 
     def program(self, currents_ma: NDArray[np.float64]) -> Generation:
         self.table = currents_ma.copy()
@@ -45,6 +46,15 @@ class Controller:
         saturated = np.zeros(self.info.n_monitors, dtype=np.bool_)
         current[2], saturated[2] = np.nan, True
         return MonitorReading(current, saturated, 1, self.clock.now())
+
+    def sweep(self, plan: SweepPlan) -> SweepResult:
+        """Show the current of heater 1 on every monitor."""
+        self.sweeps.append(plan)
+        rows = []
+        for point in plan.points:
+            self.table[list(point)] = list(point.values())
+            rows.append(np.full(len(plan.monitors or ()), self.table[1]))
+        return SweepResult(np.array(rows), np.zeros((len(rows), len(rows[0])), np.bool_), plan.monitors or (), 1, 0)
 
 
 def access(controller: Controller, **changes: Any) -> MeshAccess:
@@ -102,6 +112,57 @@ def test_monitors_come_in_the_order_of_their_ports_with_gaps_where_saturated(con
     assert np.isnan(seen[2])
     assert seen[[0, 1, 3, 15]].tolist() == [0.0, 1.0, 3.0, 15.0]
     assert controller.asked_n_avg == 8
+
+
+def _steps(n: int) -> NDArray[np.float64]:
+    """Return settings in which the upper arm of PUC 0 goes up, all others at 0.2 mA."""
+    currents = np.full((n, 30), 0.2)
+    currents[:, 0] = np.arange(n) / 10.0
+    return currents
+
+
+def test_settings_are_one_sweep_of_a_controller_that_can(controller: Controller) -> None:
+    controller.info = replace(controller.info, on_board_sweep=True, sweep_points=100)
+    mesh = access(controller, settle_s=0.003)
+    read = mesh.sweep(_steps(5))
+    np.testing.assert_array_equal(read, np.repeat(np.arange(5)[:, None] / 10.0, 16, axis=1))
+    (plan,) = controller.sweeps
+    assert (plan.settle_s, plan.keep_last, plan.monitors) == (0.003, True, tuple(range(16)))
+    assert [len(point) for point in plan.points] == [32, 1, 1, 1, 1]  # the first whole, then what changes
+    assert controller.programmed_s == []
+    assert controller.table[[1, 0, 30]].tolist() == [0.4, 0.2, 0.0]
+    assert mesh.driven_ma() == pytest.approx(_steps(5)[-1])
+
+
+def test_more_settings_than_fit_into_the_controller_are_several_sweeps(controller: Controller) -> None:
+    controller.info = replace(controller.info, on_board_sweep=True, sweep_points=4)
+    read = access(controller).sweep(_steps(10))
+    assert [len(plan.points) for plan in controller.sweeps] == [4, 4, 2]
+    assert read[:, 0] == pytest.approx(np.arange(10) / 10.0)
+
+
+def test_without_sweeps_each_setting_is_programmed_and_read(controller: Controller) -> None:
+    read = access(controller).sweep(_steps(3))
+    assert len(controller.programmed_s) == 3
+    assert read.shape == (3, 16)
+    assert np.isnan(read[:, 2]).all()
+
+
+def test_the_board_reads_in_a_sweep_what_it_reads_setting_by_setting() -> None:
+    with Bench.emulate(SMALL, seed=3) as bench:
+        bench.transponders["sfp-a"].enable()
+        bench.clock.sleep(1.0)
+        settings = np.sqrt(np.random.default_rng(3).uniform(0.0, 3.0, (40, 30)))
+        swept = bench.mesh.sweep(settings)
+        assert bench.mesh.driven_ma() == pytest.approx(settings[-1], abs=1e-3)
+        one_by_one = []
+        for setting in settings:
+            bench.mesh.program(setting)
+            one_by_one.append(bench.mesh.monitors_ma())
+    # 0.5 % of noise in both, and a monitor's floor of some 30 nA.
+    sigma_ma = np.sqrt(2.0) * np.hypot(0.005 * swept, 3e-5)
+    normalised = (swept - np.array(one_by_one)) / sigma_ma
+    assert 0.8 < normalised.std() < 1.2
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,39 @@ CONTRADICTIONS = [
     ("{transponder: sfp-c, port: 2}", "{transponder: pol-b, port: 2}", "wiring.inputs[2].transponder", "oz-epc04", ""),
     ("port: 3, transponder: sfp-a", "port: 3, transponder: x", "wiring.outputs[0].transponder", "found 'x'", ""),
     ("polarization: pol-a", "polarization: sfp-a", "wiring.inputs[0].polarization", "of kind sfp-8472", "line 6"),
+    (
+        "polarization: pol-a",
+        "polarimeter: pol-a",
+        "wiring.inputs[0].polarimeter",
+        "a device of kind novoptel-pm1000, found 'pol-a', which is of kind oz-epc04",
+        "",
+    ),
     ("polarization: pol-a", "polarization: pol-d", "wiring.inputs[0].polarization", "which is not there", "'pol-"),
     ("meter: meter0", "meter: mesh0", "wiring.outputs[0].tap.meter", "of kind lumion-mesh", "line 4"),
     ("nics: [sfp-b]", "nics: [pol-b]", "servers[1].nics[0]", "of kind oz-epc04", ""),
+    # lasers in place of modules
+    ("{transponder: sfp-c, port: 2}", "{port: 2}", "wiring.inputs[2]", "one of the keys transponder, laser", ""),
+    (
+        "{transponder: sfp-c, port: 2}",
+        "{transponder: sfp-c, laser: sfp-c, port: 2}",
+        "wiring.inputs[2].laser",
+        "expected either transponder or laser, found both",
+        "line 17",
+    ),
+    (
+        "{transponder: sfp-c, port: 2}",
+        "{laser: pol-b, port: 2}",
+        "wiring.inputs[2].laser",
+        "kind itla-laser, keysight-laser or santec-tsl, found 'pol-b', which is of kind oz-epc04",
+        "",
+    ),
+    (
+        "{transponder: sfp-c, port: 2}",
+        "{laser: sfp-c, port: 2, tributary: x}",
+        "wiring.inputs[2].tributary",
+        "expected a module of two tributaries, found the laser 'sfp-c'",
+        "",
+    ),
     # addresses and serial numbers
     (
         "  pol-a: {kind: oz-epc04}\n  pol-b: {kind: oz-epc04}",

@@ -8,7 +8,7 @@ import yaml
 from pydantic import ValidationError
 
 from lumion_hw.bench.loader import load_bench
-from lumion_hw.bench.model import BenchModel, EmulationModel, MeshModel, PowerMeterModel, SfpModel, TypicalLossModel
+from lumion_hw.bench.model import BenchModel, EmulationModel, MeshModel, PowerMeterModel, SfpModel, TypicalMeshModel
 from lumion_hw.interfaces.wiring import InputPath, OutputPath
 
 
@@ -27,7 +27,7 @@ def test_module_limits_default_to_10gbase_er() -> None:
 
 def test_typical_losses_give_13_7_db_fibre_to_fibre() -> None:
     # mesh.md b.8: typical 13.7 + 0.50 n dB over n PUCs
-    typical = TypicalLossModel()
+    typical = TypicalMeshModel()
     assert 2 * typical.access_loss_db == pytest.approx(13.7)
     assert typical.puc_loss_db == 0.5
 
@@ -73,6 +73,24 @@ def test_the_wiring_hands_on_every_fibre(data: dict[str, Any]) -> None:
     )
     untapped = wiring.output_of("sfp-b")
     assert (untapped.meter, untapped.meter_channel, untapped.tap_fraction) == (None, None, 0.0)
+
+
+def test_a_laser_feeds_an_input_in_place_of_a_module(data: dict[str, Any]) -> None:
+    data["devices"]["tls"] = {"kind": "santec-tsl"}
+    data["wiring"]["inputs"].append({"laser": "tls", "port": 6, "loss_db": 0.2})
+    wiring = BenchModel.model_validate(data).to_wiring()
+    path = wiring.inputs[-1]
+    assert path == InputPath(None, port=6, polarization=None, loss_db=0.2, gain_db=0.0, laser="tls")
+    assert (path.source, wiring.inputs[0].source) == ("tls", "sfp-a")
+    with pytest.raises(KeyError):
+        wiring.input_of("tls")
+
+
+def test_one_laser_feeds_one_input(data: dict[str, Any]) -> None:
+    data["devices"]["tls"] = {"kind": "santec-tsl"}
+    data["wiring"]["inputs"] += [{"laser": "tls", "port": 6}, {"laser": "tls", "port": 7}]
+    with pytest.raises(ValidationError, match="laser 'tls' to be used once"):
+        BenchModel.model_validate(data)
 
 
 def test_servers_are_found_by_name(data: dict[str, Any]) -> None:

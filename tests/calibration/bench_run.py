@@ -10,6 +10,7 @@ from pathlib import Path
 
 from calibration.against_truth import TruthReport, compare
 from calibration.bench_probe import BenchProbe
+from calibration.observations import Observations
 from calibration.procedure import Calibration
 from lumion_hw.bench.bench import Bench
 from lumion_hw.emulator.assembly import EmulatedBench
@@ -20,13 +21,14 @@ SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
 
 @dataclass(frozen=True)
 class Calibrated:
-    """An emulated bench, its calibration, and how it compares with the hidden truth."""
+    """An emulated bench, its calibration, how it compares with the hidden truth, and the readings it was made from."""
 
     bench: Bench
     probe: BenchProbe
     record: CalibrationRecord
     report: TruthReport
     seed: int
+    observations: Observations
 
 
 def calibrated_bench(bench: Bench, seed: int) -> Calibrated:
@@ -36,7 +38,7 @@ def calibrated_bench(bench: Bench, seed: int) -> Calibrated:
     run = Calibration(probe, probe.subject(), seed)
     run.faults += [f"source at port {port}: {reason}" for port, reason in dark.items()]
     record = run.run()
-    return Calibrated(bench, probe, record, compare(bench, record), seed)
+    return Calibrated(bench, probe, record, compare(bench, record), seed, run.logbook.observations())
 
 
 @contextmanager
@@ -53,7 +55,7 @@ def within_tolerance(found: Calibrated) -> bool:
     rms_rad = math.sqrt(float((found.report.phase_error_rad**2).mean()))
     return (
         found.record.complete
-        and rms_rad < 0.030
+        and rms_rad < 0.005
         and found.report.shortfalls() == 0
-        and found.record.quality["held_out_rms_db"] < 0.3
+        and found.record.quality["held_out_excess_db"] < 0.1
     )

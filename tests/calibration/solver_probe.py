@@ -10,7 +10,6 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.knowledge import Knowledge, PucKnowledge
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.heater import HeaterLaw
 from lumion_hw.mesh.scattering import Solver
@@ -43,6 +42,7 @@ class SolverProbe:
         self.monitors = tuple(mesh.fibre_ports if monitors is None else monitors)
         self.heater_max_ma = MAX_MA
         self.monitor_step_ma = 1e-5
+        self.current_step_ma = 0.0
         self.passive_rad = rng.uniform(-np.pi, np.pi, n)
         self.joint_rad = rng.uniform(0.0, 2 * np.pi, len(mesh.joints))
         self.loss_db = np.full(n, 0.5)
@@ -82,6 +82,9 @@ class SolverProbe:
         relative, floor = self.noise
         return current + np.hypot(relative * current, floor) * self._rng.standard_normal(len(ports))
 
+    def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.array([self.measure(setting) for setting in currents_ma]).reshape(-1, len(self.monitors))
+
     def fibre_dbm(self) -> dict[int, float]:
         if self.lit is None:
             return {}
@@ -96,15 +99,6 @@ class SolverProbe:
 
     def safe(self) -> None:
         self.lit, self.is_safe = None, True
-
-    def knowledge(self, pucs: Iterable[int] | None = None) -> Knowledge:
-        """Return the full truth about the given PUCs, all of them if none are given."""
-        known = Knowledge(self.mesh, MAX_MA)
-        for puc in range(self.mesh.n_pucs) if pucs is None else pucs:
-            for arm in (0, 1):
-                known.laws[2 * puc + arm] = LAW if self.alive[2 * puc + arm] else None
-            known.pucs[puc] = PucKnowledge(float(self.passive_rad[puc]), 0.01)
-        return known
 
 
 def wrapped(angle_rad: NDArray[np.float64] | float) -> NDArray[np.float64]:

@@ -1,88 +1,182 @@
+"""Measuring on until enough is known: what it saves, when it ends, and what it says when it cannot go on."""
+
 from __future__ import annotations
 
-import itertools
-from collections.abc import Collection
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
+from simulated_bench import SimulatedBench
+from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, start_near
 
-from calibration.planning import Planner, View
+from calibration.design import HardwareTimes, Walk
+from calibration.global_fit import FitResult, GlobalFit
+from calibration.likelihood import Likelihood
+from calibration.logbook import Logbook
+from calibration.model import MeshModel
+from calibration.observations import Observations
+from calibration.planning import Goal, Knowledge, Outcome, Pursuit, light_change_s
+from calibration.priors import default_prior
+from calibration.probe import NoiseModel
 from lumion_hw.mesh.topology import HexMesh
 
-SMALL = HexMesh.columns([2])
-SMARTLIGHT = HexMesh.smartlight()
-KNOWN_DB, UNKNOWN_DB = 0.5, 4.0
+SMALL = HexMesh.columns((1, 2, 1))
+NOISE = NoiseModel(RELATIVE, FLOOR_MA)
+MOST_MA = np.full(2 * SMALL.n_pucs, FULL_TURN_MA)
 
 
-def cost_db(view: View, known: Collection[int]) -> float:
-    return sum(KNOWN_DB if puc in known else UNKNOWN_DB for puc in view.states)
+@dataclass
+class Bench:
+    """A simulated bench and the fit of some random settings of it."""
+
+    logbook: Logbook
+    model: MeshModel
+    observations: Observations
+    fit: FitResult
+
+    @classmethod
+    def after(cls, settings: int, sources: tuple[int, ...] | None = None, monitors: tuple[int, ...] = ()) -> Bench:
+        bench = SimulatedBench.draw(SMALL, 3, sources)
+        logbook = Logbook(bench)
+        seen = monitors or bench.monitors
+        plan = Walk(MOST_MA, bench.sources, seen, stay=10, off_share=0.25).random(settings, np.random.default_rng(1))
+        for source, currents in zip(plan.source, plan.currents_ma, strict=True):
+            logbook.light(int(source))
+            logbook.measure(currents)
+        columns = [bench.monitors.index(port) for port in seen]
+        taken = logbook.observations()
+        reading, saturated = taken.reading_ma[:, columns], taken.saturated[:, columns]
+        observations = replace(taken, monitors=seen, reading_ma=reading, saturated=saturated)
+        model = MeshModel(SMALL, bench.sources, seen)
+        made = cls(logbook, model, observations, None)  # type: ignore[arg-type]
+        made.fit = made.refit(observations, None)
+        return made
+
+    def refit(self, observations: Observations, last: FitResult | None) -> FitResult:
+        hidden = self.logbook.probe.simulated  # type: ignore[attr-defined]
+        start = start_near(hidden, 0.02, 0.01)
+        sources = [hidden.ports.index(port) for port in self.model.space.sources]
+        monitors = [hidden.ports.index(port) for port in self.model.space.monitors]
+        start = replace(start, source_db=start.source_db[sources], monitor_ma_per_mw=start.monitor_ma_per_mw[monitors])
+        prior = default_prior(self.model.space, start)
+        fit = GlobalFit(self.model, Likelihood(observations, NOISE), prior)
+        return fit.run(start) if last is None else fit.run(last.parameters, near=True)
+
+    def pursue(self, goal: Goal, dead: tuple[str, ...] = ()) -> tuple[FitResult, Observations, Outcome]:
+        pursuit = Pursuit(
+            self.logbook,
+            self.model,
+            Likelihood(self.observations, NOISE),
+            MOST_MA,
+            goal,
+            np.random.default_rng(5),
+            HardwareTimes(),
+            dark_ma=dict.fromkeys(self.model.space.monitors, 0.0),
+            dead=dead,
+        )
+        return pursuit.run(self.fit, self.observations, self.refit)
 
 
-@pytest.mark.parametrize("known", [(), (0, 1, 2, 9), tuple(range(15))], ids=["none", "some", "all"])
-def test_every_view_is_a_way_that_light_takes(known: tuple[int, ...]) -> None:
-    views = list(Planner(SMALL, (1, 6, 11), SMALL.fibre_ports).views(range(SMALL.n_pucs), known))
-    assert len(views) > 100
-    for view in views:
-        trace = SMALL.trace(view.source, {**view.states, view.puc: view.output})
-        assert trace.port == view.monitor
-        assert trace.pucs.count(view.puc) == 1
-        assert set(trace.pucs) == {view.puc, *view.states}
+def _rms(bench: Bench, fit: FitResult) -> float:
+    return Knowledge.of(bench.model.space, fit, 1.0).rms_rad(bench.model.space)
 
 
-def test_the_other_output_leads_elsewhere() -> None:
-    # So the named monitor sees a fringe: bright in one state, dark in the other.
-    for view in itertools.islice(Planner(SMALL, (1, 6), SMALL.fibre_ports).views(range(15), range(15)), 200):
-        states = dict.fromkeys(range(15), "cross") | view.states
-        other = "cross" if view.output == "bar" else "bar"
-        assert SMALL.trace(view.source, {**states, view.puc: other}).port != view.monitor
+def test_it_measures_on_until_enough_is_known_and_no_longer() -> None:
+    bench = Bench.after(60)
+    before = _rms(bench, bench.fit)
+    fit, observations, outcome = bench.pursue(Goal(0.4 * before))
+    assert 0.3 * before < outcome.sigma_rad <= 0.4 * before
+    assert outcome.shortfall == ""
+    assert outcome.settings == len(observations) - 60 == len(bench.logbook) - 60
+    assert fit.certified
+    truth = bench.logbook.probe.simulated.truth.passive_phase  # type: ignore[attr-defined]
+    error = (fit.parameters.passive_phase_rad - truth + np.pi) % (2 * np.pi) - np.pi
+    assert np.sqrt(np.mean(error**2)) < 2.5 * outcome.sigma_rad
 
 
-@pytest.mark.parametrize("known", [(), tuple(range(0, 72, 2)), tuple(range(72))], ids=["none", "half", "all"])
-def test_the_cheapest_view_comes_first(known: tuple[int, ...]) -> None:
-    planner = Planner(SMARTLIGHT, (1, 5), SMARTLIGHT.fibre_ports)
-    views = list(itertools.islice(planner.views(range(72), known), 400))
-    costs = [view.cost_db for view in views]
-    assert costs == sorted(costs)
-    # A PUC passed twice on the way is paid twice, but never less than once.
-    for view in views:
-        assert view.cost_db >= cost_db(view, known) - 1e-9
+def test_what_is_known_well_enough_costs_nothing() -> None:
+    bench = Bench.after(60)
+    _, _, outcome = bench.pursue(Goal(2.0 * _rms(bench, bench.fit)))
+    assert (outcome.settings, outcome.shortfall, len(bench.logbook)) == (0, "", 60)
 
 
-def test_light_goes_through_known_pucs_rather_than_fewer_unknown_ones() -> None:
-    # Eight known PUCs cost 4 dB, as much as a single unknown one.
-    planner = Planner(SMALL, (1,), SMALL.fibre_ports)
-    for target in range(15):
-        others = [puc for puc in range(15) if puc != target]
-        view = next(planner.views({target}, others))
-        assert view.cost_db <= next(planner.views({target}, ())).cost_db
-        assert view.cost_db == pytest.approx(KNOWN_DB * len(view.states))
+def test_chosen_settings_take_less_than_half_of_the_time_of_random_ones() -> None:
+    """The same bench, the same start: chosen settings until the goal, then as many seconds of random ones as it takes.
+
+    Against settings as the search takes them, a quarter of the heaters off, every source for a stretch.
+    """
+    bench = Bench.after(60)
+    goal = 0.4 * _rms(bench, bench.fit)
+    before_s = bench.logbook.effort.hardware_s
+    _, _, outcome = bench.pursue(Goal(goal))
+    chosen_s = bench.logbook.effort.hardware_s - before_s
+    random = Walk(MOST_MA, bench.model.space.sources, bench.model.space.monitors, stay=10, off_share=0.25)
+    plan = random.random(2000, np.random.default_rng(9))
+    hidden = bench.logbook.probe.simulated  # type: ignore[attr-defined]
+    counts = np.cumsum(HardwareTimes().setting_s(np.full(2000, 17)))
+    within = int(np.searchsorted(counts, 2.0 * chosen_s))
+    taken = replace(
+        hidden.measure(plan.currents_ma[:within], plan.source[:within]), monitors=bench.model.space.monitors
+    )
+    fit = bench.refit(bench.observations + taken, bench.fit)
+    assert outcome.sigma_rad <= goal < _rms(bench, fit)
 
 
-def test_a_rim_puc_between_a_source_and_a_monitor_needs_nobody_else() -> None:
-    # Ports 3 and 4 of the SmartLight layout are the two ends of PUC 15's outer rail: bar, one hop.
-    view = next(Planner(SMARTLIGHT, (3,), (4,)).views({15}, ()))
-    assert (view.puc, view.output, view.states, view.cost_db) == (15, "bar", {}, 0.0)
+def test_when_the_settings_are_used_up_it_says_so_and_names_the_worst() -> None:
+    bench = Bench.after(60)
+    _, _, outcome = bench.pursue(Goal(1e-6, settings=100))
+    assert outcome.settings == 40
+    assert bench.logbook.effort.settings == 100
+    assert outcome.shortfall.startswith("wanted 0.001 mrad, reached ")
+    assert "100 settings are used up" in outcome.shortfall
+    assert "known worst: " in outcome.shortfall
 
 
-def test_only_live_sources_and_monitors_are_used_and_never_the_source_itself() -> None:
-    views = list(Planner(SMALL, (1, 6), (1, 8, 13)).views(range(15), range(15)))
-    assert {view.source for view in views} <= {1, 6}
-    assert {view.monitor for view in views} <= {1, 8, 13}
-    assert all(view.source != view.monitor for view in views)
-    assert list(Planner(SMARTLIGHT, (1,), (1,)).views(range(72), range(72))) == []
+def test_when_the_time_is_used_up_it_says_so() -> None:
+    bench = Bench.after(60)
+    limit_s = bench.logbook.effort.hardware_s + 0.5
+    _, _, outcome = bench.pursue(Goal(1e-6, hardware_s=limit_s))
+    assert limit_s - 0.15 < bench.logbook.effort.hardware_s <= limit_s
+    assert "s of hardware time are used up" in outcome.shortfall
 
 
-def test_only_targets_are_looked_at() -> None:
-    assert {view.puc for view in Planner(SMALL, (1,), SMALL.fibre_ports).views({3, 7}, range(15))} == {3, 7}
+def test_phases_that_no_setting_shows_are_named_and_the_rest_is_measured() -> None:
+    bench = Bench.after(60)
+    unseen = bench.model.space.mask(("passive_phase_rad",))
+    unseen &= np.arange(bench.model.space.size) == bench.model.space.group("passive_phase_rad").start + 7
+    # As if PUC 7 lay behind a dead port: the readings say nothing of its phase, and neither does the prior.
+    place = np.flatnonzero(unseen[bench.fit.free])
+    information = bench.fit.information.copy()
+    information[place], information[:, place] = 0.0, 0.0
+    blind = replace(bench.fit, information=information)
+    known = Knowledge.of(bench.model.space, blind, 1e-3)
+    assert (
+        np.flatnonzero(~known.wanted & bench.model.space.mask(("passive_phase_rad",))).tolist()
+        == np.flatnonzero(unseen).tolist()
+    )
+    bench.fit = blind
+    bench.refit = lambda observations, last: replace(blind, information=4.0 * information)  # type: ignore[method-assign]
+    goal = 0.5 * known.rms_rad(bench.model.space, known.wanted) * 1.001
+    _, _, outcome = bench.pursue(Goal(goal), dead=("monitor at port 9: dark",))
+    assert outcome.settings > 0
+    assert "1 PUCs and 0 loops do not show in any setting, with monitor at port 9: dark: PUC 7" in outcome.shortfall
 
 
-def test_each_output_of_every_puc_can_be_seen_once_all_are_known_unless_it_ends_in_the_dark() -> None:
-    # Sources of the prototype bench. The bottom rim has neither fibres nor photodiodes: ports 23/24, 27/28 and 31/32
-    # are the two ends of the outer rails of PUCs 56, 37 and 18, so what these send there in cross is never seen.
-    planner = Planner(SMARTLIGHT, (12, 20, 5, 37, 2, 1, 7, 35), SMARTLIGHT.fibre_ports)
-    for puc in range(72):
-        outputs = {view.output for view in planner.views({puc}, range(72))}
-        assert outputs == ({"bar"} if puc in (18, 37, 56) else {"bar", "cross"}), f"PUC {puc}"
+@dataclass(frozen=True)
+class _Entry:
+    source: int
+    currents_ma: NDArray[np.float64]
+    at_s: float
 
 
-def test_without_a_monitor_nothing_can_be_seen() -> None:
-    assert list(Planner(SMALL, (1,), ()).views(range(15), range(15))) == []
+def test_the_cost_of_moving_the_light_is_what_it_took_on_this_bench() -> None:
+    """Settings of 2 ms each; moves take 0.3 s, one of them, interrupted by people, a minute."""
+    entries, now = [], 0.0
+    for number, source in enumerate([1, 1, 2, 2, 1, 3, 3, 1, 2]):
+        count = 1 + number % 3
+        moved = bool(entries) and entries[-1].source != source
+        now += 0.002 * count + (60.0 if number == 4 else 0.3 if moved else 0.0)
+        entries.append(_Entry(source, np.zeros((count, 4)), now))
+    assert light_change_s(entries) == pytest.approx(0.3)
+    assert light_change_s(entries[:1]) == 0.0

@@ -64,7 +64,8 @@ pytestmark = pytest.mark.xdist_group("small-faulty")
 def test_the_rest_stays_within_tolerance(faulty: Calibrated) -> None:
     assert within_tolerance(faulty)
     assert len(faulty.report.phase_error_rad) == 14  # all but PUC 7
-    assert len(faulty.record.faults) == 5
+    # Beside the five, that loops behind what is broken do not show as well as wanted.
+    assert len([fault for fault in faulty.record.faults if not fault.startswith("wanted ")]) == 5
 
 
 def test_an_open_heater_is_named_by_puc_arm_and_channel(faulty: Calibrated) -> None:
@@ -103,7 +104,7 @@ def test_a_stuck_puc_is_named_with_its_channels_and_kept_from_routing(faulty: Ca
     assert f"(channels {upper} and {lower})" in fault
     assert "routed round" in fault
     assert set(faulty.record.unusable_states()) == {(7, "bar"), (7, "cross")}
-    with pytest.raises(CalibrationError, match="PUC 7 is not calibrated"):
+    with pytest.raises(CalibrationError, match="PUC 7 cannot be set: neither heater has any effect"):
         heater_currents_ma(faulty.record, {7: "bar"})
 
 
@@ -186,5 +187,7 @@ def test_only_one_module_is_lit_though_another_failed_on_the_way() -> None:
 def test_a_single_fault_is_named_and_does_no_harm(named: str, faults: list[Fault]) -> None:
     with faulty_bench(11, *faults) as found:
         assert within_tolerance(found)
-        assert len(found.record.faults) == 1
-        assert found.record.faults[0].startswith(named)
+        # Loops behind a stuck PUC may not show as well as wanted: that is said beside it.
+        told = [fault for fault in found.record.faults if not fault.startswith("wanted ")]
+        assert len(told) == 1
+        assert told[0].startswith(named)

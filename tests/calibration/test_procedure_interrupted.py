@@ -33,6 +33,14 @@ class CutProbe(BenchProbe):
             raise KeyboardInterrupt
         return super().measure(currents_ma)
 
+    def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+        if 0 < self.cut_at <= len(currents_ma):
+            cut_at, self.cut_at = self.cut_at, 0
+            super().measure_many(currents_ma[:cut_at])
+            raise KeyboardInterrupt
+        self.cut_at -= len(currents_ma)
+        return super().measure_many(currents_ma)
+
 
 class CutClock(VirtualClock):
     """A clock on which Ctrl-C comes in the middle of a wait: inside a driver's transaction, or while heaters settle."""
@@ -70,9 +78,9 @@ def bench(clock: CutClock) -> Iterator[Bench]:
         yield opened
 
 
-@pytest.mark.parametrize(("cut_at", "least"), [(230, 0), (1300, 4)])
+@pytest.mark.parametrize(("cut_at", "heaters"), [(60, 0), (230, 12), (450, 30)])
 def test_an_interruption_in_a_measurement_leaves_the_bench_safe_and_the_findings(
-    bench: Bench, cut_at: int, least: int, tmp_path: Path
+    bench: Bench, cut_at: int, heaters: int, tmp_path: Path
 ) -> None:
     probe = CutProbe(bench)
     probe.align_all()
@@ -83,23 +91,38 @@ def test_an_interruption_in_a_measurement_leaves_the_bench_safe_and_the_findings
     assert_safe(bench)
     record = run.record()
     assert not record.complete
-    # Some 160 settings per PUC: two sweeps of 48, and 64 for the passive phase.
-    found = {puc: entry for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is not None}
-    assert least <= len(found) <= cut_at / 150
-    truth = bench.emulated.world.truth.passive_phase
-    for puc, entry in enumerate(record.pucs):
-        assert (entry.note == "") == (puc in found)
-    for puc, entry in found.items():
-        assert np.cos(entry.passive_phase_rad - truth[puc]) > 0.8
-        assert entry.upper.law is not None
-        assert entry.lower.law is not None
+    # Some 90 readings to survey, then 7 settings per heater; passive phases come last.
+    laws = [arm.law for entry in record.pucs for arm in (entry.upper, entry.lower)]
+    assert sum(law is not None for law in laws) >= heaters
+    assert all(entry.passive_phase_rad is None and entry.note for entry in record.pucs)
     record.save(tmp_path / "record.json")
     assert CalibrationRecord.load(tmp_path / "record.json") == record
     with pytest.raises(CalibrationError, match="incomplete"):
         bench.mesh.check_record(record)
 
 
-@pytest.mark.parametrize("cut_at", [1, 2, 3, 5, 8, 13, 40, *np.random.default_rng(9).integers(50, 4000, 4).tolist()])
+def test_a_run_goes_on_with_the_readings_of_the_one_that_was_cut_short(bench: Bench) -> None:
+    probe = CutProbe(bench)
+    probe.align_all()
+    first = Calibration(probe, probe.subject(), seed=1)
+    probe.cut_at = 450
+    with pytest.raises(KeyboardInterrupt):
+        first.run()
+    readings = first.logbook.observations()
+    assert 350 < len(readings) < 450  # a batch that was cut is no reading
+    before_s = probe.elapsed_s()
+    resumed = Calibration(probe, probe.subject(), seed=1, before=first.logbook.entries)
+    record = resumed.run()
+    assert record.complete
+    assert record.faults == ()
+    np.testing.assert_array_equal(resumed.logbook.observations().reading_ma[: len(readings)], readings.reading_ma)
+    truth = bench.emulated.world.truth.passive_phase
+    found = np.array([entry.passive_phase_rad for entry in record.pucs], dtype=float)
+    assert np.abs((found - truth + np.pi) % (2 * np.pi) - np.pi).max() < 0.01
+    assert probe.elapsed_s() - before_s < before_s
+
+
+@pytest.mark.parametrize("cut_at", [1, 2, 3, 5, 8, 13, 40, *np.random.default_rng(9).integers(50, 1000, 4).tolist()])
 def test_an_interruption_in_the_middle_of_a_transaction_leaves_the_bench_safe(
     bench: Bench, clock: CutClock, cut_at: int
 ) -> None:
@@ -115,10 +138,10 @@ def test_an_interruption_in_the_middle_of_a_transaction_leaves_the_bench_safe(
 def test_the_story_leaves_an_incomplete_record_behind(bench: Bench, tmp_path: Path) -> None:
     path = tmp_path / "calibration.json"
     with pytest.raises(KeyboardInterrupt):
-        calibrate(bench, Aligner(bench.clock), 1, path, stop_after("wavefront", 2))
+        calibrate(bench, Aligner(bench.clock), 1, path, stop_after("sweeps", 2))
     record = CalibrationRecord.load(path)
     assert not record.complete
-    assert sum(entry.passive_phase_rad is not None for entry in record.pucs) == 2
+    assert sum(arm.law is not None for entry in record.pucs for arm in (entry.upper, entry.lower)) == 2
     assert_safe(bench)
 
 
@@ -126,7 +149,7 @@ def test_an_incomplete_record_never_replaces_one_that_is_there(bench: Bench, tmp
     path = tmp_path / "calibration.json"
     path.write_text("a record that took a day")
     with pytest.raises(KeyboardInterrupt):
-        calibrate(bench, Aligner(bench.clock), 1, path, stop_after("survey", 1))
+        calibrate(bench, Aligner(bench.clock), 1, path, stop_after("sweeps", 1))
     assert path.read_text() == "a record that took a day"
     assert not CalibrationRecord.load(tmp_path / "calibration.incomplete.json").complete
 
@@ -146,16 +169,16 @@ def stop_after(stage: str, steps: int) -> Progress:
 def test_a_bench_that_was_interrupted_can_be_calibrated_again(bench: Bench, clock: CutClock) -> None:
     probe = BenchProbe(bench)
     run = Calibration(probe, probe.subject(), seed=1)
-    clock.cut_at = 2500
+    clock.cut_at = 800
     with pytest.raises(KeyboardInterrupt):
         run.run()
     found = calibrated_bench(bench, 1)
     assert found.record.complete
-    assert np.sqrt((found.report.phase_error_rad**2).mean()) < 0.030
+    assert np.sqrt((found.report.phase_error_rad**2).mean()) < 0.003
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("cut_at", np.random.default_rng(10).integers(1, 14_000, 8).tolist())
+@pytest.mark.parametrize("cut_at", np.random.default_rng(10).integers(1, 1500, 8).tolist())
 def test_an_interruption_at_any_time_leaves_the_bench_safe(
     bench: Bench, clock: CutClock, cut_at: int, tmp_path: Path
 ) -> None:

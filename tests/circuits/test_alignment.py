@@ -91,9 +91,9 @@ class Searches:
 
 @pytest.fixture(scope="module")
 def searches() -> Searches:
-    """A hundred controllers, searched once from nothing, and again after the fibre has moved."""
+    """Ten controllers, searched once from nothing, and again after the fibre has moved."""
     found = Searches([], [], [], [])
-    for seed in range(100):
+    for seed in range(10):
         squeezers, aligner = searched(seed)
         found.first_reads.append(squeezers.reads)
         found.first_loss_db.append(squeezers.loss_db)
@@ -104,16 +104,16 @@ def searches() -> Searches:
 
 
 def test_a_search_from_nothing_ends_within_a_twentieth_of_a_decibel(searches: Searches) -> None:
-    assert np.mean(np.array(searches.first_loss_db) < 0.05) >= 0.99  # polarization.md 8: 100 % of 400 seeds
+    assert max(searches.first_loss_db) < 0.05  # polarization.md 8: 100 % of 400 seeds
 
 
 def test_a_second_search_reuses_the_periods_and_needs_as_few_readings_as_the_literature(searches: Searches) -> None:
     first, second = searches.first_reads, searches.second_reads
-    # polarization.md 3, four squeezers at 0.01 dB noise with a real stop: median 26, 95 % within 52.
-    assert np.median(second) <= 30, f"median {np.median(second)} readings, {np.median(first)} for the first search"
+    # polarization.md 3, four squeezers at 0.01 dB noise, round by round with a real stop: median 26, 95 % within 52.
+    assert np.median(second) <= 12, f"median {np.median(second)} readings, {np.median(first)} for the first search"
     assert np.percentile(second, 95) <= 52
     assert np.median(second) < 0.6 * np.median(first)
-    assert np.mean(np.array(searches.second_loss_db) < 0.05) >= 0.99
+    assert max(searches.second_loss_db) < 0.05
 
 
 def test_what_one_controller_taught_is_not_believed_of_another() -> None:
@@ -183,6 +183,14 @@ def test_without_light_the_settings_are_as_before() -> None:
     squeezers.power_w = 0.0
     with pytest.raises(CircuitError, match="pol: no light arrives, whatever the polarization"):
         Aligner(VirtualClock()).maximise("pol", squeezers, squeezers.reading_w)
+    assert squeezers.drive_mv == pytest.approx(before)
+
+
+def test_a_meter_whose_noise_goes_both_ways_sees_no_light() -> None:
+    squeezers, rng = Squeezers(7), np.random.default_rng(7)
+    before = squeezers.read()
+    with pytest.raises(CircuitError, match="no light arrives"):
+        Aligner(VirtualClock()).maximise("pol", squeezers, lambda: 1e-11 * float(rng.standard_normal()))
     assert squeezers.drive_mv == pytest.approx(before)
 
 

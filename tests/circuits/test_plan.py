@@ -5,13 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from known_mesh import A_TO_B, SMALL, edited, path_setup, record_of_truth, with_puc
 
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest, PathSetup, plan_circuits
 from lumion_hw.errors import CalibrationError, CircuitError, NoPathError
 from lumion_hw.mesh.inverse import heater_currents_ma
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record import CalibrationRecord, Defect
 
 
 def round_record(bench: Bench) -> CalibrationRecord:
@@ -79,6 +80,24 @@ def test_a_stuck_puc_is_routed_round_and_left_unheated(bench: Bench, setup: Path
     assert bench.mesh.topology.trace(1, plan.states).port == 8
     assert stuck not in plan.states
     assert plan.currents_ma[2 * stuck : 2 * stuck + 2].tolist() == [0.0, 0.0]
+
+
+def test_a_puc_stuck_in_the_state_it_is_needed_in_is_used_and_left_unheated(bench: Bench, setup: PathSetup) -> None:
+    plan = setup.plan(A_TO_B)
+    puc = plan.circuits[0].path.pucs[1]
+    state = plan.states[puc]
+    stuck = Defect("stuck PUC", "puc", puc, "no effect of either heater", (state,))
+    record = replace(with_puc(setup.record, puc, passive_phase_rad=None), defects=(stuck,))
+    again = plan_circuits(bench, record, A_TO_B)
+    assert again.circuits[0].path.pucs == plan.circuits[0].path.pucs
+    assert not again.currents_ma[2 * puc : 2 * puc + 2].any()
+
+
+def test_the_record_of_an_interrupted_run_is_used_on_request_only(bench: Bench) -> None:
+    cut_short = replace(record_of_truth(bench), complete=False)
+    with pytest.raises(CalibrationError, match="incomplete"):
+        bench.mesh.check_record(cut_short)
+    bench.mesh.check_record(cut_short, allow_incomplete=True)
 
 
 def test_a_mesh_full_of_stuck_pucs_has_no_path_and_says_so(bench: Bench, setup: PathSetup) -> None:
@@ -178,3 +197,16 @@ def test_the_record_of_one_bench_serves_the_same_bench_opened_again() -> None:
         record = record_of_truth(first)
     with Bench.emulate(SMALL, seed=5) as again:
         assert plan_circuits(again, record, A_TO_B).circuits[0].path.source == 1
+
+
+def test_a_laser_carries_no_circuit(tmp_path: Path) -> None:
+    document = yaml.safe_load(SMALL.read_text())
+    document["devices"]["tls"] = {"kind": "santec-tsl", "model": "TSL-570"}
+    document["wiring"]["inputs"].append({"laser": "tls", "port": 5})
+    path = tmp_path / "bench.yaml"
+    path.write_text(yaml.safe_dump(document))
+    with Bench.emulate(path, seed=1) as bench:
+        record = record_of_truth(bench)
+        assert plan_circuits(bench, record, A_TO_B).circuits
+        with pytest.raises(CircuitError, match="tls to sfp-b: tls is a laser, which carries no data"):
+            plan_circuits(bench, record, [CircuitRequest("tls", "sfp-b")])

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 import pytest
+from waiting import Bound
 
 from lumion_hw import Bench
 from lumion_hw.bench.drivers import open_device
@@ -203,11 +204,12 @@ def test_the_service_ends_though_hosts_are_connected(tmp_path: Path) -> None:
             assert process.wait(10) in (0, 143)
 
 
-def test_without_a_file_the_addresses_are_one_document_on_stdout() -> None:
+def test_without_a_file_the_addresses_are_one_document_on_stdout(not_for_ever: Bound) -> None:
     with subprocess.Popen(
         [*EMULATE, str(SMALL), "--tcp-only"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:
+            not_for_ever(process)
             assert process.stderr is not None
             assert process.stderr.readline() == "small: 8 devices, seed 0; Ctrl-C or SIGTERM ends\n"
             process.send_signal(signal.SIGTERM)
@@ -233,7 +235,7 @@ def test_what_cannot_be_served_is_exit_code_2_with_one_sentence(arguments: list[
     assert "Traceback" not in done.stderr
 
 
-def test_heaters_of_a_killed_host_go_off_within_the_watchdog_time(tmp_path: Path) -> None:
+def test_heaters_of_a_killed_host_go_off_within_the_watchdog_time(tmp_path: Path, not_for_ever: Bound) -> None:
     bench = tmp_path / "bench.yaml"
     bench.write_text(
         SMALL.read_text().replace("total_power_mw: 500.0", f"total_power_mw: 500.0, watchdog_s: {WATCHDOG_S}")
@@ -244,6 +246,7 @@ def test_heaters_of_a_killed_host_go_off_within_the_watchdog_time(tmp_path: Path
             [sys.executable, "-c", HOST, str(bench), found["mesh0"]], stdout=subprocess.PIPE, text=True
         ) as host:
             try:
+                not_for_ever(host)
                 assert host.stdout is not None
                 assert host.stdout.readline() == "holding\n"
                 assert host.stdout.readline() == "still holding\n"

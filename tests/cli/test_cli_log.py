@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -70,3 +71,24 @@ def test_devices_without_a_chosen_channel_are_not_opened() -> None:
             _ = bench.mesh
     with pytest.raises(ConfigError, match="devices that the bench file does not have: meter9"):
         Bench.emulate(SMALL, only=["meter9"])
+
+
+def test_a_wildcard_reaches_beyond_the_dot(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["log", SMALL, "--emulate", "--list", "-c", "*power*", "-c", "pol-a", "--json"]) == 0
+    names = {channel["name"] for channel in json.loads(capsys.readouterr().out)["channels"]}
+    assert {"meter0.power.1", "sfp-b.rx_power_dbm", "pol-a.setting.4"} < names
+    assert not any(name.startswith("pol-b") for name in names)
+
+
+def test_the_commands_of_the_page_on_recording_do_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib, of the extra plots, is not there")
+    page = (Path(__file__).parents[2] / "docs" / "recording.md").read_text(encoding="utf-8")
+    block = page.split("```sh\n")[1].split("```")[0]
+    monkeypatch.chdir(tmp_path)
+    for line in block.splitlines():
+        command = shlex.split(line, comments=True)
+        assert command[0] == "lumion"
+        assert main([*command[1:], *(["--count", "1"] if command[1] == "monitor" else [])]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"readings.h5", "readings.png"}

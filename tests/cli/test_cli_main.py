@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import click
 import pytest
+from waiting import Bound
 
 from lumion_hw import errors
 from lumion_hw.cli import main, run
@@ -79,7 +80,7 @@ def test_a_failure_is_one_paragraph_on_stderr_and_nothing_on_stdout(capsys: pyte
     run(failing(error), "lumion", [])
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == "lumion: mesh0 @ tcp://192.0.2.1:7: no answer to HELLO Is it on?\n"
+    assert err == "lumion: mesh0 @ tcp://192.0.2.1:7: no answer to HELLO. Is it on?\n"
 
 
 def test_a_group_of_failures_lists_every_member(capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,7 +98,7 @@ def test_with_json_a_failure_is_one_document_on_stdout_as_well(capsys: pytest.Ca
     assert json.loads(out) == {
         "error": {
             "type": "LinkLost",
-            "message": "mesh0 @ serial:///dev/x: unplugged Plug it in.",
+            "message": "mesh0 @ serial:///dev/x: unplugged. Plug it in.",
             "exit_code": 4,
             "device": "mesh0",
             "address": "serial:///dev/x",
@@ -216,10 +217,11 @@ def test_wrong_usage_is_exit_code_2_with_the_usage(args: list[str], capsys: pyte
     assert err.startswith("Usage: lumion")
 
 
-def test_a_reader_that_closes_the_pipe_has_had_enough() -> None:
+def test_a_reader_that_closes_the_pipe_has_had_enough(not_for_ever: Bound) -> None:
     with subprocess.Popen(
         [*LUMION, "bench", "schema"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
+        not_for_ever(process)
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()

@@ -19,7 +19,7 @@ def test_the_help_of_the_group_loads_neither_numpy_nor_scipy() -> None:
         "import sys; from lumion_hw.cli import main; main(['mesh', '--help']); "
         "sys.exit(bool({'numpy', 'scipy', 'ortools'} & set(sys.modules)))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False).returncode == 0
 
 
 @pytest.mark.parametrize(("layout", "pucs"), [("smartlight", 72), ("rings:2", 30), ("columns:2,3,2", 34)])

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from lumion_testboard import HELLO, SpecBoard
+from waiting import until
 
 import firmware_protocol as fp
 from lumion_hw.clock import SystemClock, VirtualClock
@@ -165,7 +166,8 @@ def test_threads_that_configure_and_close_leave_no_keep_alive_behind() -> None:
     threads = [threading.Thread(target=configure) for _ in range(4)]
     for thread in threads:
         thread.start()
-    time.sleep(0.05)
+    begun = board.received
+    until(lambda: board.received > begun + 20)
     driver.close()
     for thread in threads:
         thread.join(10.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from lumion_testboard import HELLO, SpecBoard
+from waiting import until
 
 import firmware_protocol as fp
 from lumion_hw.clock import SystemClock, VirtualClock
@@ -225,8 +225,7 @@ def test_closing_ends_a_call_that_waits_for_the_link() -> None:
 
     thread = threading.Thread(target=ask)
     thread.start()
-    while not failures:
-        time.sleep(0.001)
+    until(lambda: failures)
     start = clock.now()
     driver.close()
     thread.join(10.0)

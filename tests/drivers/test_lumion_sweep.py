@@ -151,6 +151,16 @@ def test_a_plan_outside_the_limits_is_refused_by_point_and_channel_before_anythi
     assert not board.driven.any()
 
 
+def test_as_many_points_fit_as_the_controller_says_even_if_all_channels_change(driver: LumionMeshController) -> None:
+    most = driver.info.sweep_points
+    # A header of 20 B, a mask of 2 B, and per point 2 B and 16 codes (section 10.1).
+    assert most == (65536 - 22) // 34
+    points = tuple(dict.fromkeys(range(N), 0.1 * (1 + i % 2)) for i in range(most + 1))
+    assert len(driver.sweep(SweepPlan(points[:-1])).photocurrent_ma) == most
+    with pytest.raises(LimitError, match="encoded sweep"):
+        driver.sweep(SweepPlan(points))
+
+
 def test_the_power_of_the_last_allowed_point_is_allowed(driver: LumionMeshController) -> None:
     assert driver.sweep(SweepPlan((dict.fromkeys(range(4), 10.0),))).late == 0
 

@@ -29,7 +29,7 @@ IDN = "SANTEC,MPM-210H,17110001,Ver. 1.02"
 
 
 class Mpm(ScpiPeer):
-    """Modules 1 and 3; one last error instead of a queue; no SCPI tree."""
+    """Modules 0 and 2; one last error instead of a queue; no SCPI tree."""
 
     error_query = "ERR?"
     no_error = "0,No error"
@@ -45,6 +45,7 @@ class Mpm(ScpiPeer):
             "AVG": [10.0, 0.01, 10000.0],
             "UNIT": [0.0, 0.0, 1.0],
             "LOGN": [1.0, 1.0, 1e6],
+            "TRIG": [1.0, 0.0, 1.0],
         }
         self.queries = {
             "IDIS?": lambda _: "1,0,1,0,0",
@@ -62,7 +63,7 @@ class Mpm(ScpiPeer):
         self.of_port[f"{word} {place}"] = float(value)
 
     def read(self, module: str) -> str:
-        first = {"1": 1, "3": 5}[module]
+        first = {"0": 1, "2": 5}[module]
         scale = 1e3 if self.numbers["UNIT"][0] else 0.0
         powers = [self.light_w[first + port] * scale for port in range(4)]
         top = 10.0
@@ -129,7 +130,7 @@ def test_the_conversation_is_words_with_commas_and_cr_lf() -> None:
         ("UNIT 1", None),
         ("UNIT?", "1"),
         ("AVG?", "5"),
-        ("READ? 2", "0.000100,0.000200,-0.000001,0.000400"),
+        ("READ? 1", "0.000100,0.000200,-0.000001,0.000400"),
     ]
     exchanges = [Exchange(f"{sent}\r\n".encode(), f"{got}\r\n".encode() if got else b"") for sent, got in pairs]
     peer = ReplayPeer(exchanges, clock)
@@ -137,7 +138,7 @@ def test_the_conversation_is_words_with_commas_and_cr_lf() -> None:
     meter.open()
     as_interface: PowerMeter = meter
     assert len(as_interface.channels) == 20
-    assert meter.module_and_port(6) == (2, 2)
+    assert meter.module_and_port(6) == (1, 2)
     reading = meter.read(6)
     assert reading.power_w == pytest.approx(200e-9)
     assert reading.timestamp_s >= 2 * 0.005  # the average of 5 ms began after the call
@@ -154,7 +155,7 @@ def test_another_instrument_is_refused(clock: VirtualClock, peer: Mpm, idn: str)
 def test_channels_follow_the_modules_that_are_there(clock: VirtualClock, peer: Mpm) -> None:
     meter = opened(clock, peer)
     assert meter.channels == (1, 2, 3, 4, 5, 6, 7, 8)
-    assert [meter.module_and_port(channel) for channel in (1, 4, 5, 8)] == [(1, 1), (1, 4), (3, 1), (3, 4)]
+    assert [meter.module_and_port(channel) for channel in (1, 4, 5, 8)] == [(0, 1), (0, 4), (2, 1), (2, 4)]
     with pytest.raises(ConfigError, match="channels 1 to 8"):
         meter.read(9)
 
@@ -202,24 +203,33 @@ def test_a_wavelength_that_is_not_applied_is_noticed_with_the_instruments_words(
 def test_ranges_are_gain_levels(clock: VirtualClock, peer: Mpm) -> None:
     meter = opened(clock, peer)
     meter.set_range_dbm(6, -20.0)
-    assert peer.of_port == {"DAUTO 3": 0.0, "DLEV 3,2": 4.0}
+    assert peer.of_port == {"DAUTO 2": 0.0, "DLEV 2,2": 4.0}
     with pytest.raises(ConfigError, match="does not exist"):
         meter.set_range_dbm(6, -25.0)
     with pytest.raises(LimitError):
         meter.set_gain_level(6, 6)
     meter.set_range_dbm(6, None)
-    assert peer.of_port["DAUTO 3"] == 1.0
+    assert peer.of_port["DAUTO 2"] == 1.0
 
 
 def test_a_log_is_fetched_by_module_and_port(clock: VirtualClock, peer: Mpm) -> None:
     meter = opened(clock, peer)
     peer.log_mw = [1e-3, 9.9e37, 2e-3]
     log = meter.log((1, 7), 3)
-    assert [each for each in peer.sent if each.startswith("LOGG")] == ["LOGG? 1,1", "LOGG? 3,3"]
+    assert [each for each in peer.sent if each.startswith("LOGG")] == ["LOGG? 0,1", "LOGG? 2,3"]
     assert log.power_w[1, [0, 2]] == pytest.approx([1e-6, 2e-6], rel=1e-6)
     assert log.state[0].tolist() == [RangeState.OK, RangeState.OVER, RangeState.OK]
     assert np.isnan(log.power_w[0, 1])
     assert log.period_s == pytest.approx(0.01)
+    assert {"TRIG 0", "WMOD CONST2"} <= set(peer.sent)
+
+
+def test_a_log_keeps_the_pace_of_the_internal_trigger(clock: VirtualClock, peer: Mpm) -> None:
+    meter = opened(clock, peer)
+    meter.set_averaging_s(1, 0.025)
+    meter.set_range_dbm(1, 0.0)
+    assert meter.log((1,), 1).period_s == pytest.approx(0.03)
+    assert "WMOD CONST1" in peer.sent
 
 
 def test_a_log_of_line_feeds_is_read_by_its_length(clock: VirtualClock, peer: Mpm) -> None:

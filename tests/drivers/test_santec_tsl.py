@@ -178,3 +178,31 @@ def test_another_instrument_is_refused_and_messages_end_with_cr_lf() -> None:
     peer = ReplayPeer([Exchange(b"*IDN?\r\n", b"SANTEC,MPM-210H,1,Ver. 1.0\r\n")], clock)
     with pytest.raises(IdentityError, match="TSL-510 or"):
         SantecTsl(replay_link(peer, clock), clock, device="laser0").open()
+
+
+def test_a_measured_power_without_a_logarithm_is_not_ready_yet(clock: VirtualClock) -> None:
+    peer = Laser(clock, Dialect.LEGACY)
+    laser = opened(clock, peer, settle_s=0.0)
+    laser.enable()
+    clock.sleep(60.0)
+    peer.queries["POW:ACT?"] = lambda _: "9.91E37"
+    state = laser.state()
+    assert state.emitting
+    assert not state.ready
+    assert state.measured_power_dbm is None
+    peer.queries["POW:ACT?"] = lambda _: "-0.2"
+    assert laser.state().ready
+
+
+def test_the_power_has_time_to_follow_before_the_laser_is_ready(clock: VirtualClock) -> None:
+    laser = opened(clock, Laser(clock, Dialect.LEGACY), settle_s=2.0)
+    laser.enable()
+    clock.sleep(1.9)
+    assert not laser.state().ready
+    clock.sleep(0.2)
+    assert laser.state().ready
+    laser.set_power_dbm(3.0)
+    assert not laser.state().ready
+    started_s = clock.now()
+    laser.wait_ready(started_s + 10.0)
+    assert clock.now() - started_s >= 1.9

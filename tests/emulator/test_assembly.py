@@ -10,7 +10,8 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.bench.loader import load_bench
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.assembly import DeviceSpec, EmulatedBench
+from lumion_hw.emulator.assembly import EmulatedBench
+from lumion_hw.emulator.emulation_spec import DeviceSpec
 from lumion_hw.errors import ConfigError, LinkError
 
 MODEL = load_bench(Path(__file__).parents[1] / "data" / "small.yaml")
@@ -150,7 +151,11 @@ def test_a_moved_fibre_takes_aligned_light_away_until_it_is_aligned_again() -> N
 
 
 def _coupled_at(emulated: EmulatedBench, drive_mv: float) -> float:
-    emulated.world.set_squeezer("pol-a", 2, float(drive_mv))
+    host = emulated.devices["pol-a"].connect()
+    host.receive(b"V2,%d\r\n" % round(drive_mv))
+    emulated.clock.sleep(0.1)
+    assert host.transmit() == b"Done\r\n"
+    host.close()
     return float(lit(emulated, "sfp-a").sum())
 
 
@@ -183,3 +188,85 @@ def test_devices_of_the_bench_are_at_hand_for_faults_of_their_own() -> None:
     emulated = bench()
     assert emulated.faults.board("mesh0") is emulated.devices["mesh0"]
     assert emulated.faults.device("pol-a") is emulated.devices["pol-a"]
+
+
+# Instruments of other makers -----------------------------------------------------------------------------------------
+
+
+def with_laser(kind: str) -> EmulatedBench:
+    """The bench with a laser in the place of the module sfp-a."""
+    spec = bench().spec
+    inputs = tuple(
+        dataclasses.replace(path, transponder="laser0") if path.transponder == "sfp-a" else path
+        for path in spec.wiring.inputs
+    )
+    wiring = dataclasses.replace(spec.wiring, inputs=inputs)
+    devices = (*(each for each in spec.devices if each.name != "sfp-a"), DeviceSpec("laser0", kind, "1"))
+    return EmulatedBench(dataclasses.replace(spec, wiring=wiring, devices=devices), VirtualClock(), 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "switch_on"),
+    [
+        ("itla-laser", bytes.fromhex("81320008")),
+        ("keysight-laser", b"LOCK 0,1234;:SOUR0:WAV 1551NM;POW:STAT 1\n"),
+        ("santec-tsl", b"WAV 1551;:POW:STAT 1\n"),
+    ],
+)
+def test_a_laser_is_a_source_of_the_world_at_its_own_wavelength(kind: str, switch_on: bytes) -> None:
+    emulated = with_laser(kind)
+    for name in ("sfp-b", "sfp-c"):
+        emulated.world.set_transmitter(name, 0.0)
+    assert emulated.world.leaving_w().sum() == 0.0
+    link = emulated.link("laser0")
+    link.open(emulated.clock.now() + 1.0)
+    link.write(switch_on, emulated.clock.now() + 1.0)
+    emulated.clock.sleep(10.0)
+    assert emulated.world.leaving_w().sum() > 1e-5
+    light = emulated.devices["laser0"].light()
+    index = [path.transponder for path in emulated.world.wiring.inputs].index("laser0")
+    assert emulated.world.chains[index].frequency_hz == pytest.approx(299_792_458e9 / light.wavelength_nm)
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "channel", "ask"),
+    [
+        ("thorlabs-pm", "PM100D", 1, b"MEAS:POW?\n"),
+        ("keysight-816x", "8163B", 2, b"SENS1:CHAN2:POW:UNIT 1;:READ1:CHAN2:POW?\n"),
+        ("keysight-n77xx", "N7744A", 2, b"SENS2:POW:UNIT 1;:READ2:POW?\n"),
+    ],
+)
+def test_a_meter_of_any_make_sees_its_tap(kind: str, model: str, channel: int, ask: bytes) -> None:
+    spec = bench().spec
+    outputs = (
+        dataclasses.replace(spec.wiring.outputs[0], meter="pm9", meter_channel=channel, tap_fraction=0.5),
+        *spec.wiring.outputs[1:],
+    )
+    wiring = dataclasses.replace(spec.wiring, outputs=outputs)
+    devices = (*spec.devices, DeviceSpec("pm9", kind, "1", model))
+    emulated = EmulatedBench(dataclasses.replace(spec, wiring=wiring, devices=devices), VirtualClock(), 3)
+    lit(emulated, "sfp-a", "sfp-b", "sfp-c")
+    truth_w = emulated.world.tapped_w("pm9", channel)
+    link = emulated.link("pm9")
+    link.open(emulated.clock.now() + 1.0)
+    link.write(ask, emulated.clock.now() + 1.0)
+    reading_w = float(link.read(emulated.clock.now() + 5.0))
+    assert truth_w > 0
+    assert reading_w == pytest.approx(truth_w, rel=0.06, abs=1e-9)
+
+
+def test_a_santec_meter_sees_its_taps() -> None:
+    spec = bench().spec
+    outputs = (
+        dataclasses.replace(spec.wiring.outputs[0], meter="pm9", meter_channel=3, tap_fraction=0.5),
+        *spec.wiring.outputs[1:],
+    )
+    wiring = dataclasses.replace(spec.wiring, outputs=outputs)
+    devices = (*spec.devices, DeviceSpec("pm9", "santec-mpm", "1"))
+    emulated = EmulatedBench(dataclasses.replace(spec, wiring=wiring, devices=devices), VirtualClock(), 3)
+    lit(emulated, "sfp-a", "sfp-b", "sfp-c")
+    link = emulated.link("pm9")
+    link.open(emulated.clock.now() + 1.0)
+    link.write(b"UNIT 1\r\nREAD? 0\r\n", emulated.clock.now() + 1.0)
+    values_mw = [float(field) for field in link.read(emulated.clock.now() + 5.0).split(b",")]
+    assert values_mw[2] == pytest.approx(1e3 * emulated.world.tapped_w("pm9", 3), rel=0.06, abs=1e-6)

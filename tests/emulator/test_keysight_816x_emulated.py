@@ -56,7 +56,7 @@ def test_identity_and_modules(bench):
 
 
 @pytest.mark.parametrize(
-    "options", [{"model": "8166A"}, {"sensors": (5,)}, {"sensors": ()}, {"model": "8163B", "laser": LASER}]
+    "options", [{"model": "8168A"}, {"sensors": (5,)}, {"sensors": ()}, {"model": "8163B", "laser": LASER}]
 )
 def test_impossible_mainframes_are_refused(options):
     with pytest.raises(ConfigError):

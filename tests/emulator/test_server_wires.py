@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scpi_testbench import Meter
+from waiting import until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.n77xx import KeysightN77xx
@@ -207,14 +208,7 @@ def test_client_that_vanishes_mid_message_or_before_its_reply_harms_nobody(serve
             leaver.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
             leaver.close()
             assert ask(stayer, b"*IDN?") == b"Maker,M1,SN1,1.0\n"
-        wait_for(lambda: len(server._channels) == 1)
-
-
-def wait_for(condition) -> None:
-    end = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < end, "condition not met in time"
-        time.sleep(0.005)
+        until(lambda: len(server._channels) == 1)
 
 
 def test_half_closed_client_still_gets_its_replies(server, meter):
@@ -255,7 +249,7 @@ def test_failing_device_costs_its_own_connection_at_most(server, meter, call, ca
                     assert host.recv(1) == b""
         with dial(sound) as host:
             assert ask(host, b"*IDN?") == b"Maker,M1,SN1,1.0\n"
-        wait_for(lambda: "planted" in caplog.text)
+        until(lambda: "planted" in caplog.text)
 
 
 def test_refused_connection_is_closed_at_once(server, meter):
@@ -369,7 +363,7 @@ def test_line_is_always_drained_even_when_nobody_reads(server, tmp_path):
         while left and time.monotonic() < end:
             with contextlib.suppress(BlockingIOError):
                 left -= os.write(fd, b"x" * min(left, 4096))
-        wait_for(lambda: echo.taken == 200_000)
+        until(lambda: echo.taken == 200_000)
         assert max(len(channel._output) for channel, _ in server._channels.values()) <= BUFFER_LIMIT
 
 

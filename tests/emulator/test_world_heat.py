@@ -174,3 +174,12 @@ def test_without_crosstalk_heat_stays_at_home() -> None:
     cells = world.cells()
     assert np.count_nonzero(cells.phase_upper) + np.count_nonzero(cells.phase_lower) == 1
     assert np.count_nonzero(cells.joint_phase) == 0
+
+
+def test_the_phase_of_heat_is_a_length_and_so_proportional_to_frequency() -> None:
+    world, clock = world_of([source(1)])
+    world.drive_heaters(currents((UPPER, PI_MA)), clock.now())
+    clock.sleep(1.0)
+    at_1550, at_1500 = (world.cells(299792458.0 / (nm * 1e-9)).phase_upper[PUC] for nm in (1550.0, 1500.0))
+    assert at_1550 == pytest.approx(np.pi)
+    assert at_1500 == pytest.approx(np.pi * 1550.0 / 1500.0)

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from world_testbench import ACCESS_DB, MESH, PLAIN, loss, source, world_of
+from world_testbench import ACCESS_DB, MESH, PLAIN, loss, source, squeezing, world_of
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.truth import random_unitary
@@ -36,7 +36,7 @@ def test_of_uniformly_random_polarizations_one_in_ten_loses_more_than_ten_db() -
     shares = np.empty(10_000)
     for index in range(len(shares)):
         world.chains[0].fibre_in = random_unitary(rng)
-        world.set_squeezer("pol", 1, 0.0)
+        world.set_polarization("pol", np.eye(2))
         shares[index] = te_share(world)
     assert np.mean(shares < 0.1) == pytest.approx(0.10, abs=0.01)
     assert shares.mean() == pytest.approx(0.5, abs=0.01)
@@ -51,13 +51,12 @@ def test_tm_light_comes_in_weaker_by_the_rejection(rejection_db: float) -> None:
 
 
 def test_no_polarization_is_darker_than_the_rejection() -> None:
-    world, rng = lit(rejection_db=25.0), np.random.default_rng(3)
-    shares = []
+    world, shares = lit(rejection_db=25.0), []
     for tilt in np.linspace(0.0, 0.2, 21):  # round about the TM pole, where a coherent leak would hide it
         for phase in np.linspace(0.0, 2 * np.pi, 9):
             turn = np.array([[np.cos(tilt), -np.sin(tilt)], [np.sin(tilt), np.cos(tilt)]])
             world.chains[0].fibre_out = turn @ np.diag([1.0, np.exp(1j * phase)]) @ TO_TM
-            world.set_squeezer("pol", 1, float(rng.uniform(0, 1e-9)))
+            world.set_polarization("pol", np.eye(2))
             shares.append(te_share(world))
     assert min(shares) == pytest.approx(10**-2.5, rel=1e-6)
 
@@ -77,10 +76,10 @@ def test_a_source_without_a_controller_arrives_as_the_fibre_delivers_it() -> Non
 def test_power_against_one_squeezer_is_a_sinusoid_of_its_hidden_period(channel: int) -> None:
     world = lit(aligned=False, seed=channel, rejection_db=25.0)
     period = world.chains[0].squeezer_period_mv[channel - 1]
-    drives = np.linspace(-5000.0, 5000.0, 41)
+    drives, squeeze = np.linspace(-5000.0, 5000.0, 41), squeezing(world)
     shares = []
     for drive in drives:
-        world.set_squeezer("pol", channel, float(drive))
+        squeeze(channel, float(drive))
         shares.append(te_share(world))
     phase = 2 * np.pi * drives / period
     design = np.stack([np.ones_like(phase), np.cos(phase), np.sin(phase)], axis=1)
@@ -94,22 +93,44 @@ def test_one_and_three_turn_about_one_axis_two_and_four_about_another() -> None:
     # TE is a pole of the axis of 1 and 3: alone they only shift its phase. A quarter turn of 2 makes circular light,
     # half a turn TM.
     world = lit()
-    periods = world.chains[0].squeezer_period_mv
+    periods, squeeze = world.chains[0].squeezer_period_mv, squeezing(world)
     for channel in (1, 3):
-        world.set_squeezer("pol", channel, periods[channel - 1] / 3)
+        squeeze(channel, periods[channel - 1] / 3)
         assert te_share(world) == pytest.approx(1.0, abs=1e-9)
     for channel in (2, 4):
         world = lit()
-        world.set_squeezer("pol", channel, world.chains[0].squeezer_period_mv[channel - 1] / 4)
+        squeeze = squeezing(world)
+        squeeze(channel, world.chains[0].squeezer_period_mv[channel - 1] / 4)
         assert te_share(world) == pytest.approx(0.5, abs=1e-9)
-        world.set_squeezer("pol", channel, world.chains[0].squeezer_period_mv[channel - 1] / 2)
+        squeeze(channel, world.chains[0].squeezer_period_mv[channel - 1] / 2)
         assert te_share(world) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_controller_that_is_not_wired_turns_nothing() -> None:
     world = lit()
-    world.set_squeezer("another", 2, 1000.0)
+    squeezing(world, "another")(2, 1000.0)
     assert te_share(world) == pytest.approx(1.0, abs=1e-9)
+
+
+# Polarimeters --------------------------------------------------------------------------------------------------------
+
+
+def test_a_polarimeter_sees_the_light_just_before_the_chip() -> None:
+    # 1 mW, 0.5 dB of loss and 9 dB of gain on the way, a tap of 1 %.
+    path = dataclasses.replace(source(1, polarization="pol", gain_db=9.0), polarimeter="pm", polarimeter_tap=0.01)
+    world, _ = world_of([path], aligned=False, seed=6)
+    assert not world.polarimeter_w("pm").any()
+    world.set_transmitter("m1", 1e-3)
+    before = world.polarimeter_w("pm")
+    assert before[0] == pytest.approx(1e-5 * 10**0.85)
+    assert np.linalg.norm(before[1:]) == pytest.approx(before[0])
+    squeezing(world)(2, 1500.0)
+    after = world.polarimeter_w("pm")
+    assert after[0] == pytest.approx(before[0])
+    assert not np.allclose(after[1:], before[1:], rtol=0.1)
+    te = world.leaving_w().sum() / (ALL_TE * 10**0.9)
+    assert (1 + after[1] / after[0]) / 2 == pytest.approx(te, rel=1e-6)
+    assert not world.polarimeter_w("another").any()
 
 
 # Fibres --------------------------------------------------------------------------------------------------------------

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from lumion_hw.clock import VirtualClock
+from lumion_hw.emulator.polarization_optics import SqueezerProfile, Squeezers
 from lumion_hw.emulator.truth import PhysicsParameters, draw_chains, draw_mesh
 from lumion_hw.emulator.world import OpticalWorld
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
@@ -90,3 +92,20 @@ def currents(*heated: tuple[int, float]) -> np.ndarray:
 def loss(db: float) -> float:
     """Return the transmission of a loss."""
     return float(10.0 ** (-db / 10.0))
+
+
+IDEAL_SQUEEZERS = SqueezerProfile(hysteresis_rad=0.0, settle_tau_s=1e-9, activation_loss_db=0.0)
+
+
+def squeezing(world: OpticalWorld, controller: str = "pol") -> Callable[[int, float], None]:
+    """Return a function (channel, drive in mV) that squeezes the first input's fibre; every call finds it at rest."""
+    chain, seconds = world.chains[0], itertools.count()
+    squeezers = Squeezers(
+        chain.squeezer_period_mv, chain.squeezer_offset_rad, lambda: float(next(seconds)), IDEAL_SQUEEZERS
+    )
+
+    def squeeze(channel: int, drive_mv: float) -> None:
+        squeezers.drive(channel, drive_mv)
+        world.set_polarization(controller, squeezers.jones())
+
+    return squeeze

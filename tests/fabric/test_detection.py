@@ -73,9 +73,7 @@ def test_a_polarization_fade_at_one_of_two_nics_gives_no_verdict(four: PathSetup
     bench = four.bench
     watch, controller = watch_of(four), bench.polarization["pol-s1n1"]
     receiver = bench.transponders["sfp-s0n1"]
-    Aligner(bench.clock).maximise(  # towards darkness: the brightest of the reciprocal
-        "pol-s1n1", controller, lambda: 1.0 / max(bench.emulated.world.received_w("sfp-s0n1"), 1e-9)
-    )
+    Aligner(bench.clock).minimise("pol-s1n1", controller, lambda: bench.emulated.world.received_w("sfp-s0n1"))
     bench.clock.sleep(0.2)
     assert receiver.status().rx_los
     assert watch.wait(2.0) is None

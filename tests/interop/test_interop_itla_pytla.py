@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.itla import Itla
@@ -43,8 +44,7 @@ def connect(request, tmp_path):
             files = ["registers_itla.yaml"] if version == "1.3" else None
             if request.param == "pty":
                 path = Path(server.add_pty(module, tmp_path / "laser").removeprefix("serial://"))
-                while not path.exists():
-                    time.sleep(0.001)
+                until(path.exists)
                 client = itla.ITLA(str(path), 9600, version=version, register_files=files)
                 client.connect()
             else:
@@ -61,10 +61,7 @@ def connect(request, tmp_path):
 
 def settle(client) -> None:
     """Poll NOP: the client's `wait` returns at once on a module that answers NOP while it works."""
-    end = time.monotonic() + 10.0
-    while int.from_bytes(client._nop(), "big") >> 8:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    until(lambda: not int.from_bytes(client._nop(), "big") >> 8)
 
 
 def enable(client) -> None:

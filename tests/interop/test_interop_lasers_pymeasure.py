@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 
 import numpy as np
 import pytest
+from waiting import until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.keysight_laser import KeysightLaser
+from lumion_hw.emulator.santec_tsl import SantecTsl
 from lumion_hw.emulator.server import EmulatorServer
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     pytest.importorskip("pymeasure", reason="needs the package PyMeasure: pip install 'lumion-hw[test]'")
     from pymeasure.instruments.keysight import KeysightN7776C
+    from pymeasure.instruments.santec import TSL550, TSL570
+    from pymeasure.instruments.santec.tsl500series import SweepMode, SweepPattern, SweepRouting, SweepStatus
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
@@ -48,13 +51,6 @@ def connect(server):
         client.adapter.connection.close()
 
 
-def wait(done) -> None:
-    end = time.monotonic() + 20.0
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 @pytest.fixture
 def n7776c(connect):
     device = KeysightLaser("laser0", SystemClock(), np.random.default_rng(1))
@@ -73,7 +69,7 @@ def test_n7776c_lock_output_and_power(n7776c):
     assert client.output_power_mW == pytest.approx(2.0)
     client.output_power_dBm = -3.0
     assert client.output_power_dBm == pytest.approx(-3.0)
-    wait(lambda: device.light().power_w == pytest.approx(0.5e-3, rel=0.12))
+    until(lambda: device.light().power_w == pytest.approx(0.5e-3, rel=0.12))
     client.output_enabled = False
     assert client.output_enabled is False
     assert client.check_errors() == []
@@ -116,7 +112,7 @@ def test_n7776c_sweep_logs_wavelengths(n7776c):
     client.sweep_speed, client.sweep_mode, client.trigger_out, client.wl_logging = 50, "CONT", "STF", True
     client.sweep_state = 1
     assert client.sweep_state == 1
-    wait(lambda: client.sweep_state == 0)
+    until(lambda: client.sweep_state == 0)
     assert client.sweep_points == 1001
     data = client.get_wl_data()
     assert data * 1e9 == pytest.approx(np.linspace(1550.0, 1560.0, 1001), abs=0.02)
@@ -131,8 +127,100 @@ def test_n7776c_manual_steps(n7776c):
     client.next_step()
     client.next_step()
     client.previous_step()
-    wait(lambda: device.light().wavelength_nm == pytest.approx(1551.0, abs=0.02))
+    until(lambda: device.light().wavelength_nm == pytest.approx(1551.0, abs=0.02))
     assert client.sweep_state == 2
     client.sweep_state = 0
     assert client.sweep_state == 0
+    assert client.check_errors() == []
+
+
+@pytest.fixture(params=["TSL-550", "TSL-570"])
+def tsl(request, connect):
+    device = SantecTsl("laser0", SystemClock(), np.random.default_rng(1), model=request.param)
+    return connect(device, TSL550 if request.param == "TSL-550" else TSL570), device
+
+
+def test_tsl_power(tsl):
+    client, device = tsl
+    if isinstance(client, TSL550):
+        client.laser_enabled = True
+        assert client.laser_enabled is True
+    client.output_enabled = True
+    assert client.output_enabled is True
+    client.power_setpoint = -3.0
+    assert client.power_setpoint == -3.0
+    until(lambda: device.light().power_w == pytest.approx(0.5e-3, rel=0.12))
+    assert client.power == pytest.approx(-3.0, abs=0.6)
+    client.power_unit = "mW"
+    assert client.power_setpoint == pytest.approx(0.501187, abs=1e-5)
+    assert client.power == pytest.approx(1e3 * device.light().power_w, rel=1e-2)
+    client.output_enabled = False
+    until(lambda: device.light().power_w == 0.0)
+    assert client.check_errors() == []
+
+
+def test_tsl_wavelength_and_frequency(tsl):
+    client, device = tsl
+    client.wavelength_setpoint = 1555.5
+    assert client.wavelength_setpoint == pytest.approx(1555.5)
+    assert client.complete == "1"
+    assert device.light().wavelength_nm == pytest.approx(1555.5, abs=0.02)
+    client.frequency_setpoint = 193.1
+    assert client.frequency_setpoint == pytest.approx(193.1, abs=1e-5)
+    assert client.check_errors() == []
+
+
+def test_tsl_sweep_settings(tsl):
+    client, _ = tsl
+    for name, value in (
+        ("wavelength_start", 1550.0),
+        ("wavelength_stop", 1560.0),
+        ("wavelength_step", 0.5),
+        ("frequency_start", 193.0),
+        ("frequency_stop", 192.0),
+        ("frequency_step", 0.1),
+        ("sweep_speed", 20),
+        ("sweep_dwell", 0.5),
+        ("sweep_delay", 1.5),
+        ("sweep_cycles", 3),
+        ("sweep_mode", SweepMode.STEPPED_TWO_WAY),
+    ):
+        setattr(client, name, value)
+        assert getattr(client, name) == pytest.approx(value, abs=1e-5), name
+    client.sweep_pattern = SweepPattern.CONTINUOUS
+    client.sweep_routing = SweepRouting.ONE_WAY
+    assert client.sweep_mode == SweepMode.CONTINUOUS_ONE_WAY
+    assert (client.sweep_pattern, client.sweep_routing) == (SweepPattern.CONTINUOUS, SweepRouting.ONE_WAY)
+    assert client.check_errors() == []
+
+
+def test_tsl_sweep(tsl):
+    client, device = tsl
+    client.wavelength_start, client.wavelength_stop, client.sweep_speed = 1550.0, 1560.0, 20
+    client.sweep_mode = SweepMode.CONTINUOUS_ONE_WAY
+    client.start_sweep()
+    assert client.sweep_status == SweepStatus.PREPARATION_FOR_SWEEP_START
+    until(lambda: client.sweep_status == SweepStatus.RUNNING)
+    until(lambda: client.sweep_status == SweepStatus.STOPPED)
+    assert client.sweep_count == 1
+    assert device.light().wavelength_nm == pytest.approx(1560.0, abs=0.02)
+    client.start_repeat()
+    until(lambda: client.sweep_status == SweepStatus.RUNNING)
+    client.stop_sweep()
+    assert client.sweep_status == SweepStatus.STOPPED
+    assert client.check_errors() == []
+
+
+def test_tsl_570_command_sets(connect):
+    device = SantecTsl("laser0", SystemClock(), np.random.default_rng(1))
+    client = connect(device, TSL570)
+    assert client.command_set == "Legacy"
+    assert (client.wavelength_min, client.wavelength_max) == (1480.0, 1640.0)
+    client.command_set = "SCPI"
+    assert client.command_set == "SCPI"
+    assert (client.wavelength_min, client.wavelength_max) == pytest.approx((1480e-9, 1640e-9))
+    assert client.frequency_min == pytest.approx(299_792_458 / 1640e-9)
+    assert client.frequency_max == pytest.approx(299_792_458 / 1480e-9)
+    client.wavelength_setpoint = 1.556e-6
+    assert client.wavelength_setpoint == pytest.approx(1.556e-6)
     assert client.check_errors() == []

@@ -7,12 +7,12 @@ refuses it with -113 because the sensor cannot, or because the package spells it
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.light import Light
@@ -212,8 +212,7 @@ def serve(request, tmp_path):
                 name = f"TCPIP::127.0.0.1::{server.add_tcp(meter).rpartition(':')[2]}::SOCKET"
             else:
                 path = Path(server.add_pty(meter, tmp_path / "pm0").removeprefix("serial://"))
-                while not path.exists():
-                    time.sleep(0.001)
+                until(path.exists)
                 name = f"ASRL{path}::INSTR"
             resource = pyvisa.ResourceManager("@py").open_resource(
                 name, read_termination="\n", write_termination="\n", timeout=5000

@@ -7,12 +7,12 @@ itself, so it cannot reach the console's own limits.
 from __future__ import annotations
 
 import sys
-import time
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.light import Light
@@ -39,8 +39,7 @@ def resource(request, tmp_path):
             if request.param == "tcp":
                 return f"TCPIP::127.0.0.1::{server.add_tcp(meter).rpartition(':')[2]}::SOCKET"
             path = Path(server.add_pty(meter, tmp_path / "pm0").removeprefix("serial://"))
-            while not path.exists():
-                time.sleep(0.001)
+            until(path.exists)
             return f"ASRL{path}::INSTR"
 
         yield serve

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from waiting import until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.qontrol import (
@@ -96,8 +97,7 @@ def dial(wire: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
             )
             if wire == "pty":
                 port = server.add_pty(chain, tmp_path / "chain").removeprefix("serial://")
-                while not Path(port).exists():
-                    time.sleep(0.001)
+                until(Path(port).exists)
             else:
                 monkeypatch.setattr(serial, "Serial", serial.serial_for_url)
                 port = "socket://" + server.add_tcp(chain).removeprefix("tcp://")

@@ -65,7 +65,7 @@ def test_parsing_addresses_loads_no_heavy_library() -> None:
         "[open_link(a, SystemClock()) for a in ('tcp://h:1', 'serial:///dev/x', 'visa://ASRL1::INSTR')]; "
         "sys.exit(sorted({'serial', 'pyvisa', 'numpy'} & set(sys.modules)) or 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -72,12 +72,14 @@ def test_no_sentinel_is_ever_written(value: float) -> None:
 
 def test_the_document_says_what_it_is_and_whose(saved: Path) -> None:
     document = json.loads(saved.read_text())
-    assert (document["schema"], document["schema_version"]) == ("lumion-calibration", 1)
+    assert (document["schema"], document["schema_version"]) == ("lumion-calibration", 2)
     assert document["device_serial"] == "MZ-0001"
     assert document["mesh_sha256"] == CELL.sha256
-    # The hash is that of the canonical form (sorted keys, no spaces) without the three header fields.
+    # The hash is that of the canonical form (sorted keys, no spaces) without the five header fields.
     stated = document.pop("content_sha256")
-    del document["schema"], document["schema_version"]
+    assert document.pop("record_id") == f"MZ-0001-20250601T120000-{stated[:12]}"
+    for name in ("schema", "schema_version", "arrays_file"):
+        del document[name]
     canonical = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
     assert stated == hashlib.sha256(canonical).hexdigest()
 
@@ -93,8 +95,8 @@ def test_the_document_says_what_it_is_and_whose(saved: Path) -> None:
         ({"content_sha256": "0" * 64}, "its content does not match its hash"),
         ({"content_sha256": None}, "its content does not match its hash"),
         ({"remark": "checked by hand"}, "its content does not match its hash"),
-        ({"schema_version": 2}, "has schema version 2, this software reads 1"),
-        ({"schema_version": None}, "has schema version None, this software reads 1"),
+        ({"schema_version": 3}, "has schema version 3, this software reads 1 to 2"),
+        ({"schema_version": None}, "has schema version None, this software reads 1 to 2"),
         ({"schema": "some-other-file"}, "is not a calibration record"),
         ({"schema": None}, "is not a calibration record"),
     ],
@@ -183,9 +185,13 @@ def test_ports_are_found_by_number_not_by_place() -> None:
         sample_record().port(0)
 
 
-def test_heat_is_current_squared_times_the_nominal_resistance() -> None:
-    # 2 mA through 1000 Ω: 4 mW.
-    np.testing.assert_allclose(sample_record().heater_power_mw(np.array([0.0, 1.0, 2.0])), [0.0, 1.0, 4.0])
+def test_heat_is_that_of_the_nominal_resistance_times_what_the_law_bends_up() -> None:
+    # 2 mA through 1000 Ω: 4 mW cold; the law 2·I² + 0.05·I⁴ says 1 + 0.025·4 = 1.1 of that. A dead heater: 4 mW. One
+    # known to give off 1.03 of the nominal heat: 4.532 mW.
+    entries = [puc_entry(0, 0.1), puc_entry(1, 0.1, lower=None)]
+    warm = dataclasses.replace(entries[1].upper, heat_factor=1.03)
+    record = sample_record([entries[0], dataclasses.replace(entries[1], upper=warm)])
+    np.testing.assert_allclose(record.heater_power_mw(np.array([0.0, 2.0, 2.0, 2.0])), [0.0, 4.4, 4.532, 4.0])
 
 
 def test_crosstalk_adds_up_over_the_heaters() -> None:

@@ -58,7 +58,9 @@ def test_who_waits_is_next_however_soon_the_owner_wants_it_again() -> None:
 
     with lock:
         thread = in_thread(other)
+    end_s = time.monotonic() + 20.0
     while not done.is_set():
+        assert time.monotonic() < end_s
         with lock:
             owner_turns[0] += 1
             time.sleep(0.003)

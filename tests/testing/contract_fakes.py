@@ -28,6 +28,7 @@ from lumion_hw.interfaces import (
     MeshStatesInfo,
     MonitorReading,
     Monitors,
+    PolarizationReading,
     PowerReading,
     RangeState,
     SignalStatus,
@@ -431,3 +432,58 @@ class FakeSqueezer(Fake):
     def read(self):
         self.need_link()
         return self.settings.copy()
+
+
+class FakeBox(Fake):
+    """It counts its steps."""
+
+    settle_s = 0.05
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[float] = []
+
+    def start(self) -> None:
+        self.need_link()
+
+    def improve(self, factor: float) -> None:
+        if not 0.0 < factor <= 100.0:
+            raise limit(factor, 100.0 if factor > 0.0 else 0.0, "")
+        self.need_link()
+        self.steps.append(factor)
+
+    def stop(self) -> None:
+        self.need_link()
+
+
+class FakePolarimeter(Fake):
+    """Noiseless, in steps of averaging of a factor of two."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.light = (1e-4, np.array([1.0, 0.0, 0.0]), 1.0)
+        self.thz, self.averaging = 193.4, 1e-3
+
+    def shine(self, power_w, state, dop) -> None:
+        self.light = (power_w, np.array(state), dop)
+
+    def read(self) -> PolarizationReading:
+        self.need_link()
+        power_w, state, dop = self.light
+        if not 1e-6 <= power_w <= 1e-2:
+            raise DeviceError("light outside the range", **WHERE)
+        return PolarizationReading(power_w, state / np.linalg.norm(state), dop, self.clock.now())
+
+    def set_frequency_thz(self, frequency_thz: float) -> float:
+        self.need_link()
+        if not 190.0 <= frequency_thz <= 197.0:
+            raise limit(frequency_thz, 190.0, "THz")
+        self.thz = round(frequency_thz, 2)
+        return self.thz
+
+    def set_averaging_s(self, averaging_s: float) -> float:
+        self.need_link()
+        if not 1e-8 <= averaging_s <= 1e-2:
+            raise limit(averaging_s, 1e-2, "s")
+        self.averaging = 1e-8 * 2.0 ** round(np.log2(averaging_s / 1e-8))
+        return self.averaging

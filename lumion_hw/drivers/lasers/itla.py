@@ -380,14 +380,8 @@ class ItlaLaser:
 
     def _verify(self, what: str, wrote: int, found: int) -> None:
         if found != wrote:
-            raise VerifyError(
-                what,
-                wrote=wrote,
-                read=found,
-                device=self._device,
-                address=self._session.address,
-                hint="The module keeps another value.",
-            )
+            where = {"device": self._device, "address": self._session.address}
+            raise VerifyError(what, wrote=wrote, read=found, **where, hint="The module keeps another value.")
 
     def _too_slow(self, what: str, seen: str) -> DeviceTimeoutError:
         return DeviceTimeoutError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.lasers.scpi_laser import ScpiLaser
+from lumion_hw.drivers.lasers.scpi_laser import SETTLE_S, ScpiLaser
 from lumion_hw.drivers.scpi_identity import Expected
 from lumion_hw.drivers.strict_scpi import StrictScpi
 from lumion_hw.errors import DeviceError, FrameError
@@ -55,6 +55,7 @@ class KeysightLaser(ScpiLaser):
         expected_model: Model that must be found; any of the family if omitted.
         expected_serial: Serial number that must be found; any if omitted.
         pin: The number that unlocks the laser; without one a locked laser is refused.
+        settle_s: Time until the power follows after the output was switched on or another power was set.
     """
 
     capabilities = LaserCapabilities(tunes_while_emitting=True, measures_power=False, sweep=True, wavelength_log=True)
@@ -68,10 +69,11 @@ class KeysightLaser(ScpiLaser):
         expected_model: str | None = None,
         expected_serial: str | None = None,
         pin: str | None = None,
+        settle_s: float = SETTLE_S,
     ) -> None:
         session = ScpiSession(link, clock, device=device)
         expected = Expected(("KEYSIGHT", "AGILENT"), MODELS, expected_model, expected_serial)
-        super().__init__(session, StrictScpi(session, IGNORABLE_ERRORS), clock, expected)
+        super().__init__(session, StrictScpi(session, IGNORABLE_ERRORS), clock, expected, settle_s)
         self._pin = pin
 
     def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import enum
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.lasers.scpi_laser import ScpiLaser
+from lumion_hw.drivers.lasers.scpi_laser import SETTLE_S, ScpiLaser
 from lumion_hw.drivers.scpi_identity import Expected
-from lumion_hw.drivers.strict_scpi import StrictScpi
+from lumion_hw.drivers.strict_scpi import StrictScpi, is_value
 from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces import LaserCapabilities, LaserSweep, SweepLog
 from lumion_hw.links.base import Link
@@ -50,6 +50,7 @@ class SantecTsl(ScpiLaser):
         expected_serial: Serial number that must be found; any if omitted.
         limits_nm: Shortest and longest wavelength; a TSL-570 is asked for them, others need them.
         limits_dbm: Lowest and highest power; without them the instrument refuses by itself.
+        settle_s: Time until the power follows after the output was switched on or another power was set.
     """
 
     capabilities = LaserCapabilities(tunes_while_emitting=True, measures_power=True, sweep=True, wavelength_log=False)
@@ -64,10 +65,11 @@ class SantecTsl(ScpiLaser):
         expected_serial: str | None = None,
         limits_nm: tuple[float, float] | None = None,
         limits_dbm: tuple[float, float] | None = None,
+        settle_s: float = SETTLE_S,
     ) -> None:
         session = ScpiSession(link, clock, device=device, terminator=b"\r\n")
         expected = Expected(("SANTEC",), MODELS, expected_model, expected_serial)
-        super().__init__(session, StrictScpi(session), clock, expected)
+        super().__init__(session, StrictScpi(session), clock, expected, settle_s)
         self._given_nm = limits_nm
         self._given_dbm = limits_dbm
         self._dialect = Dialect.LEGACY
@@ -114,8 +116,12 @@ class SantecTsl(ScpiLaser):
         self._scpi.set_number("POW", f"{power_dbm:.2f}", power_dbm, 1.0, _POWER_TOLERANCE_DB, "output power in dBm")
 
     def measure_power_dbm(self) -> float | None:
-        """Return the output power as the laser measures it."""
-        return self._scpi.setting("POW:ACT?")
+        """Return the output power as the laser measures it; ``None`` while that is too little for decibels."""
+        measured_dbm = self._scpi.number("POW:ACT?")
+        if is_value(measured_dbm):
+            return measured_dbm
+        self._scpi.errors()  # the mark comes with an error of its own
+        return None
 
     def is_emitting(self) -> bool:
         """Tell whether the diode is on and the shutter open."""

@@ -27,6 +27,8 @@ _log = logging.getLogger(__name__)
 _POLL_S = 0.05
 _SWEEP_FACTOR = 1.2
 _SWEEP_PATIENCE_S = 20.0
+SETTLE_S = 2.0
+"""Time until the power follows a switch or a setting: seconds, says the model of lasers (instruments facts, 10)."""
 
 
 def thz_from_nm(wavelength_nm: float) -> float:
@@ -49,17 +51,22 @@ class ScpiLaser:
         scpi: Settings of that conversation.
         clock: The link's clock.
         expected: Who should answer.
+        settle_s: Time until the power follows after the output was switched on or another power was set.
     """
 
     capabilities: ClassVar[LaserCapabilities]
     step_nm: ClassVar[float] = 1e-4
     power_step_db: ClassVar[float] = 0.01
 
-    def __init__(self, session: ScpiSession, scpi: StrictScpi, clock: Clock, expected: Expected) -> None:
+    def __init__(
+        self, session: ScpiSession, scpi: StrictScpi, clock: Clock, expected: Expected, settle_s: float = SETTLE_S
+    ) -> None:
         self._session = session
         self._scpi = scpi
         self._clock = clock
         self._expected = expected
+        self._settle_s = settle_s
+        self._settled_s = clock.now()
         self._identity: Identity | None = None
         self._limits_nm = (0.0, 0.0)
         self._limits_dbm: tuple[float, float] | None = None
@@ -88,7 +95,7 @@ class ScpiLaser:
         raise NotImplementedError
 
     def measure_power_dbm(self) -> float | None:
-        """Return the power measured, or ``None``. Called while the output is on and ready."""
+        """Return the power measured, ``None`` if there is none. Called while the output is on and ready."""
         return None
 
     def is_emitting(self) -> bool:
@@ -212,11 +219,13 @@ class ScpiLaser:
         """
         check_range("output power", power_dbm, self.ranges.power_dbm, "dBm", self._session)
         self.write_power_dbm(power_dbm)
+        self._settled_s = self._clock.now() + self._settle_s
 
     def enable(self) -> None:
         """Switch the output on; read back."""
         self.identity  # noqa: B018 - raises while it is not open
         self.switch(True)
+        self._settled_s = self._clock.now() + self._settle_s
 
     def disable(self) -> None:
         """Switch the output off; read back."""
@@ -228,13 +237,16 @@ class ScpiLaser:
         self.identity  # noqa: B018 - raises while it is not open
         with self._session.transaction():
             emitting = self.is_emitting()
-            ready = emitting and self._scpi.operations_done()
+            ready = emitting and self._clock.now() >= self._settled_s and self._scpi.operations_done()
+            measured_dbm = self.measure_power_dbm() if ready else None
+            if self.capabilities.measures_power:
+                ready = measured_dbm is not None
             return LaserState(
                 emitting=emitting,
                 ready=ready,
                 frequency_thz=thz_from_nm(self.read_wavelength_nm()),
                 power_dbm=self.read_power_dbm(),
-                measured_power_dbm=self.measure_power_dbm() if ready else None,
+                measured_power_dbm=measured_dbm,
                 flags=(),
                 timestamp_s=self._clock.now(),
             )

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
+import numpy as np
+
 from firmware_protocol import (
     FaultRecord,
     FaultSource,
@@ -14,6 +16,8 @@ from firmware_protocol import (
     GetStatsRequest,
     HelloReply,
     StatsCounter,
+    SweepImage,
+    SweepPoint,
     fault_source_name,
     has_feature,
 )
@@ -30,6 +34,7 @@ NewsT = TypeVar("NewsT")
 def controller_info(hello: HelloReply) -> ControllerInfo:
     """Return identity and capabilities."""
     full_scale_ma = hello.dac_full_scale * 1e-3
+    sweeps = bool(has_feature(hello.features, Feature.SWEEP) and hello.sweep_mem and hello.sweep_ring)
     return ControllerInfo(
         model=_MODEL,
         serial=hello.serial,
@@ -41,11 +46,20 @@ def controller_info(hello: HelloReply) -> ControllerInfo:
         atomic=True,
         readback=True,
         watchdog=True,
-        on_board_sweep=bool(has_feature(hello.features, Feature.SWEEP) and hello.sweep_mem and hello.sweep_ring),
+        on_board_sweep=sweeps,
         telemetry=bool(hello.n_streams and hello.n_adc),
         monitor_full_scale_ma=hello.adc_full_scale * 1e-6,
         monitor_step_ma=hello.adc_full_scale * 1e-6 / (2**hello.adc_bits - 1) if hello.adc_bits else 0.0,
+        sweep_points=_sweep_points(hello) if sweeps else 0,
     )
+
+
+def _sweep_points(hello: HelloReply) -> int:
+    """Return the points that fit into the sweep memory even if each changes all channels (protocol section 10.1)."""
+    point = SweepPoint(table=np.zeros(hello.n_dac, np.uint16))
+    size = len(point.encode())
+    image = SweepImage((point,), mask=bytes(-(-hello.n_adc // 8)))
+    return (hello.sweep_mem - len(image.encode()) + size) // size
 
 
 def board_counters(session: FramedSession) -> dict[str, int]:

@@ -1,7 +1,8 @@
 """Santec MPM-210 and MPM-210H: mainframes with up to five four-port power meter modules, over TCP port 5000.
 
 ASCII without a SCPI tree: a word, then arguments with commas; CR LF both ways. Wavelengths are nm, averaging is in
-milliseconds and common to all ports, powers are mW or dBm. Built from the list of commands, since no manual is at hand.
+milliseconds and common to all ports, powers are mW or dBm. Modules are numbered 0 to 4, ports 1 to 4. Built from the
+list of commands, since no manual is at hand.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ _ZERO_TIMEOUT_S = 30.0
 _FRESH = 2.0  # a free-running average that begins after a call ends at the latest two averaging times later
 _POLL_S = 0.05
 _PATIENCE_S = 2.0
+_TRIGGER_S = 0.01  # the internal trigger of runs at constant wavelength comes every 10 ms
 _SLOWEST_BYTES_PER_S = 50e3
 
 
@@ -141,7 +143,7 @@ class SantecMpm:
         return self._session
 
     def module_and_port(self, channel: int) -> tuple[int, int]:
-        """Return module and port of a channel, each from 1. Raises ``ConfigError`` if there is none of this number."""
+        """Return module (0 to 4) and port (1 to 4) of a channel. Raises ``ConfigError`` if there is no such channel."""
         if channel not in self.channels:
             raise ConfigError(
                 f"there is no channel {channel}",
@@ -267,7 +269,10 @@ class SantecMpm:
             return tuple(each for module in self._modules for each in self._read_module(module))
 
     def log(self, channels: tuple[int, ...], n_samples: int, timeout_s: float | None = None) -> PowerLog:
-        """Log samples one averaging time apart, free-running, and wait for them.
+        """Log samples at the pace of the internal trigger, and wait for them.
+
+        They are 10 ms apart, or the next multiple of it above the averaging time. If all modules asked for range
+        automatically, so does the run; otherwise every channel keeps the gain level it was set to.
 
         Args:
             channels: Channels to fetch; all are logged.
@@ -281,11 +286,15 @@ class SantecMpm:
         """
         places = [self.module_and_port(channel) for channel in channels]
         self._scpi.check_within("number of samples", n_samples, 1, LARGEST_LOG, "samples")
-        length_s = n_samples * self._averaging_s
+        period_s = _TRIGGER_S * max(math.ceil(self._averaging_s / _TRIGGER_S - 1e-6), 1)
+        length_s = n_samples * period_s
         patience_s = _PATIENCE_S + 1.2 * length_s if timeout_s is None else timeout_s
         with self._session.transaction():
             self._set("LOGN", str(n_samples), "LOGN?", n_samples, 0.0, "length of the log")
-            self._session.write("WMOD FREERUN")
+            self._set("TRIG", "0", "TRIG?", 0.0, 0.0, "trigger of runs (0 is internal)")
+            modules = sorted({module for module, _ in places})
+            automatic = all(self._scpi.setting(f"DAUTO? {module}") == 1.0 for module in modules)
+            self._session.write(f"WMOD {'CONST2' if automatic else 'CONST1'}")
             started_s = self._clock.now()
             self._session.write("MEAS")
             try:
@@ -295,7 +304,7 @@ class SantecMpm:
                 self._session.write("STOP")
         states = states_of(values_w)
         values_w[states != RangeState.OK] = np.nan
-        return PowerLog(tuple(channels), values_w, states, self._averaging_s, started_s)
+        return PowerLog(tuple(channels), values_w, states, period_s, started_s)
 
     def errors(self) -> tuple[tuple[int, str], ...]:
         """Return the last error, if there is one; the instrument keeps no queue."""
@@ -314,7 +323,7 @@ class SantecMpm:
         flags = self._scpi.numbers("IDIS?")
         if len(flags) != _N_MODULES or not set(flags) <= {0.0, 1.0}:
             raise self._scpi.wrong_shape("IDIS?", str(flags), "five flags")
-        modules = tuple(number for number, flag in enumerate(flags, start=1) if flag)
+        modules = tuple(number for number, flag in enumerate(flags) if flag)
         if not modules:
             raise DeviceError(
                 "no module is plugged in",
@@ -344,7 +353,7 @@ class SantecMpm:
     def _read_module(self, module: int) -> tuple[PowerReading, ...]:
         command = f"READ? {module}"
         with self._session.transaction():
-            values_mw = self._scpi.numbers(command)
+            values_mw = self._scpi.numbers(command, _PATIENCE_S + self._averaging_s)
             if len(values_mw) != PORTS_PER_MODULE:
                 raise self._scpi.wrong_shape(command, str(values_mw), f"{PORTS_PER_MODULE} powers")
             first = 1 + PORTS_PER_MODULE * self._modules.index(module)

@@ -6,21 +6,27 @@ the interface: neither a driver nor an emulator. :class:`OverEveryWire` runs it 
 TCP and over a pty.
 """
 
+from lumion_hw.testing.contracts.coherent import CoherentTransponderContract
 from lumion_hw.testing.contracts.common import DeviceContract
 from lumion_hw.testing.contracts.mesh_controller import MeshControllerContract
 from lumion_hw.testing.contracts.mesh_states import MeshStatesContract
 from lumion_hw.testing.contracts.over_wires import OverEveryWire
+from lumion_hw.testing.contracts.polarimeter import PolarimeterContract
 from lumion_hw.testing.contracts.polarization import PolarizationControllerContract
+from lumion_hw.testing.contracts.polarization_optimizer import PolarizationOptimizerContract
 from lumion_hw.testing.contracts.power_meter import PowerMeterContract
 from lumion_hw.testing.contracts.transponder import TransponderContract
 from lumion_hw.testing.contracts.tunable_laser import TunableLaserContract
 
 __all__ = [
+    "CoherentTransponderContract",
     "DeviceContract",
     "MeshControllerContract",
     "MeshStatesContract",
     "OverEveryWire",
+    "PolarimeterContract",
     "PolarizationControllerContract",
+    "PolarizationOptimizerContract",
     "PowerMeterContract",
     "TransponderContract",
     "TunableLaserContract",

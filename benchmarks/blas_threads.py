@@ -1,0 +1,54 @@
+"""Two rounds of the global fit of a record's mesh, on one BLAS thread and on as many as the machine has cores.
+
+``env -u OPENBLAS_NUM_THREADS python benchmarks/blas_threads.py record.json``
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from pathlib import Path
+
+sys.path.pop(0)  # this folder would hide the package calibration
+
+import numpy as np
+from threadpoolctl import threadpool_info
+
+from calibration.design import Walk
+from calibration.drift import DriftModel, widened_prior
+from calibration.global_fit import GlobalFit
+from calibration.likelihood import Likelihood
+from calibration.model import MeshModel
+from calibration.observations import Observations
+from calibration.one_thread import one_blas_thread
+from calibration.posterior import RecordPosterior
+from calibration.probe import NoiseModel
+from calibration.record_conversion import space_of
+from lumion_hw.mesh.record import CalibrationRecord
+
+SETTINGS = 200
+
+
+def main(path: str) -> None:
+    record = CalibrationRecord.load(Path(path))
+    known, space = RecordPosterior.of(record), space_of(record)
+    model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm)
+    rng = np.random.default_rng(1)
+    plan = Walk(np.full(2 * space.mesh.n_pucs, 2.0), space.sources, space.monitors, stay=12).random(SETTINGS, rng)
+    exact = model.predict(known.parameters, plan)
+    reading = exact * (1.0 + 0.005 * rng.standard_normal(exact.shape))
+    seen = Observations(plan.currents_ma, plan.source, plan.monitors, reading, np.zeros(exact.shape, dtype=np.bool_))
+    likelihood = Likelihood(seen, NoiseModel(0.0064, 2e-5))
+    prior = widened_prior(space, known, DriftModel(), 1.0)
+    for limit in (one_blas_thread, contextlib.nullcontext) * 2:
+        with limit():
+            threads = max(each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas")
+            began_s, began_cpu_s = time.monotonic(), time.process_time()
+            GlobalFit(model, likelihood, prior, known.free).run(known.parameters, rounds=2)
+            wall_s, cpu_s = time.monotonic() - began_s, time.process_time() - began_cpu_s
+            print(f"{threads} BLAS threads: {wall_s:.1f} s, {cpu_s:.1f} s of CPU time")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,44 @@
+"""Calibration of the emulated 72-PUC bench with a fault: is it found and named, and is the rest still within goal?
+
+Run: .venv/bin/python benchmarks/calibration_faults.py [--case NAME]... [--seed FIRST] [--seeds NUMBER]
+Faults are injected into the emulated bench at places drawn from the seed; drivers, bytes and the whole procedure are
+those of a real one. Truth is read for judging only. CPU time is that of the calibration and of the bench it is emulated
+on, without the judging.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# The cases and the judge are those of the tests; they take the place of this folder, which would hide calibration.
+sys.path.pop(0)
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "calibration"))
+
+from fault_cases import CASES
+from fault_judge import HEADERS, judged
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--case", action="append", choices=sorted(CASES), help="a fault; all if not given")
+    parser.add_argument("--seed", type=int, default=0, help="first seed")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
+    parser.add_argument("--bench", default="lumion-prototype", help="bench file or built-in bench")
+    given = parser.parse_args()
+    print("| " + " | ".join((*HEADERS, "CPU s")) + " |")
+    print("|" + "---|" * (len(HEADERS) + 1))
+    for name in given.case or CASES:
+        for seed in range(given.seed, given.seed + given.seeds):
+            verdict = judged(name, seed, given.bench)
+            cells = (*verdict.row(), f"{verdict.record.quality['cpu_s']:.0f}")
+            print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+            if not verdict.good:
+                print(f"<!-- {name}, seed {seed}: " + "; ".join(verdict.complaints) + " -->", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""How the commands of ``lumion-calibrate`` end: a result, and a failure if it does not pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from lumion_hw.cli.output import echo_json, error_document, note, paragraph
+from lumion_hw.errors import LumionError
+
+
+def conclude(document: dict[str, Any], text: str, failure: LumionError | None, as_json: bool) -> int:
+    """Print a result that is there even if it does not pass, and return the exit code.
+
+    With ``--json`` result and failure are one document: stdout holds exactly one.
+    """
+    if as_json:
+        echo_json(document if failure is None else document | error_document(failure, failure.exit_code))
+    else:
+        click.echo(text)
+    if failure is None:
+        return 0
+    note(f"lumion-calibrate: {paragraph(failure)}")
+    return failure.exit_code

@@ -1,0 +1,113 @@
+"""What of the joint phases power meters can see, and how two answers are compared (calibration.md 1.2).
+
+Any phase χ per PUC, added to the joints at its end A and taken from those at its end B, cancels: light passes one
+joint at each end. These directions are the columns of the signed incidence matrix G. What is left are the loops: the
+integer vectors over the joints that G maps to zero.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.mesh.topology import HexMesh
+
+_MOST_ROUNDS = 50
+
+
+def signed_incidence(mesh: HexMesh) -> NDArray[np.int64]:
+    """Return G, shape ``(J, E)``: +1 for every end A that a joint touches, -1 for every end B."""
+    incidence = np.zeros((len(mesh.joints), mesh.n_pucs), dtype=np.int64)
+    sign = np.where(mesh.joints % 4 < 2, 1, -1)
+    for side in (0, 1):
+        np.add.at(incidence, (np.arange(len(mesh.joints)), mesh.joints[:, side] // 4), sign[:, side])
+    return incidence
+
+
+@lru_cache(maxsize=8)
+def loop_basis(mesh: HexMesh) -> NDArray[np.int64]:
+    """Return the loops of a mesh, shape ``(N_loop, J)``: a lattice basis of all integer vectors v with v·G = 0.
+
+    The phase of loop l is ``loop_basis(mesh)[l] @ joint_phase``, modulo 2π. Found by unimodular row operations that
+    bring G into Hermite form, so that no sublattice is lost; then shortened pair by pair, so that most loops go round
+    one cell. Wraps cleanly: a turn on one joint is whole turns on every loop.
+    """
+    basis = _shortened(_left_null_lattice(signed_incidence(mesh)))
+    basis.setflags(write=False)
+    return basis
+
+
+@lru_cache(maxsize=8)
+def visible_joint_directions(mesh: HexMesh) -> NDArray[np.float64]:
+    """Return an orthonormal basis of the joint phases that powers show, shape ``(J, N_loop)``: the complement of G."""
+    directions, _ = np.linalg.qr(loop_basis(mesh).T.astype(np.float64))
+    directions.setflags(write=False)
+    return directions
+
+
+def gauge_fixed_difference(mesh: HexMesh, difference_rad: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the least difference of joint phases that no gauge and no whole turn explains, shape ``(J,)``.
+
+    The difference of every loop is wrapped to ±π; the answer is the shortest vector over the joints with these loops.
+
+    Args:
+        mesh: The mesh.
+        difference_rad: Shape ``(J,)``; joint phases of one answer minus those of another.
+    """
+    basis = loop_basis(mesh)
+    around = wrapped(basis @ difference_rad)
+    residual: NDArray[np.float64] = basis.T @ np.linalg.solve((basis @ basis.T).astype(np.float64), around)
+    return residual
+
+
+def loop_rms_rad(mesh: HexMesh, difference_rad: NDArray[np.float64]) -> float:
+    """Return the gauge-fixed rms difference of two sets of joint phases per loop, √(Σ r² / N_loop)."""
+    residual = gauge_fixed_difference(mesh, difference_rad)
+    return float(np.sqrt((residual**2).sum() / len(loop_basis(mesh))))
+
+
+def wrapped(phase_rad: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return phases in -π … π."""
+    inside: NDArray[np.float64] = (phase_rad + np.pi) % (2.0 * np.pi) - np.pi
+    return inside
+
+
+def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return a basis of the integer vectors v with v·matrix = 0, shape ``(rows - rank, rows)``."""
+    rows, columns = matrix.shape
+    work = np.hstack([matrix, np.eye(rows, dtype=np.int64)])
+    done = 0
+    for column in range(columns):
+        # Euclid down the column: the smallest entry divides the others until one row is left with the divisor.
+        while len(candidates := done + np.flatnonzero(work[done:, column])) > 1:
+            size = np.abs(work[candidates, column])
+            pivot = candidates[np.lexsort((np.abs(work[candidates]).sum(axis=1), size))[0]]
+            others = candidates[candidates != pivot]
+            times = np.rint(work[others, column] / work[pivot, column]).astype(np.int64)
+            work[others] -= times[:, None] * work[pivot]
+        if len(candidates):
+            work[[done, candidates[0]]] = work[[candidates[0], done]]
+            done += 1
+    return work[done:, columns:].copy()
+
+
+def _shortened(basis: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return a basis of the same lattice of shorter vectors: each is reduced by all others until none shrinks."""
+    for _ in range(_MOST_ROUNDS):
+        changed = False
+        for row in range(len(basis)):
+            overlap, length = basis @ basis[row], (basis**2).sum(axis=1)
+            times = np.rint(overlap / length).astype(np.int64)
+            times[row] = 0
+            gain = 2 * times * overlap - times**2 * length
+            best = int(np.argmax(gain))
+            if gain[best] > 0:
+                basis[row] -= times[best] * basis[best]
+                changed = True
+        if not changed:
+            break
+    order = np.lexsort((np.abs(basis).argmax(axis=1), (basis**2).sum(axis=1)))
+    shortest: NDArray[np.int64] = basis[order]
+    return shortest

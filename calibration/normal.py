@@ -1,0 +1,113 @@
+"""The normal equations of a fit, gathered batch by batch so that memory does not grow with the number of settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.likelihood import Likelihood, SettingDrift, weight, without_drift
+from calibration.model import Linearised, MeshModel
+from calibration.parameters import MeshParameters
+
+Real = NDArray[np.float64]
+
+_LN10_PER_10 = np.log(10.0) / 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class NormalEquations:
+    """A fit about one point; P free parameters.
+
+    Attributes:
+        information: Shape ``(P, P)``; Fisher information of the readings alone, no prior in it.
+        gradient: Shape ``(P,)``; slope of the log likelihood.
+        reading_ma: Shape ``(N, M)``; the model's readings.
+        drift_ma: Shape ``(N, M, 2)``; how they follow one sigma of what may drift from setting to setting.
+    """
+
+    information: Real
+    gradient: Real
+    reading_ma: Real
+    drift_ma: Real
+
+
+def normal_equations(
+    model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, free: NDArray[np.bool_], doubt: float = 0.0
+) -> NormalEquations:
+    """Return the normal equations about a point.
+
+    Args:
+        model: The model.
+        parameters: The point.
+        likelihood: The readings, and what to make of them.
+        free: Shape ``(size,)``; the parameters wanted.
+        doubt: η of the likelihood.
+    """
+    wanted = np.flatnonzero(free)
+    information, gradient = np.zeros((len(wanted), len(wanted))), np.zeros(len(wanted))
+    reading = np.empty(likelihood.target_ma.shape)
+    drift_ma = np.zeros((*reading.shape, 2))
+    for part in model.linearise(parameters, likelihood.observations):
+        reading[part.settings] = part.reading_ma
+        drift_ma[part.settings] = drift_slopes_ma(model, parameters, part, likelihood.drift)
+        misfit, scale = _weighed(part, likelihood, doubt)
+        values = np.concatenate([part.jacobian[..., wanted] * scale[..., None], misfit[..., None]], axis=-1)
+        rows = without_drift(values, drift_ma[part.settings] * scale[..., None]).reshape(-1, len(wanted) + 1)
+        products = rows.T @ rows
+        information += products[:-1, :-1]
+        gradient += products[:-1, -1]
+    return NormalEquations(information, gradient, reading, drift_ma)
+
+
+def surrogate_cost(likelihood: Likelihood, about: NormalEquations, reading_ma: Real, doubt: float) -> float:
+    """Return half the sum of squares of other readings, every residual weighed as at the point the equations are about.
+
+    A step that lowers it lowers the robust cost, which lies below it and touches it there.
+    """
+    root = np.sqrt(weight(likelihood.residual(about.reading_ma, doubt)))
+    drift = about.drift_ma * (root / likelihood.sigma_ma(doubt))[..., None]
+    return 0.5 * float((without_drift(root * likelihood.residual(reading_ma, doubt), drift) ** 2).sum())
+
+
+def strain(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> Real:
+    """Return the mean squared residual of the readings that feel each parameter, shape ``(size,)``.
+
+    1 where the model holds; large at parameters of elements that do not do what the model says; 0 where none feels it.
+    """
+    felt, strained = np.zeros(model.space.size), np.zeros(model.space.size)
+    for part in model.linearise(parameters, likelihood.observations):
+        misfit, scale = _weighed(part, likelihood, 0.0)
+        power = (part.jacobian * scale[..., None]) ** 2
+        felt += power.sum(axis=(0, 1))
+        strained += np.tensordot(misfit**2, power, axes=2)
+    ratio: Real = np.divide(strained, felt, out=np.zeros_like(felt), where=felt > 0.0)
+    return ratio
+
+
+def setting_drifts(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> Real:
+    """Return the likeliest power in dB and common phase in rad beyond the model's at each setting, shape ``(N, 2)``."""
+    result = np.zeros((len(likelihood.observations), 2))
+    for part in model.linearise(parameters, likelihood.observations):
+        misfit, scale = _weighed(part, likelihood, 0.0)
+        slopes = drift_slopes_ma(model, parameters, part, likelihood.drift) * scale[..., None]
+        across = np.swapaxes(slopes, 1, 2)
+        units = np.linalg.solve(np.eye(2) + across @ slopes, across @ misfit[..., None])[..., 0]
+        result[part.settings] = units * (likelihood.drift.power_db, likelihood.drift.common_phase_rad)
+    return result
+
+
+def _weighed(part: Linearised, likelihood: Likelihood, doubt: float) -> tuple[Real, Real]:
+    """Return the weighed residuals of a part, and what its derivatives are to be multiplied by."""
+    residual = likelihood.residual(part.reading_ma, doubt, part.settings)
+    root = np.where(likelihood.idle(residual, part.settings), 0.0, np.sqrt(weight(residual)))
+    return root * residual, root / likelihood.sigma_ma(doubt, part.settings)
+
+
+def drift_slopes_ma(model: MeshModel, parameters: MeshParameters, part: Linearised, drift: SettingDrift) -> Real:
+    """Return how readings follow one sigma of what drifts from setting to setting, shape ``(n, M, 2)``."""
+    power = _LN10_PER_10 * part.reading_ma * drift.power_db
+    turned = part.jacobian[..., model.space.groups["source_detuning_hz"]].sum(axis=-1)
+    common = turned / (2.0 * np.pi * parameters.delay_s) * drift.common_phase_rad
+    return np.stack([power, common], axis=-1)

@@ -1,0 +1,64 @@
+"""What was measured: heater settings, where the light entered, and what every monitor said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """N settings and their readings, the raw material of every fit.
+
+    A reading that is no value says why: saturated ones are bounds from below, missing ones say nothing.
+
+    Attributes:
+        currents_ma: Shape ``(N, 2E)``; heater currents as set, heater 2·PUC on the upper arm.
+        source: Shape ``(N,)``; port where the light entered.
+        monitors: Port of every monitor, M of them.
+        reading_ma: Shape ``(N, M)``; photocurrents, NaN where a monitor was saturated or gave nothing.
+        saturated: Shape ``(N, M)``; where it was saturated.
+        detuning_hz: Shape ``(N,)`` or one number; stated frequency of the light above the reference of the calibration.
+    """
+
+    currents_ma: NDArray[np.float64]
+    source: NDArray[np.int64]
+    monitors: tuple[int, ...]
+    reading_ma: NDArray[np.float64]
+    saturated: NDArray[np.bool_]
+    detuning_hz: NDArray[np.float64] | float = 0.0
+
+    @property
+    def detunings_hz(self) -> NDArray[np.float64]:
+        """The detuning of every setting, shape ``(N,)``."""
+        return np.broadcast_to(np.asarray(self.detuning_hz, dtype=np.float64), len(self))
+
+    def __len__(self) -> int:
+        """Return the number of settings."""
+        return len(self.source)
+
+    def __getitem__(self, chosen: slice | NDArray[np.int64] | NDArray[np.bool_]) -> Observations:
+        """Return some of the settings."""
+        return Observations(
+            self.currents_ma[chosen],
+            self.source[chosen],
+            self.monitors,
+            self.reading_ma[chosen],
+            self.saturated[chosen],
+            self.detunings_hz[chosen],
+        )
+
+    def __add__(self, other: Observations) -> Observations:
+        """Return the settings of both, read by the same monitors."""
+        if self.monitors != other.monitors:
+            raise ValueError(f"readings of monitors {self.monitors} and {other.monitors} cannot be joined")
+        return Observations(
+            np.concatenate([self.currents_ma, other.currents_ma]),
+            np.concatenate([self.source, other.source]),
+            self.monitors,
+            np.concatenate([self.reading_ma, other.reading_ma]),
+            np.concatenate([self.saturated, other.saturated]),
+            np.concatenate([self.detunings_hz, other.detunings_hz]),
+        )

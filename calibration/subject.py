@@ -1,0 +1,57 @@
+"""Whose calibration it is, and the nominal figures it starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+MONITOR_SPREAD_DB = 0.15
+"""How far photodiodes on one chip are from nominal (assumption)."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """A mesh in a certain light.
+
+    Attributes:
+        serial: Serial number of the controller.
+        model: Its model.
+        firmware: Its firmware.
+        heater_channels: Drive channel of every heater, by 2·PUC + arm.
+        wavelength_nm: Wavelength of the light.
+    """
+
+    serial: str
+    model: str
+    firmware: str
+    heater_channels: tuple[int, ...]
+    wavelength_nm: float
+
+
+@dataclass(frozen=True)
+class Subject(Device):
+    """Whose calibration this is, and the nominal figures it starts from.
+
+    Attributes:
+        heater_ohm: Nominal heater resistance.
+        p_pi_mw: Least and largest heater power per π to expect.
+        monitor_ma_per_mw: Nominal responsivity of the monitors.
+        monitor_spread_db: How far they may be from that.
+        source_spread_hz: Spread of the frequencies of the sources, each a laser of its own; 0 for one laser.
+        tunable_hz: By port, the lowest and highest frequency of the sources that can be tuned.
+    """
+
+    heater_ohm: float
+    p_pi_mw: tuple[float, float]
+    monitor_ma_per_mw: float
+    monitor_spread_db: float = MONITOR_SPREAD_DB
+    source_spread_hz: float = 0.0
+    tunable_hz: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def rho2_range(self) -> tuple[float, float]:
+        """Least and largest ρ2 to search, rad/mA², with a margin of a tenth for the resistance."""
+        low_mw, high_mw = self.p_pi_mw
+        return 0.9 * np.pi * self.heater_ohm * 1e-3 / high_mw, 1.1 * np.pi * self.heater_ohm * 1e-3 / low_mw

@@ -1,0 +1,129 @@
+"""The power against one actuator of a polarization controller: a sinusoid, fitted and led to its extreme.
+
+Against the retardance of a squeezer the linear power is exactly a + b·cos φ + c·sin φ, against the angle of a rotating
+plate it has the harmonics 2θ and 4θ (polarization.md 3). Fits are made in watts or any linear unit, never in decibels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lumion_hw.interfaces import ActuatorInfo
+
+_VISIBLE_SWING = 0.05
+_PERIOD_STEPS = 400
+_SHORTEST, _LONGEST = 0.22, 0.9
+"""Periods looked for, over the range of the drive: more than a turn, and readings enough for each."""
+_UNEXPLAINED = 0.02
+_GRID = 720
+PLATE_PERIOD_DEG = 180.0
+"""Half a turn brings a plate's axis back."""
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """One actuator as the search sees it.
+
+    Attributes:
+        minimum: Least setting.
+        maximum: Largest setting.
+        period: Change that brings the same polarization back.
+        harmonics: 1 for a squeezer, 2 for a plate that turns.
+    """
+
+    minimum: float
+    maximum: float
+    period: float
+    harmonics: int
+
+    @classmethod
+    def of(cls, actuator: ActuatorInfo, period: float) -> Coordinate:
+        """Return the coordinate of an actuator."""
+        return cls(actuator.minimum, actuator.maximum, period, 2 if actuator.kind == "angle" else 1)
+
+    def others(self, start: float) -> list[float]:
+        """Return the settings to read besides the present one: equally spaced over a period, inside the range."""
+        count = 2 * self.harmonics + 1
+        places = [self.inside(start + step * self.period / count, start) for step in range(1, count)]
+        if len({round(place, 9) for place in [start, *places]}) < count:  # the range is short of a period
+            places = [float(each) for each in np.linspace(self.minimum, self.maximum, count)[1:]]
+        return places
+
+    def inside(self, setting: float, near: float) -> float:
+        """Return the equivalent of a setting inside the range, best half-way to its middle; its end if none is."""
+        middle = 0.5 * (self.minimum + self.maximum)
+        aim = 0.5 * (near + middle)
+        turns = np.arange(-8, 9) * self.period
+        options = setting - self.period * np.round((setting - aim) / self.period) + turns
+        valid = options[(options >= self.minimum) & (options <= self.maximum)]
+        if not len(valid):
+            return float(np.clip(setting, self.minimum, self.maximum))
+        return float(valid[np.argmin(np.abs(valid - aim))])
+
+    def best(
+        self, settings: NDArray[np.float64], readings: NDArray[np.float64], near: float, sign: float
+    ) -> tuple[float, float]:
+        """Return the setting of the extreme and the power promised there.
+
+        Args:
+            settings: Settings read at, shape ``(n,)``, at least ``2·harmonics + 1``.
+            readings: Powers there, linear, shape ``(n,)``.
+            near: Setting in whose neighbourhood to stay.
+            sign: 1 for the largest power, −1 for the least.
+        """
+        fitted, *_ = np.linalg.lstsq(harmonic_columns(settings, self.period, self.harmonics), readings, rcond=None)
+        if self.harmonics == 1:
+            phase = float(np.arctan2(sign * fitted[2], sign * fitted[1]))
+            setting = self.inside(phase / (2.0 * np.pi) * self.period, near)
+        else:
+            grid = np.linspace(self.minimum, self.maximum, _GRID)
+            setting = float(grid[np.argmax(sign * (harmonic_columns(grid, self.period, self.harmonics) @ fitted))])
+        promised = harmonic_columns(np.array([setting]), self.period, self.harmonics) @ fitted
+        return setting, float(promised[0])
+
+
+def harmonic_columns(settings: NDArray[np.float64], period: ArrayLike, harmonics: int = 1) -> NDArray[np.float64]:
+    """Return the columns 1, cos, sin, cos 2…, shape ``(..., n, 2·harmonics + 1)``.
+
+    Args:
+        settings: Shape ``(n,)``.
+        period: One number, or many of shape ``(..., 1)``.
+        harmonics: Waves in a period.
+    """
+    phase = 2.0 * np.pi * settings / np.asarray(period, dtype=np.float64)
+    waves = [wave(order * phase) for order in range(1, harmonics + 1) for wave in (np.cos, np.sin)]
+    return np.stack([np.ones_like(phase), *waves], axis=-1)
+
+
+def acts(readings: NDArray[np.float64]) -> bool:
+    """Return whether a sweep changes the power visibly; it does not in the dark."""
+    return float(np.ptp(readings)) > _VISIBLE_SWING * abs(float(np.mean(readings)))
+
+
+def learnt_period(drives: NDArray[np.float64], readings: NDArray[np.float64]) -> float | None:
+    """Return the period that fits a sweep best, ``None`` if the channel hardly acts here, or not as a squeezer."""
+    if not acts(readings):
+        return None
+    span = float(np.ptp(drives))
+    low, high = _SHORTEST * span, _LONGEST * span
+    for _ in range(3):  # each time about the best of the former
+        candidates = np.linspace(low, high, _PERIOD_STEPS)
+        residuals = _residuals(drives, readings, candidates)
+        best = int(np.argmin(residuals))
+        low, high = candidates[max(best - 1, 0)], candidates[min(best + 1, _PERIOD_STEPS - 1)]
+    if not residuals.min() <= _UNEXPLAINED * float(np.ptp(readings)) ** 2 * len(readings):
+        return None
+    return float(candidates[best])
+
+
+def _residuals(
+    drives: NDArray[np.float64], readings: NDArray[np.float64], periods: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the sum of squares left by the best sinusoid of each period."""
+    basis, _ = np.linalg.qr(harmonic_columns(drives, periods[:, None]))
+    explained = np.einsum("pij,pkj,k->pi", basis, basis, readings)
+    squares: NDArray[np.float64] = ((readings - explained) ** 2).sum(axis=1)
+    return squares

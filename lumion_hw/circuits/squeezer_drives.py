@@ -1,0 +1,52 @@
+"""Between the settings of a polarization controller and the phases of its squeezers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.interfaces import ActuatorInfo
+
+
+class SqueezerDrives:
+    """Drive phases of squeezers, a turn per period; whatever has no known period stays where it is.
+
+    Args:
+        actuators: The actuators.
+        periods: Known periods by actuator, in its units.
+        present: Settings in force, shape ``(N,)``.
+    """
+
+    def __init__(
+        self,
+        actuators: Sequence[ActuatorInfo],
+        periods: Mapping[int, float],
+        present: NDArray[np.float64],
+    ) -> None:
+        known = [channel for channel in range(len(actuators)) if channel in periods]
+        self._rad_per_unit = np.zeros(len(actuators))
+        self._rad_per_unit[known] = [2.0 * np.pi / periods[channel] for channel in known]
+        self._limits = np.stack([present, present])
+        for channel in known:
+            self._limits[:, channel] = actuators[channel].minimum, actuators[channel].maximum
+        self._steps = np.array([actuator.step for actuator in actuators])
+        self._present = present.copy()
+
+    @property
+    def phase_limits(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Least and largest phases, rad, shape ``(N,)`` each; equal for what stays."""
+        return self._limits[0] * self._rad_per_unit, self._limits[1] * self._rad_per_unit
+
+    def phases(self, settings: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the phases of settings, shape ``(..., N)``, rad; 0 for what has no known period."""
+        phases: NDArray[np.float64] = settings * self._rad_per_unit
+        return phases
+
+    def settings(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the settings of phases ``(N,)``, on the actuators' steps and inside their ranges."""
+        moved = self._limits[0] < self._limits[1]
+        exact = np.divide(phases, self._rad_per_unit, out=self._present.copy(), where=moved)
+        stepped = np.where(moved, np.round(exact / self._steps) * self._steps, exact)
+        return np.clip(stepped, *self._limits)

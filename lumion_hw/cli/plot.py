@@ -1,0 +1,32 @@
+"""``lumion plot``: a recording as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lumion_hw.cli.output import echo_json, json_option
+
+
+@click.command()
+@click.argument("recording", type=click.Path(dir_okay=False))
+@click.option("--channels", "-c", multiple=True, metavar="NAME", help="What to draw; wildcards allowed.  [default: *]")
+@click.option(
+    "--out", type=click.Path(dir_okay=False), help="Picture to write: .png, .svg or .pdf.  [default: PNG beside it]"
+)
+@json_option
+def plot(recording: str, channels: tuple[str, ...], out: str | None, as_json: bool) -> None:
+    """Draw an HDF5 file that `lumion log` has written: one panel per unit, time along it.
+
+    Where there is no number the line has a gap, and a mark at the foot of the panel: red if reading failed, in the
+    line's colour if the value was over or under the range, or dark.
+    """
+    from lumion_hw.acquisition.plot import plot as draw
+
+    target = Path(out) if out else Path(recording).with_suffix(".png")
+    drawn = draw(Path(recording), target, channels or ("*",))
+    if as_json:
+        echo_json({"file": str(target), "channels": drawn})
+    else:
+        click.echo(f"{target}: {drawn} channels")

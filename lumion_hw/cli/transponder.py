@@ -1,0 +1,358 @@
+"""``lumion transponder``: show, tune, switch, watch and dump the modules of a bench; decode a dump without hardware."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lumion_hw.cli.opening import bench_options, open_bench
+from lumion_hw.cli.output import echo_json, echo_table, json_option, note
+from lumion_hw.errors import ConfigError, LumionError, NotSupportedError
+
+if TYPE_CHECKING:
+    from lumion_hw.clock import Clock
+    from lumion_hw.drivers.transponders.cmis import CmisTransponder
+    from lumion_hw.drivers.transponders.cmis_decoder import DecodedModule
+    from lumion_hw.interfaces import LockReport, Reading, Transponder
+
+_MODULE_KINDS = ("cmis", "sfp-8472")
+_MARKS = {"error": "!!", "warning": "!", "note": ""}
+
+
+@click.group()
+def transponder() -> None:
+    """Show, tune, switch, watch and dump modules; decode dumps.
+
+    BENCH is the path of a bench file or the name of a built-in bench, DEVICE the name of a module in it. `decode` needs
+    no hardware: it reads a file that `dump`, another tool or a Linux driver has written.
+    """
+
+
+def _device_arguments(function: Any) -> Any:
+    """Add the arguments that name a module of a bench, and the options that say how the bench is opened."""
+    return click.argument("bench_file", metavar="BENCH")(click.argument("device")(bench_options(function)))
+
+
+@contextmanager
+def _opened(
+    bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None
+) -> Iterator[tuple[Transponder, Clock]]:
+    """Open one module of a bench. Raises ``ConfigError`` if the bench has no such module."""
+    with open_bench(bench_file, emulate, seed, endpoints, [device]) as bench:
+        if device not in bench.transponders:
+            names = ", ".join(
+                name
+                for name, model in bench.model.devices.items()
+                if getattr(model, "kind", "") in ("cmis", "sfp-8472")
+            )
+            raise ConfigError(f"{bench_file} has no module {device!r}", hint=f"Its modules are {names or 'none'}.")
+        yield bench.transponders[device], bench.clock
+
+
+def _cmis(module: Transponder, what: str) -> CmisTransponder:
+    from lumion_hw.drivers.transponders.cmis import CmisTransponder
+
+    if not isinstance(module, CmisTransponder):
+        raise NotSupportedError(f"{what} needs a CMIS module", hint="This one is managed by SFF-8472.")
+    return module
+
+
+# -- commands on a module
+
+
+@transponder.command()
+@_device_arguments
+@json_option
+def show(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None, as_json: bool) -> None:
+    """Print who DEVICE is, what it can do, and how it is."""
+    with _opened(bench_file, device, emulate, seed, endpoints) as (module, _):
+        document = _description(module)
+    if as_json:
+        echo_json(document)
+        return
+    for title, part in document.items():
+        rows = [(key, _plain(value)) for key, value in part.items()] if isinstance(part, dict) else part
+        headers = ("", "") if isinstance(part, dict) else tuple(part[0]) if part else ()
+        echo_table(title, headers, rows if isinstance(part, dict) else [tuple(row.values()) for row in part])
+
+
+@transponder.command()
+@_device_arguments
+@click.argument("frequency_thz", type=float)
+@click.option("--grid", "grid_ghz", type=click.FloatRange(min=0, min_open=True), help="Use only this grid, in GHz.")
+@click.option("--power", "power_dbm", type=float, help="Output power to set first, in dBm.")
+@json_option
+def tune(
+    bench_file: str,
+    device: str,
+    emulate: bool,
+    seed: int,
+    endpoints: str | None,
+    frequency_thz: float,
+    grid_ghz: float | None,
+    power_dbm: float | None,
+    as_json: bool,
+) -> None:
+    """Tune the laser of DEVICE to FREQUENCY_THZ, on any grid that it has. A dark transmitter stays dark."""
+    with _opened(bench_file, device, emulate, seed, endpoints) as (opened, _):
+        module = _cmis(opened, "tuning")
+        module.power_up()
+        if power_dbm is not None:
+            module.set_tx_power_dbm(power_dbm)
+        result = module.tune(frequency_thz, grid_ghz)
+    if as_json:
+        echo_json({"device": device, "tuned": result})
+    else:
+        fine = f", fine offset {result.fine_ghz:g} GHz" if result.fine_ghz else ""
+        click.echo(f"{device}: {result.frequency_thz:.6f} THz: channel {result.channel} of {result.grid}{fine}")
+
+
+@transponder.command()
+@_device_arguments
+@click.option("--off", is_flag=True, help="Switch the transmitter off instead.")
+@click.option("--application", type=click.IntRange(1, 15), help="Select this application first.")
+@click.option("--first-lane", default=1, show_default=True, type=click.IntRange(1, 8), help="Its first host lane.")
+@click.option("--lock", "lock_s", type=click.FloatRange(min=0), help="Wait so many seconds for the link.")
+@json_option
+def enable(
+    bench_file: str,
+    device: str,
+    emulate: bool,
+    seed: int,
+    endpoints: str | None,
+    off: bool,
+    application: int | None,
+    first_lane: int,
+    lock_s: float | None,
+    as_json: bool,
+) -> None:
+    """Switch the transmitter of DEVICE on, and wait until there is light; or off with --off."""
+    with _opened(bench_file, device, emulate, seed, endpoints) as (module, _):
+        if application is not None:
+            chosen = _cmis(module, "selecting an application")
+            chosen.power_up()
+            chosen.select_application(application, first_lane)
+        module.disable() if off else module.enable()
+        report = None if lock_s is None else _cmis(module, "waiting for a lock").wait_for_lock(lock_s)
+        monitors = module.monitors()
+    if as_json:
+        echo_json({"device": device, "enabled": not off, "monitors": monitors, "lock": _lock_document(report)})
+    else:
+        power = "dark" if monitors.tx_power_dbm is None else f"{monitors.tx_power_dbm:.2f} dBm"
+        click.echo(f"{device}: {'off' if off else 'on'}, {power}")
+        if report is not None:
+            click.echo(f"{device}: {report.stage.value}: {report.detail} ({report.elapsed_s:.1f} s)")
+    if report is not None and not report.locked:
+        raise LumionError(f"{report.stage.value}: {report.detail}", device=device, hint="The transmitter stays on.")
+
+
+@transponder.command()
+@_device_arguments
+@click.option("--period", "period_s", default=1.0, show_default=True, type=click.FloatRange(min=0.05), help="Seconds.")
+@click.option("--count", type=click.IntRange(min=1), help="Lines to print; until Ctrl-C if not given.")
+@json_option
+def watch(
+    bench_file: str,
+    device: str,
+    emulate: bool,
+    seed: int,
+    endpoints: str | None,
+    period_s: float,
+    count: int | None,
+    as_json: bool,
+) -> None:
+    """Print state, powers and what holds the link up, one line per period; with --json one document per line."""
+    with _opened(bench_file, device, emulate, seed, endpoints) as (opened, clock):
+        module = _cmis(opened, "watching")
+        started, shown = clock.now(), 0
+        while count is None or shown < count:
+            if shown:
+                clock.sleep(period_s)
+            line = _line(module, clock.now() - started)
+            click.echo(json.dumps(line, allow_nan=False) if as_json else "  ".join(f"{k} {v}" for k, v in line.items()))
+            shown += 1
+
+
+@transponder.command()
+@_device_arguments
+@click.option("--out", type=click.Path(dir_okay=False), help="File to write; stdout if not given.")
+def dump(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None, out: str | None) -> None:
+    """Save the memory of DEVICE as JSON. Flags are left alone: what a read would clear is marked as unread."""
+    with _opened(bench_file, device, emulate, seed, endpoints) as (module, _):
+        document = _cmis(module, "a dump").dump().to_document()
+    if out is None:
+        echo_json(document)
+        return
+    target = Path(out)
+    if target.exists():
+        raise ConfigError(f"{target} exists", hint="Choose another name.")
+    target.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    note(f"{target}: {len(document['pages'])} pages")
+
+
+@transponder.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--fields", is_flag=True, help="Print every field as well.")
+@json_option
+def decode(file: str, fields: bool, as_json: bool) -> None:
+    """Decode FILE: the memory of a CMIS module as JSON, as 256 bytes or more, or as a linear image.
+
+    What the module got wrong (check sums, impossible values, contradictions) is listed, and not repeated as a value.
+    """
+    from lumion_hw.drivers.transponders.cmis_decoder import decode_file
+
+    try:
+        data = Path(file).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror}", hint="Give the file that holds the dump.") from error
+    module = decode_file(data, file)
+    if as_json:
+        echo_json(_decoded_document(module))
+    else:
+        _print_decoded(module, fields)
+
+
+# -- what is printed
+
+
+def _description(module: Transponder) -> dict[str, Any]:
+    """Return what ``show`` prints, in parts: tables of one row per thing, or of key and value."""
+    from dataclasses import asdict
+
+    from lumion_hw.drivers.transponders.cmis import CmisTransponder
+
+    document: dict[str, Any] = {"identity": asdict(module.identify())}
+    if not isinstance(module, CmisTransponder):
+        return document | {"monitors": asdict(module.monitors()), "status": asdict(module.status())}
+    found = module.capabilities()
+    document["applications"] = [
+        {
+            "number": a.number,
+            "host": a.host_interface,
+            "media": a.media_interface,
+            "lanes": f"{a.host_lanes}:{a.media_lanes}",
+        }
+        for a in found.applications
+    ]
+    document["tuning"] = [asdict(item) for item in found.tuning]
+    if module.is_flat:
+        return document
+    lock = module.lock_state()
+    state = module.module_state()
+    document["state"] = {
+        "module": getattr(state, "name", str(state)).lower(),
+        "data paths": " ".join(module.data_path_states().values()),
+        "link": lock.stage.value,
+        "why": lock.detail,
+    }
+    readings = module.module_readings() | module.lane_readings()
+    if found.tunable:
+        readings |= module.laser()
+    document["readings"] = [_reading_row(name, reading) for name, reading in readings.items()]
+    document["flags"] = [asdict(flag) for flag in module.flags()]
+    return document
+
+
+def _reading_row(name: str, reading: Reading) -> dict[str, Any]:
+    return {
+        "name": name,
+        "value": None if reading.value is None else round(reading.value, 6),
+        "unit": reading.unit,
+        "quality": reading.quality.value,
+        "source": reading.source,
+    }
+
+
+def _line(module: CmisTransponder, elapsed_s: float) -> dict[str, Any]:
+    """Return one line of ``watch``."""
+    lock = module.lock_state()
+    lanes = module.lane_readings() if lock.stage.value not in ("absent", "not_responding") else {}
+    powers = {
+        f"{name}_dbm": None if name not in lanes or lanes[name].value is None else round(lanes[name].value or 0.0, 2)
+        for name in ("tx_power", "rx_power")
+    }
+    return {"time_s": round(elapsed_s, 3), **powers, "link": lock.stage.value, "why": lock.detail}
+
+
+def _lock_document(report: LockReport | None) -> dict[str, Any] | None:
+    if report is None:
+        return None
+    return {
+        "locked": report.locked,
+        "stage": report.stage.value,
+        "detail": report.detail,
+        "lane": report.lane,
+        "code": report.code,
+        "code_name": report.code_name,
+        "flag": report.flag,
+        "values": dict(report.values),
+        "elapsed_s": report.elapsed_s,
+        "stages": [{"stage": stage.value, "seconds": seconds} for stage, seconds in report.stages],
+    }
+
+
+def _decoded_document(module: DecodedModule) -> dict[str, Any]:
+    """Return a decoded module as what JSON knows."""
+    from dataclasses import asdict
+
+    def plain(value: object) -> object:
+        return value.hex() if isinstance(value, bytes) else value
+
+    return {
+        "source": module.source,
+        "form_factor": module.form_factor,
+        "cmis_revision": module.revision,
+        "flat_memory": module.flat,
+        "identity": asdict(module.identity),
+        "applications": [asdict(item) for item in module.applications],
+        "checksums": module.checksums,
+        "thresholds": {name: list(words) for name, words in module.thresholds.items()},
+        "samples": [asdict(item) for item in module.samples],
+        "findings": [
+            {"severity": f.severity.value, "address": f.address, "kind": f.kind, "message": f.message}
+            for f in module.findings
+        ],
+        "fields": [
+            asdict(item) | {"value": plain(item.value), "quality": item.quality.value} for item in module.fields
+        ],
+    }
+
+
+def _print_decoded(module: DecodedModule, fields: bool) -> None:
+    """Print a decoded module as tables."""
+    from dataclasses import asdict
+
+    click.echo(f"{module.form_factor}, CMIS {module.revision}{', flat memory' if module.flat else ''}\n")
+    echo_table("Identity", ("", ""), [(key, value) for key, value in asdict(module.identity).items() if value])
+    rows: list[tuple[object, ...]] = [
+        (a.number, a.host_interface, a.media_interface, f"{a.host_lanes}:{a.media_lanes}", _lanes(a.first_host_lanes))
+        for a in module.applications
+    ]
+    echo_table("Applications", ("number", "host", "media", "lanes", "begin on"), rows)
+    rows = [(name, *words) for name, words in module.thresholds.items() if len(words) == 4]
+    echo_table("Thresholds", ("monitor", "high alarm", "low alarm", "high warning", "low warning"), rows)
+    rows = [(name, "fits" if fits else "does not fit") for name, fits in module.checksums.items()]
+    echo_table("Check sums", ("byte", ""), rows)
+    if fields:
+        rows = [
+            (item.address, item.name, item.index, item.words or item.quality.value, item.raw[:16])
+            for item in module.fields
+        ]
+        echo_table("Fields", ("address", "field", "element", "value", "bytes"), rows)
+        rows = [(item.source, item.name, item.lane, item.value, item.unit) for item in module.samples]
+        echo_table("Diagnostics", ("address", "observable", "lane", "value", "unit"), rows)
+    rows = [(_MARKS[f.severity.value], f.severity.value, f.address, f.kind, f.message) for f in module.findings]
+    echo_table("Findings", ("", "severity", "address", "kind", "what"), rows)
+
+
+def _lanes(lanes: tuple[int, ...]) -> str:
+    return ", ".join(map(str, lanes)) or "-"
+
+
+def _plain(value: object) -> object:
+    return f"{value:g}" if isinstance(value, float) else value

@@ -1,0 +1,162 @@
+"""Keysight N7785C polarization stabilizer with feedback from outside: it is told a factor and makes it smaller.
+
+The instrument has six plates of its own and a search of its own, which its maker does not publish. The host measures,
+tells what the present polarization is worth, and lets it take a step (polarization.md 4.1).
+"""
+
+from __future__ import annotations
+
+import math
+from types import TracebackType
+
+from lumion_hw.clock import Clock
+from lumion_hw.drivers.scpi_identity import Expected, Identity, checked_identity
+from lumion_hw.drivers.strict_scpi import StrictScpi
+from lumion_hw.errors import ConnectError, DeviceError, LimitError, LumionError
+from lumion_hw.links.base import Link
+from lumion_hw.sessions.scpi import ScpiSession
+
+MODELS = ("N7785C",)
+"""The N7786C and N7788C stabilize a state that they measure themselves: their ``STAB:SOP`` means something else."""
+LARGEST_FACTOR = 100.0
+DEFAULT_SETTLE_S = 0.05
+"""The maker's loop runs at 10 to 20 Hz."""
+_HOLD, _STABILIZE = "STAB:STAB 0", "STAB:STAB 1"
+
+
+class KeysightN7785C:
+    """Driver of one instrument; implements ``PolarizationOptimizer``. Thread-safe.
+
+    No command has a documented query form, so what tells that one was taken is the empty error queue behind it.
+
+    Args:
+        link: The link to the instrument (raw socket, port 5025, or VISA).
+        clock: The link's clock.
+        device: Device name, for messages.
+        expected_serial: Serial number that must be found; any if omitted.
+        settle_s: Time after a step until the light follows.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock,
+        *,
+        device: str,
+        expected_serial: str | None = None,
+        settle_s: float = DEFAULT_SETTLE_S,
+    ) -> None:
+        self._session = ScpiSession(link, clock, device=device)
+        self._scpi = StrictScpi(self._session)
+        self._expected = Expected(("KEYSIGHT", "AGILENT"), MODELS, None, expected_serial)
+        self._identity: Identity | None = None
+        self._settle_s = settle_s
+        self._started = False
+
+    def open(self) -> None:
+        """Open the link and check the identity. The polarization stays.
+
+        Raises:
+            ConnectError: The link cannot be opened.
+            IdentityError: Another instrument answers.
+            LinkTimeout: Nothing answers.
+        """
+        with self._session.transaction():
+            try:
+                self._started = False
+                self._identity = checked_identity(self._session, self._session.open(), self._expected)
+                self._scpi.errors()  # what was left by others is not ours
+            except LumionError:
+                self._identity = None
+                self._session.close()
+                raise
+
+    def __enter__(self) -> KeysightN7785C:
+        """Open."""
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Release the link; idempotent, never raises. The polarization stays."""
+        self._identity = None
+        self._started = False
+        self._session.close()
+
+    @property
+    def model(self) -> str:
+        """Model, as the instrument says it; empty if it is not open."""
+        return self._identity.model if self._identity else ""
+
+    @property
+    def serial(self) -> str:
+        """Serial number, likewise."""
+        return self._identity.serial if self._identity else ""
+
+    @property
+    def settle_s(self) -> float:
+        """Time after a step until the light follows."""
+        return self._settle_s
+
+    def start(self) -> None:
+        """Begin a search anew from the present polarization. Raises ``DeviceError`` if the instrument refuses."""
+        with self._session.transaction():
+            self._check_open()
+            self._started = False
+            self._scpi.set(_HOLD)
+            self._scpi.set(_STABILIZE)
+            self._started = True
+
+    def improve(self, factor: float) -> None:
+        """Tell what the present polarization is worth, and let the instrument take one step towards a smaller factor.
+
+        Args:
+            factor: Above 0 and at most 100; the larger its scale, the faster the steps lead there.
+
+        Raises:
+            LimitError: The factor is outside; nothing was sent.
+            DeviceError: The search was not started, or the instrument refuses.
+        """
+        if not 0.0 < factor <= LARGEST_FACTOR:
+            raise LimitError(
+                "factor",
+                asked=factor,
+                limit=LARGEST_FACTOR if factor > 0.0 or math.isnan(factor) else 0.0,
+                unit="",
+                device=self._session.device,
+                address=self._session.address,
+                hint="Scale it so that its largest value is near 100. Nothing was sent.",
+            )
+        with self._session.transaction():
+            self._check_open()
+            if not self._started:
+                raise DeviceError(
+                    "no search was started, so no step can be taken",
+                    command="improve",
+                    device=self._session.device,
+                    address=self._session.address,
+                    hint="Call start() first.",
+                )
+            self._scpi.set(f"STAB:SOP 0,0,0,{factor:.7g}")
+            self._scpi.set("TRIG 1")
+
+    def stop(self) -> None:
+        """Hold the polarization as it is. Idempotent."""
+        with self._session.transaction():
+            self._check_open()
+            self._started = False
+            self._scpi.set(_HOLD)
+
+    def _check_open(self) -> None:
+        if self._identity is None:
+            raise ConnectError(
+                "the instrument is not open",
+                device=self._session.device,
+                address=self._session.address,
+                hint="Call open() first.",
+            )

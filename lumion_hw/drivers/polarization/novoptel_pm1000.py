@@ -1,0 +1,277 @@
+"""Novoptel PM1000 polarimeter, over LAN (port 5025) or its USB 2 port (230 400 baud).
+
+A state is read from copies that the instrument takes all at once when S0 is read (registers 512 + 18 to 23): the live
+registers beside them belong to different instants.
+"""
+
+from __future__ import annotations
+
+import math
+from types import TracebackType
+
+import numpy as np
+
+from lumion_hw.clock import Clock
+from lumion_hw.errors import (
+    ConnectError,
+    DeviceError,
+    FrameError,
+    IdentityError,
+    LimitError,
+    LumionError,
+    OutOfRangeError,
+    VerifyError,
+)
+from lumion_hw.interfaces import PolarizationReading
+from lumion_hw.links.base import Link
+from lumion_hw.sessions.novoptel import NovoptelSession
+from lumion_hw.sessions.novoptel_codec import LAN, USB2
+
+_BASE = 512
+ALARMS = _BASE
+AVERAGING = _BASE + 1
+POWER = (_BASE + 10, _BASE + 11)
+LATCHED_STOKES = tuple(range(_BASE + 18, _BASE + 24))
+FREQUENCY_MIN, FREQUENCY_MAX, FREQUENCY = (_BASE + offset for offset in (67, 68, 69))
+FIRMWARE = _BASE + 128
+SERIAL = _BASE + 133
+TYPE_NAME = tuple(range(_BASE + 144, _BASE + 160))
+_OVER_RANGE, _UNDER_RANGE, _TEMPERATURE = 1 << 1, 1 << 2, 1 << 4
+_ANY_ALARM = 1 | _OVER_RANGE | _UNDER_RANGE | _TEMPERATURE
+_SAMPLE_S = 10e-9
+LARGEST_EXPONENT = 20
+LONGEST_AVERAGING_S = _SAMPLE_S * 2**LARGEST_EXPONENT
+_THZ_PER_STEP = 0.01
+_SLACK = 1e-6
+_OFFSET = 1 << 15
+_FRACTION = 65536.0
+_LEAST_WAIT_S = 1e-3
+
+
+class NovoptelPm1000:
+    """Driver of one polarimeter; implements ``Polarimeter``. Thread-safe; every set is read back.
+
+    The sign of S3 is that of the instrument, whose register 45 can turn it; the driver leaves it alone.
+
+    Args:
+        link: The link to the instrument.
+        clock: The link's clock.
+        device: Device name, for messages.
+        serial_line: The link is the USB 2 port, which speaks in lines, and not LAN.
+        expected_serial: Serial number that must be found; any if omitted.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock,
+        *,
+        device: str,
+        serial_line: bool = False,
+        expected_serial: str | None = None,
+    ) -> None:
+        self._session = NovoptelSession(
+            link, clock, device=device, form=USB2 if serial_line else LAN, landmarks=TYPE_NAME
+        )
+        self._clock = clock
+        self._device = device
+        self._expected_serial = expected_serial
+        self._averaging_s = 0.0
+        self._model = self._serial = self._firmware = ""
+        self._is_open = False
+
+    def open(self) -> None:
+        """Open the link and check who answers. Settings stay.
+
+        Raises:
+            ConnectError: The link cannot be opened.
+            IdentityError: Another instrument answers.
+            LinkTimeout: Nothing answers.
+        """
+        with self._session.transaction():
+            try:
+                self._identify()
+                (exponent,) = self._session.read(AVERAGING)
+                self._averaging_s = _SAMPLE_S * 2 ** min(exponent, LARGEST_EXPONENT)
+            except LumionError:
+                self._session.close()
+                raise
+            self._is_open = True
+
+    def __enter__(self) -> NovoptelPm1000:
+        """Open."""
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Release the link; idempotent, never raises."""
+        self._is_open = False
+        self._session.close()
+
+    @property
+    def model(self) -> str:
+        """Type name, such as ``PM1000-100M-XL-FA-N20-D``."""
+        return self._model
+
+    @property
+    def serial(self) -> str:
+        """Serial number."""
+        return self._serial
+
+    @property
+    def firmware(self) -> str:
+        """Version of the firmware, four digits."""
+        return self._firmware
+
+    def read(self) -> PolarizationReading:
+        """Return the present state: all of its numbers are of one instant, averaged after the call.
+
+        Raises:
+            OutOfRangeError: There is too much light, or too little.
+            DeviceError: The instrument is too hot or cold, or the light has no polarization.
+            LinkError: The reading did not come through.
+        """
+        with self._session.transaction():
+            self._check_open()
+            words, at_s = self._latched()
+            if words[-1] & _ANY_ALARM:  # perhaps one of before
+                self._session.write(ALARMS, 0)
+                words, at_s = self._latched()
+            self._check_alarms(words[-1])
+        power_uw = words[0] + words[1] / _FRACTION
+        stokes_uw = np.array(
+            [high - _OFFSET + low / _FRACTION for high, low in zip(words[2:8:2], words[3:8:2], strict=True)]
+        )
+        polarized_uw = float(np.linalg.norm(stokes_uw))
+        if not power_uw > 0.0:
+            raise self._out_of_range("too little light", ALARMS)
+        if not polarized_uw > 0.0:
+            raise self._refusal("the light is not polarized: it has no state")
+        return PolarizationReading(1e-6 * power_uw, stokes_uw / polarized_uw, polarized_uw / power_uw, at_s)
+
+    def set_frequency_thz(self, frequency_thz: float) -> float:
+        """Set the optical frequency to the nearest 10 GHz, and return it.
+
+        Raises:
+            LimitError: Outside the instrument's range; nothing was changed.
+            VerifyError: The instrument keeps another one.
+        """
+        with self._session.transaction():
+            self._check_open()
+            lowest, highest = (_THZ_PER_STEP * word for word in self._session.read(FREQUENCY_MIN, FREQUENCY_MAX))
+            self._check_within("optical frequency", frequency_thz, lowest, highest, "THz")
+            return _THZ_PER_STEP * self._set(FREQUENCY, round(frequency_thz / _THZ_PER_STEP), "frequency / 10 GHz")
+
+    def set_averaging_s(self, averaging_s: float) -> float:
+        """Set the averaging time to the nearest power of two of 10 ns samples, and return it.
+
+        Raises:
+            LimitError: Outside 10 ns to 10.49 ms; nothing was changed.
+            VerifyError: The instrument keeps another one.
+        """
+        with self._session.transaction():
+            self._check_open()
+            self._check_within("averaging time", averaging_s, _SAMPLE_S, LONGEST_AVERAGING_S, "s")
+            exponent = min(max(round(math.log2(averaging_s / _SAMPLE_S)), 0), LARGEST_EXPONENT)
+            self._averaging_s = _SAMPLE_S * 2 ** self._set(AVERAGING, exponent, "exponent of the averaging time")
+            return self._averaging_s
+
+    # -- the registers
+
+    def _latched(self) -> tuple[tuple[int, ...], float]:
+        """Wait for an average that began after now; return S0, S1, S2, S3, each in two words, the alarms, the time."""
+        self._clock.sleep(max(2.0 * self._averaging_s, _LEAST_WAIT_S))
+        at_s = self._clock.now()
+        return self._session.read(*POWER, *LATCHED_STOKES, ALARMS), at_s
+
+    def _set(self, register: int, word: int, what: str) -> int:
+        """Write a register and read it back."""
+        self._session.write(register, word)
+        (found,) = self._session.read(register)
+        if found != word:
+            raise VerifyError(
+                what,
+                wrote=word,
+                read=found,
+                device=self._device,
+                address=self._session.address,
+                hint="Look whether somebody else uses this polarimeter.",
+            )
+        return found
+
+    def _identify(self) -> None:
+        try:
+            words = self._session.open()
+        except FrameError as error:
+            raise self._stranger(error.message) from error
+        name = b"".join(word.to_bytes(2, "big") for word in words).rstrip(b"\0 ")
+        self._model = name.decode("ascii", "replace")
+        if not self._model.startswith("PM1000"):
+            raise self._stranger(repr(self._model))
+        firmware, serial = self._session.read(FIRMWARE, SERIAL)
+        self._firmware, self._serial = ".".join(f"{firmware:04X}"), str(serial)
+        if self._expected_serial not in (None, self._serial):
+            raise self._stranger(f"{self._model}, serial {self._serial}")
+
+    # -- checks
+
+    def _check_alarms(self, alarms: int) -> None:
+        if alarms & _OVER_RANGE:
+            raise self._out_of_range("too much light", alarms)
+        if alarms & _UNDER_RANGE:
+            raise self._out_of_range("too little light", alarms)
+        if alarms & _TEMPERATURE:
+            raise self._refusal("the instrument is outside its temperatures")
+        if alarms & _ANY_ALARM:
+            raise self._refusal("the instrument reports an alarm that it does not name")
+
+    def _out_of_range(self, what: str, alarms: int) -> OutOfRangeError:
+        return OutOfRangeError(
+            f"{what} for a state of polarization",
+            code=alarms,
+            command="read",
+            device=self._device,
+            address=self._session.address,
+            hint="It measures from about -18 to 4 dBm, with the sensitive option from -36 to -14 dBm.",
+        )
+
+    def _refusal(self, what: str) -> DeviceError:
+        return DeviceError(
+            what, command="read", device=self._device, address=self._session.address, hint="Look at its display."
+        )
+
+    def _check_within(self, what: str, value: float, low: float, high: float, unit: str) -> None:
+        if low * (1.0 - _SLACK) <= value <= high * (1.0 + _SLACK):
+            return
+        raise LimitError(
+            what,
+            asked=value,
+            limit=low if value < low else high,
+            unit=unit,
+            device=self._device,
+            address=self._session.address,
+            hint=f"It goes from {low:.4g} to {high:.6g} {unit}. Nothing was changed.",
+        )
+
+    def _stranger(self, found: str) -> IdentityError:
+        return IdentityError(
+            f"expected a PM1000, serial {self._expected_serial or 'any'}; found {found}",
+            device=self._device,
+            address=self._session.address,
+            hint="Check the address in the bench file, or which instrument is plugged in there.",
+        )
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise ConnectError(
+                "the polarimeter is not open",
+                device=self._device,
+                address=self._session.address,
+                hint="Call open() first.",
+            )

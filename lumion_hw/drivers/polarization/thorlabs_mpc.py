@@ -1,0 +1,400 @@
+"""Thorlabs MPC220 and MPC320: two or three motorised paddles of fixed retardance, over APT messages.
+
+Positions are counts, 1370 for 170°. Channel ids are bits: 1, 2 and 4. The device sends its state whenever it likes, so
+a move is over when it says that the paddle stands where it was sent, not when some message came.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.clock import Clock
+from lumion_hw.errors import (
+    ConfigError,
+    ConnectError,
+    DeviceError,
+    DeviceTimeoutError,
+    IdentityError,
+    LimitError,
+    LinkTimeout,
+    LumionError,
+    VerifyError,
+)
+from lumion_hw.interfaces import ActuatorInfo
+from lumion_hw.links.base import Link
+from lumion_hw.sessions.apt import AptSession
+from lumion_hw.sessions.apt_codec import (
+    Frame,
+    Message,
+    Parameters,
+    Status,
+    StatusBit,
+    command,
+    move_absolute,
+    parameters_of,
+    set_parameters,
+    status_of,
+)
+
+_log = logging.getLogger(__name__)
+
+Model = Literal["MPC220", "MPC320"]
+CHANNELS = (1, 2, 4)
+N_PADDLES: Mapping[Model, int] = {"MPC220": 2, "MPC320": 3}
+TRAVEL_DEG = 170.0
+TRAVEL_COUNTS = 1370
+STEP_DEG = TRAVEL_DEG / TRAVEL_COUNTS
+FULL_SPEED_DEG_PER_S = 400.0
+SLOWEST_PERCENT, FASTEST_PERCENT = 10, 100
+DEFAULT_SETTLE_S = 0.05
+"""Time until the fibre has stopped swinging; a project default, the maker states none."""
+_TOLERANCE_COUNTS = 2
+_SLACK_DEG = 1e-6
+_POLL_S = 0.02
+_START_S = 3.0
+_HOMING_S = 30.0
+_ENABLE = 1
+_PADDLE = ActuatorInfo(
+    kind="angle", unit="°", minimum=0.0, maximum=TRAVEL_DEG, step=STEP_DEG, period=180.0, endless=False
+)
+
+
+class ThorlabsMpc:
+    """Driver of one controller; implements ``PolarizationController``. Thread-safe; every set is read back.
+
+    Opening moves nothing. Paddles that have not found their home since they were switched on do so before their first
+    move, since their positions mean nothing until then.
+
+    Args:
+        link: The serial link, 115 200 baud.
+        clock: The link's clock.
+        device: Device name, for messages.
+        model: Model that must be found; if omitted, there are as many paddles as answer.
+        velocity_percent: Velocity to set, 10 to 100 % of 400°/s; stays as it is if omitted.
+        settle_s: Time after a move until the light is still.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock,
+        *,
+        device: str,
+        model: Model | None = None,
+        velocity_percent: int | None = None,
+        settle_s: float = DEFAULT_SETTLE_S,
+    ) -> None:
+        self._session = AptSession(link, clock, device=device, on_frame=self._note)
+        self._clock = clock
+        self._device = device
+        self._model = model
+        self._velocity_percent = velocity_percent
+        self._settle_s = settle_s
+        self._channels = CHANNELS[: N_PADDLES[model or "MPC320"]]
+        self._speed_deg_per_s = FULL_SPEED_DEG_PER_S
+        self._completed: set[int] = set()
+        self._targets: dict[int, int] = {}
+        self._is_open = False
+
+    def open(self) -> None:
+        """Open the link, check that such a controller answers, and enable all paddles. Nothing moves.
+
+        Raises:
+            ConnectError: The link cannot be opened.
+            IdentityError: Something else answers, or another model.
+            LimitError: The velocity asked for is outside 10 to 100 %.
+            LinkTimeout: Nothing answers.
+        """
+        with self._session.transaction():
+            try:
+                self._session.open()
+                self._speed_deg_per_s = FULL_SPEED_DEG_PER_S / 100.0 * self._agree_on_velocity()
+                self._channels = self._find_paddles()
+                self._targets.clear()
+                self._enable()
+            except LinkTimeout as error:
+                talked = self._session.counters.foreign_bytes
+                self._session.close()
+                if talked:
+                    raise self._stranger(f"{talked} bytes that are no APT message") from error
+                raise
+            except LumionError:
+                self._session.close()
+                raise
+            self._is_open = True
+
+    def __enter__(self) -> ThorlabsMpc:
+        """Open."""
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def close(self) -> None:
+        """Release the link; idempotent, never raises. The paddles stay."""
+        self._is_open = False
+        self._session.close()
+
+    # -- the interface
+
+    @property
+    def actuators(self) -> tuple[ActuatorInfo, ...]:
+        """One angle per paddle, 0 to 170° in steps of a count."""
+        return (_PADDLE,) * len(self._channels)
+
+    @property
+    def settle_s(self) -> float:
+        """Time after a set until the light is still. That the paddles have arrived, ``set`` has waited for."""
+        return self._settle_s
+
+    def set(self, settings: NDArray[np.float64]) -> None:
+        """Turn the paddles, and return once every one says that it has arrived.
+
+        Args:
+            settings: Angles in degrees, shape ``(N,)``; set to the nearest count.
+
+        Raises:
+            LimitError: An angle is outside 0 to 170°; nothing moved.
+            VerifyError: A paddle stands elsewhere.
+            DeviceTimeoutError: A paddle does not arrive.
+            DeviceError: A paddle reports an error.
+        """
+        wanted = self._checked(settings)
+        with self._session.transaction():
+            self._check_open()
+            present = self._statuses(self._channels)
+            if not all(status.bits & StatusBit.ENABLED for status in present.values()):
+                self._enable()
+            lost = [channel for channel, status in present.items() if not status.bits & StatusBit.HOMED]
+            if lost:
+                self._home(lost)
+                present = self._statuses(self._channels)
+            self._move(wanted, present)
+            self._targets.update(wanted)
+
+    def read(self) -> NDArray[np.float64]:
+        """Return the angles in degrees, shape ``(N,)``.
+
+        A paddle that stands within two counts of where it was sent is at that setting.
+        """
+        with self._session.transaction():
+            self._check_open()
+            found = self._statuses(self._channels)
+            return np.array([STEP_DEG * self._setting_counts(status) for status in found.values()])
+
+    def home(self) -> None:
+        """Let all paddles find their home. Raises as :meth:`set`."""
+        with self._session.transaction():
+            self._check_open()
+            self._home(self._channels)
+
+    # -- what it takes
+
+    def _move(self, wanted: Mapping[int, int], present: Mapping[int, Status]) -> None:
+        """Send the paddles that are not there yet to their positions in counts, and wait until they are."""
+        wanted = {channel: counts for channel, counts in wanted.items() if not self._is_at(present[channel], counts)}
+        travel_deg = STEP_DEG * sum(abs(counts - present[channel].counts) for channel, counts in wanted.items())
+        self._completed.clear()
+        for channel, counts in wanted.items():
+            self._targets.pop(channel, None)
+            self._session.tell(move_absolute(channel, counts), f"move paddle {_number(channel)}")
+
+        def arrived(status: Status) -> bool:
+            said = bool(status.bits & StatusBit.SETTLED) or status.channel in self._completed
+            return said and not status.moving and abs(status.counts - wanted[status.channel]) <= _TOLERANCE_COUNTS
+
+        # The device may move them one after the other.
+        last = self._await(wanted, arrived, _START_S + 2.0 * travel_deg / self._speed_deg_per_s)
+        for channel, status in last.items():
+            self._check_arrived(status, wanted[channel], arrived(status))
+
+    def _check_arrived(self, status: Status, wanted: int, arrived: bool) -> None:
+        if arrived:
+            return
+        name = f"paddle {_number(status.channel)}"
+        if status.moving or abs(status.counts - wanted) <= _TOLERANCE_COUNTS:
+            raise DeviceTimeoutError(
+                f"{name} does not come to rest at {STEP_DEG * wanted:.1f}°: it is at {STEP_DEG * status.counts:.1f}°",
+                command=f"move {name}",
+                device=self._device,
+                address=self._session.address,
+                hint="Look whether its fibre or somebody's hand holds it.",
+            )
+        raise VerifyError(
+            f"position of {name} in counts" + ("" if status.bits & StatusBit.ENABLED else ", which is not enabled"),
+            wrote=wanted,
+            read=status.counts,
+            device=self._device,
+            address=self._session.address,
+            hint="Look whether the paddle is blocked, or whether another program drives this controller.",
+        )
+
+    def _home(self, channels: Iterable[int]) -> None:
+        for channel in channels:
+            self._targets.pop(channel, None)
+            self._session.tell(command(Message.MOVE_HOME, channel), f"home paddle {_number(channel)}")
+        last = self._await(
+            channels, lambda status: bool(status.bits & StatusBit.HOMED) and not status.moving, _HOMING_S
+        )
+        for channel, status in last.items():
+            if not status.bits & StatusBit.HOMED or status.moving:
+                raise DeviceTimeoutError(
+                    f"paddle {_number(channel)} has not found its home within {_HOMING_S:g} s",
+                    command=f"home paddle {_number(channel)}",
+                    device=self._device,
+                    address=self._session.address,
+                    hint="Look whether its fibre or somebody's hand holds it.",
+                )
+
+    def _await(self, channels: Iterable[int], arrived: Callable[[Status], bool], within_s: float) -> dict[int, Status]:
+        """Poll paddles until all have arrived or the time is over; return the last state of each."""
+        deadline = self._clock.now() + within_s
+        last: dict[int, Status] = {}
+        waiting = list(channels)
+        while waiting:
+            self._clock.sleep(_POLL_S)
+            last |= self._statuses(waiting)
+            for channel in waiting:
+                if last[channel].bits & StatusBit.ERROR:
+                    raise DeviceError(
+                        f"paddle {_number(channel)} reports an error",
+                        command=f"move paddle {_number(channel)}",
+                        device=self._device,
+                        address=self._session.address,
+                        hint="Switch the controller off and on; if it stays, the paddle's motor or fibre is stuck.",
+                    )
+            waiting = [channel for channel in waiting if not arrived(last[channel])]
+            if self._clock.now() >= deadline:
+                break
+        return last
+
+    # -- what it says
+
+    def _statuses(self, channels: Iterable[int]) -> dict[int, Status]:
+        return {channel: self._status(channel) for channel in channels}
+
+    def _status(self, channel: int) -> Status:
+        request = command(Message.REQUEST_STATUS, channel)
+        what = f"state of paddle {_number(channel)}"
+        return status_of(self._session.ask(request, what, Message.STATUS, channel))
+
+    def _parameters(self) -> Parameters:
+        request = command(Message.REQUEST_PARAMETERS)
+        return parameters_of(self._session.ask(request, "parameters", Message.PARAMETERS))
+
+    def _note(self, frame: Frame) -> None:
+        if frame.message == Message.MOVE_COMPLETED:
+            self._completed.add(frame.channel)
+
+    def _setting_counts(self, status: Status) -> int:
+        """Return the setting a paddle is at: where it was sent if it stands there, and never just off its range."""
+        target = self._targets.get(status.channel)
+        if target is not None and abs(status.counts - target) <= _TOLERANCE_COUNTS:
+            return target
+        nearest = min(max(status.counts, 0), TRAVEL_COUNTS)
+        return nearest if abs(status.counts - nearest) <= _TOLERANCE_COUNTS else status.counts
+
+    def _is_at(self, status: Status, counts: int) -> bool:
+        return not status.moving and self._setting_counts(status) == counts
+
+    # -- opening
+
+    def _agree_on_velocity(self) -> int:
+        """Return the velocity in percent, after setting the one asked for."""
+        found = self._parameters()
+        wanted = self._velocity_percent
+        if wanted is not None:
+            if not SLOWEST_PERCENT <= wanted <= FASTEST_PERCENT:
+                raise self._beyond("velocity", wanted, SLOWEST_PERCENT, FASTEST_PERCENT, "%")
+            self._session.tell(set_parameters(replace(found, velocity_percent=wanted)), f"velocity {wanted} %")
+            found = self._parameters()
+            if found.velocity_percent != wanted:
+                raise VerifyError(
+                    "velocity in %",
+                    wrote=wanted,
+                    read=found.velocity_percent,
+                    device=self._device,
+                    address=self._session.address,
+                    hint="Leave velocity_percent out of the bench file.",
+                )
+        if not SLOWEST_PERCENT <= found.velocity_percent <= FASTEST_PERCENT:
+            raise self._stranger(f"a velocity of {found.velocity_percent} %")
+        return found.velocity_percent
+
+    def _find_paddles(self) -> tuple[int, ...]:
+        """Return the channel ids that answer."""
+        wanted = CHANNELS[: N_PADDLES[self._model or "MPC320"]]
+        for index, channel in enumerate(wanted):
+            try:
+                self._status(channel)
+            except LinkTimeout as error:
+                if index == 2 and self._model is None:
+                    _log.info("%s: no third paddle: an MPC220", self._device)
+                    return CHANNELS[:2]
+                raise self._stranger(f"no paddle {index + 1}") from error
+        return wanted
+
+    def _enable(self) -> None:
+        """Enable all paddles at once: enabling one disables the others."""
+        self._session.tell(command(Message.SET_CHANNEL_ENABLE, sum(self._channels), _ENABLE), "enable all paddles")
+
+    def _stranger(self, found: str) -> IdentityError:
+        return IdentityError(
+            f"expected an {self._model or 'MPC220 or MPC320'}; found {found}",
+            device=self._device,
+            address=self._session.address,
+            hint="Check the address and the model in the bench file, or what is plugged in there.",
+        )
+
+    # -- checks
+
+    def _checked(self, settings: NDArray[np.float64]) -> dict[int, int]:
+        """Return the position in counts by channel id."""
+        values = np.asarray(settings, dtype=np.float64)
+        if values.shape != (len(self._channels),):
+            raise ConfigError(
+                f"settings have the shape {values.shape}, not ({len(self._channels)},)",
+                device=self._device,
+                address=self._session.address,
+            )
+        for number, value in enumerate(values.tolist(), start=1):
+            if not -_SLACK_DEG <= value <= TRAVEL_DEG + _SLACK_DEG:
+                raise self._beyond(f"angle of paddle {number}", value, 0.0, TRAVEL_DEG, "°")
+        return {
+            channel: round(value / STEP_DEG) for channel, value in zip(self._channels, values.tolist(), strict=True)
+        }
+
+    def _beyond(self, what: str, asked: float, low: float, high: float, unit: str) -> LimitError:
+        return LimitError(
+            what,
+            asked=asked,
+            limit=low if asked < low else high,
+            unit=unit,
+            device=self._device,
+            address=self._session.address,
+            hint="Nothing was changed.",
+        )
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise ConnectError(
+                "the controller is not open",
+                device=self._device,
+                address=self._session.address,
+                hint="Call open() first.",
+            )
+
+
+def _number(channel: int) -> int:
+    return CHANNELS.index(channel) + 1

@@ -1,0 +1,200 @@
+"""What a module says of itself in the pages that do not change: applications, durations, grids, and what it supports.
+
+Pure: the pages may come from a module or from a dump.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+from lumion_hw.interfaces import (
+    Application,
+    TransponderCapabilities,
+    TransponderIdentity,
+    TuningRange,
+)
+from lumion_hw.interfaces.cmis import FIELDS, Page, Value, codes, decode_from, interface_ids, is_supported
+from lumion_hw.interfaces.cmis.codec import duration_s
+from lumion_hw.interfaces.cmis.coherent_pages import COHERENT
+from lumion_hw.interfaces.cmis.grids import GRIDS, LaserGrids, laser_grids, reported_mhz
+from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S
+
+N_APPLICATIONS = 15
+"""Most applications a module can describe."""
+_IN_LOWER_MEMORY = 8
+STAGES = ("power_up", "power_down", "dp_init", "dp_deinit", "tx_turn_on", "tx_turn_off")
+"""Stages whose longest duration a module advertises."""
+_MONITORS = ("temperature", "supply", "aux1", "aux2", "aux3", "custom", "tx_power", "tx_bias", "rx_power")
+LOOPBACKS = ("media_output", "media_input", "host_output", "host_input")
+"""Loopbacks in the order of 13h:180-183."""
+_FEC_LIMITS = {
+    **dict.fromkeys((0x3E, 0x3F, 0x4D), 1.25e-2),  # CFEC
+    **dict.fromkeys((0x35, 0x36, 0x46, 0x47, 0x48, 0x49, 0x68, 0x6C, 0x6D, 0x6E), 2.0e-2),  # oFEC (check)
+}
+
+
+class Advertised:
+    """What the static pages say.
+
+    Args:
+        half: Returns the 128 bytes of a page, or ``None`` if it is not there or not known.
+        has_page: Tells whether a page exists, for the one thing that no page advertises for sure: C-CMIS.
+    """
+
+    def __init__(self, half: Callable[[Page], bytes | None], has_page: Callable[[int], bool]) -> None:
+        self._half = half
+        self._has_page = has_page
+
+    def value(self, name: str, index: int | None = None) -> Value | None:
+        """Return the value of a field; ``None`` if its page is not known."""
+        half = self._half(FIELDS[name].page)
+        return None if half is None else decode_from(FIELDS[name], half, index)
+
+    def number(self, name: str, index: int | None = None) -> int:
+        """Return the value of an integer field; 0 if its page is not known."""
+        value = self.value(name, index)
+        return int(value) if isinstance(value, (int, float)) else 0
+
+    def text(self, name: str) -> str:
+        """Return the value of a text field; empty if its page is not known."""
+        value = self.value(name)
+        return value if isinstance(value, str) else ""
+
+    def supported(self, name: str) -> bool | None:
+        """Tell whether the module has a field; ``None`` if the page that says so is not known."""
+        return is_supported(FIELDS[name], self._condition)
+
+    def _condition(self, name: str) -> int | bool | None:
+        if name == COHERENT:
+            return self.coherent
+        value = self.value(name)
+        return value if isinstance(value, int) else None
+
+    @cached_property
+    def flat(self) -> bool:
+        """Whether only the lower memory and page 00h exist."""
+        return bool(self.number("flat_memory"))
+
+    @cached_property
+    def revision(self) -> tuple[int, int]:
+        """Major and minor CMIS revision."""
+        return divmod(self.number("cmis_revision"), 16)
+
+    @cached_property
+    def tunable(self) -> bool:
+        """Whether it has a tunable laser with pages 04h and 12h."""
+        return not self.flat and bool(self.number("transmitter_tunable"))
+
+    @cached_property
+    def coherent(self) -> bool:
+        """Whether it has the C-CMIS pages (facts, transponders 3.12)."""
+        if self.flat:
+            return False
+        single_mode = self.number("media_type") == codes.MediaType.SMF
+        by_media = single_mode and any(item.media_id in interface_ids.COHERENT_MEDIA for item in self.applications)
+        tunable = self.number("media_technology") in interface_ids.TUNABLE_TECHNOLOGIES
+        return by_media or (tunable and self._has_page(0x34) and self._has_page(0x35))
+
+    @cached_property
+    def applications(self) -> tuple[Application, ...]:
+        """Applications up to the end of the list; those that take no host lanes are left out."""
+        found = []
+        for number in range(1, N_APPLICATIONS + 1):
+            prefix = "application" if number <= _IN_LOWER_MEMORY else "more_application"
+            host = self.value(f"{prefix}_host_interface", number)
+            if host is None or host == interface_ids.END_OF_APPLICATIONS:
+                break
+            if self.number(f"{prefix}_host_lane_count", number):
+                found.append(self._application(prefix, number))
+        return tuple(found)
+
+    def _application(self, prefix: str, number: int) -> Application:
+        media_id = self.number(f"{prefix}_media_interface", number)
+        host_id = self.number(f"{prefix}_host_interface", number)
+        return Application(
+            number=number,
+            host_interface=codes.describe("host_interface", host_id),
+            media_interface=codes.describe_media_interface(self.number("media_type"), media_id),
+            host_lanes=self.number(f"{prefix}_host_lane_count", number),
+            media_lanes=self.number(f"{prefix}_media_lane_count", number),
+            first_host_lanes=_lanes(self.number(f"{prefix}_host_lane_options", number)),
+            first_media_lanes=_lanes(self.number("application_media_lane_options", number)),
+            media_id=media_id,
+            host_id=host_id,
+        )
+
+    @cached_property
+    def durations_s(self) -> Mapping[str, float | None]:
+        """Longest time of each of the ``STAGES``; ``None`` where no bound is stated."""
+        return {stage: duration_s(self.number(f"max_duration_{stage}")) for stage in STAGES}
+
+    @cached_property
+    def grids(self) -> LaserGrids:
+        """Grids, ranges and fine tuning of the laser; empty if there is no page 04h."""
+        half = self._half(0x04) if self.tunable else None
+        return LaserGrids() if half is None else laser_grids(half)
+
+    @cached_property
+    def tx_power_limits_dbm(self) -> tuple[float, float] | None:
+        """Lowest and highest output power that can be set."""
+        low, high = self.value("min_output_power"), self.value("max_output_power")
+        if not self.supported("target_output_power") or not isinstance(low, (int, float)):
+            return None
+        return (float(low), float(high)) if isinstance(high, (int, float)) else None
+
+    def identity(self) -> TransponderIdentity:
+        """Return who the module says it is."""
+        wavelength = self.value("nominal_wavelength")
+        application = self.applications[0] if self.applications else None
+        technology = codes.describe("technology", self.number("media_technology"))
+        if application is not None and application.media_id:
+            technology = f"{application.media_interface} ({technology})"
+        nanometres = float(wavelength) if isinstance(wavelength, (int, float)) else 0.0
+        if not nanometres and self.grids.channels:
+            grid, (low, high) = next(iter(self.grids.channels.items()))
+            centre_mhz = (reported_mhz(grid, low) + reported_mhz(grid, high)) / 2
+            nanometres = SPEED_OF_LIGHT_M_PER_S / centre_mhz * 1e3
+        return TransponderIdentity(
+            vendor=self.text("vendor_name"),
+            part_number=self.text("part_number"),
+            revision=self.text("vendor_revision"),
+            serial=self.text("serial_number"),
+            date_code=self.text("date_code"),
+            technology=technology,
+            wavelength_nm=nanometres,
+        )
+
+    def ber_limit(self, media_id: int) -> float | None:
+        """Return the pre-FEC bit error ratio that a media interface corrects; ``None`` if it is not known here."""
+        return _FEC_LIMITS.get(media_id) if self.number("media_type") == codes.MediaType.SMF else None
+
+    def capabilities(self, statistics: bool, loopbacks: tuple[str, ...]) -> TransponderCapabilities:
+        """Return all of it in the form of the interface, with what the optional pages say."""
+        fine = self.grids.fine
+        return TransponderCapabilities(
+            applications=self.applications,
+            tunable=self.tunable,
+            coherent=self.coherent,
+            tuning=tuple(
+                TuningRange(
+                    grid=codes.describe("grid", grid),
+                    spacing_ghz=float(GRIDS[grid].spacing_mhz) / 1e3,
+                    min_thz=reported_mhz(grid, low) / 1e6,
+                    max_thz=reported_mhz(grid, high) / 1e6,
+                )
+                for grid, (low, high) in self.grids.channels.items()
+            ),
+            fine_tuning_ghz=None
+            if fine is None
+            else (fine.low_mhz / 1e3, fine.high_mhz / 1e3, fine.resolution_mhz / 1e3),
+            tx_power_dbm=self.tx_power_limits_dbm,
+            durations_s=self.durations_s,
+            monitors=tuple(name for name in _MONITORS if not self.flat and self.number(f"{name}_monitor_supported")),
+            loopbacks=loopbacks,
+            statistics=statistics,
+        )
+
+
+def _lanes(options: int) -> tuple[int, ...]:
+    return tuple(bit + 1 for bit in range(8) if options >> bit & 1)

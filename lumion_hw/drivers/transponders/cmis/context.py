@@ -1,0 +1,149 @@
+"""What all parts of the driver of one open module share: its memory, flags, clock, advertised limits and messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from lumion_hw.clock import Clock
+from lumion_hw.drivers.transponders.cmis.advertised import Advertised
+from lumion_hw.drivers.transponders.cmis.memory import CmisMemory, FlagStore
+from lumion_hw.drivers.transponders.cmis.quirks import Quirks
+from lumion_hw.errors import (
+    ConnectError,
+    DeviceError,
+    DeviceTimeoutError,
+    IdentityError,
+    LimitError,
+    LumionError,
+    NotSupportedError,
+)
+from lumion_hw.interfaces import TransponderIdentity
+from lumion_hw.interfaces.cmis import FIELDS, codes
+from lumion_hw.interfaces.cmis.codec import text
+
+MARGIN = 1.5
+"""Deadlines are this much longer than the module advertises (facts, transponders 5)."""
+UNBOUNDED_S = 3000.0
+"""Bound of a stage for which a module states none: duration code Dh means 3000 s or more."""
+_LEAST_DEADLINE_S = 1.0
+_ErrorT = TypeVar("_ErrorT", bound=LumionError)
+
+
+class Module:
+    """One open module, shared by the parts of its driver.
+
+    Args:
+        memory: Its fields.
+        clock: Measures deadlines.
+        advertised: What its static pages say.
+        identity: Who it is.
+        quirks: What it does differently.
+
+    Attributes:
+        warnings: What went wrong without stopping anything, in words.
+    """
+
+    def __init__(
+        self, memory: CmisMemory, clock: Clock, advertised: Advertised, identity: TransponderIdentity, quirks: Quirks
+    ) -> None:
+        self.memory = memory
+        self.clock = clock
+        self.advertised = advertised
+        self.identity = identity
+        self.quirks = quirks
+        self.flags = FlagStore(memory, clock)
+        self.flags.unsupported = frozenset(name for name in FIELDS if advertised.supported(name) is False)
+        self.warnings: list[str] = []
+
+    def error(self, kind: type[_ErrorT], message: str, hint: str) -> _ErrorT:
+        """Return an error about this module."""
+        return kind(message, device=self.memory.device, address=self.memory.address, hint=hint)
+
+    def error_limit(self, message: str, asked: float, limit: float, unit: str) -> LimitError:
+        """Return the error for a value outside a limit of this module."""
+        return LimitError(
+            message, asked=asked, limit=limit, unit=unit, device=self.memory.device, address=self.memory.address
+        )
+
+    def needs(self, supported: bool | None, what: str) -> None:
+        """Raise ``NotSupportedError`` unless the module can do it."""
+        if not supported:
+            raise self.error(NotSupportedError, f"{what} is not supported", "The module does not advertise it.")
+
+    def guard(self) -> None:
+        """Make sure that the module is still the one that was opened. Raises ``IdentityError``.
+
+        Every operation that writes begins with this: the module may have been replaced by another one.
+        """
+        pages = self.memory.pages
+        with pages.transaction():
+            part, serial = FIELDS["part_number"].span(), FIELDS["serial_number"].span()
+            data = pages.read_page(0x00, part.start, serial.stop - part.start)
+        found = text(data[: len(part)]), text(data[serial.start - part.start :])
+        if found != (self.identity.part_number, self.identity.serial):
+            raise self.error(
+                IdentityError,
+                f"this is {found[0]} with serial {found[1]}, not {self.identity.part_number} with serial "
+                f"{self.identity.serial} as when it was opened; nothing was written",
+                "Close it and open the module that is plugged in now.",
+            )
+
+    def deadline_s(self, stage: str) -> float:
+        """Return how long a stage may take."""
+        bound_s = self.advertised.durations_s[stage]
+        return max(MARGIN * (UNBOUNDED_S if bound_s is None else bound_s) * self.quirks.time_factor, _LEAST_DEADLINE_S)
+
+    def state(self) -> int:
+        """Return the module state. Raises ``DeviceError`` with the cause if it is a fault."""
+        state = self.memory.number("module_state")
+        if state == codes.ModuleState.FAULT:
+            cause = self.memory.number("fault_cause")
+            fault = self.error(
+                DeviceError,
+                f"the module is in its fault state: {codes.describe('fault_cause', cause)}",
+                "Only a reset leaves this state; reset it or replace it.",
+            )
+            fault.code = cause
+            raise fault
+        return state
+
+    def need_ready(self) -> None:
+        """Raise ``DeviceError`` unless the module is powered up."""
+        if self.advertised.flat:
+            raise self.error(
+                NotSupportedError, "a flat memory has no lane control", "It is a cable or a simple module."
+            )
+        state = self.state()
+        if state != codes.ModuleState.READY:
+            raise self.error(
+                DeviceError,
+                f"the module is not ready but in state {codes.describe('module_state', state)}",
+                "Call power_up() first.",
+            )
+
+    def wait(self, done: Callable[[], bool], deadline_s: float, stage: Callable[[], str]) -> None:
+        """Ask again and again until it is done.
+
+        Args:
+            done: Looks; may raise what it finds.
+            deadline_s: How long at most.
+            stage: Says what it is waiting for, with lane and last code.
+
+        Raises:
+            DeviceTimeoutError: It was not done in time.
+        """
+        period_s = min(max(deadline_s / 200.0, 0.01), 0.25)
+        end = self.clock.now() + deadline_s
+        while not done():
+            if self.clock.now() >= end:
+                raise self.error(
+                    DeviceTimeoutError,
+                    f"{stage()} for {deadline_s:.3g} s",
+                    "It takes longer than the module advertises; wait_for_lock() and flags() may tell why.",
+                )
+            self.clock.sleep(min(period_s, max(end - self.clock.now(), 0.0)))
+
+    def not_open(self) -> ConnectError:
+        """Return the error for a module that is not open."""
+        return self.error(ConnectError, "the module is not open", "Call open() first.")

@@ -1,0 +1,158 @@
+"""Data paths: which lanes belong together, their states, and how they are initialised, switched on and off."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.errors import DeviceError
+from lumion_hw.interfaces import Application
+from lumion_hw.interfaces.cmis import codes
+from lumion_hw.interfaces.cmis.codes import DATA_PATH_TRANSIENT, DataPathState, ModuleState
+
+ALL_LANES = tuple(range(1, 9))
+"""Lanes of a bank."""
+_TX_EXTRA_S = 1.0
+_TRANSIENT_STAGES = {
+    int(DataPathState.INIT): "dp_init",
+    int(DataPathState.DEINIT): "dp_deinit",
+    int(DataPathState.TX_TURN_ON): "tx_turn_on",
+    int(DataPathState.TX_TURN_OFF): "tx_turn_off",
+}
+_LIT = frozenset({DataPathState.ACTIVATED, DataPathState.TX_TURN_ON, DataPathState.TX_TURN_OFF})
+_INITIALISED = frozenset({DataPathState.INITIALIZED, DataPathState.ACTIVATED, DataPathState.TX_TURN_ON})
+
+
+@dataclass(frozen=True)
+class DataPath:
+    """Lanes that run one application together.
+
+    Attributes:
+        application: Its AppSel code.
+        host_lanes: Host lanes, from 1.
+        media_lanes: Media lanes, from 1.
+    """
+
+    application: int
+    host_lanes: tuple[int, ...]
+    media_lanes: tuple[int, ...]
+
+
+def media_lanes_of(application: Application, first_host_lane: int) -> tuple[int, ...]:
+    """Return the media lanes of an application that begins on a host lane.
+
+    The k-th start on the host side goes with the k-th on the media side; with fewer of the latter, as in a muxponder,
+    the last ones share it.
+    """
+    starts, media = application.first_host_lanes, application.first_media_lanes
+    position = starts.index(first_host_lane) if first_host_lane in starts else 0
+    first = media[min(position, len(media) - 1)] if media else 1 + position * application.media_lanes
+    return tuple(lane for lane in range(first, first + application.media_lanes) if lane in ALL_LANES)
+
+
+def data_paths(module: Module) -> tuple[DataPath, ...]:
+    """Read the active control set and return the data paths in use."""
+    with module.memory.pages.transaction():
+        selected = module.memory.numbers("active_app_sel")
+        identities = module.memory.numbers("active_data_path_id")
+    known = {application.number: application for application in module.advertised.applications}
+    groups: dict[tuple[int, int], list[int]] = {}
+    for lane, (number, identity) in enumerate(zip(selected, identities, strict=True), start=1):
+        if number:
+            groups.setdefault((number, identity), []).append(lane)
+    return tuple(
+        DataPath(number, tuple(lanes), media_lanes_of(known[number], identity + 1) if number in known else (1,))
+        for (number, identity), lanes in groups.items()
+    )
+
+
+def host_lanes(paths: Iterable[DataPath]) -> tuple[int, ...]:
+    """Return all host lanes of data paths."""
+    return tuple(sorted({lane for path in paths for lane in path.host_lanes}))
+
+
+def media_lanes(module: Module, paths: Iterable[DataPath]) -> tuple[int, ...]:
+    """Return all media lanes of data paths; all eight if the module obeys only that."""
+    if module.quirks.tx_disable_all:
+        return ALL_LANES
+    return tuple(sorted({lane for path in paths for lane in path.media_lanes}))
+
+
+def states(module: Module) -> dict[int, int]:
+    """Read the data path state of every host lane."""
+    return dict(zip(ALL_LANES, module.memory.numbers("data_path_state"), strict=True))
+
+
+def await_steady(module: Module) -> None:
+    """Wait until no data path is on its way: a host writes only then."""
+    deadline_s = sum(module.deadline_s(stage) for stage in ("dp_init", "dp_deinit", "tx_turn_on", "tx_turn_off"))
+    _await(module, ALL_LANES, frozenset(range(16)) - DATA_PATH_TRANSIENT, deadline_s, "")
+
+
+def set_deinit(module: Module, lanes: Iterable[int], on: bool) -> None:
+    """Ask for de-initialisation of host lanes, or no longer; in CMIS 3 the bit means the opposite."""
+    module.memory.set_lanes("data_path_deinit", lanes, on is not module.quirks.inverted_deinit)
+
+
+def wants_deinit(module: Module) -> tuple[bool, ...]:
+    """Read which host lanes are asked to be de-initialised."""
+    return tuple(bool(bit) is not module.quirks.inverted_deinit for bit in module.memory.values("data_path_deinit"))
+
+
+def deactivate(module: Module, paths: Collection[DataPath], lanes: Iterable[int] = ()) -> None:
+    """Switch the transmitters off, de-initialise the lanes, and wait until they are deactivated."""
+    wanted = tuple(sorted({*host_lanes(paths), *lanes}))
+    if module.advertised.supported("tx_disable"):
+        module.memory.set_lanes("tx_disable", media_lanes(module, paths), True)
+    set_deinit(module, wanted, True)
+    deadline_s = module.deadline_s("tx_turn_off") + _TX_EXTRA_S + module.deadline_s("dp_deinit")
+    _await(module, wanted, frozenset({DataPathState.DEACTIVATED}), deadline_s, "dp_deinit")
+
+
+def initialise(module: Module, paths: Collection[DataPath]) -> None:
+    """Let the lanes initialise, and wait until they have."""
+    lanes = host_lanes(paths)
+    set_deinit(module, lanes, False)
+    _await(module, lanes, _INITIALISED, module.deadline_s("dp_init"), "dp_init")
+
+
+def switch_on(module: Module, paths: Collection[DataPath]) -> None:
+    """Switch the transmitters of initialised data paths on, and wait until they are."""
+    if module.advertised.supported("tx_disable"):
+        module.memory.set_lanes("tx_disable", media_lanes(module, paths), False)
+    deadline_s = module.deadline_s("tx_turn_on") + _TX_EXTRA_S
+    _await(module, host_lanes(paths), frozenset({DataPathState.ACTIVATED}), deadline_s, "tx_turn_on")
+
+
+def switch_off(module: Module, paths: Collection[DataPath]) -> None:
+    """Switch the transmitters off, and wait until no data path is active; initialised ones stay so."""
+    if not module.advertised.supported("tx_disable"):
+        deactivate(module, paths)
+        return
+    module.memory.set_lanes("tx_disable", media_lanes(module, paths), True)
+    deadline_s = module.deadline_s("tx_turn_off") + _TX_EXTRA_S
+    _await(module, host_lanes(paths), frozenset(range(16)) - _LIT, deadline_s, "tx_turn_off")
+
+
+def _await(module: Module, lanes: Collection[int], wanted: Collection[int], deadline_s: float, stage: str) -> None:
+    """Wait until all lanes are in one of the states; stop at once if the module is no longer powered up."""
+    last: dict[int, int] = {}
+
+    def there() -> bool:
+        state = module.state()
+        if state != ModuleState.READY:
+            raise module.error(
+                DeviceError,
+                f"{stage or 'waiting'}: the module went to {codes.describe('module_state', state)} meanwhile",
+                "It was reset, or put in low power; call power_up() and begin again.",
+            )
+        last.update(states(module))
+        return all(last[lane] in wanted for lane in lanes)
+
+    def words() -> str:
+        lane = next(lane for lane in lanes if last[lane] not in wanted)
+        state = codes.describe("data_path_state", last[lane])
+        return f"{stage or _TRANSIENT_STAGES[last[lane]]}: host lane {lane} stays in state {state}"
+
+    module.wait(there, deadline_s, words)

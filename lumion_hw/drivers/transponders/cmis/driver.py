@@ -1,0 +1,237 @@
+"""The driver of one CMIS module."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+from types import TracebackType
+from typing import Self
+
+from lumion_hw.drivers.transponders.cmis import applications, cdb, power, tuning
+from lumion_hw.drivers.transponders.cmis import data_paths as dp
+from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES, DataPath
+from lumion_hw.drivers.transponders.cmis.readings import DARK_DBM, ModuleReadings
+from lumion_hw.errors import DeviceError, LumionError, VerifyError
+from lumion_hw.interfaces import (
+    Reading,
+    TuningResult,
+)
+from lumion_hw.interfaces.cmis.cdb import FirmwareImage
+from lumion_hw.interfaces.cmis.codes import DataPathState, ModuleState, Pattern
+
+LIGHT_S = 5.0
+"""Time from an active data path to a power reading above the floor."""
+
+
+class CmisTransponder(ModuleReadings):
+    """Driver of one module; implements ``CoherentTransponder``. Thread-safe.
+
+    State is read from the module, never remembered: only what cannot change while it is plugged in is kept, and every
+    operation that writes first makes sure that it is still the same module. Short accesses of several threads take
+    turns on the module; operations that change it (power, application, tuning, enable) wait for each other.
+
+    Args:
+        link: The module: an ``I2cDevice`` at 0x50, or page-level access such as a linear file or the replay of a dump.
+        clock: Measures deadlines.
+        device: Device name, for messages.
+        expected_vendor: Vendor name that must be found; any if omitted.
+        expected_part_number: The same for the part number.
+        expected_serial: The same for the serial number.
+        quirks: Options of ``Quirks`` by name, over those that the module's identity brings along.
+        bank: Bank of lanes of a module with more than eight.
+        lane: Media lane, the one that carries the light of a coherent module.
+        hold_off_s: Pause after writes and page changes, for slow boards (raw I2C only).
+    """
+
+    def __enter__(self) -> Self:
+        """Open."""
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Switch the transmitter off if it was switched on in this block, and close."""
+        if self._lit_here:
+            with contextlib.suppress(LumionError):
+                self.disable()
+        self.close()
+
+    # -- power
+
+    def power_up(self) -> None:
+        """Bring the module out of low power: clear both requests, and wait until it is ready. It stays dark.
+
+        Raises:
+            DeviceTimeoutError: It is not ready within 1.5 times the advertised time.
+            DeviceError: It went into its fault state.
+        """
+        with self._operation() as module:
+            power.power_up(module)
+
+    def power_down(self) -> None:
+        """Put the module in low power, and wait until it is. Raises as :meth:`power_up`."""
+        with self._operation() as module:
+            power.power_down(module)
+            self._lit_here = False
+
+    def reset(self) -> None:
+        """Reset the module by software and open it anew; it forgets application, tuning and power."""
+        with self._operation() as module:
+            power.reset(module)
+            self._lit_here = False
+            self.open()
+
+    def select_application(self, number: int, first_lane: int = 1, *, check: bool = True) -> None:
+        """Run an application from a host lane on; the transmitter is off and the lanes are down afterwards.
+
+        Args:
+            number: AppSel code.
+            first_lane: First host lane, from 1.
+            check: Refuse here what the module does not advertise; otherwise let the module refuse it.
+
+        Raises:
+            ConfigError: The module does not offer it there.
+            ConfigRejectedError: The module refused it; lane and code say why.
+            DeviceTimeoutError: A stage took too long.
+        """
+        with self._operation() as module:
+            applications.select_application(module, number, first_lane, check=check)
+
+    def enable(self) -> None:
+        """Switch the transmitters of all data paths on, and wait until there is light.
+
+        What it takes is done in its order: power up, initialise, switch on.
+
+        Raises:
+            DeviceError: No application is selected, or the module reports a fault.
+            DeviceTimeoutError: A stage took longer than 1.5 times what the module advertises.
+        """
+        with self._operation() as module:
+            module.guard()
+            if module.state() != ModuleState.READY:
+                power.power_up(module)
+            dp.await_steady(module)
+            paths = dp.data_paths(module)
+            if not paths:
+                raise module.error(DeviceError, "no application is selected", "Call select_application() first.")
+            self._lit_here = True
+            states = dp.states(module)
+            if any(states[lane] != DataPathState.ACTIVATED for lane in dp.host_lanes(paths)):
+                dp.initialise(module, paths)
+            dp.switch_on(module, paths)
+            self._await_light(module)
+
+    def disable(self) -> None:
+        """Switch all transmitters off and verify that they are dark; the data paths stay initialised.
+
+        Raises:
+            VerifyError: The module still reports power.
+            DeviceTimeoutError: The data paths did not leave their active state.
+        """
+        with self._operation() as module:
+            module.needs(not module.advertised.flat, "switching the transmitter")
+            module.guard()
+            paths = dp.data_paths(module)
+            if module.state() == ModuleState.READY:
+                dp.switch_off(module, paths or (DataPath(0, ALL_LANES, ALL_LANES),))
+                self._check_dark(module)
+            elif module.advertised.supported("tx_disable"):
+                module.memory.set_lanes("tx_disable", ALL_LANES, True)
+            self._lit_here = False
+
+    # -- laser
+
+    def tune(self, frequency_thz: float, grid_ghz: float | None = None) -> TuningResult:
+        """Tune the laser to any frequency that the module can make, and verify it.
+
+        The frequency is rounded to MHz, in which modules report it. A data path that is up is taken down for it and
+        brought up again.
+
+        Args:
+            frequency_thz: Frequency.
+            grid_ghz: Use only the grid of this spacing.
+
+        Raises:
+            LimitError: The module cannot make this frequency; the nearest ones are named, nothing was changed.
+            DeviceError: The module refused it; the flags say why, and the data path is left down.
+            DeviceTimeoutError: The laser did not settle.
+        """
+        with self._operation() as module:
+            return tuning.tune(module, frequency_thz, grid_ghz, self._lane)
+
+    def set_tx_power_dbm(self, power_dbm: float) -> None:
+        """Set the output power.
+
+        Raises:
+            LimitError: Outside the module's range; nothing was changed.
+            VerifyError: The module did not take it.
+        """
+        with self._operation() as module:
+            tuning.set_power(module, power_dbm, self._lane)
+
+    # -- diagnostics
+
+    def set_loopback(self, kind: str, on: bool, lanes: Collection[int] = ALL_LANES) -> None:
+        """Close or open a loopback: ``media_output``, ``media_input``, ``host_output`` or ``host_input``.
+
+        Raises:
+            NotSupportedError: The module does not offer it.
+        """
+        with self._operation():
+            self._diagnostics.set_loopback(kind, on, lanes)
+
+    def start_pattern(self, end: str, pattern: Pattern, lanes: Collection[int] = ALL_LANES) -> None:
+        """Start a test pattern at ``host_generator``, ``media_generator``, ``host_checker`` or ``media_checker``.
+
+        Raises:
+            NotSupportedError: The module does not offer it.
+        """
+        with self._operation():
+            self._diagnostics.start_pattern(end, pattern, lanes)
+
+    def stop_pattern(self, end: str, lanes: Collection[int] = ALL_LANES) -> None:
+        """Stop a test pattern. Raises as :meth:`start_pattern`."""
+        with self._operation():
+            self._diagnostics.stop_pattern(end, lanes)
+
+    def pattern_ber(self, side: str, lane: int) -> Reading | None:
+        """Return the bit error ratio that the checker of ``host`` or ``media`` counts; ``None`` if it does not."""
+        self._opened.memory.number("module_state")
+        return self._diagnostics.result(f"{side}_ber", lane)
+
+    def cdb_command(self, number: int, payload: bytes = b"") -> bytes:
+        """Run a command of the command data block and return its reply. Firmware commands are refused."""
+        with self._operation() as module:
+            return cdb.command(module, number, payload)
+
+    def firmware(self) -> tuple[FirmwareImage | None, FirmwareImage | None]:
+        """Return the stored firmware images A and B."""
+        with self._operation() as module:
+            return cdb.firmware(module)
+
+    def _await_light(self, module: Module) -> None:
+        if self._power_reading(module) is None:
+            return
+
+        def lit() -> bool:
+            module.state()
+            reading = self._power_reading(module)
+            return reading is not None and reading.value is not None and reading.value > DARK_DBM
+
+        module.wait(lit, LIGHT_S, lambda: f"tx_failure: media lane {self._lane} launches no light")
+
+    def _check_dark(self, module: Module) -> None:
+        end = self._clock.now() + 1.0
+        while (reading := self._power_reading(module)) is not None and (reading.value or DARK_DBM) > DARK_DBM:
+            if self._clock.now() >= end:
+                raise VerifyError(
+                    "the transmitter is not dark",
+                    wrote="Tx disable",
+                    read=f"{reading.value:.2f} dBm",
+                    device=self._device,
+                    address=self._pages.name,
+                    hint="Treat the fibre as lit; unplug the module if it has to be dark.",
+                )
+            self._clock.sleep(0.1)

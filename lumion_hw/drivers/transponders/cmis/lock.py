@@ -1,0 +1,276 @@
+"""Whether a link is up, and if not, what holds it up: the tests of section 9.2 of the facts, in their order."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from lumion_hw.drivers.transponders.cmis import data_paths as dp
+from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.drivers.transponders.cmis.memory import FlagKey
+from lumion_hw.drivers.transponders.cmis.monitors import LANE_STATUS_PAGE, lane_readings
+from lumion_hw.drivers.transponders.cmis.performance import FEC_PAGE, bit_error_ratios, read_counters
+from lumion_hw.drivers.transponders.cmis.tuning import REFUSALS, TOLERANCE_MHZ, configured_mhz
+from lumion_hw.drivers.transponders.cmis.vdm import Vdm
+from lumion_hw.errors import LinkError, NotSupportedError
+from lumion_hw.interfaces import LockReport, LockStage, Quality
+from lumion_hw.interfaces.cmis import codes
+from lumion_hw.interfaces.cmis.codes import ConfigStatus, DataPathState, ModuleState
+from lumion_hw.interfaces.cmis.coherent_pages import FEC_COUNTERS
+from lumion_hw.quantities import dbm_from_w
+from lumion_hw.sessions.registers import ModuleAbsentError
+
+POLL_S = 0.2
+"""Period at which the link is looked at."""
+FRESH_S = 5.0
+"""A bit counter that stands still for longer counts no more; modules update it about once per second."""
+FINAL = frozenset(
+    {LockStage.ABSENT, LockStage.FAULT, LockStage.CONFIG_REJECTED, LockStage.TUNING_REJECTED, LockStage.LOCKED}
+)
+"""Stages that waiting does not change."""
+_COHERENT_FLAGS = 0x33
+_LOL_CAUSES = ("coherent_rx_lof", "coherent_rx_lom", "coherent_rx_demodulator_lol", "coherent_rx_cd_compensation_lol")
+_ANSWERED = frozenset({ConfigStatus.UNDEFINED, ConfigStatus.SUCCESS, ConfigStatus.IN_PROGRESS})
+
+
+class LockWatch:
+    """Looks at the link of a media lane again and again, and keeps how long each stage took.
+
+    Args:
+        module: The module.
+        vdm: Its diagnostics.
+        lane: Media lane.
+    """
+
+    def __init__(self, module: Module, vdm: Vdm, lane: int) -> None:
+        self._module = module
+        self._vdm = vdm
+        self._lane = lane
+        self._init_since_s: float | None = None
+        self._bits: int | None = None
+        self._counted_s = 0.0
+
+    def wait(self, timeout_s: float) -> LockReport:
+        """Look until the link is up, cannot come up, or the time is over; the last look is reported."""
+        clock = self._module.clock
+        started = last = clock.now()
+        seen: dict[LockStage, float] = {}
+        while True:
+            report = self.look()
+            now = clock.now()
+            seen[report.stage] = seen.get(report.stage, 0.0) + now - last
+            last = now
+            if report.stage in FINAL or now - started >= timeout_s:
+                return dataclasses.replace(report, elapsed_s=now - started, stages=tuple(seen.items()))
+            clock.sleep(min(POLL_S, max(timeout_s - (now - started), 0.0)))
+            seen[report.stage] += clock.now() - last
+            last = clock.now()
+
+    def look(self) -> LockReport:
+        """Return what holds the link up now; errors of the link are stages as well."""
+        try:
+            return next(self._reasons())
+        except ModuleAbsentError as error:
+            return LockReport(LockStage.ABSENT, error.message)
+        except LinkError as error:
+            return LockReport(LockStage.NOT_RESPONDING, error.message)
+
+    def _reasons(self) -> Iterator[LockReport]:
+        """Yield the reasons in the order of their tests; the last is that there is none."""
+        yield from self._module_reasons()
+        paths = [path for path in dp.data_paths(self._module) if self._lane in path.media_lanes]
+        if not paths:
+            yield LockReport(
+                LockStage.DP_INIT, f"no application uses media lane {self._lane}: select one", lane=self._lane
+            )
+            return
+        path = paths[0]
+        flags = self._module.flags.live(LANE_STATUS_PAGE)
+        yield from self._data_path_reasons(path, flags)
+        yield from self._tuning_reasons()
+        if not self._module.memory.value("tx_output_valid", self._lane):  # and the laser is not the reason
+            yield self._dark("tx_output_valid")
+        yield from self._receiver_reasons(path, flags)
+        yield LockReport(LockStage.LOCKED, "the link is up")
+
+    def _module_reasons(self) -> Iterator[LockReport]:
+        memory = self._module.memory
+        state = memory.number("module_state")
+        if self._module.advertised.flat:
+            raise self._module.error(NotSupportedError, "a flat memory has no link state", "It is a cable.")
+        if state == ModuleState.FAULT:
+            cause = memory.number("fault_cause")
+            name = codes.describe("fault_cause", cause)
+            yield LockReport(LockStage.FAULT, f"the module is in its fault state: {name}", code=cause, code_name=name)
+        elif state == ModuleState.PWR_UP:
+            yield _module(LockStage.POWERING_UP, "the module is powering up", state)
+        elif state == ModuleState.PWR_DN:
+            yield _module(LockStage.LOW_POWER, "the module is powering down", state)
+        elif state != ModuleState.READY:
+            why = "sw" if memory.value("low_pwr_request_sw") else "pin"
+            yield _module(LockStage.LOW_POWER, f"low power is requested ({why})", state, why)
+
+    def _data_path_reasons(self, path: dp.DataPath, flags: frozenset[FlagKey]) -> Iterator[LockReport]:
+        module = self._module
+        states = dp.states(module)
+        active = all(states[lane] == DataPathState.ACTIVATED for lane in path.host_lanes)
+        answers = dict(zip(dp.ALL_LANES, module.memory.numbers("config_status"), strict=True))
+        for lane in () if active else path.host_lanes:
+            if answers[lane] not in _ANSWERED:
+                yield self._code(LockStage.CONFIG_REJECTED, "config_status", answers[lane], lane)
+            if answers[lane] == ConfigStatus.IN_PROGRESS:
+                yield self._code(LockStage.CONFIG_IN_PROGRESS, "config_status", answers[lane], lane)
+        if not active:
+            if all(states[lane] == DataPathState.DEACTIVATED for lane in path.host_lanes):
+                yield from self._tuning_reasons()  # a path is held down for it: that is no initialisation
+            yield from self._state_reasons(path, states)
+        self._init_since_s = None
+        if ("tx_failure", self._lane) in flags:
+            yield self._dark("tx_failure")
+
+    def _dark(self, flag: str) -> LockReport:
+        detail = f"media lane {self._lane} gives no valid light"
+        return LockReport(LockStage.TX_FAILURE, detail, lane=self._lane, flag=flag)
+
+    def _state_reasons(self, path: dp.DataPath, states: dict[int, int]) -> Iterator[LockReport]:
+        """Yield why a data path is not active."""
+        module = self._module
+        deinit = dp.wants_deinit(module)
+        dark = bool(module.memory.number("tx_disable", self._lane))
+        for lane in path.host_lanes:
+            state = states[lane]
+            if state in (DataPathState.DEACTIVATED, DataPathState.DEINIT) or (
+                state in (DataPathState.INIT, DataPathState.TX_TURN_OFF) and deinit[lane - 1]
+            ):
+                why = "DPDeinit is set" if deinit[lane - 1] else "it has not begun to initialise"
+                yield self._code(LockStage.DP_INIT, "data_path_state", state, lane, f" ({why})")
+            if state == DataPathState.INIT:
+                yield self._initialising(lane, state)
+            if state in (DataPathState.INITIALIZED, DataPathState.TX_TURN_ON, DataPathState.TX_TURN_OFF):
+                self._init_since_s = None
+                why = "Tx disable is set" if dark else "the transmitter is on its way"
+                yield self._code(LockStage.TX_DISABLED, "data_path_state", state, lane, f" ({why})")
+            if state != DataPathState.ACTIVATED:
+                yield self._code(LockStage.DP_INIT, "data_path_state", state, lane, " (reserved state)")
+
+    def _initialising(self, lane: int, state: int) -> LockReport:
+        now = self._module.clock.now()
+        if self._init_since_s is None:
+            self._init_since_s = now
+        elapsed_s = now - self._init_since_s
+        bound_s = self._module.advertised.durations_s["dp_init"]
+        values = {"elapsed_s": elapsed_s} | ({} if bound_s is None else {"bound_s": bound_s})
+        limit = "" if bound_s is None else f", advertised {bound_s:g} s"
+        report = self._code(LockStage.DP_INIT, "data_path_state", state, lane, f" (for {elapsed_s:.1f} s{limit})")
+        return dataclasses.replace(report, values=values)
+
+    def _tuning_reasons(self) -> Iterator[LockReport]:
+        module, lane = self._module, self._lane
+        if not module.advertised.tunable:
+            return
+        memory = module.memory
+        module.flags.read(0x12)
+        if memory.value("tuning_in_progress", lane):
+            yield LockReport(LockStage.TUNING, f"media lane {lane} is tuning", lane=lane, flag="tuning_in_progress")
+        wanted, found = configured_mhz(module, lane), memory.number("current_frequency", lane)
+        if wanted is None or abs(wanted - found) > TOLERANCE_MHZ:
+            flag = next((name for name in REFUSALS if module.flags.has_seen(name, lane)), "")
+            values = {"current_mhz": float(found)} | ({} if wanted is None else {"configured_mhz": float(wanted)})
+            detail = f"media lane {lane} is at {found} MHz, configured {wanted} MHz"
+            yield LockReport(LockStage.TUNING_REJECTED, detail, lane=lane, flag=flag, values=values)
+        if memory.value("wavelength_unlocked", lane):
+            flag = "wavelength_unlocked"
+            yield LockReport(
+                LockStage.WAVELENGTH_UNLOCKED, f"the laser of media lane {lane} is not locked", lane=lane, flag=flag
+            )
+
+    def _receiver_reasons(self, path: dp.DataPath, flags: frozenset[FlagKey]) -> Iterator[LockReport]:
+        lanes = [self._lane] if self._module.advertised.coherent else list(path.media_lanes)
+        for lane in lanes:
+            if ("rx_los", lane) in flags:
+                yield LockReport(LockStage.RX_LOS, f"no light at media lane {lane}", lane=lane, flag="rx_los")
+        unlocked = [lane for lane in lanes if ("rx_lol", lane) in flags]
+        ber = self._ber_reason(path)
+        if unlocked or ber:
+            yield from self._power_reasons(lanes)
+        if unlocked:
+            cause = self._lol_cause()
+            detail = f"media lane {unlocked[0]} finds no signal in the light" + (f" ({cause})" if cause else "")
+            yield LockReport(LockStage.RX_LOL, detail, lane=unlocked[0], flag=cause or "rx_lol")
+        if ber:
+            yield ber
+
+    def _power_reasons(self, lanes: list[int]) -> Iterator[LockReport]:
+        """Yield received powers outside the module's own alarm limits."""
+        module = self._module
+        if not module.advertised.supported("rx_power"):
+            return
+        low, high = (
+            _dbm(module.advertised.value(f"rx_power_{limit}_threshold")) for limit in ("low_alarm", "high_alarm")
+        )
+        for lane in lanes:
+            power = lane_readings(module, lane)["rx_power"]
+            if power.value is None:
+                continue
+            for limit, stage, outside in (
+                (low, LockStage.RX_POWER_LOW, low is not None and power.value < low),
+                (high, LockStage.RX_POWER_HIGH, high is not None and power.value > high),
+            ):
+                if outside and limit is not None:
+                    values = {"rx_power_dbm": power.value, "limit_dbm": limit}
+                    detail = f"media lane {lane} receives {power.value:.2f} dBm, limit {limit:.2f} dBm"
+                    yield LockReport(stage, detail, lane=lane, values=values)
+
+    def _lol_cause(self) -> str:
+        """Return which part of the coherent receiver is not locked, if page 33h can be read."""
+        module = self._module
+        if not (module.advertised.coherent and module.memory.pages.has_page(_COHERENT_FLAGS)):
+            return ""
+        live = {name for name, _ in module.flags.live(_COHERENT_FLAGS)}
+        return next((name for name in _LOL_CAUSES if name in live), "")
+
+    def _ber_reason(self, path: dp.DataPath) -> LockReport | None:
+        """Return what is wrong with the bit error ratio of a coherent module."""
+        module = self._module
+        if not module.advertised.coherent:
+            return None
+        ratio, quality = self._ber()
+        if ratio is None or quality is Quality.STALE:
+            return LockReport(LockStage.BER_STALE, "no bit errors are being counted", lane=self._lane)
+        offered = {item.number: item.media_id for item in module.advertised.applications}
+        limit = module.advertised.ber_limit(offered.get(path.application, 0))
+        if limit is not None and ratio >= limit:
+            values = {"prefec_ber": ratio, "limit": limit}
+            detail = f"pre-FEC BER {ratio:.2e}, limit {limit:.2e}"
+            return LockReport(LockStage.BER_HIGH, detail, lane=self._lane, values=values)
+        return None
+
+    def _ber(self) -> tuple[float | None, Quality]:
+        """Return the bit error ratio now; stale if nothing has been counted lately."""
+        current = self._vdm.current("ber_current_media", self._lane)
+        first, last = FEC_COUNTERS[0][1], FEC_COUNTERS[-1][1] + FEC_COUNTERS[-1][2]
+        if current is not None:
+            return (current, Quality.OK) if 0.0 < current < 0.5 else (None, Quality.STALE)
+        counters = read_counters(self._module.memory.pages.read_page(FEC_PAGE, first, last - first))
+        now = self._module.clock.now()
+        if counters["bits"] != self._bits:
+            self._bits, self._counted_s = counters["bits"], now
+        ratios = bit_error_ratios(counters)
+        if ratios is None or now - self._counted_s > FRESH_S:
+            return None, Quality.STALE
+        return ratios[0], Quality.OK
+
+    def _code(self, stage: LockStage, table: str, code: int, lane: int, more: str = "") -> LockReport:
+        name = codes.describe(table, code)
+        return LockReport(stage, f"host lane {lane}: {name}{more}", lane=lane, code=code, code_name=name)
+
+
+def _module(stage: LockStage, detail: str, state: int, flag: str = "") -> LockReport:
+    return LockReport(stage, detail, code=state, code_name=codes.describe("module_state", state), flag=flag)
+
+
+def _dbm(threshold_mw: object) -> float | None:
+    """Return a threshold in dBm; ``None`` for one that is not set."""
+    if not isinstance(threshold_mw, (int, float)) or threshold_mw <= 0:
+        return None
+    return dbm_from_w(threshold_mw * 1e-3)

@@ -1,0 +1,133 @@
+"""Module and lane monitors, each value with its quality, and the live status of a lane."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lumion_hw.drivers.transponders.cmis import data_paths as dp
+from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.errors import OutOfRangeError
+from lumion_hw.interfaces import Monitors, Quality, Reading, SignalStatus
+from lumion_hw.interfaces.cmis import FIELDS, codes
+from lumion_hw.interfaces.cmis.codec import aux_monitor, decode, optical_power, raw, tx_bias_ma
+from lumion_hw.interfaces.cmis.codes import DataPathState, ModuleState
+
+LANE_STATUS_PAGE = 0x11
+"""Page of lane flags and lane monitors."""
+_LOWER = ("temperature", "supply")
+_AUX = {  # what an auxiliary monitor is: its name and meaning when its bit of 01h:145 is 0, and when it is 1
+    "aux1": ("aux1_is_tec_current", ("aux1", ""), ("tec_current", "tec")),
+    "aux2": ("aux2_is_tec_current", ("laser_temperature", "temperature"), ("tec_current", "tec")),
+    "aux3": ("aux3_is_supply_2", ("laser_temperature", "temperature"), ("supply_2", "supply")),
+}
+_AUX_UNITS = {"tec": "%", "temperature": "degC", "supply": "V", "": ""}
+_LANE = ("tx_power", "tx_bias", "rx_power")
+
+
+def module_readings(module: Module) -> dict[str, Reading]:
+    """Read the monitors of the module, in one transfer."""
+    first, last = FIELDS["temperature"].byte, FIELDS["custom_monitor"].span().stop
+    data = module.memory.pages.read_page(None, first, last - first)
+    readings = {}
+    for name in (*_LOWER, *_AUX):
+        field = FIELDS[name]
+        part = data[field.byte - first : field.byte - first + 2]
+        meaning, unit = name, field.unit
+        value = decode(field, part)
+        if name in _AUX:
+            bit, plain, other = _AUX[name]
+            meaning, kind = other if module.advertised.number(bit) else plain
+            unit = _AUX_UNITS[kind]
+            value = aux_monitor(raw(field, part), kind) if kind else value
+        supported = module.advertised.supported(name)
+        quality = Quality.OK if supported else Quality.NOT_SUPPORTED
+        number = float(value) if supported and isinstance(value, (int, float)) else None
+        if supported or meaning not in readings:
+            readings[meaning] = Reading(number, unit, quality, str(field))
+    return readings
+
+
+def lane_readings(module: Module, lane: int) -> dict[str, Reading]:
+    """Read power, bias and received power of a media lane, in one transfer for all lanes."""
+    first, last = FIELDS["tx_power"].byte, FIELDS["rx_power"].whole_span().stop
+    data = module.memory.pages.read_page(LANE_STATUS_PAGE, first, last - first, module.memory.bank)
+    return {name: _lane_reading(module, name, lane, data, first) for name in _LANE}
+
+
+def _lane_reading(module: Module, name: str, lane: int, data: bytes, first: int) -> Reading:
+    field = FIELDS[name]
+    span = field.span(lane)
+    source = f"11h:{span.start}"
+    unit = "mA" if name == "tx_bias" else "dBm"
+    if not module.advertised.supported(name):
+        return Reading(None, unit, Quality.NOT_SUPPORTED, source)
+    part = data[span.start - first : span.stop - first]
+    if name == "tx_bias":
+        bias = decode(field, part, lane)
+        scale = module.advertised.number("bias_scale")
+        known = scale < 3 and isinstance(bias, (int, float))
+        return (
+            Reading(tx_bias_ma(float(bias), scale), unit, Quality.OK, source)
+            if known and not isinstance(bias, (str, bytes))
+            else Reading(None, unit, Quality.INCONSISTENT, source)
+        )
+    value, quality = optical_power(raw(field, part, lane))
+    return Reading(value, unit, quality, source)
+
+
+def monitors(module: Module, lane: int, received: Reading | None, launched: Reading | None) -> Monitors:
+    """Return the monitors in the form that all transponders have.
+
+    Args:
+        module: The module.
+        lane: Media lane.
+        received: Received power from the link performance pages, for modules without the lane monitor.
+        launched: The same for the output power.
+
+    Raises:
+        NotSupportedError: The module does not measure its temperature or supply.
+        OutOfRangeError: A power is above the measurable range.
+    """
+    common = module_readings(module)
+    for name in _LOWER:
+        module.needs(common[name].quality is Quality.OK, f"a monitor of the {name}")
+    lanes: Mapping[str, Reading] = lane_readings(module, lane)
+    tx, rx = lanes["tx_power"], lanes["rx_power"]
+    return Monitors(
+        temperature_c=common["temperature"].value or 0.0,
+        supply_v=common["supply"].value or 0.0,
+        tx_bias_ma=lanes["tx_bias"].value,
+        tx_power_dbm=_power_dbm(module, launched if tx.quality is Quality.NOT_SUPPORTED else tx),
+        rx_power_dbm=_power_dbm(module, received if rx.quality is Quality.NOT_SUPPORTED else rx),
+        timestamp_s=module.clock.now(),
+    )
+
+
+def _power_dbm(module: Module, reading: Reading | None) -> float | None:
+    module.needs(reading is not None, "a power monitor")
+    if reading is not None and reading.quality is Quality.ABOVE_RANGE:
+        raise module.error(
+            OutOfRangeError, f"the power at {reading.source} is above the module's range", "Put an attenuator in."
+        )
+    return reading.value if reading is not None and reading.quality is Quality.OK else None
+
+
+def status(module: Module, lane: int) -> SignalStatus:
+    """Read the live status of a media lane.
+
+    Flags are read twice, because the first read only clears old ones. A module raises none for a data path that is
+    down; a receiver that measures no power at all has lost its signal all the same.
+    """
+    state = module.memory.number("module_state")
+    live = module.flags.live(LANE_STATUS_PAGE)
+    paths = [path for path in dp.data_paths(module) if lane in path.media_lanes]
+    states = dp.states(module)
+    active = any(states[path.host_lanes[0]] == DataPathState.ACTIVATED for path in paths)
+    disabled = bool(module.advertised.supported("tx_disable")) and bool(module.memory.number("tx_disable", lane))
+    return SignalStatus(
+        rx_los=("rx_los", lane) in live or lane_readings(module, lane)["rx_power"].quality is Quality.BELOW_RANGE,
+        tx_fault=("tx_failure", lane) in live or state == codes.ModuleState.FAULT,
+        tx_disabled=disabled or not active,
+        data_ready=state == ModuleState.READY,
+        timestamp_s=module.clock.now(),
+    )

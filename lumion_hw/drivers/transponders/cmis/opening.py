@@ -1,0 +1,83 @@
+"""From an open way to a module to the facts about it: who it is, and what it advertises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lumion_hw.clock import Clock
+from lumion_hw.drivers.transponders.cmis.advertised import Advertised
+from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.drivers.transponders.cmis.memory import CmisMemory
+from lumion_hw.drivers.transponders.cmis.quirks import quirks_of
+from lumion_hw.errors import IdentityError
+from lumion_hw.interfaces.cmis import CHECKSUMS, Page, codes
+from lumion_hw.interfaces.cmis.codec import checksum_matches
+from lumion_hw.interfaces.cmis.interface_ids import CMIS_IDENTIFIERS
+from lumion_hw.sessions.module_pages import ModulePages
+
+START_UP_S = 2.0
+"""Time given to a module just plugged in until it answers (facts, transponders 4.1)."""
+_LASER_PAGE = 0x04
+_STATIC_PAGES = (0x01, 0x02, _LASER_PAGE)
+
+
+def open_module(
+    pages: ModulePages,
+    clock: Clock,
+    device: str,
+    bank: int,
+    expected: Mapping[str, str | None],
+    quirks: Mapping[str, Any],
+) -> Module:
+    """Read identity and advertisement of a module, and check that it is the one expected.
+
+    Raises:
+        LinkError: The module cannot be read.
+        IdentityError: It is another one, or not managed by CMIS.
+    """
+    memory = CmisMemory(pages, device, bank)
+    with pages.transaction(), pages.patient(START_UP_S):
+        halves: dict[Page, bytes] = {None: memory.half(None)[0]}
+        _check_kind(memory, halves[None][0])
+        halves[0x00] = memory.half(0x00)[0]
+        advertised = Advertised(halves.get, pages.has_page)
+        if not advertised.flat:
+            halves |= {page: memory.half(page)[0] for page in _static_pages(pages)}
+    advertised = Advertised(halves.get, pages.has_page)
+    identity = advertised.identity()
+    wrong = {
+        name: wanted for name, wanted in expected.items() if wanted is not None and getattr(identity, name) != wanted
+    }
+    if wrong:
+        raise IdentityError(
+            f"expected a module with {', '.join(f'{name} {wanted}' for name, wanted in wrong.items())}; found "
+            f"{identity.vendor} {identity.part_number} with serial {identity.serial}",
+            device=device,
+            address=memory.address,
+            hint="Check the bench file, or which module is plugged in there.",
+        )
+    module = Module(memory, clock, advertised, identity, quirks_of(identity, advertised.revision, dict(quirks)))
+    module.warnings += [
+        f"the check sum at {item.name} does not fit: some of what this page says may be wrong"
+        for item in CHECKSUMS
+        if (half := halves.get(item.page)) is not None
+        and (item.page != _LASER_PAGE or advertised.tunable)
+        and not checksum_matches(item, half)
+    ]
+    return module
+
+
+def _static_pages(pages: ModulePages) -> list[int]:
+    return [page for page in _STATIC_PAGES if pages.has_page(page)]
+
+
+def _check_kind(memory: CmisMemory, identifier: int) -> None:
+    if identifier not in CMIS_IDENTIFIERS:
+        name = codes.describe("identifier", identifier)
+        raise IdentityError(
+            f"expected a module that is managed by CMIS; found identifier 0x{identifier:02X}, {name}",
+            device=memory.device,
+            address=memory.address,
+            hint="SFP and SFP+ modules have their own driver (kind sfp-8472).",
+        )

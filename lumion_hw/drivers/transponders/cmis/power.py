@@ -1,0 +1,83 @@
+"""The module state machine: low power, ready, fault, reset."""
+
+from __future__ import annotations
+
+from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES
+from lumion_hw.errors import LinkError
+from lumion_hw.interfaces.cmis import codes
+
+RESET_S = 5.0
+"""Time until a module answers again after a reset."""
+
+
+def power_up(module: Module) -> None:
+    """Let the module leave low power: clear both requests, and wait until it is ready.
+
+    Its transmitters are disabled first: after a reset nothing else keeps a module from lighting up by itself as soon as
+    it is powered (facts, transponders 4.6).
+
+    Raises:
+        DeviceTimeoutError: It is not ready within 1.5 times the advertised time.
+        DeviceError: It went into its fault state.
+    """
+    memory = module.memory
+    module.needs(not module.advertised.flat, "a power mode")
+    with memory.pages.transaction():
+        module.guard()
+        if module.state() != codes.ModuleState.READY and module.advertised.supported("tx_disable"):
+            memory.set_lanes("tx_disable", ALL_LANES, True)
+        memory.write("low_pwr_allow_request_hw", False)
+        memory.write("low_pwr_request_sw", False)
+    _await_state(module, codes.ModuleState.READY, "power_up")
+
+
+def power_down(module: Module) -> None:
+    """Ask for low power in the way that the module's quirks name, and wait until it is there.
+
+    Raises:
+        DeviceTimeoutError: It is not in low power within 1.5 times the advertised times.
+        DeviceError: It went into its fault state.
+    """
+    memory = module.memory
+    module.needs(not module.advertised.flat, "a power mode")
+    by_pin = module.quirks.power_request == "pin"
+    with memory.pages.transaction():
+        module.guard()
+        module.state()
+        memory.write("low_pwr_allow_request_hw" if by_pin else "low_pwr_request_sw", True)
+    _await_state(module, codes.ModuleState.LOW_PWR, "power_down")
+
+
+def reset(module: Module) -> None:
+    """Reset the module by software and wait until it answers; everything it was told is forgotten."""
+    memory = module.memory
+    with memory.pages.transaction():
+        module.guard()
+        byte = memory.pages.read_page(None, 26, 1)[0]
+        memory.pages.write_page(None, 26, bytes([byte | 0x08]))
+        memory.pages.forget()
+
+    def answers() -> bool:
+        try:
+            return memory.number("module_state") != 0
+        except LinkError:
+            memory.pages.forget()
+            return False
+
+    module.wait(answers, RESET_S, lambda: "no answer after the reset")
+
+
+def _await_state(module: Module, wanted: codes.ModuleState, stage: str) -> None:
+    def words() -> str:
+        return f"{stage}: module state {codes.describe('module_state', module.memory.number('module_state'))}{why()}"
+
+    def why() -> str:
+        if wanted is codes.ModuleState.LOW_PWR and module.quirks.power_request == "pin":
+            return " (the low-power pin is not asserted)"
+        return ""
+
+    deadline_s = module.deadline_s(stage)
+    if wanted is codes.ModuleState.LOW_PWR:
+        deadline_s += module.deadline_s("dp_deinit") + module.deadline_s("tx_turn_off")
+    module.wait(lambda: module.state() == wanted, deadline_s, words)

@@ -1,0 +1,87 @@
+"""The whole memory of an open module as an image, and what differs between two images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.drivers.transponders.cmis.vdm import Vdm
+from lumion_hw.interfaces.cmis import PAGES, Access, Page, Value, decode, fields_of
+from lumion_hw.interfaces.cmis.cdb import CDB_PAGE
+from lumion_hw.interfaces.cmis.codec import cut
+from lumion_hw.interfaces.cmis.image import Half, MemoryImage
+from lumion_hw.interfaces.cmis.vdm import CONTROL_PAGE, DESCRIPTOR_PAGE, FLAG_PAGE, GROUPS, MASK_PAGE
+
+_HOW_IT_WAS_READ = frozenset({"bank_select", "page_select"})
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A field that differs between two images; ``None`` where an image does not know it."""
+
+    field: str
+    index: int | None
+    address: str
+    before: Value | None
+    after: Value | None
+
+
+def dump(module: Module, vdm: Vdm) -> MemoryImage:
+    """Read all pages that the module advertises, without its flags: those stay set, and unknown in the image."""
+    halves: dict[Half, bytes] = {}
+    unknown: dict[Half, frozenset[int]] = {}
+    memory = module.memory
+    for page in _pages(module, vdm):
+        bank = memory.bank if page is not None and page >= 0x10 else 0
+        if page is None or memory.pages.has_page(page, bank):
+            halves[bank, page], left_out = memory.half(page)
+            if left_out:
+                unknown[bank, page] = left_out
+    identity = module.identity
+    return MemoryImage(halves, unknown, f"{identity.vendor} {identity.part_number} {identity.serial}")
+
+
+def _pages(module: Module, vdm: Vdm) -> Iterator[Page]:
+    """Yield the pages that the module should have."""
+    groups = {item.group for item in vdm.instances}
+    for page in PAGES:
+        fields = fields_of(page)
+        if all(module.advertised.supported(field.name) is False for field in fields):
+            continue
+        if page is not None and DESCRIPTOR_PAGE <= page < FLAG_PAGE and (page - DESCRIPTOR_PAGE) % GROUPS not in groups:
+            continue
+        if page in (FLAG_PAGE, MASK_PAGE, CONTROL_PAGE) and not vdm.instances:
+            continue
+        if page == CDB_PAGE:
+            continue  # what stands there belongs to the last command, and may be its password
+        yield page
+
+
+def differences(before: MemoryImage, after: MemoryImage) -> tuple[Difference, ...]:
+    """Return the fields that differ, in the order of the map; flags and bytes that neither image knows are left out."""
+    return tuple(
+        item
+        for bank, page in sorted({*before.halves, *after.halves}, key=lambda half: (half[0], half[1] or -1))
+        for item in _of_page(before, after, bank, page)
+    )
+
+
+def _of_page(before: MemoryImage, after: MemoryImage, bank: int, page: Page) -> Iterator[Difference]:
+    for field in fields_of(page):
+        if field.access is Access.COR or field.name in _HOW_IT_WAS_READ:
+            continue
+        for index in field.array.indices if field.array else (None,):
+            values = [_value(image, field.name, bank, page, index) for image in (before, after)]
+            if values[0] != values[1]:
+                span = field.span(index)
+                address = f"{0 if page is None else page:02X}h:{span.start}"
+                yield Difference(field.name, index, address, values[0], values[1])
+
+
+def _value(image: MemoryImage, name: str, bank: int, page: Page, index: int | None) -> Value | None:
+    field = next(item for item in fields_of(page) if item.name == name)
+    half = image.half(page, bank)
+    if half is None or not image.has(page, field.span(index), bank):
+        return None
+    return decode(field, cut(field, half, index), index)

@@ -1,0 +1,148 @@
+"""Frequency and output power of the laser: validated, written in the order modules expect, and verified."""
+
+from __future__ import annotations
+
+from lumion_hw.drivers.transponders.cmis import data_paths as dp
+from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.errors import DeviceError, LimitError, VerifyError
+from lumion_hw.interfaces import TuningResult
+from lumion_hw.interfaces.cmis import codes
+from lumion_hw.interfaces.cmis.codes import DataPathState, Grid
+from lumion_hw.interfaces.cmis.grids import GRIDS, Tuning, reported_mhz
+from lumion_hw.interfaces.cmis.lane_pages import TUNING_FLAGS
+
+TUNING_S = 180.0
+"""Longest time of a channel change in a 400ZR data sheet."""
+TOLERANCE_MHZ = 1
+"""The current frequency is reported in whole MHz, and a third of 100 GHz is none."""
+_TUNING_PAGE = 0x12
+REFUSALS = ("invalid_channel", "tuning_not_accepted", "fine_tuning_oor")
+"""Flags that say that a tuning was not accepted."""
+_POWER_CHECK_S = 0.2
+
+
+def tune(module: Module, frequency_thz: float, grid_ghz: float | None, lane: int) -> TuningResult:
+    """Tune the laser of a media lane; a data path that was active is taken down for it and brought up again.
+
+    Raises:
+        NotSupportedError: The laser cannot be tuned.
+        LimitError: The module cannot make this frequency.
+        DeviceError: It refused it; the data path stays down then.
+        DeviceTimeoutError: It did not settle.
+    """
+    plan = plan_tuning(module, frequency_thz, grid_ghz)
+    module.guard()
+    module.need_ready()
+    dp.await_steady(module)
+    before = dp.states(module)
+    paths = [path for path in dp.data_paths(module) if lane in path.media_lanes]
+    lit = [path for path in paths if before[path.host_lanes[0]] == DataPathState.ACTIVATED]
+    up = [path for path in paths if before[path.host_lanes[0]] != DataPathState.DEACTIVATED]
+    take_down = bool(up) and not module.quirks.tunes_while_active
+    if take_down:
+        dp.deactivate(module, up)
+    found_mhz = _write_and_wait(module, plan, lane)
+    if take_down:
+        dp.initialise(module, up)
+    if take_down and lit:
+        dp.switch_on(module, lit)
+    return TuningResult(codes.describe("grid", plan.grid), plan.channel, plan.fine_mhz / 1e3, found_mhz / 1e6)
+
+
+def plan_tuning(module: Module, frequency_thz: float, grid_ghz: float | None) -> Tuning:
+    """Return grid, channel and fine offset of a frequency, rounded to MHz. Raises as :func:`tune`."""
+    module.needs(module.advertised.tunable, "tuning")
+    try:
+        return module.advertised.grids.select(round(frequency_thz * 1e6), _grid(module, grid_ghz))
+    except LimitError as error:
+        error.device, error.address = module.memory.device, module.memory.address
+        raise
+
+
+def _grid(module: Module, grid_ghz: float | None) -> Grid | None:
+    if grid_ghz is None:
+        return None
+    spacings = {grid: float(GRIDS[grid].spacing_mhz) / 1e3 for grid in module.advertised.grids.channels}
+    fitting = [grid for grid, spacing in spacings.items() if abs(spacing - grid_ghz) < 0.05]
+    if not fitting:
+        nearest = min(spacings.values(), key=lambda spacing: abs(spacing - grid_ghz), default=0.0)
+        raise module.error_limit(f"no {grid_ghz:g} GHz grid", grid_ghz, nearest, "GHz")
+    return fitting[0]
+
+
+def _write_and_wait(module: Module, plan: Tuning, lane: int) -> int:
+    """Write a tuning, wait until the laser has settled, and return its frequency in MHz."""
+    memory, flags = module.memory, module.flags
+    fine = module.advertised.grids.fine is not None
+    with memory.pages.transaction():
+        memory.write("grid", plan.grid, lane)
+        if fine:
+            memory.write("fine_tuning_enable", plan.fine_mhz != 0, lane)
+        flags.read(_TUNING_PAGE)  # the old channel on the new grid may be an invalid one: that is no refusal
+        flags.clear(TUNING_FLAGS)
+        memory.write("channel", plan.channel, lane)
+        if fine:
+            memory.write("fine_tuning_offset", plan.fine_mhz, lane)
+    last: dict[str, int] = {}
+
+    def settled() -> bool:
+        module.state()
+        with memory.pages.transaction():
+            raised = flags.read(_TUNING_PAGE)
+            last["mhz"] = memory.number("current_frequency", lane)
+            busy = memory.value("tuning_in_progress", lane) or memory.value("wavelength_unlocked", lane)
+        refused = [name for name in REFUSALS if (name, lane) in raised]
+        if refused:
+            raise module.error(
+                DeviceError,
+                f"tuning to {plan.frequency_mhz} MHz (media lane {lane}) was refused: {', '.join(refused)}; the "
+                f"laser stays at {last['mhz']} MHz",
+                "Take the data path down first, or choose a frequency in the module's range.",
+            )
+        return not busy and abs(last["mhz"] - plan.frequency_mhz) <= TOLERANCE_MHZ
+
+    def words() -> str:
+        status = [name for name in ("tuning_in_progress", "wavelength_unlocked") if memory.value(name, lane)]
+        state = ", ".join(status) or "settled"
+        return f"tuning: media lane {lane} is {state} at {last['mhz']} MHz, not at {plan.frequency_mhz} MHz,"
+
+    module.wait(settled, TUNING_S * module.quirks.time_factor, words)
+    return last["mhz"]
+
+
+def configured_mhz(module: Module, lane: int) -> int | None:
+    """Return the frequency that the module has been told; ``None`` if its registers name no grid."""
+    memory = module.memory
+    with memory.pages.transaction():
+        code = memory.number("grid", lane)
+        channel = memory.number("channel", lane)
+        fine = memory.number("fine_tuning_offset", lane) if memory.value("fine_tuning_enable", lane) else 0
+    return reported_mhz(Grid(code), channel, fine) if code in tuple(Grid) else None
+
+
+def set_power(module: Module, power_dbm: float, lane: int) -> None:
+    """Set the output power of a media lane. Raises as ``CoherentTransponder.set_tx_power_dbm``."""
+    limits = module.advertised.tx_power_limits_dbm
+    module.needs(limits is not None, "setting the output power")
+    low, high = limits or (0.0, 0.0)
+    if not low <= power_dbm <= high:
+        limit = low if power_dbm < low else high
+        raise module.error_limit("output power", power_dbm, limit, "dBm")
+    module.guard()
+    with module.memory.pages.transaction():
+        module.flags.read(_TUNING_PAGE)
+        module.memory.write("target_output_power", power_dbm, lane)
+    end = module.clock.now() + _POWER_CHECK_S
+    while True:
+        if ("target_output_power_oor", lane) in module.flags.read(_TUNING_PAGE):
+            raise VerifyError(
+                f"output power of media lane {lane}",
+                wrote=f"{power_dbm:g} dBm",
+                read="TargetOutputPowerOOR",
+                device=module.memory.device,
+                address=module.memory.address,
+                hint="The module keeps the power it had.",
+            )
+        if module.clock.now() >= end:
+            return
+        module.clock.sleep(_POWER_CHECK_S)

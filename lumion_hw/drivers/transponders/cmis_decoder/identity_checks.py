@@ -1,0 +1,245 @@
+"""Checks of identity and advertisement: check sums, texts, pages, applications, limits that cannot be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from lumion_hw.drivers.transponders.cmis_decoder.memory import Dump, Finding, Severity, finding
+from lumion_hw.interfaces.cmis import CHECKSUMS, FIELDS, codes
+from lumion_hw.interfaces.cmis.codec import checksum_of, duration_s
+from lumion_hw.interfaces.cmis.fields import HALF_BYTES
+from lumion_hw.interfaces.cmis.interface_ids import CMIS_IDENTIFIERS, END_OF_APPLICATIONS
+
+_ERROR, _WARNING, _NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
+_TEXTS = ("vendor_name", "part_number", "vendor_revision", "serial_number", "date_code", "clei_code")
+_DURATIONS = ("dp_init", "dp_deinit", "power_up", "power_down", "tx_turn_on", "tx_turn_off")
+_LANES = 8
+_COPPER_TECHNOLOGIES = range(0x0A, 0x10)
+_LASER_TECHNOLOGIES = frozenset({*range(0x08), 0x09, 0x10, 0x11})
+_UNBOUNDED = 0xD
+
+
+def checksums(dump: Dump) -> Iterator[Finding]:
+    """Yield page check sums that do not fit."""
+    for item in CHECKSUMS:
+        half = dump.half(item.page)
+        name = f"page_{item.page:02x}h_checksum"
+        if half is None or (item.page == 0x04 and not dump.advertised.tunable):
+            continue
+        if not dump.image.has(item.page, range(item.first, item.byte + 1)):
+            continue
+        wanted, found = checksum_of(item, half), half[item.byte - HALF_BYTES]
+        if wanted != found:
+            message = f"check sum over {item.first}-{item.last} is {wanted:02X}h, the module says {found:02X}h"
+            yield finding(_WARNING, "checksum", message, name)
+
+
+def kind(dump: Dump) -> Iterator[Finding]:
+    """Yield contradictions about what kind of module it is."""
+    identifier, copy = dump.count("identifier"), dump.count("identifier_copy")
+    if identifier not in CMIS_IDENTIFIERS:
+        message = f"identifier {identifier:02X}h is no form factor with CMIS"
+        yield finding(_ERROR, "impossible", message, "identifier")
+    if dump.value("identifier_copy") is not None and copy != identifier:
+        message = f"the identifier is {identifier:02X}h in the lower memory and {copy:02X}h on page 00h"
+        yield finding(_ERROR, "contradiction", message, "identifier_copy")
+    major, minor = dump.advertised.revision
+    if not 3 <= major <= 5:
+        message = f"revision {major}.{minor} of CMIS does not exist; it is decoded as 5"
+        yield finding(_WARNING, "impossible", message, "cmis_revision")
+    elif major < 5:
+        message = f"CMIS {major}.{minor}: fields that came with CMIS 5 may mean something else"
+        yield finding(_NOTE, "revision", message, "cmis_revision", doubt=False)
+    if codes.describe("media_type", dump.count("media_type")).startswith("0x"):
+        message = f"media type {dump.count('media_type'):02X}h is reserved"
+        yield finding(_WARNING, "reserved", message, "media_type")
+
+
+def texts(dump: Dump) -> Iterator[Finding]:
+    """Yield texts that are empty, cannot be printed, or are no date."""
+    for name in _TEXTS:
+        value = dump.value(name)
+        if not isinstance(value, str):
+            continue
+        raw = bytes.fromhex(dump.raw_hex(FIELDS[name]))
+        if any(not 0x20 <= byte < 0x7F for byte in raw.rstrip(b"\x00 ")):
+            yield finding(_WARNING, "text", f"{name} has bytes that cannot be printed: {raw.hex()}", name)
+        elif raw != raw.rstrip(b"\x00") and raw.strip(b"\x00 "):
+            yield finding(_NOTE, "text", f"{name} is padded with NUL instead of spaces", name, doubt=False)
+        if name in ("vendor_name", "part_number", "serial_number") and not value.strip():
+            yield finding(_WARNING, "text", f"{name} is empty", name, doubt=False)
+    date = dump.value("date_code")
+    if isinstance(date, str) and date and not re.fullmatch(r"\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]).{0,2}", date):
+        yield finding(_WARNING, "impossible", f"{date!r} is no date of the form YYMMDD", "date_code")
+
+
+def pages(dump: Dump) -> Iterator[Finding]:
+    """Yield pages that are advertised and not in the dump, or the other way round."""
+    present = {page for _, page in dump.image.halves if page is not None}
+    if dump.advertised.flat:
+        beyond = sorted(present - {0x00})
+        if beyond:
+            message = f"the memory is flat, but the dump has pages {_hex(beyond)}"
+            yield finding(_ERROR, "contradiction", message, "flat_memory", doubt=False)
+        return
+    for wanted, name in (
+        ({0x00}, "identifier"),
+        ({0x01, 0x02, 0x10, 0x11}, "flat_memory"),
+        ({0x04, 0x12}, "transmitter_tunable"),
+        ({0x13, 0x14}, "diagnostic_pages_supported"),
+        ({0x20, 0x24, 0x2F}, "vdm_supported"),
+        ({0x03}, "page_03h_supported"),
+    ):
+        advertised = name in ("identifier", "flat_memory") or bool(dump.value(name))
+        if advertised and wanted - present:
+            message = f"page {_hex(sorted(wanted - present))} is not in the dump, though the module has it"
+            yield finding(_NOTE, "missing_page", message, name, doubt=False)
+        elif not advertised and wanted & present and dump.value(name) is not None:
+            message = f"page {_hex(sorted(wanted & present))} is in the dump, though the module does not advertise it"
+            yield finding(_WARNING, "contradiction", message, name, doubt=False)
+
+
+def applications(dump: Dump) -> Iterator[Finding]:
+    """Yield application descriptors that cannot be."""
+    ended = None
+    for number in range(1, 16):
+        prefix = "application" if number <= 8 else "more_application"
+        host = dump.value(f"{prefix}_host_interface", number)
+        if host is None:
+            return
+        name = f"{prefix}_host_lane_count"
+        lanes, media = dump.count(name, number), dump.count(f"{prefix}_media_lane_count", number)
+        if host == END_OF_APPLICATIONS:
+            ended = ended or number
+            continue
+        empty = not (host or lanes or media or dump.count(f"{prefix}_media_interface", number))
+        if ended is not None:
+            if not empty and number <= 8:
+                message = f"descriptor {number} is filled, though the list ended at {ended}"
+                yield finding(_NOTE, "contradiction", message, name, number, doubt=False)
+            continue
+        if empty:
+            continue
+        yield from _application(dump, prefix, number, lanes, media)
+
+
+def _application(dump: Dump, prefix: str, number: int, lanes: int, media: int) -> Iterator[Finding]:
+    name = f"{prefix}_host_lane_count"
+    host, medium = dump.count(f"{prefix}_host_interface", number), dump.count(f"{prefix}_media_interface", number)
+    words = codes.describe_media_interface(dump.count("media_type"), medium)
+    if codes.describe("host_interface", host).startswith("0x"):
+        message = f"application {number} has the host interface {host:02X}h, which is not known here"
+        yield finding(_NOTE, "unknown", message, f"{prefix}_host_interface", number, doubt=False)
+    if words.startswith("0x"):
+        message = f"application {number} has the media interface {medium:02X}h, which is not known here"
+        yield finding(_NOTE, "unknown", message, f"{prefix}_media_interface", number, doubt=False)
+    if not 1 <= lanes <= _LANES:
+        yield finding(_ERROR, "impossible", f"application {number} takes {lanes} host lanes", name, number)
+    if media > _LANES:
+        message = f"application {number} takes {media} media lanes"
+        yield finding(_ERROR, "impossible", message, f"{prefix}_media_lane_count", number)
+    for side, count, options in (
+        ("host", lanes, dump.value(f"{prefix}_host_lane_options", number)),
+        ("media", media, dump.value("application_media_lane_options", number)),
+    ):
+        field = f"{prefix}_host_lane_options" if side == "host" else "application_media_lane_options"
+        if not isinstance(options, int) or not count:
+            continue
+        starts = [bit + 1 for bit in range(_LANES) if options >> bit & 1]
+        if not starts:
+            message = f"application {number} may begin on no {side} lane"
+            yield finding(_WARNING, "contradiction", message, field, number, doubt=False)
+        too_far = [start for start in starts if start + count - 1 > _LANES]
+        if too_far:
+            message = f"application {number} takes {count} {side} lanes and may begin on lane {too_far[-1]}"
+            yield finding(_ERROR, "impossible", message, field, number)
+
+
+def limits(dump: Dump) -> Iterator[Finding]:
+    """Yield advertised limits that are reserved or contradict each other."""
+    for stage in _DURATIONS:
+        name = f"max_duration_{stage}"
+        code = dump.value(name)
+        if isinstance(code, int) and not dump.advertised.flat and duration_s(code) is None and code != _UNBOUNDED:
+            yield finding(_WARNING, "reserved", f"duration code {code:X}h is reserved", name)
+    if dump.count("bias_scale") == 3 and not dump.advertised.flat:
+        yield finding(_WARNING, "reserved", "bias scale code 3 is reserved", "bias_scale")
+    power = dump.number("max_power")
+    if power == 0.0:
+        yield finding(_WARNING, "impossible", "the module says that it takes 0 W", "max_power")
+    low, high = dump.number("module_temperature_min"), dump.number("module_temperature_max")
+    if low is not None and high is not None and not dump.advertised.flat and (low or high) and low >= high:
+        message = f"the case may be between {low:g} and {high:g} degC"
+        yield finding(_ERROR, "contradiction", message, "module_temperature_max")
+    yield from _laser(dump)
+
+
+def media(dump: Dump) -> Iterator[Finding]:
+    """Yield contradictions between media type, technology, wavelength and cable length."""
+    technology, medium = dump.value("media_technology"), dump.count("media_type")
+    if not isinstance(technology, int):
+        return
+    copper = codes.MediaType.PASSIVE_COPPER
+    if medium == copper and technology in _LASER_TECHNOLOGIES:
+        message = f"passive copper with a laser: {codes.describe('technology', technology)}"
+        yield finding(_ERROR, "contradiction", message, "media_technology")
+    if medium in (codes.MediaType.SMF, codes.MediaType.MMF) and technology in _COPPER_TECHNOLOGIES:
+        message = f"an optical module of {codes.describe('technology', technology)}"
+        yield finding(_ERROR, "contradiction", message, "media_technology")
+    wavelength = dump.number("nominal_wavelength")
+    optical = medium in (codes.MediaType.SMF, codes.MediaType.MMF)
+    if optical and wavelength is not None and not dump.advertised.flat and not 700 <= wavelength <= 1700:
+        message = f"{wavelength:g} nm is no wavelength of an optical module"
+        yield finding(_WARNING, "impossible", message, "nominal_wavelength")
+    if not optical and wavelength and not dump.advertised.flat:
+        message = f"a cable with a wavelength of {wavelength:g} nm"
+        yield finding(_WARNING, "contradiction", message, "nominal_wavelength")
+    if medium == copper and dump.count("cable_length_base") == 0:
+        yield finding(_NOTE, "contradiction", "a copper cable without a length", "cable_length_base", doubt=False)
+
+
+def _laser(dump: Dump) -> Iterator[Finding]:
+    """Yield what cannot be on page 04h."""
+    if not dump.advertised.tunable or dump.half(0x04) is None:
+        return
+    if not dump.advertised.grids.channels:
+        yield finding(_ERROR, "contradiction", "a tunable laser without a grid", "grid_100ghz_supported", doubt=False)
+    for name in [name for name in FIELDS if name.startswith("grid_") and name.endswith("_low_channel")]:
+        grid = name.removesuffix("_low_channel")
+        low, high = dump.number(name), dump.number(f"{grid}_high_channel")
+        if dump.value(f"{grid}_supported") and low is not None and high is not None and low > high:
+            yield finding(_ERROR, "contradiction", f"channels of {grid} from {low:g} to {high:g}", name)
+    power = dump.advertised.tx_power_limits_dbm
+    if power is not None and power[0] > power[1]:
+        message = f"output power from {power[0]:g} to {power[1]:g} dBm"
+        yield finding(_ERROR, "contradiction", message, "min_output_power")
+
+
+def remarks(dump: Dump) -> Iterator[Finding]:
+    """Yield what was wrong with the file."""
+    for remark in dump.image.remarks:
+        place, _, rest = remark.partition(": ")
+        where = "00h:0" if place == "lower" else f"{place}h"
+        yield Finding(_WARNING, where, "truncated", f"the dump has {rest} of the {_half(place)}")
+
+
+def _half(place: str) -> str:
+    return "lower memory" if place == "lower" else f"page {place}h"
+
+
+def _hex(numbers: list[int]) -> str:
+    return ", ".join(f"{number:02X}h" for number in numbers)
+
+
+CHECKS: tuple[Callable[[Dump], Iterator[Finding]], ...] = (
+    remarks,
+    kind,
+    checksums,
+    texts,
+    pages,
+    applications,
+    limits,
+    media,
+)
+"""Checks of what does not change."""

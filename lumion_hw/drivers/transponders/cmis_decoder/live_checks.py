@@ -1,0 +1,306 @@
+"""Checks of what changes: states, monitors and their thresholds, lanes, tuning, diagnostics, reserved bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from lumion_hw.drivers.transponders.cmis.performance import FEC_PAGE, bit_error_ratios, read_counters
+from lumion_hw.drivers.transponders.cmis.vdm import Instance, listed, sample_value
+from lumion_hw.drivers.transponders.cmis_decoder.memory import Dump, Finding, Severity, finding
+from lumion_hw.interfaces.cmis import FIELDS, byte_access, codes
+from lumion_hw.interfaces.cmis.codec import aux_monitor
+from lumion_hw.interfaces.cmis.coherent_pages import FEC_COUNTERS, LINK_QUANTITIES
+from lumion_hw.interfaces.cmis.fields import HALF_BYTES
+from lumion_hw.interfaces.cmis.vdm import DESCRIPTOR_PAGE, GROUPS, SAMPLE_PAGE
+
+_ERROR, _WARNING, _NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
+_LANES = range(1, 9)
+_SANE = {  # what a working module can show: lowest, highest
+    "temperature": (-60.0, 125.0),
+    "supply": (2.5, 4.0),
+}
+_LANE_MONITORS = {"tx_power": "mW", "tx_bias": "mA", "rx_power": "mW"}
+_LIMIT_ORDER = ("low_alarm", "low_warning", "high_warning", "high_alarm")
+_RESERVED_OK = frozenset({0x03, 0x14, 0x9F})
+"""Pages whose undefined bytes are not reserved: user memory, results by selector, payload."""
+_MAX_LISTED = 8
+_ROUNDING = 1.01  # F16 numbers of one module may carry three digits or fewer
+
+
+def states(dump: Dump) -> Iterator[Finding]:
+    """Yield states and codes that are reserved, and lanes that run what the module does not offer."""
+    state = dump.count("module_state")
+    if not dump.advertised.flat and state not in tuple(codes.ModuleState):
+        yield finding(_ERROR, "reserved", f"module state {state} is reserved", "module_state")
+    cause = dump.count("fault_cause")
+    if cause and state != codes.ModuleState.FAULT and not dump.advertised.flat:
+        message = f"a fault cause ({codes.describe('fault_cause', cause)}) without a fault state"
+        yield finding(_WARNING, "contradiction", message, "fault_cause")
+    for lane in _LANES if dump.half(0x11) else ():
+        path = dump.count("data_path_state", lane)
+        if path not in tuple(codes.DataPathState):
+            yield finding(_ERROR, "reserved", f"data path state {path} is reserved", "data_path_state", lane)
+        elif path != codes.DataPathState.DEACTIVATED and state in (codes.ModuleState.LOW_PWR, codes.ModuleState.PWR_UP):
+            message = f"lane {lane} is {codes.describe('data_path_state', path)} in low power"
+            yield finding(_ERROR, "contradiction", message, "data_path_state", lane)
+        status = dump.count("config_status", lane)
+        if status in range(8, 12):
+            yield finding(_WARNING, "reserved", f"configuration status {status:X}h is reserved", "config_status", lane)
+        yield from _selection(dump, lane, path)
+
+
+def _selection(dump: Dump, lane: int, path: int) -> Iterator[Finding]:
+    offered = {item.number: item for item in dump.advertised.applications}
+    number, identity = dump.count("active_app_sel", lane), dump.count("active_data_path_id", lane)
+    if number and number not in offered:
+        message = f"lane {lane} runs application {number}, which is not advertised"
+        yield finding(_ERROR, "contradiction", message, "active_app_sel", lane)
+    elif number:
+        first = identity + 1
+        if not first <= lane < first + offered[number].host_lanes:
+            message = f"lane {lane} belongs to data path {first} with {offered[number].host_lanes} lanes"
+            yield finding(_ERROR, "contradiction", message, "active_data_path_id", lane)
+    elif path in (codes.DataPathState.ACTIVATED, codes.DataPathState.INITIALIZED):
+        message = f"lane {lane} is {codes.describe('data_path_state', path)} without an application"
+        yield finding(_WARNING, "contradiction", message, "active_app_sel", lane)
+
+
+def monitors(dump: Dump) -> Iterator[Finding]:
+    """Yield monitors of the module that cannot be, or are there and not advertised."""
+    for name, (low, high) in _SANE.items():
+        value = dump.number(name)
+        supported = dump.supported(name)
+        if value is None:
+            continue
+        if supported and not low <= value <= high:
+            message = f"{value:g} {FIELDS[name].unit} is no {name} of a working module"
+            yield finding(_ERROR, "impossible", message, name)
+        elif supported is False and value and not dump.advertised.flat:
+            message = f"{name} reads {value:g} {FIELDS[name].unit}, but is not advertised"
+            yield finding(_NOTE, "not_supported", message, name, doubt=False)
+    kind = "supply" if dump.value("aux3_is_supply_2") else "temperature"
+    aux3 = dump.number("aux3")
+    if (
+        dump.supported("aux3")
+        and aux3 is not None
+        and kind == "supply"
+        and not 0.5 <= aux_monitor(int(aux3), kind) <= 6
+    ):
+        message = f"{aux_monitor(int(aux3), kind):g} V is no second supply"
+        yield finding(_WARNING, "impossible", message, "aux3")
+
+
+def _is_outside(value: float | None, low: float | None, high: float | None) -> bool:
+    """Tell whether a value is outside limits that make sense."""
+    if value is None or low is None or high is None or low >= high:
+        return False
+    return not low <= value <= high
+
+
+def operation(dump: Dump) -> Iterator[Finding]:
+    """Yield monitors outside the conditions for which the module is made, 01h:146-150."""
+    temperature, supply = dump.number("temperature"), dump.number("supply")
+    low, high = dump.number("module_temperature_min"), dump.number("module_temperature_max")
+    least = dump.number("min_supply")
+    if dump.has("temperature") and _is_outside(temperature, low, high):
+        message = f"the module is at {temperature:.1f} degC and made for {low:g} to {high:g} degC"
+        yield finding(_WARNING, "outside_limits", message, "temperature", doubt=False)
+    if supply is not None and least and dump.has("supply") and supply < least:
+        message = f"the supply is {supply:.3f} V, below the {least:g} V that the module needs"
+        yield finding(_WARNING, "outside_limits", message, "supply", doubt=False)
+
+
+def thresholds(dump: Dump) -> Iterator[Finding]:
+    """Yield thresholds that are missing or out of order, and values outside their own alarm limits."""
+    if dump.half(0x02) is None:
+        return
+    for name in ("temperature", "supply", *_LANE_MONITORS):
+        if not dump.supported(name):
+            continue
+        values = {limit: dump.number(f"{name}_{limit}_threshold") for limit in _LIMIT_ORDER}
+        known = [value for value in values.values() if value is not None]
+        first = f"{name}_high_alarm_threshold"
+        if len(known) < len(values):
+            continue
+        if not any(known):
+            yield finding(
+                _WARNING, "contradiction", f"{name} is monitored, but its thresholds are 0", first, doubt=False
+            )
+        elif known != sorted(known):
+            words = ", ".join(f"{limit.replace('_', ' ')} {values[limit]:g}" for limit in _LIMIT_ORDER)
+            yield finding(_WARNING, "contradiction", f"{name} thresholds are out of order: {words}", first)
+        else:
+            yield from _outside(dump, name, known[0], known[-1])
+
+
+def _outside(dump: Dump, name: str, low: float, high: float) -> Iterator[Finding]:
+    for index in (None,) if name in _SANE else _lit_lanes(dump):
+        value = dump.number(name, index)
+        if value is not None and not low <= value <= high and not (name == "rx_power" and value < low):
+            lane = "" if index is None else f" of lane {index}"
+            message = f"{name}{lane} is {value:g} {FIELDS[name].unit}, outside its alarm limits {low:g} to {high:g}"
+            yield finding(_WARNING, "outside_limits", message, name, index, doubt=False)
+
+
+def _lit_lanes(dump: Dump) -> list[int]:
+    """Return the media lanes that should emit light."""
+    return [
+        lane
+        for lane in _LANES
+        if dump.value("data_path_state", lane) == codes.DataPathState.ACTIVATED
+        and not dump.value("tx_disable", lane)
+        and not dump.value("media_lane_unsupported", lane)
+    ]
+
+
+def lanes(dump: Dump) -> Iterator[Finding]:
+    """Yield lane monitors that cannot be, and lanes that are advertised as absent and alive."""
+    if dump.half(0x11) is None:
+        return
+    for name in _LANE_MONITORS:
+        alive = [lane for lane in _LANES if dump.number(name, lane)]
+        if dump.supported(name) is False and alive and not dump.advertised.flat:
+            message = f"{name} is not 0 on lanes {_listing(alive)}, but is not advertised"
+            yield finding(_NOTE, "not_supported", message, name, alive[0], doubt=False)
+    yield from _absent(dump)
+    for lane in _lit_lanes(dump):
+        if dump.supported("tx_power") and dump.number("tx_power", lane) == 0.0:
+            message = f"lane {lane} is activated and launches nothing"
+            yield finding(_WARNING, "contradiction", message, "tx_power", lane, doubt=False)
+
+
+def _absent(dump: Dump) -> Iterator[Finding]:
+    """Yield media lanes that the module calls absent, though they carry light or an application uses them."""
+    absent = [lane for lane in _LANES if dump.value("media_lane_unsupported", lane)]
+    shining = [name for name in ("tx_power", "rx_power") if dump.supported(name)]
+    alive = [lane for lane in absent if any(dump.number(name, lane) for name in shining)]
+    if alive:
+        message = f"media lanes {_listing(absent)} are marked as absent, but there is light on {_listing(alive)}"
+        doubt = tuple(("media_lane_unsupported", lane) for lane in alive)
+        yield Finding(_WARNING, "00h:210", "contradiction", message, doubt)
+
+
+def _listing(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def secrets(dump: Dump) -> Iterator[Finding]:
+    """Yield bytes that are written only, and not 0."""
+    for name in ("password_entry", "password_change"):
+        value = dump.value(name)
+        if isinstance(value, bytes) and any(value):
+            yield finding(_WARNING, "contradiction", f"{name} reads {value.hex()}, not 0", name)
+        elif isinstance(value, int) and value:
+            yield finding(_WARNING, "contradiction", f"{name} reads {value:08X}h, not 0", name)
+
+
+def link(dump: Dump) -> Iterator[Finding]:
+    """Yield link performance that cannot be: average outside minimum and maximum, counters that do not fit."""
+    if not dump.advertised.coherent:
+        return
+    for quantity in LINK_QUANTITIES if dump.half(0x35) else ():
+        average, low, high = (dump.number(f"pm_{quantity.name}_{word}") for word in ("avg", "min", "max"))
+        if average is not None and low is not None and high is not None and not low <= average <= high:
+            message = f"{quantity.name}: minimum {low:g}, average {average:g}, maximum {high:g} {quantity.unit}"
+            yield finding(_ERROR, "contradiction", message, f"pm_{quantity.name}_avg")
+    half = dump.half(FEC_PAGE)
+    if half is not None:
+        length = FEC_COUNTERS[-1][1] + FEC_COUNTERS[-1][2] - HALF_BYTES
+        ratios = bit_error_ratios(read_counters(half[:length]))
+        if ratios is not None and not ratios[3]:
+            message = "minimum and maximum of the corrected bits do not lie around their average"
+            yield finding(_WARNING, "contradiction", message, "media_fec_bits_sub_interval")
+        if ratios is not None and ratios[0] > 0.5:
+            yield finding(_ERROR, "impossible", f"a bit error ratio of {ratios[0]:g}", "media_fec_corrected_bits")
+
+
+def instances(dump: Dump) -> tuple[tuple[Instance, bytes | None], ...]:
+    """Return the diagnostic instances that a dump lists, each with its sample's bytes if they are there."""
+    found = []
+    for group in range(GROUPS):
+        descriptors, samples = dump.half(DESCRIPTOR_PAGE + group), dump.half(SAMPLE_PAGE + group)
+        for item in listed(descriptors, group) if descriptors else ():
+            at = 2 * item.number
+            found.append((item, samples[at : at + 2] if samples else None))
+    return tuple(found)
+
+
+def diagnostics(dump: Dump) -> Iterator[Finding]:
+    """Yield diagnostic instances that are unknown or show what cannot be."""
+    values: dict[tuple[str, int], tuple[Instance, float]] = {}
+    unknown: dict[int, int] = {}
+    for item, data in instances(dump):
+        observable = item.descriptor.observable
+        if observable is None:
+            unknown[item.descriptor.code] = unknown.get(item.descriptor.code, 0) + 1
+            continue
+        if data is None:
+            continue
+        value = sample_value(item, data)
+        key = (observable.name, item.descriptor.lane)
+        if key in values and values[key][0].source != item.source:
+            message = (
+                f"{observable.name} of lane {item.descriptor.lane} is listed twice, at {values[key][0].source} too"
+            )
+            yield Finding(_NOTE, item.source, "contradiction", message)
+        values[key] = (item, value)
+        if ("ber" in observable.name or "ferc" in observable.name or "errored" in observable.name) and value > 1.0:
+            yield Finding(_ERROR, item.source, "impossible", f"{observable.name} is {value:g}, a ratio above 1")
+    if unknown:
+        message = f"{sum(unknown.values())} instances of types that are not known here: {_listing(sorted(unknown))}"
+        yield Finding(_NOTE, "20h:128", "unknown", message)
+    for (name, lane), (item, value) in values.items():
+        if "_avg_" in name:
+            low = values.get((name.replace("_avg_", "_min_"), lane))
+            high = values.get((name.replace("_avg_", "_max_"), lane))
+            if low and high and not low[1] / _ROUNDING <= value <= high[1] * _ROUNDING:
+                message = f"{name} of lane {lane}: minimum {low[1]:g}, average {value:g}, maximum {high[1]:g}"
+                yield Finding(_WARNING, item.source, "contradiction", message)
+
+
+def reserved(dump: Dump) -> Iterator[Finding]:
+    """Yield bits that are set and in no field of the map, one finding per page."""
+    for bank, page in dump.image.halves:
+        if page in _RESERVED_OK or bank != (dump.bank if page is not None and page >= 0x10 else 0):
+            continue
+        half, defined = dump.image.halves[bank, page], byte_access(page).defined
+        first = 0 if page is None else HALF_BYTES
+        if not any(defined):
+            yield Finding(_NOTE, f"{page or 0:02X}h", "unknown", "this page is not described here")
+            continue
+        odd = [first + at for at in range(HALF_BYTES) if half[at] & ~defined[at]]
+        if odd:
+            listing = ", ".join(
+                f"{byte} ({half[byte - first] & ~defined[byte - first] & 0xFF:02X}h)" for byte in odd[:_MAX_LISTED]
+            )
+            more = f" and {len(odd) - _MAX_LISTED} more" if len(odd) > _MAX_LISTED else ""
+            message = f"bits are set that this map does not know, in bytes {listing}{more}"
+            yield Finding(_NOTE, f"{page or 0:02X}h:{odd[0]}", "reserved", message)
+
+
+def tuning(dump: Dump) -> Iterator[Finding]:
+    """Yield frequencies that a laser cannot have."""
+    if not dump.advertised.tunable or dump.half(0x12) is None:
+        return
+    for lane in _LANES:
+        mhz = dump.number("current_frequency", lane)
+        if mhz and not 150_000_000 <= mhz <= 300_000_000:
+            yield finding(_ERROR, "impossible", f"a laser at {mhz:g} MHz", "current_frequency", lane)
+        code = dump.count("grid", lane)
+        if code not in tuple(codes.Grid):
+            yield finding(_ERROR, "reserved", f"grid code {code:X}h of lane {lane} is reserved", "grid", lane)
+
+
+CHECKS: tuple[Callable[[Dump], Iterator[Finding]], ...] = (
+    states,
+    monitors,
+    operation,
+    thresholds,
+    lanes,
+    secrets,
+    tuning,
+    link,
+    diagnostics,
+    reserved,
+)
+"""Checks of what changes."""

@@ -1,0 +1,61 @@
+"""What changes about an emulated bench while it is used: temperature, light, resistances. Nothing does unless told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+COMMON_PHASE_RAD_PER_K = 0.6
+"""Phase that a common temperature adds to both arms of every PUC (estimate, silicon dn/dT; mesh.md b.11)."""
+
+Course = Callable[[float], float]
+"""A quantity against the time of the bench's clock in s."""
+
+
+@dataclass
+class Disturbances:
+    """Courses of what drifts.
+
+    Attributes:
+        temperature_k: Temperature of the chip over that of its lock; ``None`` if it is held.
+        power_db: By port, power of the light that arrives there over what it was.
+        resistance_per_root_s: Relative random walk of the resistance of every heater.
+    """
+
+    temperature_k: Course | None = None
+    power_db: dict[int, Course] = field(default_factory=dict)
+    resistance_per_root_s: float = 0.0
+
+    def common_phase_rad(self, now_s: float) -> float:
+        """Return the phase on both arms of every PUC at a time."""
+        return 0.0 if self.temperature_k is None else COMMON_PHASE_RAD_PER_K * self.temperature_k(now_s)
+
+    def power(self, port: int, now_s: float) -> float:
+        """Return the power of the light that arrives at a port over what it was."""
+        course = self.power_db.get(port)
+        return 1.0 if course is None else float(10.0 ** (course(now_s) / 10.0))
+
+
+@dataclass
+class Schedule:
+    """Things that will happen.
+
+    Attributes:
+        now_s: The clock.
+        due: What is to come, and when.
+    """
+
+    now_s: Callable[[], float]
+    due: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+
+    def add(self, at_s: float, action: Callable[[], None]) -> None:
+        """Have something happen at a time."""
+        self.due.append((at_s, action))
+
+    def advance(self) -> None:
+        """Let happen what is due, in order."""
+        now = self.now_s()
+        ready = sorted((entry for entry in self.due if entry[0] <= now), key=lambda entry: entry[0])
+        self.due = [entry for entry in self.due if entry[0] > now]
+        for _, action in ready:
+            action()

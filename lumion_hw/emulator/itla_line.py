@@ -1,0 +1,57 @@
+"""One host on the serial line of an ITLA: bytes to frames of four, and replies back in time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lumion_hw.emulator.itla_frames import FRAME_SIZE
+from lumion_hw.emulator.serial_line import SerialLine
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.itla import Itla
+
+_SILENCE_S = 0.1
+_ANY_BYTE = bytes(range(256))
+
+
+class ItlaPeer:
+    """One connection: a line, and the bytes of the present frame."""
+
+    def __init__(self, device: Itla, line: SerialLine) -> None:
+        self._device = device
+        self.line = line
+        self._frame = bytearray()
+        self._heard_s = float("-inf")
+
+    def frames(self, data: bytes, end_s: float) -> list[tuple[bytes, float]]:
+        """Read on; return the frames that ``data`` completes and when each arrived."""
+        start_s = end_s - self.line.byte_s * len(data)
+        if start_s > self._heard_s + _SILENCE_S:
+            self._frame.clear()
+        self._heard_s = end_s
+        complete = []
+        for place, byte in enumerate(data, start=1):
+            self._frame.append(byte)
+            if len(self._frame) == FRAME_SIZE:
+                complete.append((bytes(self._frame), start_s + self.line.byte_s * place))
+                self._frame.clear()
+        return complete
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the host, now."""
+        self._device.advance()
+        self.line.receive(data, self._device.now())
+
+    def transmit(self) -> bytes:
+        """Give the bytes that have left for the host by now."""
+        self._device.advance()
+        return self.line.left(self._device.now())
+
+    def next_event(self) -> float | None:
+        """Return when more bytes may leave."""
+        times = (self.line.next_departure(), self.line.next_arrival(_ANY_BYTE))
+        return min((time for time in times if time is not None), default=None)
+
+    def close(self) -> None:
+        """The host went away."""
+        self._device.disconnect(self)

@@ -1,0 +1,142 @@
+"""What polarization controllers do to light, as Jones matrices (polarization facts, section 2).
+
+A retarder of retardance φ and eigen-axis n on the Poincaré sphere is exp(-i φ n·σ/2), with the Pauli matrices in the
+order S1 (diagonal), S2, S3. Squeezers have fixed axes and a retardance that follows their drive; plates have a fixed
+retardance and turn. What a user has to find out (periods, offsets, angles) is hidden truth, given by whoever draws it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Jones = NDArray[np.complex128]
+"""Shape ``(2, 2)``: a unitary, times the square root of the transmission where light is lost."""
+
+PAULI = np.array([[[1, 0], [0, -1]], [[0, 1], [1, 0]], [[0, -1j], [1j, 0]]], dtype=np.complex128)
+"""Pauli matrices of S1, S2, S3, shape ``(3, 2, 2)``."""
+QUARTER, HALF = math.pi / 2.0, math.pi
+"""Retardance of a quarter-wave and of a half-wave plate."""
+_AT_REST_TAU = 25.0
+
+
+def stokes_of(field: NDArray[np.complex128]) -> NDArray[np.float64]:
+    """Return S1, S2, S3 of a Jones vector, shape ``(3,)``; their length is its power."""
+    stokes: NDArray[np.float64] = np.real(np.einsum("i,kij,j->k", field.conj(), PAULI, field))
+    return stokes
+
+
+def retarder(vector: NDArray[np.float64]) -> Jones:
+    """Return exp(-i v·σ/2), which turns the Poincaré sphere about v, by the length of v."""
+    angle = float(np.linalg.norm(vector))
+    if angle == 0.0:
+        return np.eye(2, dtype=np.complex128)
+    axis = np.tensordot(vector / angle, PAULI, axes=1)
+    matrix: Jones = np.cos(angle / 2) * np.eye(2) - 1j * np.sin(angle / 2) * axis
+    return matrix
+
+
+def sphere_turn(unitary: Jones) -> NDArray[np.float64]:
+    """Return what a unitary does to Stokes vectors, shape ``(3, 3)``: ½ tr(σi U σj U†)."""
+    turn: NDArray[np.float64] = 0.5 * np.real(np.einsum("iab,bc,jcd,da->ij", PAULI, unitary, PAULI, unitary.conj().T))
+    return turn
+
+
+def plates(angles_rad: Sequence[float], retardances_rad: Sequence[float], activation_loss_db: float = 0.0) -> Jones:
+    """Return plates one behind the other, in the order of the light.
+
+    Args:
+        angles_rad: Mechanical angle of each fast axis.
+        retardances_rad: Retardance of each.
+        activation_loss_db: Largest loss that comes and goes with the angles.
+    """
+    field = np.eye(2, dtype=np.complex128)
+    for angle, retardance in zip(angles_rad, retardances_rad, strict=True):
+        axis = np.array([math.cos(2.0 * angle), math.sin(2.0 * angle), 0.0])
+        field = retarder(retardance * axis) @ field
+    loss_db = activation_loss_db * float(np.mean(np.sin(np.asarray(angles_rad)) ** 2))
+    return np.asarray(field * 10.0 ** (-loss_db / 20.0), dtype=np.complex128)
+
+
+@dataclass(frozen=True)
+class SqueezerProfile:
+    """What squeezers do besides squeezing. No figure of a real device is published; these are modest.
+
+    Attributes:
+        hysteresis_rad: A retardance stays behind its drive by up to this, on the side it comes from.
+        settle_tau_s: Time constant of the retardance; five of them are the millisecond of the facts.
+        activation_loss_db: Loss when all squeezers are fully driven; in proportion to their drives.
+        full_drive_mv: Full drive.
+    """
+
+    hysteresis_rad: float = 0.01
+    settle_tau_s: float = 0.2e-3
+    activation_loss_db: float = 0.02
+    full_drive_mv: float = 5000.0
+
+
+class Squeezers:
+    """Squeezers at 0°, 45°, 0°, 45°: turns about S1, S2, S1, S2.
+
+    Args:
+        period_mv: Drive for a full turn, of each squeezer.
+        offset_rad: Retardance of each without drive.
+        now: The time of the clock.
+        profile: What they do besides.
+    """
+
+    def __init__(
+        self,
+        period_mv: NDArray[np.float64],
+        offset_rad: NDArray[np.float64],
+        now: Callable[[], float],
+        profile: SqueezerProfile | None = None,
+    ) -> None:
+        self._profile = profile or SqueezerProfile()
+        self._period_mv, self._offset_rad = period_mv, offset_rad
+        self._now = now
+        self._axes = np.eye(3)[[index % 2 for index in range(len(period_mv))]]
+        self._drive_mv = np.zeros(len(period_mv))
+        self._target_rad = self._from_rad = np.array(offset_rad, dtype=np.float64)
+        self._changed_s = -math.inf
+        self._rest: Jones | None = None
+
+    def drive(self, channel: int, drive_mv: float) -> None:
+        """Drive one squeezer, from 1, from now on."""
+        now, place = self._now(), channel - 1
+        self._rest = None
+        self._from_rad = self._retardance_rad(now)
+        self._changed_s = now
+        self._drive_mv[place] = drive_mv
+        asked = self._offset_rad[place] + 2 * np.pi * drive_mv / self._period_mv[place]
+        play = self._profile.hysteresis_rad
+        self._target_rad = self._target_rad.copy()
+        self._target_rad[place] = min(max(self._target_rad[place], asked - play), asked + play)
+
+    def _at_rest(self, at_s: float) -> bool:
+        return at_s - self._changed_s > _AT_REST_TAU * self._profile.settle_tau_s
+
+    def _retardance_rad(self, at_s: float) -> NDArray[np.float64]:
+        if self._at_rest(at_s):
+            return self._target_rad
+        remaining = math.exp((self._changed_s - at_s) / self._profile.settle_tau_s)
+        retardance: NDArray[np.float64] = self._target_rad + (self._from_rad - self._target_rad) * remaining
+        return retardance
+
+    def jones(self) -> Jones:
+        """Return what they do to the light now; the same object as long as they rest."""
+        if self._rest is not None:
+            return self._rest
+        now = self._now()
+        field = np.eye(2, dtype=np.complex128)
+        for axis, retardance in zip(self._axes, self._retardance_rad(now), strict=True):
+            field = retarder(retardance * axis) @ field
+        used = float(np.mean(np.abs(self._drive_mv))) / self._profile.full_drive_mv
+        jones: Jones = field * 10.0 ** (-self._profile.activation_loss_db * used / 20.0)
+        if self._at_rest(now):
+            self._rest = jones
+        return jones

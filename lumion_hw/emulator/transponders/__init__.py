@@ -1,0 +1,35 @@
+"""Emulated pluggable modules with CMIS memory: 400ZR, ZR+ with high power, 400G-DR4.
+
+:meth:`CmisModule.from_profile` makes one. Its memory is reached as one I2C device; its light goes through an ``optics``
+provider and an ``emit`` callback, so that it can stand on a bench, in an optical world, or at the end of a fibre.
+"""
+
+from lumion_hw.emulator.transponders.bus import LinearView, ModuleOnBus
+from lumion_hw.emulator.transponders.core import Transition
+from lumion_hw.emulator.transponders.faults import FAULTS
+from lumion_hw.emulator.transponders.fibre import Fibre, join
+from lumion_hw.emulator.transponders.module import Access, CmisModule
+from lumion_hw.emulator.transponders.optics import LaunchedLight, ReceivedLight
+from lumion_hw.emulator.transponders.profile import Profile, Timing
+from lumion_hw.emulator.transponders.profiles import PROFILES, SFP_PROFILES
+from lumion_hw.emulator.transponders.quirks import Quirks
+from lumion_hw.emulator.transponders.recorded import RecordedModule
+
+__all__ = [
+    "FAULTS",
+    "PROFILES",
+    "SFP_PROFILES",
+    "Access",
+    "CmisModule",
+    "Fibre",
+    "LaunchedLight",
+    "LinearView",
+    "ModuleOnBus",
+    "Profile",
+    "Quirks",
+    "ReceivedLight",
+    "RecordedModule",
+    "Timing",
+    "Transition",
+    "join",
+]

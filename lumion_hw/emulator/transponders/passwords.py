@@ -1,0 +1,49 @@
+"""Entry and change of the host password (CMIS 8.2.14: 00h:118-125)."""
+
+from __future__ import annotations
+
+from lumion_hw.emulator.transponders.core import Core
+from lumion_hw.emulator.transponders.host_port import Written
+from lumion_hw.interfaces.cmis.lower_memory import DEFAULT_HOST_PASSWORD
+
+CHANGE_BYTE, ENTRY_BYTE = 118, 122
+"""First bytes of the two registers; the write of the last byte of each acts."""
+_HOST_PASSWORDS = 0x8000_0000
+
+
+class Passwords:
+    """The host's password; a change is non-volatile, the unlocking is not.
+
+    Args:
+        core: The module, whose ``unlocked`` this keeps.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._password = DEFAULT_HOST_PASSWORD
+        self._typed = {first: bytearray(4) for first in (CHANGE_BYTE, ENTRY_BYTE)}
+
+    def restart(self) -> None:
+        """Lock again."""
+        self._core.unlocked = False
+        self._typed = {first: bytearray(4) for first in self._typed}
+
+    def enter(self, password: int) -> bool:
+        """Unlock with the right password, lock with a wrong one; returns whether it was right."""
+        self._core.unlocked = password == self._password
+        return self._core.unlocked
+
+    def written(self, written: Written) -> None:
+        """Take what was written to either register."""
+        for (page, byte), value in written.items():
+            for first, typed in self._typed.items():
+                if page is None and first <= byte < first + 4:
+                    typed[byte - first] = value
+                    if byte == first + 3:
+                        self._act(first, int.from_bytes(typed, "big"))
+
+    def _act(self, first: int, password: int) -> None:
+        if first == ENTRY_BYTE:
+            self.enter(password)
+        elif self._core.unlocked and password < _HOST_PASSWORDS:
+            self._password = password

@@ -1,0 +1,16 @@
+"""What a reading is worth."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Quality(enum.Enum):
+    """What a reading is worth (facts, transponders 6)."""
+
+    OK = "ok"
+    BELOW_RANGE = "below_range"
+    ABOVE_RANGE = "above_range"
+    NOT_SUPPORTED = "not_supported"
+    STALE = "stale"
+    INCONSISTENT = "inconsistent"

@@ -1,0 +1,228 @@
+"""A calibration record as arrays: what the mesh does at given heater currents, as far as is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.errors import CalibrationError, LimitError
+from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.crosstalk import BUL_MM, HeaterDistances, ThermalCrosstalk
+from lumion_hw.mesh.record import CalibrationRecord, CouplerEntry, CrosstalkKernel, Dispersion
+from lumion_hw.mesh.record_validity import Use, check_validity
+from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.quantities import wavelength_m_from_frequency_hz
+
+Real = NDArray[np.float64]
+
+_NEWTON_STEPS = 12
+_BALANCED = CouplerEntry()
+
+
+@dataclass(frozen=True, eq=False)
+class KnownMesh:
+    """What a record knows, with all heaters cold, and what heat adds. Heater ``2·PUC`` is on the upper arm.
+
+    What is not known is taken as nothing: no passive phase, balanced couplers, joints without phase, no crosstalk.
+
+    Attributes:
+        record: The record.
+        passive_rad: Shape ``(E,)``; NaN where it was not found.
+        law: Shape ``(2E, 3)``; ρ2, ρ4, ρ6 of every heater; zeros for one without effect.
+        max_ma: Shape ``(2E,)``; largest current, 0 for a heater without effect.
+        heat_mw_per_rad: Shape ``(2E,)``; heat for a radian on the heater's own arm.
+        arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) per heat of another heater (column).
+        joint_rad_per_mw: Shape ``(J, 2E)``; phase of a joint per heat; no rows if the record has no kernel.
+    """
+
+    record: CalibrationRecord
+    passive_rad: Real
+    law: Real
+    max_ma: Real
+    heat_mw_per_rad: Real
+    arm_rad_per_mw: Real
+    joint_rad_per_mw: Real
+
+    @classmethod
+    def of(cls, record: CalibrationRecord, max_ma: float = np.inf) -> KnownMesh:
+        """Return the arrays of a record.
+
+        Args:
+            record: The record.
+            max_ma: Largest current of the controller, where that is less than what the laws hold for.
+
+        Raises:
+            CalibrationError: The record's crosstalk was reckoned with another scale than this software's.
+        """
+        heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
+        laws = [heater.law for heater in heaters]
+        law = np.array(
+            [(one.rho2_rad_per_ma2, one.rho4_rad_per_ma4, one.rho6_rad_per_ma6) if one else (0.0,) * 3 for one in laws]
+        )
+        nominal = record.heater_ohm * 1e-3 * np.array([heater.heat_factor for heater in heaters])
+        live = law[:, 0] != 0.0
+        arms, joints = _crosstalk(record)
+        passive = [entry.passive_phase_rad for entry in record.pucs]
+        return cls(
+            record,
+            np.array([np.nan if value is None else value for value in passive]),
+            law,
+            np.array([min(one.max_ma, max_ma) if one else 0.0 for one in laws]),
+            np.divide(nominal, law[:, 0], out=np.zeros(len(law)), where=live),
+            arms,
+            joints,
+        )
+
+    @property
+    def mesh(self) -> HexMesh:
+        """The mesh. Raises ``CalibrationError`` as :attr:`CalibrationRecord.mesh`."""
+        return self.record.mesh
+
+    @property
+    def reach_rad(self) -> Real:
+        """Largest phase of every heater on its own arm, shape ``(2E,)``; 0 for one without effect."""
+        return self.own_rad(self.max_ma)
+
+    @property
+    def joint_rad(self) -> Real:
+        """Phase of every joint without heat, shape ``(J,)``."""
+        joints = self.record.joints
+        return np.zeros(len(self.mesh.joints)) if joints is None else np.array(joints.phase_rad)
+
+    def own_rad(self, currents_ma: Real) -> Real:
+        """Return the phase of every heater on its own arm, shape ``(…, 2E)``."""
+        square = currents_ma**2
+        rho2, rho4, rho6 = self.law.T
+        own: Real = square * (rho2 + square * (rho4 + square * rho6))
+        return own
+
+    def own_slope_rad_per_ma2(self, currents_ma: Real) -> Real:
+        """Return the change of that phase per squared current, shape ``(…, 2E)``."""
+        square = currents_ma**2
+        rho2, rho4, rho6 = self.law.T
+        slope: Real = rho2 + square * (2.0 * rho4 + 3.0 * square * rho6)
+        return slope
+
+    def currents_ma(self, own_rad: Real) -> Real:
+        """Return the currents for phases of heaters on their own arms, shape ``(2E,)``.
+
+        Raises:
+            LimitError: A phase is negative or out of the heater's reach; the message names the heater.
+        """
+        outside = (own_rad < 0.0) | (own_rad > self.reach_rad * (1.0 + 1e-12))
+        if outside.any():
+            heater = int(np.flatnonzero(outside)[0])
+            raise LimitError(
+                f"phase of {self.heater_name(heater)}", asked=float(own_rad[heater]),
+                limit=float(self.reach_rad[heater]), unit="rad",
+            )  # fmt: skip
+        live = self.law[:, 0] != 0.0
+        square = np.divide(own_rad, self.law[:, 0], out=np.zeros(len(own_rad)), where=live)
+        for _ in range(_NEWTON_STEPS):
+            current = np.sqrt(np.maximum(square, 0.0))
+            slope = np.where(live, self.own_slope_rad_per_ma2(current), 1.0)
+            step = np.where(live, (self.own_rad(current) - own_rad) / slope, 0.0)
+            square = square - step
+            if np.max(np.abs(step), initial=0.0) < 1e-13:
+                break
+        currents: Real = np.minimum(np.sqrt(np.maximum(square, 0.0)), self.max_ma)
+        return currents
+
+    def heat_mw(self, own_rad: Real) -> Real:
+        """Return the heat of heaters with these phases on their own arms, shape ``(…, 2E)``."""
+        heat: Real = own_rad * self.heat_mw_per_rad
+        return heat
+
+    def cells(self, currents_ma: Real, frequency_hz: float | None = None) -> UnitCells:
+        """Return the unit cells at given currents, about the reference frequency.
+
+        Args:
+            currents_ma: Shape ``(2E,)`` or ``(N, 2E)``.
+            frequency_hz: Frequency of the light they are for, if it is another: the phases of heaters, laws and
+                crosstalk alike, are proportional to it.
+
+        Raises:
+            LimitError: The record does not hold for this frequency.
+        """
+        turns = 1.0 if frequency_hz is None else self._turns(frequency_hz)
+        own = self.own_rad(currents_ma)
+        heat = self.heat_mw(own)
+        arms = (own + heat @ self.arm_rad_per_mw.T) * turns
+        cold = self.cold_cells()
+        joints = cold.joint_phase
+        if len(self.joint_rad_per_mw):
+            joints = joints + heat @ self.joint_rad_per_mw.T * turns
+        upper, lower = cold.phase_upper + arms[..., 0::2], cold.phase_lower + arms[..., 1::2]
+        return replace(cold, phase_upper=upper, phase_lower=lower, joint_phase=joints)
+
+    def _turns(self, frequency_hz: float) -> float:
+        """Return a frequency over the reference, if the record holds for it."""
+        wavelength_nm = round(wavelength_m_from_frequency_hz(frequency_hz) * 1e9, 6)  # there and back is not exact
+        check_validity(self.record, Use(wavelength_nm=wavelength_nm))
+        return frequency_hz / self.record.reference_hz
+
+    def cold_cells(self) -> UnitCells:
+        """Return the unit cells with all heaters off."""
+        couplers = [entry.coupler or _BALANCED for entry in self.record.pucs]
+        common = np.pi / 4.0 + np.array([coupler.common_rad for coupler in couplers])
+        half = 0.5 * np.array([coupler.difference_rad for coupler in couplers])
+        dispersion = self.record.dispersion or Dispersion()
+        return UnitCells(
+            loss_db=self.record.loss_db,
+            eta_in=np.sin(common + half) ** 2,
+            eta_out=np.sin(common - half) ** 2,
+            phase_upper=np.nan_to_num(self.passive_rad),
+            phase_lower=np.zeros(len(common)),
+            joint_phase=self.joint_rad,
+            reference_hz=self.record.reference_hz,
+            delay_s=dispersion.delay_s,
+            # η = sin² a, so dη = sin 2a · da; 2a is π/2 but for the imbalance.
+            eta_slope_per_hz=np.sin(2.0 * common) * dispersion.coupler_slope_rad_per_hz,
+            differential_slope_per_hz=dispersion.differential_slope_rad_per_hz,
+        )
+
+    def coupler(self, puc: int) -> CouplerEntry:
+        """Return the couplers of a PUC, balanced ones if they were not measured."""
+        return self.record.pucs[puc].coupler or _BALANCED
+
+    def heater_name(self, heater: int) -> str:
+        """Return a heater in words, such as ``PUC 41 lower heater (channel 83)``."""
+        entry = self.record.pucs[heater // 2]
+        channel = (entry.lower if heater % 2 else entry.upper).channel
+        return f"PUC {heater // 2} {'lower' if heater % 2 else 'upper'} heater (channel {channel})"
+
+
+def _crosstalk(record: CalibrationRecord) -> tuple[Real, Real]:
+    """Return the phases of arms and joints per heat; joints have no rows without a kernel."""
+    n_heaters = 2 * len(record.pucs)
+    arms, joints = np.zeros((n_heaters, n_heaters)), np.zeros((0, n_heaters))
+    entry = record.crosstalk
+    if entry is None:
+        return arms, joints
+    if entry.kernel is not None:
+        thermal = kernel_crosstalk(record.mesh, entry.kernel)
+        arms, joints = thermal.arm_rad_per_mw, thermal.joint_rad_per_mw
+    if entry.differential_rad_per_mw:
+        arms[0::2] += np.asarray(entry.differential_rad_per_mw)
+    return arms, joints
+
+
+def kernel_crosstalk(mesh: HexMesh, kernel: CrosstalkKernel) -> ThermalCrosstalk:
+    """Return the crosstalk of a kernel over a mesh.
+
+    Raises:
+        CalibrationError: The kernel was reckoned with another length of a lattice edge.
+    """
+    if kernel.edge_mm != BUL_MM:
+        raise CalibrationError(
+            f"the crosstalk of this record was reckoned with PUCs {kernel.edge_mm} mm apart, here it is {BUL_MM} mm",
+            hint="Calibrate again with this software.",
+        )
+
+    def shape(distance_mm: Real) -> Real:
+        decay: Real = kernel.amplitude_rad_per_mw * np.exp(-distance_mm / kernel.length_mm) + kernel.floor_rad_per_mw
+        return decay
+
+    return HeaterDistances.of(mesh).crosstalk(shape)

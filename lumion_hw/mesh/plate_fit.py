@@ -1,0 +1,236 @@
+"""What power readings at known angles of rotating plates say about the light: one explanation, fitted to all of them.
+
+Behind plates of fixed retardance δ_k, turned to the angles θ_k, the power is
+
+    P = P0·[(1 − 2ε)·(1 + t·R_N(θ_N)…R_1(θ_1) s)/2 + ε]
+
+with the launched state s, the state t that the device takes, and the turn R_k by δ_k about (cos 2φ_k, sin 2φ_k, 0) with
+φ_k = aθ_k + o_k. A paddle twists its fibre on both sides, and twisted fibre turns the light a little by itself, which
+together is as if the paddle stood at aθ with a below 1. Nor do all paddles, or the fibre between them, count from the
+same direction: the first one's direction is nobody's business, o_2 and o_3 are unknown. Three plates so have twelve
+unknowns: two for each state, three retardances, two directions, a, P0 and ε. Maker and wavelength tell the retardances
+roughly: λ/4, λ/2, λ/4 for three paddles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+_THREE_PLATES_RAD, _THREE_SPREAD_RAD = 0.5 * np.pi * np.array([1.0, 2.0, 1.0]), 0.4
+_ANY_PLATE_RAD, _ANY_SPREAD_RAD = 0.75 * np.pi, 0.8
+"""Of other numbers of plates nothing is known: quarter- or half-wave."""
+_STRETCH_SPREAD, _LEAST_STRETCH, _MOST_STRETCH = 0.05, 0.7, 1.3
+_LN_P0_AHEAD, _LN_P0_SPREAD = 0.4, 1.0
+_CROSSTALK_SPREAD, _MOST_CROSSTALK = 0.01, 0.2
+_COARSE = 0.05
+"""Noise over the brightest reading that is assumed while far from fitting."""
+_DARK_NOISE = 1e-6
+_COARSE_EVALUATIONS, _FINE_EVALUATIONS = 12, 40
+_FINALISTS = 3
+_DIFFERENCE = 1e-7
+_GRID = 1000
+_CLIMBS = 4
+
+
+@dataclass(frozen=True)
+class PlateLight:
+    """An explanation of readings behind N plates.
+
+    Attributes:
+        state: s in front of the plates, shape ``(3,)``.
+        taken: t behind them, shape ``(3,)``.
+        retardances: δ, rad, shape ``(N,)``.
+        offsets_rad: o, shape ``(N,)``; the first is 0.
+        stretch: a.
+        p0: Power of all light, in the unit of the readings.
+        crosstalk: ε.
+        misfit: Root mean square of what it leaves of the readings, over their values.
+    """
+
+    state: NDArray[np.float64]
+    taken: NDArray[np.float64]
+    retardances: NDArray[np.float64]
+    offsets_rad: NDArray[np.float64]
+    stretch: float
+    p0: float
+    crosstalk: float
+    misfit: float = 0.0
+
+    def powers(self, angles_deg: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the powers at angles ``(..., N)``, shape ``(...)``."""
+        angles_rad = self.stretch * np.deg2rad(angles_deg) + self.offsets_rad
+        share = 0.5 * (1.0 + _behind(angles_rad, self.retardances, self.state) @ self.taken)
+        power: NDArray[np.float64] = self.p0 * ((1.0 - 2.0 * self.crosstalk) * share + self.crosstalk)
+        return power
+
+    def extreme(
+        self,
+        low: NDArray[np.float64],
+        high: NDArray[np.float64],
+        near: NDArray[np.float64],
+        rng: np.random.Generator,
+        *,
+        sign: float,
+    ) -> NDArray[np.float64]:
+        """Return the brightest (or darkest) angles in a range, shape ``(N,)``.
+
+        Args:
+            low: Least angles in degrees, shape ``(N,)``.
+            high: Largest angles.
+            near: Angles among which to begin, beside random ones, shape ``(m, N)``.
+            rng: Draws the others.
+            sign: 1 for the brightest, −1 for the darkest.
+        """
+        from scipy.optimize import minimize
+
+        candidates = np.vstack([near, rng.uniform(low, high, (_GRID, len(low)))])
+
+        def short(angles: NDArray[np.float64]) -> float:
+            return float(-sign * self.powers(angles) / self.p0)
+
+        ends = [
+            minimize(short, candidates[index], bounds=list(zip(low, high, strict=True)), method="L-BFGS-B")
+            for index in np.argsort(-sign * self.powers(candidates))[:_CLIMBS]
+        ]
+        return np.asarray(min(ends, key=lambda end: float(end.fun)).x)
+
+
+def fit_plates(
+    angles_deg: NDArray[np.float64],
+    powers: NDArray[np.float64],
+    rng: np.random.Generator,
+    *,
+    relative_noise: float,
+    former: PlateLight | None = None,
+    starts: int = 10,
+) -> PlateLight:
+    """Return the explanation that leaves least of the readings.
+
+    Args:
+        angles_deg: Angles read at, shape ``(n, N)``.
+        powers: Shape ``(n,)``, in any linear unit, one above 0 at the least.
+        rng: Draws starting points.
+        relative_noise: Standard deviation of a reading over its value.
+        former: An explanation of fewer readings, to begin at as well.
+        starts: Random points to begin at.
+    """
+    fit = _Fit(angles_deg, powers / powers.max(), relative_noise)
+    begin = [fit.improved(fit.drawn(rng), coarse=True) for _ in range(starts)]
+    begin = sorted(begin, key=fit.cost)[:_FINALISTS]
+    if former is not None:
+        begin.append(fit.numbers_of(former, float(powers.max())))
+    best = min((fit.improved(numbers, coarse=False) for numbers in begin), key=fit.cost)
+    return fit.light(best, float(powers.max()))
+
+
+class _Fit:
+    """Residuals of readings over the brightest, by 2·3 + N + N − 1 + 3 numbers: s, t, δ, o, a, ln P0, ε."""
+
+    def __init__(self, angles_deg: NDArray[np.float64], powers: NDArray[np.float64], relative_noise: float) -> None:
+        self._angles_deg, self._powers = angles_deg, powers
+        self._sigma = relative_noise * np.abs(powers) + _DARK_NOISE
+        self._n = n_plates = angles_deg.shape[1]
+        self._nominal, self._spread_rad = np.full(n_plates, _ANY_PLATE_RAD), _ANY_SPREAD_RAD
+        if n_plates == len(_THREE_PLATES_RAD):
+            self._nominal, self._spread_rad = _THREE_PLATES_RAD, _THREE_SPREAD_RAD
+        free, turns = np.full(n_plates - 1, np.inf), np.full(n_plates, 2.0 * np.pi)
+        self._low = np.concatenate([np.full(6, -np.inf), 0.0 * turns, -free, [_LEAST_STRETCH, -np.inf, 0.0]])
+        self._high = np.concatenate([np.full(6, np.inf), turns, free, [_MOST_STRETCH, np.inf, _MOST_CROSSTALK]])
+
+    def drawn(self, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return numbers drawn from what is known beforehand."""
+        spread = 0.5 * self._spread_rad * rng.standard_normal(self._n)
+        offsets = rng.uniform(0.0, np.pi, self._n - 1)
+        states = rng.standard_normal((2, 3))
+        states /= np.linalg.norm(states, axis=1, keepdims=True)
+        return np.concatenate([states.ravel(), self._nominal + spread, offsets, [1.0, _LN_P0_AHEAD, 1e-3]])
+
+    def numbers_of(self, light: PlateLight, scale: float) -> NDArray[np.float64]:
+        """Return the numbers of an explanation."""
+        crosstalk = min(max(light.crosstalk, 1e-9), 0.99 * _MOST_CROSSTALK)
+        rest = [light.stretch, np.log(light.p0 / scale), crosstalk]
+        return np.concatenate([light.state, light.taken, light.retardances, light.offsets_rad[1:], rest])
+
+    def light(self, numbers: NDArray[np.float64], scale: float) -> PlateLight:
+        """Return the explanation that numbers stand for."""
+        states = numbers[:6].reshape(2, 3)
+        states = states / np.linalg.norm(states, axis=1, keepdims=True)
+        retardances, offsets = numbers[6 : 6 + self._n], np.concatenate([[0.0], numbers[6 + self._n : -3]])
+        stretch, ln_p0, crosstalk = numbers[-3:].tolist()
+        p0 = float(np.exp(min(ln_p0, 50.0)))
+        light = PlateLight(states[0], states[1], retardances, offsets, stretch, p0, crosstalk)
+        left = (light.powers(self._angles_deg) - self._powers) / (np.abs(self._powers) + 1e-3)
+        return replace(light, p0=scale * light.p0, misfit=float(np.sqrt((left**2).mean())))
+
+    def improved(self, numbers: NDArray[np.float64], *, coarse: bool) -> NDArray[np.float64]:
+        """Return better numbers."""
+        from scipy.optimize import least_squares
+
+        sigma = np.full(len(self._powers), _COARSE) if coarse else self._sigma
+        found = least_squares(
+            self._residuals,
+            np.clip(numbers, self._low + 1e-9, self._high - 1e-9),
+            bounds=(self._low, self._high),
+            jac=self._slopes,
+            max_nfev=_COARSE_EVALUATIONS if coarse else _FINE_EVALUATIONS,
+            args=(sigma,),
+        )
+        return np.asarray(found.x)
+
+    def cost(self, numbers: NDArray[np.float64]) -> float:
+        """Return the misfit in standard deviations, squared; far from fitting, one bad reading does not count alone."""
+        return float(np.log1p(self._residuals(numbers, self._sigma) ** 2).sum())
+
+    def _slopes(self, numbers: NDArray[np.float64], sigma: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the derivatives of the residuals by differences, all of them in one go."""
+        beside = numbers + _DIFFERENCE * np.eye(len(numbers))
+        slopes = (self._residuals(beside, sigma) - self._residuals(numbers, sigma)) / _DIFFERENCE
+        return np.ascontiguousarray(slopes.T)
+
+    def _residuals(self, numbers: NDArray[np.float64], sigma: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what is left of readings and of what is known beforehand, in standard deviations.
+
+        Args:
+            numbers: Shape ``(..., M)``.
+            sigma: Standard deviations of the readings, shape ``(n,)``.
+        """
+        n = self._n
+        states = numbers[..., :6].reshape(*numbers.shape[:-1], 2, 3)
+        lengths = np.linalg.norm(states, axis=-1)
+        states = states / lengths[..., None]
+        retardances, offsets = numbers[..., 6 : 6 + n], numbers[..., 6 + n : -3]
+        stretch, ln_p0, crosstalk = (numbers[..., index, None] for index in (-3, -2, -1))
+        angles = stretch[..., None] * np.deg2rad(self._angles_deg)
+        angles[..., 1:] += offsets[..., None, :]
+        light = _behind(angles, retardances[..., None, :], states[..., 0, None, :])
+        share = 0.5 * (1.0 + (light * states[..., 1, None, :]).sum(axis=-1))
+        power = np.exp(np.minimum(ln_p0, 50.0)) * ((1.0 - 2.0 * crosstalk) * share + crosstalk)
+        prior = [
+            (retardances - self._nominal) / self._spread_rad,
+            (stretch - 1.0) / _STRETCH_SPREAD,
+            (ln_p0 - _LN_P0_AHEAD) / _LN_P0_SPREAD,
+            crosstalk / _CROSSTALK_SPREAD,
+            lengths - 1.0,
+        ]
+        return np.concatenate([(power - self._powers) / sigma, *prior], axis=-1)
+
+
+def _behind(
+    angles_rad: NDArray[np.float64], retardances: NDArray[np.float64], state: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the light behind plates at angles ``(..., N)``, shape ``(..., 3)`` (Rodrigues).
+
+    Retardances ``(..., N)`` and states ``(..., 3)`` are broadcast against the angles.
+    """
+    cosine, sine = np.cos(2.0 * angles_rad), np.sin(2.0 * angles_rad)
+    shape = angles_rad.shape[:-1]
+    x, y, z = (np.broadcast_to(state[..., axis], shape) for axis in range(3))
+    for plate in range(angles_rad.shape[-1]):
+        u, v = cosine[..., plate], sine[..., plate]
+        c, s = np.cos(retardances[..., plate]), np.sin(retardances[..., plate])
+        along = (1.0 - c) * (u * x + v * y)
+        x, y, z = c * x + s * v * z + along * u, c * y - s * u * z + along * v, c * z + s * (u * y - v * x)
+    return np.stack([x, y, z], axis=-1)

@@ -1,0 +1,128 @@
+"""Retarders as mathematics: squeezers, rotating plates and chains of them, on the Poincaré sphere.
+
+States are unit Stokes vectors (S1, S2, S3); a retarder of retardance φ and eigen-axis n turns them by φ about n
+(polarization.md 2). Behind a chain of retarders a device that takes the state t alone gets the share (1 + s·t)/2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+S1, S2, S3 = np.eye(3)
+"""Linear at 0°, linear at 45°, circular."""
+
+
+def linear_axis(angle_rad: float) -> NDArray[np.float64]:
+    """Return the eigen-axis of a linear retarder whose fast axis lies at this mechanical angle, shape ``(3,)``."""
+    return np.array([np.cos(2.0 * angle_rad), np.sin(2.0 * angle_rad), 0.0])
+
+
+def squeezer_axes(n_squeezers: int) -> NDArray[np.float64]:
+    """Return the axes of squeezers at 0°, 45°, 0°, 45° …, shape ``(n, 3)``: S1 and S2 in turn."""
+    return np.stack([(S1, S2)[index % 2] for index in range(n_squeezers)])
+
+
+def turn_matrix(axis: NDArray[np.float64], angle_rad: ArrayLike) -> NDArray[np.float64]:
+    """Return the rotations by ``angle_rad`` about ``axis`` (Rodrigues), shape ``(..., 3, 3)``.
+
+    Args:
+        axis: Unit vector, shape ``(3,)``.
+        angle_rad: Angles of any shape.
+    """
+    angle = np.asarray(angle_rad, dtype=np.float64)[..., None, None]
+    cross = cross_matrix(axis)
+    matrix: NDArray[np.float64] = np.eye(3) + np.sin(angle) * cross + (1.0 - np.cos(angle)) * (cross @ cross)
+    return matrix
+
+
+def turned_by(
+    axis: NDArray[np.float64], sine: NDArray[np.float64], cosine: NDArray[np.float64], state: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return states ``(..., 3)`` turned about ``axis`` by angles given by sine and cosine, each ``(...)``."""
+    cross = cross_matrix(axis).T
+    once = state @ cross
+    turned: NDArray[np.float64] = state + sine[..., None] * once + (1.0 - cosine)[..., None] * (once @ cross)
+    return turned
+
+
+def cross_matrix(axis: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the matrix of ``v -> axis × v``: the derivative of a turn about ``axis`` by its angle."""
+    x, y, z = axis
+    return np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+
+
+def rotating_plate(angle_rad: ArrayLike, retardance_rad: float) -> NDArray[np.float64]:
+    """Return the turns made by a plate of fixed retardance at mechanical angles, shape ``(..., 3, 3)``.
+
+    The power behind it has the harmonics 2θ and 4θ of the angle; behind a half-wave plate only 4θ (polarization.md 3).
+    """
+    angle = np.asarray(angle_rad, dtype=np.float64)
+    about_s3 = turn_matrix(S3, 2.0 * angle)
+    turn: NDArray[np.float64] = about_s3 @ turn_matrix(S1, retardance_rad) @ np.swapaxes(about_s3, -1, -2)
+    return turn
+
+
+def taken_share(
+    state: NDArray[np.float64], taken: NDArray[np.float64], dop: float = 1.0, crosstalk: float = 0.0
+) -> NDArray[np.float64]:
+    """Return the share of the light that a device takes which takes one state (polarization.md 2, "TE power").
+
+    Args:
+        state: Unit Stokes vectors of the light, shape ``(..., 3)``.
+        taken: Unit Stokes vector that is taken.
+        dop: Degree of polarization of the light.
+        crosstalk: Share taken of the orthogonal state, ε = 10^(−XT/10).
+    """
+    along = dop * (state @ taken)
+    share: NDArray[np.float64] = ((1.0 - crosstalk) * (1.0 + along) + crosstalk * (1.0 - along)) / 2.0
+    return share
+
+
+@dataclass(frozen=True)
+class RetarderChain:
+    """Retarders of fixed axes and variable retardance, one behind the other: squeezers.
+
+    Attributes:
+        axes: Eigen-axes in the order of the light, shape ``(N, 3)``, unit vectors.
+    """
+
+    axes: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.axes)
+
+    def turn(self, retardances: NDArray[np.float64], state: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return states behind the chain, shape ``(..., 3)``, of retardances ``(..., N)`` and states ``(..., 3)``."""
+        for index, axis in enumerate(self.axes):
+            state = turned_by(axis, np.sin(retardances[..., index]), np.cos(retardances[..., index]), state)
+        return state
+
+    def overlap(
+        self, retardances: NDArray[np.float64], state: NDArray[np.float64], taken: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return q = t·R s and its derivatives.
+
+        Args:
+            retardances: Shape ``(..., N)``, rad.
+            state: s in front of the chain, shape ``(..., 3)``, broadcast against the leading axes.
+            taken: t behind the chain, likewise.
+
+        Returns:
+            q ``(...)``, dq/dretardance ``(..., N)``, R s ``(..., 3)`` (dq/dt) and Rᵀ t ``(..., 3)`` (dq/ds).
+        """
+        sines, cosines = np.sin(retardances), np.cos(retardances)
+        forward = []
+        for index, axis in enumerate(self.axes):
+            state = turned_by(axis, sines[..., index], cosines[..., index], state)
+            forward.append(state)
+        overlap: NDArray[np.float64] = np.asarray((taken * state).sum(axis=-1))
+        slopes = np.empty((*overlap.shape, len(self.axes)))
+        backward = np.broadcast_to(taken, state.shape)
+        for index in reversed(range(len(self.axes))):
+            axis = self.axes[index]
+            slopes[..., index] = (backward * (forward[index] @ cross_matrix(axis).T)).sum(axis=-1)
+            backward = turned_by(axis, -sines[..., index], cosines[..., index], backward)
+        return overlap, slopes, state, backward

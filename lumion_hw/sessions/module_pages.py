@@ -1,0 +1,91 @@
+"""What page-level access to a CMIS module is, whatever carries it.
+
+A byte has an address: the lower memory (page ``None``, bytes 0 to 127) or the upper half of a page in a bank (bytes 128
+to 255). How the page is reached - written to PageSelect, or an offset in a file - is the business of the access.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Protocol, runtime_checkable
+
+from lumion_hw.errors import ConfigError, NotSupportedError
+from lumion_hw.interfaces.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Page
+
+MAX_WRITE_BYTES = 8
+"""Longest write in one transaction (facts, transponders 2.3)."""
+
+
+class PageNotSupportedError(NotSupportedError):
+    """The module does not have this page, or not in this bank."""
+
+
+@runtime_checkable
+class ModulePages(Protocol):
+    """Memory of one CMIS module by page, byte and bank; one bus transaction per call. Thread-safe."""
+
+    @property
+    def name(self) -> str:
+        """How the memory is reached, for messages."""
+
+    def open(self) -> None:
+        """Make the way to the module usable; says nothing about the module. Raises ``ConnectError``."""
+
+    def read_page(self, page: Page, byte: int, length: int, bank: int = 0) -> bytes:
+        """Return exactly ``length`` bytes, of one half of the memory.
+
+        Raises:
+            PageNotSupportedError: The module does not have the page.
+            ModuleAbsentError: No module.
+            NotRespondingError: The module did not acknowledge before the deadline.
+            ShortReadError: Fewer bytes came.
+            LinkLost: The way to the module is gone.
+        """
+
+    def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0) -> None:
+        """Write at most ``MAX_WRITE_BYTES`` in one transaction. Raises as :meth:`read_page`."""
+
+    def has_page(self, page: Page, bank: int = 0) -> bool:
+        """Tell whether the module has a page. Raises as :meth:`read_page`."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """Hold the module for several accesses."""
+
+    def patient(self, seconds: float) -> AbstractContextManager[None]:
+        """Repeat refused accesses for so long, as while a CDB command runs."""
+
+    def forget(self) -> None:
+        """Drop all that is remembered of the module's state, as after a reset."""
+
+    def close(self) -> None:
+        """Release the way to the module; idempotent, never raises."""
+
+
+def page_words(page: Page, bank: int = 0) -> str:
+    """Return the name of a half of the memory: ``lower memory``, ``page 11h``, ``page 11h of bank 1``."""
+    if page is None:
+        return "lower memory"
+    return f"page {page:02X}h of bank {bank}" if bank else f"page {page:02X}h"
+
+
+def check_range(page: Page, byte: int, length: int, bank: int) -> None:
+    """Refuse bytes that no module has. Raises ``ConfigError``."""
+    first = 0 if page is None else HALF_BYTES
+    fits = length > 0 and first <= byte and byte + length <= first + HALF_BYTES
+    page_fits = page is None or 0 <= page <= 0xFF
+    bank_fits = bank == 0 or (page is not None and page >= FIRST_BANKED_PAGE and 0 < bank <= 0xFF)
+    if not (fits and page_fits and bank_fits):
+        raise ConfigError(
+            f"no such bytes: {length} at {byte} of {page_words(page, bank)}",
+            hint="The lower memory has bytes 0 to 127, a page 128 to 255; pages from 10h on have banks.",
+        )
+
+
+def check_write(page: Page, byte: int, data: bytes, bank: int) -> None:
+    """Refuse a write that is too long for one transaction or misses its half. Raises ``ConfigError``."""
+    check_range(page, byte, len(data), bank)
+    if len(data) > MAX_WRITE_BYTES:
+        raise ConfigError(
+            f"{len(data)} bytes in one write to {page_words(page, bank)}",
+            hint=f"A module takes {MAX_WRITE_BYTES} bytes in one transaction; cut the data.",
+        )

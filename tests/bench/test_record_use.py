@@ -1,0 +1,100 @@
+"""A record is judged by the clock, the temperature and the light of the bench it is to be used on."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.record_use import check_use, record_age_s, source_wavelengths_nm
+from lumion_hw.circuits import PathSetup
+from lumion_hw.errors import CalibrationError, LimitError
+from lumion_hw.mesh.record import CalibrationRecord, Conditions
+from lumion_hw.mesh.record_validity import CalibrationWarning
+
+DATA = Path(__file__).parents[1] / "data"
+DAY_S = 86_400.0
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    with Bench.emulate(DATA / "small.yaml", seed=1, aged_s=DAY_S) as opened:
+        yield opened
+
+
+def record(**conditions: object) -> CalibrationRecord:
+    stored = CalibrationRecord.load(DATA / "calibration-record-v1.json")
+    return replace(stored, conditions=Conditions(**conditions))  # type: ignore[arg-type]
+
+
+def fitting(bench: Bench, **conditions: object) -> CalibrationRecord:
+    mesh = bench.mesh
+    return replace(
+        record(**conditions),
+        device_serial=mesh.controller.info.serial,
+        mesh_sha256=mesh.topology.sha256,
+        heater_channels=mesh.heater_channels,
+        monitor_ports=mesh.monitor_ports,
+        complete=True,
+    )
+
+
+def test_what_states_no_range_is_not_judged(bench: Bench) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert check_use(bench, record()) == ()
+
+
+def test_an_emulated_bench_ages_by_its_own_clock(bench: Bench) -> None:
+    assert record_age_s(bench, record(emulated_age_s=0.0)) == pytest.approx(DAY_S, abs=60.0)
+    assert record_age_s(bench, record(emulated_age_s=2 * DAY_S)) == 0.0
+    # A record of a real bench, on its emulated twin: days here are no days there.
+    assert record_age_s(bench, record()) is None
+
+
+def test_a_real_bench_ages_by_the_calendar(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "_emulated", None)
+    yesterday = (datetime.now(UTC) - timedelta(days=1)).isoformat()
+    assert record_age_s(bench, replace(record(), created_utc=yesterday)) == pytest.approx(DAY_S, abs=60.0)
+    assert record_age_s(bench, record(emulated_age_s=0.0)) is None
+
+
+def test_an_old_record_is_warned_of_or_refused(bench: Bench) -> None:
+    old = record(emulated_age_s=0.0, valid_for_s=3600.0)
+    with pytest.warns(CalibrationWarning, match=r"24\.0 h old and was to be checked after 1\.0 h"):
+        assert len(check_use(bench, old)) == 1
+    with pytest.raises(CalibrationError, match="lumion-calibrate drift"):
+        check_use(bench, old, "refuse")
+
+
+def test_the_chip_is_asked_for_its_temperature(bench: Bench) -> None:
+    chip_c = bench.mesh.chip_temperature_c()
+    assert chip_c == pytest.approx(bench.emulated.faults.board("mesh0").profile.chip_temp_c, abs=0.01)
+    with pytest.warns(CalibrationWarning, match="holds only to"):
+        check_use(bench, record(temperature_valid_c=(chip_c + 1.0, chip_c + 2.0)))
+    assert check_use(bench, record(temperature_valid_c=(chip_c - 1.0, chip_c + 1.0))) == ()
+
+
+def test_light_outside_the_range_is_always_refused(bench: Bench) -> None:
+    assert source_wavelengths_nm(bench) == (1550.0,)
+    assert check_use(bench, record(wavelength_range_nm=(1549.0, 1551.0))) == ()
+    with pytest.raises(LimitError, match="wavelength outside the range"):
+        check_use(bench, record(wavelength_range_nm=(1540.0, 1549.0)))
+
+
+def test_path_set_up_judges_the_record_it_is_given(bench: Bench) -> None:
+    old = fitting(bench, emulated_age_s=0.0, valid_for_s=3600.0)
+    with pytest.warns(CalibrationWarning):
+        PathSetup(bench, old)
+    with pytest.raises(CalibrationError, match=r"24\.0 h old"):
+        PathSetup(bench, old, policy="refuse")
+
+
+def test_a_chain_of_current_sources_has_no_thermometer() -> None:
+    with Bench.emulate(DATA / "small_qontrol.yaml", seed=1) as other:
+        assert other.mesh.chip_temperature_c() is None

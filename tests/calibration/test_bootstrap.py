@@ -1,0 +1,104 @@
+"""From nothing but light to a start for the global fit, on the whole 72-PUC mesh and with faults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from simulated_bench import SimulatedBench
+
+from calibration.bootstrap import Bootstrap, BootstrapPlan, Start
+from calibration.entry import Entry
+from calibration.gauge import loop_rms_rad, wrapped
+from calibration.global_fit import GlobalFit
+from calibration.likelihood import Likelihood
+from calibration.logbook import Logbook
+from calibration.model import MeshModel
+from calibration.priors import default_prior
+from lumion_hw.mesh.topology import HexMesh
+
+WHOLE = HexMesh.smartlight()
+SMALL = HexMesh.columns((1, 2, 1))
+RHO2_RANGE = (0.9 * np.pi / 2.0, 1.1 * np.pi / 1.2)
+SMALL_PLAN = BootstrapPlan(random_settings=200)
+
+
+def _started(
+    bench: SimulatedBench, plan: BootstrapPlan, before: Sequence[Entry] = (), seed: int = 1
+) -> tuple[Logbook, Start]:
+    logbook = Logbook(bench, before=before)
+    return logbook, Bootstrap(logbook, 1000.0, RHO2_RANGE, 0.8, seed, plan).run()
+
+
+def _passive_errors_rad(bench: SimulatedBench, passive_rad: np.ndarray) -> np.ndarray:
+    return np.abs(wrapped(passive_rad - bench.simulated.truth.passive_phase))
+
+
+def test_the_whole_mesh_is_known_to_50_mrad_after_half_a_minute_and_to_1_mrad_after_the_global_fit() -> None:
+    bench = SimulatedBench.draw(WHOLE, 2)
+    logbook, start = _started(bench, BootstrapPlan())
+    true = bench.simulated.truth
+    errors = _passive_errors_rad(bench, start.parameters.passive_phase_rad)
+    assert start.trusted
+    assert start.faults == ()
+    assert np.sqrt((errors**2).mean()) < 0.06
+    assert errors.max() < 0.35
+    assert loop_rms_rad(WHOLE, start.parameters.joint_phase_rad - true.joint_phase) < 0.06
+    spent = [logbook.stages[name] for name in ("survey", "sweeps", "random settings", "search")]
+    assert sum(effort.settings for effort in spent) < 2100
+    assert sum(effort.hardware_s for effort in spent) < 35.0
+    model = MeshModel(WHOLE, start.survey.sources, start.survey.monitors)
+    likelihood = Likelihood(start.random, start.survey.noise)
+    fit = GlobalFit(model, likelihood, default_prior(model.space, start.parameters)).run(start.parameters)
+    assert fit.certified
+    errors = _passive_errors_rad(bench, fit.parameters.passive_phase_rad)
+    assert np.sqrt((errors**2).mean()) < 1e-3
+    assert loop_rms_rad(WHOLE, fit.parameters.joint_phase_rad - true.joint_phase) < 1e-3
+
+
+@pytest.mark.parametrize("sources", [(0,), (1, 6, 11)])
+def test_few_sources_are_enough(sources: tuple[int, ...]) -> None:
+    bench = SimulatedBench.draw(SMALL, 3, sources)
+    _, start = _started(bench, SMALL_PLAN)
+    assert start.trusted
+    assert _passive_errors_rad(bench, start.parameters.passive_phase_rad).max() < 0.4
+
+
+def test_faults_are_named_and_the_rest_is_found_all_the_same() -> None:
+    bench = SimulatedBench.draw(SMALL, 4)
+    bench.simulated.truth.stuck_current_ma.update({6: 0.0, 20: 0.0, 21: 0.0})
+    bench.dead_monitors.add(5)
+    bench.dead_sources.add(2)
+    bench.full_scale_ma[9] = 0.05
+    _, start = _started(bench, SMALL_PLAN)
+    said = "\n".join(start.faults)
+    assert "monitor at port 5: dark" in said
+    assert "source at port 2: no light" in said
+    assert "PUC 3 upper heater (channel 6): no effect" in said
+    assert "PUC 10 (channels 20 and 21): neither heater has any effect" in said
+    assert "monitor at port 9: saturated in" in said
+    assert len(start.faults) == 5
+    assert start.trusted
+    errors = _passive_errors_rad(bench, start.parameters.passive_phase_rad)
+    assert np.delete(errors, 10).max() < 0.4  # a stuck PUC shows little of its phase
+
+
+def test_an_interrupted_run_goes_on_to_the_same_start() -> None:
+    logbook, start = _started(SimulatedBench.draw(SMALL, 5), SMALL_PLAN)
+    readings = logbook.entries
+    for kept in (1, 50, len(readings) - 1):
+        _, again = _started(SimulatedBench.draw(SMALL, 5), SMALL_PLAN, before=readings)
+        np.testing.assert_array_equal(again.parameters.passive_phase_rad, start.parameters.passive_phase_rad)
+        _, resumed = _started(SimulatedBench.draw(SMALL, 5), SMALL_PLAN, before=readings[:kept])
+        assert resumed.trusted
+        apart = wrapped(resumed.parameters.passive_phase_rad - start.parameters.passive_phase_rad)
+        assert np.abs(apart).max() < 0.2
+
+
+def test_channels_of_two_pucs_exchanged_are_not_trusted() -> None:
+    bench = SimulatedBench.draw(SMALL, 6)
+    bench.swapped.append((4, 27))
+    _, start = _started(bench, SMALL_PLAN)
+    assert not start.trusted
+    assert "unexplained" in start.faults[-1]

@@ -1,0 +1,46 @@
+"""What a fit that does not explain its readings says of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh
+
+from calibration.conclusions import strained
+from calibration.design import Walk
+from calibration.global_fit import GlobalFit
+from calibration.likelihood import Likelihood
+from calibration.model import MeshModel
+from calibration.observations import Observations
+from calibration.priors import default_prior
+from calibration.probe import NoiseModel
+from lumion_hw.mesh.topology import HexMesh
+
+SMALL = HexMesh.columns((2, 3, 2))
+NOISE = NoiseModel(RELATIVE, FLOOR_MA)
+LYING = 4
+
+
+@pytest.fixture
+def small() -> SimulatedMesh:
+    return SimulatedMesh.draw(SMALL, 31)
+
+
+def _strained_after_a_fit(small: SimulatedMesh, observations: Observations) -> tuple[str, ...]:
+    model, likelihood = MeshModel(SMALL, small.ports, small.ports), Likelihood(observations, NOISE)
+    start = small.parameters()
+    fit = GlobalFit(model, likelihood, default_prior(model.space, start)).run(start, near=True)
+    return strained(model, fit.parameters, likelihood)
+
+
+def test_only_a_monitor_that_lies_is_named_first(small: SimulatedMesh) -> None:
+    walk = Walk(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports, small.ports, changed=60)
+    plan = walk.random(200, small.rng)
+    honest = small.measure(plan.currents_ma, plan.source)
+    lying = np.arange(len(small.ports)) == LYING
+    bent = np.where(lying, 0.8 * np.maximum(honest.reading_ma, 0.0) ** 0.9, honest.reading_ma)
+    worst = _strained_after_a_fit(small, replace(honest, reading_ma=bent))[0]
+    assert worst.startswith(f"monitor_db at port {small.ports[LYING]}:")
+    assert _strained_after_a_fit(small, honest) == ()

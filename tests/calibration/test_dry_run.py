@@ -1,0 +1,106 @@
+"""`lumion-calibrate plan`: what a calibration will cost and cannot find out, from the bench file alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bench_run import Calibrated
+
+from calibration.cli import main
+from calibration.dry_run import DryRun, dry_run
+from calibration.planning import Goal
+from lumion_hw.bench.bench import Bench, load
+from lumion_hw.errors import ConfigError, LimitError
+
+SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
+
+
+@pytest.fixture(scope="module")
+def small() -> DryRun:
+    return dry_run(load(SMALL), seed=1)
+
+
+def test_every_stage_has_its_cost(small: DryRun) -> None:
+    """30 heaters of 8 levels, 200 random settings; a channel takes 14.8 ms with settling and reading (mesh.md b.6)."""
+    stages = {stage.name: stage for stage in small.stages}
+    assert list(stages) == ["survey", "sweeps", "random settings", "chosen settings", "fibres", "verification"]
+    assert stages["sweeps"].settings >= 30 * 7
+    assert stages["sweeps"].hardware_s == pytest.approx(stages["sweeps"].settings * 0.0148)
+    assert (stages["random settings"].settings, stages["random settings"].source_changes) == (200, 3)
+    assert small.settings == sum(stage.settings for stage in small.stages)
+    assert small.hardware_s < 30.0
+
+
+def test_it_predicts_what_the_run_then_does(small: DryRun, small_calibrated: Calibrated) -> None:
+    quality = small_calibrated.record.quality
+    assert small.settings == pytest.approx(quality["settings"], rel=0.3)
+    assert small.hardware_s == pytest.approx(quality["hardware_s"], rel=0.3)
+
+
+def test_the_wanted_standard_error_is_predicted_to_be_reached(small: DryRun) -> None:
+    assert small.shortfall == ""
+    assert max(small.sigma_rad["passive_phase_rad"], small.sigma_rad["loops"]) <= 1e-3
+
+
+def test_what_cannot_be_told_apart_is_named(small: DryRun) -> None:
+    """Losses of PUCs at the rim, sources and monitors show as products only (calibration.md 1.3)."""
+    assert small.bound.rank < small.bound.expected_rank
+    assert len(small.bound.unseen()) == small.bound.expected_rank - small.bound.rank
+    assert any("loss_db of PUC" in words for words in small.bound.unseen())
+    assert small.bound.set_by_prior().any()
+
+
+def test_fewer_monitors_take_more_settings_and_leave_more_unseen(small: DryRun) -> None:
+    fewer = dry_run(load(SMALL), 1, without_sources=(6,), without_monitors=(0, 1, 2, 4, 5))
+    assert fewer.sources == (1, 11)
+    assert len(fewer.monitors) == 11
+    assert fewer.settings > small.settings
+    with pytest.raises(ConfigError, match="0 sources and 16 monitors are left"):
+        dry_run(load(SMALL), 1, without_sources=(1, 6, 11))
+
+
+def test_a_goal_out_of_reach_is_told_beforehand() -> None:
+    short = dry_run(load(SMALL), 1, Goal(1e-6, hardware_s=12.0))
+    assert "12 s of hardware time will be used up" in short.shortfall
+    assert short.hardware_s <= 12.5
+    few = dry_run(load(SMALL), 1, Goal(1e-6, settings=700))
+    assert "700 settings will be used up" in few.shortfall
+
+
+def test_heat_beyond_the_limit_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """30 heaters swept to 2.1 mA have some 30 · 2.3 = 70 mW in the mean."""
+    weak = tmp_path / "weak.yaml"
+    weak.write_text(SMALL.read_text().replace("total_power_mw: 500.0", "total_power_mw: 50.0"))
+    planned = dry_run(load(weak), 1)
+    assert 70.0 < planned.peak_mw < 145.0
+    with pytest.raises(LimitError, match=r"heat of all heaters in stage .* limit 50 mW"):
+        planned.check()
+    assert main(["plan", str(weak)]) == 2
+    assert "limit 50 mW" in capsys.readouterr().err
+
+
+def test_the_heat_of_the_run_stays_below_the_peak_that_was_planned(small: DryRun) -> None:
+    rng = np.random.default_rng(0)
+    swept = np.sqrt(rng.uniform(0.0, 4.67, (2000, 30)))  # 2π · 1.05 / 1.41 rad/mA²
+    assert (swept**2).sum(axis=1).max() < small.peak_mw
+
+
+def test_nothing_is_opened(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("open", "emulate"):
+        monkeypatch.setattr(Bench, name, lambda *_, **__: pytest.fail("a device was opened"))
+    assert main(["plan", str(SMALL), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["settings"] == sum(stage["settings"] for stage in document["stages"])
+    assert document["limit_heater_mw"] == 500.0
+    assert document["predicted_sigma"]["passive_phase_rad"] < 1e-3
+
+
+def test_a_goal_that_will_be_missed_is_exit_code_3(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(SMALL), "--sigma-mrad", "0.001", "--seconds", "12"]) == 3
+    out, err = capsys.readouterr()
+    assert "chosen settings" in out
+    assert "rank " in out
+    assert "wanted 0.001 mrad, reached" in err

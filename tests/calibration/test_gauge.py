@@ -1,0 +1,97 @@
+"""Loops and gauges of joint phases, against the counts and the invariances of calibration.md 1.2."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from calibration.gauge import (
+    gauge_fixed_difference,
+    loop_basis,
+    loop_rms_rad,
+    signed_incidence,
+    visible_joint_directions,
+)
+from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.scattering import Solver
+from lumion_hw.mesh.topology import HexMesh
+
+SMARTLIGHT = HexMesh.smartlight()
+RINGS = HexMesh.rings(2)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "loops"), [(SMARTLIGHT, 52), (RINGS, 18), (HexMesh.rings(1), 1), (HexMesh.rings(3), 54)]
+)
+def test_there_are_as_many_loops_as_the_rank_says(mesh: HexMesh, loops: int) -> None:
+    """N_loop = J - rank G = E - ports/2; one hexagon alone has rank 5 of 6 and so one loop, not none."""
+    basis = loop_basis(mesh)
+    assert basis.shape == (loops, len(mesh.joints))
+    assert not (basis @ signed_incidence(mesh)).any()
+
+
+@pytest.mark.parametrize("mesh", [SMARTLIGHT, RINGS])
+def test_the_loops_are_a_basis_of_the_lattice_and_not_of_a_sublattice(mesh: HexMesh) -> None:
+    """A primitive lattice keeps its rank modulo every prime; a sublattice loses it modulo a divisor of its index."""
+    for prime in (2, 3, 5, 7):
+        assert _rank_modulo(loop_basis(mesh), prime) == len(loop_basis(mesh))
+
+
+@pytest.mark.parametrize("mesh", [SMARTLIGHT, RINGS])
+def test_loops_are_short_and_small(mesh: HexMesh) -> None:
+    basis = loop_basis(mesh)
+    assert np.abs(basis).max() <= 2
+    assert np.median(np.abs(basis).sum(axis=1)) <= 8
+
+
+def test_a_gauge_changes_no_power_and_a_loop_does() -> None:
+    rng = np.random.default_rng(5)
+    cells = _cells(rng)
+    solver = Solver(SMARTLIGHT)
+    before = np.abs(solver.solve(cells, cells.reference_hz, [0])) ** 2
+    gauge = signed_incidence(SMARTLIGHT) @ rng.uniform(0, 6, 72)
+    loop = 0.1 * visible_joint_directions(SMARTLIGHT)[:, 0]
+    for shift, seen in ((gauge, False), (loop, True)):
+        moved = replace(cells, joint_phase=cells.joint_phase + shift)
+        after = np.abs(solver.solve(moved, cells.reference_hz, [0])) ** 2
+        assert (np.abs(after - before).max() > 1e-6) == seen
+
+
+def test_whole_turns_and_gauges_are_no_difference() -> None:
+    rng = np.random.default_rng(1)
+    turns = 2 * np.pi * rng.integers(-3, 4, len(SMARTLIGHT.joints))
+    gauge = signed_incidence(SMARTLIGHT) @ rng.normal(0.0, 3.0, 72)
+    assert np.abs(gauge_fixed_difference(SMARTLIGHT, turns + gauge)).max() < 1e-10
+
+
+def test_what_is_left_of_a_small_difference_is_its_part_across_all_gauges() -> None:
+    rng = np.random.default_rng(2)
+    small = rng.normal(0.0, 0.1, len(SMARTLIGHT.joints))
+    gauge = signed_incidence(SMARTLIGHT) @ rng.normal(0.0, 3.0, 72)
+    directions = visible_joint_directions(SMARTLIGHT)
+    expected = directions @ (directions.T @ small)
+    np.testing.assert_allclose(gauge_fixed_difference(SMARTLIGHT, small + gauge), expected, atol=1e-9)
+    assert loop_rms_rad(SMARTLIGHT, small + gauge) == pytest.approx(np.sqrt((expected**2).sum() / 52))
+
+
+def _rank_modulo(matrix: np.ndarray, prime: int) -> int:
+    work, rank = matrix % prime, 0
+    for column in range(work.shape[1]):
+        rows = rank + np.flatnonzero(work[rank:, column])
+        if not len(rows):
+            continue
+        work[[rank, rows[0]]] = work[[rows[0], rank]]
+        work[rank] = work[rank] * pow(int(work[rank, column]), -1, prime) % prime
+        for row in np.flatnonzero(work[:, column]):
+            if row != rank:
+                work[row] = (work[row] - work[row, column] * work[rank]) % prime
+        rank += 1
+    return rank
+
+
+def _cells(rng: np.random.Generator) -> UnitCells:
+    upper, lower = rng.uniform(0, 6, (2, 72))
+    half = np.full(72, 0.5)
+    return UnitCells(np.full(72, 0.5), half, half, upper, lower, rng.uniform(0, 6, len(SMARTLIGHT.joints)))

@@ -1,0 +1,75 @@
+"""The law of a heater is found from the fringes it makes, whatever else the light does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from calibration.heater_fringe import HeaterSweep, fit_heater
+from calibration.probe import NoiseModel
+
+NOISE = NoiseModel(0.005, 1e-6)
+RANGE = (1.4, 2.9)
+SQUARES = np.linspace(0.0, 4.6, 8)
+
+
+def _phase(squares: NDArray[np.float64], rho2: float) -> NDArray[np.float64]:
+    """A heater whose resistance rises by 2 % per mA² (mesh.md b.4)."""
+    return rho2 * squares / (1.0 - 0.02 * squares)
+
+
+def _sweep(rho2: float, seed: int, second: float = 0.0, drift: float = 0.0, detectors: int = 20) -> HeaterSweep:
+    """Readings P = |a + b·x + c·x²|² / |1 + d·x|² with x = e^{-jφ}, and a drift with I²."""
+    rng = np.random.default_rng(seed)
+    x = np.exp(-1j * _phase(SQUARES, rho2))[:, None]
+    a, b, c = rng.standard_normal((3, detectors)) + 1j * rng.standard_normal((3, detectors))
+    power = np.abs(a + 0.6 * b * x + second * c * x**2) ** 2 / np.abs(1.0 + 0.3 * np.exp(1j * seed) * x) ** 2
+    power = 0.01 * power * (1.0 + drift * rng.standard_normal(detectors) * SQUARES[:, None])
+    noise = np.hypot(NOISE.relative * power, NOISE.floor_ma) * rng.standard_normal(power.shape)
+    return HeaterSweep(SQUARES, power + noise)
+
+
+def _turn_error_rad(sweeps: list[HeaterSweep], rho2: float) -> float:
+    fit = fit_heater(sweeps, NOISE, 2.5, RANGE)
+    assert fit.law is not None
+    turn = np.array([2.0 * np.pi / rho2])
+    return float(fit.law.phase_rad(float(np.sqrt(turn[0]))) - _phase(turn, rho2)[0])
+
+
+@pytest.mark.parametrize("rho2", [1.5, 1.9, 2.34, 2.75])
+@pytest.mark.parametrize(("second", "drift"), [(0.0, 0.0), (0.3, 0.0), (0.0, 0.01), (0.3, 0.01)])
+def test_eight_levels_are_enough_for_a_law(rho2: float, second: float, drift: float) -> None:
+    for seed in range(5):
+        assert abs(_turn_error_rad([_sweep(rho2, seed, second, drift)], rho2)) < 0.1
+
+
+def test_two_sweeps_on_different_backgrounds_share_one_law() -> None:
+    one = [abs(_turn_error_rad([_sweep(2.1, seed, detectors=3)], 2.1)) for seed in range(0, 20, 2)]
+    two = [
+        abs(_turn_error_rad([_sweep(2.1, s, detectors=3), _sweep(2.1, s + 1, detectors=3)], 2.1))
+        for s in range(0, 20, 2)
+    ]
+    assert np.mean(two) < np.mean(one)
+
+
+def test_a_heater_nobody_sees_is_said_to_have_no_law() -> None:
+    rng = np.random.default_rng(1)
+    dark = 0.01 * (1.0 + 0.005 * rng.standard_normal((8, 20)))
+    fit = fit_heater([HeaterSweep(SQUARES, dark)], NOISE, 2.5, RANGE)
+    assert fit.law is None
+    assert not fit.turn_sigma_rad < np.inf
+
+
+def test_saturated_detectors_are_left_out() -> None:
+    sweep = _sweep(2.1, 3)
+    sweep.reading_ma[4, :5] = np.nan
+    assert abs(_turn_error_rad([sweep], 2.1)) < 0.1
+
+
+def test_few_levels_on_many_turns_are_called_ambiguous() -> None:
+    rng = np.random.default_rng(2)
+    squares = np.linspace(0.0, 12.0, 5)
+    x = np.exp(-1j * 2.0 * squares)[:, None]
+    power = 0.01 * np.abs(1.0 + 0.6 * x * np.exp(1j * rng.uniform(0.0, 6.0, 3))) ** 2
+    assert fit_heater([HeaterSweep(squares, power)], NOISE, 2.5, RANGE).turn_sigma_rad == np.inf

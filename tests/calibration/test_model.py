@@ -1,0 +1,116 @@
+"""The model of a mesh against the emulator's light, and its derivatives against differences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from simulated_mesh import SimulatedMesh
+
+from calibration.gauge import signed_incidence
+from calibration.model import MeshModel
+from calibration.observations import Observations
+from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.topology import HexMesh
+
+SMALL = HexMesh.columns((2, 3, 2))
+
+
+@pytest.fixture(scope="module")
+def small() -> SimulatedMesh:
+    return SimulatedMesh.draw(SMALL, 3)
+
+
+@pytest.fixture(scope="module")
+def model(small: SimulatedMesh) -> MeshModel:
+    return MeshModel(SMALL, small.ports, small.ports)
+
+
+def _some(small: SimulatedMesh, count: int) -> Observations:
+    currents, source = small.random_settings(count)
+    none = np.zeros((count, len(small.ports)))
+    return Observations(currents, source, small.ports, none, none > 0, small.rng.normal(0.0, 5e9, count))
+
+
+def test_the_model_at_the_truth_reads_what_the_light_does(small: SimulatedMesh, model: MeshModel) -> None:
+    """All that is left is what three terms of a heater law leave of the implicit one: some 1e-5 rad."""
+    currents, source = small.random_settings(40)
+    exact = small.exact_ma(currents, source)
+    nothing = np.zeros_like(exact)
+    predicted = model.predict(small.parameters(), Observations(currents, source, small.ports, nothing, nothing > 0))
+    assert np.abs(predicted - exact).max() < 1e-4 * exact.max()
+    # with the heat that really flows, not the law's, nothing is left of the difference but the law's
+    assert np.median(np.abs(predicted / exact - 1)) < 3e-4
+
+
+@pytest.mark.parametrize("compiled", [False, None])
+def test_linearised_readings_are_the_predicted_ones(small: SimulatedMesh, compiled: bool | None) -> None:
+    model = MeshModel(SMALL, small.ports, small.ports, compiled=compiled)
+    observations = _some(small, 40)
+    parts = list(model.linearise(small.parameters(), observations))
+    assert [part.settings.start for part in parts] == [0, 32]
+    together = np.concatenate([part.reading_ma for part in parts])
+    np.testing.assert_allclose(together, model.predict(small.parameters(), observations), rtol=1e-9, atol=1e-15)
+
+
+def test_derivatives_agree_with_differences(small: SimulatedMesh, model: MeshModel) -> None:
+    space, rng = model.space, np.random.default_rng(8)
+    observations = _some(small, 3)
+    parameters = replace(small.parameters(), differential_slope_rad_per_hz=1e-13, coupler_slope_rad_per_hz=1e-14)
+    vector = space.pack(parameters)
+    step = space.vector(
+        {"rho2": 1e-6, "rho4": 1e-6, "rho6": 1e-6, "loss_db": 1e-4, "source_db": 1e-4, "monitor_db": 1e-4}, 1e-5
+    )
+    step[space.group("source_detuning_hz")] = 1e5
+    step[space.group("crosstalk")] = 1e-7
+    step[space.group("delay_s")] = 1e-17
+    step[space.group("differential_slope_rad_per_hz")] = 1e-15
+    step[space.group("coupler_slope_rad_per_hz")] = 1e-15
+    (part,) = model.linearise(space.unpack(vector), observations)
+    for name, where in space.groups.items():
+        direction = np.zeros(space.size)
+        direction[where] = rng.standard_normal(where.stop - where.start) * step[where]
+        ahead, behind = (model.predict(space.unpack(vector + sign * direction), observations) for sign in (1, -1))
+        expected = 0.5 * (ahead - behind)
+        found = part.jacobian @ direction
+        assert np.abs(found - expected).max() < 1e-6 * np.abs(expected).max() + 1e-15, name
+
+
+def test_a_gauge_of_the_joints_is_not_seen(small: SimulatedMesh, model: MeshModel) -> None:
+    parameters = small.parameters()
+    gauge = signed_incidence(SMALL) @ np.random.default_rng(1).uniform(0, 6, SMALL.n_pucs)
+    moved = replace(parameters, joint_phase_rad=parameters.joint_phase_rad + gauge)
+    observations = _some(small, 5)
+    np.testing.assert_allclose(
+        model.predict(moved, observations), model.predict(parameters, observations), rtol=1e-8, atol=1e-13
+    )
+    np.testing.assert_allclose(model.space.pack(moved), model.space.pack(parameters), atol=1e-9)
+
+
+def test_a_heater_without_a_law_changes_nothing(small: SimulatedMesh, model: MeshModel) -> None:
+    parameters, observations = small.parameters(), _some(small, 4)
+    laws = parameters.heater_law.copy()
+    laws[7] = 0.0
+    dead = replace(parameters, heater_law=laws)
+    currents = observations.currents_ma.copy()
+    currents[:, 7] = 1.0
+    other = replace(observations, currents_ma=currents)
+    np.testing.assert_array_equal(model.predict(dead, other), model.predict(dead, observations))
+    (part,) = model.linearise(dead, observations)
+    assert np.isfinite(part.jacobian).all()
+
+
+def test_what_a_parameter_is_called(model: MeshModel) -> None:
+    space = model.space
+    assert space.describe(space.groups["rho4"].start + 7) == "rho4 of PUC 3 lower arm"
+    assert space.describe(space.groups["source_db"].start + 2) == "source_db at port 2"
+    assert space.describe(space.groups["delay_s"].start) == "delay_s"
+
+
+def test_light_from_elsewhere_is_refused(small: SimulatedMesh) -> None:
+    model = MeshModel(SMALL, small.ports[:3], small.ports)
+    with pytest.raises(ConfigError, match="do not fit this model"):
+        model.predict(small.parameters(), _some(small, 8))
+    with pytest.raises(ConfigError, match="no group of parameters is called 'phase'"):
+        model.space.group("phase")

@@ -1,0 +1,141 @@
+"""Random settings alone show passive phases and loops: by correlation first, then by a search."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh
+
+from calibration.amplitude_model import AmplitudeModel
+from calibration.gauge import loop_rms_rad, wrapped
+from calibration.heating import Heating
+from calibration.lock_in import PassiveGuess, lock_in, mean_levels
+from calibration.mean_light import MeanLight
+from calibration.observations import Observations
+from calibration.phase_search import PhaseSearch, SearchPlan, SearchResult
+from calibration.probe import NoiseModel
+from lumion_hw.emulator.truth import PhysicsParameters
+from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.scattering import Solver
+from lumion_hw.mesh.topology import HexMesh
+
+SMALL = HexMesh.columns((1, 2, 1))
+WHOLE = HexMesh.smartlight()
+NOISE = NoiseModel(RELATIVE, FLOOR_MA)
+
+
+def _searched(
+    simulated: SimulatedMesh, count: int, common_rad: float = 0.0, dim: int | None = None
+) -> tuple[PassiveGuess, SearchResult]:
+    """Search with true heater laws; every source's light may have a common phase of its own, a monitor may be dim."""
+    mesh, sources = simulated.mesh, np.array(simulated.ports)
+    rng = np.random.default_rng(8)
+    currents, _ = simulated.random_settings(count)
+    number = np.arange(count) * len(sources) // count
+    common = common_rad * rng.standard_normal(len(sources))
+    seen = simulated.measure(currents, sources[number], common_rad=common[number])
+    if dim is not None:
+        column = seen.reading_ma[:, dim]
+        column[column < np.quantile(column, 0.6)] = 0.0
+    light, heated = MeanLight.of(mesh), Heating(mesh).phases(simulated.parameters(), currents)
+    levels = mean_levels(seen, simulated.ports, light)
+    guess = lock_in(seen, heated.arm_rad, simulated.ports, light, levels)
+    model = AmplitudeModel(mesh, simulated.ports, simulated.ports)
+    plan = SearchPlan(source_phase_rad=common_rad)
+    search = PhaseSearch(model, seen, number, heated.arm_rad, heated.joint_rad, NOISE, plan, rng)
+    return guess, search.run(guess, levels, lambda step, share: None)
+
+
+def _passive_errors_rad(simulated: SimulatedMesh, found_rad: np.ndarray) -> np.ndarray:
+    return np.abs(wrapped(found_rad - simulated.truth.passive_phase))
+
+
+def test_derivatives_of_amplitudes_are_those_of_finite_differences() -> None:
+    rng, monitors = np.random.default_rng(1), SMALL.fibre_ports
+    model = AmplitudeModel(SMALL, monitors, monitors)
+    upper, lower = rng.uniform(0.0, 6.0, (2, 3, SMALL.n_pucs))
+    joint = rng.uniform(0.0, 6.0, len(SMALL.joints))
+    source, monitor = np.array([0, 4, 9]), np.array([[1, 2], [4, 0], [3, 9]])
+    _, slope = model.linearise(upper, lower, joint, source, monitor)
+    step = 1e-6
+    for index in (0, 5, SMALL.n_pucs - 1):
+        moved = upper.copy()
+        moved[:, index] += step
+        change = model.linearise(moved, lower, joint, source, monitor)[0]
+        moved[:, index] -= 2 * step
+        change -= model.linearise(moved, lower, joint, source, monitor)[0]
+        np.testing.assert_allclose(slope[..., index], change / (2 * step), atol=2e-5)
+    for index in (0, 7, len(joint) - 1):
+        moved = joint.copy()
+        moved[index] += step
+        change = model.linearise(upper, lower, moved, source, monitor)[0]
+        moved[index] -= 2 * step
+        change -= model.linearise(upper, lower, moved, source, monitor)[0]
+        np.testing.assert_allclose(slope[..., SMALL.n_pucs + index], change / (2 * step), atol=2e-5)
+
+
+def test_amplitudes_are_those_of_the_solver() -> None:
+    rng, ports = np.random.default_rng(2), SMALL.fibre_ports
+    upper, lower = rng.uniform(0.0, 6.0, (2, 1, SMALL.n_pucs))
+    joint = rng.uniform(0.0, 6.0, len(SMALL.joints))
+    half = np.full(SMALL.n_pucs, 0.5)
+    cells = UnitCells(half, half, half, upper, lower, joint)
+    expected = np.abs(Solver(SMALL).solve(cells, cells.reference_hz, [ports[3]])[0, list(ports), 0])
+    model, every = AmplitudeModel(SMALL, ports, ports), np.arange(len(ports))[None]
+    np.testing.assert_allclose(model.predict(upper, lower, joint, 3, every)[0], expected, rtol=1e-9)
+    np.testing.assert_allclose(model.linearise(upper, lower, joint, np.array([3]), every)[0][0], expected, rtol=1e-9)
+
+
+def test_correlation_finds_most_passive_phases_at_once() -> None:
+    simulated = SimulatedMesh.draw(WHOLE, 3)
+    guess, _ = _searched(simulated, 400)
+    errors = _passive_errors_rad(simulated, guess.passive_rad)
+    assert np.median(errors) < 0.4
+    assert np.median(errors[guess.strength > 5.0]) < 0.25
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_four_hundred_random_settings_show_all_phases_and_loops(seed: int) -> None:
+    simulated = SimulatedMesh.draw(WHOLE, seed)
+    _, found = _searched(simulated, 400)
+    assert _passive_errors_rad(simulated, found.passive_rad).max() < 0.15
+    assert loop_rms_rad(WHOLE, found.joint_rad - simulated.truth.joint_phase) < 0.05
+    assert found.unexplained < 0.0025
+    source_db = 10.0 * np.log10(found.levels.source / 0.8)
+    assert np.sqrt(np.mean((source_db - simulated.source_db[list(simulated.ports)]) ** 2)) < 0.5
+
+
+def test_sources_of_slightly_different_wavelength_are_told_apart() -> None:
+    # Module wavelengths within 0.05 nm, 6 GHz: 0.44 rad per PUC of 11.25 ps.
+    simulated = SimulatedMesh.draw(SMALL, 2, PhysicsParameters(crosstalk=False))
+    _, found = _searched(simulated, 500, common_rad=0.44)
+    assert found.unexplained < 0.0025
+    assert _passive_errors_rad(simulated, found.passive_rad).max() < 0.15
+
+
+def test_readings_that_nothing_explains_are_not_explained() -> None:
+    simulated = SimulatedMesh.draw(SMALL, 2)
+    currents, source = simulated.random_settings(200)
+    order = np.argsort(source, kind="stable")
+    seen = simulated.measure(currents, source)
+    nonsense = Observations(np.roll(currents, 1, axis=1), source, seen.monitors, seen.reading_ma, seen.saturated)[order]
+    light, ports = MeanLight.of(SMALL), simulated.ports
+    heated = Heating(SMALL).phases(simulated.parameters(), nonsense.currents_ma)
+    levels = mean_levels(nonsense, ports, light)
+    guess = lock_in(nonsense, heated.arm_rad, ports, light, levels)
+    number, model = np.searchsorted(ports, nonsense.source), AmplitudeModel(SMALL, ports, ports)
+    plan = SearchPlan(steps=60, starts=2)
+    search = PhaseSearch(
+        model, nonsense, number, heated.arm_rad, heated.joint_rad, NOISE, plan, np.random.default_rng(1)
+    )
+    found = search.run(guess, levels, lambda step, share: None)
+    assert found.starts == 2
+    assert found.unexplained > 0.02
+
+
+def test_a_monitor_that_reads_nothing_in_most_settings_does_not_spoil_the_search() -> None:
+    """One in a corner that little light reaches, its steps larger than most of that."""
+    simulated = SimulatedMesh.draw(SMALL, 2, PhysicsParameters(crosstalk=False))
+    _, found = _searched(simulated, 500, dim=3)
+    assert found.unexplained < 0.0025
+    assert _passive_errors_rad(simulated, found.passive_rad).max() < 0.15

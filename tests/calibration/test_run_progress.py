@@ -1,0 +1,86 @@
+"""How much longer a run takes, by typical times of its stages and the pace so far."""
+
+from __future__ import annotations
+
+import pytest
+
+from calibration.run_progress import Forecast, RunProgress
+
+
+class Now:
+    """A clock that is set."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_nothing_is_said_before_anything_was_done() -> None:
+    forecast = Forecast(False, Now())
+    assert forecast.remaining_s() is None
+    forecast.at("alignment", 0, 3)
+    assert forecast.remaining_s() is None
+
+
+def test_a_run_at_its_typical_pace_takes_what_is_typical() -> None:
+    now = Now()
+    forecast = Forecast(False, now)
+    forecast.at("alignment", 3, 3)
+    now.seconds = 8.0
+    begun_s = forecast.remaining_s()
+    assert begun_s is not None
+    forecast.at("survey", 1, 1)
+    now.seconds += 4.5
+    forecast.at("sweeps", 72, 144)
+    now.seconds += 11.5
+    later_s = forecast.remaining_s()
+    assert later_s == pytest.approx(begun_s - 4.5 - 11.5)
+
+
+def test_a_bench_of_half_the_pace_takes_twice_as_long() -> None:
+    remaining = []
+    for pace in (1.0, 2.0):
+        now = Now()
+        forecast = Forecast(False, now)
+        forecast.at("alignment", 3, 3)
+        now.seconds = 8.0 * pace
+        remaining.append(forecast.remaining_s())
+    assert remaining[1] == pytest.approx(2.0 * (remaining[0] or 0.0))
+
+
+def test_at_the_end_of_the_last_stage_nothing_is_left() -> None:
+    now = Now()
+    forecast = Forecast(True, now)
+    for stage in ("alignment", "survey", "sweeps", "random settings", "search", "global fit", "sources"):
+        forecast.at(stage, 5, 5)
+    forecast.at("verification", 40, 40)
+    now.seconds = 30.0
+    assert forecast.remaining_s() == 0.0
+
+
+def test_a_stage_nobody_has_told_of_is_no_error() -> None:
+    now = Now()
+    forecast = Forecast(True, now)
+    forecast.at("sweeps", 5, 5)
+    now.seconds = 3.0
+    before_s = forecast.remaining_s() or 0.0
+    forecast.at("something new", 0, 2)
+    assert (forecast.remaining_s() or 0.0) > before_s > 0.0
+
+
+def test_off_a_terminal_each_stage_is_a_line_when_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    with RunProgress(True) as progress:
+        progress("sweeps", 1, 2)
+        progress("sweeps", 2, 2)
+        assert capsys.readouterr().err == ""
+        progress("search", 1, 9)
+        assert capsys.readouterr().err.startswith("sweeps: 2 of 2 in 0 s")
+        assert progress.where() == "search, 1 of 9"
+    assert capsys.readouterr().err.startswith("search: 1 of 9 in 0 s")
+
+
+def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    with RunProgress(True, quiet=True) as progress:
+        progress("sweeps", 2, 2)
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,58 @@
+"""What calibrations are judged by: the hidden truth in the terms of a fit, and what is no error but a gauge."""
+
+from __future__ import annotations
+
+import numpy as np
+from bench_run import Calibrated
+
+from calibration.against_truth import reference_offset_hz
+from calibration.goals import phase_errors, without_common
+from calibration.priors import default_prior
+from calibration.record_conversion import parameters_of, space_of
+from calibration.true_parameters import heater_reach_ma, own_phase_rad, true_laws, true_parameters
+
+
+def test_a_tied_mean_leaves_differences_as_unknown_as_they_were(small_calibrated: Calibrated) -> None:
+    space = space_of(small_calibrated.record)
+    prior = default_prior(space, parameters_of(small_calibrated.record)).anchored("source_detuning_hz", space, 1e5)
+    free = space.mask(("source_detuning_hz",))
+    covariance, n = np.linalg.inv(prior.information(free)), int(free.sum())
+    # Independent 12 GHz each, and their mean measured to 100 kHz: 1/var = n/σ² + 1/σ_mean².
+    assert np.isclose(covariance.sum() / n**2, 1.0 / (n / 12e9**2 + 1.0 / 1e5**2), rtol=1e-6)
+    assert np.isclose(covariance[0, 0] + covariance[1, 1] - 2.0 * covariance[0, 1], 2.0 * 12e9**2, rtol=1e-6)
+
+
+def test_modules_are_found_as_far_apart_as_they_are_and_their_mean_is_the_reference(
+    small_calibrated: Calibrated,
+) -> None:
+    bench, record = small_calibrated.bench, small_calibrated.record
+    found = {entry.port: entry.source_detuning_hz for entry in record.ports if entry.source_detuning_hz is not None}
+    assert abs(np.mean(list(found.values()))) < 1e6
+    world = bench.emulated.world
+    offset_hz = reference_offset_hz(bench, record)
+    for chain, path in zip(world.chains, world.wiring.inputs, strict=True):
+        true_hz = chain.frequency_hz - world.cells().reference_hz
+        assert abs(true_hz - offset_hz - found[path.port]) < 0.02e9  # 1.4 mrad per PUC
+
+
+def test_three_terms_are_the_true_law_to_a_tenth_of_a_milliradian(small_calibrated: Calibrated) -> None:
+    bench, reach_ma = small_calibrated.bench, heater_reach_ma(small_calibrated.record)
+    laws = true_laws(bench, reach_ma)
+    for share in (0.1, 0.5, 1.0):
+        square = (share * reach_ma**2)[:, None] ** [1, 2, 3]
+        assert np.abs((laws * square).sum(axis=1) - own_phase_rad(bench, np.sqrt(share) * reach_ma)).max() < 1e-4
+
+
+def test_a_phase_common_to_all_pucs_is_no_error_of_loops(small_calibrated: Calibrated) -> None:
+    space = space_of(small_calibrated.record)
+    common = space.directions.T @ np.full(len(space.mesh.joints), 0.1)
+    assert np.abs(without_common(space) @ common).max() < 1e-12
+
+
+def test_phases_of_the_small_bench_are_off_by_what_is_stated(small_calibrated: Calibrated) -> None:
+    bench, record = small_calibrated.bench, small_calibrated.record
+    normalised, figures = phase_errors(bench, record, true_parameters(bench, record))
+    assert figures["passive_mrad"] < 1.0
+    assert figures["loops_mrad"] < 1.0
+    for name in ("passive_phase_rad", "loops"):
+        assert 0.4 < np.sqrt(np.mean(normalised[name] ** 2)) < 1.7  # 15 PUCs: 18 % of standard error

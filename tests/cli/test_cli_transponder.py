@@ -1,0 +1,158 @@
+"""``lumion transponder`` as a user meets it: on a memory file of a module, and on dumps without hardware."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lumion_hw.cli import main
+from lumion_hw.clock import VirtualClock
+from lumion_hw.drivers.transponders.cmis import CmisTransponder
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "drivers"))
+from cmis_peer import ACTIVATED, Peer
+
+BENCH = """
+version: 1
+name: lab
+devices:
+  mesh0: {{kind: lumion-mesh}}
+  zr1: {{kind: cmis, address: "optoe://{path}", serial: {serial}}}
+mesh: {{controller: mesh0}}
+"""
+
+
+@pytest.fixture
+def peer() -> Peer:
+    return Peer(VirtualClock())
+
+
+@pytest.fixture
+def bench(peer: Peer, tmp_path: Path) -> str:
+    """A bench file whose module is the memory file of an activated module."""
+    peer.dp_state(ACTIVATED)
+    memory = bytearray((0x9F + 2) * 128)
+    memory[:128] = peer.lower
+    for page, half in peer.pages.items():
+        memory[page * 128 + 128 : page * 128 + 256] = half
+    (tmp_path / "eeprom").write_bytes(bytes(memory))
+    path = tmp_path / "bench.yaml"
+    path.write_text(BENCH.format(path=tmp_path / "eeprom", serial="SN0001"))
+    return str(path)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert main(["transponder", *arguments]) == code
+    return capsys.readouterr().out
+
+
+def test_show_on_a_memory_file(bench: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, "show", bench, "zr1")
+    assert "LUMION TEST" in out
+    assert "400ZR, DWDM, amplified" in out
+    document = json.loads(run(capsys, "show", bench, "zr1", "--json"))
+    assert document["identity"]["serial"] == "SN0001"
+    assert document["state"]["module"] == "ready"
+    assert {item["name"]: item["value"] for item in document["readings"]}["tx_power"] == -10.0
+    assert {item["name"]: item["quality"] for item in document["readings"]}["aux1"] == "not_supported"
+
+
+def test_dump_and_decode_go_together(bench: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "zr1.json"
+    run(capsys, "dump", bench, "zr1", "--out", str(out))
+    assert json.loads(out.read_text())["unread"]["11"][0] == 134
+    document = json.loads(run(capsys, "decode", str(out), "--json"))
+    assert document["identity"]["part_number"] == "ZR-400"
+    assert [item for item in document["findings"] if item["severity"] == "error"] == []
+    run(capsys, "dump", bench, "zr1", "--out", str(out), code=2)  # never overwritten
+    assert json.loads(run(capsys, "dump", bench, "zr1"))["lower"].startswith("1852")
+
+
+def test_decode_of_a_linear_file_prints_tables(bench: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(Path(bench).with_name("eeprom"))
+    out = run(capsys, "decode", file, "--fields")
+    assert out.startswith("QSFP-DD, CMIS 5.2\n")
+    assert "400GAUI-8 C2M" in out
+    assert "193.100000 THz" in out
+    assert "Diagnostics" in out
+
+
+def test_decode_marks_what_is_wrong(bench: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file = Path(bench).with_name("eeprom")
+    data = bytearray(file.read_bytes())
+    data[14:16] = b"\x7f\xff"
+    data[222] ^= 1
+    file.write_bytes(bytes(data))
+    document = json.loads(run(capsys, "decode", str(file), "--json"))
+    assert {item["address"]: item["kind"] for item in document["findings"]}["00h:222"] == "checksum"
+    values = {item["name"]: item["value"] for item in document["fields"]}
+    assert values["temperature"] is None
+    assert document["checksums"]["00h:222"] is False
+    assert "!!" in run(capsys, "decode", str(file))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\x03" + bytes(255), b'{"lower": "zz"}'])
+def test_decode_of_something_else_is_one_sentence(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(content)
+    assert main(["transponder", "decode", str(path)]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+    assert main(["transponder", "decode", str(tmp_path / "missing")]) == 2
+
+
+def test_another_serial_number_or_device_is_refused(bench: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(bench)
+    path.write_text(path.read_text().replace("SN0001", "SN0009"))
+    assert main(["transponder", "show", bench, "zr1"]) == 2
+    assert "SN0001" in capsys.readouterr().err
+    assert main(["transponder", "show", bench, "mesh9"]) == 2
+    assert "Its modules are zr1" in capsys.readouterr().err
+
+
+def test_watch_prints_a_line_per_period(bench: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = run(capsys, "watch", bench, "zr1", "--count", "2", "--period", "0.05", "--json").splitlines()
+    assert [json.loads(line)["tx_power_dbm"] for line in lines] == [-10.0, -10.0]
+    assert "link locked" in run(capsys, "watch", bench, "zr1", "--count", "1")
+
+
+@pytest.fixture
+def scripted(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> Peer:
+    """A bench whose module is a scripted one."""
+    module = CmisTransponder(peer, peer.clock, device="zr1")
+    module.open()
+
+    @contextmanager
+    def open_bench(*_: Any) -> Iterator[Any]:
+        yield SimpleNamespace(transponders={"zr1": module}, clock=peer.clock, model=SimpleNamespace(devices={}))
+
+    monkeypatch.setattr("lumion_hw.cli.transponder.open_bench", open_bench)
+    return peer
+
+
+def test_tune(scripted: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, "tune", "lab", "zr1", "193.775", "--power", "-8")
+    assert out == "zr1: 193.775000 THz: channel 27 of 75 GHz\n"
+    document = json.loads(run(capsys, "tune", "lab", "zr1", "193.2001", "--json"))
+    assert document["tuned"]["fine_ghz"] == pytest.approx(0.1)
+    assert main(["transponder", "tune", "lab", "zr1", "200"]) == 2
+    assert "nearest" in capsys.readouterr().err
+
+
+def test_enable_and_lock(scripted: Peer, capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, "enable", "lab", "zr1", "--application", "1", "--lock", "10")
+    assert "zr1: on, -10.00 dBm" in out
+    assert "locked" in out
+    document = json.loads(run(capsys, "enable", "lab", "zr1", "--off", "--json"))
+    assert document["monitors"]["tx_power_dbm"] is None
+    scripted.receive(False)
+    assert main(["transponder", "enable", "lab", "zr1", "--lock", "1"]) == 1
+    assert "rx_los" in capsys.readouterr().err

@@ -1,0 +1,41 @@
+"""For all tests: Ctrl-C works, and what a test waits for comes or the test fails."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+
+import pytest
+from waiting import PATIENCE_S, Bound
+
+
+def pytest_configure() -> None:
+    """Let processes of the tests hear Ctrl-C also where a shell has started pytest in the background, deaf to it."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def not_for_ever() -> Iterator[Bound]:
+    """Kill a process when the test is over, or has waited too long for it: reading from it ends then."""
+    processes: list[subprocess.Popen[str]] = []
+    timers: list[threading.Timer] = []
+
+    def bound(process: subprocess.Popen[str]) -> None:
+        processes.append(process)
+        timers.append(threading.Timer(PATIENCE_S, process.kill))
+        timers[-1].daemon = True
+        timers[-1].start()
+
+    yield bound
+    for timer in timers:
+        timer.cancel()
+        timer.join()
+    for process in processes:
+        process.kill()
+        process.wait(PATIENCE_S)
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()

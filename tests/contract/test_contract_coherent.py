@@ -1,0 +1,105 @@
+"""The CMIS driver keeps the promises of the interface on emulated modules, straight on the bus and behind a bridge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from lumion_hw.clock import VirtualClock
+from lumion_hw.drivers.transponders.cmis import CmisTransponder
+from lumion_hw.emulator.i2c_bridge import I2cBridge
+from lumion_hw.emulator.transponders import CmisModule, ModuleOnBus, ReceivedLight
+from lumion_hw.emulator.transponders.optics import LaunchedLight
+from lumion_hw.links.memory import MemoryLink
+from lumion_hw.quantities import w_from_dbm
+from lumion_hw.sessions.i2c_bridged import BridgedI2c
+from lumion_hw.sessions.registers import Sc18im700
+from lumion_hw.testing.contracts import CoherentTransponderContract
+
+BAUD = 115_200
+
+
+class Fibre:
+    """What arrives at the module and what it launches."""
+
+    def __init__(self) -> None:
+        self.light = ReceivedLight()
+        self.launched: LaunchedLight | None = None
+
+    def receive(self, power_dbm: float | None) -> None:
+        dark = power_dbm is None
+        self.light = ReceivedLight() if dark else ReceivedLight(power_dbm, power_dbm, osnr_db=36.0)
+
+    def optics(self, lane: int, at_s: float) -> ReceivedLight:
+        del lane, at_s
+        return self.light
+
+    def emit(self, light: LaunchedLight) -> None:
+        self.launched = light
+
+
+class TestEmulatedModule(CoherentTransponderContract):
+    profile = "400zr"
+    accuracy_db = 1.0
+    lock_s = 5.0
+
+    @pytest.fixture
+    def clock(self) -> VirtualClock:
+        return VirtualClock()
+
+    @pytest.fixture
+    def fibre(self) -> Fibre:
+        return Fibre()
+
+    @pytest.fixture
+    def module(self, clock: VirtualClock, fibre: Fibre) -> CmisModule:
+        return CmisModule.from_profile(
+            self.profile, clock=clock, seed=1, optics=fibre.optics, emit=fibre.emit, warm=True
+        )
+
+    @pytest.fixture
+    def driver(self, module: CmisModule, clock: VirtualClock) -> Iterator[CmisTransponder]:
+        driver = CmisTransponder(module, clock, device="zr1")
+        driver.open()
+        driver.power_up()
+        driver.enable()  # a receiver reports only while its data path is up
+        yield driver
+        driver.close()
+
+    @pytest.fixture
+    def unplug(self, module: CmisModule) -> Callable[[], None]:
+        return module.unplug
+
+    @pytest.fixture
+    def receive_dbm(self, fibre: Fibre) -> Callable[[float | None], None]:
+        return fibre.receive
+
+    @pytest.fixture
+    def launched_w(self, module: CmisModule, fibre: Fibre) -> Callable[[], float]:
+        def launched() -> float:
+            module.advance()
+            return w_from_dbm(fibre.launched.power_dbm) if fibre.launched and fibre.launched.enabled else 0.0
+
+        return launched
+
+
+@pytest.mark.long
+class TestHighPowerModule(TestEmulatedModule):
+    profile = "zr-plus-high-power"
+    lock_s = 10.0
+
+
+@pytest.mark.long
+class TestModuleBehindABridge(TestEmulatedModule):
+    @pytest.fixture
+    def driver(self, module: CmisModule, clock: VirtualClock) -> Iterator[CmisTransponder]:
+        bridge = I2cBridge("zr1", clock, [ModuleOnBus(module)], baud=BAUD)
+        link = MemoryLink(bridge.connect, clock, "emulated zr1")
+        registers = Sc18im700(link, clock, device="zr1", baud=BAUD, retry_s=0.1)
+        driver = CmisTransponder(BridgedI2c(registers), clock, device="zr1")
+        driver.open()
+        driver.power_up()
+        driver.enable()  # a receiver reports only while its data path is up
+        yield driver
+        driver.close()

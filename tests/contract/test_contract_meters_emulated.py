@@ -1,0 +1,137 @@
+"""Power meters keep the promises of the interface, on their emulated counterparts, over every wire."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from lumion_hw.drivers.meters.keysight_816x import Keysight816x
+from lumion_hw.drivers.meters.santec_mpm import SantecMpm
+from lumion_hw.drivers.meters.thorlabs_pm import ThorlabsPm
+from lumion_hw.emulator.keysight_816x import Keysight816x as EmulatedMainframe
+from lumion_hw.emulator.light import Light
+from lumion_hw.emulator.pm100 import ThorlabsPm100
+from lumion_hw.emulator.pm100_sensor import S154C
+from lumion_hw.emulator.santec_mpm import SantecMpm as EmulatedMpm
+from lumion_hw.testing.contracts import OverEveryWire, PowerMeterContract
+
+LIGHT_W = 50e-6
+
+
+class EmulatedMeter(OverEveryWire, PowerMeterContract):
+    """What the suites have in common: the light at each channel, and an overload by a range that is too small."""
+
+    __test__ = False
+
+    @pytest.fixture
+    def light_w(self) -> dict[int, float]:
+        return dict.fromkeys(range(1, 9), LIGHT_W)
+
+    @pytest.fixture
+    def illuminate(self, light_w):
+        return light_w.__setitem__
+
+    @pytest.fixture
+    def overload(self, driver):
+        return lambda channel: driver.set_range_dbm(channel, -20.0)
+
+    @pytest.fixture
+    def wavelength_in_force_nm(self, driver):
+        return driver.wavelength_nm
+
+
+class TestSantecMpm210(EmulatedMeter):
+    # Instruments facts, section 5: 1250 to 1630 nm, 0.01 to 10000 ms. Modules 0 and 3 of a mainframe.
+    __test__ = True
+
+    @pytest.fixture
+    def device(self, clock, light_w) -> EmulatedMpm:
+        def light(module: int, port: int, _at_s: float) -> Light:
+            return Light(light_w[port + (4 if module == 3 else 0)])
+
+        return EmulatedMpm("meter0", clock, np.random.default_rng(1), light, modules=(0, 3), serial="SN1")
+
+    @pytest.fixture
+    def driver(self, wire, clock) -> Iterator[SantecMpm]:
+        meter = SantecMpm(wire.link(), clock, device="meter0", expected_serial="SN1")
+        meter.open()
+        for channel in meter.channels:
+            meter.set_range_dbm(channel, None)
+        meter.set_averaging_s(1, 1e-3)
+        yield meter
+        meter.close()
+
+    @pytest.fixture
+    def wavelength_limits_nm(self) -> tuple[float, float]:
+        return 1250.0, 1630.0
+
+    @pytest.fixture
+    def averaging_limits_s(self) -> tuple[float, float]:
+        return 1e-5, 10.0
+
+    @pytest.fixture
+    def overload(self, driver, light_w):
+        """The range of a module's ports is automatic or not for all of them: too much light it is."""
+        return lambda channel: light_w.__setitem__(channel, 50e-3)
+
+    def test_a_log_is_the_light_of_the_ports_asked_for(self, driver, light_w):
+        light_w[6] = 0.5 * LIGHT_W
+        log = driver.log((1, 6), 20)
+        assert log.power_w.shape == (2, 20)
+        assert log.power_w.mean(axis=1) == pytest.approx([LIGHT_W, 0.5 * LIGHT_W], rel=0.1)
+
+
+class TestThorlabsPm100d(EmulatedMeter):
+    # Instruments facts, section 4; an S154C sensor.
+    __test__ = True
+
+    @pytest.fixture
+    def device(self, clock, light_w) -> ThorlabsPm100:
+        return ThorlabsPm100("meter0", clock, np.random.default_rng(1), lambda: Light(light_w[1]), serial="P1")
+
+    @pytest.fixture
+    def driver(self, wire, clock) -> Iterator[ThorlabsPm]:
+        meter = ThorlabsPm(wire.link(), clock, device="meter0", expected_model="PM100D", expected_serial="P1")
+        meter.open()
+        meter.set_range_dbm(1, None)
+        meter.set_averaging_s(1, 3e-3)
+        yield meter
+        meter.close()
+
+    @pytest.fixture
+    def wavelength_limits_nm(self) -> tuple[float, float]:
+        return S154C.limits_nm
+
+    @pytest.fixture
+    def averaging_limits_s(self) -> tuple[float, float]:
+        return 3e-3, 30.0
+
+
+class TestKeysight8164B(EmulatedMeter):
+    # Instruments facts, section 3: 81635A, 800 to 1650 nm, 100 us and more.
+    __test__ = True
+
+    @pytest.fixture
+    def device(self, clock, light_w) -> EmulatedMainframe:
+        def light(slot: int, channel: int, _at_s: float) -> Light:
+            return Light(light_w[2 * (slot - 1) + channel])
+
+        return EmulatedMainframe("meter0", clock, np.random.default_rng(1), light, serial="DE1")
+
+    @pytest.fixture
+    def driver(self, wire, clock) -> Iterator[Keysight816x]:
+        meter = Keysight816x(wire.link(), clock, device="meter0", expected_model="8164B", expected_serial="DE1")
+        meter.open()
+        for channel in meter.channels:
+            meter.set_range_dbm(channel, None)
+            meter.set_averaging_s(channel, 1e-3)
+        yield meter
+        meter.close()
+
+    @pytest.fixture
+    def wavelength_limits_nm(self) -> tuple[float, float]:
+        return 800.0, 1650.0
+
+    @pytest.fixture
+    def averaging_limits_s(self) -> tuple[float, float]:
+        return 1e-4, 10.0

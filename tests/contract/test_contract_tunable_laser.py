@@ -1,0 +1,108 @@
+"""Tunable lasers keep the promises of the interface, on their emulated counterparts, over every wire."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from lumion_hw.drivers.lasers.itla import ItlaLaser
+from lumion_hw.drivers.lasers.keysight_laser import KeysightLaser
+from lumion_hw.drivers.lasers.santec_tsl import SantecTsl
+from lumion_hw.emulator.itla import Itla
+from lumion_hw.emulator.itla_laser import ItlaProfile
+from lumion_hw.emulator.keysight_laser import KeysightLaser as EmulatedKeysight
+from lumion_hw.emulator.light import Light
+from lumion_hw.emulator.santec_tsl import SantecTsl as EmulatedTsl
+from lumion_hw.emulator.swept_laser import LaserProfile
+from lumion_hw.quantities import dbm_from_w, frequency_hz_from_wavelength_m
+from lumion_hw.testing.contracts import OverEveryWire, TunableLaserContract
+
+DARK_W = 1e-9
+SETTLE_S, POWER_TAU_S = 0.1, 0.02
+"""Lasers that settle in a tenth of a second keep a suite on the wall clock short."""
+
+
+class EmulatedLaser(OverEveryWire, TunableLaserContract):
+    """What the suites have in common: the true light, looked at in the thread that serves the laser."""
+
+    __test__ = False
+
+    @pytest.fixture
+    def emitted(self, device, wire) -> Callable[[], tuple[float, float] | None]:
+        def look() -> tuple[float, float] | None:
+            seen: list[Light] = []
+            wire.do(lambda: seen.append(device.light()))
+            light = seen[0]
+            if light.power_w < DARK_W:
+                return None
+            return 1e-12 * frequency_hz_from_wavelength_m(1e-9 * light.wavelength_nm), dbm_from_w(light.power_w)
+
+        return look
+
+
+class TestItla(EmulatedLaser):
+    __test__ = True
+
+    @pytest.fixture
+    def device(self, clock) -> Itla:
+        profile = ItlaProfile(enable_s=2.0, tune_s=1.0, power_s=1.5)  # four time constants of its power
+        return Itla("laser0", clock, np.random.default_rng(1), profile=profile, serial="IT1")
+
+    @pytest.fixture
+    def driver(self, wire, clock) -> Iterator[ItlaLaser]:
+        laser = ItlaLaser(wire.link(), clock, device="laser0", expected_serial="IT1")
+        laser.open()
+        yield laser
+        laser.close()
+
+
+class TestKeysightN7776C(EmulatedLaser):
+    __test__ = True
+    sweep_span_nm = 10.0  # at 50 nm/s; shorter than 0.1 s is error 369
+
+    @pytest.fixture
+    def device(self, clock) -> EmulatedKeysight:
+        profile = LaserProfile((1480.0, 1640.0), power_tau_s=POWER_TAU_S)
+        return EmulatedKeysight("laser0", clock, np.random.default_rng(1), serial="KS1", profile=profile)
+
+    @pytest.fixture
+    def driver(self, wire, clock) -> Iterator[KeysightLaser]:
+        laser = KeysightLaser(wire.link(), clock, device="laser0", expected_serial="KS1", pin="1234", settle_s=SETTLE_S)
+        laser.open()
+        yield laser
+        laser.close()
+
+
+class SantecLaser(EmulatedLaser):
+    """Nanometres by the Legacy command set, metres by the SCPI one."""
+
+    __test__ = False
+    code = 0
+
+    @pytest.fixture
+    def device(self, clock) -> EmulatedTsl:
+        profile = LaserProfile((1480.0, 1640.0), power_dbm=(-15.0, 13.0), power_tau_s=POWER_TAU_S)
+        laser = EmulatedTsl("laser0", clock, np.random.default_rng(1), profile=profile, terminator=b"\r\n")
+        host = laser.connect()
+        host.receive(b"SYST:COMM:COD %d\r\n" % self.code)
+        host.close()
+        return laser
+
+    @pytest.fixture
+    def driver(self, wire, clock) -> Iterator[SantecTsl]:
+        laser = SantecTsl(wire.link(), clock, device="laser0", limits_dbm=(-15.0, 13.0), settle_s=SETTLE_S)
+        laser.open()
+        yield laser
+        laser.close()
+
+
+class TestSantecTsl570Legacy(SantecLaser):
+    __test__ = True
+
+
+class TestSantecTsl570Scpi(SantecLaser):
+    __test__ = True
+    code = 1
+
+    def test_the_set_in_force_is_noticed(self, driver):
+        assert driver.dialect.name == "SCPI"
