@@ -1,7 +1,8 @@
 """The official client, package `qontrol` as published, drives the emulated chain over a pty and over `socket://`.
 
 Expectations: Qontrol facts, sections 9 to 12. The client spins while it waits, and shares the interpreter with the
-server here, so times have wide margins; what they tell apart is an immediate answer from one of its 100-ms time-outs.
+server here, on a machine that may be busy: its time-outs of 100 and 50 ms are made longer, and what times tell apart
+is an immediate answer from one such time-out.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from lumion_hw.emulator.qontrol import (
 from lumion_hw.emulator.server import EmulatorServer
 from lumion_hw.links.base import Peer
 
-RESPONSE_TIMEOUT_S = 0.100
+OPENING_TIMEOUT_S = 0.2
+"""The client runs into it four times while it opens."""
+RESPONSE_TIMEOUT_S = 1.0
 WORD_V = 12 / 65535 + 0.00005
 """The client cuts values off to a word, the module rounds readings to four decimals."""
 VIP_LINE = re.compile(r"\d+,\d: [+-]\d+\.\d{4} V, [+-]\d+\.\d{4} mA(, +\d+\.\d{4} mW, +\d+ Ohm)?\n")
@@ -101,7 +104,10 @@ def dial(wire: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
             else:
                 monkeypatch.setattr(serial, "Serial", serial.serial_for_url)
                 port = "socket://" + server.add_tcp(chain).removeprefix("tcp://")
-            made = (client or qontrol.QXOutput)(serial_port_name=port)
+            made = (client or qontrol.QXOutput)(
+                serial_port_name=port, response_timeout=OPENING_TIMEOUT_S, inter_response_timeout=OPENING_TIMEOUT_S
+            )
+            made.response_timeout = made.inter_response_timeout = RESPONSE_TIMEOUT_S
             clients.append(made)
             return made, chain
 
@@ -131,7 +137,7 @@ def test_the_client_enumerates_the_chain(dial: Dial) -> None:
     assert (client.v_full, client.i_full) == (12.0, 24.0)
     assert [(entry["device_id"], entry["index"]) for entry in client.chain] == [("Q8iv-0001", 0), ("Q8iv-****", 1)]
     assert bytes(chain.heard) == b"id?\nnup=0\nnupall?\nvfull?\nifull?\n"
-    assert 0.39 < elapsed < 0.9
+    assert 3.9 < elapsed / OPENING_TIMEOUT_S < 8.0
 
 
 def test_a_first_module_without_a_number_has_no_id(dial: Dial) -> None:
@@ -142,9 +148,9 @@ def test_a_first_module_without_a_number_has_no_id(dial: Dial) -> None:
 
 def test_text_sets_and_reads_without_time_outs(dial: Dial) -> None:
     client, chain = dial(loads=HeaterLoad(500.0))
-    assert fastest(lambda: client.v.__setitem__(3, 4.5)) < 0.05
+    assert fastest(lambda: client.v.__setitem__(3, 4.5)) < RESPONSE_TIMEOUT_S
     assert chain.heard.endswith(b"V3=4.5\n")
-    assert fastest(lambda: client.v[3]) < 0.05
+    assert fastest(lambda: client.v[3]) < RESPONSE_TIMEOUT_S
     assert client.v[3] == pytest.approx(4.5, abs=0.0005)
     assert client.i[3] == pytest.approx(9.0, abs=0.0005)
     client.i[11] = 2.0
@@ -242,7 +248,7 @@ def test_voltage_current_and_power_of_all_channels(dial: Dial) -> None:
 @pytest.mark.parametrize("mode", [ReplyMode.USB1, ReplyMode.FTDI16, ReplyMode.RECORDED])
 def test_the_client_gets_along_with_the_timing_of_real_modules(dial: Dial, mode: ReplyMode) -> None:
     (client, _), elapsed = timed(lambda: dial(reply_mode=mode))
-    assert elapsed < 1.0
+    assert elapsed < 8.0 * OPENING_TIMEOUT_S
     assert (client.device_id, client.n_chs) == ("Q8iv-0001", 16)
     client.v[3] = 4.5
     assert client.v[3] == pytest.approx(4.5)
@@ -270,7 +276,7 @@ def test_a_64_channel_chain_is_enumerated_set_and_read(dial: Dial) -> None:
     assert [entry["index"] for entry in client.chain] == list(range(8))
     client.v[:] = [channel / 8 for channel in range(64)]
     assert client.get_all_values("V") == pytest.approx([channel / 8 for channel in range(64)], abs=0.0005)
-    # no command runs into a time-out: 8 vectors in far less than 8 · 100 ms
+    # no command runs into a time-out: 8 vectors in far less than 8 time-outs
     assert fastest(lambda: client.set_all_values("V", 1.5)) < 4 * RESPONSE_TIMEOUT_S
     assert chain.currents_ma == pytest.approx([1.5] * 64)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 import threading
 from dataclasses import dataclass
-from types import TracebackType
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.lasers.limits import check_range
+from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
 from lumion_hw.errors import (
     ConfigError,
     ConnectError,
@@ -61,7 +61,7 @@ class ItlaIdentity:
     release: str
 
 
-class ItlaLaser:
+class ItlaLaser(Driver):
     """Driver of one module; implements ``TunableLaser``. Thread-safe; every set is read back.
 
     Args:
@@ -90,31 +90,16 @@ class ItlaLaser:
             IdentityError: Something else answers, or another module.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction():
-            try:
-                self._session.open_link(timeout_s=5.0)
-                self._identity = self._checked_identity()
-                self._has_mhz = self._has(Register.FCF3)
-                self._has_channel_h = self._has(Register.CHANNEL_H)
-                self._ranges = self._read_ranges()
-            except LumionError:
-                self._identity = None
-                self._session.close()
-                raise
-
-    def __enter__(self) -> ItlaLaser:
-        """Open."""
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
+        with self._session.transaction(), closed_if_failed(self.close):
+            self._session.open_link(timeout_s=5.0)
+            self._identity = self._checked_identity()
+            self._has_mhz = self._has(Register.FCF3)
+            self._has_channel_h = self._has(Register.CHANNEL_H)
+            self._ranges = self._read_ranges()
 
     def close(self) -> None:
         """Release the link; idempotent, never raises. The output is left as it is."""
+        self._identity = None
         self._session.close()
 
     @property
@@ -393,6 +378,4 @@ class ItlaLaser:
         )
 
     def _not_open(self) -> ConnectError:
-        return ConnectError(
-            "the laser is not open", device=self._device, address=self._session.address, hint="Call open() first."
-        )
+        return not_open("the laser", self._device, self._session.address)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.lasers.limits import check_range, check_sweep
+from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
 from lumion_hw.drivers.scpi_identity import Expected, Identity, checked_identity
 from lumion_hw.drivers.strict_scpi import StrictScpi
 from lumion_hw.errors import (
-    ConnectError,
     DeviceError,
     DeviceTimeoutError,
     LumionError,
@@ -41,7 +40,7 @@ def nm_from_thz(frequency_thz: float) -> float:
     return 1e9 * wavelength_m_from_frequency_hz(1e12 * frequency_thz)
 
 
-class ScpiLaser:
+class ScpiLaser(Driver):
     """Base of the drivers; implements ``TunableLaser`` but for the instrument's own commands. Thread-safe.
 
     A setting holds the session until it is read back; waiting does not.
@@ -136,40 +135,20 @@ class ScpiLaser:
             IdentityError: Another instrument answers.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction():
-            try:
-                self._identity = checked_identity(self._session, self._session.open(), self._expected)
-                self._limits_nm, self._limits_dbm = self.prepare()
-            except LumionError:
-                self._identity = None
-                self._session.close()
-                raise
-
-    def __enter__(self) -> Self:
-        """Open."""
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
+        with self._session.transaction(), closed_if_failed(self.close):
+            self._identity = checked_identity(self._session, self._session.open(), self._expected)
+            self._limits_nm, self._limits_dbm = self.prepare()
 
     def close(self) -> None:
         """Release the link; idempotent, never raises. The output is left as it is."""
+        self._identity = None
         self._session.close()
 
     @property
     def identity(self) -> Identity:
         """Who the instrument says it is. Raises ``ConnectError`` while it is not open."""
         if self._identity is None:
-            raise ConnectError(
-                "the laser is not open",
-                device=self._session.device,
-                address=self._session.address,
-                hint="Call open() first.",
-            )
+            raise not_open("the laser", self._session.device, self._session.address)
         return self._identity
 
     @property

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Mapping
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firmware_protocol import PingRequest, WatchdogPolicy, monitor_from_code, output_from_code
 from lumion_hw.clock import Clock
+from lumion_hw.drivers.life_cycle import Driver
 from lumion_hw.drivers.mesh.lumion_attach import Attacher
 from lumion_hw.drivers.mesh.lumion_config import WatchdogRule, checked_currents, nearest_codes
 from lumion_hw.drivers.mesh.lumion_faults import FaultWatch, WatchedCall
@@ -43,7 +43,7 @@ from lumion_hw.sessions.framed import FramedSession, Loss, SessionState
 from lumion_hw.sessions.framed_errors import Where
 
 
-class LumionMeshController:
+class LumionMeshController(Driver):
     """One LUMION mesh controller; implements :class:`~lumion_hw.interfaces.MeshController`. Thread-safe.
 
     The constructor touches nothing; :meth:`open` attaches, :meth:`configure` has to come before anything is driven.
@@ -339,15 +339,6 @@ class LumionMeshController:
             finally:
                 self._session.close()
                 self._reconnector.closed()
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _using(self, what: str) -> WatchedCall:
         """Around every call: the application lives, the link is there or awaited, new faults are announced."""

@@ -13,13 +13,13 @@ import logging
 import threading
 import zlib
 from collections.abc import Iterator
-from types import TracebackType
-from typing import NoReturn, Self
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
+from lumion_hw.drivers.life_cycle import Driver
 from lumion_hw.drivers.mesh.qontrol_chain import Chain, read_chain
 from lumion_hw.drivers.mesh.qontrol_faults import HOST_IDLE, STOPPED, FaultLatch, LogEntry, in_words, read_log
 from lumion_hw.drivers.mesh.qontrol_idle import IdleWatch
@@ -56,7 +56,7 @@ DEFAULT_HEADROOM = 1.5
 """Voltage limit over what the heater needs at its largest current. A project default."""
 
 
-class QontrolController:
+class QontrolController(Driver):
     """One chain of Qontrol modules; implements :class:`~lumion_hw.interfaces.MeshController`. Thread-safe.
 
     The constructor touches nothing; :meth:`open` finds the modules and changes no output. Limits are enforced by this
@@ -324,15 +324,6 @@ class QontrolController:
                     _log.warning("closing without knowing that the outputs are off: %s", error)
             self._is_open = False
             self._session.close()
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @contextlib.contextmanager
     def _call(self, operation: str) -> Iterator[QontrolOutputs]:

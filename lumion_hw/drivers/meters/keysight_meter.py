@@ -10,16 +10,16 @@ import logging
 import threading
 from collections.abc import Sized
 from dataclasses import dataclass
-from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
 from lumion_hw.clock import Clock
+from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
 from lumion_hw.drivers.meters.wire_powers import reading
 from lumion_hw.drivers.scpi_identity import Expected, Identity, checked_identity
 from lumion_hw.drivers.strict_scpi import StrictScpi
-from lumion_hw.errors import BusyError, ConfigError, ConnectError, DeviceError, FrameError, LumionError
+from lumion_hw.errors import BusyError, ConfigError, DeviceError, FrameError, LumionError
 from lumion_hw.interfaces import PowerReading
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.scpi import ScpiSession
@@ -59,7 +59,7 @@ class Head:
     module: int
 
 
-class KeysightMeter:
+class KeysightMeter(Driver):
     """Base of the drivers; implements ``PowerMeter``. Thread-safe; every set is read back.
 
     Readings are absolute powers in watts: the driver sets the unit and switches references off when it opens. Channels
@@ -109,29 +109,13 @@ class KeysightMeter:
             IdentityError: Another instrument answers.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction():
-            try:
-                self._identity = checked_identity(self._session, self._session.open(), self._expected)
-                self._heads = self.find_heads()
-                self._run = None
-                self.errors()  # what was left by others is not ours
-                for channel in self.channels:
-                    self._prepare(channel)
-            except LumionError:
-                self._identity = None
-                self._session.close()
-                raise
-
-    def __enter__(self) -> Self:
-        """Open."""
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
+        with self._session.transaction(), closed_if_failed(self.close):
+            self._identity = checked_identity(self._session, self._session.open(), self._expected)
+            self._heads = self.find_heads()
+            self._run = None
+            self.errors()  # what was left by others is not ours
+            for channel in self.channels:
+                self._prepare(channel)
 
     def close(self) -> None:
         """Give the channels back to the front panel as far as possible, and close the link; idempotent, no errors."""
@@ -155,9 +139,7 @@ class KeysightMeter:
     def identity(self) -> Identity:
         """Who the instrument says it is. Raises ``ConnectError`` while it is not open."""
         if self._identity is None:
-            raise ConnectError(
-                "the meter is not open", device=self._device, address=self._session.address, hint="Call open() first."
-            )
+            raise not_open("the meter", self._device, self._session.address)
         return self._identity
 
     @property

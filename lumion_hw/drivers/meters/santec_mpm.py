@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 import threading
-from types import TracebackType
 
 import numpy as np
 
 from lumion_hw.clock import Clock
+from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
 from lumion_hw.drivers.meters.wire_powers import reading, states_of
 from lumion_hw.drivers.scpi_identity import Expected, Identity, checked_identity
 from lumion_hw.drivers.strict_scpi import StrictScpi
-from lumion_hw.errors import ConfigError, ConnectError, DeviceError, DeviceTimeoutError, LumionError, VerifyError
+from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, VerifyError
 from lumion_hw.interfaces import PowerLog, PowerReading, RangeState
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.scpi import ScpiSession
@@ -42,7 +42,7 @@ _TRIGGER_S = 0.01  # the internal trigger of runs at constant wavelength comes e
 _SLOWEST_BYTES_PER_S = 50e3
 
 
-class SantecMpm:
+class SantecMpm(Driver):
     """Driver of one mainframe; implements ``PowerMeter``. Thread-safe; every set is read back.
 
     Channels are numbered from 1, four for each module that is plugged in; :meth:`module_and_port` tells which is which.
@@ -84,27 +84,11 @@ class SantecMpm:
             DeviceError: No module is plugged in.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction():
-            try:
-                self._identity = checked_identity(self._session, self._session.open(), self._expected)
-                self._modules = self._find_modules()
-                self._set("UNIT", str(_MILLIWATT), "UNIT?", _MILLIWATT, 0.0, "unit (1 is mW)")
-                self._averaging_s = 1e-3 * self._scpi.setting("AVG?")
-            except LumionError:
-                self._identity = None
-                self._session.close()
-                raise
-
-    def __enter__(self) -> SantecMpm:
-        """Open."""
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
+        with self._session.transaction(), closed_if_failed(self.close):
+            self._identity = checked_identity(self._session, self._session.open(), self._expected)
+            self._modules = self._find_modules()
+            self._set("UNIT", str(_MILLIWATT), "UNIT?", _MILLIWATT, 0.0, "unit (1 is mW)")
+            self._averaging_s = 1e-3 * self._scpi.setting("AVG?")
 
     def close(self) -> None:
         """Release the link; idempotent, never raises."""
@@ -116,9 +100,7 @@ class SantecMpm:
     def identity(self) -> Identity:
         """Who the instrument says it is. Raises ``ConnectError`` while it is not open."""
         if self._identity is None:
-            raise ConnectError(
-                "the meter is not open", device=self._device, address=self._session.address, hint="Call open() first."
-            )
+            raise not_open("the meter", self._device, self._session.address)
         return self._identity
 
     @property

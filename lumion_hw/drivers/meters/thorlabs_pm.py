@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import threading
 from dataclasses import dataclass
-from types import TracebackType
 
 from lumion_hw.clock import Clock
+from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
 from lumion_hw.drivers.meters.wire_powers import reading
 from lumion_hw.drivers.scpi_identity import Expected, Identity, checked_identity
 from lumion_hw.drivers.strict_scpi import StrictScpi
-from lumion_hw.errors import ConfigError, ConnectError, DeviceError, DeviceTimeoutError, LumionError, VerifyError
+from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, VerifyError
 from lumion_hw.interfaces import PowerReading
 from lumion_hw.links.base import Link
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
@@ -55,7 +55,7 @@ class Sensor:
     flags: int
 
 
-class ThorlabsPm:
+class ThorlabsPm(Driver):
     """Driver of one meter; implements ``PowerMeter``. Thread-safe; every set is read back.
 
     Readings are absolute powers in watts: the driver sets the unit and switches the reference off when it opens.
@@ -99,30 +99,14 @@ class ThorlabsPm:
             DeviceError: No sensor is plugged in, or one that does not measure power.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction():
-            try:
-                self._identity = checked_identity(self._session, self._session.open(), self._expected)
-                self.errors()  # what was left by others is not ours
-                self._sensor = self._checked_sensor()
-                self._scpi.set("CONF:POW")
-                self._scpi.set("SENS:POW:REF:STAT 0")
-                self._scpi.set_word("SENS:POW:UNIT", "W")
-                self.averaging_count()
-            except LumionError:
-                self._identity = None
-                self._session.close()
-                raise
-
-    def __enter__(self) -> ThorlabsPm:
-        """Open."""
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
+        with self._session.transaction(), closed_if_failed(self.close):
+            self._identity = checked_identity(self._session, self._session.open(), self._expected)
+            self.errors()  # what was left by others is not ours
+            self._sensor = self._checked_sensor()
+            self._scpi.set("CONF:POW")
+            self._scpi.set("SENS:POW:REF:STAT 0")
+            self._scpi.set_word("SENS:POW:UNIT", "W")
+            self.averaging_count()
 
     def close(self) -> None:
         """Release the link; idempotent, never raises."""
@@ -134,9 +118,7 @@ class ThorlabsPm:
     def identity(self) -> Identity:
         """Who the instrument says it is. Raises ``ConnectError`` while it is not open."""
         if self._identity is None:
-            raise ConnectError(
-                "the meter is not open", device=self._device, address=self._session.address, hint="Call open() first."
-            )
+            raise not_open("the meter", self._device, self._session.address)
         return self._identity
 
     @property

@@ -7,12 +7,12 @@ tells what the present polarization is worth, and lets it take a step (polarizat
 from __future__ import annotations
 
 import math
-from types import TracebackType
 
 from lumion_hw.clock import Clock
+from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
 from lumion_hw.drivers.scpi_identity import Expected, Identity, checked_identity
 from lumion_hw.drivers.strict_scpi import StrictScpi
-from lumion_hw.errors import ConnectError, DeviceError, LimitError, LumionError
+from lumion_hw.errors import DeviceError, LimitError
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.scpi import ScpiSession
 
@@ -24,7 +24,7 @@ DEFAULT_SETTLE_S = 0.05
 _HOLD, _STABILIZE = "STAB:STAB 0", "STAB:STAB 1"
 
 
-class KeysightN7785C:
+class KeysightN7785C(Driver):
     """Driver of one instrument; implements ``PolarizationOptimizer``. Thread-safe.
 
     No command has a documented query form, so what tells that one was taken is the empty error queue behind it.
@@ -61,26 +61,10 @@ class KeysightN7785C:
             IdentityError: Another instrument answers.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction():
-            try:
-                self._started = False
-                self._identity = checked_identity(self._session, self._session.open(), self._expected)
-                self._scpi.errors()  # what was left by others is not ours
-            except LumionError:
-                self._identity = None
-                self._session.close()
-                raise
-
-    def __enter__(self) -> KeysightN7785C:
-        """Open."""
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
+        with self._session.transaction(), closed_if_failed(self.close):
+            self._started = False
+            self._identity = checked_identity(self._session, self._session.open(), self._expected)
+            self._scpi.errors()  # what was left by others is not ours
 
     def close(self) -> None:
         """Release the link; idempotent, never raises. The polarization stays."""
@@ -154,9 +138,4 @@ class KeysightN7785C:
 
     def _check_open(self) -> None:
         if self._identity is None:
-            raise ConnectError(
-                "the instrument is not open",
-                device=self._session.device,
-                address=self._session.address,
-                hint="Call open() first.",
-            )
+            raise not_open("the instrument", self._session.device, self._session.address)

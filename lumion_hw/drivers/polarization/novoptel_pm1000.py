@@ -7,18 +7,16 @@ registers beside them belong to different instants.
 from __future__ import annotations
 
 import math
-from types import TracebackType
 
 import numpy as np
 
 from lumion_hw.clock import Clock
+from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
 from lumion_hw.errors import (
-    ConnectError,
     DeviceError,
     FrameError,
     IdentityError,
     LimitError,
-    LumionError,
     OutOfRangeError,
     VerifyError,
 )
@@ -48,7 +46,7 @@ _FRACTION = 65536.0
 _LEAST_WAIT_S = 1e-3
 
 
-class NovoptelPm1000:
+class NovoptelPm1000(Driver):
     """Driver of one polarimeter; implements ``Polarimeter``. Thread-safe; every set is read back.
 
     The sign of S3 is that of the instrument, whose register 45 can turn it; the driver leaves it alone.
@@ -88,26 +86,11 @@ class NovoptelPm1000:
             IdentityError: Another instrument answers.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction():
-            try:
-                self._identify()
-                (exponent,) = self._session.read(AVERAGING)
-                self._averaging_s = _SAMPLE_S * 2 ** min(exponent, LARGEST_EXPONENT)
-            except LumionError:
-                self._session.close()
-                raise
+        with self._session.transaction(), closed_if_failed(self.close):
+            self._identify()
+            (exponent,) = self._session.read(AVERAGING)
+            self._averaging_s = _SAMPLE_S * 2 ** min(exponent, LARGEST_EXPONENT)
             self._is_open = True
-
-    def __enter__(self) -> NovoptelPm1000:
-        """Open."""
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
 
     def close(self) -> None:
         """Release the link; idempotent, never raises."""
@@ -269,9 +252,4 @@ class NovoptelPm1000:
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise ConnectError(
-                "the polarimeter is not open",
-                device=self._device,
-                address=self._session.address,
-                hint="Call open() first.",
-            )
+            raise not_open("the polarimeter", self._device, self._session.address)

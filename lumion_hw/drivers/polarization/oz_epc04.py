@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.errors import ConfigError, ConnectError, FrameError, IdentityError, LimitError, LumionError, VerifyError
+from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
+from lumion_hw.errors import ConfigError, FrameError, IdentityError, LimitError, VerifyError
 from lumion_hw.interfaces import ActuatorInfo
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.lines import LineSession
@@ -28,7 +28,7 @@ _ACTUATOR = ActuatorInfo(
 )
 
 
-class OzEpc04:
+class OzEpc04(Driver):
     """Driver of one controller; implements ``PolarizationController``. Thread-safe; every set is read back.
 
     Args:
@@ -61,33 +61,18 @@ class OzEpc04:
             IdentityError: Something else answers.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction():
-            try:
-                lines = self._session.open()
-                self._known_mv = _voltages(lines)
-                if self._known_mv is None:
-                    raise IdentityError(
-                        f"expected an EPC04 with {N_CHANNELS} channels; V? is answered with {' / '.join(lines)!r}",
-                        device=self._device,
-                        address=self._session.address,
-                        hint="Check the address in the bench file, or what is plugged in there.",
-                    )
-                self._hold_voltages()
-            except LumionError:
-                self._session.close()
-                raise
+        with self._session.transaction(), closed_if_failed(self.close):
+            lines = self._session.open()
+            self._known_mv = _voltages(lines)
+            if self._known_mv is None:
+                raise IdentityError(
+                    f"expected an EPC04 with {N_CHANNELS} channels; V? is answered with {' / '.join(lines)!r}",
+                    device=self._device,
+                    address=self._session.address,
+                    hint="Check the address in the bench file, or what is plugged in there.",
+                )
+            self._hold_voltages()
             self._is_open = True
-
-    def __enter__(self) -> OzEpc04:
-        """Open."""
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
 
     def close(self) -> None:
         """Release the link; idempotent, never raises. The voltages stay."""
@@ -201,12 +186,7 @@ class OzEpc04:
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise ConnectError(
-                "the controller is not open",
-                device=self._device,
-                address=self._session.address,
-                hint="Call open() first.",
-            )
+            raise not_open("the controller", self._device, self._session.address)
 
 
 def _voltages(lines: Sequence[str]) -> tuple[int, ...] | None:

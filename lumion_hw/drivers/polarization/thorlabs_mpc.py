@@ -9,22 +9,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from types import TracebackType
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
+from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
 from lumion_hw.errors import (
     ConfigError,
-    ConnectError,
     DeviceError,
     DeviceTimeoutError,
     IdentityError,
     LimitError,
     LinkTimeout,
-    LumionError,
     VerifyError,
 )
 from lumion_hw.interfaces import ActuatorInfo
@@ -66,7 +64,7 @@ _PADDLE = ActuatorInfo(
 )
 
 
-class ThorlabsMpc:
+class ThorlabsMpc(Driver):
     """Driver of one controller; implements ``PolarizationController``. Thread-safe; every set is read back.
 
     Opening moves nothing. Paddles that have not found their home since they were switched on do so before their first
@@ -112,7 +110,7 @@ class ThorlabsMpc:
             LimitError: The velocity asked for is outside 10 to 100 %.
             LinkTimeout: Nothing answers.
         """
-        with self._session.transaction():
+        with self._session.transaction(), closed_if_failed(self.close):
             try:
                 self._session.open()
                 self._speed_deg_per_s = FULL_SPEED_DEG_PER_S / 100.0 * self._agree_on_velocity()
@@ -121,25 +119,10 @@ class ThorlabsMpc:
                 self._enable()
             except LinkTimeout as error:
                 talked = self._session.counters.foreign_bytes
-                self._session.close()
                 if talked:
                     raise self._stranger(f"{talked} bytes that are no APT message") from error
                 raise
-            except LumionError:
-                self._session.close()
-                raise
             self._is_open = True
-
-    def __enter__(self) -> ThorlabsMpc:
-        """Open."""
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
 
     def close(self) -> None:
         """Release the link; idempotent, never raises. The paddles stay."""
@@ -388,12 +371,7 @@ class ThorlabsMpc:
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise ConnectError(
-                "the controller is not open",
-                device=self._device,
-                address=self._session.address,
-                hint="Call open() first.",
-            )
+            raise not_open("the controller", self._device, self._session.address)
 
 
 def _number(channel: int) -> int:

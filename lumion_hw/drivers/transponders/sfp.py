@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import TracebackType
 from typing import NoReturn
 
 from lumion_hw.clock import Clock
+from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
 from lumion_hw.drivers.transponders.sfp_diagnostics import (
     DIAGNOSTIC_BYTES,
     MONITORS,
@@ -25,10 +25,8 @@ from lumion_hw.drivers.transponders.sfp_identity import (
 )
 from lumion_hw.drivers.transponders.sfp_memory import MONITOR_START, SOFT_CONTROL_S, SfpMemory
 from lumion_hw.errors import (
-    ConnectError,
     DeviceError,
     IdentityError,
-    LumionError,
     NotSupportedError,
     OutOfRangeError,
     VerifyError,
@@ -71,7 +69,7 @@ class Flag:
     last_seen_s: float
 
 
-class SfpTransponder:
+class SfpTransponder(Driver):
     """Driver of one module; implements ``Transponder``. Thread-safe.
 
     State is read from the module, never remembered; only the identity and the constants are kept.
@@ -115,28 +113,13 @@ class SfpTransponder:
             DeviceError: The module's memory has a wrong check sum.
             NotSupportedError: The diagnostic memory needs an address change.
         """
-        with self._registers.transaction():
-            try:
-                self._registers.open()
-                self._memory.await_bus(BUS_READY_S)
-                self.identify()
-                self._check_address_mode()
-                if self.abilities.diagnostics or self._assume_diagnostics:
-                    self._diagnostics()
-            except LumionError:
-                self.close()
-                raise
-
-    def __enter__(self) -> SfpTransponder:
-        """Open."""
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
+        with self._registers.transaction(), closed_if_failed(self.close):
+            self._registers.open()
+            self._memory.await_bus(BUS_READY_S)
+            self.identify()
+            self._check_address_mode()
+            if self.abilities.diagnostics or self._assume_diagnostics:
+                self._diagnostics()
 
     def close(self) -> None:
         """Release the registers; idempotent, never raises. The transmitter is left as it is."""
@@ -169,9 +152,7 @@ class SfpTransponder:
     def abilities(self) -> Abilities:
         """What the module announces of itself. Raises ``ConnectError`` before :meth:`open`."""
         if self._abilities is None:
-            raise ConnectError(
-                "the module is not open", device=self._device, address=self._registers.name, hint="Call open() first."
-            )
+            raise not_open("the module", self._device, self._registers.name)
         return self._abilities
 
     @property

@@ -10,7 +10,6 @@ from lumion_hw.drivers.transponders.cmis.advertised import Advertised
 from lumion_hw.drivers.transponders.cmis.memory import CmisMemory, FlagStore
 from lumion_hw.drivers.transponders.cmis.quirks import Quirks
 from lumion_hw.errors import (
-    ConnectError,
     DeviceError,
     DeviceTimeoutError,
     IdentityError,
@@ -143,7 +142,3 @@ class Module:
                     "It takes longer than the module advertises; wait_for_lock() and flags() may tell why.",
                 )
             self.clock.sleep(min(period_s, max(end - self.clock.now(), 0.0)))
-
-    def not_open(self) -> ConnectError:
-        """Return the error for a module that is not open."""
-        return self.error(ConnectError, "the module is not open", "Call open() first.")

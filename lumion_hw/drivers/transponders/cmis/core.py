@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lumion_hw.clock import Clock
+from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
 from lumion_hw.drivers.transponders.cmis.context import Module
 from lumion_hw.drivers.transponders.cmis.diagnostics import Diagnostics
 from lumion_hw.drivers.transponders.cmis.opening import open_module
@@ -23,7 +24,7 @@ from lumion_hw.sessions.paged_i2c import PagedI2c
 from lumion_hw.sessions.register_access import I2cDevice
 
 
-class OpenModule:
+class OpenModule(Driver):
     """What the driver's parts build on: opening, closing, identity. See ``CmisTransponder`` for the arguments."""
 
     def __init__(
@@ -70,17 +71,13 @@ class OpenModule:
             NotRespondingError: The module does not answer within its start-up time.
             IdentityError: Another module than expected, or one that is not managed by CMIS.
         """
-        with self._changing:
-            try:
-                self._pages.open()
-                module = open_module(self._pages, self._clock, self._device, self._bank, self._expected, self._quirks)
-                self._vdm = Vdm(module)
-                self._diagnostics = Diagnostics(module)
-                self._performance = PerformanceReader(module, self._vdm, self._diagnostics, self._lane)
-                self._module = module
-            except BaseException:
-                self.close()
-                raise
+        with self._changing, closed_if_failed(self.close):
+            self._pages.open()
+            module = open_module(self._pages, self._clock, self._device, self._bank, self._expected, self._quirks)
+            self._vdm = Vdm(module)
+            self._diagnostics = Diagnostics(module)
+            self._performance = PerformanceReader(module, self._vdm, self._diagnostics, self._lane)
+            self._module = module
 
     def close(self) -> None:
         """Release the way to the module; idempotent, never raises. The transmitter is left as it is."""
@@ -120,9 +117,7 @@ class OpenModule:
         return self._module
 
     def _not_open(self) -> ConnectError:
-        return ConnectError(
-            "the module is not open", device=self._device, address=self._pages.name, hint="Call open() first."
-        )
+        return not_open("the module", self._device, self._pages.name)
 
     @contextlib.contextmanager
     def _operation(self) -> Iterator[Module]:

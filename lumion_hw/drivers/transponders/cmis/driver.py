@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection
 from types import TracebackType
-from typing import Self
 
 from lumion_hw.drivers.transponders.cmis import applications, cdb, power, tuning
 from lumion_hw.drivers.transponders.cmis import data_paths as dp
@@ -44,13 +43,8 @@ class CmisTransponder(ModuleReadings):
         hold_off_s: Pause after writes and page changes, for slow boards (raw I2C only).
     """
 
-    def __enter__(self) -> Self:
-        """Open."""
-        self.open()
-        return self
-
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Switch the transmitter off if it was switched on in this block, and close."""
         if self._lit_here:
