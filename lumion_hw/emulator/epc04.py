@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lumion_hw.clock import Clock
+from lumion_hw.emulator.serial_device import SerialDevice, SerialPeer
 from lumion_hw.emulator.serial_line import SerialLine
-from lumion_hw.errors import ConnectError
 
 N_CHANNELS = 4
 """Squeezers, numbered from 1."""
@@ -45,12 +45,13 @@ class _Settings:
         return _Settings(list(self.drive_mv), list(self.frequency_hz), self.scrambling, self.waveform)
 
 
-class _Epc04Peer:
+class _Epc04Peer(SerialPeer):
     """One connection: a line and the characters of the present command."""
 
+    MARKS = b"\r\n"
+
     def __init__(self, device: Epc04, line: SerialLine) -> None:
-        self._device = device
-        self.line = line
+        super().__init__(device, line)
         self._text = bytearray()
 
     def take(self, data: bytes) -> str | None:
@@ -62,27 +63,8 @@ class _Epc04Peer:
         text, self._text = self._text.decode("latin-1"), bytearray()
         return text or None
 
-    def receive(self, data: bytes) -> None:
-        """Take bytes from the host, now."""
-        self._device.advance()
-        self.line.receive(data, self._device.now())
 
-    def transmit(self) -> bytes:
-        """Give the bytes that have left for the host by now."""
-        self._device.advance()
-        return self.line.left(self._device.now())
-
-    def next_event(self) -> float | None:
-        """Return when more bytes may leave."""
-        times = (self.line.next_departure(), self.line.next_arrival(b"\r\n"))
-        return min((time for time in times if time is not None), default=None)
-
-    def close(self) -> None:
-        """The host went away."""
-        self._device.disconnect(self)
-
-
-class Epc04:
+class Epc04(SerialDevice[_Epc04Peer]):
     """The controller: an emulated device that reports its drive voltages and leaves the optics to others.
 
     Args:
@@ -94,6 +76,8 @@ class Epc04:
         echo: The command is sent back as the first line of its answer.
     """
 
+    KIND = "controller"
+
     def __init__(
         self,
         name: str,
@@ -103,41 +87,14 @@ class Epc04:
         drive_mv: Callable[[int, float], None],
         echo: bool = False,
     ) -> None:
-        self._name = name
-        self._clock = clock
+        super().__init__(name, clock)
         self._report = drive_mv
         self._echo = echo
         self._phase = [float(value) for value in rng.uniform(0.0, 1.0, N_CHANNELS)]
         self._saved = _Settings()
         self._settings = _Settings()
         self._reported: list[float | None] = [None] * N_CHANNELS
-        self._peers: list[_Epc04Peer] = []
-        self._advancing = False
-        self.powered = True
         self._drive()
-
-    @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._name
-
-    def now(self) -> float:
-        """Return the time of the device's clock."""
-        return self._clock.now()
-
-    def connect(self) -> _Epc04Peer:
-        """Open one more connection. Raises ``ConnectError`` when the device is off."""
-        if not self.powered:
-            raise ConnectError("the controller is off", device=self._name, hint="Power it up (emulated fault).")
-        peer = _Epc04Peer(self, SerialLine(BAUD))
-        self._peers.append(peer)
-        return peer
-
-    def disconnect(self, peer: _Epc04Peer) -> None:
-        """Forget a connection; what arrived from it has been executed."""
-        if peer in self._peers:
-            self.advance()
-            self._peers.remove(peer)
 
     def power_cycle(self) -> None:
         """Power off and on: settings are those kept by ``SAVE``, bytes under way are lost."""
@@ -147,21 +104,17 @@ class Epc04:
         self._settings = self._saved.copy()
         self._drive()
 
-    def advance(self) -> None:
+    def _new_peer(self) -> _Epc04Peer:
+        return _Epc04Peer(self, SerialLine(BAUD))
+
+    def _follow(self, now: float) -> None:
         """Execute what has arrived, and let the scrambling follow the clock."""
-        if self._advancing:
-            return
-        self._advancing = True
-        try:
-            now = self._clock.now()
-            for peer in self._peers:
-                while (piece := peer.line.arrived(now, b"\r\n")) is not None:
-                    command = peer.take(piece[1])
-                    if command is not None:
-                        self._answer(peer.line, command, piece[0])
-            self._drive()
-        finally:
-            self._advancing = False
+        for peer in self._peers:
+            while (piece := peer.line.arrived(now, b"\r\n")) is not None:
+                command = peer.take(piece[1])
+                if command is not None:
+                    self._answer(peer.line, command, piece[0])
+        self._drive()
 
     def _answer(self, line: SerialLine, command: str, at_s: float) -> None:
         lines = [command] if self._echo else []

@@ -21,8 +21,8 @@ from lumion_hw.emulator.itla_line import ItlaPeer
 from lumion_hw.emulator.itla_status import ItlaStatus, live_conditions
 from lumion_hw.emulator.itla_tables import EXTENDED, READ, WRITE
 from lumion_hw.emulator.light import Light
+from lumion_hw.emulator.serial_device import SerialDevice
 from lumion_hw.emulator.serial_line import SerialLine
-from lumion_hw.errors import ConnectError
 
 BAUD_RATES = (9600, 19200, 38400, 57600, 115200)
 """By their code in IOCap."""
@@ -38,7 +38,7 @@ class _Operation:
     on_end: Callable[[], None]
 
 
-class Itla:
+class Itla(SerialDevice[ItlaPeer]):
     """The module (:class:`~lumion_hw.emulator.device.EmulatedDevice`).
 
     Args:
@@ -62,6 +62,7 @@ class Itla:
         tuning: The output is dark because the laser is on its way.
     """
 
+    KIND = "module"
     profile: ItlaProfile
     serial: str
     settings: ItlaSettings
@@ -85,8 +86,7 @@ class Itla:
         paced: bool = True,
         emit: Callable[[Light], None] | None = None,
     ) -> None:
-        self._name = name
-        self._clock = clock
+        super().__init__(name, clock)
         self.profile = profile or ItlaProfile()
         self.serial = serial
         self._emit = emit
@@ -94,10 +94,7 @@ class Itla:
         self._laser = ItlaLaser(rng, clock.now())
         self._baud = BAUD_RATES[0] if paced else None
         self.baud_code = 0
-        self._peers: list[ItlaPeer] = []
-        self._advancing = False
         self._executing_s: float | None = None
-        self.powered = True
         self._disable_pin = False
         self._defaults = ItlaSettings(stored={code: each.default for code, each in reg.STORED.items()})
         self._restart()
@@ -122,32 +119,9 @@ class Itla:
     # -- the device
 
     @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._name
-
-    def now(self) -> float:
-        """Return the time of the device's clock."""
-        return self._clock.now()
-
-    @property
     def _instant(self) -> float:
         """Return when what is being done happens: a frame is executed when it arrived, however late that is noticed."""
         return self._clock.now() if self._executing_s is None else self._executing_s
-
-    def connect(self) -> ItlaPeer:
-        """Open one more connection. Raises ``ConnectError`` when the module is off."""
-        if not self.powered:
-            raise ConnectError("the module is off", device=self._name, hint="Power it up (emulated fault).")
-        peer = ItlaPeer(self, SerialLine(self._baud))
-        self._peers.append(peer)
-        return peer
-
-    def disconnect(self, peer: ItlaPeer) -> None:
-        """Forget a connection; what arrived from it has been executed."""
-        if peer in self._peers:
-            self.advance()
-            self._peers.remove(peer)
 
     def power_cycle(self) -> None:
         """Power off and on: settings are those stored by GenCfg, bytes under way are lost."""
@@ -161,21 +135,17 @@ class Itla:
         if active:
             self.switch_off()
 
-    def advance(self) -> None:
+    def _new_peer(self) -> ItlaPeer:
+        return ItlaPeer(self, SerialLine(self._baud))
+
+    def _follow(self, now: float) -> None:
         """Execute what has arrived, end what is due, and let the light follow."""
-        if self._advancing:
-            return
-        self._advancing = True
-        try:
-            now = self._clock.now()
-            for peer in self._peers:
-                while (piece := peer.line.arrived(now)) is not None:
-                    for frame, at_s in peer.frames(piece[1], piece[0]):
-                        self._execute(peer, frame, at_s)
-            self._end_due(now)
-            self._watch()
-        finally:
-            self._advancing = False
+        for peer in self._peers:
+            while (piece := peer.line.arrived(now)) is not None:
+                for frame, at_s in peer.frames(piece[1], piece[0]):
+                    self._execute(peer, frame, at_s)
+        self._end_due(now)
+        self._watch()
 
     def _execute(self, peer: ItlaPeer, frame: bytes, at_s: float) -> None:
         self._end_due(at_s)

@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lumion_hw.emulator.itla_frames import FRAME_SIZE
+from lumion_hw.emulator.serial_device import SerialPeer
 from lumion_hw.emulator.serial_line import SerialLine
 
 if TYPE_CHECKING:
     from lumion_hw.emulator.itla import Itla
 
 _SILENCE_S = 0.1
-_ANY_BYTE = bytes(range(256))
 
 
-class ItlaPeer:
+class ItlaPeer(SerialPeer):
     """One connection: a line, and the bytes of the present frame."""
 
     def __init__(self, device: Itla, line: SerialLine) -> None:
-        self._device = device
-        self.line = line
+        super().__init__(device, line)
         self._frame = bytearray()
         self._heard_s = float("-inf")
 
@@ -36,22 +35,3 @@ class ItlaPeer:
                 complete.append((bytes(self._frame), start_s + self.line.byte_s * place))
                 self._frame.clear()
         return complete
-
-    def receive(self, data: bytes) -> None:
-        """Take bytes from the host, now."""
-        self._device.advance()
-        self.line.receive(data, self._device.now())
-
-    def transmit(self) -> bytes:
-        """Give the bytes that have left for the host by now."""
-        self._device.advance()
-        return self.line.left(self._device.now())
-
-    def next_event(self) -> float | None:
-        """Return when more bytes may leave."""
-        times = (self.line.next_departure(), self.line.next_arrival(_ANY_BYTE))
-        return min((time for time in times if time is not None), default=None)
-
-    def close(self) -> None:
-        """The host went away."""
-        self._device.disconnect(self)

@@ -17,9 +17,16 @@ from numpy.typing import NDArray
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.keysight_laser_commands import laser_commands, trigger_commands
 from lumion_hw.emulator.light import Light
-from lumion_hw.emulator.scpi import InstrumentState, Operation, Profile, ScpiError, ScpiInstrument, SuffixRange
+from lumion_hw.emulator.scpi import (
+    InstrumentState,
+    Operation,
+    Profile,
+    ScpiDevice,
+    ScpiError,
+    ScpiInstrument,
+    SuffixRange,
+)
 from lumion_hw.emulator.scpi import errors as scpi_errors
-from lumion_hw.emulator.scpi.connection import Connection
 from lumion_hw.emulator.swept_laser import MOST_TRIGGERS, LaserProfile, SweepPlan, SweepState, SweptLaser
 
 PIN = "1234"
@@ -247,7 +254,7 @@ class LaserModule:
         return np.asarray(self.laser.logged_nm * 1e-9, dtype=np.float64)
 
 
-class KeysightLaser:
+class KeysightLaser(ScpiDevice):
     """A stand-alone laser (:class:`~lumion_hw.emulator.device.EmulatedDevice`).
 
     Args:
@@ -289,19 +296,6 @@ class KeysightLaser:
         )
         ranges = {"s": SuffixRange(0, 0, 0), "c": SuffixRange(1, 1)}
         self._scpi.declare((*laser_commands(self.module), *trigger_commands(self.module)), ranges)
-
-    @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._scpi.name
-
-    def connect(self) -> Connection:
-        """Open one more connection."""
-        return self._scpi.connect()
-
-    def advance(self) -> None:
-        """Follow the clock; complete the replies that are due."""
-        self._scpi.advance()
 
     def light(self) -> Light:
         """Return the true light now."""

@@ -24,6 +24,7 @@ from lumion_hw.emulator.scpi import (
     Numeric,
     Profile,
     Reply,
+    ScpiDevice,
     ScpiError,
     ScpiInstrument,
     SuffixRange,
@@ -33,7 +34,6 @@ from lumion_hw.emulator.scpi import (
     query,
 )
 from lumion_hw.emulator.scpi import errors as scpi_errors
-from lumion_hw.emulator.scpi.connection import Connection
 from lumion_hw.emulator.scpi.formats import (
     FLOAT32_MAX,
     float32_block,
@@ -72,7 +72,7 @@ class MeterTraits:
     master_only: bool = False
 
 
-class KeysightMeter:
+class KeysightMeter(ScpiDevice):
     """Heads in slots behind one SCPI parser (:class:`~lumion_hw.emulator.device.EmulatedDevice`).
 
     Args:
@@ -100,11 +100,6 @@ class KeysightMeter:
         self._scpi.declare(self._commands(), self._ranges)
 
     @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._scpi.name
-
-    @property
     def heads(self) -> Mapping[Port, Head]:
         """Every head by slot and channel."""
         return self._heads
@@ -113,14 +108,6 @@ class KeysightMeter:
     def traits(self) -> MeterTraits:
         """What differs between the families."""
         return self._traits
-
-    def connect(self) -> Connection:
-        """Open one more connection."""
-        return self._scpi.connect()
-
-    def advance(self) -> None:
-        """Complete the readings, runs and zeroings that are due."""
-        self._scpi.advance()
 
     def _acquire(self) -> None:
         self._acquisition.advance()

@@ -25,8 +25,9 @@ from lumion_hw.clock import Clock
 from lumion_hw.emulator.apt_frames import AptDecoder, AptMessage, short, with_data
 from lumion_hw.emulator.mpc320_messages import HOMED_ID, MESSAGES, STATUS_ID, AptRefusal
 from lumion_hw.emulator.polarization_optics import HALF, QUARTER, Jones, plates
+from lumion_hw.emulator.serial_device import SerialDevice, SerialPeer
 from lumion_hw.emulator.serial_line import SerialLine
-from lumion_hw.errors import ConfigError, ConnectError
+from lumion_hw.errors import ConfigError
 
 MODELS = {"MPC320": (QUARTER, HALF, QUARTER), "MPC220": (QUARTER, HALF)}
 """Retardances of the paddles of each model."""
@@ -47,7 +48,6 @@ _SILENCE_S = 0.1
 _MOST_BEHIND_S = 1.0
 _MOST_UNTAKEN = 4096
 _ACTIVATION_LOSS_DB = 0.05
-_ANY_BYTE = bytes(range(256))
 BACKWARD, FORWARD, HOMING, HOMED, SETTLED, ENABLED = 1 << 4, 1 << 5, 1 << 9, 1 << 10, 1 << 13, 1 << 31
 
 
@@ -86,12 +86,11 @@ class Paddle:
         self.counts, self.times_s, self.announce = [self.at(at_s)], [at_s], None
 
 
-class _MpcPeer:
+class _MpcPeer(SerialPeer):
     """One connection: a line, and the messages of its host."""
 
     def __init__(self, device: Mpc320, line: SerialLine) -> None:
-        self._device = device
-        self.line = line
+        super().__init__(device, line)
         self._decoder = AptDecoder()
         self._heard_s = -math.inf
 
@@ -102,27 +101,8 @@ class _MpcPeer:
         self._heard_s = end_s
         return self._decoder.feed(data)
 
-    def receive(self, data: bytes) -> None:
-        """Take bytes from the host, now."""
-        self._device.advance()
-        self.line.receive(data, self._device.now())
 
-    def transmit(self) -> bytes:
-        """Give the bytes that have left for the host by now."""
-        self._device.advance()
-        return self.line.left(self._device.now())
-
-    def next_event(self) -> float | None:
-        """Return when more bytes may leave."""
-        times = (self.line.next_departure(), self.line.next_arrival(_ANY_BYTE), self._device.next_announcement())
-        return min((time for time in times if time is not None), default=None)
-
-    def close(self) -> None:
-        """The host went away."""
-        self._device.disconnect(self)
-
-
-class Mpc320:
+class Mpc320(SerialDevice[_MpcPeer]):
     """The controller (:class:`~lumion_hw.emulator.device.EmulatedDevice`).
 
     Args:
@@ -146,6 +126,8 @@ class Mpc320:
         ConfigError: There is no such model.
     """
 
+    KIND = "controller"
+
     def __init__(
         self,
         name: str,
@@ -160,8 +142,7 @@ class Mpc320:
     ) -> None:
         if model not in MODELS:
             raise ConfigError(f"{name}: there is no {model}", device=name, hint=f"Give one of {', '.join(MODELS)}.")
-        self._name = name
-        self._clock = clock
+        super().__init__(name, clock)
         self._turn = turn
         self.model = model
         self.serial_number = _number(serial)
@@ -175,65 +156,35 @@ class Mpc320:
         self._chatty_s = chatty_s
         self._updates_s = chatty_s
         self._next_update_s = clock.now() + (chatty_s or 0.0)
-        self._peers: list[_MpcPeer] = []
-        self._advancing = False
         self._shown: list[float] = []
-        self.powered = True
         self._show(clock.now())
-
-    @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._name
-
-    def now(self) -> float:
-        """Return the time of the device's clock."""
-        return self._clock.now()
 
     @property
     def counts_max(self) -> int:
         """Position at the end of the range."""
         return COUNTS_MAX
 
-    def connect(self) -> _MpcPeer:
-        """Open one more connection. Raises ``ConnectError`` when the device is off."""
-        if not self.powered:
-            raise ConnectError("the controller is off", device=self._name, hint="Power it up (emulated fault).")
-        peer = _MpcPeer(self, SerialLine(BAUD))
-        self._peers.append(peer)
-        return peer
-
-    def disconnect(self, peer: _MpcPeer) -> None:
-        """Forget a connection; what arrived from it has been carried out."""
-        if peer in self._peers:
-            self.advance()
-            self._peers.remove(peer)
-
-    def next_announcement(self) -> float | None:
+    def next_due(self) -> float | None:
         """Return when something is announced next, ``None`` if nothing is under way."""
         times = [paddle.times_s[-1] for paddle in self.paddles.values() if paddle.announce is not None]
         if self._updates_s is not None:
             times.append(self._next_update_s)
         return min(times, default=None)
 
-    def advance(self) -> None:
+    def _new_peer(self) -> _MpcPeer:
+        return _MpcPeer(self, SerialLine(BAUD))
+
+    def _follow(self, now: float) -> None:
         """Carry out what has arrived; end the motions that are over; announce what is due."""
-        if self._advancing:
-            return
-        self._advancing = True
-        try:
-            now = self._clock.now()
-            for peer in tuple(self._peers):
-                while (piece := peer.line.arrived(now)) is not None:
-                    at_s, data = piece
-                    self._end_motions(at_s)
-                    for message in peer.messages(data, at_s):
-                        self._carry_out(peer, message, at_s)
-            self._end_motions(now)
-            self._update(now)
-            self._show(now)
-        finally:
-            self._advancing = False
+        for peer in tuple(self._peers):
+            while (piece := peer.line.arrived(now)) is not None:
+                at_s, data = piece
+                self._end_motions(at_s)
+                for message in peer.messages(data, at_s):
+                    self._carry_out(peer, message, at_s)
+        self._end_motions(now)
+        self._update(now)
+        self._show(now)
 
     # -- messages
 

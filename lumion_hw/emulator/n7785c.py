@@ -33,13 +33,13 @@ from lumion_hw.emulator.scpi import (
     Numeric,
     Profile,
     Reply,
+    ScpiDevice,
     ScpiError,
     ScpiInstrument,
     event,
     flag_setting,
 )
 from lumion_hw.emulator.scpi import errors as scpi_errors
-from lumion_hw.emulator.scpi.connection import Connection
 from lumion_hw.emulator.scpi.formats import keysight_float32, keysight_int
 
 RETARDANCES_RAD = (QUARTER, HALF, QUARTER, HALF, QUARTER, HALF)
@@ -91,7 +91,7 @@ class PlateSearch:
         self.angles_rad = self._best_rad.copy()
 
 
-class KeysightN7785C:
+class KeysightN7785C(ScpiDevice):
     """The stabilizer (:class:`~lumion_hw.emulator.device.EmulatedDevice`).
 
     Args:
@@ -129,19 +129,6 @@ class KeysightN7785C:
         )
         self._scpi.declare(self._commands())
         self._apply()
-
-    @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._scpi.name
-
-    def connect(self) -> Connection:
-        """Open one more connection."""
-        return self._scpi.connect()
-
-    def advance(self) -> None:
-        """Follow the clock; complete the replies that are due."""
-        self._scpi.advance()
 
     def _commands(self) -> Iterable[Command]:
         yield flag_setting(

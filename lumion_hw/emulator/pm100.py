@@ -20,9 +20,17 @@ from lumion_hw.emulator import pm100_sensor as physics
 from lumion_hw.emulator.light import Light
 from lumion_hw.emulator.pm100_commands import MISSPELLINGS, commands
 from lumion_hw.emulator.pm100_sensor import Sample, Sensor, SensorKind, SensorProfile
-from lumion_hw.emulator.scpi import Later, Operation, Profile, RegisterGroup, Reply, ScpiError, ScpiInstrument
+from lumion_hw.emulator.scpi import (
+    Later,
+    Operation,
+    Profile,
+    RegisterGroup,
+    Reply,
+    ScpiDevice,
+    ScpiError,
+    ScpiInstrument,
+)
 from lumion_hw.emulator.scpi import errors as scpi_errors
-from lumion_hw.emulator.scpi.connection import Connection
 from lumion_hw.emulator.scpi.formats import plain_float
 from lumion_hw.errors import ConfigError
 from lumion_hw.quantities import ratio_from_db
@@ -52,7 +60,7 @@ REFERENCED = ("POW", "CURR", "VOLT", "ENER")
 """Quantities with a range and a reference for relative readings."""
 
 
-class ThorlabsPm100:
+class ThorlabsPm100(ScpiDevice):
     """A console with a sensor (:class:`~lumion_hw.emulator.device.EmulatedDevice`).
 
     Args:
@@ -117,19 +125,6 @@ class ThorlabsPm100:
         self._last: Sample | None = None
         self._measuring: Operation | None = None
         self._zeroing: Operation | None = None
-
-    @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._scpi.name
-
-    def connect(self) -> Connection:
-        """Open one more connection."""
-        return self._scpi.connect()
-
-    def advance(self) -> None:
-        """Let the sensor follow the light; complete the readings and zeroings that are due."""
-        self._scpi.advance()
 
     def _look(self) -> None:
         if self._plugged is not None:

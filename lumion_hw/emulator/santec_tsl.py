@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.light import Light
 from lumion_hw.emulator.santec_tsl_commands import LEGACY, NOT_A_NUMBER, commands
-from lumion_hw.emulator.scpi import Operation, Profile, ScpiError, ScpiInstrument
+from lumion_hw.emulator.scpi import Operation, Profile, ScpiDevice, ScpiError, ScpiInstrument
 from lumion_hw.emulator.scpi import errors as scpi_errors
-from lumion_hw.emulator.scpi.connection import Connection
 from lumion_hw.emulator.scpi.formats import keysight_float
 from lumion_hw.emulator.swept_laser import MOST_TRIGGERS, LaserProfile, SweepPlan, SweepState, SweptLaser
 from lumion_hw.errors import ConfigError
@@ -71,7 +70,7 @@ class TslSettings:
     standby: bool = False
 
 
-class SantecTsl:
+class SantecTsl(ScpiDevice):
     """The laser (:class:`~lumion_hw.emulator.device.EmulatedDevice`).
 
     Args:
@@ -133,19 +132,6 @@ class SantecTsl:
         self.laser.switch(False)
         self.laser.tune(_DEFAULT_NM)
         self.laser.set_power(0.0)
-
-    @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._scpi.name
-
-    def connect(self) -> Connection:
-        """Open one more connection."""
-        return self._scpi.connect()
-
-    def advance(self) -> None:
-        """Follow the clock; complete the replies that are due."""
-        self._scpi.advance()
 
     def light(self) -> Light:
         """Return the true light now."""

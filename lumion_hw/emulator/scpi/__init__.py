@@ -20,7 +20,7 @@ messages), :mod:`lexer` (units to tokens), :mod:`commands` and :mod:`parameters`
 
 from lumion_hw.emulator.scpi.commands import Call, Command, Form, Later, Profile, Reply, Value, event, query
 from lumion_hw.emulator.scpi.errors import NotApplied, ScpiError
-from lumion_hw.emulator.scpi.instrument import ScpiInstrument
+from lumion_hw.emulator.scpi.instrument import ScpiDevice, ScpiInstrument
 from lumion_hw.emulator.scpi.parameters import (
     Block,
     Boolean,
@@ -52,6 +52,7 @@ __all__ = [
     "Profile",
     "RegisterGroup",
     "Reply",
+    "ScpiDevice",
     "ScpiError",
     "ScpiInstrument",
     "SuffixRange",

@@ -77,3 +77,22 @@ class ScpiInstrument:
         self.state.advance()
         for connection in tuple(self._connections):
             connection.run()
+
+
+class ScpiDevice:
+    """An emulated device whose face towards hosts is a :class:`ScpiInstrument`, kept as ``_scpi``."""
+
+    _scpi: ScpiInstrument
+
+    @property
+    def name(self) -> str:
+        """Device name of the bench file."""
+        return self._scpi.name
+
+    def connect(self) -> Connection:
+        """Open one more connection."""
+        return self._scpi.connect()
+
+    def advance(self) -> None:
+        """Follow the clock; end what is under way and complete the replies that are due."""
+        self._scpi.advance()
