@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.design import Walk
+from calibration.global_fit import FitResult
 from calibration.likelihood import Likelihood, SettingDrift
 from calibration.model import MeshModel
 from calibration.normal import normal_equations
@@ -27,6 +29,9 @@ _NOTHING = 1e-10
 """Share of the typical information below which a direction counts as unseen; rounding leaves 1e-14."""
 _NAMED_SHARE = 0.01
 _MOST_NAMED = 6
+_SETTINGS_PER_SOURCE = 8
+_FEWEST_SETTINGS = 200
+"""With a hundred random settings all ranks of calibration.md 1.3 are reached; this is on the safe side."""
 _SET_BY_PRIOR = 0.5
 """A parameter is set by its prior where more than this share of its certainty comes from there."""
 
@@ -40,12 +45,14 @@ class Bound:
         free: Shape ``(size,)``; which are free.
         information: Shape ``(P, P)``; Fisher information of the readings.
         prior_information: Shape ``(P, P)``; that of the prior, zeros without one.
+        reachable_rank: Rank that settings of the same ports can reach, whichever are chosen; ``None``: not asked.
     """
 
     space: ParameterSpace
     free: NDArray[np.bool_]
     information: Real
     prior_information: Real
+    reachable_rank: int | None = None
 
     @property
     def rank(self) -> int:
@@ -54,7 +61,7 @@ class Bound:
         return int((values > _NOTHING).sum())
 
     @property
-    def expected_rank(self) -> int:
+    def n_free(self) -> int:
         """Number of free parameters."""
         return int(self.free.sum())
 
@@ -161,6 +168,24 @@ def plan_bound(
     equations = normal_equations(model, parameters, likelihood, mask)
     inner = np.zeros_like(equations.information) if prior is None else prior.information(mask)
     return Bound(model.space, mask, equations.information, inner)
+
+
+def bound_of(fit: FitResult, model: MeshModel, most_ma: Real, likelihood: Likelihood) -> Bound:
+    """Return what the readings of a fit could tell, and what settings of the same ports can tell at all.
+
+    Random settings reach the rank that a model's ports allow; more of them do not raise it (calibration.md 1.3).
+
+    Args:
+        fit: The fit.
+        model: Its model, with the ports that have light and those that are read.
+        most_ma: Shape ``(2E,)``; largest current of every heater, 0 for those that stay off.
+        likelihood: Noise of a reading, and what may differ from setting to setting.
+    """
+    sources, monitors = model.space.sources, model.space.monitors
+    count = max(_FEWEST_SETTINGS, _SETTINGS_PER_SOURCE * len(sources))
+    settings = Walk(most_ma, sources, monitors).random(count, np.random.default_rng(0))
+    reachable = plan_bound(model, fit.parameters, settings, likelihood.noise, free=fit.free, drift=likelihood.drift)
+    return Bound(model.space, fit.free, fit.information, fit.prior_information, reachable.rank)
 
 
 def _unit(matrix: Real) -> Real:

@@ -70,7 +70,7 @@ def _document(bench_file: str, found: DryRun, wanted_rad: float) -> dict[str, An
         "wanted_sigma_rad": wanted_rad,
         "predicted_sigma": found.sigma_rad,
         "rank": bound.rank,
-        "expected_rank": bound.expected_rank,
+        "free_parameters": bound.n_free,
         "unseen": list(bound.unseen()),
         "set_by_prior": by_prior,
     }
@@ -98,7 +98,7 @@ def _text(document: dict[str, Any]) -> str:
         f"predicted standard errors, rms: passive phases {1e3 * sigma['passive_phase_rad']:.2g} mrad, "
         f"loops {1e3 * sigma['loops']:.2g} mrad, losses {1e3 * sigma['loss_db']:.2g} mdB, "
         f"couplers {1e3 * sigma['coupler_common_rad']:.2g} mrad",
-        f"rank {document['rank']} of {document['expected_rank']} parameters",
+        f"rank {document['rank']} of {document['free_parameters']} free parameters",
     ]
     for title, names in (("not identifiable", document["unseen"]), ("set by the prior", document["set_by_prior"])):
         more = f", and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""

@@ -86,7 +86,10 @@ def _echo_covariance(record: CalibrationRecord) -> None:
     covariance = record.covariance
     if covariance is None:
         return
-    click.echo(f"Covariance of {covariance.size} parameters, rank {covariance.rank} of {covariance.expected_rank}")
+    click.echo(
+        f"Covariance of {covariance.size} parameters, {covariance.n_free} of them free, rank {covariance.rank} of "
+        f"{covariance.expected_rank} that settings of these ports can show"
+    )
     if covariance.set_by_prior:
         click.echo(f"Set by the prior: {', '.join(covariance.set_by_prior)}")
     for combination in covariance.unidentifiable:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from calibration.account import Account, Accountant, Run
 from calibration.bootstrap import Bootstrap, BootstrapPlan, Progress, Start, seen_by
-from calibration.bound import Bound
+from calibration.bound import bound_of
 from calibration.conclusions import NOT_REACHED, defects_of, doubts_of, stuck_at, unknown_pucs
 from calibration.element_faults import STUCK_PUC
 from calibration.entry import Entry, times_s
@@ -220,9 +220,8 @@ class Calibration:
         """Measure and fit on until the phases are known as well as wanted; what was measured is added to the start."""
         if self._account is None or not self._account.certified:
             return start
-        settings = (
-            len(start.survey.sources) * (2 + SETTINGS_PER_SOURCE) + SETTINGS
-        )  # fibres, verification, looking back
+        # Those still to come: fibres, verification, looking back.
+        settings = len(start.survey.sources) * (2 + SETTINGS_PER_SOURCE) + SETTINGS
         times = replace(self.logbook.times, input_change_s=light_change_s(self.logbook.entries))
         pursuit = Pursuit(
             self.logbook,
@@ -343,7 +342,9 @@ class Calibration:
         nominal = self._bootstrap.nominal(space.sources, space.monitors)
         parameters = self._account.parameters if self._account else nominal
         covariance = fit.covariance() if fit else None
-        bound = Bound(space, fit.free, fit.information, fit.prior_information) if fit and self._complete else None
+        bound = None
+        if start and fit and self._complete:
+            bound = bound_of(fit, self._model(start), self._reach_ma(), self._likelihood(start))
         if covariance is not None and self._extended is not None:
             parameters, covariance = self._extended.parameters, self._extended.within(covariance, space)
         return record_from(space, parameters, self._origin(), covariance, bound)

@@ -258,11 +258,12 @@ def _coverage_metrics(record: CalibrationRecord) -> list[Metric]:
     count = len(record.pucs)
     rank = None if covariance is None else float(covariance.rank)
     expected = None if covariance is None else float(covariance.expected_rank)
+    free = "" if covariance is None else f"of {covariance.n_free} free parameters; the goal is what its ports can show"
     prior = None if covariance is None else float(len(set_by_prior(record)))
     return [
         Metric("PUCs calibrated", float(pucs), "", float(count), at_least=True),
         Metric("heaters calibrated", float(heaters), "", 2.0 * count, at_least=True),
-        Metric("rank found", rank, "", expected, at_least=True, note="of all free parameters"),
+        Metric("rank found", rank, "", expected, at_least=True, note=free),
         Metric("parameters set by the prior", prior, "", note="most of their certainty was there before any reading"),
         Metric("wavelengths", float(max(1, len(record.conditions.wavelengths_nm)))),
     ]

@@ -305,7 +305,10 @@ def _covariance(material: Material) -> Iterator[Block]:
     if entry is None or found is None:
         yield "The record holds no covariance."
         return
-    yield f"{entry.size} parameters, {entry.expected_rank} of them free, rank {entry.rank}."
+    yield (
+        f"{entry.size} parameters, {entry.n_free} of them free; {entry.rank} combinations of them were seen, "
+        f"of {entry.expected_rank} that settings of these ports can show."
+    )
     by_prior = uncertainty.set_by_prior(record)
     if by_prior:
         yield f"Set by the prior: {', '.join(by_prior)}."

@@ -116,83 +116,86 @@ def _thresholds(quantity: str, offset: int, kind: Kind, scale: float, unit: str)
     )
 
 
-def _fields() -> tuple[Field, ...]:
-    ro, rw = Access.RO, Access.RW
-    return (
-        # A0h, SFF-8472 Table 4-1.
-        Field("identifier", A0H, 0, 1, Kind.U8),
-        Field("ext_identifier", A0H, 1, 1, Kind.U8),
-        Field("connector", A0H, 2, 1, Kind.U8),
-        Field("transceiver_codes", A0H, 3, 8, Kind.BYTES),
-        Field("encoding", A0H, 11, 1, Kind.U8),
-        Field("nominal_rate", A0H, 12, 1, Kind.U8, 100.0, "MBd"),
-        Field("rate_identifier", A0H, 13, 1, Kind.U8),
-        Field("length_smf_km", A0H, 14, 1, Kind.U8, 1.0, "km"),
-        Field("length_smf_100m", A0H, 15, 1, Kind.U8, 100.0, "m"),
-        Field("length_om2", A0H, 16, 1, Kind.U8, 10.0, "m"),
-        Field("length_om1", A0H, 17, 1, Kind.U8, 10.0, "m"),
-        Field("length_om4", A0H, 18, 1, Kind.U8, 10.0, "m"),
-        Field("length_om3", A0H, 19, 1, Kind.U8, 10.0, "m"),
-        Field("vendor_name", A0H, 20, 16, Kind.TEXT),
-        Field("ext_compliance", A0H, 36, 1, Kind.U8),
-        Field("vendor_oui", A0H, 37, 3, Kind.BYTES),
-        Field("part_number", A0H, 40, 16, Kind.TEXT),
-        Field("revision", A0H, 56, 4, Kind.TEXT),
-        Field("wavelength", A0H, 60, 2, Kind.U16, 1.0, "nm"),
-        Field("wavelength_fraction", A0H, 62, 1, Kind.U8, 0.01, "nm"),
-        Field("cc_base", A0H, 63, 1, Kind.U8),
-        Field("option_values", A0H, 64, 2, Kind.BYTES),
-        Field("rate_margin_max", A0H, 66, 1, Kind.U8, 1.0, "%"),
-        Field("rate_margin_min", A0H, 67, 1, Kind.U8, 1.0, "%"),
-        Field("serial_number", A0H, 68, 16, Kind.TEXT),
-        Field("date_code", A0H, 84, 8, Kind.TEXT),
-        Field("diagnostic_type", A0H, 92, 1, Kind.U8),
-        Field("enhanced_options", A0H, 93, 1, Kind.U8),
-        Field("compliance", A0H, 94, 1, Kind.U8),
-        Field("cc_ext", A0H, 95, 1, Kind.U8),
-        Field("vendor_specific", A0H, 96, 32, Kind.BYTES),
-        # A2h thresholds, Table 9-5: same format as the monitors.
-        *_thresholds("temperature", 0, Kind.S16, 1.0 / 256.0, "degC"),
-        *_thresholds("supply", 8, Kind.U16, 100e-6, "V"),
-        *_thresholds("tx_bias", 16, Kind.U16, 2e-3, "mA"),
-        *_thresholds("tx_power", 24, Kind.U16, 1e-7, "W"),
-        *_thresholds("rx_power", 32, Kind.U16, 1e-7, "W"),
-        # A2h calibration constants, Table 9-6: slopes are U8.8, offsets in counts of the monitor.
-        Field("cal_rx_power_4", A2H, 56, 4, Kind.F32),
-        Field("cal_rx_power_3", A2H, 60, 4, Kind.F32),
-        Field("cal_rx_power_2", A2H, 64, 4, Kind.F32),
-        Field("cal_rx_power_1", A2H, 68, 4, Kind.F32),
-        Field("cal_rx_power_0", A2H, 72, 4, Kind.F32),
-        Field("cal_tx_bias_slope", A2H, 76, 2, Kind.U16, 1.0 / 256.0),
-        Field("cal_tx_bias_offset", A2H, 78, 2, Kind.S16),
-        Field("cal_tx_power_slope", A2H, 80, 2, Kind.U16, 1.0 / 256.0),
-        Field("cal_tx_power_offset", A2H, 82, 2, Kind.S16),
-        Field("cal_temperature_slope", A2H, 84, 2, Kind.U16, 1.0 / 256.0),
-        Field("cal_temperature_offset", A2H, 86, 2, Kind.S16),
-        Field("cal_supply_slope", A2H, 88, 2, Kind.U16, 1.0 / 256.0),
-        Field("cal_supply_offset", A2H, 90, 2, Kind.S16),
-        Field("cc_dmi", A2H, 95, 1, Kind.U8),
-        # A2h monitors, Table 9-11.
-        Field("temperature", A2H, 96, 2, Kind.S16, 1.0 / 256.0, "degC"),
-        Field("supply", A2H, 98, 2, Kind.U16, 100e-6, "V"),
-        Field("tx_bias", A2H, 100, 2, Kind.U16, 2e-3, "mA"),
-        Field("tx_power", A2H, 102, 2, Kind.U16, 1e-7, "W"),
-        Field("rx_power", A2H, 104, 2, Kind.U16, 1e-7, "W"),
-        # A2h status, control and flags, Tables 9-11 to 9-14.
-        Field("status_control", A2H, 110, 1, Kind.U8, access=Access.MIXED, write_mask=0b0100_1000),
-        Field("alarm_flags", A2H, 112, 2, Kind.U16),
-        Field("tx_input_equalization", A2H, 114, 1, Kind.U8, access=rw),
-        Field("rx_output_emphasis", A2H, 115, 1, Kind.U8, access=rw),
-        Field("warning_flags", A2H, 116, 2, Kind.U16),
-        Field("ext_status_control", A2H, 118, 1, Kind.U8, access=Access.MIXED, write_mask=0b0000_1001),
-        Field("password", A2H, 123, 4, Kind.BYTES, access=Access.WO),
-        Field("page_select", A2H, 127, 1, Kind.U8, access=rw),
-        Field("user_eeprom", A2H, 128, 120, Kind.BYTES, access=rw),
-        Field("vendor_control", A2H, 248, 8, Kind.BYTES, access=ro),
-    )
+_IDENTITY: tuple[Field, ...] = (
+    Field("identifier", A0H, 0, 1, Kind.U8),
+    Field("ext_identifier", A0H, 1, 1, Kind.U8),
+    Field("connector", A0H, 2, 1, Kind.U8),
+    Field("transceiver_codes", A0H, 3, 8, Kind.BYTES),
+    Field("encoding", A0H, 11, 1, Kind.U8),
+    Field("nominal_rate", A0H, 12, 1, Kind.U8, 100.0, "MBd"),
+    Field("rate_identifier", A0H, 13, 1, Kind.U8),
+    Field("length_smf_km", A0H, 14, 1, Kind.U8, 1.0, "km"),
+    Field("length_smf_100m", A0H, 15, 1, Kind.U8, 100.0, "m"),
+    Field("length_om2", A0H, 16, 1, Kind.U8, 10.0, "m"),
+    Field("length_om1", A0H, 17, 1, Kind.U8, 10.0, "m"),
+    Field("length_om4", A0H, 18, 1, Kind.U8, 10.0, "m"),
+    Field("length_om3", A0H, 19, 1, Kind.U8, 10.0, "m"),
+    Field("vendor_name", A0H, 20, 16, Kind.TEXT),
+    Field("ext_compliance", A0H, 36, 1, Kind.U8),
+    Field("vendor_oui", A0H, 37, 3, Kind.BYTES),
+    Field("part_number", A0H, 40, 16, Kind.TEXT),
+    Field("revision", A0H, 56, 4, Kind.TEXT),
+    Field("wavelength", A0H, 60, 2, Kind.U16, 1.0, "nm"),
+    Field("wavelength_fraction", A0H, 62, 1, Kind.U8, 0.01, "nm"),
+    Field("cc_base", A0H, 63, 1, Kind.U8),
+    Field("option_values", A0H, 64, 2, Kind.BYTES),
+    Field("rate_margin_max", A0H, 66, 1, Kind.U8, 1.0, "%"),
+    Field("rate_margin_min", A0H, 67, 1, Kind.U8, 1.0, "%"),
+    Field("serial_number", A0H, 68, 16, Kind.TEXT),
+    Field("date_code", A0H, 84, 8, Kind.TEXT),
+    Field("diagnostic_type", A0H, 92, 1, Kind.U8),
+    Field("enhanced_options", A0H, 93, 1, Kind.U8),
+    Field("compliance", A0H, 94, 1, Kind.U8),
+    Field("cc_ext", A0H, 95, 1, Kind.U8),
+    Field("vendor_specific", A0H, 96, 32, Kind.BYTES),
+)
+"""A0h, SFF-8472 Table 4-1."""
 
+_FACTORY_DATA: tuple[Field, ...] = (
+    *_thresholds("temperature", 0, Kind.S16, 1.0 / 256.0, "degC"),
+    *_thresholds("supply", 8, Kind.U16, 100e-6, "V"),
+    *_thresholds("tx_bias", 16, Kind.U16, 2e-3, "mA"),
+    *_thresholds("tx_power", 24, Kind.U16, 1e-7, "W"),
+    *_thresholds("rx_power", 32, Kind.U16, 1e-7, "W"),
+    # A2h calibration constants, Table 9-6: slopes are U8.8, offsets in counts of the monitor.
+    Field("cal_rx_power_4", A2H, 56, 4, Kind.F32),
+    Field("cal_rx_power_3", A2H, 60, 4, Kind.F32),
+    Field("cal_rx_power_2", A2H, 64, 4, Kind.F32),
+    Field("cal_rx_power_1", A2H, 68, 4, Kind.F32),
+    Field("cal_rx_power_0", A2H, 72, 4, Kind.F32),
+    Field("cal_tx_bias_slope", A2H, 76, 2, Kind.U16, 1.0 / 256.0),
+    Field("cal_tx_bias_offset", A2H, 78, 2, Kind.S16),
+    Field("cal_tx_power_slope", A2H, 80, 2, Kind.U16, 1.0 / 256.0),
+    Field("cal_tx_power_offset", A2H, 82, 2, Kind.S16),
+    Field("cal_temperature_slope", A2H, 84, 2, Kind.U16, 1.0 / 256.0),
+    Field("cal_temperature_offset", A2H, 86, 2, Kind.S16),
+    Field("cal_supply_slope", A2H, 88, 2, Kind.U16, 1.0 / 256.0),
+    Field("cal_supply_offset", A2H, 90, 2, Kind.S16),
+    Field("cc_dmi", A2H, 95, 1, Kind.U8),
+)
+"""A2h thresholds (Table 9-5, same format as the monitors) and calibration constants (Table 9-6, slopes U8.8)."""
 
-FIELDS: dict[str, Field] = {field.name: field for field in _fields()}
+_LIVE: tuple[Field, ...] = (
+    Field("temperature", A2H, 96, 2, Kind.S16, 1.0 / 256.0, "degC"),
+    Field("supply", A2H, 98, 2, Kind.U16, 100e-6, "V"),
+    Field("tx_bias", A2H, 100, 2, Kind.U16, 2e-3, "mA"),
+    Field("tx_power", A2H, 102, 2, Kind.U16, 1e-7, "W"),
+    Field("rx_power", A2H, 104, 2, Kind.U16, 1e-7, "W"),
+    # A2h status, control and flags, Tables 9-11 to 9-14.
+    Field("status_control", A2H, 110, 1, Kind.U8, access=Access.MIXED, write_mask=0b0100_1000),
+    Field("alarm_flags", A2H, 112, 2, Kind.U16),
+    Field("tx_input_equalization", A2H, 114, 1, Kind.U8, access=Access.RW),
+    Field("rx_output_emphasis", A2H, 115, 1, Kind.U8, access=Access.RW),
+    Field("warning_flags", A2H, 116, 2, Kind.U16),
+    Field("ext_status_control", A2H, 118, 1, Kind.U8, access=Access.MIXED, write_mask=0b0000_1001),
+    Field("password", A2H, 123, 4, Kind.BYTES, access=Access.WO),
+    Field("page_select", A2H, 127, 1, Kind.U8, access=Access.RW),
+    Field("user_eeprom", A2H, 128, 120, Kind.BYTES, access=Access.RW),
+    Field("vendor_control", A2H, 248, 8, Kind.BYTES, access=Access.RO),
+)
+"""A2h monitors, status, control and flags, Tables 9-11 to 9-14."""
+
+FIELDS: dict[str, Field] = {field.name: field for field in (*_IDENTITY, *_FACTORY_DATA, *_LIVE)}
 """All fields by name."""
 
 BITS: dict[str, Bit] = {

@@ -234,7 +234,7 @@ class CovarianceEntry:
     Attributes:
         groups: Name and number of parameters of each group, in order: those of ``calibration.space.ParameterSpace``.
         rank: Number of independent combinations that the readings showed.
-        expected_rank: Number of free parameters.
+        expected_rank: Number of those that settings of these ports can show, whichever are chosen.
         set_by_prior: Parameters that owe most of their certainty to the prior, in words.
         unidentifiable: Combinations that the readings do not show, in words.
     """
@@ -249,6 +249,11 @@ class CovarianceEntry:
     def size(self) -> int:
         """Number of parameters."""
         return sum(size for _, size in self.groups)
+
+    @property
+    def n_free(self) -> int:
+        """Number of parameters that were free."""
+        return self.rank + len(self.unidentifiable)
 
     def place(self, group: str) -> slice | None:
         """Return the rows of a group; ``None`` if it has none."""

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh, currents_for, unread
 
-from calibration.bound import Bound, plan_bound
+from calibration.bound import Bound, bound_of, plan_bound
+from calibration.global_fit import GlobalFit
+from calibration.likelihood import Likelihood
 from calibration.model import MeshModel
 from calibration.observations import Observations
 from calibration.priors import default_prior
@@ -67,7 +69,7 @@ def test_the_bound_is_that_of_the_table(
     ]
     for name, expected_mrad in (("passive_phase_rad", passive_mrad), ("loops", loops_mrad)):
         assert 1e3 * np.median([bound.rms(name) for bound in bounds]) == pytest.approx(expected_mrad, rel=tolerance)
-    assert {(bound.rank, bound.expected_rank) for bound in bounds} == {(190, 196)}
+    assert {(bound.rank, bound.n_free) for bound in bounds} == {(190, 196)}
 
 
 def test_four_times_the_noise_and_ten_times_the_floor_cost_what_the_facts_say(
@@ -105,17 +107,36 @@ def test_what_changes_together_unseen_is_said_in_words() -> None:
     assert bound.unseen() == ("delay_s alone", "source_db at port 0 by +1 with monitor_db at port 4 by -1")
 
 
+def test_a_fit_of_too_few_settings_falls_short_of_what_its_ports_can_show() -> None:
+    """One cell: what one light and two settings leave open more settings would tell."""
+    cell = SimulatedMesh.draw(HexMesh.columns([1]), 5)
+    model = MeshModel(cell.mesh, (0,), cell.ports)
+    parameters = replace(cell.parameters(), source_db=np.zeros(1))
+    reachable = set()
+    for settings, enough in ((2, False), (60, True), (90, True)):
+        currents, _ = cell.random_settings(settings)
+        readings = cell.measure(currents, np.zeros(settings, dtype=np.int64))
+        likelihood = Likelihood(readings, NOISE)
+        fit = GlobalFit(model, likelihood, default_prior(model.space, parameters), PHASES_AND_LOSS).run(parameters)
+        bound = bound_of(fit, model, np.full(2 * cell.mesh.n_pucs, 6.0), likelihood)
+        assert bound.reachable_rank is not None
+        assert (bound.rank == bound.reachable_rank) is enough
+        assert bound.rank <= bound.reachable_rank <= bound.n_free
+        reachable.add(bound.reachable_rank)
+    assert len(reachable) == 1
+
+
 def test_with_one_unknown_access_loss_per_port_204_of_224_show(
     simulated: SimulatedMesh, model: MeshModel, plan: Observations
 ) -> None:
     free = (*PHASES_AND_LOSS, "source_db", "monitor_db")
     bound = plan_bound(model, simulated.parameters(), plan, NOISE, free=free)
     places = np.flatnonzero(bound.free)
-    access = np.zeros((28, bound.expected_rank))  # the same loss on the way in and out
+    access = np.zeros((28, bound.n_free))  # the same loss on the way in and out
     for name in ("source_db", "monitor_db"):
         first = int(np.searchsorted(places, model.space.group(name).start))
         access[:, first : first + 28] += np.eye(28)
-    kept = np.eye(bound.expected_rank)[: bound.expected_rank - 56]
+    kept = np.eye(bound.n_free)[: bound.n_free - 56]
     joined = np.concatenate([kept, access])
     information = joined @ bound.information @ joined.T
     unit = np.sqrt(np.diag(information))
@@ -130,7 +151,7 @@ def test_everything_at_once_leaves_25_combinations_to_the_prior(
     """20 of losses and access, the scale of all light, that of all heat, and 3 coupler differences on the dark rim."""
     prior = default_prior(model.space, simulated.parameters())
     bound = plan_bound(model, simulated.parameters(), plan[:200], NOISE, prior)
-    assert bound.expected_rank - bound.rank == 25
+    assert bound.n_free - bound.rank == 25
     held = bound.set_by_prior()
     groups = model.space.groups
     assert not held[groups["passive_phase_rad"]].any()

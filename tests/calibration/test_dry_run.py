@@ -47,8 +47,8 @@ def test_the_wanted_standard_error_is_predicted_to_be_reached(small: DryRun) -> 
 
 def test_what_cannot_be_told_apart_is_named(small: DryRun) -> None:
     """Losses of PUCs at the rim, sources and monitors show as products only (calibration.md 1.3)."""
-    assert small.bound.rank < small.bound.expected_rank
-    assert len(small.bound.unseen()) == small.bound.expected_rank - small.bound.rank
+    assert small.bound.rank < small.bound.n_free
+    assert len(small.bound.unseen()) == small.bound.n_free - small.bound.rank
     assert any("loss_db of PUC" in words for words in small.bound.unseen())
     assert small.bound.set_by_prior().any()
 

@@ -115,9 +115,11 @@ def test_a_plan_says_what_was_set_by_prior_and_what_cannot_be_seen(
         model, hidden.parameters(), hidden.measure(currents, source), noise, free=("passive_phase_rad", "loss_db",
         "source_db", "monitor_db")
     )  # fmt: skip
+    bound = replace(bound, reachable_rank=bound.rank + 2)
     record = record_from(space, hidden.parameters(), ORIGIN, bound.covariance(), bound)
     assert record.covariance is not None
-    assert (record.covariance.rank, record.covariance.expected_rank) == (bound.rank, bound.expected_rank)
+    assert (record.covariance.rank, record.covariance.n_free) == (bound.rank, bound.n_free)
+    assert record.covariance.expected_rank == bound.reachable_rank
     assert record.covariance.unidentifiable == bound.unseen()
     assert bound.unseen()  # the rim corners of calibration.md 1.3
 
