@@ -16,7 +16,24 @@ from lumion_hw.clock import VirtualClock
 
 COMMON = [b"*IDN?", b"*ESE 32;*SRE 36;*STB?", b"*OPC?;*WAI;*OPC", b"SYST:ERR:NEXT?", b"*RST", b"*CLS", b"*TST?"]
 STATUS = [b"STAT:OPER:ENAB 512;PTR 512;NTR #H00;:STAT:QUES?", b"STAT:PRES;OPER:COND?", b"SYST:VERS?"]
-SPICE = [b";", b":", b"?", b"\n", b",", b'"', b"'", b"#", b"#13", b"\x00", b"\xff", b"*", b"9" * 30, b" ", b"e99999"]
+SPICE = [
+    b";",
+    b":",
+    b"?",
+    b"\n",
+    b",",
+    b'"',
+    b"'",
+    b"#",
+    b"#13",
+    b"\x00",
+    b"\xff",
+    b"*",
+    b"9" * 30,
+    b" ",
+    b"e99999",
+    b"MIN",
+]
 SCPI_ERROR = re.compile(rb'([+-]?\d+),"[^"]+"\n')
 LONGEST = 65536
 MOST_MORE_BLOCKS = 3000

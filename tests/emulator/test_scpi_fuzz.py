@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import re
 
 import numpy as np
 import pytest
+from fuzz_testbench import SCPI_ERROR, mutate
 from scpi_testbench import Host, Meter
 
 from lumion_hw.clock import VirtualClock
@@ -34,45 +34,7 @@ CORPUS = [
     b"INIT1:CONT 0;:INIT1;*WAI",
     b"SENS1:CORR:LOSS:INP:MAGN 3DB",
 ]
-SPICE = [
-    b";",
-    b":",
-    b"?",
-    b"\n",
-    b",",
-    b'"',
-    b"'",
-    b"#",
-    b"#13",
-    b"\x00",
-    b"\xff",
-    b"*",
-    b"9" * 30,
-    b" ",
-    b"e99999",
-    b"MIN",
-]
 LIMIT = 2000
-ERROR = re.compile(rb'([+-]\d+),"[^"]+"\n')
-
-
-def mutate(rng: np.random.Generator) -> bytes:
-    """Return a corpus line with a few random edits, or a splice of two."""
-    data = bytearray(CORPUS[rng.integers(len(CORPUS))])
-    for _ in range(int(rng.integers(0, 5))):
-        at = int(rng.integers(0, len(data) + 1))
-        match rng.integers(5):
-            case 0:
-                data[at:at] = SPICE[rng.integers(len(SPICE))]
-            case 1:
-                del data[at : at + int(rng.integers(1, 4))]
-            case 2:
-                data[at : at + 1] = bytes([rng.integers(256)])
-            case 3:
-                data[at:] = CORPUS[rng.integers(len(CORPUS))][int(rng.integers(0, 6)) :]
-            case _:
-                data[at:at] = data[: int(rng.integers(0, 12))]
-    return bytes(data) + b"\n"
 
 
 def check_alive(host: Host, clock: VirtualClock) -> set[int]:
@@ -84,7 +46,7 @@ def check_alive(host: Host, clock: VirtualClock) -> set[int]:
     assert host.raw(b"*RST\n*IDN?\n").count(b",") == 3
     codes = set()
     for _ in range(40):
-        match = ERROR.fullmatch(host.raw(b"SYST:ERR?\n"))
+        match = SCPI_ERROR.fullmatch(host.raw(b"SYST:ERR?\n"))
         assert match, "the error queue answers in its own form"
         codes.add(int(match[1]))
         if codes >= {0}:
@@ -106,7 +68,7 @@ def hammer(seed: int, lines: int, caplog) -> None:
         for instrument in instruments(clock):
             host = Host(instrument)
             for _ in range(lines):
-                before = host.raw(mutate(rng))
+                before = host.raw(mutate(rng, CORPUS) + b"\n")
                 assert before == b"" or before.endswith(b"\n")
                 if rng.random() < 0.05:
                     assert -310 not in check_alive(host, clock), caplog.text

@@ -4,6 +4,7 @@ import zlib
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import (
@@ -487,3 +488,33 @@ class FakePolarimeter(Fake):
             raise limit(averaging_s, 1e-2, "s")
         self.averaging = 1e-8 * 2.0 ** round(np.log2(averaging_s / 1e-8))
         return self.averaging
+
+
+class AnyFake:
+    """The fixtures that all fakes have in common."""
+
+    make = None
+
+    @pytest.fixture
+    def driver(self):
+        return type(self).make()
+
+    @pytest.fixture
+    def clock(self, driver):
+        return driver.clock
+
+    @pytest.fixture
+    def unplug(self, driver):
+        return driver.unplug
+
+    @pytest.fixture
+    def disturb(self, driver):
+        return driver.disturb
+
+    @pytest.fixture
+    def hold_replies(self, driver):
+        return driver.hold_replies
+
+    @pytest.fixture
+    def drip(self):
+        return lambda: None

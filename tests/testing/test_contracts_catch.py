@@ -6,7 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from contract_fakes import FakeController, FakeLaser, FakeMeter, FakeModule, FakeSources, FakeSqueezer, FakeUnit
+from contract_fakes import (
+    AnyFake,
+    FakeController,
+    FakeLaser,
+    FakeMeter,
+    FakeModule,
+    FakeSources,
+    FakeSqueezer,
+    FakeUnit,
+)
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.errors import DeviceError, LinkTimeout
@@ -23,36 +32,6 @@ from lumion_hw.testing.contracts import (
 pytest_plugins = ["pytester"]
 
 LIMITS = ControllerLimits(np.array([0.0, 5.0, 5.0]), np.full(3, 1000.0), total_power_mw=40.0)
-
-
-class AnyFake:
-    """The fixtures that all fakes have in common."""
-
-    make = None
-
-    @pytest.fixture
-    def driver(self):
-        return type(self).make()
-
-    @pytest.fixture
-    def clock(self, driver):
-        return driver.clock
-
-    @pytest.fixture
-    def unplug(self, driver):
-        return driver.unplug
-
-    @pytest.fixture
-    def disturb(self, driver):
-        return driver.disturb
-
-    @pytest.fixture
-    def hold_replies(self, driver):
-        return driver.hold_replies
-
-    @pytest.fixture
-    def drip(self):
-        return lambda: None
 
 
 class TestHonestController(AnyFake, MeshControllerContract):

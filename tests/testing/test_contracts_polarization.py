@@ -6,39 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from contract_fakes import FakeBox, FakePolarimeter
+from contract_fakes import AnyFake, FakeBox, FakePolarimeter
 
 from lumion_hw.testing.contracts import PolarimeterContract, PolarizationOptimizerContract
 
 
-class AnyFake:
-    """The fixtures that both fakes have in common."""
-
-    @pytest.fixture
-    def clock(self, driver):
-        return driver.clock
-
-    @pytest.fixture
-    def unplug(self, driver):
-        return driver.unplug
-
-    @pytest.fixture
-    def disturb(self, driver):
-        return driver.disturb
-
-    @pytest.fixture
-    def hold_replies(self, driver):
-        return driver.hold_replies
-
-    @pytest.fixture
-    def drip(self):
-        return lambda: None
-
-
 class TestHonestBox(AnyFake, PolarizationOptimizerContract):
-    @pytest.fixture
-    def driver(self):
-        return FakeBox()
+    make = FakeBox
 
     @pytest.fixture
     def factors_taken(self, driver):
@@ -46,9 +20,7 @@ class TestHonestBox(AnyFake, PolarizationOptimizerContract):
 
 
 class TestHonestPolarimeter(AnyFake, PolarimeterContract):
-    @pytest.fixture
-    def driver(self):
-        return FakePolarimeter()
+    make = FakePolarimeter
 
     @pytest.fixture
     def shine(self, driver):
