@@ -48,7 +48,7 @@ class _Settings:
 class _Epc04Peer(SerialPeer):
     """One connection: a line and the characters of the present command."""
 
-    MARKS = b"\r\n"
+    marks = b"\r\n"
 
     def __init__(self, device: Epc04, line: SerialLine) -> None:
         super().__init__(device, line)
@@ -76,7 +76,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
         echo: The command is sent back as the first line of its answer.
     """
 
-    KIND = "controller"
+    kind = "controller"
 
     def __init__(
         self,

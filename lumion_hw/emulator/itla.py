@@ -62,7 +62,7 @@ class Itla(SerialDevice[ItlaPeer]):
         tuning: The output is dark because the laser is on its way.
     """
 
-    KIND = "module"
+    kind = "module"
     profile: ItlaProfile
     serial: str
     settings: ItlaSettings

@@ -126,7 +126,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
         ConfigError: There is no such model.
     """
 
-    KIND = "controller"
+    kind = "controller"
 
     def __init__(
         self,

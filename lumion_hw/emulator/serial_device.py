@@ -30,10 +30,10 @@ class SerialPeer:
         line: The bytes under way.
 
     Attributes:
-        MARKS: The bytes on which the device acts.
+        marks: The bytes on which the device acts.
     """
 
-    MARKS: ClassVar[bytes] = bytes(range(256))
+    marks: ClassVar[bytes] = bytes(range(256))
 
     def __init__(self, device: _Host, line: SerialLine) -> None:
         self._device = device
@@ -51,7 +51,7 @@ class SerialPeer:
 
     def next_event(self) -> float | None:
         """Return when more bytes may leave."""
-        times = (self.line.next_departure(), self.line.next_arrival(self.MARKS), self._device.next_due())
+        times = (self.line.next_departure(), self.line.next_arrival(self.marks), self._device.next_due())
         return min((time for time in times if time is not None), default=None)
 
     def close(self) -> None:
@@ -70,11 +70,11 @@ class SerialDevice(abc.ABC, Generic[P]):
         clock: The injected clock.
 
     Attributes:
-        KIND: What it is, for messages.
+        kind: What it is, for messages.
         powered: It is on; hosts can connect.
     """
 
-    KIND: ClassVar[str]
+    kind: ClassVar[str]
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._name = name
@@ -99,7 +99,7 @@ class SerialDevice(abc.ABC, Generic[P]):
     def connect(self) -> P:
         """Open one more connection. Raises ``ConnectError`` when the device is off."""
         if not self.powered:
-            raise ConnectError(f"the {self.KIND} is off", device=self._name, hint="Power it up (emulated fault).")
+            raise ConnectError(f"the {self.kind} is off", device=self._name, hint="Power it up (emulated fault).")
         peer = self._new_peer()
         self._peers.append(peer)
         return peer

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.lasers.limits import check_range, check_sweep
-from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
-from lumion_hw.drivers.scpi_identity import Expected, Identity, checked_identity
+from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.scpi_driver import ScpiDriver
+from lumion_hw.drivers.scpi_identity import Expected, checked_identity
 from lumion_hw.drivers.strict_scpi import StrictScpi
 from lumion_hw.errors import (
     DeviceError,
@@ -40,7 +41,7 @@ def nm_from_thz(frequency_thz: float) -> float:
     return 1e9 * wavelength_m_from_frequency_hz(1e12 * frequency_thz)
 
 
-class ScpiLaser(Driver):
+class ScpiLaser(ScpiDriver):
     """Base of the drivers; implements ``TunableLaser`` but for the instrument's own commands. Thread-safe.
 
     A setting holds the session until it is read back; waiting does not.
@@ -53,6 +54,7 @@ class ScpiLaser(Driver):
         settle_s: Time until the power follows after the output was switched on or another power was set.
     """
 
+    kind = "laser"
     capabilities: ClassVar[LaserCapabilities]
     step_nm: ClassVar[float] = 1e-4
     power_step_db: ClassVar[float] = 0.01
@@ -66,7 +68,6 @@ class ScpiLaser(Driver):
         self._expected = expected
         self._settle_s = settle_s
         self._settled_s = clock.now()
-        self._identity: Identity | None = None
         self._limits_nm = (0.0, 0.0)
         self._limits_dbm: tuple[float, float] | None = None
         self._sweeping = threading.Lock()
@@ -145,31 +146,9 @@ class ScpiLaser(Driver):
         self._session.close()
 
     @property
-    def identity(self) -> Identity:
-        """Who the instrument says it is. Raises ``ConnectError`` while it is not open."""
-        if self._identity is None:
-            raise not_open("the laser", self._session.device, self._session.address)
-        return self._identity
-
-    @property
-    def model(self) -> str:
-        """Model."""
-        return self.identity.model
-
-    @property
-    def serial(self) -> str:
-        """Serial number."""
-        return self.identity.serial
-
-    @property
-    def session(self) -> ScpiSession:
-        """The session, for its counters and for commands this driver does not have."""
-        return self._session
-
-    @property
     def ranges(self) -> LaserRanges:
         """Limits of the instrument; the step of frequencies is that of wavelengths at the short end."""
-        self.identity  # noqa: B018 - raises while it is not open
+        self._check_open()
         shortest_nm, longest_nm = self._limits_nm
         highest_thz = thz_from_nm(shortest_nm)
         step_thz = highest_thz * self.step_nm / shortest_nm
@@ -202,18 +181,18 @@ class ScpiLaser(Driver):
 
     def enable(self) -> None:
         """Switch the output on; read back."""
-        self.identity  # noqa: B018 - raises while it is not open
+        self._check_open()
         self.switch(True)
         self._settled_s = self._clock.now() + self._settle_s
 
     def disable(self) -> None:
         """Switch the output off; read back."""
-        self.identity  # noqa: B018 - raises while it is not open
+        self._check_open()
         self.switch(False)
 
     def state(self) -> LaserState:
         """Ask the laser what it does."""
-        self.identity  # noqa: B018 - raises while it is not open
+        self._check_open()
         with self._session.transaction():
             emitting = self.is_emitting()
             ready = emitting and self._clock.now() >= self._settled_s and self._scpi.operations_done()
@@ -247,7 +226,7 @@ class ScpiLaser(Driver):
 
     def sweep(self, plan: LaserSweep) -> SweepLog:
         """Sweep once and wait for the end. Raises as :meth:`TunableLaser.sweep`."""
-        self.identity  # noqa: B018 - raises while it is not open
+        self._check_open()
         if plan.log and not self.capabilities.wavelength_log:
             raise NotSupportedError(
                 "this laser does not log wavelengths",

@@ -15,9 +15,10 @@ from typing import ClassVar
 import numpy as np
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
+from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.meters.wire_powers import reading
-from lumion_hw.drivers.scpi_identity import Expected, Identity, checked_identity
+from lumion_hw.drivers.scpi_driver import ScpiDriver
+from lumion_hw.drivers.scpi_identity import Expected, checked_identity
 from lumion_hw.drivers.strict_scpi import StrictScpi
 from lumion_hw.errors import BusyError, ConfigError, DeviceError, FrameError, LumionError
 from lumion_hw.interfaces import PowerReading
@@ -59,7 +60,7 @@ class Head:
     module: int
 
 
-class KeysightMeter(Driver):
+class KeysightMeter(ScpiDriver):
     """Base of the drivers; implements ``PowerMeter``. Thread-safe; every set is read back.
 
     Readings are absolute powers in watts: the driver sets the unit and switches references off when it opens. Channels
@@ -73,6 +74,7 @@ class KeysightMeter(Driver):
         expected_serial: Serial number that must be found; any if omitted.
     """
 
+    kind = "meter"
     makers: ClassVar[tuple[str, ...]] = ("KEYSIGHT", "AGILENT")
     models: ClassVar[tuple[str, ...]] = ()
     channel_word: ClassVar[str] = "port"
@@ -91,7 +93,6 @@ class KeysightMeter(Driver):
         self._clock = clock
         self._device = device
         self._expected = Expected(self.makers, self.models, expected_model, expected_serial)
-        self._identity: Identity | None = None
         self._heads: tuple[Head, ...] = ()
         self._averaging_s: dict[str, float] = {}
         self._closing = threading.Lock()
@@ -132,35 +133,8 @@ class KeysightMeter(Driver):
     @property
     def channels(self) -> tuple[int, ...]:
         """Channel numbers, from 1."""
-        self.identity  # noqa: B018 - raises while it is not open
+        self._check_open()
         return tuple(range(1, len(self._heads) + 1))
-
-    @property
-    def identity(self) -> Identity:
-        """Who the instrument says it is. Raises ``ConnectError`` while it is not open."""
-        if self._identity is None:
-            raise not_open("the meter", self._device, self._session.address)
-        return self._identity
-
-    @property
-    def model(self) -> str:
-        """Model, such as ``N7745C``."""
-        return self.identity.model
-
-    @property
-    def serial(self) -> str:
-        """Serial number."""
-        return self.identity.serial
-
-    @property
-    def firmware(self) -> str:
-        """Firmware version."""
-        return self.identity.firmware
-
-    @property
-    def session(self) -> ScpiSession:
-        """The session, for its counters and for commands this driver does not have."""
-        return self._session
 
     @property
     def scpi(self) -> StrictScpi:
@@ -320,7 +294,7 @@ class KeysightMeter(Driver):
 
     def check_idle(self, what: str) -> None:
         """Refuse a call that would end a run. Raises ``BusyError`` naming both."""
-        self.identity  # noqa: B018 - raises while it is not open
+        self._check_open()
         if self._run is not None:
             raise BusyError(
                 f"{what}: {self._run} is under way",

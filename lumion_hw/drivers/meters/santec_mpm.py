@@ -13,9 +13,10 @@ import threading
 import numpy as np
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
+from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.meters.wire_powers import reading, states_of
-from lumion_hw.drivers.scpi_identity import Expected, Identity, checked_identity
+from lumion_hw.drivers.scpi_driver import ScpiDriver
+from lumion_hw.drivers.scpi_identity import Expected, checked_identity
 from lumion_hw.drivers.strict_scpi import StrictScpi
 from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, VerifyError
 from lumion_hw.interfaces import PowerLog, PowerReading, RangeState
@@ -42,7 +43,7 @@ _TRIGGER_S = 0.01  # the internal trigger of runs at constant wavelength comes e
 _SLOWEST_BYTES_PER_S = 50e3
 
 
-class SantecMpm(Driver):
+class SantecMpm(ScpiDriver):
     """Driver of one mainframe; implements ``PowerMeter``. Thread-safe; every set is read back.
 
     Channels are numbered from 1, four for each module that is plugged in; :meth:`module_and_port` tells which is which.
@@ -55,6 +56,8 @@ class SantecMpm(Driver):
         expected_model: Model that must be found; any of the family if omitted.
         expected_serial: Serial number that must be found; any if omitted.
     """
+
+    kind = "meter"
 
     def __init__(
         self,
@@ -70,7 +73,6 @@ class SantecMpm(Driver):
         self._clock = clock
         self._device = device
         self._expected = Expected(("SANTEC",), MODELS, expected_model, expected_serial)
-        self._identity: Identity | None = None
         self._modules: tuple[int, ...] = ()
         self._averaging_s = 0.0
         self._closing = threading.Lock()
@@ -97,32 +99,10 @@ class SantecMpm(Driver):
             self._session.close()
 
     @property
-    def identity(self) -> Identity:
-        """Who the instrument says it is. Raises ``ConnectError`` while it is not open."""
-        if self._identity is None:
-            raise not_open("the meter", self._device, self._session.address)
-        return self._identity
-
-    @property
     def channels(self) -> tuple[int, ...]:
         """Channel numbers, from 1: four per module."""
-        self.identity  # noqa: B018 - raises while it is not open
+        self._check_open()
         return tuple(range(1, PORTS_PER_MODULE * len(self._modules) + 1))
-
-    @property
-    def model(self) -> str:
-        """Model, such as ``MPM-210H``."""
-        return self.identity.model
-
-    @property
-    def serial(self) -> str:
-        """Serial number."""
-        return self.identity.serial
-
-    @property
-    def session(self) -> ScpiSession:
-        """The session, for its counters and for commands this driver does not have."""
-        return self._session
 
     def module_and_port(self, channel: int) -> tuple[int, int]:
         """Return module (0 to 4) and port (1 to 4) of a channel. Raises ``ConfigError`` if there is no such channel."""
@@ -221,7 +201,7 @@ class SantecMpm(Driver):
         Raises:
             DeviceError: The meter reports an error, such as with light on.
         """
-        self.identity  # noqa: B018 - raises while it is not open
+        self._check_open()
         with self._session.transaction():
             self.errors()
             self._session.write("ZERO")
@@ -245,7 +225,7 @@ class SantecMpm(Driver):
 
     def read_all(self) -> tuple[PowerReading, ...]:
         """Return one reading per channel, averaged after the call; modules are asked one after the other."""
-        self.identity  # noqa: B018 - raises while it is not open
+        self._check_open()
         self._clock.sleep(_FRESH * self._averaging_s)
         with self._session.transaction():
             return tuple(each for module in self._modules for each in self._read_module(module))

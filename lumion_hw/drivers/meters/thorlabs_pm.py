@@ -11,9 +11,10 @@ import threading
 from dataclasses import dataclass
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
+from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.meters.wire_powers import reading
-from lumion_hw.drivers.scpi_identity import Expected, Identity, checked_identity
+from lumion_hw.drivers.scpi_driver import ScpiDriver
+from lumion_hw.drivers.scpi_identity import Expected, checked_identity
 from lumion_hw.drivers.strict_scpi import StrictScpi
 from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, VerifyError
 from lumion_hw.interfaces import PowerReading
@@ -55,7 +56,7 @@ class Sensor:
     flags: int
 
 
-class ThorlabsPm(Driver):
+class ThorlabsPm(ScpiDriver):
     """Driver of one meter; implements ``PowerMeter``. Thread-safe; every set is read back.
 
     Readings are absolute powers in watts: the driver sets the unit and switches the reference off when it opens.
@@ -68,6 +69,8 @@ class ThorlabsPm(Driver):
         expected_serial: Serial number that must be found; any if omitted.
         sample_s: Time of one sample, from which averaging times become counts.
     """
+
+    kind = "meter"
 
     def __init__(
         self,
@@ -85,7 +88,6 @@ class ThorlabsPm(Driver):
         self._device = device
         self._expected = Expected(("THORLABS",), MODELS, expected_model, expected_serial)
         self._sample_s = sample_s
-        self._identity: Identity | None = None
         self._sensor: Sensor | None = None
         self._averages = 1
         self._closing = threading.Lock()
@@ -115,40 +117,18 @@ class ThorlabsPm(Driver):
             self._session.close()
 
     @property
-    def identity(self) -> Identity:
-        """Who the instrument says it is. Raises ``ConnectError`` while it is not open."""
-        if self._identity is None:
-            raise not_open("the meter", self._device, self._session.address)
-        return self._identity
-
-    @property
     def channels(self) -> tuple[int, ...]:
         """The one channel."""
-        self.identity  # noqa: B018 - raises while it is not open
+        self._check_open()
         return (CHANNEL,)
-
-    @property
-    def model(self) -> str:
-        """Model, such as ``PM100D``."""
-        return self.identity.model
-
-    @property
-    def serial(self) -> str:
-        """Serial number."""
-        return self.identity.serial
 
     @property
     def sensor(self) -> Sensor:
         """The sensor that was plugged in when the meter was opened."""
-        self.identity  # noqa: B018 - raises while it is not open
+        self._check_open()
         if self._sensor is None:
             raise DeviceError("no sensor is known", device=self._device, address=self._session.address)
         return self._sensor
-
-    @property
-    def session(self) -> ScpiSession:
-        """The session, for its counters and for commands this driver does not have."""
-        return self._session
 
     def wavelength_nm(self, channel: int = CHANNEL) -> float:
         """Return the wavelength used for the responsivity, in nm."""

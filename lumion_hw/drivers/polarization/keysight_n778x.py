@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
-from lumion_hw.drivers.scpi_identity import Expected, Identity, checked_identity
+from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.scpi_driver import ScpiDriver
+from lumion_hw.drivers.scpi_identity import Expected, checked_identity
 from lumion_hw.drivers.strict_scpi import StrictScpi
 from lumion_hw.errors import DeviceError, LimitError
 from lumion_hw.links.base import Link
@@ -24,7 +25,7 @@ DEFAULT_SETTLE_S = 0.05
 _HOLD, _STABILIZE = "STAB:STAB 0", "STAB:STAB 1"
 
 
-class KeysightN7785C(Driver):
+class KeysightN7785C(ScpiDriver):
     """Driver of one instrument; implements ``PolarizationOptimizer``. Thread-safe.
 
     No command has a documented query form, so what tells that one was taken is the empty error queue behind it.
@@ -49,7 +50,6 @@ class KeysightN7785C(Driver):
         self._session = ScpiSession(link, clock, device=device)
         self._scpi = StrictScpi(self._session)
         self._expected = Expected(("KEYSIGHT", "AGILENT"), MODELS, None, expected_serial)
-        self._identity: Identity | None = None
         self._settle_s = settle_s
         self._started = False
 
@@ -71,16 +71,6 @@ class KeysightN7785C(Driver):
         self._identity = None
         self._started = False
         self._session.close()
-
-    @property
-    def model(self) -> str:
-        """Model, as the instrument says it; empty if it is not open."""
-        return self._identity.model if self._identity else ""
-
-    @property
-    def serial(self) -> str:
-        """Serial number, likewise."""
-        return self._identity.serial if self._identity else ""
 
     @property
     def settle_s(self) -> float:
@@ -135,7 +125,3 @@ class KeysightN7785C(Driver):
             self._check_open()
             self._started = False
             self._scpi.set(_HOLD)
-
-    def _check_open(self) -> None:
-        if self._identity is None:
-            raise not_open("the instrument", self._session.device, self._session.address)
