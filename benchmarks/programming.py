@@ -166,7 +166,7 @@ def board(clock: Clock) -> EmulatedDevice:
         clock,
         np.random.default_rng(1),
         drive=lambda currents_ma, at_s: None,
-        sense_ma=lambda n_avg: np.zeros(4),
+        sense_ma=lambda n_avg, at_s: np.zeros(4),
         profile=BoardProfile(n_dac=N, n_adc=4, dac_full_scale=20_000, adc_full_scale=1_000_000),
     )
 

@@ -131,8 +131,8 @@ class EmulatedBench:
         spec = self.spec
         ports = np.array(spec.monitor_ports)
 
-        def sense_ma(n_avg: int) -> NDArray[np.float64]:
-            return self.world.monitor_ma(ports, spec.responsivity_a_per_w, n_avg)
+        def sense_ma(n_avg: int, at_s: float) -> NDArray[np.float64]:
+            return self.world.monitor_ma(ports, spec.responsivity_a_per_w, n_avg, at_s)
 
         board = MeshBoard(
             device.name,

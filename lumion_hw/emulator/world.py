@@ -21,6 +21,7 @@ from lumion_hw.emulator.coherent_paths import (
     path_pair,
 )
 from lumion_hw.emulator.disturbances import Disturbances
+from lumion_hw.emulator.heat import Heat
 from lumion_hw.emulator.light import Light
 from lumion_hw.emulator.polarization_optics import Jones, retarder, stokes_of
 from lumion_hw.emulator.slow_drift import SlowDrift
@@ -37,7 +38,6 @@ from lumion_hw.quantities import (
     wavelength_m_from_frequency_hz,
 )
 
-_SETTLED_TAU = 25.0  # time constants after which heat is taken as settled: the rest is below 1e-10
 _LARGEST_DRIFT_RAD2 = 0.25
 _MOST_DRIFT_STEPS = 16  # enough to forget everything, however long the pause
 _MOST_COLUMNS = 256  # solutions kept while the heat has settled; a laser that sweeps asks for a new one at every step
@@ -89,9 +89,9 @@ class OpticalWorld:
         self._controller_of = {path.polarization: i for i, path in enumerate(wiring.inputs) if path.polarization}
         self._launched_w = np.zeros(len(wiring.inputs))
         self._turns: list[Jones] = [np.eye(2, dtype=np.complex128) for _ in chains]
-        self._heat_mw, self._target_mw, self._driven_ma = np.zeros((3, 2 * mesh.n_pucs))
-        self._heat_at_s = self._drifted_at_s = clock.now()
-        self._driven_at_s = -np.inf
+        self._driven_ma = np.zeros(2 * mesh.n_pucs)
+        self._heat = Heat(2 * mesh.n_pucs, physics.thermal_tau_s, clock.now())
+        self._drifted_at_s = clock.now()
         self._columns: dict[tuple[int, float, float], NDArray[np.complex128]] = {}
         self.disturbances = Disturbances()
         self.swapped: list[tuple[int, int]] = []
@@ -99,6 +99,7 @@ class OpticalWorld:
         self._coherent: dict[str, CoherentLaunch] = {}
         self.before_reading: list[Callable[[], None]] = []
         self._acting = False
+        self._looking_s: float | None = None
 
     # What devices do to the world ------------------------------------------------------------------------------------
 
@@ -130,19 +131,15 @@ class OpticalWorld:
 
     def drive_heaters(self, currents_ma: NDArray[np.float64], at_s: float) -> None:
         """The board latches a table of heater currents at an instant; shape ``(2E,)``, by PUC and arm."""
-        self._relax(at_s)
         self._driven_ma = currents_ma.copy()
         for one, other in self.swapped:
             self._driven_ma[[one, other]] = self._driven_ma[[other, one]]
-        self._target_mw = self.truth.heater_power_mw(self._driven_ma)
-        self._driven_at_s = at_s
+        self._heat.aim(self.truth.heater_power_mw(self._driven_ma), at_s)
         self._columns.clear()
 
     def disturb(self) -> None:
         """The truth was changed (a fault): forget what was computed from it. Heat follows as after any change."""
-        self._relax(self._clock.now())
-        self._target_mw = self.truth.heater_power_mw(self._driven_ma)
-        self._driven_at_s = self._clock.now()
+        self._heat.aim(self.truth.heater_power_mw(self._driven_ma), self._now())
         self._columns.clear()
         self._coupled.clear()
 
@@ -179,13 +176,27 @@ class OpticalWorld:
             return np.zeros(self.mesh.n_ports)
         if index not in self._coupled:
             self._coupled[index] = self._entering_fraction(index)
-        drift = self.disturbances.power(self.wiring.inputs[index].port, self._clock.now())
-        leaving: NDArray[np.float64] = launched_w * drift * self._coupled[index] * self._column(index)
+        drift = self.disturbances.power(self.wiring.inputs[index].port, self._now())
+        shares = np.abs(self._fields(index, self.chains[index].frequency_hz)) ** 2
+        leaving: NDArray[np.float64] = launched_w * drift * self._coupled[index] * shares
         return leaving
 
-    def monitor_ma(self, ports: NDArray[np.int64], responsivity_a_per_w: float, n_avg: int) -> NDArray[np.float64]:
-        """Return the photocurrents of the on-chip monitors at ``ports``, with noise, averaged over ``n_avg`` scans."""
-        power_w = self.leaving_w()[ports] * self.truth.monitor_scale[ports]
+    def monitor_ma(
+        self, ports: NDArray[np.int64], responsivity_a_per_w: float, n_avg: int, at_s: float | None = None
+    ) -> NDArray[np.float64]:
+        """Return the photocurrents of the on-chip monitors, with noise.
+
+        Args:
+            ports: Ports of the monitors.
+            responsivity_a_per_w: Photocurrent over light.
+            n_avg: Number of scans averaged.
+            at_s: Instant whose heat counts, for a board that makes up for what fell due; the clock's if not given.
+        """
+        self._looking_s, before = at_s, self._looking_s
+        try:
+            power_w = self.leaving_w()[ports] * self.truth.monitor_scale[ports]
+        finally:
+            self._looking_s = before
         floor_w = w_from_dbm(self._physics.monitor_noise_floor_dbm)
         sigma_w = np.hypot(self._physics.monitor_noise_relative * power_w, floor_w) / np.sqrt(n_avg)
         noisy_w = power_w + sigma_w * self._rng.standard_normal(len(ports))
@@ -311,15 +322,10 @@ class OpticalWorld:
         loss_db = path.loss_db + self.truth.access_loss_db[path.port] - path.gain_db
         return float(10.0 ** (-loss_db / 10.0))
 
-    def _column(self, index: int) -> NDArray[np.float64]:
-        """Return |S_qp|² from one input to all ports."""
-        column: NDArray[np.float64] = np.abs(self._fields(index, self.chains[index].frequency_hz)) ** 2
-        return column
-
     def _fields(self, index: int, frequency_hz: float) -> NDArray[np.complex128]:
         """Return S_qp from one input to all ports; kept while the heat has settled."""
-        settled = self._relax(self._clock.now())
-        key = (index, frequency_hz, self.disturbances.common_phase_rad(self._clock.now()))
+        settled = self._heat.follow(self._now())
+        key = (index, frequency_hz, self.disturbances.common_phase_rad(self._now()))
         if not settled or key not in self._columns:
             column = self._solver.solve(self.cells(frequency_hz), frequency_hz, [self.wiring.inputs[index].port])[:, 0]
             if not settled:
@@ -336,9 +342,9 @@ class OpticalWorld:
             frequency_hz: Frequency of the light, if it matters: what heat adds to the optical path is the same length
                 at every wavelength (dn/dT hardly changes over tens of nm), so its phase is proportional to frequency.
         """
-        self._relax(self._clock.now())
+        self._heat.follow(self._now())
         truth = self.truth
-        common = truth.common_phase_rad + self.disturbances.common_phase_rad(self._clock.now())
+        common = truth.common_phase_rad + self.disturbances.common_phase_rad(self._now())
         cold = UnitCells(
             loss_db=truth.loss_db,
             eta_in=truth.eta_in,
@@ -351,19 +357,11 @@ class OpticalWorld:
             differential_slope_per_hz=self._physics.differential_slope_per_nm * self._slope_per_hz,
         )
         turns = 1.0 if frequency_hz is None else frequency_hz / self._reference_hz
-        return truth.crosstalk.warmed(cold, self._heat_mw * turns, truth.p_pi_mw)
+        return truth.crosstalk.warmed(cold, self._heat.present_mw * turns, truth.p_pi_mw)
 
-    def _relax(self, now: float) -> bool:
-        """Let the heat follow the heaters up to ``now``; return whether it has settled."""
-        tau_s = self._physics.thermal_tau_s
-        elapsed, self._heat_at_s = max(now - self._heat_at_s, 0.0), max(now, self._heat_at_s)
-        if now - self._driven_at_s > _SETTLED_TAU * tau_s:
-            if self._heat_mw is not self._target_mw:
-                self._heat_mw = self._target_mw
-                self._columns.clear()
-            return True
-        self._heat_mw = self._target_mw + (self._heat_mw - self._target_mw) * np.exp(-elapsed / tau_s)
-        return False
+    def _now(self) -> float:
+        """Return the instant looked at: the clock's, but for a board that is late."""
+        return self._clock.now() if self._looking_s is None else self._looking_s
 
     def _bring_up_to_date(self) -> None:
         """Let devices do what was due, and fibres and chip drift; one that looks meanwhile sees the light as it is."""

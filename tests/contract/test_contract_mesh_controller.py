@@ -29,7 +29,7 @@ class Chip:
         self.driven_ma = currents_ma.copy()
         self.carried_ma.append(self.driven_ma)
 
-    def sense_ma(self, n_avg: int) -> np.ndarray:
+    def sense_ma(self, n_avg: int, at_s: float) -> np.ndarray:
         heater, monitor = LEVER
         seen_ma = self.photocurrent_ma.copy()
         seen_ma[monitor] = 0.1 * self.driven_ma[heater]

@@ -34,7 +34,7 @@ def mesh_board(clock):
         clock,
         np.random.default_rng(1),
         drive=lambda currents_ma, at_s: None,
-        sense_ma=lambda n_avg: np.zeros(4),
+        sense_ma=lambda n_avg, at_s: np.zeros(4),
         profile=BoardProfile(n_dac=4, n_adc=4, serial="LM1"),
     )
 

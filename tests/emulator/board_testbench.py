@@ -64,8 +64,8 @@ class Bench:
             profile=profile,
         )
 
-    def _sense(self, n_avg: int) -> NDArray[np.float64]:
-        self.scans.append((self.clock.now(), n_avg))
+    def _sense(self, n_avg: int, at_s: float) -> NDArray[np.float64]:
+        self.scans.append((at_s, n_avg))
         return self.monitors_ma
 
     def sleep(self, seconds: float) -> None:

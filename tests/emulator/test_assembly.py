@@ -58,6 +58,27 @@ def test_noise_does_not_repeat_between_readings() -> None:
     assert not np.array_equal(emulated.world.monitor_ma(ports, 1.0, 1), emulated.world.monitor_ma(ports, 1.0, 1))
 
 
+def test_a_board_that_is_late_sees_the_heat_of_each_instant_as_one_in_time() -> None:
+    """Half settled at every look: what the heaters were driven with before is still to be seen."""
+    punctual, late = bench(), bench()
+    ports = np.arange(16)
+    tables = np.random.default_rng(7).uniform(0.0, 1.8, (6, 2 * punctual.world.mesh.n_pucs))
+    seen: dict[EmulatedBench, list[np.ndarray]] = {punctual: [], late: []}
+    for emulated, looks in seen.items():
+        lit(emulated, "sfp-a")
+        first_s = emulated.clock.now()
+        if emulated is late:
+            emulated.clock.sleep(0.05)
+        for number, table in enumerate(tables):
+            driven_s, looked_s = first_s + 3e-4 * number, first_s + 3e-4 * number + 1.5e-4
+            emulated.clock.sleep(max(driven_s - emulated.clock.now(), 0.0))
+            emulated.world.drive_heaters(table, driven_s)
+            emulated.clock.sleep(max(looked_s - emulated.clock.now(), 0.0))
+            looks.append(emulated.world.monitor_ma(ports, 0.8, 1, looked_s))
+    np.testing.assert_allclose(seen[late], seen[punctual], rtol=1e-9)
+    assert not np.allclose(seen[late][-1], late.world.monitor_ma(ports, 0.8, 1), rtol=0.05), "heat goes on by itself"
+
+
 # Devices -------------------------------------------------------------------------------------------------------------
 
 

@@ -149,7 +149,7 @@ def test_a_scan_may_look_at_a_world_that_looks_back_at_the_board() -> None:
     asked = []
 
     class World:
-        def sense(self, n_avg: int) -> object:
+        def sense(self, n_avg: int, at_s: float) -> object:
             bench.board.advance()
             asked.append(n_avg)
             return np.zeros(4)

@@ -45,8 +45,8 @@ FULL_SCALE_MA = 10.0
 class Lit(Bench):
     """Monitor k shows the share of full scale that output k drives, so that a record tells which point it saw."""
 
-    def _sense(self, n_avg: int) -> Any:
-        super()._sense(n_avg)
+    def _sense(self, n_avg: int, at_s: float) -> Any:
+        super()._sense(n_avg, at_s)
         return np.array(self.drives[-1][1]) / FULL_SCALE_MA if self.drives else np.zeros(4)
 
 
@@ -98,6 +98,16 @@ def test_points_latch_at_tick_edges_scan_after_their_settling_time_and_last_thei
         (t0 + 2.3, 4), (t0 + 12.3, 4), (t0 + 22.3, 4)
     ]  # fmt: skip
     assert (done.tick, done.late, done.records, done.dropped) == (t0 + 30, 0, 3, 0)
+
+
+def test_a_board_that_acts_late_asks_for_the_light_of_the_instants_it_missed() -> None:
+    bench, host = ready(ramp(3, settle_us=2300, dwell_us=10_000, n_avg=4))
+    bench.scans.clear()
+    start = host.started(6, credit_limit=10)
+    bench.sleep(0.5)  # nobody looks for half a second, as on a machine with too much to do
+    t0 = start.tick
+    assert latches(bench, t0 * 1e-3) == [(t0, 1000), (t0 + 10, 2000), (t0 + 20, 3000), (t0 + 30, 100)]
+    assert [round(at * 1e3, 3) for at, _ in bench.scans] == [t0 + 2.3, t0 + 12.3, t0 + 22.3]
 
 
 def test_without_a_dwell_time_the_next_point_latches_at_the_edge_after_the_scans() -> None:

@@ -43,7 +43,7 @@ class Bench:
             clock,
             np.random.default_rng(seed),
             drive=lambda output_ma, at_s: self.driven.append(self.codes(output_ma)),
-            sense_ma=lambda n_avg: np.zeros(profile.n_adc),
+            sense_ma=lambda n_avg, at_s: np.zeros(profile.n_adc),
             profile=profile,
         )
         self.link = FaultLink(MemoryLink(self.board.connect, clock, "memory"), FaultPlan(), clock, seed)

@@ -44,7 +44,7 @@ class ServedBoard:
             self.clock,
             np.random.default_rng(7),
             drive=self._drive,
-            sense_ma=lambda n_avg: np.zeros(profile.n_adc),
+            sense_ma=lambda n_avg, at_s: np.zeros(profile.n_adc),
             profile=replace(profile),
         )
 

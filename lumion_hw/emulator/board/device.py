@@ -29,10 +29,11 @@ class MeshBoard:
     """An emulated mesh controller (wire protocol version 1).
 
     It acts when it is looked at (:meth:`advance`, or bytes in either direction) and makes up for everything that fell
-    due meanwhile, each thing at its own instant. Only light cannot be made up for: monitors are read at the clock's
-    present time, so :meth:`next_event` names every instant of a scan, and an in-memory link or the emulator's server
-    lets the board act there. A sweep or a telemetry stream that nobody polls still latches every point and counts
-    every record at the right tick, but all its scans see the light of the moment at which somebody looks again.
+    due meanwhile, each thing at its own instant. Monitors are read at theirs as far as the light around can tell what
+    was: heat follows the instants, but what enters the chip is what enters it when the board acts. So
+    :meth:`next_event` names every instant of a scan, and an in-memory link or the emulator's server lets the board act
+    there. A sweep or a telemetry stream that nobody polls still latches every point, settles, and counts every record
+    at the right tick.
 
     Args:
         name: Device name of the bench file.
@@ -40,7 +41,8 @@ class MeshBoard:
         rng: Draws ``boot_id``.
         drive: Called with the outputs, shape ``(n_dac,)`` in mA (mV for voltage drive), and the exact instant, whenever
             they change. Instants never run backwards but may lie before the clock's present time.
-        sense_ma: Called with a number of scans; returns the mean photocurrents in mA, shape ``(n_adc,)``.
+        sense_ma: Called with a number of scans and the exact instant of the first, as for ``drive``; returns the mean
+            photocurrents in mA, shape ``(n_adc,)``.
         profile: What the board is.
     """
 
@@ -51,7 +53,7 @@ class MeshBoard:
         rng: np.random.Generator,
         *,
         drive: Callable[[NDArray[np.float64], float], None],
-        sense_ma: Callable[[int], NDArray[np.float64]],
+        sense_ma: Callable[[int, float], NDArray[np.float64]],
         profile: BoardProfile | None = None,
     ) -> None:
         self._name = name

@@ -32,7 +32,7 @@ def read_adc(context: Context, request: ReadAdcRequest, at_s: float) -> Result:
     room = max_elements(ReadAdcReply, context.session.tx_max)
     if request.count > room:
         return Refusal(Status.TOO_BIG, value=request.count, limit=room)
-    codes = context.monitors.scan(request.n_avg)[request.start : request.start + request.count]
+    codes = context.monitors.scan(request.n_avg, at_s)[request.start : request.start + request.count]
     reply = ReadAdcReply(core.tick(at_s), core.generation, request.start, codes)
     return Later(at_s + context.monitors.scan_s(request.n_avg), lambda: reply)
 

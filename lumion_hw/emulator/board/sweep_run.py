@@ -189,7 +189,7 @@ class Run:
 
     def _begin_scan(self) -> None:
         n_avg = self.plan.image.n_avg
-        self._scan = self._core.tick(self._due_s), self._monitors.scan(n_avg)[self.plan.channels]
+        self._scan = self._core.tick(self._due_s), self._monitors.scan(n_avg, self._due_s)[self.plan.channels]
         self._due_s += self._monitors.scan_s(n_avg)
         self.phase = Phase.SCAN
 

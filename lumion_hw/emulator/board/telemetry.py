@@ -124,7 +124,7 @@ class Telemetry:
             stream.next_edge += (due - wanted) * stream.period
             return
         at_s = core.edge_s(stream.next_edge)
-        adc = self._monitors.scan(stream.n_avg)[stream.channels]
+        adc = self._monitors.scan(stream.n_avg, at_s)[stream.channels]
         ready_s = at_s + self._monitors.scan_s(stream.n_avg)
         stream.queue.append(Sample(ready_s, core.tick(at_s), core.generation, core.chip_temp, adc))
         stream.next_edge += stream.period

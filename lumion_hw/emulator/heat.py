@@ -1,0 +1,49 @@
+"""The heat of a chip's heaters: it follows what drives them with one time constant."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SETTLED_TAU = 25.0
+"""Time constants after which heat is taken as settled: the rest is below 1e-10."""
+
+
+class Heat:
+    """Heat of all heaters as a function of time.
+
+    Instants must not run backwards; one that does finds the heat of the latest.
+
+    Args:
+        heaters: How many there are.
+        tau_s: Time constant.
+        at_s: Present instant; all are cold.
+
+    Attributes:
+        present_mw: Heat at the instant last looked at, shape ``(heaters,)``.
+    """
+
+    def __init__(self, heaters: int, tau_s: float, at_s: float) -> None:
+        self._tau_s = tau_s
+        self.present_mw: NDArray[np.float64] = np.zeros(heaters)
+        self._target_mw = self.present_mw
+        self._followed_s = at_s
+        self._aimed_s = -math.inf
+
+    def aim(self, target_mw: NDArray[np.float64], at_s: float) -> None:
+        """From this instant on the heaters are driven so that this is where heat settles."""
+        self.follow(at_s)
+        self._target_mw = target_mw
+        self._aimed_s = at_s
+
+    def follow(self, at_s: float) -> bool:
+        """Let the heat come to an instant; return whether it has settled."""
+        elapsed_s = max(at_s - self._followed_s, 0.0)
+        self._followed_s = max(at_s, self._followed_s)
+        if at_s - self._aimed_s > _SETTLED_TAU * self._tau_s:
+            self.present_mw = self._target_mw
+            return True
+        self.present_mw = self._target_mw + (self.present_mw - self._target_mw) * math.exp(-elapsed_s / self._tau_s)
+        return False
