@@ -40,7 +40,10 @@ class Driver(abc.ABC):
 
 @contextlib.contextmanager
 def closed_if_failed(close: Callable[[], None]) -> Iterator[None]:
-    """Call ``close`` if the block, which opens a device, ends in any exception, Ctrl-C among them."""
+    """Call ``close`` if the block, which opens a device, ends in any exception.
+
+    Also Ctrl-C: a port that is held on to is in use for everybody.
+    """
     try:
         yield
     except BaseException:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.life_cycle import Driver
+from lumion_hw.drivers.life_cycle import Driver, closed_if_failed
 from lumion_hw.drivers.mesh.qontrol_chain import Chain, read_chain
 from lumion_hw.drivers.mesh.qontrol_faults import HOST_IDLE, STOPPED, FaultLatch, LogEntry, in_words, read_log
 from lumion_hw.drivers.mesh.qontrol_idle import IdleWatch
@@ -170,14 +170,11 @@ class QontrolController(Driver):
             NotSupportedError: A module is no current source.
         """
         with self._lock, self._session.transaction():
-            try:
+            with closed_if_failed(self._session.close):
                 self._session.open()
                 if self._reenumerate:
                     self._session.renumber()
                 self._outputs = outputs = self._attach(read_chain(self._session))
-            except BaseException:  # also Ctrl-C: a port that is held on to is in use for everybody
-                self._session.close()
-                raise
             self._is_open = True
             if self._limits is None:
                 self._max_ma = np.minimum(outputs.chain.full_scale_ma, outputs.compliance.current_ma)
