@@ -129,7 +129,7 @@ def choose(patterns: Sequence[str], devices: Mapping[str, str]) -> list[str]:
         if not found:
             near = get_close_matches(pattern, [*devices, *sorted(set(devices.values()))], n=3, cutoff=0.4)
             raise ConfigError(
-                f"no channel {pattern!r} among these",
+                f"no channel {pattern!r}",
                 hint=f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(devices) or 'none'}.",
             )
         chosen |= found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.opening import bench_options, open_bench
+from lumion_hw.cli.opening import bench_options, channels_option, open_bench
 from lumion_hw.cli.output import echo_json, json_option, note, progress, table
 from lumion_hw.errors import ConfigError, LumionError
 
@@ -37,9 +37,7 @@ class Duration(click.ParamType[float]):
 @click.command()
 @click.argument("bench_file", metavar="BENCH")
 @bench_options
-@click.option(
-    "--channels", "-c", multiple=True, metavar="NAME", help="What to record; wildcards allowed.  [default: *]"
-)
+@channels_option("record")
 @click.option(
     "--rate", default=1.0, show_default=True, type=click.FloatRange(min=0.0, min_open=True), help="Rows per s."
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lumion_hw.cli.opening import bench_options, open_bench
+from lumion_hw.cli.opening import bench_options, channels_option, open_bench
 from lumion_hw.cli.output import echo_json, json_option, table
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _HOME_AND_CLEAR = "\x1b[H\x1b[J"
 @click.command()
 @click.argument("bench_file", metavar="BENCH")
 @bench_options
-@click.option("--channels", "-c", multiple=True, metavar="NAME", help="What to show; wildcards allowed.  [default: *]")
+@channels_option("show")
 @click.option("--period", "period_s", default=1.0, show_default=True, type=click.FloatRange(min=0.05), help="Seconds.")
 @click.option("--count", type=click.IntRange(min=1), help="Tables to show; until Ctrl-C if not given.")
 @json_option

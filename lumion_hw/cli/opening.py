@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -14,6 +15,8 @@ from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def bench_options(function: Any) -> Any:
@@ -27,6 +30,16 @@ def bench_options(function: Any) -> Any:
     ):
         function = option(function)
     return function
+
+
+def channels_option(verb: str) -> Callable[[_Command], _Command]:
+    """Return the option that says which channels: given again and again, or with commas between them."""
+
+    def separate(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name.strip() for text in value for name in text.split(",") if name.strip())
+
+    words = f"What to {verb}; wildcards allowed, commas between.  [default: *]"
+    return click.option("--channels", "-c", multiple=True, metavar="NAME", callback=separate, help=words)
 
 
 def open_bench(
@@ -48,7 +61,8 @@ def open_bench(
         aged_s: Time that has passed on the emulated bench since its chip was as the seed draws it.
 
     Raises:
-        ConfigError: Both an emulation and endpoints were asked for, or the endpoints file is wrong.
+        ConfigError: Both an emulation and endpoints were asked for, the endpoints file is wrong, or a channel is of no
+            device.
     """
     from lumion_hw.bench.bench import Bench, load
 
@@ -56,7 +70,13 @@ def open_bench(
         raise ConfigError("--emulate and --endpoints exclude each other")
     only = None
     if channels:
-        only = [name for name in load(file).devices if any(_concerns(pattern, name) for pattern in channels)]
+        devices = list(load(file).devices)
+        for pattern in channels:
+            if not any(_concerns(pattern, name) for name in devices):
+                near = get_close_matches(pattern, devices, n=3, cutoff=0.4)
+                hint = f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(devices) or 'none'}."
+                raise ConfigError(f"{file}: channel {pattern!r} is of no device of this bench", hint=hint)
+        only = [name for name in devices if any(_concerns(pattern, name) for pattern in channels)]
     if emulate:
         return Bench.emulate(file, seed=seed, only=only, aged_s=aged_s)
     return Bench.open(file, addresses=read_endpoints(endpoints) if endpoints else None, only=only)

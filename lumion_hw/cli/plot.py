@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from lumion_hw.cli.opening import channels_option
 from lumion_hw.cli.output import echo_json, json_option
 
 
 @click.command()
 @click.argument("recording", type=click.Path(dir_okay=False))
-@click.option("--channels", "-c", multiple=True, metavar="NAME", help="What to draw; wildcards allowed.  [default: *]")
+@channels_option("draw")
 @click.option(
     "--out", type=click.Path(dir_okay=False), help="Picture to write: .png, .svg or .pdf.  [default: PNG beside it]"
 )

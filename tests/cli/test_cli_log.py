@@ -73,6 +73,31 @@ def test_devices_without_a_chosen_channel_are_not_opened() -> None:
         Bench.emulate(SMALL, only=["meter9"])
 
 
+def test_channels_may_stand_with_commas_between(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [
+        "log",
+        SMALL,
+        "--emulate",
+        "--list",
+        "--json",
+        "-c",
+        "meter0.power.1, sfp-a.rx_power_dbm",
+        "-c",
+        "pol-a",
+    ]
+    assert main(arguments) == 0
+    names = [channel["name"] for channel in json.loads(capsys.readouterr().out)["channels"]]
+    assert names[:2] == ["meter0.power.1", "sfp-a.rx_power_dbm"]
+    assert {name.split(".")[0] for name in names[2:]} == {"pol-a"}
+
+
+def test_a_channel_of_no_device_is_told_with_what_is_near(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["log", SMALL, "--emulate", "-c", "metre0"]) == 2
+    assert "channel 'metre0' is of no device of this bench. Did you mean meter0" in capsys.readouterr().err
+    assert main(["monitor", SMALL, "--emulate", "-c", "meter0", "-c", "zzzz"]) == 2
+    assert "There are mesh0, " in capsys.readouterr().err
+
+
 def test_a_wildcard_reaches_beyond_the_dot(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["log", SMALL, "--emulate", "--list", "-c", "*power*", "-c", "pol-a", "--json"]) == 0
     names = {channel["name"] for channel in json.loads(capsys.readouterr().out)["channels"]}
