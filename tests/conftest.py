@@ -1,4 +1,4 @@
-"""For all tests: Ctrl-C works, and what a test waits for comes or the test fails."""
+"""For all tests: a clock, Ctrl-C works, and what a test waits for comes or the test fails."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from collections.abc import Iterator
 import pytest
 from waiting import PATIENCE_S, Bound
 
+from lumion_hw.clock import VirtualClock
+
 
 def pytest_configure() -> None:
     """Let processes of the tests hear Ctrl-C also where a shell has started pytest in the background, deaf to it."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    """Time that passes only when somebody sleeps; the devices and drivers of one test share it."""
+    return VirtualClock()
 
 
 @pytest.fixture

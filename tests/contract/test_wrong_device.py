@@ -8,7 +8,6 @@ import itertools
 import numpy as np
 import pytest
 
-from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.mesh.lumion import LumionMeshController
 from lumion_hw.drivers.meters.keysight_n77xx import KeysightN77xx
 from lumion_hw.drivers.polarization.keysight_n778x import KeysightN7785C
@@ -137,11 +136,6 @@ class Babbler:
 
     def close(self) -> None:
         pass
-
-
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
 
 
 def refusal_of(driver, bus, clock) -> LumionError:

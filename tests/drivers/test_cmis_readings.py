@@ -28,11 +28,6 @@ from lumion_hw.sessions.image_pages import ImagePages
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def peer(clock: VirtualClock) -> Peer:
     return Peer(clock)
 

@@ -39,11 +39,6 @@ from lumion_hw.sessions.registers import ModuleAbsentError
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def peer(clock: VirtualClock) -> Peer:
     return Peer(clock)
 

@@ -40,11 +40,6 @@ def opened(clock: VirtualClock, module: Module, **options: str) -> ItlaLaser:
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def module(clock: VirtualClock) -> Module:
     return Module(clock)
 

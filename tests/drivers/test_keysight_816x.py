@@ -30,11 +30,6 @@ def opened(clock: VirtualClock, peer: Meter, **options: str) -> Keysight816x:
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def peer(clock: VirtualClock) -> Meter:
     return mainframe(clock)
 

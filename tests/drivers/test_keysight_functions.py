@@ -28,11 +28,6 @@ ALL_LF = b"\n" * 4
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def peer(clock: VirtualClock) -> Meter:
     return Meter(clock, "Keysight Technologies,N7744C,MY1,1.0", [(port, 1) for port in (1, 2, 3, 4)], ports=True)
 

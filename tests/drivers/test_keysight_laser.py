@@ -113,11 +113,6 @@ def opened(clock: VirtualClock, peer: Laser, **options: str) -> KeysightLaser:
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def peer(clock: VirtualClock) -> Laser:
     return Laser(clock)
 

@@ -48,11 +48,6 @@ class Stabilizer(ScpiPeer):
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def peer(clock: VirtualClock) -> Stabilizer:
     return Stabilizer(clock)
 

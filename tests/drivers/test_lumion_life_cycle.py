@@ -28,11 +28,6 @@ State = fp.OutputsState
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def board(clock: VirtualClock) -> SpecBoard:
     return SpecBoard(clock)
 

@@ -153,11 +153,6 @@ class CannedBoard:
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def board(clock: VirtualClock) -> CannedBoard:
     return CannedBoard(clock, HELLO)
 

@@ -28,11 +28,6 @@ KIND = LinkEventKind
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def board(clock: VirtualClock) -> SpecBoard:
     return SpecBoard(clock)
 

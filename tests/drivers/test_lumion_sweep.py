@@ -33,11 +33,6 @@ SATURATED_MA = 20.0
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def board(clock: VirtualClock) -> SpecBoard:
     return SpecBoard(clock)
 

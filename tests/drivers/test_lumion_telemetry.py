@@ -26,11 +26,6 @@ LIMITS = ControllerLimits(np.full(N, 20.0), np.full(N, 10.0), total_power_mw=400
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def board(clock: VirtualClock) -> SpecBoard:
     return SpecBoard(clock)
 

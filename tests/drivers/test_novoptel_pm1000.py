@@ -35,11 +35,6 @@ from lumion_hw.testing.wires import DisturbedLink
 STATE = (0.48, -0.6, 0.64)
 
 
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
 @pytest.fixture(params=[False, True], ids=["LAN", "USB 2"])
 def peer(request: pytest.FixtureRequest, clock: VirtualClock) -> Polarimeter:
     return Polarimeter(clock, text=request.param)

@@ -85,11 +85,6 @@ def opened(clock: VirtualClock, peer: Mpm, **options: str) -> SantecMpm:
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def peer(clock: VirtualClock) -> Mpm:
     return Mpm(clock)
 

@@ -71,11 +71,6 @@ def opened(clock: VirtualClock, peer: Laser, **options: object) -> SantecTsl:
     return laser
 
 
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
 @pytest.mark.parametrize("dialect", list(Dialect), ids=lambda each: each.name)
 class TestSantecTslKeepsThePromises(OnAWire, TunableLaserContract):
     @pytest.fixture

@@ -101,11 +101,6 @@ class Module:
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def module(clock: VirtualClock) -> Module:
     return Module(clock)
 

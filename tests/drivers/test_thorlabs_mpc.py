@@ -39,11 +39,6 @@ def opened(clock: VirtualClock, peer: Controller, **options: object) -> Thorlabs
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def peer(clock: VirtualClock) -> Controller:
     return Controller(clock)
 

@@ -63,11 +63,6 @@ class Bus:
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def bus(clock: VirtualClock) -> Bus:
     return Bus(clock, (0, 1), (0, 0x10), (0, 0x11), (1, 0x11))
 

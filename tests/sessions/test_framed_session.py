@@ -137,11 +137,6 @@ def silent(frame: fp.Frame) -> list[tuple[float, bytes]]:
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def board(clock: VirtualClock) -> ScriptedBoard:
     return ScriptedBoard(clock)
 

@@ -165,11 +165,6 @@ def pieces(generation: int, table: list[int], size: int = 8) -> list[fp.Request[
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def board(clock: VirtualClock) -> StagingBoard:
     return StagingBoard(clock)
 

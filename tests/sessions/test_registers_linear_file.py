@@ -23,11 +23,6 @@ def eeprom(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
 def registers(eeprom: Path, clock: VirtualClock) -> LinearFile:
     opened = LinearFile(str(eeprom), clock, device="sfp1")
     opened.open()
