@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 LANES = 8
@@ -242,18 +242,8 @@ def lane_bits(
     note: str = "",
 ) -> Field:
     """Return the field of one bit per lane in one byte, bit 0 for lane 1."""
-    return Field(
-        name,
-        page,
-        byte,
-        (0, 0),
-        kind=Kind.BOOL,
-        access=access,
-        array=Array(of, LANES, 1),
-        support=support,
-        certainty=certainty,
-        note=note,
-    )
+    first = bit(name, page, byte, 0, access=access, support=support, certainty=certainty, note=note)
+    return replace(first, array=Array(of, LANES, 1))
 
 
 LIMITS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
