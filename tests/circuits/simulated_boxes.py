@@ -1,14 +1,15 @@
 """Simulated boxes that improve a polarization by themselves, each by its own search, written apart from the loop."""
 
 import numpy as np
-from simulated_squeezers import AXES, SPHERE_S3, random_state, turned
+from numpy.typing import NDArray
+from simulated_squeezers import AXES, SPHERE_S3, Light, random_state, turned
 
 from lumion_hw.errors import DeviceError, LimitError
 
 N_PLATES = 6
 
 
-class Box:
+class Box(Light):
     """Six quarter-wave plates between a random state and a random device; what a step does, a subclass says."""
 
     settle_s = 0.05
@@ -49,24 +50,11 @@ class Box:
 
     # -- the light
 
-    @property
-    def pure(self) -> float:
+    def behind(self) -> NDArray[np.float64]:
         state = self.source
         for angle in self.angles_rad:
             state = turned(state, turned(AXES[0], SPHERE_S3, 2.0 * float(angle)), np.pi / 2)
-        return float((1.0 + state @ self.taken) / 2.0)
-
-    @property
-    def loss_db(self) -> float:
-        return -10.0 * np.log10(max(self.pure, 1e-12))
-
-    @property
-    def power(self) -> float:
-        return float(self.power_w * ((1.0 - 2.0 * self.crosstalk) * self.pure + self.crosstalk))
-
-    def reading_w(self) -> float:
-        self.reads += 1
-        return self.power * float(10.0 ** (self.noise_db * self.rng.standard_normal() / 10.0))
+        return state
 
 
 class GradientBox(Box):

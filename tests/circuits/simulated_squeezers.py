@@ -23,7 +23,39 @@ def random_state(rng: np.random.Generator) -> NDArray[np.float64]:
     return np.asarray(state / np.linalg.norm(state))
 
 
-class LightPath:
+class Light:
+    """Light in a state, a device that takes another, and readings of what it takes, with noise and crosstalk."""
+
+    source: NDArray[np.float64]
+    taken: NDArray[np.float64]
+    rng: np.random.Generator
+    noise_db: float
+    crosstalk: float
+    power_w: float
+    reads: int
+
+    def behind(self) -> NDArray[np.float64]:
+        raise NotImplementedError
+
+    @property
+    def pure(self) -> float:
+        """Share of the light in the state that is taken, (1 + s·t)/2."""
+        return float((1.0 + self.behind() @ self.taken) / 2.0)
+
+    @property
+    def loss_db(self) -> float:
+        return -10.0 * np.log10(max(self.pure, 1e-12))
+
+    @property
+    def power(self) -> float:
+        return float(self.power_w * ((1.0 - 2.0 * self.crosstalk) * self.pure + self.crosstalk))
+
+    def reading_w(self) -> float:
+        self.reads += 1
+        return self.power * float(10.0 ** (self.noise_db * self.rng.standard_normal() / 10.0))
+
+
+class LightPath(Light):
     """What all controllers have: actuators with limits, noisy readings in watts, and a share of light taken."""
 
     settle_s = 1e-3
@@ -56,26 +88,6 @@ class LightPath:
 
     def close(self) -> None:
         pass
-
-    def behind(self) -> NDArray[np.float64]:
-        raise NotImplementedError
-
-    @property
-    def pure(self) -> float:
-        """Share of the light in the state that is taken, (1 + s·t)/2."""
-        return float((1.0 + self.behind() @ self.taken) / 2.0)
-
-    @property
-    def loss_db(self) -> float:
-        return -10.0 * np.log10(max(self.pure, 1e-12))
-
-    @property
-    def power(self) -> float:
-        return float(self.power_w * ((1.0 - 2.0 * self.crosstalk) * self.pure + self.crosstalk))
-
-    def reading_w(self) -> float:
-        self.reads += 1
-        return self.power * float(10.0 ** (self.noise_db * self.rng.standard_normal() / 10.0))
 
 
 class Squeezers(LightPath):

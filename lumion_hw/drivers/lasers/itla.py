@@ -11,8 +11,8 @@ import threading
 from dataclasses import dataclass
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.lasers.limits import check_range
 from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
+from lumion_hw.drivers.ranges import check_range
 from lumion_hw.errors import (
     ConfigError,
     ConnectError,

@@ -7,8 +7,9 @@ import threading
 from typing import ClassVar
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.lasers.limits import check_range, check_sweep
+from lumion_hw.drivers.lasers.sweep_limits import check_sweep
 from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.ranges import check_range
 from lumion_hw.drivers.scpi_driver import ScpiDriver
 from lumion_hw.drivers.scpi_identity import Expected, checked_identity
 from lumion_hw.drivers.strict_scpi import StrictScpi

@@ -12,11 +12,11 @@ import numpy as np
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
+from lumion_hw.drivers.ranges import check_range
 from lumion_hw.errors import (
     DeviceError,
     FrameError,
     IdentityError,
-    LimitError,
     OutOfRangeError,
     VerifyError,
 )
@@ -40,7 +40,6 @@ _SAMPLE_S = 10e-9
 LARGEST_EXPONENT = 20
 LONGEST_AVERAGING_S = _SAMPLE_S * 2**LARGEST_EXPONENT
 _THZ_PER_STEP = 0.01
-_SLACK = 1e-6
 _OFFSET = 1 << 15
 _FRACTION = 65536.0
 _LEAST_WAIT_S = 1e-3
@@ -148,7 +147,7 @@ class NovoptelPm1000(Driver):
         with self._session.transaction():
             self._check_open()
             lowest, highest = (_THZ_PER_STEP * word for word in self._session.read(FREQUENCY_MIN, FREQUENCY_MAX))
-            self._check_within("optical frequency", frequency_thz, lowest, highest, "THz")
+            check_range("optical frequency", frequency_thz, (lowest, highest), "THz", self._session)
             return _THZ_PER_STEP * self._set(FREQUENCY, round(frequency_thz / _THZ_PER_STEP), "frequency / 10 GHz")
 
     def set_averaging_s(self, averaging_s: float) -> float:
@@ -160,7 +159,7 @@ class NovoptelPm1000(Driver):
         """
         with self._session.transaction():
             self._check_open()
-            self._check_within("averaging time", averaging_s, _SAMPLE_S, LONGEST_AVERAGING_S, "s")
+            check_range("averaging time", averaging_s, (_SAMPLE_S, LONGEST_AVERAGING_S), "s", self._session)
             exponent = min(max(round(math.log2(averaging_s / _SAMPLE_S)), 0), LARGEST_EXPONENT)
             self._averaging_s = _SAMPLE_S * 2 ** self._set(AVERAGING, exponent, "exponent of the averaging time")
             return self._averaging_s
@@ -227,19 +226,6 @@ class NovoptelPm1000(Driver):
     def _refusal(self, what: str) -> DeviceError:
         return DeviceError(
             what, command="read", device=self._device, address=self._session.address, hint="Look at its display."
-        )
-
-    def _check_within(self, what: str, value: float, low: float, high: float, unit: str) -> None:
-        if low * (1.0 - _SLACK) <= value <= high * (1.0 + _SLACK):
-            return
-        raise LimitError(
-            what,
-            asked=value,
-            limit=low if value < low else high,
-            unit=unit,
-            device=self._device,
-            address=self._session.address,
-            hint=f"It goes from {low:.4g} to {high:.6g} {unit}. Nothing was changed.",
         )
 
     def _stranger(self, found: str) -> IdentityError:

@@ -1,11 +1,10 @@
-"""Settings of lasers compared with their limits: refused, never clipped."""
+"""Settings compared with their ranges: refused, never clipped."""
 
 from __future__ import annotations
 
 import math
 
 from lumion_hw.errors import LimitError
-from lumion_hw.interfaces import LaserSweep
 from lumion_hw.sessions.conversation import Conversation
 
 _SLACK = 1e-9  # a limit in THz converted to nm and back
@@ -31,13 +30,3 @@ def check_range(
         address=session.address,
         hint=f"It goes from {low:.9g} to {high:.9g} {unit}. Nothing was changed.",
     )
-
-
-def check_sweep(plan: LaserSweep, low_high_nm: tuple[float, float], session: Conversation) -> None:
-    """Compare a sweep with the range of the laser. Raises ``LimitError``; nothing was changed."""
-    check_range("start of the sweep", plan.start_nm, low_high_nm, "nm", session)
-    check_range("end of the sweep", plan.stop_nm, (plan.start_nm, low_high_nm[1]), "nm", session)
-    span_nm = plan.stop_nm - plan.start_nm
-    check_range("span of the sweep", span_nm, (1e-4, low_high_nm[1] - low_high_nm[0]), "nm", session)
-    check_range("step of the sweep", plan.step_nm, (1e-5, span_nm), "nm", session)
-    check_range("speed of the sweep", plan.speed_nm_per_s, (1e-6, 1e6), "nm/s", session)
