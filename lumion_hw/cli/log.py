@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.opening import bench_options, channels_option, open_bench
+from lumion_hw.cli.opening import bench_options, channels_option, devices_with, open_bench
 from lumion_hw.cli.output import echo_json, json_option, note, progress, table
 from lumion_hw.errors import ConfigError, LumionError
 
@@ -75,7 +75,7 @@ def log(
         require_hdf5()
         if target.exists():
             raise ConfigError(f"{target} exists", hint="Choose another name.")
-    with open_bench(bench_file, emulate, seed, endpoints, channels) as bench:
+    with open_bench(bench_file, emulate, seed, endpoints, devices_with(bench_file, channels)) as bench:
         reader = Reader(bench, channels or ("*",))
         if only_list:
             _print_channels(reader, as_json)

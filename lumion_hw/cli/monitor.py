@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lumion_hw.cli.opening import bench_options, channels_option, open_bench
+from lumion_hw.cli.opening import bench_options, channels_option, devices_with, open_bench
 from lumion_hw.cli.output import echo_json, json_option, table
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def monitor(
     from lumion_hw.acquisition.columns import Reader
     from lumion_hw.acquisition.latest import Latest
 
-    with open_bench(bench_file, emulate, seed, endpoints, channels) as bench:
+    with open_bench(bench_file, emulate, seed, endpoints, devices_with(bench_file, channels)) as bench:
         latest = Latest(Reader(bench, channels or ("*",)), bench.clock)
         shown = 0
         while True:

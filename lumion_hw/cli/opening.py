@@ -47,7 +47,7 @@ def open_bench(
     emulate: bool,
     seed: int,
     endpoints: str | None,
-    channels: Sequence[str] | None = None,
+    only: Sequence[str] | None = None,
     aged_s: float = 0.0,
 ) -> Bench:
     """Open a bench by what the command line says.
@@ -57,29 +57,38 @@ def open_bench(
         emulate: Emulate it.
         seed: Seed of the emulation.
         endpoints: File with addresses, from ``lumion emulate``.
-        channels: If given, only devices with channels of these names are opened, the others left to other programs.
+        only: Names of the devices to open, all if not given; the others are left to other programs.
         aged_s: Time that has passed on the emulated bench since its chip was as the seed draws it.
 
     Raises:
-        ConfigError: Both an emulation and endpoints were asked for, the endpoints file is wrong, or a channel is of no
-            device.
+        ConfigError: Both an emulation and endpoints were asked for, or the endpoints file is wrong.
     """
-    from lumion_hw.bench.bench import Bench, load
+    from lumion_hw.bench.bench import Bench
 
     if emulate and endpoints:
         raise ConfigError("--emulate and --endpoints exclude each other")
-    only = None
-    if channels:
-        devices = list(load(file).devices)
-        for pattern in channels:
-            if not any(_concerns(pattern, name) for name in devices):
-                near = get_close_matches(pattern, devices, n=3, cutoff=0.4)
-                hint = f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(devices) or 'none'}."
-                raise ConfigError(f"{file}: channel {pattern!r} is of no device of this bench", hint=hint)
-        only = [name for name in devices if any(_concerns(pattern, name) for pattern in channels)]
     if emulate:
         return Bench.emulate(file, seed=seed, only=only, aged_s=aged_s)
     return Bench.open(file, addresses=read_endpoints(endpoints) if endpoints else None, only=only)
+
+
+def devices_with(file: str, channels: Sequence[str]) -> list[str] | None:
+    """Return the devices of a bench file that may have channels of these names; ``None``, for all, without a name.
+
+    Raises:
+        ConfigError: A channel is of no device; the message names what is near it.
+    """
+    from lumion_hw.bench.bench import load
+
+    if not channels:
+        return None
+    devices = list(load(file).devices)
+    for pattern in channels:
+        if not any(_concerns(pattern, name) for name in devices):
+            near = get_close_matches(pattern, devices, n=3, cutoff=0.4)
+            hint = f"Did you mean {' or '.join(near)}?" if near else f"There are {', '.join(devices) or 'none'}."
+            raise ConfigError(f"{file}: channel {pattern!r} is of no device of this bench", hint=hint)
+    return [name for name in devices if any(_concerns(pattern, name) for pattern in channels)]
 
 
 def _concerns(pattern: str, device: str) -> bool:

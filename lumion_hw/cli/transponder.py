@@ -45,11 +45,8 @@ def _opened(
     """Open one module of a bench. Raises ``ConfigError`` if the bench has no such module."""
     with open_bench(bench_file, emulate, seed, endpoints, [device]) as bench:
         if device not in bench.transponders:
-            names = ", ".join(
-                name
-                for name, model in bench.model.devices.items()
-                if getattr(model, "kind", "") in ("cmis", "sfp-8472")
-            )
+            devices = bench.model.devices.items()
+            names = ", ".join(name for name, model in devices if getattr(model, "kind", "") in _MODULE_KINDS)
             raise ConfigError(f"{bench_file} has no module {device!r}", hint=f"Its modules are {names or 'none'}.")
         yield bench.transponders[device], bench.clock
 
