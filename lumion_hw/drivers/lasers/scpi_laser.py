@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import logging
 import threading
 from typing import ClassVar
@@ -75,57 +76,57 @@ class ScpiLaser(ScpiDriver):
 
     # -- what an instrument has of its own
 
+    @abc.abstractmethod
     def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
         """Bring the instrument into a known state; return its limits of wavelength in nm and of power in dBm."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def read_wavelength_nm(self) -> float:
         """Return the wavelength set."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def write_wavelength_nm(self, wavelength_nm: float) -> None:
         """Set the wavelength and read it back."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def read_power_dbm(self) -> float:
         """Return the power set."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def write_power_dbm(self, power_dbm: float) -> None:
         """Set the power and read it back."""
-        raise NotImplementedError
 
     def measure_power_dbm(self) -> float | None:
         """Return the power measured, ``None`` if there is none. Called while the output is on and ready."""
         return None
 
+    @abc.abstractmethod
     def is_emitting(self) -> bool:
         """Tell whether the output is on."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def switch(self, on: bool) -> None:
         """Switch the output and read it back."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def prepare_sweep(self, plan: LaserSweep) -> int:
         """Set a sweep up; return the number of wavelengths that will be logged, 0 without a log."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def start_sweep(self) -> None:
         """Start the sweep that was set up."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def is_sweeping(self) -> bool:
         """Tell whether a sweep is under way."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def fetch_log(self, plan: LaserSweep, n_logged: int) -> SweepLog:
         """Return the log of the sweep that ended; its times are put in afterwards."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def end_sweep(self) -> None:
         """Stop a sweep, or what is left of one."""
-        raise NotImplementedError
 
     # -- the interface
 

@@ -6,6 +6,7 @@ little-endian float32, floats on the wire have 32 bits.
 
 from __future__ import annotations
 
+import abc
 import logging
 import threading
 from collections.abc import Sized
@@ -98,9 +99,9 @@ class KeysightMeter(ScpiDriver):
         self._closing = threading.Lock()
         self._run: str | None = None
 
+    @abc.abstractmethod
     def find_heads(self) -> tuple[Head, ...]:
         """Return the channels in the order of ``READ:POW:ALL?``. Raises ``IdentityError`` for others than expected."""
-        raise NotImplementedError
 
     def open(self) -> None:
         """Open the link, check the identity and the channels, and bring the channels into a known state.
