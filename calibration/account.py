@@ -10,6 +10,7 @@ import itertools
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,19 +108,6 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
-class _Taken:
-    """The readings as they were taken.
-
-    Attributes:
-        likelihood: Those to fit, without those of dead monitors.
-        whole: All settings of the run.
-    """
-
-    likelihood: Likelihood
-    whole: Run
-
-
-@dataclass(frozen=True, eq=False)
 class Accountant:
     """Fits readings and finds out what happened to them.
 
@@ -131,6 +119,8 @@ class Accountant:
         channels: Drive channel of every heater, to name it by.
         swept_sigma: By heater, how clearly its sweep showed it.
         rho2_range: Least and largest ρ2 to expect, rad/mA².
+        likelihood: The readings to explain.
+        whole: All settings of the run, those of the likelihood the last ones with heat.
         done: Told of every round of a fit.
     """
 
@@ -141,26 +131,22 @@ class Accountant:
     channels: Sequence[int]
     swept_sigma: Sequence[float]
     rho2_range: tuple[float, float]
+    likelihood: Likelihood
+    whole: Run
     done: Callable[[Round], None] = lambda _: None
 
-    def account(
-        self, start: MeshParameters, likelihood: Likelihood, whole: Run, before: Account | None = None
-    ) -> Account:
-        """Fit from a start, until all is explained or nothing more can be thought of.
+    def begin(self, start: MeshParameters) -> Account:
+        """Fit from a start, and think of nothing but the readings; dead heaters have no law there."""
+        dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
+        return self._branched(Account(self._fit(start, self._alive, dead), self._alive, dead))
 
-        Args:
-            start: Where to begin; dead heaters have no law.
-            likelihood: The readings.
-            whole: All settings of the run, those of the likelihood the last ones with heat.
-            before: An account of fewer of them, to go on from.
-        """
-        taken = self._taken(likelihood, whole)
-        if before is None:
-            dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
-            now = self._branched(Account(self._fit(start, taken.likelihood, dead), taken.likelihood, dead))
-        else:
-            now = self._again(self._expected(before, taken), taken)
-        return self._named(self._exchanged(self._settled(now, taken), taken))
+    def settle(self, now: Account) -> Account:
+        """Go on from a fit until all is explained or nothing more can be thought of."""
+        return self._named(self._exchanged(self._settled(now)))
+
+    def go_on(self, before: Account) -> Account:
+        """Fit from an account of fewer readings, until all is explained or nothing more can be thought of."""
+        return self.settle(self._again(self._expected(before), before.fit))
 
     def _named(self, now: Account) -> Account:
         """Return the account with what happened in words."""
@@ -170,19 +156,20 @@ class Accountant:
         named = [died_heater(death.number, self.channels, death.first, settings) for death in now.deaths]
         return replace(now, defects=tuple(named))
 
-    @staticmethod
-    def _taken(likelihood: Likelihood, whole: Run) -> _Taken:
-        observations = likelihood.observations
-        alive = without_dead_monitors(observations, monitor_deaths(observations, likelihood.noise))
-        return _Taken(replace(likelihood, observations=alive), whole)
+    @cached_property
+    def _alive(self) -> Likelihood:
+        """The readings without those of dead monitors."""
+        observations = self.likelihood.observations
+        alive = without_dead_monitors(observations, monitor_deaths(observations, self.likelihood.noise))
+        return replace(self.likelihood, observations=alive)
 
-    def _settled(self, now: Account, taken: _Taken) -> Account:
+    def _settled(self, now: Account) -> Account:
         """Return an account that explains all, or of which nothing more can be thought."""
         for _ in range(_MOST_ROUNDS):
-            other = self._explained(now, taken)
+            other = self._explained(now)
             if other is None:
                 break
-            again = self._again(other, taken)
+            again = self._again(other, now.fit if other.deaths == now.deaths else None)
             law = other is not now and other.courses is now.courses and other.deaths == now.deaths
             if law and again.fit.doubt >= now.fit.doubt:  # not the law: the fit is lost elsewhere
                 break
@@ -197,12 +184,15 @@ class Accountant:
         readings = int(now.likelihood.used.sum())
         best, least = now, now.fit.chi2_per_reading * readings
         for point, cost in other_branches(now.fit.parameters, float(self.prior.sigma[group].mean())):
-            fit = self._fit(point, now.likelihood, now.dead, near=True)
+            fit = self._fit(point, now.likelihood, now.dead, near=True, known=now.fit)
             if fit.chi2_per_reading * readings + cost < least:
                 best, least = replace(now, fit=fit), fit.chi2_per_reading * readings + cost
-        return best
+        if best is now:
+            return now
+        # There the frequencies show in another way: that it looks almost the same is good for a comparison only.
+        return replace(now, fit=self._fit(best.fit.parameters, now.likelihood, now.dead, near=True))
 
-    def _expected(self, before: Account, taken: _Taken) -> Account:
+    def _expected(self, before: Account) -> Account:
         """Return an account of fewer settings with the courses that it sees in all of them, if anything had drifted.
 
         A fit knows phases to a few milliradians: what goes on drifting is seen before it leads the next fit astray.
@@ -210,20 +200,20 @@ class Accountant:
         now = replace(before, followed=0)
         if now.courses is None:
             return now
-        courses = self._courses(now, taken)
-        return replace(self._following(now, courses, taken), followed=0) if courses.differs(now.courses) else now
+        courses = self._courses(now)
+        return replace(self._following(now, courses), followed=0) if courses.differs(now.courses) else now
 
-    def _explained(self, now: Account, taken: _Taken) -> Account | None:
+    def _explained(self, now: Account) -> Account | None:
         """Return an account of what explains more, not fitted yet; ``None`` if nothing more can be thought of."""
-        courses = self._courses(now, taken) if now.followed < _MOST_FOLLOWED else None
+        courses = self._courses(now) if now.followed < _MOST_FOLLOWED else None
         if now.fit.doubt > 0.0 and not now.rough:
             death = heater_death(self.model, now.fit.parameters, now.likelihood, now.dead)
-            if death is not None and (courses is None or death.gain > self._gain(now, taken, courses)):
+            if death is not None and (courses is None or death.gain > self._gain(now, courses)):
                 _log.info("%s; doubt %.3g before", death, now.fit.doubt)
                 return replace(now, dead=now.dead | {death.number}, deaths=(*now.deaths, death))
         if courses is not None and (courses.moved if now.courses is None else courses.differs(now.courses)):
             _log.info("the run drifted; doubt %.3g before", now.fit.doubt)
-            return self._following(now, courses, taken)
+            return self._following(now, courses)
         if now.rough:  # what seemed near may not have been: then the long way round
             return now
         if now.fit.doubt > 0.0:
@@ -231,30 +221,30 @@ class Accountant:
             return None if law is None else replace(now, fit=replace(now.fit, parameters=law))
         return None
 
-    def _courses(self, now: Account, taken: _Taken) -> Courses:
+    def _courses(self, now: Account) -> Courses:
         """Return what drifted, by the readings as they were taken."""
-        whole, noise = taken.whole, taken.likelihood.noise
-        joined = _put(whole.observations, self._taken_out(replace(now, courses=None), taken))
+        whole, noise = self.whole, self._alive.noise
+        joined = _put(whole.observations, self._taken_out(replace(now, courses=None)))
         return courses_of(drift_of(self.model, now.fit.parameters, joined, whole.taken_s, noise, self.reach_ma))
 
-    def _gain(self, now: Account, taken: _Taken, courses: Courses) -> float:
+    def _gain(self, now: Account, courses: Courses) -> float:
         """Return how much better the readings fit once these courses are taken out."""
-        other = self._taken_out(replace(now, courses=courses), taken)
+        other = self._taken_out(replace(now, courses=courses))
         return gain_by(self.model, now.fit.parameters, now.likelihood, other)
 
-    def _taken_out(self, now: Account, taken: _Taken) -> Observations:
+    def _taken_out(self, now: Account) -> Observations:
         """Return the settings and readings with all taken out that is known to have happened."""
-        observations = taken.likelihood.observations
+        observations = self._alive.observations
         for death in now.deaths:
             observations = without_dead_heater(observations, death)
         for one, other in now.exchanged:
             observations = _exchanged(observations, one, other)
         if now.courses is not None:
-            taken_s = taken.whole.taken_s[_places(taken.whole.observations, observations)]
+            taken_s = self.whole.taken_s[_places(self.whole.observations, observations)]
             observations = now.courses.taken_out(observations, taken_s, now.fit.parameters.delay_s)
         return observations
 
-    def _following(self, now: Account, courses: Courses, taken: _Taken) -> Account:
+    def _following(self, now: Account, courses: Courses) -> Account:
         """Return an account with other courses, and its parameters moved to the end of these.
 
         A fit is about where its courses end. Another end is another phase that all PUCs have in common, the same on all
@@ -262,7 +252,7 @@ class Accountant:
         """
         following = replace(now, courses=courses, followed=now.followed + 1)
         before, parameters = now.likelihood.observations, now.fit.parameters
-        after = self._taken_out(following, taken)[np.arange(len(before))]
+        after = self._taken_out(following)[np.arange(len(before))]
         turn_hz = float(np.median(before.detunings_hz - after.detunings_hz))
         source_db = np.array(parameters.source_db, dtype=np.float64)
         for number, port in enumerate(self.model.space.sources):
@@ -275,9 +265,14 @@ class Accountant:
         moved = replace(parameters, joint_phase_rad=joints, source_db=source_db)
         return replace(following, fit=replace(now.fit, parameters=moved))
 
-    def _again(self, now: Account, taken: _Taken) -> Account:
-        """Return a fit with all taken out that is known to have happened."""
-        likelihood = replace(taken.likelihood, observations=self._taken_out(now, taken))
+    def _again(self, now: Account, known: FitResult | None = None) -> Account:
+        """Return a fit with all taken out that is known to have happened.
+
+        Args:
+            now: Where to begin, and what happened.
+            known: The last fit, if settings and parameters are about those it had.
+        """
+        likelihood = replace(self._alive, observations=self._taken_out(now))
         passive = now.fit.parameters.passive_phase_rad.copy()
         laws = now.fit.parameters.heater_law.copy()
         for death in now.deaths:
@@ -287,23 +282,25 @@ class Accountant:
         start = replace(now.fit.parameters, passive_phase_rad=passive, heater_law=laws)
         never = frozenset(np.flatnonzero(laws[:, 0] == 0.0).tolist())
         near = now.fit.certified
-        fit = self._fit(start, likelihood, never, near=near)
+        if not np.array_equal(now.likelihood.used, likelihood.used[: len(now.likelihood.used)]):
+            known = None
+        fit = self._fit(start, likelihood, never, near=near, known=known)
         return replace(now, fit=fit, likelihood=likelihood, rough=near and not fit.certified)
 
-    def _exchanged(self, now: Account, taken: _Taken) -> Account:
+    def _exchanged(self, now: Account) -> Account:
         """Return the account with two channels exchanged, if that explains more than two heaters being dead."""
         odd = [d.number for d in now.deaths if self.swept_sigma[d.number] > _SWEPT_ALIVE_SIGMA]
         for one, other in itertools.combinations(sorted(odd), 2):
             rest = tuple(death for death in now.deaths if death.number not in (one, other))
             case = replace(now, dead=now.dead - {one, other}, exchanged=((one, other),), deaths=rest, courses=None)
-            given = replace(taken.likelihood, observations=self._taken_out(case, taken))
+            given = replace(self._alive, observations=self._taken_out(case))
             start, _ = exchange(self.model, now.fit.parameters, given, one, other, self.prior)
-            again = self._again(replace(case, fit=replace(now.fit, parameters=start), courses=now.courses), taken)
+            again = self._again(replace(case, fit=replace(now.fit, parameters=start), courses=now.courses))
             if again.fit.doubt < now.fit.doubt or again.fit.chi2_per_dof < now.fit.chi2_per_dof:
                 return again
         return now
 
-    def exchanged_from(self, start: MeshParameters, likelihood: Likelihood, whole: Run, now: Account) -> Account:
+    def exchanged_from(self, start: MeshParameters, now: Account) -> Account:
         """Return the account with two channels exchanged, if that explains everything; the last thing to think of.
 
         With two channels exchanged a fit goes astray everywhere. Where it began, the phases of all other PUCs are about
@@ -311,20 +308,17 @@ class Accountant:
 
         Args:
             start: Where the fit began.
-            likelihood: The readings.
-            whole: All settings of the run.
             now: The account that does not explain them.
         """
-        taken = self._taken(likelihood, whole)
         dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
-        tension = strain(self.model, start, taken.likelihood)[self.model.space.group("passive_phase_rad")]
+        tension = strain(self.model, start, self._alive)[self.model.space.group("passive_phase_rad")]
         suspects = np.argsort(-tension)[:_SUSPECTS].tolist()
         live = sorted(heater for puc in suspects for heater in (2 * puc, 2 * puc + 1) if heater not in dead)
-        least, best = _EXCHANGED_SHARE * coarse_cost(self.model, start, taken.likelihood), None
+        least, best = _EXCHANGED_SHARE * coarse_cost(self.model, start, self._alive), None
         for one, other in itertools.combinations(live, 2):
             if one // 2 == other // 2:  # nobody can tell
                 continue
-            given = replace(taken.likelihood, observations=_exchanged(taken.likelihood.observations, one, other))
+            given = replace(self._alive, observations=_exchanged(self._alive.observations, one, other))
             found, cost = exchange(self.model, start, given, one, other, self.prior)
             if cost < least:
                 least, best = cost, (found, ((one, other),))
@@ -332,12 +326,18 @@ class Accountant:
             return now
         _log.info("channels of heaters %s exchanged; doubt %.3g before", best[1][0], now.fit.doubt)
         fit = replace(now.fit, parameters=best[0])
-        case = Account(fit, taken.likelihood, dead, exchanged=best[1])
-        again = self._settled(self._again(case, taken), taken)
+        case = Account(fit, self._alive, dead, exchanged=best[1])
+        again = self._settled(self._again(case))
         return self._named(again) if again.fit.certified else now
 
     def _fit(
-        self, start: MeshParameters, likelihood: Likelihood, dead: frozenset[int], *, near: bool = False
+        self,
+        start: MeshParameters,
+        likelihood: Likelihood,
+        dead: frozenset[int],
+        *,
+        near: bool = False,
+        known: FitResult | None = None,
     ) -> FitResult:
         free = self.free.copy()
         for name in _HEATER_GROUPS:
@@ -345,7 +345,7 @@ class Accountant:
         stuck = np.array([heater // 2 for heater in sorted(dead) if heater % 2 == 0 and heater + 1 in dead], np.int64)
         for name in _COUPLER_GROUPS:
             free[self.model.space.group(name).start + stuck] = False
-        return GlobalFit(self.model, likelihood, self.prior, free, self.done).run(start, near=near)
+        return GlobalFit(self.model, likelihood, self.prior, free, self.done).run(start, near=near, known=known)
 
 
 def _places(whole: Observations, part: Observations) -> NDArray[np.int64]:

@@ -26,8 +26,9 @@ Complex = NDArray[np.complex128]
 
 REFERENCE_HZ = 193.4145e12
 """1550 nm."""
-BATCH = 32
-"""Settings worked on at once: their derivatives take some 10 MB on the 72-PUC mesh."""
+BATCH = 16
+"""Settings worked on at once: their derivatives take some 4 MB on the 72-PUC mesh. Twice as many take twice the time
+each, because they leave the caches."""
 
 _NEPER_PER_DB = np.log(10.0) / 20.0
 _LN10_PER_10 = np.log(10.0) / 10.0
@@ -46,6 +47,47 @@ class Linearised:
     settings: slice
     reading_ma: Real
     jacobian: Real
+
+
+@dataclass(frozen=True, eq=False)
+class _Light:
+    """Light in some settings, n of them, from their sources and, backwards, from all monitors.
+
+    Attributes:
+        number: Shape ``(n,)``; number of the source.
+        detuning_hz: Shape ``(n, 1)``.
+        cells: The unit cells.
+        factors: Shape ``(J, n)`` or ``(J, 1)``; what joints do to a field.
+        heated: What heat did.
+        entering: Shape ``(n, 1, 4E)``; waves entering every PUC-port.
+        reading: Shape ``(n, M)``; what the monitors should read, in mA.
+        waves: Shape ``(n, 4E, k)``; waves entering every PUC-port for unit light at k ports.
+        monitors: Shape ``(M,)``; which of these ports are those of the monitors.
+        by_field: Shape ``(n, M)``; 2·scale·S*, with which the adjoint light of a monitor counts.
+    """
+
+    number: NDArray[np.int64]
+    detuning_hz: Real
+    cells: UnitCells
+    factors: Complex
+    heated: Heated
+    entering: Complex
+    reading: Real
+    waves: Complex
+    monitors: NDArray[np.int64]
+    by_field: Complex
+
+    def adjoint(self) -> Complex:
+        """Return the adjoint light of every monitor, shape ``(n, M, 4E)``."""
+        every: Complex = np.ascontiguousarray(np.moveaxis(self.waves, 2, 1))[:, self.monitors]
+        every *= self.by_field[..., None]
+        return every
+
+    def together(self, weight: Real) -> Complex:
+        """Return the adjoint light of all monitors, each with its weight, ``(n, M)``; shape ``(n, 1, 4E)``."""
+        amount = np.zeros((len(weight), self.waves.shape[2], 1), dtype=np.complex128)
+        amount[:, self.monitors, 0] = weight * self.by_field
+        return np.moveaxis(self.waves @ amount, 2, 1)
 
 
 class MeshModel:
@@ -157,35 +199,77 @@ class MeshModel:
         half = 0.5 * parameters.coupler_difference_rad
         return common + half, common - half
 
+    def slope(self, parameters: MeshParameters, observations: Observations, weight: Real) -> Real:
+        """Return the derivatives of a weighed sum of all readings, shape ``(size,)``.
+
+        They are those of :meth:`linearise` times the weights, summed, for a fraction of the time: the adjoint light of
+        all monitors of a setting goes through the mesh together.
+
+        Args:
+            parameters: The point.
+            observations: The settings.
+            weight: Shape ``(N, M)``; weight of every reading.
+
+        Raises:
+            ConfigError: As :meth:`predict`.
+        """
+        number = self._sources_of(observations)
+        total = np.zeros(self.space.size)
+        for first in range(0, len(observations), BATCH):
+            part = slice(first, first + BATCH)
+            light = self._light(parameters, observations[part], number[part])
+            by_phase = self._by_phase(light, light.together(weight[part]))
+            total += self._by_parameter(parameters, light, by_phase).sum(axis=(0, 1))
+            per_db = _LN10_PER_10 * weight[part] * light.reading
+            np.add.at(total, self.space.groups["source_db"].start + light.number, per_db.sum(axis=1))
+            total[self.space.groups["monitor_db"]] += per_db.sum(axis=0)
+        return total
+
     # -- derivatives --------------------------------------------------------------------------------------------------
 
-    def _linearised(
-        self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64], settings: slice
-    ) -> Linearised:
+    def _light(self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]) -> _Light:
         cells, heated = self._cells(parameters, part, number)
         elements, factors, _ = self._solver.coefficients(cells, cells.reference_hz)
         lit = np.array(self.space.sources)[number]
         ports, inverse = np.unique(np.concatenate([self._monitors, lit]), return_inverse=True)
         everywhere = np.arange(4 * self.mesh.n_pucs)
         waves = self._solver.entering(elements, factors, self.mesh.port_puc_port[ports], everywhere)
-        waves = np.ascontiguousarray(np.moveaxis(waves, 2, 1))  # (n, ports, 4E)
-        light = waves[np.arange(len(part)), inverse[len(self._monitors) :]]
+        light = waves[np.arange(len(part)), :, inverse[len(self._monitors) :]]
         feeding = light[:, self._solver.port_feeds, None]
         field = self._solver.leaving(elements, feeding)[:, self._monitors, 0]
         scale = self._scale(parameters, number)
-        reading = np.abs(field) ** 2 * scale
-        adjoint = waves[:, inverse[: len(self._monitors)]] * (2.0 * scale * field.conj())[:, :, None]
-        by_phase = self._by_phase(cells, light[:, None], adjoint, factors)
-        jacobian = self._by_parameter(parameters, part, number, heated, reading, by_phase)
-        return Linearised(settings, reading, jacobian)
+        return _Light(
+            number=number,
+            detuning_hz=self._detuning_hz(parameters, part, number),
+            cells=cells,
+            factors=factors,
+            heated=heated,
+            entering=light[:, None],
+            reading=np.abs(field) ** 2 * scale,
+            waves=waves,
+            monitors=inverse[: len(self._monitors)],
+            by_field=2.0 * scale * field.conj(),
+        )
 
-    def _by_phase(self, cells: UnitCells, light: Complex, adjoint: Complex, factors: Complex) -> dict[str, Real]:
-        """Return derivatives by arm and joint phases, coupler angles and losses; each ``(n, M, E)`` or ``(n, M, J)``.
+    def _linearised(
+        self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64], settings: slice
+    ) -> Linearised:
+        light = self._light(parameters, part, number)
+        jacobian = self._by_parameter(parameters, light, self._by_phase(light, light.adjoint()))
+        monitors = np.arange(len(self._monitors))
+        per_db = _LN10_PER_10 * light.reading
+        jacobian[np.arange(len(part)), :, self.space.groups["source_db"].start + number] = per_db
+        jacobian[:, monitors, self.space.groups["monitor_db"].start + monitors] = per_db
+        return Linearised(settings, light.reading, jacobian)
 
-        The adjoint light carries the factor 2·scale·S*, so that with S = Σ h·a the derivative by a phase, a factor -j,
-        is an imaginary part, and that by a loss a real one.
+    def _by_phase(self, light: _Light, adjoint: Complex) -> dict[str, Real]:
+        """Return derivatives by arm and joint phases, coupler angles and losses; each ``(n, K, E)`` or ``(n, K, J)``.
+
+        The adjoint light, ``(n, K, 4E)`` for K numbers per setting, carries the factor 2·scale·S*, so that with
+        S = Σ h·a the derivative by a phase, a factor -j, is an imaginary part, and that by a loss a real one.
         """
-        (a_u, a_l), (b_u, b_l) = _between_couplers(cells, light)  # light met from end A and from end B
+        cells = light.cells
+        (a_u, a_l), (b_u, b_l) = _between_couplers(cells, light.entering)  # light met from end A and from end B
         (p_u, p_l), (q_u, q_l) = _between_couplers(cells, adjoint)
         gain = 10.0 ** (-cells.loss_db / 20.0)
         upper, lower = (gain * np.exp(-1j * phase)[:, None] for phase in (cells.phase_upper, cells.phase_lower))
@@ -194,8 +278,8 @@ class MeshModel:
         first = q_u * (upper * a_l) + p_l * ub + q_l * (lower * a_u) + p_u * lb
         second = q_l * ua + p_u * (upper * b_l) + q_u * la + p_l * (lower * b_u)
         u, v = self.mesh.joints.T
-        back = 1.0 / np.broadcast_to(factors.T, (len(light), len(u)))[:, None]
-        joint = adjoint[..., u] * (light[..., v] * back) + adjoint[..., v] * (light[..., u] * back)
+        back = 1.0 / np.broadcast_to(light.factors.T, (len(light.number), len(u)))[:, None]
+        joint = adjoint[..., u] * (light.entering[..., v] * back) + adjoint[..., v] * (light.entering[..., u] * back)
         arm = np.stack([through_u.imag, through_l.imag], axis=-1)
         return {
             "arm": arm.reshape(*arm.shape[:2], -1),
@@ -205,20 +289,11 @@ class MeshModel:
             "loss_db": -_NEPER_PER_DB * (through_u + through_l).real,
         }
 
-    def _by_parameter(
-        self,
-        parameters: MeshParameters,
-        part: Observations,
-        number: NDArray[np.int64],
-        heated: Heated,
-        reading: Real,
-        by_phase: dict[str, Real],
-    ) -> Real:
-        """Return the derivatives by all parameters, shape ``(n, M, size)``."""
-        space = self.space
-        jacobian = np.zeros((*reading.shape, space.size))
+    def _by_parameter(self, parameters: MeshParameters, light: _Light, by_phase: dict[str, Real]) -> Real:
+        """Return the derivatives by all parameters but levels, shape ``(n, K, size)``; those are zero."""
+        space, heated, detuning = self.space, light.heated, light.detuning_hz
         arm, joint, first, second = (by_phase[name] for name in ("arm", "joint", "first", "second"))
-        detuning = self._detuning_hz(parameters, part, number)
+        jacobian = np.zeros((*arm.shape[:2], space.size))
         turns = (1.0 + detuning / self._reference_hz)[:, None]
         columns = self.heating.chain(parameters, heated, arm * turns, joint * turns)
         columns["passive_phase_rad"] = arm[..., 0::2]
@@ -228,10 +303,8 @@ class MeshModel:
         columns["loops"] = joint @ space.directions
         for name, values in columns.items():
             jacobian[..., space.groups[name]] = values
-        settings, monitors = np.arange(len(part)), np.arange(len(self._monitors))
-        per_db = _LN10_PER_10 * reading
-        jacobian[settings, :, space.groups["source_db"].start + number] = per_db
-        jacobian[:, monitors, space.groups["monitor_db"].start + monitors] = per_db
+        source = space.groups["source_detuning_hz"].start + light.number
+        settings = np.arange(len(source))
         by_common = 2.0 * np.pi * arm.sum(axis=-1)
         by_difference = 0.5 * (arm[..., 0::2] - arm[..., 1::2]).sum(axis=-1)
         by_coupler = columns["coupler_common_rad"].sum(axis=-1)
@@ -241,9 +314,9 @@ class MeshModel:
             ("coupler_slope_rad_per_hz", by_coupler, parameters.coupler_slope_rad_per_hz),
         ):
             jacobian[..., space.groups[name].start] = values * detuning
-            jacobian[settings, :, space.groups["source_detuning_hz"].start + number] += values * slope
+            jacobian[settings, :, source] += values * slope
         by_turns = (arm @ heated.arm_rad[..., None] + joint @ heated.joint_rad[..., None])[..., 0]
-        jacobian[settings, :, space.groups["source_detuning_hz"].start + number] += by_turns / self._reference_hz
+        jacobian[settings, :, source] += by_turns / self._reference_hz
         return jacobian
 
 

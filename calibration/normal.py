@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.likelihood import Likelihood, SettingDrift, weight, without_drift
 from calibration.model import Linearised, MeshModel
+from calibration.observations import Observations
 from calibration.parameters import MeshParameters
 
 Real = NDArray[np.float64]
 
 _LN10_PER_10 = np.log(10.0) / 10.0
+_STEP_RAD = 1e-3
+_BLOCK = 96
+"""Settings whose derivatives are held for one product."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,16 +53,62 @@ def normal_equations(
     information, gradient = np.zeros((len(wanted), len(wanted))), np.zeros(len(wanted))
     reading = np.empty(likelihood.target_ma.shape)
     drift_ma = np.zeros((*reading.shape, 2))
+    block = np.empty(
+        (_BLOCK, len(model.space.monitors), len(wanted))
+    )  # few large products are faster than many small ones
+    filled = 0
     for part in model.linearise(parameters, likelihood.observations):
         reading[part.settings] = part.reading_ma
         drift_ma[part.settings] = drift_slopes_ma(model, parameters, part, likelihood.drift)
-        misfit, scale = _weighed(part, likelihood, doubt)
-        values = np.concatenate([part.jacobian[..., wanted] * scale[..., None], misfit[..., None]], axis=-1)
-        rows = without_drift(values, drift_ma[part.settings] * scale[..., None]).reshape(-1, len(wanted) + 1)
-        products = rows.T @ rows
-        information += products[:-1, :-1]
-        gradient += products[:-1, -1]
+        misfit, scale = _weighed(part.reading_ma, likelihood, doubt, part.settings)
+        drift = drift_ma[part.settings] * scale[..., None]
+        if filled + len(misfit) > _BLOCK:
+            information += _product(block[:filled])
+            filled = 0
+        rows = block[filled : filled + len(misfit)]
+        filled += len(misfit)
+        np.take(part.jacobian, wanted, axis=-1, out=rows, mode="clip")
+        rows *= scale[..., None]
+        rows[...] = without_drift(rows, drift)
+        gradient += without_drift(misfit, drift).ravel() @ rows.reshape(-1, len(wanted))
+    information += _product(block[:filled])
     return NormalEquations(information, gradient, reading, drift_ma)
+
+
+def _product(block: Real) -> Real:
+    """Return the information of the rows of some settings, ``(n, M, P)``."""
+    rows = block.reshape(-1, block.shape[2])
+    product: Real = rows.T @ rows
+    return product
+
+
+def moved(
+    model: MeshModel,
+    parameters: MeshParameters,
+    likelihood: Likelihood,
+    about: NormalEquations,
+    reading_ma: Real,
+    free: NDArray[np.bool_],
+    doubt: float = 0.0,
+) -> NormalEquations:
+    """Return the equations about another point near by: its readings and slope, information and drift as they were.
+
+    A fraction of the time of :func:`normal_equations`. A step by what was known at the last point leads as far.
+
+    Args:
+        model: The model.
+        parameters: The other point.
+        likelihood: The readings, and what to make of them.
+        about: The equations about the last point, for the same free parameters.
+        reading_ma: Shape ``(N, M)``; the model's readings at the other point.
+        free: Shape ``(size,)``; the parameters wanted.
+        doubt: η of the likelihood.
+    """
+    misfit, scale = _weighed(reading_ma, likelihood, doubt)
+    drift = about.drift_ma * scale[..., None]
+    white = without_drift(without_drift(misfit, drift), drift)  # V^-1/2, symmetric, of residuals and derivatives
+    gradient = model.slope(parameters, likelihood.observations, white * scale)[free]
+    return NormalEquations(about.information, gradient, reading_ma, about.drift_ma)
 
 
 def surrogate_cost(likelihood: Likelihood, about: NormalEquations, reading_ma: Real, doubt: float) -> float:
@@ -78,7 +128,7 @@ def strain(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood)
     """
     felt, strained = np.zeros(model.space.size), np.zeros(model.space.size)
     for part in model.linearise(parameters, likelihood.observations):
-        misfit, scale = _weighed(part, likelihood, 0.0)
+        misfit, scale = _weighed(part.reading_ma, likelihood, 0.0, part.settings)
         power = (part.jacobian * scale[..., None]) ** 2
         felt += power.sum(axis=(0, 1))
         strained += np.tensordot(misfit**2, power, axes=2)
@@ -90,7 +140,7 @@ def setting_drifts(model: MeshModel, parameters: MeshParameters, likelihood: Lik
     """Return the likeliest power in dB and common phase in rad beyond the model's at each setting, shape ``(N, 2)``."""
     result = np.zeros((len(likelihood.observations), 2))
     for part in model.linearise(parameters, likelihood.observations):
-        misfit, scale = _weighed(part, likelihood, 0.0)
+        misfit, scale = _weighed(part.reading_ma, likelihood, 0.0, part.settings)
         slopes = drift_slopes_ma(model, parameters, part, likelihood.drift) * scale[..., None]
         across = np.swapaxes(slopes, 1, 2)
         units = np.linalg.solve(np.eye(2) + across @ slopes, across @ misfit[..., None])[..., 0]
@@ -98,11 +148,26 @@ def setting_drifts(model: MeshModel, parameters: MeshParameters, likelihood: Lik
     return result
 
 
-def _weighed(part: Linearised, likelihood: Likelihood, doubt: float) -> tuple[Real, Real]:
-    """Return the weighed residuals of a part, and what its derivatives are to be multiplied by."""
-    residual = likelihood.residual(part.reading_ma, doubt, part.settings)
-    root = np.where(likelihood.idle(residual, part.settings), 0.0, np.sqrt(weight(residual)))
-    return root * residual, root / likelihood.sigma_ma(doubt, part.settings)
+def _weighed(
+    reading_ma: Real, likelihood: Likelihood, doubt: float, settings: slice = slice(None)
+) -> tuple[Real, Real]:
+    """Return weighed residuals of some settings, and what derivatives of their readings are to be multiplied by."""
+    residual = likelihood.residual(reading_ma, doubt, settings)
+    root = np.where(likelihood.idle(residual, settings), 0.0, np.sqrt(weight(residual)))
+    return root * residual, root / likelihood.sigma_ma(doubt, settings)
+
+
+def drift_at(
+    model: MeshModel, parameters: MeshParameters, observations: Observations, reading_ma: Real, drift: SettingDrift
+) -> Real:
+    """Return what :func:`drift_slopes_ma` does for all settings, from readings alone: by differences."""
+    step_hz = _STEP_RAD / (2.0 * np.pi * parameters.delay_s)
+    ahead, behind = (
+        model.predict(parameters, replace(observations, detuning_hz=observations.detunings_hz + shift_hz))
+        for shift_hz in (step_hz, -step_hz)
+    )
+    by_phase = (ahead - behind) / (2.0 * _STEP_RAD)
+    return np.stack([_LN10_PER_10 * reading_ma * drift.power_db, by_phase * drift.common_phase_rad], axis=-1)
 
 
 def drift_slopes_ma(model: MeshModel, parameters: MeshParameters, part: Linearised, drift: SettingDrift) -> Real:

@@ -136,7 +136,7 @@ class PhaseSearch:
             starts += 1
             drawn = np.where(doubtful, self._rng.uniform(0.0, 2.0 * np.pi, len(doubtful)), passive_rad)
             other = self._from(drawn, levels, starts, done)
-            agreed = _same_valley(best, other)
+            agreed = same_valley(best, other)
             best = replace(min(best, other, key=lambda one: one.unexplained), agreed=agreed)
             if agreed:
                 break  # what is left unexplained is not the search's to find
@@ -289,7 +289,8 @@ class PhaseSearch:
         return moved[0] * common, moved[1] / common
 
 
-def _same_valley(one: SearchResult, other: SearchResult) -> bool:
+def same_valley(one: SearchResult, other: SearchResult) -> bool:
+    """Return whether two searches of the same readings have ended in the same valley."""
     off = np.abs((one.passive_rad - other.passive_rad + np.pi) % (2.0 * np.pi) - np.pi)
     left = abs(one.unexplained - other.unexplained) <= _ALIKE_UNEXPLAINED * max(one.unexplained, other.unexplained)
     return left and bool(np.quantile(off, _ALIKE_SHARE) < _ALIKE_RAD)

@@ -21,6 +21,7 @@ from calibration.conclusions import NOT_REACHED, defects_of, doubts_of, stuck_at
 from calibration.element_faults import STUCK_PUC
 from calibration.entry import Entry, times_s
 from calibration.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_db
+from calibration.first_account import first_account
 from calibration.global_fit import MOST_ROUNDS, FitResult, Round
 from calibration.heater_fringe import HeaterFit
 from calibration.likelihood import SETTING_DRIFT, Likelihood, with_model_error
@@ -45,7 +46,6 @@ from lumion_hw.mesh.cell import BASIC_UNIT_DELAY_S
 from lumion_hw.mesh.record import CalibrationRecord, Conditions, Defect
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 
-_MORE_STARTS = 4
 _SETTINGS_UNSEEN = 16
 
 
@@ -135,25 +135,18 @@ class Calibration:
     def _stages(self) -> None:
         """Bootstrap, global fit, fibres, further wavelengths, verification."""
         self._tune()
-        start = self._start = self._bootstrap.run()
-        self._account = self._fitted(start)
-        for _ in range(_MORE_STARTS):
-            if self._account.fit.certified:
-                break
-            # The search may have ended in a valley that only looked right: another one from elsewhere, same readings.
-            other = self._bootstrap.again(start)
-            account = self._fitted(other)
-            if account.fit.chi2_per_dof < self._account.fit.chi2_per_dof:
-                start, self._start, self._account = other, other, account
-        if not self._account.fit.certified:
-            accountant, taken = self._accountant(start)
-            self._account = accountant.exchanged_from(start.parameters, self._likelihood(start), taken, self._account)
-        start = self._pursued(start)
+        self._start = self._bootstrap.run()
+
+        def found(start: Start, account: Account) -> None:
+            self._start, self._account = start, account
+
+        start, account = self._pursued(*first_account(self._bootstrap, self._start, self._accountant, found))
+        found(start, account)
         noise = start.survey.noise
         self.quality |= {"monitor_noise_relative": noise.relative, "monitor_noise_floor_ma": noise.floor_ma}
-        self.quality |= {"unexplained_share": start.search.unexplained, "fit_certified": float(self._account.certified)}
-        self.quality["fit_chi2_per_dof"] = self._account.fit.chi2_per_dof
-        if self._account.exchanged:  # with this map nothing that would be programmed is what was meant
+        self.quality |= {"unexplained_share": start.search.unexplained, "fit_certified": float(account.certified)}
+        self.quality["fit_chi2_per_dof"] = account.fit.chi2_per_dof
+        if account.exchanged:  # with this map nothing that would be programmed is what was meant
             return
         for number, source in enumerate(start.survey.sources, start=1):
             self.logbook.light(source)
@@ -163,13 +156,13 @@ class Calibration:
         self._fibres = fibre_losses_db(
             self.logbook,
             self._model(start),
-            self._account.parameters,
+            account.parameters,
             start.random,
             self.subject.heater_ohm,
             lambda step, total: self.progress("fibres", step, total),
         )
         if self.wavelengths_nm:
-            self._extend(start, self._account.fit)
+            self._extend(start, account.fit)
         self._verify()
         self._look_back(start)
 
@@ -216,10 +209,10 @@ class Calibration:
         """Return the current up to which every heater is driven at random, shape ``(2E,)``."""
         return np.array([reach_ma for _, reach_ma in sorted(self._bootstrap.reach_ma().items())])
 
-    def _pursued(self, start: Start) -> Start:
+    def _pursued(self, start: Start, account: Account) -> tuple[Start, Account]:
         """Measure and fit on until the phases are known as well as wanted; what was measured is added to the start."""
-        if self._account is None or not self._account.certified:
-            return start
+        if not account.certified:
+            return start, account
         # Those still to come: fibres, verification, looking back.
         settings = len(start.survey.sources) * (2 + SETTINGS_PER_SOURCE) + SETTINGS
         times = replace(self.logbook.times, input_change_s=light_change_s(self.logbook.entries))
@@ -239,25 +232,20 @@ class Calibration:
         )
 
         def refit(observations: Observations, last: FitResult) -> FitResult:
-            self._account = self._fitted(replace(start, random=observations), self._account)
-            return self._account.fit
+            nonlocal account
+            account = self._account = self._accountant(replace(start, random=observations)).go_on(account)
+            return account.fit
 
         with self.logbook.stage("chosen settings"):
-            _, random, outcome = pursuit.run(self._account.fit, start.random, refit)
+            _, random, outcome = pursuit.run(account.fit, start.random, refit)
         self.quality |= {"phase_sigma_rad": outcome.sigma_rad, "phase_sigma_wanted_rad": self.goal.sigma_rad}
         self.quality["chosen_settings"] = float(outcome.settings)
         if outcome.shortfall:
             self.faults.append(outcome.shortfall)
-        self._start = replace(start, random=random)
-        return self._start
+        return replace(start, random=random), account
 
-    def _fitted(self, start: Start, before: Account | None = None) -> Account:
-        """Fit all parameters to the random settings, from where they start or from an account of fewer of them."""
-        accountant, taken = self._accountant(start)
-        return accountant.account(start.parameters, self._likelihood(start), taken, before)
-
-    def _accountant(self, start: Start) -> tuple[Accountant, Run]:
-        """Return who fits readings from a start, and all settings taken so far."""
+    def _accountant(self, start: Start) -> Accountant:
+        """Return who fits the random settings of a start."""
         model = self._model(start)
         prior = run_prior(model.space, start.parameters, self.subject)
         free = model.space.mask(FREE_WITH_MODULES if self.subject.source_spread_hz else FREE_GROUPS)
@@ -266,7 +254,8 @@ class Calibration:
         def done(_: Round) -> None:
             self.progress("global fit", min(next(rounds), MOST_ROUNDS), MOST_ROUNDS)
 
-        accountant = Accountant(
+        whole = seen_by(self.logbook.observations(), start.survey.monitors, start.survey.dark_ma)
+        return Accountant(
             model,
             prior,
             free,
@@ -274,10 +263,10 @@ class Calibration:
             self.subject.heater_channels,
             [fit.modulation_sigma for fit in start.heaters],
             self.subject.rho2_range,
+            self._likelihood(start),
+            Run(whole, times_s(self.logbook.entries)),
             done,
         )
-        whole = seen_by(self.logbook.observations(), start.survey.monitors, start.survey.dark_ma)
-        return accountant, Run(whole, times_s(self.logbook.entries))
 
     def _verify(self) -> None:
         """Compare predicted and measured light on settings that took no part in any fit."""

@@ -69,7 +69,7 @@ class Bench:
     def account(
         self, taken: Observations, count: int, dead: tuple[int, ...] = (), before: Account | None = None
     ) -> Account:
-        start, space = self.start(dead), self.model.space
+        start, space, part = self.start(dead), self.model.space, taken[np.arange(count)]
         accountant = Accountant(
             self.model,
             default_prior(space, start),
@@ -78,11 +78,11 @@ class Bench:
             range(2 * SMALL.n_pucs),
             [100.0] * 2 * SMALL.n_pucs,
             (1.2, 3.0),
+            Likelihood(part, NOISE, drift=SETTING_DRIFT),
+            Run(part, TAKEN_S[:count]),
             self.rounds.append,
         )
-        part = taken[np.arange(count)]
-        likelihood = Likelihood(part, NOISE, drift=SETTING_DRIFT)
-        return accountant.account(start, likelihood, Run(part, TAKEN_S[:count]), before)
+        return accountant.settle(accountant.begin(start)) if before is None else accountant.go_on(before)
 
     def errors_mrad(self, found: MeshParameters, but: tuple[int, ...] = ()) -> tuple[float, float]:
         """Rms error of the passive phases and of the loops; a phase common to all joints is the end of a course."""

@@ -56,9 +56,10 @@ def _accounted(small: SimulatedMesh, start: MeshParameters) -> Account:
         range(2 * SMALL.n_pucs),
         [100.0] * 2 * SMALL.n_pucs,
         (1.2, 3.0),
+        Likelihood(read, NoiseModel(RELATIVE, FLOOR_MA), drift=SETTING_DRIFT),
+        Run(read, 0.05 * np.arange(SETTINGS)),
     )
-    likelihood = Likelihood(read, NoiseModel(RELATIVE, FLOOR_MA), drift=SETTING_DRIFT)
-    return accountant.account(start, likelihood, Run(read, 0.05 * np.arange(SETTINGS)))
+    return accountant.settle(accountant.begin(start))
 
 
 def _start(small: SimulatedMesh) -> MeshParameters:
