@@ -148,6 +148,10 @@ class Accountant:
         """Fit from an account of fewer readings, until all is explained or nothing more can be thought of."""
         return self.settle(self._again(self._expected(before), before.fit))
 
+    def stated(self, now: Account) -> Account:
+        """Return an account whose fit states its errors for where it ended."""
+        return replace(now, fit=self._fitting(now.likelihood, now.dead).stated(now.fit))
+
     def _named(self, now: Account) -> Account:
         """Return the account with what happened in words."""
         if now.exchanged:
@@ -339,13 +343,16 @@ class Accountant:
         near: bool = False,
         known: FitResult | None = None,
     ) -> FitResult:
+        return self._fitting(likelihood, dead).run(start, near=near, known=known, kept=True)
+
+    def _fitting(self, likelihood: Likelihood, dead: frozenset[int]) -> GlobalFit:
         free = self.free.copy()
         for name in _HEATER_GROUPS:
             free[self.model.space.group(name).start + np.array(sorted(dead), dtype=np.int64)] = False
         stuck = np.array([heater // 2 for heater in sorted(dead) if heater % 2 == 0 and heater + 1 in dead], np.int64)
         for name in _COUPLER_GROUPS:
             free[self.model.space.group(name).start + stuck] = False
-        return GlobalFit(self.model, likelihood, self.prior, free, self.done).run(start, near=near, known=known)
+        return GlobalFit(self.model, likelihood, self.prior, free, self.done)
 
 
 def _places(whole: Observations, part: Observations) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +58,7 @@ class Bound:
     @property
     def rank(self) -> int:
         """Number of independent combinations that the readings show."""
-        values, _ = self._spectrum()
+        values, _ = self._spectrum
         return int((values > _NOTHING).sum())
 
     @property
@@ -113,7 +114,7 @@ class Bound:
 
         It is reduced: each vector has a parameter of its own. The largest element of each is 1.
         """
-        values, vectors = self._spectrum()
+        values, vectors = self._spectrum
         rows = vectors[:, values <= _NOTHING].T.copy()
         for row in range(len(rows)):
             pivot = int(np.abs(rows[row]).argmax())
@@ -133,8 +134,9 @@ class Bound:
         result[self.free] = certain > _SET_BY_PRIOR
         return result
 
+    @cached_property
     def _spectrum(self) -> tuple[Real, Real]:
-        """Return eigenvalues and vectors of the information, each parameter in units of what is known of it alone."""
+        """Eigenvalues and vectors of the information, each parameter in units of what is known of it alone."""
         scale = _unit(self.information)
         values, vectors = np.linalg.eigh(self.information / np.outer(scale, scale))
         return values, vectors

@@ -306,9 +306,13 @@ class Designer:
         return gains
 
     def _learn(self, rows: Real) -> None:
-        _, s, directions = np.linalg.svd(rows @ self._root, full_matrices=False)
-        shrunk = directions * (1.0 - 1.0 / np.sqrt(1.0 + s**2))[:, None]
-        self._root = self._root - (self._root @ directions.T) @ shrunk
+        """Count a setting as measured: R·(1 + FᵀF)^-1/2 with F = rows·R, by the few values that F·Fᵀ has."""
+        felt = rows @ self._root
+        squares, u = np.linalg.eigh(felt @ felt.T)
+        squares = np.maximum(squares, 0.0)
+        # (1 - 1/√(1+s²)) / s², which is 1/2 at 0
+        shrunk = 1.0 / (np.sqrt(1.0 + squares) * (1.0 + np.sqrt(1.0 + squares)))
+        self._root -= (self._root @ felt.T) @ ((u * shrunk) @ (u.T @ felt))
 
 
 def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], information: Real) -> Real:

@@ -256,7 +256,7 @@ class _Planner:
         bound = plan_bound(self._model, self._parameters, plan, noise, prior, free, SETTING_DRIFT)
         return FitResult(
             self._parameters, space.pack(self._parameters), free, bound.information, bound.prior_information,
-            True, 0.0, 1.0, 1.0, (), len(plan),
+            True, 0.0, 1.0, plan.reading_ma.size, (), len(plan),
         )  # fmt: skip
 
     def _noise(self) -> NoiseModel:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +80,7 @@ class FitResult:
         converged: Whether steps became smaller than the standard errors.
         doubt: η at the end; above 0 the model does not explain the readings.
         chi2_per_reading: Sum of squared residuals over readings used, noise alone.
-        chi2_per_dof: The same over readings less what of the parameters they determine, not the prior.
+        readings: How many readings are used.
         rounds: What each step did.
         settings: How many settings were fitted.
     """
@@ -92,7 +93,7 @@ class FitResult:
     converged: bool
     doubt: float
     chi2_per_reading: float
-    chi2_per_dof: float
+    readings: int
     rounds: tuple[Round, ...]
     settings: int
 
@@ -101,13 +102,26 @@ class FitResult:
         """Whether the fit has converged on a point that explains the readings."""
         return self.converged and self.doubt == 0.0
 
+    @property
+    def chi2_per_dof(self) -> float:
+        """Sum of squared residuals over readings less what of the parameters they determine, not the prior."""
+        determined = float((self._inverse * self.information).sum())
+        return self.chi2_per_reading * self.readings / max(self.readings - determined, 1.0)
+
     def covariance(self) -> Real:
         """Return the covariance of all parameters, prior included, shape ``(size, size)``; 0 where they were held."""
         result = np.zeros((len(self.vector), len(self.vector)))
-        scale = _scale(self.information + self.prior_information)
-        inner = np.linalg.pinv((self.information + self.prior_information) / np.outer(scale, scale), hermitian=True)
-        result[np.ix_(self.free, self.free)] = inner / np.outer(scale, scale)
+        result[np.ix_(self.free, self.free)] = self._inverse
         return result
+
+    @cached_property
+    def _inverse(self) -> Real:
+        """Shape ``(P, P)``; covariance of the free parameters."""
+        total = self.information + self.prior_information
+        scale = _scale(total)
+        unit = np.outer(scale, scale)
+        inverse: Real = np.linalg.pinv(total / unit, hermitian=True) / unit
+        return inverse
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +191,7 @@ class GlobalFit:
         *,
         near: bool = False,
         known: FitResult | None = None,
+        kept: bool = False,
     ) -> FitResult:
         """Fit from a start.
 
@@ -185,6 +200,8 @@ class GlobalFit:
             rounds: Most rounds.
             near: Whether that is another fit's end, or near one: steps are full from the first one on.
             known: The fit of the first so many of these settings, if its information still holds at the start.
+            kept: Whether the information given may be that of a point near the end. To go on from that is enough; the
+                errors to be stated, call :meth:`stated` first: where a parameter shows as its square, they are others.
         """
         point = self._model.space.pack(start)
         level = self._model.space.mask(("coupler_difference_rad",)) & (point == 0.0) & self._wanted
@@ -206,7 +223,13 @@ class GlobalFit:
             converged = step.size_sigma < _CONVERGED and here.doubt == before.doubt and not early
             if self._give_up(here.point):
                 break
-        return self._result(here, converged, history)
+        result = self._result(here, converged, history)
+        return result if kept or here.gathered is here.point else self.stated(result)
+
+    def stated(self, fit: FitResult) -> FitResult:
+        """Return a fit of these readings with the information gathered where it ended."""
+        equations = normal_equations(self._model, fit.parameters, self._likelihood, fit.free, fit.doubt)
+        return replace(fit, information=equations.information)
 
     def _first(self, point: Real) -> _Here:
         """Return the state at a start from afar."""
@@ -301,7 +324,6 @@ class GlobalFit:
     def _result(self, here: _Here, converged: bool, history: list[Round]) -> FitResult:
         equations = here.equations
         total, used = float(self._squares(equations).sum()), int(self._likelihood.used.sum())
-        determined = _determined(equations.information, self._prior_information)
         return FitResult(
             parameters=self._model.space.unpack(here.point),
             vector=here.point,
@@ -311,7 +333,7 @@ class GlobalFit:
             converged=converged,
             doubt=here.doubt,
             chi2_per_reading=total / max(used, 1),
-            chi2_per_dof=total / max(used - determined, 1.0),
+            readings=used,
             rounds=tuple(history),
             settings=len(self._likelihood.observations),
         )
@@ -324,14 +346,6 @@ def _stalled(history: list[Round]) -> bool:
         return False
     still = len(doubts) > _STILL and doubts[-1] == doubts[-1 - _STILL]
     return still or (len(doubts) > _PATIENCE and doubts[-1] > _PROGRESS * doubts[-1 - _PATIENCE])
-
-
-def _determined(information: Real, prior: Real) -> float:
-    """Return how many parameters the readings determine: the trace of their share in all that is known."""
-    total = information + prior
-    scale = _scale(total)
-    unit = np.outer(scale, scale)
-    return float(np.trace(np.linalg.pinv(total / unit, hermitian=True) @ (information / unit)))
 
 
 def _rms(step: Real, curvature: Real) -> float:

@@ -151,8 +151,8 @@ class Pursuit:
             refit: Fits observations, from where a fit stands.
         """
         first, why = len(observations), ""
+        known = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
         for _ in range(_MOST_BATCHES):
-            known = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
             if known.rms_rad(self.model.space, known.wanted) <= self.goal.sigma_rad or why:
                 break
             plan, why = self._next(fit, known)
@@ -161,9 +161,9 @@ class Pursuit:
             observations = observations + self._measured(plan)
             self.done(len(observations) - first, len(observations) - first)
             fit = refit(observations, fit)
+            known = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
             if not fit.certified:
                 why = "the fit no longer explains all readings"
-        known = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
         added = len(observations) - first
         told = shortfall(self.model.space, known, fit, self.goal.sigma_rad, why, self.dead)
         return fit, observations, Outcome(known.rms_rad(self.model.space), added, told)

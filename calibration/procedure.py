@@ -141,6 +141,7 @@ class Calibration:
             self._start, self._account = start, account
 
         start, account = self._pursued(*first_account(self._bootstrap, self._start, self._accountant, found))
+        account = self._accountant(start).stated(account)
         found(start, account)
         noise = start.survey.noise
         self.quality |= {"monitor_noise_relative": noise.relative, "monitor_noise_floor_ma": noise.floor_ma}

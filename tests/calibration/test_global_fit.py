@@ -13,7 +13,7 @@ from calibration.gauge import loop_rms_rad, wrapped
 from calibration.global_fit import FitResult, GlobalFit
 from calibration.likelihood import Likelihood, SettingDrift
 from calibration.model import MeshModel
-from calibration.normal import normal_equations, setting_drifts, strain
+from calibration.normal import drift_at, moved, normal_equations, setting_drifts, strain
 from calibration.parameters import MeshParameters
 from calibration.priors import FREE_GROUPS, default_prior
 from calibration.probe import NoiseModel
@@ -112,6 +112,72 @@ def test_the_slope_of_the_likelihood_is_that_of_its_cost(small: SimulatedMesh) -
 
     slope = (cost(start + 1e-4 * direction) - cost(start - 1e-4 * direction)) / 2e-4
     assert -equations.gradient @ direction[free] == pytest.approx(slope, rel=1e-4)
+
+
+def test_the_slope_at_a_moved_point_is_that_of_equations_gathered_there(small: SimulatedMesh) -> None:
+    model, drift = _model(small), SettingDrift(power_db=0.05, common_phase_rad=0.02)
+    likelihood = Likelihood(small.measure(*small.random_settings(40)), NOISE, drift=drift)
+    free = model.space.mask(FREE_GROUPS)
+    start = start_near(small, 0.002, 0.0005)
+    equations = normal_equations(model, start, likelihood, free)
+    by_differences = drift_at(model, start, likelihood.observations, equations.reading_ma, drift)
+    np.testing.assert_allclose(by_differences, equations.drift_ma, rtol=1e-3, atol=1e-4 * equations.drift_ma.max())
+    again = moved(model, start, likelihood, equations, equations.reading_ma, free)
+    np.testing.assert_allclose(again.gradient, equations.gradient, atol=1e-9 * np.abs(equations.gradient).max())
+
+
+@pytest.fixture
+def gathered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Over how many settings information was gathered, each time."""
+    counts: list[int] = []
+
+    def counting(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, *rest: object) -> object:
+        counts.append(len(likelihood.observations))
+        return normal_equations(model, parameters, likelihood, *rest)
+
+    monkeypatch.setattr("calibration.global_fit.normal_equations", counting)
+    return counts
+
+
+def test_information_that_is_kept_ends_where_information_gathered_in_every_round_does(
+    small: SimulatedMesh, gathered: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    likelihood = Likelihood(small.measure(*small.random_settings(SETTINGS)), NOISE)
+    start = start_near(small, 0.1, 0.03)
+    kept = _fitted(small, likelihood, start)
+    few = len(gathered)
+    monkeypatch.setattr("calibration.global_fit._KEPT_SIGMA", 0.0)
+    anew = _fitted(small, likelihood, start)
+    assert few < len(kept.rounds)
+    assert len(gathered) - few >= len(anew.rounds)  # a last step that is none leaves the point where it was
+    sigma = np.sqrt(np.diag(anew.covariance()))[anew.free]
+    assert np.sqrt(np.mean(((kept.vector - anew.vector)[anew.free] / sigma) ** 2)) < 0.1
+    # of a coupler that shows as its square the error depends on where just it is
+    linear = ~_model(small).space.mask(("coupler_difference_rad",))[kept.free]
+    np.testing.assert_allclose(np.sqrt(np.diag(kept.covariance()))[kept.free][linear], sigma[linear], rtol=0.05)
+
+
+def test_a_fit_of_more_settings_takes_over_what_the_last_one_knew(small: SimulatedMesh, gathered: list[int]) -> None:
+    every = small.measure(*small.random_settings(2 * SETTINGS))
+    few, model = every[np.arange(SETTINGS)], _model(small)
+    first = _fitted(small, Likelihood(few, NOISE), start_near(small, 0.1, 0.03))
+    gathered.clear()
+    prior = default_prior(model.space, first.parameters)
+    fit = GlobalFit(model, Likelihood(every, NOISE), prior)
+    second = fit.run(first.parameters, near=True, known=first)
+    assert second.certified
+    assert gathered[:1] == [SETTINGS]
+    alone = fit.run(first.parameters, near=True)
+    np.testing.assert_allclose(np.diag(second.covariance()), np.diag(alone.covariance()), rtol=0.1, atol=1e-30)
+    gathered.clear()
+    again = fit.run(second.parameters, near=True, known=second)
+    assert gathered == []
+    assert again.certified
+    # what is free now is no longer what was: nothing can be taken over
+    GlobalFit(model, Likelihood(every, NOISE), prior, ("passive_phase_rad", "loops")).run(
+        second.parameters, near=True, known=second
+    )
+    assert gathered[:1] == [2 * SETTINGS]
 
 
 def test_readings_that_are_nonsense_are_passed_over(small: SimulatedMesh) -> None:

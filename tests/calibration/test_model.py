@@ -9,7 +9,7 @@ import pytest
 from simulated_mesh import SimulatedMesh
 
 from calibration.gauge import signed_incidence
-from calibration.model import MeshModel
+from calibration.model import BATCH, MeshModel
 from calibration.observations import Observations
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.topology import HexMesh
@@ -49,9 +49,22 @@ def test_linearised_readings_are_the_predicted_ones(small: SimulatedMesh, compil
     model = MeshModel(SMALL, small.ports, small.ports, compiled=compiled)
     observations = _some(small, 40)
     parts = list(model.linearise(small.parameters(), observations))
-    assert [part.settings.start for part in parts] == [0, 32]
+    assert [part.settings.start for part in parts] == list(range(0, 40, BATCH))
     together = np.concatenate([part.reading_ma for part in parts])
     np.testing.assert_allclose(together, model.predict(small.parameters(), observations), rtol=1e-9, atol=1e-15)
+
+
+def test_the_slope_of_a_weighed_sum_is_that_of_its_terms(small: SimulatedMesh, model: MeshModel) -> None:
+    observations = _some(small, 40)
+    parameters = replace(small.parameters(), differential_slope_rad_per_hz=1e-13, coupler_slope_rad_per_hz=1e-14)
+    weight = np.random.default_rng(4).standard_normal(observations.reading_ma.shape)
+    terms = [part.jacobian * weight[part.settings][..., None] for part in model.linearise(parameters, observations)]
+    expected = np.concatenate(terms).sum(axis=(0, 1))
+    slope = model.slope(parameters, observations, weight)
+    for where in model.space.groups.values():
+        largest = np.abs(expected[where]).max()
+        assert largest > 0.0
+        np.testing.assert_allclose(slope[where], expected[where], rtol=0.0, atol=1e-11 * largest)
 
 
 def test_derivatives_agree_with_differences(small: SimulatedMesh, model: MeshModel) -> None:

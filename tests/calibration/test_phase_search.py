@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh
@@ -9,10 +11,10 @@ from simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh
 from calibration.amplitude_model import AmplitudeModel
 from calibration.gauge import loop_rms_rad, wrapped
 from calibration.heating import Heating
-from calibration.lock_in import PassiveGuess, lock_in, mean_levels
+from calibration.lock_in import Levels, PassiveGuess, lock_in, mean_levels
 from calibration.mean_light import MeanLight
 from calibration.observations import Observations
-from calibration.phase_search import PhaseSearch, SearchPlan, SearchResult
+from calibration.phase_search import PhaseSearch, SearchPlan, SearchResult, same_valley
 from calibration.probe import NoiseModel
 from lumion_hw.emulator.truth import PhysicsParameters
 from lumion_hw.mesh.cell import UnitCells
@@ -139,3 +141,13 @@ def test_a_monitor_that_reads_nothing_in_most_settings_does_not_spoil_the_search
     _, found = _searched(simulated, 500, dim=3)
     assert found.unexplained < 0.0025
     assert _passive_errors_rad(simulated, found.passive_rad).max() < 0.15
+
+
+def test_searches_end_in_the_same_valley_only_with_the_same_phases_and_the_same_light_left_over() -> None:
+    rng = np.random.default_rng(3)
+    passive = rng.uniform(0.0, 2.0 * np.pi, 72)
+    one = SearchResult(passive, np.zeros(52), np.zeros(8), Levels(np.ones(8), np.ones(28)), 0.01, 60, 1)
+    near = replace(one, passive_rad=np.mod(passive + rng.normal(0.0, 0.05, 72), 2.0 * np.pi))
+    assert same_valley(one, near)
+    assert not same_valley(one, replace(near, unexplained=0.011))  # other loops
+    assert not same_valley(one, replace(one, passive_rad=passive + np.where(np.arange(72) < 20, 1.0, 0.0)))

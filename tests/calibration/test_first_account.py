@@ -1,0 +1,125 @@
+"""Which start is believed: another search comes before all explanations, and the better of two fits is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from calibration.account import Account, Accountant
+from calibration.bootstrap import Bootstrap, Start
+from calibration.first_account import first_account
+from calibration.lock_in import Levels
+from calibration.phase_search import SearchResult
+
+PASSIVE = np.random.default_rng(5).uniform(0.0, 2.0 * np.pi, 20)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a fit is asked for here."""
+
+    certified: bool
+    chi2_per_dof: float
+
+
+@dataclass
+class Bench:
+    """A bootstrap whose searches end in given valleys, and an accountant that knows what each is good for.
+
+    Attributes:
+        valleys: Valley of every search.
+        fits: By valley, how the first fit ends.
+        settled: By valley, how it ends with all taken out that can be thought of, if otherwise.
+        did: What was done, in words.
+    """
+
+    valleys: list[int]
+    fits: dict[int, Fit]
+    settled: dict[int, Fit] = field(default_factory=dict)
+    did: list[str] = field(default_factory=list)
+
+    def start(self) -> Start:
+        valley = self.valleys.pop(0)
+        levels = Levels(np.ones(1), np.ones(1))
+        search = SearchResult(PASSIVE + valley, np.zeros(3), np.zeros(1), levels, 0.01 * (1 + valley), 50, 1)
+        return cast(Start, SimpleNamespace(search=search, parameters=valley))
+
+    def again(self, start: Start) -> Start:
+        self.did.append("search")
+        return self.start()
+
+    def accountant(self, start: Start) -> Accountant:
+        return cast(Accountant, self)
+
+    def begin(self, valley: int) -> Account:
+        self.did.append(f"fit {valley}")
+        return cast(Account, Told(valley, self.fits[valley]))
+
+    def settle(self, now: Any) -> Account:
+        self.did.append(f"settle {now.valley}")
+        return cast(Account, replace(now, fit=self.settled.get(now.valley, now.fit)))
+
+    def exchanged_from(self, valley: int, now: Any) -> Account:
+        self.did.append(f"exchange {valley}")
+        return cast(Account, now)
+
+    def run(self) -> tuple[int, list[int]]:
+        """Return the valley believed in the end, and those told on the way."""
+        told: list[int] = []
+
+        def found(start: Start, account: Account) -> None:
+            told.append(cast(Any, start).parameters)
+
+        _, account = first_account(cast(Bootstrap, self), self.start(), self.accountant, found)
+        return cast(Any, account).valley, told
+
+
+@dataclass(frozen=True)
+class Told:
+    """An account."""
+
+    valley: int
+    fit: Fit
+
+
+LOST, BETTER, GOOD = Fit(False, 9.0), Fit(False, 4.0), Fit(True, 1.0)
+
+
+def test_a_fit_that_explains_everything_is_left_alone_but_for_its_drift() -> None:
+    bench = Bench([0], {0: GOOD})
+    assert bench.run()[0] == 0
+    assert bench.did == ["fit 0", "settle 0"]
+
+
+def test_from_a_false_valley_another_search_comes_before_anything_else() -> None:
+    bench = Bench([0, 1], {0: LOST, 1: GOOD})
+    valley, told = bench.run()
+    assert valley == 1
+    assert bench.did == ["fit 0", "search", "fit 1", "settle 1"]
+    assert told[0] == 0
+    assert told[-1] == 1
+
+
+def test_a_second_search_that_ends_in_the_same_valley_says_that_it_was_right() -> None:
+    bench = Bench([0, 0], {0: LOST}, {0: GOOD})
+    assert bench.run()[0] == 0
+    assert bench.did == ["fit 0", "search", "settle 0"]
+
+
+@pytest.mark.parametrize(("first", "second", "kept"), [(LOST, BETTER, 1), (BETTER, LOST, 0)])
+def test_the_better_of_two_lost_fits_is_settled(first: Fit, second: Fit, kept: int) -> None:
+    bench = Bench([0, 1], {0: first, 1: second}, {kept: GOOD})
+    assert bench.run()[0] == kept
+    assert bench.did == ["fit 0", "search", "fit 1", f"settle {kept}"]
+
+
+def test_only_after_all_searches_channels_are_taken_to_be_exchanged() -> None:
+    bench = Bench([0, 1, 2, 3, 4, 5], {0: BETTER, **dict.fromkeys(range(1, 6), LOST)})
+    assert bench.run()[0] == 0
+    assert bench.did.count("search") == 5
+    assert bench.did[-1] == "exchange 0"
+    assert [done for done in bench.did if done.startswith("settle")] == [f"settle {n}" for n in (0, 2, 3, 4, 5)]
