@@ -204,8 +204,8 @@ class Designer:
 
     def sigma_rad(self) -> float:
         """Return the rms standard error of the passive phases and the loops wanted, the larger of the two."""
-        variance = (self._root**2).sum(axis=1)
-        return float(np.sqrt(max((float(variance[group].mean()) for group in self._groups if len(group)), default=0.0)))
+        sums = ((self._root[group] ** 2).sum(axis=1) for group in self._groups if len(group))
+        return float(np.sqrt(max((float(variance.mean()) for variance in sums), default=0.0)))
 
     def add(self, observations: Observations) -> None:
         """Count settings as measured."""
@@ -309,10 +309,9 @@ class Designer:
         """Count a setting as measured: R·(1 + FᵀF)^-1/2 with F = rows·R, by the few values that F·Fᵀ has."""
         felt = rows @ self._root
         squares, u = np.linalg.eigh(felt @ felt.T)
-        squares = np.maximum(squares, 0.0)
-        # (1 - 1/√(1+s²)) / s², which is 1/2 at 0
-        shrunk = 1.0 / (np.sqrt(1.0 + squares) * (1.0 + np.sqrt(1.0 + squares)))
-        self._root -= (self._root @ felt.T) @ ((u * shrunk) @ (u.T @ felt))
+        one = np.sqrt(1.0 + np.maximum(squares, 0.0))
+        shrunk = (u / (one * (1.0 + one))) @ u.T  # (1 - 1/√(1+s²)) / s², which is 1/2 at 0
+        self._root -= (self._root @ felt.T) @ (shrunk @ felt)
 
 
 def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], information: Real) -> Real:
@@ -330,5 +329,4 @@ def _root(information: Real) -> Real:
     vague = np.where(np.diag(information) == 0.0, 1.0 / np.pi**2, 0.0)  # a phase is known modulo a turn
     whole = information + np.diag(vague)
     scale = np.sqrt(np.diag(whole))
-    root: Real = (np.linalg.inv(np.linalg.cholesky(whole / np.outer(scale, scale))) / scale).T
-    return root
+    return np.ascontiguousarray((np.linalg.inv(np.linalg.cholesky(whole / np.outer(scale, scale))) / scale).T)
