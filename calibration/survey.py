@@ -17,6 +17,8 @@ _READINGS = 16
 _LEAST_BACKGROUNDS = 3
 _LEAST_LOOKS = 24
 """Settings in which every monitor is looked at: one may be dark by interference."""
+_FURTHER_BACKGROUNDS = 6
+"""For what is dark on all of these: of 28 monitors one is so by interference on every thirtieth chip."""
 _LIVE_SIGMA = 10.0
 _BRIGHT_SIGMA = 1000.0
 _LEAST_RELATIVE = 1e-4
@@ -54,7 +56,8 @@ class Survey:
 def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
     """Look at the dark, then at every source on a few backgrounds; heaters move once per background.
 
-    The first is the reference setting, all heaters off (:mod:`calibration.reference`), the others are random.
+    The first is the reference setting, all heaters off (:mod:`calibration.reference`), the others are random. Only what
+    is dark on some more of them as well is dead.
 
     Raises:
         CalibrationError: No source or no monitor is alive.
@@ -66,20 +69,28 @@ def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
     floor_ma = float(np.hypot(dark_noise_ma(dark), probe.monitor_step_ma / np.sqrt(12.0)))
     level_ma = _dark_level_ma(dark, floor_ma)
     seen = np.zeros((len(ports), len(probe.monitors)))
+
+    def look(currents_ma: NDArray[np.float64]) -> None:
+        for index, source in enumerate(ports):
+            logbook.light(source)
+            seen[index] = np.maximum(seen[index], np.nan_to_num(logbook.measure(currents_ma) - level_ma, nan=np.inf))
+
     relative: list[float] = []
     backgrounds = max(_LEAST_BACKGROUNDS, -(-_LEAST_LOOKS // max(len(ports), 1)))
     squares = rng.uniform(0.0, 0.65 * probe.heater_max_ma**2, (backgrounds, heaters))
     squares[0] = 0.0
     for background, currents in enumerate(np.sqrt(squares)):
-        for index, source in enumerate(ports):
-            logbook.light(source)
-            seen[index] = np.maximum(seen[index], np.nan_to_num(logbook.measure(currents) - level_ma, nan=np.inf))
+        look(currents)
         if background < _LEAST_BACKGROUNDS:
             if ports and seen[-1].max(initial=0.0) <= _LIVE_SIGMA * floor_ma:  # nothing scatters in the dark
                 logbook.light(ports[int(np.argmax(seen.max(axis=1, initial=0.0)))])
                 logbook.measure(currents)
             relative += scatter(np.array([logbook.measure(currents) for _ in range(_READINGS)]), floor_ma)
     least_ma = _LIVE_SIGMA * floor_ma
+    for _ in range(_FURTHER_BACKGROUNDS):
+        if min(seen.max(axis=axis, initial=0.0).min(initial=np.inf) for axis in (0, 1)) > least_ma:
+            break
+        look(np.sqrt(rng.uniform(0.0, 0.65 * probe.heater_max_ma**2, heaters)))
     sources = tuple(
         port for port, most_ma in zip(ports, seen.max(axis=1, initial=0.0), strict=True) if most_ma > least_ma
     )

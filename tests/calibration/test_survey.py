@@ -37,6 +37,34 @@ def test_dead_sources_and_monitors_are_named_and_left_out() -> None:
     assert all(defect.evidence.startswith(start) for defect, start in zip(survey.defects, starts, strict=True))
 
 
+class _DarkForAWhile(SimulatedBench):
+    """A bench at one of whose monitors light meets light out of phase, on all of the first backgrounds."""
+
+    looks = 0
+
+    def measure(self, currents_ma: np.ndarray) -> np.ndarray:
+        reading = super().measure(currents_ma)
+        self.looks += 1
+        if self.looks < 100:
+            reading[list(self.monitors).index(5)] = 0.0
+        return reading
+
+
+def test_a_monitor_that_is_dark_by_interference_is_not_taken_for_a_dead_one() -> None:
+    bench = _DarkForAWhile.draw(MESH, 2)
+    survey = _survey(bench)
+    assert bench.looks > 100
+    assert survey.defects == ()
+    assert survey.monitors == bench.monitors
+
+
+def test_a_bench_that_shows_light_everywhere_is_not_looked_at_again() -> None:
+    logbook = Logbook(SimulatedBench.draw(MESH, 2))
+    take_survey(logbook, np.random.default_rng(3))
+    ports = len(logbook.probe.sources)
+    assert logbook.effort.settings == 1 + 3 * ports
+
+
 def test_noise_is_found_though_the_last_source_is_dead() -> None:
     bench = SimulatedBench.draw(MESH, 1)
     bench.dead_sources.add(max(bench.sources))
