@@ -130,7 +130,7 @@ class _Here:
 
     Attributes:
         point: Shape ``(size,)``.
-        equations: The normal equations about it; information and drift may be those of a point near by.
+        equations: The normal equations about it; their information may be that of a point near by.
         doubt: η they are weighed by.
         curvature: Shape ``(P, P)``; information and prior, corrected by how slopes have changed since.
         gathered: Shape ``(size,)``; the point where information was gathered.

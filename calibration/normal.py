@@ -15,7 +15,7 @@ from calibration.parameters import MeshParameters
 Real = NDArray[np.float64]
 
 _LN10_PER_10 = np.log(10.0) / 10.0
-_STEP_RAD = 1e-3
+_STEP_RAD = 1e-4
 _BLOCK = 96
 """Settings whose derivatives are held for one product."""
 
@@ -91,7 +91,7 @@ def moved(
     free: NDArray[np.bool_],
     doubt: float = 0.0,
 ) -> NormalEquations:
-    """Return the equations about another point near by: its readings and slope, information and drift as they were.
+    """Return the equations about another point near by: all but the information, which is as it was.
 
     A fraction of the time of :func:`normal_equations`. A step by what was known at the last point leads as far.
 
@@ -104,11 +104,12 @@ def moved(
         free: Shape ``(size,)``; the parameters wanted.
         doubt: η of the likelihood.
     """
+    drift_ma = drift_at(model, parameters, likelihood.observations, reading_ma, likelihood.drift)
     misfit, scale = _weighed(reading_ma, likelihood, doubt)
-    drift = about.drift_ma * scale[..., None]
+    drift = drift_ma * scale[..., None]
     white = without_drift(without_drift(misfit, drift), drift)  # V^-1/2, symmetric, of residuals and derivatives
     gradient = model.slope(parameters, likelihood.observations, white * scale)[free]
-    return NormalEquations(about.information, gradient, reading_ma, about.drift_ma)
+    return NormalEquations(about.information, gradient, reading_ma, drift_ma)
 
 
 def surrogate_cost(likelihood: Likelihood, about: NormalEquations, reading_ma: Real, doubt: float) -> float:
@@ -161,6 +162,8 @@ def drift_at(
     model: MeshModel, parameters: MeshParameters, observations: Observations, reading_ma: Real, drift: SettingDrift
 ) -> Real:
     """Return what :func:`drift_slopes_ma` does for all settings, from readings alone: by differences."""
+    if not drift.power_db and not drift.common_phase_rad:
+        return np.zeros((*reading_ma.shape, 2))
     step_hz = _STEP_RAD / (2.0 * np.pi * parameters.delay_s)
     ahead, behind = (
         model.predict(parameters, replace(observations, detuning_hz=observations.detunings_hz + shift_hz))
