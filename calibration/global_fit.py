@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from calibration.likelihood import Likelihood, without_drift
 from calibration.model import MeshModel
-from calibration.normal import NormalEquations, drift_at, moved, normal_equations, surrogate_cost
+from calibration.normal import NormalEquations, drift_at, equations_with, normal_equations, surrogate_cost
 from calibration.parameters import MeshParameters
 from calibration.priors import FREE_GROUPS, Prior
 
@@ -40,10 +40,12 @@ _UNLIKE_RAD = 3e-3
 square only, so that 0 is no slope to leave by, and its sign stays open."""
 _PATIENCE, _PROGRESS = 8, 0.93
 """A fit is given up whose doubt has not fallen by this factor over so many rounds."""
-_KEPT_SIGMA = 1.5
-"""Root mean square distance, in standard errors, from where information was gathered up to which it is kept."""
 _STILL = 5
 """The same, where it has not fallen at all."""
+_KEPT_SIGMA = 1.5
+"""Root mean square distance, in standard errors, from where information was gathered up to which it is kept."""
+_LEAST_CURVED = 1e-3
+"""A slope that changes by less than this share of what was expected is no measure of curvature."""
 _DAMPING_START, _DAMPING_NEAR = 1e-3, 1e-7
 _DAMPING_LEAST = 1e-9
 _DAMPING_MOST = 1e6
@@ -249,8 +251,7 @@ class GlobalFit:
         if len(settings) > known.settings:
             later = replace(likelihood, observations=settings[np.arange(known.settings, len(settings))])
             information = information + normal_equations(self._model, parameters, later, self._free).information
-        about = NormalEquations(information, np.zeros(len(information)), reading_ma, drift_ma)
-        equations = moved(self._model, parameters, likelihood, about, reading_ma, self._free)
+        equations = equations_with(self._model, parameters, likelihood, information, reading_ma, self._free)
         return self._here(point, equations, doubt)
 
     def _gathered(self, point: Real, doubt: float) -> _Here:
@@ -268,7 +269,10 @@ class GlobalFit:
         if anew or doubt != here.doubt or _rms(off, here.curvature) > _KEPT_SIGMA:
             return self._gathered(step.point, doubt)
         parameters = self._model.space.unpack(step.point)
-        equations = moved(self._model, parameters, self._likelihood, here.equations, step.reading_ma, self._free, doubt)
+        information = here.equations.information
+        equations = equations_with(
+            self._model, parameters, self._likelihood, information, step.reading_ma, self._free, doubt
+        )
         after = replace(here, point=step.point, equations=equations)
         turn, change = (step.point - here.point)[self._free], self._slope(here) - self._slope(after)
         return replace(after, curvature=_bent(here.curvature, turn, change))
@@ -356,7 +360,7 @@ def _rms(step: Real, curvature: Real) -> float:
 def _bent(curvature: Real, step: Real, change: Real) -> Real:
     """Return a curvature by which a step changes the slope as it did (Broyden, Fletcher, Goldfarb, Shanno, 1970)."""
     expected = curvature @ step
-    if not step @ change > 0.0 or not step @ expected > 0.0:
+    if not step @ change > _LEAST_CURVED * (step @ expected):
         return curvature
     bent: Real = (
         curvature + np.outer(change, change / (step @ change)) - np.outer(expected, expected / (step @ expected))

@@ -82,25 +82,25 @@ def _product(block: Real) -> Real:
     return product
 
 
-def moved(
+def equations_with(
     model: MeshModel,
     parameters: MeshParameters,
     likelihood: Likelihood,
-    about: NormalEquations,
+    information: Real,
     reading_ma: Real,
     free: NDArray[np.bool_],
     doubt: float = 0.0,
 ) -> NormalEquations:
-    """Return the equations about another point near by: all but the information, which is as it was.
+    """Return the equations about a point with the information of another one near by.
 
-    A fraction of the time of :func:`normal_equations`. A step by what was known at the last point leads as far.
+    A fraction of the time of :func:`normal_equations`, and the same slope.
 
     Args:
         model: The model.
-        parameters: The other point.
+        parameters: The point.
         likelihood: The readings, and what to make of them.
-        about: The equations about the last point, for the same free parameters.
-        reading_ma: Shape ``(N, M)``; the model's readings at the other point.
+        information: Shape ``(P, P)``; that of the other point, about the same free parameters.
+        reading_ma: Shape ``(N, M)``; the model's readings at the point.
         free: Shape ``(size,)``; the parameters wanted.
         doubt: η of the likelihood.
     """
@@ -109,7 +109,7 @@ def moved(
     drift = drift_ma * scale[..., None]
     white = without_drift(without_drift(misfit, drift), drift)  # V^-1/2, symmetric, of residuals and derivatives
     gradient = model.slope(parameters, likelihood.observations, white * scale)[free]
-    return NormalEquations(about.information, gradient, reading_ma, drift_ma)
+    return NormalEquations(information, gradient, reading_ma, drift_ma)
 
 
 def surrogate_cost(likelihood: Likelihood, about: NormalEquations, reading_ma: Real, doubt: float) -> float:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, RESPONSIVITY_MA_PER_MW, SimulatedMesh, start_near
 
 from calibration.design import Walk
@@ -13,7 +14,7 @@ from calibration.gauge import loop_rms_rad, wrapped
 from calibration.global_fit import FitResult, GlobalFit
 from calibration.likelihood import Likelihood, SettingDrift
 from calibration.model import MeshModel
-from calibration.normal import drift_at, moved, normal_equations, setting_drifts, strain
+from calibration.normal import NormalEquations, drift_at, equations_with, normal_equations, setting_drifts, strain
 from calibration.parameters import MeshParameters
 from calibration.priors import FREE_GROUPS, default_prior
 from calibration.probe import NoiseModel
@@ -114,7 +115,7 @@ def test_the_slope_of_the_likelihood_is_that_of_its_cost(small: SimulatedMesh) -
     assert -equations.gradient @ direction[free] == pytest.approx(slope, rel=1e-4)
 
 
-def test_the_slope_at_a_moved_point_is_that_of_equations_gathered_there(small: SimulatedMesh) -> None:
+def test_with_given_information_slope_and_drift_are_those_of_the_point(small: SimulatedMesh) -> None:
     model, drift = _model(small), SettingDrift(power_db=0.05, common_phase_rad=0.02)
     likelihood = Likelihood(small.measure(*small.random_settings(40)), NOISE, drift=drift)
     free = model.space.mask(FREE_GROUPS)
@@ -122,7 +123,7 @@ def test_the_slope_at_a_moved_point_is_that_of_equations_gathered_there(small: S
     equations = normal_equations(model, start, likelihood, free)
     by_differences = drift_at(model, start, likelihood.observations, equations.reading_ma, drift)
     np.testing.assert_allclose(by_differences, equations.drift_ma, rtol=1e-5, atol=1e-6 * equations.drift_ma.max())
-    again = moved(model, start, likelihood, equations, equations.reading_ma, free)
+    again = equations_with(model, start, likelihood, equations.information, equations.reading_ma, free)
     np.testing.assert_allclose(again.gradient, equations.gradient, atol=1e-5 * np.abs(equations.gradient).max())
 
 
@@ -131,9 +132,15 @@ def gathered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Over how many settings information was gathered, each time."""
     counts: list[int] = []
 
-    def counting(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, *rest: object) -> object:
+    def counting(
+        model: MeshModel,
+        parameters: MeshParameters,
+        likelihood: Likelihood,
+        free: NDArray[np.bool_],
+        doubt: float = 0.0,
+    ) -> NormalEquations:
         counts.append(len(likelihood.observations))
-        return normal_equations(model, parameters, likelihood, *rest)
+        return normal_equations(model, parameters, likelihood, free, doubt)
 
     monkeypatch.setattr("calibration.global_fit.normal_equations", counting)
     return counts
