@@ -1,7 +1,7 @@
 """The global clear-box fit: all parameters of a mesh from all readings at once, by maximum likelihood.
 
 Gauss-Newton steps on the exact derivatives, damped where a step does not help (Levenberg-Marquardt). Gathering the
-information takes nine tenths of a round's time: it is kept while the point stays within a standard error or two of
+information takes four fifths of a round's time: it is kept while the point stays within a standard error or two of
 where that was done, and the slope, exact in every round, corrects it (BFGS).
 
 From afar a fit is led by the doubt of :mod:`calibration.likelihood`: the noise a wrong model would have is found from
