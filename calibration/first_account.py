@@ -1,7 +1,8 @@
 """The first account of the random settings: from the start that a search found, or from another's if that was wrong.
 
 A search may end in a valley that only looks right. A fit from there explains hardly anything, and whatever is thought
-of to explain the rest is false: another search, a few seconds, comes before all that takes a fit to find out.
+of to explain the rest is false: another search, a few seconds, comes before all that takes a fit to find out. Where no
+valley looked right, all starts of the search were made already: then something has happened to the readings.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def first_account(
     now = start, accountant(start).begin(start.parameters)
     found(*now)
     for settled in (False, *(True,) * _MORE_STARTS):
-        if not now[1].fit.certified:
+        if not now[1].fit.certified and (settled or now[0].trusted):
             now = _elsewhere(bootstrap, *now, accountant, settled=settled)
             found(*now)
         if not settled:

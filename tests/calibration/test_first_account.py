@@ -34,19 +34,21 @@ class Bench:
         valleys: Valley of every search.
         fits: By valley, how the first fit ends.
         settled: By valley, how it ends with all taken out that can be thought of, if otherwise.
+        trusted: Whether valleys look right.
         did: What was done, in words.
     """
 
     valleys: list[int]
     fits: dict[int, Fit]
     settled: dict[int, Fit] = field(default_factory=dict)
+    trusted: bool = True
     did: list[str] = field(default_factory=list)
 
     def start(self) -> Start:
         valley = self.valleys.pop(0)
         levels = Levels(np.ones(1), np.ones(1))
         search = SearchResult(PASSIVE + valley, np.zeros(3), np.zeros(1), levels, 0.01 * (1 + valley), 50, 1)
-        return cast(Start, SimpleNamespace(search=search, parameters=valley))
+        return cast(Start, SimpleNamespace(search=search, parameters=valley, trusted=self.trusted))
 
     def again(self, start: Start) -> Start:
         self.did.append("search")
@@ -108,6 +110,15 @@ def test_a_second_search_that_ends_in_the_same_valley_says_that_it_was_right() -
     bench = Bench([0, 0], {0: LOST}, {0: GOOD})
     assert bench.run()[0] == 0
     assert bench.did == ["fit 0", "search", "settle 0"]
+
+
+def test_where_no_valley_looked_right_explanations_come_before_another_search() -> None:
+    bench = Bench([0, 1], {0: LOST, 1: GOOD}, {0: GOOD}, trusted=False)
+    assert bench.run()[0] == 0
+    assert bench.did == ["fit 0", "settle 0"]
+    bench = Bench([0, 1], {0: LOST, 1: GOOD}, trusted=False)
+    assert bench.run()[0] == 1
+    assert bench.did == ["fit 0", "settle 0", "search", "fit 1", "settle 1"]
 
 
 @pytest.mark.parametrize(("first", "second", "kept"), [(LOST, BETTER, 1), (BETTER, LOST, 0)])
