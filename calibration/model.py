@@ -7,7 +7,7 @@ equations (mesh.md c.1). Inside a PUC waves are taken between the couplers, wher
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ BATCH = 16
 """Settings worked on at once: their derivatives take some 4 MB on the 72-PUC mesh. Twice as many take twice the time
 each, because they leave the caches."""
 
+_STEP_RAD = 1e-4
 _NEPER_PER_DB = np.log(10.0) / 20.0
 _LN10_PER_10 = np.log(10.0) / 10.0
 
@@ -149,6 +150,20 @@ class MeshModel:
         for first in range(0, len(observations), BATCH):
             part = slice(first, min(first + BATCH, len(observations)))
             yield self._linearised(parameters, observations[part], number[part], part)
+
+    def by_common_phase(self, parameters: MeshParameters, observations: Observations) -> Real:
+        """Return the derivatives of all readings by a phase common to all PUCs, shape ``(N, M)``, by differences.
+
+        Raises:
+            ConfigError: As :meth:`predict`.
+        """
+        step_hz = _STEP_RAD / (2.0 * np.pi * parameters.delay_s)
+        ahead, behind = (
+            self.predict(parameters, replace(observations, detuning_hz=observations.detunings_hz + shift_hz))
+            for shift_hz in (step_hz, -step_hz)
+        )
+        slope: Real = (ahead - behind) / (2.0 * _STEP_RAD)
+        return slope
 
     def _sources_of(self, observations: Observations) -> NDArray[np.int64]:
         number = self._source_number[observations.source]

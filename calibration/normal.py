@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from calibration.parameters import MeshParameters
 Real = NDArray[np.float64]
 
 _LN10_PER_10 = np.log(10.0) / 10.0
-_STEP_RAD = 1e-4
 _BLOCK = 96
 """Settings whose derivatives are held for one product."""
 
@@ -164,12 +163,7 @@ def drift_at(
     """Return what :func:`drift_slopes_ma` does for all settings, from readings alone: by differences."""
     if not drift.power_db and not drift.common_phase_rad:
         return np.zeros((*reading_ma.shape, 2))
-    step_hz = _STEP_RAD / (2.0 * np.pi * parameters.delay_s)
-    ahead, behind = (
-        model.predict(parameters, replace(observations, detuning_hz=observations.detunings_hz + shift_hz))
-        for shift_hz in (step_hz, -step_hz)
-    )
-    by_phase = (ahead - behind) / (2.0 * _STEP_RAD)
+    by_phase = model.by_common_phase(parameters, observations)
     return np.stack([_LN10_PER_10 * reading_ma * drift.power_db, by_phase * drift.common_phase_rad], axis=-1)
 
 

@@ -28,7 +28,6 @@ Real = NDArray[np.float64]
 RAD_PER_K = 0.6
 """Phase of a PUC per kelvin (estimate of mesh.md b.11)."""
 _LN10_PER_10 = np.log(10.0) / 10.0
-_STEP_RAD = 1e-3
 _STEPS = 4
 _LARGEST_STEP = (1.0, 0.1)
 _SPREAD = (0.5, 0.3)
@@ -221,14 +220,10 @@ def drift_of(
     inverse: Real = np.zeros((len(observations), 2, 2))
     root = residual = np.zeros(target.shape)
     for _ in range(_STEPS):
-
-        def reading(shift_rad: float, off: Real = off) -> Real:
-            moved = replace(observations, detuning_hz=observations.detunings_hz + (off[:, 1] + shift_rad) * per_rad_hz)
-            power: Real = model.predict(parameters, moved) * 10.0 ** (off[:, :1] / 10.0)
-            return power
-
-        here = reading(0.0)
-        by_phase = (reading(_STEP_RAD) - reading(-_STEP_RAD)) / (2.0 * _STEP_RAD)
+        moved = replace(observations, detuning_hz=observations.detunings_hz + off[:, 1] * per_rad_hz)
+        power = 10.0 ** (off[:, :1] / 10.0)
+        here = model.predict(parameters, moved) * power
+        by_phase = model.by_common_phase(parameters, moved) * power
         residual = (target - here) / sigma
         root = np.where(known, np.sqrt(weight(residual)), 0.0)
         slopes = np.stack([_LN10_PER_10 * here, by_phase], axis=-1) * (root / sigma)[..., None]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,21 +104,22 @@ def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
             "show light",
             hint="Check that modules are enabled, fibres are plugged and polarization is aligned.",
         )
-    defects = [
-        *(
-            Defect("dead source", "source", port, _DEAD_SOURCE.format(port=port))
-            for port in ports
-            if port not in sources
-        ),
-        *(
-            Defect("dead monitor", "monitor", port, _DEAD_MONITOR.format(port=port))
-            for port in probe.monitors
-            if port not in monitors
-        ),
-    ]
+    defects = (
+        *_dead("source", ports, sources, _DEAD_SOURCE),
+        *_dead("monitor", probe.monitors, monitors, _DEAD_MONITOR),
+    )
     noise = NoiseModel(max(float(np.sqrt(np.mean(np.square(relative or [0.0])))), _LEAST_RELATIVE), floor_ma)
     dark_ma = {port: level for port, level in zip(probe.monitors, level_ma.tolist(), strict=True) if level}
-    return Survey(noise, sources, monitors, tuple(defects), dark_ma)
+    return Survey(noise, sources, monitors, defects, dark_ma)
+
+
+def _dead(
+    element: Literal["source", "monitor"], ports: Sequence[int], alive: Sequence[int], text: str
+) -> tuple[Defect, ...]:
+    """Name the sources or monitors that are not alive."""
+    return tuple(
+        Defect(f"dead {element}", element, port, text.format(port=port)) for port in ports if port not in alive
+    )
 
 
 def _dark_level_ma(dark: NDArray[np.float64], floor_ma: float) -> NDArray[np.float64]:
