@@ -133,7 +133,7 @@ class LaserSource:
     def on(self) -> None:
         """Switch the output on and wait until the laser has settled."""
         self._laser.enable()
-        self._laser.wait_ready(self._clock.now() + _READY_S)
+        self._laser.wait_ready(_READY_S)
 
     def off(self) -> None:
         """Switch the output off."""

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from lumion_hw.errors import LimitError
+
 
 class Ticker(Protocol):
     """A periodic action that can be ended."""
@@ -32,6 +34,19 @@ class Clock(Protocol):
 
     def call_every(self, period_s: float, action: Callable[[], None]) -> Ticker:
         """Call ``action`` every ``period_s`` seconds until the returned ticker is cancelled."""
+
+
+def deadline_after(clock: Clock, timeout_s: float) -> float:
+    """Return the instant of ``clock`` that ends a wait of ``timeout_s`` from now; infinity waits for ever.
+
+    Every wait that a user asks for is a duration, ``timeout_s``. Instants, ``deadline``, are for links and sessions.
+
+    Raises:
+        LimitError: Negative, or no number: no instant would ever be later.
+    """
+    if timeout_s >= 0.0:
+        return clock.now() + timeout_s
+    raise LimitError("time to wait", asked=timeout_s, limit=0.0, unit="s", hint="Give a duration from now.")
 
 
 class _Timer:

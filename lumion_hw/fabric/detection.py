@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import CircuitRequest
+from lumion_hw.clock import deadline_after
 from lumion_hw.errors import LinkError
 from lumion_hw.fabric.servers import server_of
 
@@ -72,7 +73,7 @@ class LightWatch:
     def wait(self, timeout_s: float) -> Verdict | None:
         """Poll at the bench file's period until there is a verdict, or ``None`` after ``timeout_s``."""
         period_s = self._bench.model.fabric.detect_poll_s
-        deadline = self._bench.clock.now() + timeout_s
+        deadline = deadline_after(self._bench.clock, timeout_s)
         while True:
             began_s = self._bench.clock.now()
             verdict = self.poll()

@@ -152,15 +152,13 @@ class TunableLaser(Protocol):
     def disable(self) -> None:
         """Switch the output off, and verify it."""
 
-    def wait_ready(self, deadline_s: float) -> LaserState:
-        """Wait until the laser emits at its settings; return that state.
-
-        Args:
-            deadline_s: Time of the laser's clock until which to wait.
+    def wait_ready(self, timeout_s: float) -> LaserState:
+        """Wait until the laser emits at its settings, at most ``timeout_s`` from now; return that state.
 
         Raises:
             DeviceError: The output is off, or the laser reports a failure.
-            DeviceTimeoutError: The laser answers, but is not ready by the deadline.
+            DeviceTimeoutError: The laser answers, but was not ready in time.
+            LimitError: The time is negative or no number.
         """
 
     def state(self) -> LaserState:

@@ -121,7 +121,7 @@ def peer(clock: VirtualClock) -> Laser:
 def shining(clock: VirtualClock, peer: Laser) -> KeysightLaser:
     laser = opened(clock, peer)
     laser.enable()
-    laser.wait_ready(clock.now() + 10.0)
+    laser.wait_ready(10.0)
     return laser
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lumion_hw.clock import VirtualClock
+from lumion_hw.clock import VirtualClock, deadline_after
 from lumion_hw.errors import (
     ConfigError,
     DeviceError,
@@ -350,10 +350,10 @@ class FakeLaser(Fake):
         light = self.light
         return LaserState(self.on, light is not None, self.thz, self.dbm, light and light[1], (), self.clock.now())
 
-    def wait_ready(self, deadline_s: float) -> LaserState:
+    def wait_ready(self, timeout_s: float) -> LaserState:
         if not self.state().emitting:
             raise DeviceError("off", code=0, command="wait_ready", **WHERE)
-        self.clock.sleep(max(0.0, min(deadline_s, self.ready_at) - self.clock.now()))
+        self.clock.sleep(max(0.0, min(deadline_after(self.clock, timeout_s), self.ready_at) - self.clock.now()))
         if not self.state().ready:
             raise DeviceTimeoutError("not ready", code=0, command="wait_ready", **WHERE)
         return self.state()

@@ -606,7 +606,7 @@ def test_a_laser_that_takes_gigahertz_for_its_step_is_caught() -> None:
 
 def test_a_laser_that_calls_itself_ready_while_it_settles_is_caught() -> None:
     class Hasty(FakeLaser):
-        def wait_ready(self, deadline_s: float):
+        def wait_ready(self, timeout_s: float):
             return replace(self.state(), ready=True, measured_power_dbm=self.dbm)
 
     driver = Hasty()
@@ -639,7 +639,7 @@ def test_a_laser_that_measures_power_in_the_dark_is_caught() -> None:
 
 def test_a_laser_that_waits_for_light_nobody_switched_on_is_caught() -> None:
     class Patient(FakeLaser):
-        def wait_ready(self, deadline_s: float):
+        def wait_ready(self, timeout_s: float):
             return self.state()
 
     driver = Patient()

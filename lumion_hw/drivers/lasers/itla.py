@@ -10,7 +10,7 @@ import contextlib
 import threading
 from dataclasses import dataclass
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, deadline_after
 from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
 from lumion_hw.drivers.ranges import check_range
 from lumion_hw.errors import (
@@ -192,14 +192,16 @@ class ItlaLaser(Driver):
         self._switch("disable", 0)
         self._wait_idle("disable")
 
-    def wait_ready(self, deadline_s: float) -> LaserState:
+    def wait_ready(self, timeout_s: float) -> LaserState:
         """Wait until the module emits, nothing is pending and its fatal status is clear.
 
         Raises:
             DeviceError: The output is off, or the module reports a fatal fault with nothing pending. One that is only
                 remembered from tuning is cleared.
-            DeviceTimeoutError: The module is not ready by the deadline.
+            DeviceTimeoutError: The module was not ready in time.
+            LimitError: The time is negative or no number.
         """
+        deadline = deadline_after(self._clock, timeout_s)
         cleared = False
         while True:
             # While it tunes a module may well report that its frequency is wrong (MCB, alarm during tuning).
@@ -221,9 +223,9 @@ class ItlaLaser(Driver):
                     address=self._session.address,
                     hint="Call enable() first." if not state.emitting else "Read its status registers.",
                 )
-            if self._clock.now() >= deadline_s:
+            if self._clock.now() >= deadline:
                 raise self._too_slow("wait_ready", f"flags: {', '.join(state.flags) or 'none'}")
-            self._clock.sleep(min(_POLL_S, max(deadline_s - self._clock.now(), 1e-3)))
+            self._clock.sleep(min(_POLL_S, max(deadline - self._clock.now(), 1e-3)))
 
     def state(self) -> LaserState:
         """Ask the module what it does: NOP, ResEna, StatusF, StatusW, settings, and OOP if it emits."""
@@ -357,9 +359,9 @@ class ItlaLaser(Driver):
 
     def _wait_idle(self, what: str) -> None:
         """Wait until no operation is pending: a module that is busy ignores settings."""
-        deadline_s = self._clock.now() + PENDING_PATIENCE_S
+        deadline = self._clock.now() + PENDING_PATIENCE_S
         while pending := self._session.read(Register.NOP) >> 8:
-            if self._clock.now() >= deadline_s:
+            if self._clock.now() >= deadline:
                 raise self._too_slow(what, f"operations pending: 0x{pending:02X}")
             self._clock.sleep(_POLL_S)
 

@@ -7,7 +7,7 @@ import logging
 import threading
 from typing import ClassVar
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, deadline_after
 from lumion_hw.drivers.lasers.sweep_limits import check_sweep
 from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.ranges import check_range
@@ -211,19 +211,15 @@ class ScpiLaser(ScpiDriver):
                 timestamp_s=self._clock.now(),
             )
 
-    def wait_ready(self, deadline_s: float) -> LaserState:
-        """Wait until the laser emits and no operation is pending.
-
-        Raises:
-            DeviceError: The output is off.
-            DeviceTimeoutError: The laser is not ready by the deadline.
-        """
+    def wait_ready(self, timeout_s: float) -> LaserState:
+        """Wait until the laser emits and no operation is pending. Raises as :meth:`TunableLaser.wait_ready`."""
+        deadline = deadline_after(self._clock, timeout_s)
         while not (state := self.state()).ready:
             if not state.emitting:
                 raise self._refused("wait_ready", "the output is off", "Call enable() first.")
-            if self._clock.now() >= deadline_s:
+            if self._clock.now() >= deadline:
                 raise self._too_slow("wait_ready", "an operation is pending")
-            self._clock.sleep(min(_POLL_S, max(deadline_s - self._clock.now(), 1e-3)))
+            self._clock.sleep(min(_POLL_S, max(deadline - self._clock.now(), 1e-3)))
         return state
 
     def sweep(self, plan: LaserSweep) -> SweepLog:
@@ -252,9 +248,9 @@ class ScpiLaser(ScpiDriver):
             n_logged = self.prepare_sweep(plan)
             started_s = self._clock.now()
             self.start_sweep()
-        deadline_s = started_s + _SWEEP_FACTOR * plan.duration_s + _SWEEP_PATIENCE_S
+        deadline = started_s + _SWEEP_FACTOR * plan.duration_s + _SWEEP_PATIENCE_S
         while self.is_sweeping():
-            if self._clock.now() >= deadline_s:
+            if self._clock.now() >= deadline:
                 raise self._too_slow("sweep", f"the sweep of {plan.duration_s:.3g} s does not end; it was stopped")
             self._clock.sleep(_POLL_S)
         ended_s = self._clock.now()

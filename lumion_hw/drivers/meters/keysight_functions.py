@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.clock import deadline_after
 from lumion_hw.drivers.meters.keysight_meter import Head, KeysightMeter
 from lumion_hw.drivers.meters.wire_powers import reading, states_of
 from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, LimitError
@@ -290,11 +291,12 @@ class PowerRun:
 
         Raises:
             DeviceTimeoutError: The run did not complete in time.
+            LimitError: The time is negative or no number; the run was stopped.
             FrameError: A channel gave another number of samples.
         """
         patience_s = _PATIENCE_S + _PATIENCE_FACTOR * self._function.duration_s if timeout_s is None else timeout_s
         try:
-            self._wait(self._meter.clock.now() + patience_s)
+            self._wait(deadline_after(self._meter.clock, patience_s))
             values_w = np.stack([self._functions.result(head, self._function.n_samples) for head in self._heads])
         finally:
             self.stop()
@@ -326,10 +328,10 @@ class PowerRun:
         """Tell whether every channel has all its samples."""
         return all(self._progress(master) == "COMPLETE" for master in dict.fromkeys(h.master for h in self._heads))
 
-    def _wait(self, deadline_s: float) -> None:
+    def _wait(self, deadline: float) -> None:
         clock = self._meter.clock
         while not self.is_complete():
-            if clock.now() >= deadline_s:
+            if clock.now() >= deadline:
                 raise DeviceTimeoutError(
                     f"the run of {self._function.n_samples} samples is not complete after "
                     f"{clock.now() - self.started_s:.3g} s; it was stopped",

@@ -12,7 +12,7 @@ import threading
 
 import numpy as np
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, deadline_after
 from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.meters.wire_powers import reading, states_of
 from lumion_hw.drivers.scpi_driver import ScpiDriver
@@ -242,7 +242,7 @@ class SantecMpm(ScpiDriver):
             timeout_s: Time from now; by default 2 s and 1.2 times the length of the run.
 
         Raises:
-            LimitError: Not 1 to 1 000 000 samples; nothing was sent.
+            LimitError: Not 1 to 1 000 000 samples, or the time is negative or no number; nothing was measured.
             DeviceTimeoutError: The run does not complete; it was stopped.
             FrameError: A channel gave another number of samples.
         """
@@ -257,10 +257,11 @@ class SantecMpm(ScpiDriver):
             modules = sorted({module for module, _ in places})
             automatic = all(self._scpi.setting(f"DAUTO? {module}") == 1.0 for module in modules)
             self._session.write(f"WMOD {'CONST2' if automatic else 'CONST1'}")
+            deadline = deadline_after(self._clock, patience_s)
             started_s = self._clock.now()
             self._session.write("MEAS")
             try:
-                self._wait(started_s + patience_s, n_samples)
+                self._wait(deadline, n_samples)
                 values_w = np.stack([self._logged_w(module, port, n_samples) for module, port in places])
             finally:
                 self._session.write("STOP")
@@ -322,10 +323,10 @@ class SantecMpm(ScpiDriver):
             now_s = self._clock.now()
             return tuple(reading(first + index, _watts(value), now_s) for index, value in enumerate(values_mw))
 
-    def _wait(self, deadline_s: float, n_samples: int) -> None:
+    def _wait(self, deadline: float, n_samples: int) -> None:
         """Wait until ``STAT?`` says 1; 0 is under way, -1 is stopped."""
         while (state := self._scpi.numbers("STAT?"))[0] != 1.0:
-            if state[0] < 0.0 or self._clock.now() >= deadline_s:
+            if state[0] < 0.0 or self._clock.now() >= deadline:
                 raise DeviceTimeoutError(
                     f"the log of {n_samples} samples did not complete: state {state}",
                     command="STAT?",

@@ -228,9 +228,9 @@ class ThorlabsPm(ScpiDriver):
         self._check_channel(CHANNEL)
         self.errors()
         self._session.write("SENS:CORR:COLL:ZERO")
-        deadline_s = self._clock.now() + _ZERO_PATIENCE_S
+        deadline = self._clock.now() + _ZERO_PATIENCE_S
         while self._scpi.setting("SENS:CORR:COLL:ZERO:STAT?"):
-            if self._clock.now() >= deadline_s:
+            if self._clock.now() >= deadline:
                 self._scpi.set("SENS:CORR:COLL:ZERO:ABOR")
                 raise DeviceTimeoutError(
                     f"zeroing does not end within {_ZERO_PATIENCE_S:g} s; it was stopped",

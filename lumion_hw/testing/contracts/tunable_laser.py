@@ -145,7 +145,7 @@ class TunableLaserContract(DeviceContract):
         driver.set_power_dbm(wanted_dbm)
         promised(emitted() is None, "there is light before the output is enabled")
         driver.enable()
-        self._check_ready(driver.wait_ready(clock.now() + self.ready_s), wanted_dbm)
+        self._check_ready(driver.wait_ready(self.ready_s), wanted_dbm)
         light = emitted()
         promised(light is not None, "there is no light though the laser is ready")
         if light is not None:
@@ -158,7 +158,7 @@ class TunableLaserContract(DeviceContract):
         """Off it is neither emitting nor ready and measures no power; on it is both within its time."""
         self._check_dark(driver.state())
         driver.enable()
-        state = driver.wait_ready(clock.now() + self.ready_s)
+        state = driver.wait_ready(self.ready_s)
         promised(state.emitting and state.ready, f"wait_ready() returned {state}")
         promised(driver.state().emitting, "an enabled output is said to be off")
         driver.disable()
@@ -167,28 +167,31 @@ class TunableLaserContract(DeviceContract):
     def test_waiting_for_an_output_that_is_off_is_an_error(self, driver: TunableLaser, clock: Clock) -> None:
         """``wait_ready`` does not wait for light that nobody switched on."""
         started = clock.now()
-        refused(DeviceError, "wait_ready() of a dark laser", lambda: driver.wait_ready(clock.now() + self.ready_s))
+        refused(DeviceError, "wait_ready() of a dark laser", lambda: driver.wait_ready(self.ready_s))
         promised(clock.now() - started < self.deadline_s, "waiting for an output that is off took its time")
 
-    def test_waiting_ends_at_the_deadline(self, driver: TunableLaser, clock: Clock) -> None:
-        """A laser that is not ready by the deadline is a ``DeviceTimeoutError`` at that time."""
+    def test_waiting_ends_when_its_time_is_over(self, driver: TunableLaser, clock: Clock) -> None:
+        """The time is a duration: a laser that is not ready after it is a ``DeviceTimeoutError`` then."""
         driver.enable()
-        started = clock.now()
-        try:
-            driver.wait_ready(started)
-        except DeviceTimeoutError as error:
-            promised(bool(error.device and error.address), f"the error names no device or no address: {error}")
-        promised(clock.now() - started < 1.0, f"a deadline of now took {clock.now() - started:.2f} s")
+        for timeout_s in (0.0, 0.01):
+            started = clock.now()
+            try:
+                driver.wait_ready(timeout_s)
+            except DeviceTimeoutError as error:
+                promised(bool(error.device and error.address), f"the error names no device or no address: {error}")
+            promised(clock.now() - started < 1.0, f"to wait {timeout_s:g} s took {clock.now() - started:.2f} s")
+        for timeout_s in (math.nan, -1.0):
+            refused(LimitError, f"wait_ready({timeout_s})", partial(driver.wait_ready, timeout_s))
 
     def test_tuning_while_it_emits_is_done_or_refused(self, driver: TunableLaser, clock: Clock) -> None:
         """Where it cannot be done, nothing changes; where it can, the frequency is in force."""
         before_thz, wanted_thz = (within(driver.ranges.frequency_thz, fraction) for fraction in (0.25, 0.75))
         driver.set_frequency_thz(before_thz)
         driver.enable()
-        driver.wait_ready(clock.now() + self.ready_s)
+        driver.wait_ready(self.ready_s)
         if driver.capabilities.tunes_while_emitting:
             driver.set_frequency_thz(wanted_thz)
-            driver.wait_ready(clock.now() + self.ready_s)
+            driver.wait_ready(self.ready_s)
             self._check_frequency(driver, wanted_thz)
             return
         refused(DeviceError, "tuning while it emits", lambda: driver.set_frequency_thz(wanted_thz))
@@ -205,7 +208,7 @@ class TunableLaserContract(DeviceContract):
             return
         refused(DeviceError, "a sweep of a dark laser", lambda: driver.sweep(plan))
         driver.enable()
-        driver.wait_ready(clock.now() + self.ready_s)
+        driver.wait_ready(self.ready_s)
         log = driver.sweep(plan)
         promised(log.ended_s - log.started_s >= 0.9 * plan.duration_s, "the sweep ended before it can have been made")
         if not plan.log:
@@ -263,7 +266,7 @@ class TunableLaserContract(DeviceContract):
     ) -> None:
         """``close`` switches nothing off."""
         driver.enable()
-        driver.wait_ready(clock.now() + self.ready_s)
+        driver.wait_ready(self.ready_s)
         driver.close()
         promised(emitted() is not None, "close() switched the output off")
 

@@ -25,7 +25,7 @@ MARGIN = 1.5
 """Deadlines are this much longer than the module advertises (facts, transponders 5)."""
 UNBOUNDED_S = 3000.0
 """Bound of a stage for which a module states none: duration code Dh means 3000 s or more."""
-_LEAST_DEADLINE_S = 1.0
+_LEAST_S = 1.0
 _ErrorT = TypeVar("_ErrorT", bound=LumionError)
 
 
@@ -88,10 +88,10 @@ class Module:
                 "Close it and open the module that is plugged in now.",
             )
 
-    def deadline_s(self, stage: str) -> float:
+    def longest_s(self, stage: str) -> float:
         """Return how long a stage may take."""
         bound_s = self.advertised.durations_s[stage]
-        return max(MARGIN * (UNBOUNDED_S if bound_s is None else bound_s) * self.quirks.time_factor, _LEAST_DEADLINE_S)
+        return max(MARGIN * (UNBOUNDED_S if bound_s is None else bound_s) * self.quirks.time_factor, _LEAST_S)
 
     def state(self) -> int:
         """Return the module state. Raises ``DeviceError`` with the cause if it is a fault."""
@@ -121,24 +121,24 @@ class Module:
                 "Call power_up() first.",
             )
 
-    def wait(self, done: Callable[[], bool], deadline_s: float, stage: Callable[[], str]) -> None:
+    def wait(self, done: Callable[[], bool], timeout_s: float, stage: Callable[[], str]) -> None:
         """Ask again and again until it is done.
 
         Args:
             done: Looks; may raise what it finds.
-            deadline_s: How long at most.
+            timeout_s: How long at most.
             stage: Says what it is waiting for, with lane and last code.
 
         Raises:
             DeviceTimeoutError: It was not done in time.
         """
-        period_s = min(max(deadline_s / 200.0, 0.01), 0.25)
-        end = self.clock.now() + deadline_s
+        period_s = min(max(timeout_s / 200.0, 0.01), 0.25)
+        end = self.clock.now() + timeout_s
         while not done():
             if self.clock.now() >= end:
                 raise self.error(
                     DeviceTimeoutError,
-                    f"{stage()} for {deadline_s:.3g} s",
+                    f"{stage()} for {timeout_s:.3g} s",
                     "It takes longer than the module advertises; wait_for_lock() and flags() may tell why.",
                 )
             self.clock.sleep(min(period_s, max(end - self.clock.now(), 0.0)))

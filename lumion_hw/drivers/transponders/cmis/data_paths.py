@@ -86,8 +86,8 @@ def states(module: Module) -> dict[int, int]:
 
 def await_steady(module: Module) -> None:
     """Wait until no data path is on its way: a host writes only then."""
-    deadline_s = sum(module.deadline_s(stage) for stage in ("dp_init", "dp_deinit", "tx_turn_on", "tx_turn_off"))
-    _await(module, ALL_LANES, frozenset(range(16)) - DATA_PATH_TRANSIENT, deadline_s, "")
+    timeout_s = sum(module.longest_s(stage) for stage in ("dp_init", "dp_deinit", "tx_turn_on", "tx_turn_off"))
+    _await(module, ALL_LANES, frozenset(range(16)) - DATA_PATH_TRANSIENT, timeout_s, "")
 
 
 def set_deinit(module: Module, lanes: Iterable[int], on: bool) -> None:
@@ -106,23 +106,23 @@ def deactivate(module: Module, paths: Collection[DataPath], lanes: Iterable[int]
     if module.advertised.supported("tx_disable"):
         module.memory.set_lanes("tx_disable", media_lanes(module, paths), True)
     set_deinit(module, wanted, True)
-    deadline_s = module.deadline_s("tx_turn_off") + _TX_EXTRA_S + module.deadline_s("dp_deinit")
-    _await(module, wanted, frozenset({DataPathState.DEACTIVATED}), deadline_s, "dp_deinit")
+    timeout_s = module.longest_s("tx_turn_off") + _TX_EXTRA_S + module.longest_s("dp_deinit")
+    _await(module, wanted, frozenset({DataPathState.DEACTIVATED}), timeout_s, "dp_deinit")
 
 
 def initialise(module: Module, paths: Collection[DataPath]) -> None:
     """Let the lanes initialise, and wait until they have."""
     lanes = host_lanes(paths)
     set_deinit(module, lanes, False)
-    _await(module, lanes, _INITIALISED, module.deadline_s("dp_init"), "dp_init")
+    _await(module, lanes, _INITIALISED, module.longest_s("dp_init"), "dp_init")
 
 
 def switch_on(module: Module, paths: Collection[DataPath]) -> None:
     """Switch the transmitters of initialised data paths on, and wait until they are."""
     if module.advertised.supported("tx_disable"):
         module.memory.set_lanes("tx_disable", media_lanes(module, paths), False)
-    deadline_s = module.deadline_s("tx_turn_on") + _TX_EXTRA_S
-    _await(module, host_lanes(paths), frozenset({DataPathState.ACTIVATED}), deadline_s, "tx_turn_on")
+    timeout_s = module.longest_s("tx_turn_on") + _TX_EXTRA_S
+    _await(module, host_lanes(paths), frozenset({DataPathState.ACTIVATED}), timeout_s, "tx_turn_on")
 
 
 def switch_off(module: Module, paths: Collection[DataPath]) -> None:
@@ -131,11 +131,11 @@ def switch_off(module: Module, paths: Collection[DataPath]) -> None:
         deactivate(module, paths)
         return
     module.memory.set_lanes("tx_disable", media_lanes(module, paths), True)
-    deadline_s = module.deadline_s("tx_turn_off") + _TX_EXTRA_S
-    _await(module, host_lanes(paths), frozenset(range(16)) - _LIT, deadline_s, "tx_turn_off")
+    timeout_s = module.longest_s("tx_turn_off") + _TX_EXTRA_S
+    _await(module, host_lanes(paths), frozenset(range(16)) - _LIT, timeout_s, "tx_turn_off")
 
 
-def _await(module: Module, lanes: Collection[int], wanted: Collection[int], deadline_s: float, stage: str) -> None:
+def _await(module: Module, lanes: Collection[int], wanted: Collection[int], timeout_s: float, stage: str) -> None:
     """Wait until all lanes are in one of the states; stop at once if the module is no longer powered up."""
     last: dict[int, int] = {}
 
@@ -155,4 +155,4 @@ def _await(module: Module, lanes: Collection[int], wanted: Collection[int], dead
         state = codes.describe("data_path_state", last[lane])
         return f"{stage or _TRANSIENT_STAGES[last[lane]]}: host lane {lane} stays in state {state}"
 
-    module.wait(there, deadline_s, words)
+    module.wait(there, timeout_s, words)

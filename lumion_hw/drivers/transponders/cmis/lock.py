@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
+from lumion_hw.clock import deadline_after
 from lumion_hw.drivers.transponders.cmis import data_paths as dp
 from lumion_hw.drivers.transponders.cmis.context import Module
 from lumion_hw.drivers.transponders.cmis.memory import FlagKey
@@ -53,6 +54,7 @@ class LockWatch:
     def wait(self, timeout_s: float) -> LockReport:
         """Look until the link is up, cannot come up, or the time is over; the last look is reported."""
         clock = self._module.clock
+        deadline = deadline_after(clock, timeout_s)
         started = last = clock.now()
         seen: dict[LockStage, float] = {}
         while True:
@@ -60,9 +62,9 @@ class LockWatch:
             now = clock.now()
             seen[report.stage] = seen.get(report.stage, 0.0) + now - last
             last = now
-            if report.stage in FINAL or now - started >= timeout_s:
+            if report.stage in FINAL or now >= deadline:
                 return dataclasses.replace(report, elapsed_s=now - started, stages=tuple(seen.items()))
-            clock.sleep(min(POLL_S, max(timeout_s - (now - started), 0.0)))
+            clock.sleep(min(POLL_S, deadline - now))
             seen[report.stage] += clock.now() - last
             last = clock.now()
 

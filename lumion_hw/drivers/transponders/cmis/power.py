@@ -77,7 +77,7 @@ def _await_state(module: Module, wanted: codes.ModuleState, stage: str) -> None:
             return " (the low-power pin is not asserted)"
         return ""
 
-    deadline_s = module.deadline_s(stage)
+    timeout_s = module.longest_s(stage)
     if wanted is codes.ModuleState.LOW_PWR:
-        deadline_s += module.deadline_s("dp_deinit") + module.deadline_s("tx_turn_off")
-    module.wait(lambda: module.state() == wanted, deadline_s, words)
+        timeout_s += module.longest_s("dp_deinit") + module.longest_s("tx_turn_off")
+    module.wait(lambda: module.state() == wanted, timeout_s, words)
