@@ -1,4 +1,7 @@
-"""The session for devices whose reply is zero or more lines and then an end word, with or without echo."""
+"""The session for devices whose reply is zero or more lines and then an end word, with or without echo.
+
+A refusal may stand behind words on the same line.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ class LineSession(Conversation):
         clock: The link's clock.
         device: Device name, for messages.
         done: The end word of a command that was carried out.
-        failed: The end word of a command that was refused.
+        failed: The end of the last line of a command that was refused.
         marker: A harmless query by which the session finds out that it is in step again.
         is_marker_reply: Tells whether the lines of a reply answer ``marker`` and nothing else.
         timeout_s: Default time for a reply.
@@ -93,10 +96,12 @@ class LineSession(Conversation):
         lines: list[str] = []
         while len(lines) < _MOST_LINES:
             line = self._as_text(text, self.receive_line(text, deadline))
-            if line in (self._done, self._failed):
-                return line == self._done, tuple(lines[1:] if lines[:1] == [text] else lines)
-            if line:
-                lines.append(line)
+            failed = line.endswith(self._failed)
+            reason = line.removesuffix(self._failed).strip() if failed else line
+            if reason and line != self._done:
+                lines.append(reason)
+            if failed or line == self._done:
+                return not failed, tuple(lines[1:] if lines[:1] == [text] else lines)
         raise self._frame_error(text, f"{_MOST_LINES} lines without an end word")
 
     def _as_text(self, command: str, line: bytes) -> str:

@@ -1,6 +1,8 @@
-"""The OZ Optics EPC04 driver in conversations written down from its command table, with and without echo."""
+"""The OZ Optics EPC04 driver in conversations as QMI's tests quote them, with and without the echo pyLabLib expects."""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import pytest
@@ -28,14 +30,23 @@ class Dialect:
         self._echo = echo
 
     def reply(self, command: str, *lines: str, end: str = "Done") -> Exchange:
+        """Answer a command; one that sets says in a line what it does."""
+        if not lines and end == "Done" and (said := re.fullmatch(r"V(\d),(-?\d+)", command)):
+            lines = (f"Set CH{said[1]} DC Voltage at: {said[2]}mV",)
         told = ([command] if self._echo else []) + [*lines, end]
         return Exchange(f"{command}\r\n".encode(), "".join(f"{line}\r\n" for line in told).encode())
 
     def voltages(self, *mv: int) -> Exchange:
-        return self.reply("V?", " ".join(f"CH{channel} {value}" for channel, value in enumerate(mv, start=1)))
+        return self.reply(
+            "V?", "Voltage(mV): " + " ".join(f"CH{n} {value:+05d}" for n, value in enumerate(mv, start=1))
+        )
 
     def opening(self, *mv: int) -> list[Exchange]:
-        return [self.voltages(*(mv or (0, 0, 0, 0))), self.reply("MDC"), self.reply("M?", "MDC")]
+        return [
+            self.voltages(*(mv or (0, 0, 0, 0))),
+            self.reply("MDC", "Set To DC Mode"),
+            self.reply("M?", "Work Mode: DC"),
+        ]
 
 
 @pytest.fixture(params=[True, False], ids=["echo on", "echo off"])
@@ -132,8 +143,10 @@ def test_another_number_of_voltages_is_refused() -> None:
 
 
 def test_a_refusal_names_its_command_and_the_session_goes_on(says: Dialect) -> None:
-    controller, peer = opened(*says.opening(), says.reply("V1,100", end="Error!"), *[says.voltages(0, 0, 0, 0)])
-    with pytest.raises(DeviceError, match="V1,100"):
+    controller, peer = opened(
+        *says.opening(), says.reply("V1,100", end="Out of range, Error!"), *[says.voltages(0, 0, 0, 0)]
+    )
+    with pytest.raises(DeviceError, match=r"V1,100.*after Out of range,"):
         controller.set(np.array([100.0, 0.0, 0.0, 0.0]))
     np.testing.assert_array_equal(controller.read(), np.zeros(4))
     assert peer.remaining == ()
@@ -169,10 +182,26 @@ def test_voltages_on_several_lines_are_understood() -> None:
     np.testing.assert_array_equal(controller.read(), [-12.0, 34.0, 0.0, 5000.0])
 
 
-def test_a_controller_that_keeps_scrambling_is_refused(says: Dialect) -> None:
-    controller, _, _ = controller_on(says.voltages(0, 0, 0, 0), says.reply("MDC"), says.reply("M?", "MAC"))
-    with pytest.raises(VerifyError, match="mode: wrote MDC, read back MAC"):
+@pytest.mark.parametrize("kept", ["Work Mode: AC(Sine)", "Work Mode: AC", "MAC"])
+def test_a_controller_that_keeps_scrambling_is_refused(says: Dialect, kept: str) -> None:
+    controller, _, _ = controller_on(says.voltages(0, 0, 0, 0), says.reply("MDC"), says.reply("M?", kept))
+    with pytest.raises(VerifyError, match=rf"mode: wrote MDC, read back {re.escape(kept)}"):
         controller.open()
+
+
+def test_a_voltage_that_reads_a_little_off_is_in_force_and_not_sent_again(says: Dialect) -> None:
+    """Two public clients know units that read up to 40 mV from what was set."""
+    off, far = says.voltages(1004, 0, -4960, 0), says.voltages(1041, 0, -5000, 0)
+    again = [says.reply(f"V{channel},{value}") for channel, value in ((1, 1000), (2, 0), (3, -5000), (4, 7))]
+    controller, peer = opened(
+        *[*says.opening(), says.reply("V1,1000"), says.reply("V3,-5000"), off, off],
+        *[says.reply("V4,7"), far, *again, far],
+    )
+    controller.set(np.array([1000.0, 0.0, -5000.0, 0.0]))
+    np.testing.assert_array_equal(controller.read(), [1004.0, 0.0, -4960.0, 0.0])
+    with pytest.raises(VerifyError, match=r"read back \[1041, 0, -5000, 0\]"):
+        controller.set(np.array([1000.0, 0.0, -5000.0, 7.0]))
+    assert peer.remaining == ()
 
 
 def test_a_reading_without_voltages_is_refused_and_recovered_from() -> None:
