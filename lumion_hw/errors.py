@@ -42,6 +42,10 @@ class ConfigError(LumionError, ValueError):
     exit_code = 2
 
 
+class UnknownNameError(ConfigError, KeyError):
+    """Nothing of this name is there; the message lists what is."""
+
+
 class IdentityError(ConfigError):
     """Another device than the expected one answered at this address."""
 

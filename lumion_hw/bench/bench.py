@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lumion_hw.bench.devices import (
     LASER_KINDS,
@@ -23,6 +23,7 @@ from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.bench.meter_monitors import MeterMonitors
 from lumion_hw.bench.model import BenchModel, DeviceModel, HeaterDriverModel, MeshControllerModel
 from lumion_hw.bench.module_ways import ModuleWay, module_way
+from lumion_hw.bench.named import Named
 from lumion_hw.clock import Clock, SystemClock, VirtualClock
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.interfaces import (
@@ -86,18 +87,13 @@ class Bench:
         self._emulated = emulated
         self._devices: dict[str, OpenDevice] = {}
         self._open_all(link)
-        kinds = {name: device.kind for name, device in model.devices.items()}
-
-        def of_kind(*wanted: str) -> dict[str, object]:
-            return {name: device for name, device in self._devices.items() if kinds[name] in wanted}
-
-        self.meters: dict[str, PowerMeter] = of_kind(*METER_KINDS)  # type: ignore[assignment]
-        self.lasers: dict[str, TunableLaser] = of_kind(*LASER_KINDS)  # type: ignore[assignment]
-        self.transponders: dict[str, Transponder] = of_kind(*MODULE_KINDS)  # type: ignore[assignment]
-        self.polarization: dict[str, PolarizationController] = of_kind(*POLARIZATION_KINDS)  # type: ignore[assignment]
-        self.polarization_optimizers: dict[str, PolarizationOptimizer] = of_kind(*OPTIMIZER_KINDS)  # type: ignore[assignment]
-        self.polarimeters: dict[str, Polarimeter] = of_kind(*POLARIMETER_KINDS)  # type: ignore[assignment]
-        self.mesh_states: dict[str, MeshStates] = of_kind("smartlight-line-server")  # type: ignore[assignment]
+        self.meters: Named[PowerMeter] = self._of_kind("power meter", METER_KINDS)
+        self.lasers: Named[TunableLaser] = self._of_kind("laser", LASER_KINDS)
+        self.transponders: Named[Transponder] = self._of_kind("module", MODULE_KINDS)
+        self.polarization: Named[PolarizationController] = self._of_kind("polarization controller", POLARIZATION_KINDS)
+        self.polarization_optimizers: Named[PolarizationOptimizer] = self._of_kind("optimizer", OPTIMIZER_KINDS)
+        self.polarimeters: Named[Polarimeter] = self._of_kind("polarimeter", POLARIMETER_KINDS)
+        self.mesh_states: Named[MeshStates] = self._of_kind("mesh that takes states", ("smartlight-line-server",))
         try:
             self._mesh = self._mesh_access()
         except BaseException:
@@ -218,6 +214,22 @@ class Bench:
     def is_emulated(self) -> bool:
         """Whether the devices are emulated in this process."""
         return self._emulated is not None
+
+    def __repr__(self) -> str:
+        """Return one line."""
+        how = "emulated" if self.is_emulated else "real"
+        return f"<Bench {self.model.name}, {how}: {', '.join(self._devices)}>"
+
+    def _of_kind(self, sort: str, kinds: Collection[str]) -> Named[Any]:
+        """Return the open devices of these kinds; the names of all others say what they are."""
+        named = {name: device.kind for name, device in self.model.devices.items()}
+        found = {name: device for name, device in self._devices.items() if named[name] in kinds}
+        elsewhere = {
+            name: "it was left out by 'only'" if kind in kinds else f"that is a {kind}"
+            for name, kind in named.items()
+            if name not in found
+        }
+        return Named(sort, found, elsewhere)
 
     def _open_all(self, link: Callable[[str, DeviceModel], Link | ModuleWay]) -> None:
         """Open every device; if any fails, close the others and report all that failed."""

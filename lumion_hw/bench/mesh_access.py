@@ -48,6 +48,10 @@ class MeshAccess:
     meters: MeterMonitors | None = None
     _programmed_ma: NDArray[np.float64] = field(init=False, repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        """Return one line."""
+        return f"<MeshAccess to {self.topology!r} over {self.controller.info.model} {self.controller.info.serial}>"
+
     def __post_init__(self) -> None:
         """Refuse a controller with fewer channels than the mesh needs."""
         self._programmed_ma = np.zeros(len(self.heater_channels))

@@ -170,6 +170,10 @@ class BenchModel(StrictModel):
     fabric: FabricModel = Field(default_factory=FabricModel)
     emulation: EmulationModel = Field(default_factory=EmulationModel)
 
+    def __repr__(self) -> str:
+        """Return one line; the sections are attributes."""
+        return f"<BenchModel {self.name}: {len(self.devices)} devices on a mesh '{self.mesh.layout}'>"
+
     @model_validator(mode="after")
     def _parts_fit_together(self) -> Self:
         problems = cross_check(self.model_dump(exclude_unset=True))

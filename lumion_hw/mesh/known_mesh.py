@@ -45,6 +45,10 @@ class KnownMesh:
     arm_rad_per_mw: Real
     joint_rad_per_mw: Real
 
+    def __repr__(self) -> str:
+        """Return one line; the arrays are attributes."""
+        return f"<KnownMesh of {self.record!r}>"
+
     @classmethod
     def of(cls, record: CalibrationRecord, max_ma: float = np.inf) -> KnownMesh:
         """Return the arrays of a record.

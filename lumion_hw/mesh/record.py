@@ -117,6 +117,14 @@ class CalibrationRecord:
     mesh_document: dict[str, Any] | None = None
     arrays: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
+    def __repr__(self) -> str:
+        """Return one line; the entries are attributes."""
+        missing = "" if self.complete else ", incomplete"
+        return (
+            f"<CalibrationRecord of {self.device_serial}, {self.mesh_label}: {len(self.pucs)} PUCs at "
+            f"{self.wavelength_nm:g} nm, {self.created_utc}, {len(self.faults)} faults{missing}>"
+        )
+
     @property
     def loss_db(self) -> NDArray[np.float64]:
         """Loss of every PUC, shape ``(n_pucs,)``."""

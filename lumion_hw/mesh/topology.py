@@ -69,6 +69,10 @@ class HexMesh:
     n_cells: int
     fibre_ports: tuple[int, ...]
 
+    def __repr__(self) -> str:
+        """Return one line; the arrays are attributes."""
+        return f"<HexMesh {self.label}: {self.n_pucs} PUCs, {self.n_ports} ports>"
+
     @classmethod
     def smartlight(cls) -> HexMesh:
         """Return the 72-PUC mesh of the SmartLight class: 40 ports, fibres on 0-21 and 34-39."""
