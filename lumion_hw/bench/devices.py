@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from lumion_hw.bench.fields import Address, Number, Pin, QontrolModule, Serial, StrictModel, Whole
-from lumion_hw.bench.module_ways import checked_module_address
+from lumion_hw.bench.module_ways import PIN_SCHEMES, checked_module_address
 
 MESH_KINDS = ("lumion-mesh", "qontrol-q8", "smartlight-line-server")
 """Kinds that can be the controller of a mesh."""
@@ -33,6 +33,7 @@ DEVICE_KINDS = (
     *OPTIMIZER_KINDS,
     *POLARIMETER_KINDS,
 )
+_WITH_PINS = tuple(f"{scheme}://" for scheme in PIN_SCHEMES)
 N77XX_CHANNELS = {"N7744A": 4, "N7745A": 8, "N7744C": 4, "N7745C": 8}
 N_CHANNELS = {**N77XX_CHANNELS, "thorlabs-pm": 1}
 """Channels of a meter by its model or kind, where the file tells them."""
@@ -212,11 +213,18 @@ class SantecLaserModel(DeviceModel):
         return self
 
 
-class SfpModel(DeviceModel):
-    """An SFP+ module read over SFF-8472, through an SC18IM700 serial-to-I2C bridge.
+class PluggableModel(DeviceModel):
+    """A pluggable module: behind an SC18IM700 serial-to-I2C bridge, an I2C adapter, or a memory file."""
 
-    Defaults are those of 10GBASE-ER (transponders.md 8.6).
-    """
+    address: Annotated[str, AfterValidator(checked_module_address)] | None = Field(
+        None,
+        description="Where the module is reached: i2c://1, ftdi://ftdi:232h/1?clock_khz=100, mcp2221://0, "
+        "optoe:///sys/.../eeprom, or tcp:// and serial:// of a bridge; not used when emulated.",
+    )
+
+
+class SfpModel(PluggableModel):
+    """An SFP+ module read over SFF-8472. Defaults are those of 10GBASE-ER (transponders.md 8.6)."""
 
     kind: Literal["sfp-8472"]
     serial: Serial | None = Field(None, description="Expected serial number; another one is refused at opening.")
@@ -241,19 +249,30 @@ class SfpModel(DeviceModel):
         return self
 
 
-class CmisModel(DeviceModel):
-    """A CMIS module (QSFP-DD, OSFP ...), coherent or not.
+class PinsModel(StrictModel):
+    """Pins of an adapter that are wired to the low-speed signals of a module's socket."""
 
-    It is reached through an SC18IM700 serial-to-I2C bridge, an I2C bus of this computer, an FTDI chip, or the memory
-    file of a Linux optoe-style driver.
-    """
+    reset_l: Whole | None = Field(None, ge=0, le=15, description="Pin on ResetL: reset() then pulls it.")
+    lp_mode: Whole | None = Field(None, ge=0, le=15, description="Pin on LPMode: power_up() and power_down() drive it.")
+    int_l: Whole | None = Field(None, ge=0, le=15, description="Pin on IntL: the module asks for attention.")
+    mod_prs_l: Whole | None = Field(None, ge=0, le=15, description="Pin on ModPrsL: a module is in the socket.")
+
+    def wired(self) -> dict[str, int]:
+        """Return the pins that are given, by signal."""
+        return {signal: pin for signal, pin in self if pin is not None}
+
+    @model_validator(mode="after")
+    def _each_its_own(self) -> Self:
+        pins = list(self.wired().values())
+        if len(set(pins)) < len(pins):
+            raise ValueError(f"expected a pin of its own for every signal, found {self.wired()}")
+        return self
+
+
+class CmisModel(PluggableModel):
+    """A CMIS module (QSFP-DD, OSFP ...), coherent or not."""
 
     kind: Literal["cmis"]
-    address: Annotated[str, AfterValidator(checked_module_address)] | None = Field(
-        None,
-        description="Where the module is reached: i2c://1, ftdi://ftdi:232h/1, optoe:///sys/.../eeprom, or tcp:// and "
-        "serial:// of a bridge; not used when emulated.",
-    )
     serial: Serial | None = Field(None, description="Expected serial number; another one is refused at opening.")
     vendor: str | None = Field(None, description="Expected vendor name.")
     part_number: str | None = Field(None, description="Expected part number.")
@@ -265,6 +284,15 @@ class CmisModel(DeviceModel):
     power_request: Literal["software", "pin"] = Field(
         "software", description="Who asks for low power: the module's own bit, or the pin of its socket."
     )
+    pins: PinsModel | None = Field(
+        None, description="Pins of an ftdi:// (3 to 15) or mcp2221:// (0 to 3) adapter on signals of the socket."
+    )
+
+    @model_validator(mode="after")
+    def _pins_of_an_adapter(self) -> Self:
+        if self.pins is not None and self.address is not None and not self.address.startswith(_WITH_PINS):
+            raise ValueError(f"expected an adapter with pins (ftdi:// or mcp2221://) as address, found {self.address}")
+        return self
 
 
 class PolarizationControllerModel(DeviceModel):

@@ -206,12 +206,15 @@ def _pair(low: float | None, high: float | None) -> tuple[float, float] | None:
     return None if low is None or high is None else (low, high)
 
 
-def _open_sfp(name: str, model: SfpModel, link: Link, clock: Clock) -> Transponder:
+def _open_sfp(name: str, model: SfpModel, way: Link | ModuleWay, clock: Clock) -> Transponder:
     from lumion_hw.drivers.transponders.sfp import SfpTransponder
     from lumion_hw.sessions.sc18im700 import Sc18im700
 
-    bridge = Sc18im700(link, clock, device=name, retry_s=_MODULE_RETRY_S)
-    module = SfpTransponder(bridge, clock, device=name, expected_serial=model.serial)
+    if isinstance(way, ModuleWay):
+        registers = way.registers(clock, name)
+    else:
+        registers = Sc18im700(way, clock, device=name, retry_s=_MODULE_RETRY_S)
+    module = SfpTransponder(registers, clock, device=name, expected_serial=model.serial)
     module.open()
     return module
 
@@ -221,8 +224,9 @@ def _open_cmis(name: str, model: CmisModel, way: Link | ModuleWay, clock: Clock)
     from lumion_hw.sessions.i2c_bridged import BridgedI2c
     from lumion_hw.sessions.sc18im700 import Sc18im700
 
+    pins = None
     if isinstance(way, ModuleWay):
-        device = way.device(clock, name)
+        device, pins = way.device(clock, name, None if model.pins is None else model.pins.wired())
     else:
         device = BridgedI2c(Sc18im700(way, clock, device=name, retry_s=_MODULE_RETRY_S))
     module = CmisTransponder(
@@ -235,6 +239,7 @@ def _open_cmis(name: str, model: CmisModel, way: Link | ModuleWay, clock: Clock)
         quirks={"power_request": model.power_request},
         lane=model.media_lane,
         hold_off_s=model.hold_off_s,
+        pins=pins,
     )
     module.open()
     return module
@@ -324,9 +329,9 @@ def open_device(name: str, model: DeviceModel, link: Link | ModuleWay, clock: Cl
     """
     if type(model) not in _OPENERS:
         raise ConfigError(f"no driver for a {type(model).__name__}", device=name)
-    if isinstance(link, ModuleWay) and not isinstance(model, CmisModel):
+    if isinstance(link, ModuleWay) and not isinstance(model, CmisModel | SfpModel):
         raise ConfigError(
-            "the way of a CMIS module leads to no other device",
+            "the way of a pluggable module leads to no other device",
             device=name,
             address=link.address,
             hint="Use tcp://, serial:// or visa://.",

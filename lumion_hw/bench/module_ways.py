@@ -1,46 +1,89 @@
-"""Ways to a pluggable module that are no byte streams: an I2C bus of this computer, an FTDI chip, a memory file."""
+"""Ways to a pluggable module that are no byte streams: I2C adapters of this computer, and memory files."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 from lumion_hw.bench.fields import checked_address
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
+    from lumion_hw.sessions.i2c_adapter import I2cAdapter, ModulePins
+    from lumion_hw.sessions.linear_file import LinearFile
+    from lumion_hw.sessions.linear_pages import LinearPages
     from lumion_hw.sessions.module_pages import ModulePages
-    from lumion_hw.sessions.register_access import I2cDevice
+    from lumion_hw.sessions.register_access import I2cDevice, RegisterAccess
 
-_EXPECTED = "Expected i2c://1 (a bus number), ftdi://ftdi:232h/1 or optoe:///sys/bus/i2c/devices/1-0050/eeprom."
+_EXPECTED = (
+    "Expected i2c://1 (a bus number), ftdi://ftdi:232h/1, mcp2221://0 (or its serial number), or "
+    "optoe:///sys/bus/i2c/devices/1-0050/eeprom."
+)
+_OPTIONS: Mapping[str, Mapping[str, tuple[float, float]]] = {
+    "i2c": {"read_bytes": (1, 128)},
+    "ftdi": {"read_bytes": (1, 128), "clock_khz": (10, 1000)},
+    "mcp2221": {"read_bytes": (1, 128), "clock_khz": (47, 400)},
+    "optoe": {},
+}
+"""Options of each scheme after ``?``, with their ranges: longest read in one transaction, and bus speed."""
+PIN_SCHEMES = ("ftdi", "mcp2221")
+"""Schemes of adapters that have pins for the low-speed signals of a module's socket."""
 
 
 @dataclass(frozen=True)
 class ModuleWay:
-    """A checked address that is no byte stream: its scheme, and what stands behind it."""
+    """A checked address that is no byte stream: scheme, what stands behind it, and options."""
 
     scheme: str
     rest: str
+    options: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
         """The address as the bench file writes it."""
-        return f"{self.scheme}://{self.rest}"
+        query = "&".join(f"{name}={value:g}" for name, value in self.options.items())
+        return f"{self.scheme}://{self.rest}" + (f"?{query}" if query else "")
 
-    def device(self, clock: Clock, name: str) -> I2cDevice | ModulePages:
-        """Return what a driver of modules takes, not yet open."""
+    def device(
+        self, clock: Clock, name: str, pins: Mapping[str, int] | None = None
+    ) -> tuple[I2cDevice | ModulePages, ModulePins | None]:
+        """Return what a driver of CMIS modules takes, not yet open, and the signals of the socket if any are wired."""
         if self.scheme == "optoe":
             from lumion_hw.sessions.linear_pages import LinearPages
 
-            return LinearPages(self.rest, clock, device=name)
-        if self.scheme == "ftdi":
-            from lumion_hw.sessions.i2c_ftdi import FtdiDevice
+            pages: LinearPages = LinearPages(self.rest, clock, device=name)
+            return pages, None
+        from lumion_hw.sessions.i2c_bridged import BridgedI2c
 
-            return FtdiDevice(self.address, device=name)
-        from lumion_hw.sessions.i2c_smbus import SmbusDevice
+        adapter = self._adapter(name, pins)
+        return BridgedI2c(adapter), adapter if pins else None
 
-        return SmbusDevice(int(self.rest), device=name)
+    def registers(self, clock: Clock, name: str) -> RegisterAccess:
+        """Return what a driver of SFP+ modules takes, not yet open."""
+        if self.scheme == "optoe":
+            from lumion_hw.sessions.linear_file import LinearFile
+
+            file: LinearFile = LinearFile(self.rest, clock, device=name)
+            return file
+        from lumion_hw.sessions.i2c_adapter import AdapterRegisters
+
+        return AdapterRegisters(self._adapter(name, None), clock, device=name)
+
+    def _adapter(self, name: str, pins: Mapping[str, int] | None) -> I2cAdapter:
+        from lumion_hw.sessions.i2c_ftdi import FtdiAdapter
+        from lumion_hw.sessions.i2c_mcp2221 import Mcp2221Adapter
+        from lumion_hw.sessions.i2c_smbus import SmbusAdapter
+
+        adapters: dict[str, type[I2cAdapter]] = {"i2c": SmbusAdapter, "ftdi": FtdiAdapter, "mcp2221": Mcp2221Adapter}
+        others: dict[str, Any] = {"device": name, "pins": pins}
+        if "read_bytes" in self.options:
+            others["largest_read"] = int(self.options["read_bytes"])
+        if "clock_khz" in self.options:
+            others["clock_khz"] = self.options["clock_khz"]
+        return adapters[self.scheme](self.address, **others)
 
 
 def module_way(address: str) -> ModuleWay | None:
@@ -50,12 +93,28 @@ def module_way(address: str) -> ModuleWay | None:
         ConfigError: It begins like one of these ways and is none.
     """
     scheme, _, rest = address.partition("://")
-    right = {"i2c": rest.isascii() and rest.isdigit(), "ftdi": bool(rest), "optoe": rest.startswith("/")}
-    if scheme not in right:
+    if scheme not in _OPTIONS:
         return None
-    if not right[scheme]:
+    query = ""
+    if scheme != "optoe":  # a file may have any name
+        rest, _, query = rest.partition("?")
+    right = {"i2c": rest.isascii() and rest.isdigit(), "optoe": rest.startswith("/")}
+    if not right.get(scheme, bool(rest)):
         raise ConfigError(f"{address!r} is not an address of a module", hint=_EXPECTED)
-    return ModuleWay(scheme, rest)
+    return ModuleWay(scheme, rest, _checked_options(address, scheme, query))
+
+
+def _checked_options(address: str, scheme: str, query: str) -> dict[str, float]:
+    ranges = _OPTIONS[scheme]
+    told = "; ".join(f"{name} is {low:g} to {high:g}" for name, (low, high) in ranges.items())
+    options: dict[str, float] = {}
+    for name, text in parse_qsl(query, keep_blank_values=True):
+        low, high = ranges.get(name, (1.0, 0.0))
+        value = float(text) if text.isascii() and text.isdigit() and len(text) < 8 else -1.0
+        if name in options or not low <= value <= high:
+            raise ConfigError(f"{address!r}: {name}={text} is no option of {scheme}://", hint=f"There: {told}.")
+        options[name] = value
+    return options
 
 
 def checked_module_address(address: str) -> str:

@@ -1,4 +1,4 @@
-"""One I2C device behind a register access that knows device addresses, such as an SC18IM700 bridge."""
+"""One I2C device behind what knows device addresses: an SC18IM700 bridge, or an adapter of this computer."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from lumion_hw.sessions.register_access import IDENTITY_DEVICE, RegisterAccess
 class BridgedI2c:
     """The device at one address of a ``RegisterAccess``; implements ``I2cDevice``.
 
-    An access that the bridge cuts into pieces is not one bus transaction: an SC18IM700 reads 16 bytes at a time, cut
-    at even distances from the start, and writes inside rows of 8 bytes. CMIS numbers that begin at such a distance
-    arrive whole.
+    An access that is cut into pieces is not one bus transaction: an SC18IM700 reads 16 bytes at a time, cut at even
+    distances from the start, and writes inside rows of 8 bytes. CMIS numbers that begin there arrive whole.
 
     Args:
-        registers: The bridge's registers.
+        registers: The bridge's registers, or the adapter.
         address: 7-bit I2C address.
     """
 
@@ -23,15 +22,15 @@ class BridgedI2c:
 
     @property
     def name(self) -> str:
-        """The bridge's address."""
+        """The address of the bridge or adapter."""
         return self._registers.name
 
     def open(self) -> None:
-        """Open the bridge. Raises ``ConnectError``."""
+        """Open it. Raises ``ConnectError``."""
         self._registers.open()
 
     def close(self) -> None:
-        """Release the bridge; idempotent, never raises."""
+        """Release it; idempotent, never raises."""
         self._registers.close()
 
     def read(self, offset: int, length: int) -> bytes:

@@ -1,110 +1,70 @@
-"""A module behind an FTDI MPSSE chip (FT232H, 2232H, 4232H) through pyftdi. Experimental: never tried on hardware here.
+"""Modules behind an FTDI MPSSE chip (FT232H, 2232H, 4232H) through pyftdi. Experimental: never tried on hardware here.
 
-Clock stretching needs AD7 tied to SCL and is not always seen even then: stay at 100 kHz.
+Clock stretching needs AD7 tied to SCL and is not always seen even then: the clock stays at 100 kHz unless told.
 """
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from lumion_hw.errors import ConnectError, LinkLost, LumionError
-from lumion_hw.sessions.register_access import IDENTITY_DEVICE, NotRespondingError
+from lumion_hw.sessions.i2c_adapter import I2cAdapter
 
-FREQUENCY_HZ = 100e3
+DEFAULT_CLOCK_KHZ = 100.0
 """Bus speed: the fastest at which the chip's handling of stretched clocks is said to work."""
-_T = TypeVar("_T")
 
 
-class FtdiDevice:
-    """One device on the I2C bus of an FTDI chip; implements ``I2cDevice``. Thread-safe.
+class FtdiAdapter(I2cAdapter):
+    """An FTDI chip; its address is that of pyftdi, such as ``ftdi://ftdi:232h/1``.
+
+    Pins count as pyftdi counts them: 3 to 7 are AD3 to AD7, 8 to 15 are AC0 to AC7 of the chips that have them.
 
     Args:
-        url: The chip as pyftdi names it, such as ``ftdi://ftdi:232h/1``.
-        address: 7-bit I2C address.
-        device: Device name, for messages.
-        library: Stands in for the module ``pyftdi.i2c``.
+        address: The chip.
+        clock_khz: Bus speed.
+        **others: As for ``I2cAdapter``.
     """
 
-    def __init__(
-        self, url: str, address: int = IDENTITY_DEVICE, *, device: str = "transponder", library: Any = None
-    ) -> None:
-        self._url = url
-        self._address = address
-        self._device = device
-        self._library = library
-        self._controller: Any = None
-        self._port: Any = None
-        self._lock = threading.Lock()
+    module = "pyftdi.i2c"
+    extra = "ftdi"
+    what = "the FTDI chip"
+    pin_numbers = range(3, 16)
 
-    @property
-    def name(self) -> str:
-        """The chip's URL."""
-        return self._url
+    def __init__(self, address: str, *, clock_khz: float = DEFAULT_CLOCK_KHZ, **others: Any) -> None:
+        super().__init__(address, **others)
+        self._clock_khz = clock_khz
 
-    def open(self) -> None:
-        """Open the chip. Raises ``ConnectError`` if pyftdi or the chip is missing."""
-        with self._lock:
-            if self._port is not None:
-                return
-            if self._library is None:
-                self._library = self._imported()
-            controller = self._library.I2cController()
-            try:
-                controller.configure(self._url, frequency=FREQUENCY_HZ)
-                self._port = controller.get_port(self._address)
-            except Exception as error:
-                raise ConnectError(
-                    f"cannot open the FTDI chip: {error}",
-                    device=self._device,
-                    address=self._url,
-                    hint="Check its URL, its cable, and that this user may use it.",
-                ) from error
-            self._controller = controller
+    def _opened_handle(self) -> Any:
+        controller = self._library.I2cController()
+        controller.configure(self._address.partition("?")[0], frequency=1e3 * self._clock_khz)
+        return controller
 
-    def close(self) -> None:
-        """Release the chip; idempotent, never raises."""
-        with self._lock:
-            controller, self._controller, self._port = self._controller, None, None
-            if controller is not None:
-                with contextlib.suppress(Exception):
-                    controller.terminate()
+    def _release(self, handle: Any) -> None:
+        handle.close(freeze=bool(self._pins))  # frozen outputs keep their levels
 
-    def read(self, offset: int, length: int) -> bytes:
-        """Return ``length`` bytes; raises as ``I2cDevice.read``."""
-        what = f"reading {length} bytes at {offset}"
-        return bytes(self._transfer(what, lambda port: port.exchange([offset], length)))
+    def _exchange(self, handle: Any, device: int, out: bytes, n_read: int) -> bytes:
+        port = handle.get_port(device)
+        if n_read:
+            return bytes(port.exchange(out, n_read))
+        port.write(out)
+        return b""
 
-    def write(self, offset: int, data: bytes) -> None:
-        """Write ``data``; raises as ``I2cDevice.write``."""
-        what = f"writing {len(data)} bytes at {offset}"
-        self._transfer(what, lambda port: port.write(bytes([offset]) + data))
+    def _is_silence(self, error: Exception) -> bool:
+        return isinstance(error, self._library.I2cNackError)
 
-    def _transfer(self, what: str, transfer: Callable[[Any], _T]) -> _T:
-        with self._lock:
-            if self._port is None:
-                raise LinkLost("the chip is closed", device=self._device, address=self._url, hint="Open it first.")
-            try:
-                return transfer(self._port)
-            except self._library.I2cNackError as error:
-                raise self._error(NotRespondingError, what, error, "Is a module plugged in?") from error
-            except Exception as error:
-                raise self._error(LinkLost, what, error, "Check the cable of the chip.") from error
+    def _prepare_pins(self) -> None:
+        gpio = self._handle.get_gpio()
+        used = sum(1 << pin for pin in self._pins.values())
+        outputs = sum(1 << pin for pin in self._outputs())
+        gpio.set_direction(used, 0)
+        levels = gpio.read() & outputs
+        gpio.set_direction(used, outputs)  # in one call: a second one would forget the pins of the first
+        gpio.write(levels)
 
-    def _error(self, kind: type[LumionError], what: str, error: Exception, hint: str) -> LumionError:
-        return kind(f"{what}: {error}", device=self._device, address=self._url, hint=hint)
+    def _drive(self, handle: Any, pin: int, level: bool) -> None:
+        gpio = handle.get_gpio()
+        outputs = sum(1 << one for one in self._outputs())
+        others = gpio.read(with_output=True) & outputs & ~(1 << pin)
+        gpio.write(others | level << pin)
 
-    def _imported(self) -> Any:
-        import importlib
-
-        try:
-            return importlib.import_module("pyftdi.i2c")
-        except ImportError as error:
-            raise ConnectError(
-                "reading modules through an FTDI chip needs pyftdi.",
-                device=self._device,
-                address=self._url,
-                hint="Install it: pip install 'lumion-hw[ftdi]'.",
-            ) from error
+    def _level(self, handle: Any, pin: int) -> bool:
+        return bool(handle.get_gpio().read(with_output=True) >> pin & 1)

@@ -1,122 +1,47 @@
-"""A module on a Linux I2C bus (``/dev/i2c-N``) through smbus2. Experimental: never tried on hardware by this project.
+"""Modules on a Linux I2C bus (``/dev/i2c-N``) through smbus2. Experimental: never tried on hardware by this project.
 
-Plain I2C messages with a repeated start are used, never SMBus block calls, which stop at 32 bytes.
+Plain I2C messages with a repeated start are used, never SMBus block calls, which stop at 32 bytes. USB bridges with a
+kernel driver (CP2112, FT260, MCP2221 ...) are such buses too; some read less than 128 bytes at a time: say so.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import threading
-from collections.abc import Callable
 from typing import Any
 
-from lumion_hw.errors import ConnectError, LinkLost, LumionError
-from lumion_hw.sessions.register_access import IDENTITY_DEVICE, NotRespondingError
+from lumion_hw.sessions.i2c_adapter import I2cAdapter
 
-MAX_READ_BYTES = 128
-"""Longest read in one message; some bridges with a kernel driver take little more."""
 _NOT_ACKNOWLEDGED = (errno.ENXIO, errno.EREMOTEIO, errno.ETIMEDOUT, errno.EAGAIN)
 
 
-class SmbusDevice:
-    """One device on a Linux I2C bus; implements ``I2cDevice``. Thread-safe.
+class SmbusAdapter(I2cAdapter):
+    """A Linux I2C bus; its address is ``i2c://1`` for ``/dev/i2c-1``."""
 
-    Args:
-        bus: Number of the bus.
-        address: 7-bit I2C address.
-        device: Device name, for messages.
-        library: Stands in for the module ``smbus2``.
-    """
+    module = "smbus2"
+    extra = "i2c"
+    what = "the Linux I2C bus"
 
-    def __init__(
-        self, bus: int, address: int = IDENTITY_DEVICE, *, device: str = "transponder", library: Any = None
-    ) -> None:
-        self._number = bus
-        self._address = address
-        self._device = device
-        self._library = library
-        self._bus: Any = None
-        self._lock = threading.Lock()
+    _open_hint = "Load the i2c-dev kernel module and give this user access to the bus."
 
-    @property
-    def name(self) -> str:
-        """The address, such as ``i2c://1``."""
-        return f"i2c://{self._number}"
+    def _opened_handle(self) -> Any:
+        return self._library.SMBus(int(self._address.partition("://")[2].partition("?")[0]))
 
-    def open(self) -> None:
-        """Open the bus. Raises ``ConnectError`` if smbus2 or the bus is missing."""
-        with self._lock:
-            if self._bus is not None:
-                return
-            if self._library is None:
-                self._library = self._imported()
-            try:
-                self._bus = self._library.SMBus(self._number)
-            except OSError as error:
-                raise ConnectError(
-                    f"cannot open /dev/i2c-{self._number}: {error.strerror}",
-                    device=self._device,
-                    address=self.name,
-                    hint="Load the i2c-dev kernel module and give this user access to the bus.",
-                ) from error
+    def _release(self, handle: Any) -> None:
+        handle.close()
 
-    def close(self) -> None:
-        """Close the bus; idempotent, never raises."""
-        with self._lock:
-            bus, self._bus = self._bus, None
-            if bus is not None:
-                with contextlib.suppress(OSError):
-                    bus.close()
+    def _exchange(self, handle: Any, device: int, out: bytes, n_read: int) -> bytes:
+        message = self._library.i2c_msg
+        written = message.write(device, list(out))
+        if not n_read:
+            handle.i2c_rdwr(written)
+            return b""
+        reply = message.read(device, n_read)
+        handle.i2c_rdwr(written, reply)
+        return bytes(list(reply))
 
-    def read(self, offset: int, length: int) -> bytes:
-        """Return ``length`` bytes; raises as ``I2cDevice.read``."""
-        pieces = range(offset, offset + length, MAX_READ_BYTES)
-        return b"".join(self._read(start, min(MAX_READ_BYTES, offset + length - start)) for start in pieces)
+    def _is_silence(self, error: Exception) -> bool:
+        return isinstance(error, OSError) and error.errno in _NOT_ACKNOWLEDGED
 
-    def write(self, offset: int, data: bytes) -> None:
-        """Write ``data``; raises as ``I2cDevice.write``."""
-        with self._lock:
-            bus = self._opened()
-            message = self._library.i2c_msg.write(self._address, [offset, *data])
-            self._transfer(f"writing {len(data)} bytes at {offset}", lambda: bus.i2c_rdwr(message))
-
-    def _read(self, offset: int, length: int) -> bytes:
-        with self._lock:
-            bus = self._opened()
-            select = self._library.i2c_msg.write(self._address, [offset])
-            reply = self._library.i2c_msg.read(self._address, length)
-            self._transfer(f"reading {length} bytes at {offset}", lambda: bus.i2c_rdwr(select, reply))
-            return bytes(list(reply))
-
-    def _opened(self) -> Any:
-        if self._bus is None:
-            raise LinkLost("the bus is closed", device=self._device, address=self.name, hint="Open it first.")
-        return self._bus
-
-    def _transfer(self, what: str, transfer: Callable[[], object]) -> None:
-        try:
-            transfer()
-        except OSError as error:
-            raise self._error(what, error) from error
-
-    def _error(self, what: str, error: OSError) -> LumionError:
-        if error.errno in _NOT_ACKNOWLEDGED:
-            return NotRespondingError(
-                f"{what}: {error.strerror}", device=self._device, address=self.name, hint="Is a module plugged in?"
-            )
-        hint = "Unbind the kernel driver first." if error.errno == errno.EBUSY else "Check the adapter."
-        return LinkLost(f"{what}: {error.strerror}", device=self._device, address=self.name, hint=hint)
-
-    def _imported(self) -> Any:
-        import importlib
-
-        try:
-            return importlib.import_module("smbus2")
-        except ImportError as error:
-            raise ConnectError(
-                "reading modules on a Linux I2C bus needs smbus2.",
-                device=self._device,
-                address=self.name,
-                hint="Install it: pip install 'lumion-hw[i2c]'.",
-            ) from error
+    def _lost_hint(self, error: Exception) -> str:
+        busy = isinstance(error, OSError) and error.errno == errno.EBUSY
+        return "Unbind the kernel driver first." if busy else "Check the adapter."

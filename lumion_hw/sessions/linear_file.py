@@ -1,4 +1,4 @@
-"""Registers through a file, as Linux optoe-style drivers offer it (``.../N-0050/eeprom``)."""
+"""Registers through a file: that of a Linux optoe-style driver, or one saved by ``ethtool -m IFACE raw on``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from lumion_hw.clock import Clock
-from lumion_hw.errors import ConnectError, LinkError, LinkLost
+from lumion_hw.errors import ConnectError, LinkError, LinkLost, NotSupportedError
 from lumion_hw.sessions.register_access import (
     IDENTITY_DEVICE,
     ModuleAbsentError,
@@ -25,13 +25,15 @@ _T = TypeVar("_T")
 _DEVICE_BYTES = 256
 _DIAGNOSTIC_DEVICE = 0x51
 _RETRY_PERIOD_S = 0.01
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _NO_ANSWER = (errno.ENXIO, errno.EIO, errno.EREMOTEIO, errno.ETIMEDOUT, errno.EAGAIN)
 
 
 class MemoryFile:
     """A module's memory as one file, by position. Thread-safe.
 
-    Another process, such as a switch daemon, may read the same module and consume its clear-on-read flags.
+    Another process, such as a switch daemon, may read the same module and consume its clear-on-read flags. A file that
+    may only be read is opened for reading; writes are refused.
 
     Args:
         path: The file.
@@ -47,6 +49,7 @@ class MemoryFile:
         self._retry_s = retry_s
         self._lock = threading.RLock()
         self._fd: int | None = None
+        self._writable = False
 
     @property
     def name(self) -> str:
@@ -54,12 +57,12 @@ class MemoryFile:
         return self._path
 
     def open(self) -> None:
-        """Open the file for reading and writing. Raises ``ConnectError``."""
+        """Open the file, for writing too where that is allowed. Raises ``ConnectError``."""
         with self._lock:
             if self._fd is not None:
                 return
             try:
-                self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+                self._fd, self._writable = self._opened_file()
             except OSError as error:
                 raise ConnectError(
                     f"cannot open the module's memory: {error.strerror}",
@@ -67,6 +70,14 @@ class MemoryFile:
                     address=self._path,
                     hint="Check that the module driver is bound and that this user may read and write the file.",
                 ) from error
+
+    def _opened_file(self) -> tuple[int, bool]:
+        try:
+            return os.open(self._path, os.O_RDWR | os.O_CLOEXEC), True
+        except OSError as error:
+            if error.errno not in _READ_ONLY:
+                raise
+        return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC), False
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -114,6 +125,13 @@ class MemoryFile:
     def write_at(self, position: int, data: bytes, what: str, silence: type[LinkError] = ModuleAbsentError) -> None:
         """Write ``data`` in one call; arguments and errors as :meth:`read_at`."""
         with self._lock:
+            if self._fd is not None and not self._writable:
+                raise NotSupportedError(
+                    f"cannot write {len(data)} bytes at {what}: the file may only be read",
+                    device=self._device,
+                    address=self._path,
+                    hint="Run as a user who may write it; a saved copy of a module's memory can only be read.",
+                )
             written = self._repeat(what, silence, lambda fd: os.pwrite(fd, data, position))
         self._check_length(written, len(data), f"written at {what}")
 

@@ -7,13 +7,10 @@ from pathlib import Path
 import pytest
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.devices import CmisModel, SfpModel
+from lumion_hw.bench.devices import CmisModel, PowerMeterModel, SfpModel
 from lumion_hw.bench.module_ways import ModuleWay, module_way
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError
-from lumion_hw.sessions.i2c_ftdi import FtdiDevice
-from lumion_hw.sessions.i2c_smbus import SmbusDevice
-from lumion_hw.sessions.linear_pages import LinearPages
 
 BENCH = """
 version: 1
@@ -30,28 +27,55 @@ wiring:
 
 
 @pytest.mark.parametrize(
-    ("address", "kind", "name"),
+    ("address", "name"),
     [
-        ("i2c://3", SmbusDevice, "i2c://3"),
-        ("ftdi://ftdi:232h/1", FtdiDevice, "ftdi://ftdi:232h/1"),
-        ("optoe:///sys/x/eeprom", LinearPages, "/sys/x/eeprom"),
+        ("i2c://3", "i2c://3"),
+        ("i2c://3?read_bytes=32", "i2c://3?read_bytes=32"),
+        ("ftdi://ftdi:232h/1", "ftdi://ftdi:232h/1"),
+        ("ftdi://ftdi:232h/1?clock_khz=400", "ftdi://ftdi:232h/1?clock_khz=400"),
+        ("mcp2221://0001234567?clock_khz=50&read_bytes=16", "mcp2221://0001234567?clock_khz=50&read_bytes=16"),
+        ("optoe:///sys/x/eeprom", "/sys/x/eeprom"),
     ],
 )
-def test_each_way_has_its_session(address: str, kind: type, name: str) -> None:
+def test_each_way_leads_to_both_kinds_of_module(address: str, name: str) -> None:
     way = module_way(address)
     assert way is not None
     assert way.address == address
-    device = way.device(VirtualClock(), "zr1")
-    assert (type(device), device.name) == (kind, name)
+    device, pins = way.device(VirtualClock(), "m1")
+    assert (device.name, pins) == (name, None)
+    assert way.registers(VirtualClock(), "m1").name == name
     assert CmisModel(kind="cmis", address=address).address == address
+    assert SfpModel(kind="sfp-8472", address=address).address == address
 
 
-@pytest.mark.parametrize("address", ["i2c://", "i2c://one", "ftdi://", "optoe://x", "optoe://"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("i2c://", "i2c://one", "ftdi://", "optoe://x", "optoe://", "mcp2221://", "mcp2221://?clock_khz=100"),
+        *("i2c://1?clock_khz=100", "ftdi://ftdi:232h/1?clock_khz=1e3", "mcp2221://0?clock_khz=1000"),
+        *("i2c://1?read_bytes=0", "i2c://1?read_bytes=nan", "i2c://1?read_bytes=8&read_bytes=9", "i2c://1?x"),
+    ],
+)
 def test_half_a_way_is_refused(address: str) -> None:
-    with pytest.raises(ConfigError, match="is not an address of a module"):
+    with pytest.raises(ConfigError, match=r"is not an address of a module|is no option of"):
         module_way(address)
     with pytest.raises(ValueError, match="expected an address"):
         CmisModel(kind="cmis", address=address)
+
+
+def test_pins_need_an_adapter_that_has_them_and_one_each() -> None:
+    way = module_way("mcp2221://0")
+    assert way is not None
+    _, pins = way.device(VirtualClock(), "zr1", {"reset_l": 0})
+    assert pins is not None
+    assert set(pins.wired) == {"reset_l"}
+    model = CmisModel(kind="cmis", address="ftdi://ftdi:232h/1", pins={"reset_l": 3, "int_l": 5})
+    assert model.pins is not None
+    assert model.pins.wired() == {"reset_l": 3, "int_l": 5}
+    with pytest.raises(ValueError, match="adapter with pins"):
+        CmisModel(kind="cmis", address="i2c://1", pins={"reset_l": 3})
+    with pytest.raises(ValueError, match="a pin of its own"):
+        CmisModel(kind="cmis", pins={"reset_l": 3, "int_l": 3})
 
 
 def test_byte_streams_are_no_ways_but_bridges_may_stand_behind_them() -> None:
@@ -63,14 +87,14 @@ def test_byte_streams_are_no_ways_but_bridges_may_stand_behind_them() -> None:
 
 def test_other_devices_take_no_ways() -> None:
     with pytest.raises(ValueError, match="not an address"):
-        SfpModel(kind="sfp-8472", address="i2c://1")
+        PowerMeterModel(kind="keysight-n77xx", address="i2c://1")
 
 
-def test_a_way_given_at_opening_leads_only_to_cmis_modules(tmp_path: Path) -> None:
+def test_a_way_given_at_opening_leads_only_to_modules(tmp_path: Path) -> None:
     path = tmp_path / "bench.yaml"
     path.write_text(BENCH)
     with pytest.raises(ConfigError, match="leads to no other device"):
-        Bench.open(path, addresses={"sfp1": "i2c://1"}, only=["sfp1"])
+        Bench.open(path, addresses={"mesh0": "i2c://1"}, only=["mesh0"])
     memory = bytearray(256)
     memory[0], memory[2], memory[128] = 0x18, 0x80, 0x18
     memory[166:182] = b"CABLE1".ljust(16)

@@ -8,16 +8,13 @@ import threading
 from collections import deque
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.errors import ConfigError, ConnectError, LinkLost, NotSupportedError
+from lumion_hw.errors import ConfigError, LinkLost, NotSupportedError
 from lumion_hw.interfaces.cmis.image import MemoryImage
 from lumion_hw.sessions.i2c_bridged import BridgedI2c
-from lumion_hw.sessions.i2c_ftdi import FtdiDevice
-from lumion_hw.sessions.i2c_smbus import SmbusDevice
 from lumion_hw.sessions.image_pages import ImagePages
 from lumion_hw.sessions.linear_pages import LinearPages
 from lumion_hw.sessions.module_pages import ModulePages, PageNotSupportedError
@@ -261,139 +258,6 @@ def test_a_replay_shows_its_pages_and_takes_no_writes() -> None:
     memory = ImagePages(image, writable=True)
     memory.write_page(0x11, 130, b"\x01")
     assert (memory.read_page(0x11, 130, 1), image.halves[0, 0x11][2]) == (b"\x01", 0)
-
-
-# -- adapters, each with a stand-in for its library
-
-
-class FakeBus:
-    def __init__(self, number: int) -> None:
-        if number == 9:
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
-        self.number = number
-        self.transfers: list[tuple[Any, ...]] = []
-        self.error: OSError | None = None
-
-    def i2c_rdwr(self, *messages: Any) -> None:
-        if self.error is not None:
-            raise self.error
-        self.transfers.append(tuple((message.kind, list(message)) for message in messages))
-        for message in messages:
-            if message.kind == "read":
-                message[:] = [7] * len(message)
-
-    def close(self) -> None:
-        self.number = -1
-
-
-class Message(list[int]):
-    kind = ""
-
-    @classmethod
-    def write(cls, address: int, data: list[int]) -> Message:
-        message = cls([address, *data])
-        message.kind = "write"
-        return message
-
-    @classmethod
-    def read(cls, address: int, length: int) -> Message:
-        del address
-        message = cls([0] * length)
-        message.kind = "read"
-        return message
-
-
-SMBUS2 = SimpleNamespace(SMBus=FakeBus, i2c_msg=Message)
-
-
-def test_smbus2_reads_with_a_repeated_start_in_pieces_of_128_bytes() -> None:
-    device = SmbusDevice(1, library=SMBUS2)
-    device.open()
-    assert device.read(0, 130) == bytes([7]) * 130
-    bus = device._bus
-    assert [transfer[0] for transfer in bus.transfers] == [("write", [0x50, 0]), ("write", [0x50, 128])]
-    assert [len(transfer[1][1]) for transfer in bus.transfers] == [128, 2]
-    device.write(126, b"\x00\x11")
-    assert bus.transfers[-1] == (("write", [0x50, 126, 0, 0x11]),)
-    device.close()
-    with pytest.raises(LinkLost, match="closed"):
-        device.read(0, 1)
-
-
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [(6, NotRespondingError), (121, NotRespondingError), (110, NotRespondingError), (16, LinkLost), (19, LinkLost)],
-)
-def test_smbus2_errors_say_whether_the_module_or_the_bus_is_silent(code: int, kind: type[Exception]) -> None:
-    device = SmbusDevice(1, library=SMBUS2)
-    device.open()
-    device._bus.error = OSError(code, os.strerror(code))
-    with pytest.raises(kind, match="i2c://1: reading 1 bytes at 0"):
-        device.read(0, 1)
-
-
-def test_smbus2_or_its_bus_may_be_missing() -> None:
-    with pytest.raises(ConnectError, match=r"/dev/i2c-9: No such file"):
-        SmbusDevice(9, library=SMBUS2).open()
-    with pytest.raises(ConnectError, match=r"pip install 'lumion-hw\[i2c\]'"):
-        SmbusDevice(1).open()
-
-
-class NackError(Exception):
-    pass
-
-
-class FakeController:
-    def configure(self, url: str, frequency: float) -> None:
-        if "absent" in url:
-            raise ValueError("no such chip")
-        self.frequency = frequency
-
-    def get_port(self, address: int) -> FakeController:
-        self.address = address
-        self.writes: list[bytes] = []
-        self.error: Exception | None = None
-        return self
-
-    def exchange(self, out: list[int], length: int) -> bytes:
-        if self.error:
-            raise self.error
-        return bytes(out) * length
-
-    def write(self, data: bytes) -> None:
-        self.writes.append(data)
-
-    def terminate(self) -> None:
-        raise RuntimeError("unplugged")
-
-
-PYFTDI = SimpleNamespace(I2cController=FakeController, I2cNackError=NackError)
-
-
-def test_pyftdi_reads_slowly_and_tells_a_silent_module_from_a_lost_chip() -> None:
-    device = FtdiDevice("ftdi://ftdi:232h/1", library=PYFTDI)
-    device.open()
-    port = device._port
-    assert (port.frequency, port.address) == (100e3, 0x50)
-    assert device.read(3, 2) == b"\x03\x03"
-    device.write(26, b"\x10")
-    assert port.writes == [b"\x1a\x10"]
-    port.error = NackError("NACK")
-    with pytest.raises(NotRespondingError, match="reading 2 bytes at 3: NACK"):
-        device.read(3, 2)
-    port.error = RuntimeError("usb")
-    with pytest.raises(LinkLost, match="usb"):
-        device.read(3, 2)
-    device.close()
-    with pytest.raises(LinkLost, match="closed"):
-        device.read(0, 1)
-
-
-def test_pyftdi_or_its_chip_may_be_missing() -> None:
-    with pytest.raises(ConnectError, match="no such chip"):
-        FtdiDevice("ftdi://absent/1", library=PYFTDI).open()
-    with pytest.raises(ConnectError, match=r"pip install 'lumion-hw\[ftdi\]'"):
-        FtdiDevice("ftdi://ftdi:232h/1").open()
 
 
 def test_a_bridge_lends_one_of_its_addresses() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.errors import ConnectError, LinkLost
+from lumion_hw.errors import ConnectError, LinkLost, NotSupportedError
 from lumion_hw.sessions.register_access import row_pieces
 from lumion_hw.sessions.registers import LinearFile, ModuleAbsentError, NotRespondingError, ShortReadError
 
@@ -40,6 +40,26 @@ def test_a_write_arrives_at_its_place(registers: LinearFile, eeprom: Path) -> No
         registers.write(0x51, 110, b"\x40")
     registers.close()
     assert eeprom.read_bytes()[256 + 110] == 0x40
+
+
+def test_a_saved_memory_that_may_only_be_read_is_read(
+    eeprom: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ``ethtool -m eth0 raw on > file`` leaves it; root may write everything, so the refusal is made here."""
+    opened = os.open
+
+    def refused(path: str, flags: int, *others: int) -> int:
+        if flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(path, flags, *others)
+
+    monkeypatch.setattr(os, "open", refused)
+    registers = LinearFile(str(eeprom), clock, device="sfp1")
+    registers.open()
+    assert registers.read(0x50, 20, 1) == bytes([20])
+    with pytest.raises(NotSupportedError, match="may only be read"):
+        registers.write(0x51, 110, b"\x40")
+    registers.close()
 
 
 def test_writes_are_cut_into_rows() -> None:

@@ -19,9 +19,10 @@ from lumion_hw.interfaces import (
     TransponderCapabilities,
     TransponderIdentity,
 )
+from lumion_hw.sessions.i2c_adapter import ModulePins
 from lumion_hw.sessions.module_pages import ModulePages
 from lumion_hw.sessions.paged_i2c import PagedI2c
-from lumion_hw.sessions.register_access import I2cDevice
+from lumion_hw.sessions.register_access import I2cDevice, ModuleAbsentError
 
 
 class OpenModule(Driver):
@@ -40,6 +41,7 @@ class OpenModule(Driver):
         bank: int = 0,
         lane: int = 1,
         hold_off_s: float = 0.0,
+        pins: ModulePins | None = None,
     ) -> None:
         self._pages: ModulePages
         if isinstance(link, ModulePages):
@@ -56,6 +58,7 @@ class OpenModule(Driver):
         self._quirks = dict(quirks or {})
         self._bank = bank
         self._lane = lane
+        self._pins = pins
         self._changing = threading.RLock()
         self._module: Module | None = None
         self._lit_here = False
@@ -73,6 +76,13 @@ class OpenModule(Driver):
         """
         with self._changing, closed_if_failed(self.close):
             self._pages.open()
+            if self._pins is not None and "mod_prs_l" in self._pins.wired and not self._pins.is_asserted("mod_prs_l"):
+                raise ModuleAbsentError(
+                    "ModPrsL is high: no module in the socket",
+                    device=self._device,
+                    address=self._pages.name,
+                    hint="Plug it in; if there is one, check which pin ModPrsL is wired to.",
+                )
             module = open_module(self._pages, self._clock, self._device, self._bank, self._expected, self._quirks)
             self._vdm = Vdm(module)
             self._diagnostics = Diagnostics(module)

@@ -11,7 +11,7 @@ from lumion_hw.drivers.transponders.cmis import data_paths as dp
 from lumion_hw.drivers.transponders.cmis.context import Module
 from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES, DataPath
 from lumion_hw.drivers.transponders.cmis.readings import DARK_DBM, ModuleReadings
-from lumion_hw.errors import DeviceError, LumionError, VerifyError
+from lumion_hw.errors import DeviceError, LumionError, NotSupportedError, VerifyError
 from lumion_hw.interfaces import (
     Reading,
     TuningResult,
@@ -41,6 +41,7 @@ class CmisTransponder(ModuleReadings):
         bank: Bank of lanes of a module with more than eight.
         lane: Media lane, the one that carries the light of a coherent module.
         hold_off_s: Pause after writes and page changes, for slow boards (raw I2C only).
+        pins: Low-speed signals of the socket, where an adapter has them.
     """
 
     def __exit__(
@@ -62,20 +63,35 @@ class CmisTransponder(ModuleReadings):
             DeviceError: It went into its fault state.
         """
         with self._operation() as module:
-            power.power_up(module)
+            power.power_up(module, self._pins)
 
     def power_down(self) -> None:
         """Put the module in low power, and wait until it is. Raises as :meth:`power_up`."""
         with self._operation() as module:
-            power.power_down(module)
+            power.power_down(module, self._pins)
             self._lit_here = False
 
     def reset(self) -> None:
-        """Reset the module by software and open it anew; it forgets application, tuning and power."""
+        """Reset the module and open it anew; it forgets application, tuning and power.
+
+        By ResetL where that is wired, which also reaches a module that hangs on its bus; otherwise by software.
+        """
         with self._operation() as module:
-            power.reset(module)
+            power.reset(module, self._pins)
             self._lit_here = False
             self.open()
+
+    def interrupt(self) -> bool:
+        """Whether the module pulls IntL: one of its flags that is not masked is up. Reading the flags releases it.
+
+        Raises:
+            NotSupportedError: IntL is not wired to a pin.
+        """
+        if self._pins is None:
+            raise self._opened.error(
+                NotSupportedError, "IntL is not wired to a pin", "Name it under 'pins' of an ftdi:// or mcp2221:// way."
+            )
+        return self._pins.is_asserted("int_l")
 
     def select_application(self, number: int, first_lane: int = 1, *, check: bool = True) -> None:
         """Run an application from a host lane on; the transmitter is off and the lanes are down afterwards.
@@ -105,7 +121,7 @@ class CmisTransponder(ModuleReadings):
         with self._operation() as module:
             module.guard()
             if module.state() != ModuleState.READY:
-                power.power_up(module)
+                power.power_up(module, self._pins)
             dp.await_steady(module)
             paths = dp.data_paths(module)
             if not paths:

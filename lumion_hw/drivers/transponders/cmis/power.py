@@ -6,12 +6,15 @@ from lumion_hw.drivers.transponders.cmis.context import Module
 from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES
 from lumion_hw.errors import LinkError
 from lumion_hw.interfaces.cmis import codes
+from lumion_hw.sessions.i2c_adapter import ModulePins
 
+RESET_PULSE_S = 1e-3
+"""How long ResetL is held low: 10 us are enough (QSFP-DD hardware specification, t_reset_init)."""
 RESET_S = 5.0
 """Time until a module answers again after a reset."""
 
 
-def power_up(module: Module) -> None:
+def power_up(module: Module, pins: ModulePins | None = None) -> None:
     """Let the module leave low power: clear both requests, and wait until it is ready.
 
     Its transmitters are disabled first: after a reset nothing else keeps a module from lighting up by itself as soon as
@@ -29,10 +32,11 @@ def power_up(module: Module) -> None:
             memory.set_lanes("tx_disable", ALL_LANES, True)
         memory.write("low_pwr_allow_request_hw", False)
         memory.write("low_pwr_request_sw", False)
+        _drive(pins, "lp_mode", False)
     _await_state(module, codes.ModuleState.READY, "power_up")
 
 
-def power_down(module: Module) -> None:
+def power_down(module: Module, pins: ModulePins | None = None) -> None:
     """Ask for low power in the way that the module's quirks name, and wait until it is there.
 
     Raises:
@@ -46,16 +50,24 @@ def power_down(module: Module) -> None:
         module.guard()
         module.state()
         memory.write("low_pwr_allow_request_hw" if by_pin else "low_pwr_request_sw", True)
+        if by_pin:
+            _drive(pins, "lp_mode", True)
     _await_state(module, codes.ModuleState.LOW_PWR, "power_down")
 
 
-def reset(module: Module) -> None:
-    """Reset the module by software and wait until it answers; everything it was told is forgotten."""
+def reset(module: Module, pins: ModulePins | None = None) -> None:
+    """Reset the module, by ResetL if it is wired, and wait until it answers; everything it was told is forgotten."""
     memory = module.memory
     with memory.pages.transaction():
-        module.guard()
-        byte = memory.pages.read_page(None, 26, 1)[0]
-        memory.pages.write_page(None, 26, bytes([byte | 0x08]))
+        if not _drive(pins, "reset_l", True):
+            module.guard()
+            byte = memory.pages.read_page(None, 26, 1)[0]
+            memory.pages.write_page(None, 26, bytes([byte | 0x08]))
+        else:
+            try:
+                module.clock.sleep(RESET_PULSE_S)
+            finally:
+                _drive(pins, "reset_l", False)
         memory.pages.forget()
 
     def answers() -> bool:
@@ -66,6 +78,14 @@ def reset(module: Module) -> None:
             return False
 
     module.wait(answers, RESET_S, lambda: "no answer after the reset")
+
+
+def _drive(pins: ModulePins | None, signal: str, asserted: bool) -> bool:
+    """Assert or release a signal where it is wired; return whether it is."""
+    if pins is None or signal not in pins.wired:
+        return False
+    pins.assert_signal(signal, asserted)
+    return True
 
 
 def _await_state(module: Module, wanted: codes.ModuleState, stage: str) -> None:
