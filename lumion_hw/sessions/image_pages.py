@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from lumion_hw.errors import LinkLost, NotSupportedError
 from lumion_hw.interfaces.cmis.fields import HALF_BYTES, Page
 from lumion_hw.interfaces.cmis.image import MemoryImage
-from lumion_hw.sessions.module_pages import PageNotSupportedError, check_range, check_write, page_words
+from lumion_hw.sessions.module_pages import MAX_WRITE_BYTES, PageNotSupportedError, check_range, check_write, page_words
 
 
 class ImagePages:
@@ -48,9 +48,9 @@ class ImagePages:
         with self._lock:
             return bytes(self._half(page, bank)[byte % HALF_BYTES : byte % HALF_BYTES + length])
 
-    def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0) -> None:
+    def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
         """Write to the copy. Raises as ``ModulePages.read_page``, and ``NotSupportedError`` for a replay."""
-        check_write(page, byte, data, bank)
+        check_write(page, byte, data, bank, longest)
         with self._lock:
             half = self._half(page, bank)
             if not self._writable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lumion_hw.interfaces.cmis.codec import linear_offset
 from lumion_hw.interfaces.cmis.fields import HALF_BYTES, Page
 from lumion_hw.sessions.linear_file import MemoryFile
-from lumion_hw.sessions.module_pages import check_range, check_write, page_words
+from lumion_hw.sessions.module_pages import MAX_WRITE_BYTES, check_range, check_write, page_words
 from lumion_hw.sessions.register_access import ShortReadError
 
 _LIKENESS_BYTES = 16
@@ -22,9 +22,9 @@ class LinearPages(MemoryFile):
         check_range(page, byte, length, bank)
         return self.read_at(linear_offset(page, byte, bank), length, f"byte {byte} of {page_words(page, bank)}")
 
-    def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0) -> None:
+    def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
         """Write in one call; raises as ``ModulePages.read_page``."""
-        check_write(page, byte, data, bank)
+        check_write(page, byte, data, bank, longest)
         self.write_at(linear_offset(page, byte, bank), data, f"byte {byte} of {page_words(page, bank)}")
 
     def has_page(self, page: Page, bank: int = 0) -> bool:

@@ -42,8 +42,8 @@ class ModulePages(Protocol):
             LinkLost: The way to the module is gone.
         """
 
-    def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0) -> None:
-        """Write at most ``MAX_WRITE_BYTES`` in one transaction. Raises as :meth:`read_page`."""
+    def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
+        """Write at most ``longest`` bytes, what the module takes, in one transaction. Raises as :meth:`read_page`."""
 
     def has_page(self, page: Page, bank: int = 0) -> bool:
         """Tell whether the module has a page. Raises as :meth:`read_page`."""
@@ -81,11 +81,11 @@ def check_range(page: Page, byte: int, length: int, bank: int) -> None:
         )
 
 
-def check_write(page: Page, byte: int, data: bytes, bank: int) -> None:
+def check_write(page: Page, byte: int, data: bytes, bank: int, longest: int = MAX_WRITE_BYTES) -> None:
     """Refuse a write that is too long for one transaction or misses its half. Raises ``ConfigError``."""
     check_range(page, byte, len(data), bank)
-    if len(data) > MAX_WRITE_BYTES:
+    if len(data) > longest:
         raise ConfigError(
             f"{len(data)} bytes in one write to {page_words(page, bank)}",
-            hint=f"A module takes {MAX_WRITE_BYTES} bytes in one transaction; cut the data.",
+            hint=f"A module takes {longest} bytes in one transaction; cut the data.",
         )

@@ -11,7 +11,7 @@ from lumion_hw.clock import Clock
 from lumion_hw.errors import LinkError, LumionError
 from lumion_hw.interfaces.cmis.fields import FIRST_BANKED_PAGE, Page
 from lumion_hw.interfaces.cmis.lower_memory import BANK_SELECT_BYTE, PAGE_SELECT_BYTE
-from lumion_hw.sessions.module_pages import PageNotSupportedError, check_range, check_write, page_words
+from lumion_hw.sessions.module_pages import MAX_WRITE_BYTES, PageNotSupportedError, check_range, check_write, page_words
 from lumion_hw.sessions.register_access import I2cDevice, ModuleAbsentError, NotRespondingError, ShortReadError
 
 RETRY_PERIOD_S = 0.002
@@ -87,9 +87,9 @@ class PagedI2c:
             self._select(page, bank)
             return self._read(byte, length)
 
-    def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0) -> None:
+    def write_page(self, page: Page, byte: int, data: bytes, bank: int = 0, *, longest: int = MAX_WRITE_BYTES) -> None:
         """Write in one transaction; raises as ``ModulePages.read_page``."""
-        check_write(page, byte, data, bank)
+        check_write(page, byte, data, bank, longest)
         with self.transaction():
             self._select(page, bank)
             self._write(byte, data)

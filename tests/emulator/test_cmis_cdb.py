@@ -11,7 +11,8 @@ from cmis_testbench import Host
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.transponders import PROFILES, CmisModule, Quirks
 from lumion_hw.emulator.transponders.profile import CdbProfile
-from lumion_hw.interfaces.cmis.cdb import decode_firmware_info, decode_reply
+from lumion_hw.interfaces.cmis.cdb import decode_reply
+from lumion_hw.interfaces.cmis.firmware import decode_firmware_info
 from lumion_hw.sessions.register_access import NotRespondingError
 
 DONE, UNKNOWN, PARAMETER, BAD_CODE, PASSWORD = 0x01, 0x41, 0x42, 0x45, 0x46

@@ -22,6 +22,7 @@ from lumion_hw.interfaces.cmis import (
     decode,
     decode_from,
     encode,
+    firmware,
     vdm,
 )
 from lumion_hw.interfaces.cmis.codes import Quality
@@ -355,11 +356,11 @@ def test_firmware_images_of_the_firmware_information() -> None:
     payload[1] = 0b011
     payload[2:6] = bytes([1, 2, 0x01, 0x00])
     payload[38:42] = bytes([0, 9, 0, 7])
-    image_a, image_b = cdb.decode_firmware_info(bytes(payload))
-    assert image_a == cdb.FirmwareImage(1, 2, 256, running=True, committed=True, valid=True)
-    assert image_b == cdb.FirmwareImage(0, 9, 7, running=False, committed=False, valid=False)
+    image_a, image_b = firmware.decode_firmware_info(bytes(payload))
+    assert image_a == firmware.FirmwareImage(1, 2, 256, running=True, committed=True, valid=True)
+    assert image_b == firmware.FirmwareImage(0, 9, 7, running=False, committed=False, valid=False)
     payload[1] = 0
-    assert cdb.decode_firmware_info(bytes(payload)) == (None, None)
+    assert firmware.decode_firmware_info(bytes(payload)) == (None, None)
 
 
 def test_unknown_codes_are_shown_as_numbers() -> None:

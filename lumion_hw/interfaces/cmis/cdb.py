@@ -108,35 +108,3 @@ def encode_reply(payload: bytes) -> bytes:
     if len(payload) > MAX_LPL:
         raise ValueError(f"a CDB reply has at most {MAX_LPL} bytes, not {len(payload)}")
     return bytes([len(payload), check_code(payload)]) + payload
-
-
-@dataclass(frozen=True)
-class FirmwareImage:
-    """A stored firmware: its version and whether it runs, is committed and is valid."""
-
-    major: int
-    minor: int
-    build: int
-    running: bool
-    committed: bool
-    valid: bool
-
-
-def decode_firmware_info(payload: bytes) -> tuple[FirmwareImage | None, FirmwareImage | None]:
-    """Return images A and B of a reply to command 0100h; ``None`` for one that is not present.
-
-    Raises:
-        ValueError: The reply is too short.
-    """
-    if len(payload) < 42:
-        raise ValueError(f"a firmware information reply has at least 42 bytes, not {len(payload)}")
-    status, present = payload[0], payload[1]
-    return (
-        _image(payload[2:6], status) if present & 1 else None,
-        _image(payload[38:42], status >> 4) if present & 2 else None,
-    )
-
-
-def _image(version: bytes, status: int) -> FirmwareImage:
-    build = int.from_bytes(version[2:4], "big")
-    return FirmwareImage(version[0], version[1], build, bool(status & 1), bool(status & 2), not status & 4)

@@ -119,17 +119,26 @@ CDB_FAILED = 0x40
 
 
 class CdbCommand(enum.IntEnum):
-    """CDB commands this project knows. Firmware download, run and commit (0101h to 010Ah) are refused."""
+    """CDB commands this project knows."""
 
     QUERY_STATUS = 0x0000
     ENTER_PASSWORD = 0x0001
+    CHANGE_PASSWORD = 0x0002
     MODULE_FEATURES = 0x0040
     FIRMWARE_FEATURES = 0x0041
     FIRMWARE_INFO = 0x0100
+    FIRMWARE_START = 0x0101
+    FIRMWARE_ABORT = 0x0102
+    FIRMWARE_WRITE_LPL = 0x0103
+    FIRMWARE_WRITE_EPL = 0x0104
+    FIRMWARE_COMPLETE = 0x0107
+    FIRMWARE_COPY = 0x0108
+    FIRMWARE_RUN = 0x0109
+    FIRMWARE_COMMIT = 0x010A
 
 
 CDB_FIRMWARE_WRITES = range(0x0101, 0x010B)
-"""CDB commands that change firmware: not implemented. A driver refuses them, an emulator answers unknown command."""
+"""CDB commands that change firmware."""
 
 
 class Pattern(enum.IntEnum):

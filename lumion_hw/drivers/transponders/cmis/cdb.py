@@ -1,16 +1,15 @@
-"""The command data block: one command, its reply, and what was wrong with it. Firmware is never written."""
+"""The command data block: one command, its reply, and what was wrong with it."""
 
 from __future__ import annotations
 
-from lumion_hw.drivers.transponders.cmis.context import Module
-from lumion_hw.errors import DeviceError, FrameError, NotSupportedError
+from lumion_hw.drivers.transponders.cmis.context import MARGIN, Module
+from lumion_hw.errors import DeviceError, FrameError
 from lumion_hw.interfaces.cmis import codes
 from lumion_hw.interfaces.cmis.cdb import (
     CDB_PAGE,
     COMMAND_BYTE,
+    EPL_PAGES,
     HEADER_REST_BYTE,
-    FirmwareImage,
-    decode_firmware_info,
     decode_reply,
     encode_command,
 )
@@ -23,32 +22,49 @@ COMMAND_S = 5.0
 _FIRST_LOOK_S = 0.1
 
 
-def command(module: Module, number: int, payload: bytes = b"") -> bytes:
+def command(
+    module: Module,
+    number: int,
+    payload: bytes = b"",
+    *,
+    extended: bytes = b"",
+    longest_write: int = MAX_WRITE_BYTES,
+    within_s: float = 0.0,
+    first_look_s: float = _FIRST_LOOK_S,
+    replies: bool = True,
+) -> bytes:
     """Run a command and return its reply.
 
+    Args:
+        module: The module.
+        number: The command.
+        payload: Its local payload.
+        extended: Its extended payload.
+        longest_write: Longest write to the command's pages that the module takes.
+        within_s: How long the module says that this command may take, if it says.
+        first_look_s: Pause before the first look at the status.
+        replies: Whether the command has a reply; without one, nothing is expected of the reply's bytes.
+
     Raises:
-        NotSupportedError: The module has no CDB, or the command would change its firmware.
+        NotSupportedError: The module has no CDB.
         DeviceError: The module refused the command; ``code`` is its status.
         DeviceTimeoutError: It was not done in time.
         FrameError: The reply is corrupt.
     """
     memory = module.memory
     module.needs(module.advertised.supported("cdb_command"), "a command data block")
-    if number in codes.CDB_FIRMWARE_WRITES:
-        raise module.error(
-            NotSupportedError, f"CDB command {number:04X}h changes firmware", "Use the vendor's own tool for that."
-        )
-    message = encode_command(number, payload)
-    busy_s = cdb_busy_s(*memory.pages.read_page(0x01, 165, 2))
+    message = encode_command(number, payload, epl_length=len(extended))
+    patience_s = COMMAND_S + max(cdb_busy_s(*memory.pages.read_page(0x01, 165, 2)), MARGIN * within_s)
     words = f"CDB command {number:04X}h"
-    with memory.pages.transaction(), memory.pages.patient(COMMAND_S + busy_s):
+    with memory.pages.transaction(), memory.pages.patient(patience_s):
         module.guard()
-        for start in range(0, len(message.body), MAX_WRITE_BYTES):
-            piece = message.body[start : start + MAX_WRITE_BYTES]
-            memory.pages.write_page(CDB_PAGE, HEADER_REST_BYTE + start, piece)
+        for start in range(0, len(extended), HALF_BYTES):
+            page = EPL_PAGES[start // HALF_BYTES]
+            _write(module, page, HALF_BYTES, extended[start : start + HALF_BYTES], longest_write)
+        _write(module, CDB_PAGE, HEADER_REST_BYTE, message.body, longest_write)
         memory.pages.write_page(CDB_PAGE, COMMAND_BYTE, message.command)
-        module.clock.sleep(_FIRST_LOOK_S)
-        module.wait(lambda: not _status(module) & codes.CDB_BUSY, COMMAND_S + busy_s, lambda: f"{words} is busy")
+        module.clock.sleep(first_look_s)
+        module.wait(lambda: not _status(module) & codes.CDB_BUSY, patience_s, lambda: f"{words} is busy")
         status = _status(module)
         if status & codes.CDB_FAILED:
             failure = module.error(
@@ -58,20 +74,18 @@ def command(module: Module, number: int, payload: bytes = b"") -> bytes:
             )
             failure.code = status
             raise failure
-        page = memory.pages.read_page(CDB_PAGE, HALF_BYTES, HALF_BYTES)
+        if not replies:
+            return b""
+        reply = memory.pages.read_page(CDB_PAGE, HALF_BYTES, HALF_BYTES)
     try:
-        return decode_reply(page)
+        return decode_reply(reply)
     except ValueError as error:
         raise module.error(FrameError, f"{words}: {error}", "Repeat it; check the bus if it happens again.") from error
 
 
-def firmware(module: Module) -> tuple[FirmwareImage | None, FirmwareImage | None]:
-    """Return the stored firmware images A and B. Raises as :func:`command`."""
-    reply = command(module, codes.CdbCommand.FIRMWARE_INFO)
-    try:
-        return decode_firmware_info(reply)
-    except ValueError as error:
-        raise module.error(FrameError, str(error), "The module's answer cannot be used.") from error
+def _write(module: Module, page: int, byte: int, data: bytes, longest: int) -> None:
+    for start in range(0, len(data), longest):
+        module.memory.pages.write_page(page, byte + start, data[start : start + longest], longest=longest)
 
 
 def _status(module: Module) -> int:

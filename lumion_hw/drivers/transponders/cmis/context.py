@@ -16,6 +16,7 @@ from lumion_hw.errors import (
     LimitError,
     LumionError,
     NotSupportedError,
+    VerifyError,
 )
 from lumion_hw.interfaces import TransponderIdentity
 from lumion_hw.interfaces.cmis import FIELDS, codes
@@ -65,7 +66,13 @@ class Module:
             message, asked=asked, limit=limit, unit=unit, device=self.memory.device, address=self.memory.address
         )
 
-    def needs(self, supported: bool | None, what: str) -> None:
+    def error_verify(self, message: str, wrote: object, read: object, hint: str) -> VerifyError:
+        """Return the error for what the module does not have as it was told."""
+        return VerifyError(
+            message, wrote=wrote, read=read, device=self.memory.device, address=self.memory.address, hint=hint
+        )
+
+    def needs(self, supported: object, what: str) -> None:
         """Raise ``NotSupportedError`` unless the module can do it."""
         if not supported:
             raise self.error(NotSupportedError, f"{what} is not supported", "The module does not advertise it.")

@@ -5,19 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection
 from types import TracebackType
+from typing import Literal
 
-from lumion_hw.drivers.transponders.cmis import applications, cdb, power, tuning
+from lumion_hw.drivers.transponders.cmis import applications, cdb, firmware, power, tuning, user_memory
 from lumion_hw.drivers.transponders.cmis import data_paths as dp
 from lumion_hw.drivers.transponders.cmis.context import Module
 from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES, DataPath
+from lumion_hw.drivers.transponders.cmis.firmware import Images, Progress
 from lumion_hw.drivers.transponders.cmis.readings import DARK_DBM, ModuleReadings
 from lumion_hw.errors import DeviceError, LumionError, NotSupportedError, VerifyError
 from lumion_hw.interfaces import (
     Reading,
     TuningResult,
 )
-from lumion_hw.interfaces.cmis.cdb import FirmwareImage
-from lumion_hw.interfaces.cmis.codes import DataPathState, ModuleState, Pattern
+from lumion_hw.interfaces.cmis.codes import CDB_FIRMWARE_WRITES, DataPathState, ModuleState, Pattern
+from lumion_hw.interfaces.cmis.firmware import FirmwareFeatures
 
 LIGHT_S = 5.0
 """Time from an active data path to a power reading above the floor."""
@@ -212,14 +214,117 @@ class CmisTransponder(ModuleReadings):
         return self._diagnostics.result(f"{side}_ber", lane)
 
     def cdb_command(self, number: int, payload: bytes = b"") -> bytes:
-        """Run a command of the command data block and return its reply. Firmware commands are refused."""
+        """Run a command of the command data block and return its reply.
+
+        Raises:
+            NotSupportedError: It changes the firmware: there are calls for that, in an order that is safe.
+        """
         with self._operation() as module:
+            if number in CDB_FIRMWARE_WRITES:
+                raise module.error(
+                    NotSupportedError,
+                    f"CDB command {number:04X}h changes firmware",
+                    "Use download_firmware() and so on.",
+                )
             return cdb.command(module, number, payload)
 
-    def firmware(self) -> tuple[FirmwareImage | None, FirmwareImage | None]:
+    # -- firmware
+
+    def firmware(self) -> Images:
         """Return the stored firmware images A and B."""
         with self._operation() as module:
-            return cdb.firmware(module)
+            return firmware.images(module)
+
+    def firmware_features(self) -> FirmwareFeatures:
+        """Return how the module takes firmware."""
+        with self._operation() as module:
+            return firmware.features(module)
+
+    def download_firmware(self, file: bytes, progress: Progress = lambda done, of: None) -> None:
+        """Write a vendor's file into the bank that does not run; the module runs on as it did.
+
+        Args:
+            file: The file, whole.
+            progress: Told the bytes written and those of the file, after every block.
+
+        Raises:
+            NotSupportedError: The module takes no firmware this way.
+            DeviceError: The module refused the file or a part of it; code 46h asks for :meth:`enter_password`.
+            VerifyError: The module took it all and does not call the image valid.
+        """
+        with self._operation() as module:
+            firmware.download(module, file, progress)
+
+    def run_firmware(self, *, inactive: bool = True, hitless: bool = False) -> None:
+        """Restart the module with the other image, wait until it answers, and open it anew.
+
+        Not committed, the image is gone with the next reset. Without ``hitless`` the module is as after a reset: dark,
+        in low power, application and tuning forgotten.
+
+        Args:
+            inactive: Start the image that does not run; otherwise the one that does, again.
+            hitless: Leave the traffic alone, where the module can.
+
+        Raises:
+            NotSupportedError: The module does not restart without a hit.
+            DeviceError: The image is not valid, or the module refused.
+            DeviceTimeoutError: It did not come back.
+            VerifyError: It came back with another image.
+        """
+        with self._operation() as module:
+            firmware.run(module, inactive=inactive, hitless=hitless)
+            self._lit_here = self._lit_here and hitless
+            self.open()
+
+    def commit_firmware(self) -> None:
+        """Make the running image the one that starts from now on. Raises ``DeviceError``, ``VerifyError``."""
+        with self._operation() as module:
+            firmware.commit(module)
+
+    def copy_firmware(self, source: Literal["A", "B"]) -> None:
+        """Copy an image into the other bank. Raises ``NotSupportedError``, ``DeviceError``, ``VerifyError``."""
+        with self._operation() as module:
+            firmware.copy(module, source)
+
+    # -- password and user memory
+
+    def enter_password(self, password: int) -> None:
+        """Unlock what the module protects, until its next reset.
+
+        Args:
+            password: The host's password, 0 to 7FFFFFFFh; 00001011h until it was changed.
+
+        Raises:
+            DeviceError: It is wrong.
+        """
+        with self._operation() as module:
+            user_memory.enter_password(module, password)
+
+    def change_password(self, password: int) -> None:
+        """Give the module another host password; the present one has been entered.
+
+        Raises:
+            LimitError: Not from 0 to 7FFFFFFFh; what lies above belongs to the maker. Nothing was changed.
+            DeviceError: The module is locked.
+        """
+        with self._operation() as module:
+            user_memory.change_password(module, password)
+
+    def user_memory(self) -> bytes:
+        """Return the 128 bytes that the module keeps for its user (page 03h). Raises ``NotSupportedError``."""
+        with self._operation() as module:
+            return user_memory.read(module)
+
+    def write_user_memory(self, offset: int, data: bytes) -> None:
+        """Write some of the 128 bytes of the user and read them back.
+
+        Raises:
+            NotSupportedError: The module keeps none.
+            LimitError: They do not fit; nothing was written.
+            VerifyError: The module keeps others: it may want its password first.
+        """
+        with self._operation() as module:
+            user_memory.write(module, offset, data)
 
     def _await_light(self, module: Module) -> None:
         if self._power_reading(module) is None:

@@ -1,0 +1,158 @@
+"""CMIS firmware management over the command data block: features, images, and the payloads of the commands.
+
+CMIS 5.2 clauses 9.4.2 (0041h) and 9.7.1 to 9.7.11 (0100h to 010Ah), as the Linux kernel's ``cmis_fw_update``, SONiC's
+``cmisCDB`` and Xena's driver use them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_LPL_BLOCK = 116
+"""Most bytes of an image in one local payload, behind the block's address."""
+MAX_EPL_BLOCK = 2048
+"""Most bytes of an image in the sixteen pages of the extended payload."""
+MAX_START_BYTES = 112
+"""Most bytes of a file's beginning in the command that starts a download."""
+_MECHANISMS = {0x00: (False, False), 0x01: (True, False), 0x10: (False, True), 0x11: (True, True)}
+_WRITE_UNIT = 8
+
+
+@dataclass(frozen=True)
+class FirmwareImage:
+    """A stored firmware: its version and whether it runs, is committed and is valid."""
+
+    major: int
+    minor: int
+    build: int
+    running: bool
+    committed: bool
+    valid: bool
+
+    @property
+    def version(self) -> str:
+        """The version as it is usually written."""
+        return f"{self.major}.{self.minor}.{self.build}"
+
+
+def decode_firmware_info(payload: bytes) -> tuple[FirmwareImage | None, FirmwareImage | None]:
+    """Return images A and B of a reply to command 0100h; ``None`` for one that is not present.
+
+    Raises:
+        ValueError: The reply is too short.
+    """
+    if len(payload) < 42:
+        raise ValueError(f"a firmware information reply has at least 42 bytes, not {len(payload)}")
+    status, present = payload[0], payload[1]
+    return (
+        _image(payload[2:6], status) if present & 1 else None,
+        _image(payload[38:42], status >> 4) if present & 2 else None,
+    )
+
+
+def _image(version: bytes, status: int) -> FirmwareImage:
+    build = int.from_bytes(version[2:4], "big")
+    return FirmwareImage(version[0], version[1], build, bool(status & 1), bool(status & 2), not status & 4)
+
+
+@dataclass(frozen=True)
+class FirmwareFeatures:
+    """What a module says of its firmware update (reply to 0041h).
+
+    Attributes:
+        abort: A download can be aborted (0102h).
+        copy: An image can be copied from bank to bank (0108h).
+        skip_erased: Blocks of nothing but ``erased_byte`` need not be sent.
+        start_bytes: Bytes of a file's beginning that go into the start command; the blocks count from behind them.
+        erased_byte: What erased memory reads.
+        write_bytes: Longest write to the command's pages in one bus transaction.
+        by_lpl: Blocks are taken in the local payload (0103h).
+        by_epl: Blocks are taken in the extended payload (0104h).
+        hitless: A restart may leave the traffic alone.
+        start_s: Longest time of the start command; 0 if not given, as for those that follow.
+        abort_s: That of the abort.
+        write_s: That of one block.
+        complete_s: That of the completion.
+        copy_s: That of a copy.
+    """
+
+    abort: bool
+    copy: bool
+    skip_erased: bool
+    start_bytes: int
+    erased_byte: int
+    write_bytes: int
+    by_lpl: bool
+    by_epl: bool
+    hitless: bool
+    start_s: float
+    abort_s: float
+    write_s: float
+    complete_s: float
+    copy_s: float
+
+    @property
+    def extended(self) -> bool:
+        """Whether blocks are best sent as extended payloads: where they are taken and hold more than local ones."""
+        return self.by_epl and (not self.by_lpl or self.write_bytes > MAX_LPL_BLOCK)
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of an image in one block; 0 where the module takes none."""
+        if self.extended:
+            return min(MAX_EPL_BLOCK, self.write_bytes)
+        return MAX_LPL_BLOCK if self.by_lpl else 0
+
+
+def decode_firmware_features(payload: bytes) -> FirmwareFeatures:
+    """Return the features in a reply to command 0041h.
+
+    Raises:
+        ValueError: The reply is too short, or holds a reserved code.
+    """
+    if len(payload) < 18:
+        raise ValueError(f"a reply of firmware features has at least 18 bytes, not {len(payload)}")
+    flags, mechanism = payload[1], payload[5]
+    if mechanism not in _MECHANISMS:
+        raise ValueError(f"the way to write firmware {mechanism:02X}h is reserved")
+    by_lpl, by_epl = _MECHANISMS[mechanism]
+    unit_s = 1e-2 if flags & 0x08 else 1e-3
+    durations_s = [unit_s * int.from_bytes(payload[start : start + 2], "big") for start in range(8, 18, 2)]
+    return FirmwareFeatures(
+        bool(flags & 0x01),
+        bool(flags & 0x02),
+        bool(flags & 0x04),
+        min(payload[2], MAX_START_BYTES),
+        payload[3],
+        _WRITE_UNIT * (1 + payload[4]),
+        by_lpl,
+        by_epl,
+        bool(payload[7]),
+        *durations_s,
+    )
+
+
+def encode_start(n_bytes: int, beginning: bytes) -> bytes:
+    """Return the payload of 0101h: size of the whole file, and its beginning.
+
+    Raises:
+        ValueError: One of them does not fit.
+    """
+    if not 0 < n_bytes < 1 << 32 or len(beginning) > min(MAX_START_BYTES, n_bytes):
+        raise ValueError(f"no firmware file: {n_bytes} bytes, {len(beginning)} of them at its start")
+    return n_bytes.to_bytes(4, "big") + bytes(4) + beginning
+
+
+def encode_address(offset: int) -> bytes:
+    """Return the address of a block, which counts from behind the beginning that the start command held."""
+    return offset.to_bytes(4, "big")
+
+
+def encode_run(*, inactive: bool, hitless: bool, delay_ms: int) -> bytes:
+    """Return the payload of 0109h: which image, how, and how long after the command is done."""
+    return bytes([0, (0 if inactive else 2) + hitless]) + delay_ms.to_bytes(2, "big")
+
+
+def encode_copy(source: str) -> bytes:
+    """Return the payload of 0108h: from ``A`` to B or from ``B`` to A."""
+    return {"A": b"\xab", "B": b"\xba"}[source]
