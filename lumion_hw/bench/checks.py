@@ -162,6 +162,9 @@ def _devices(bench: _Bench) -> Iterator[Check]:
         if isinstance(serial, str) and isinstance(kind, str):
             thing = f"serial number {serial!r} of a {kind}"
             yield from serials.claim((kind, serial), ("devices", name, "serial"), thing)
+        for index, module in enumerate(_items(device.get("modules"))):
+            if isinstance(module, str) and "*" not in module:  # Q8iv-**** has no number yet
+                yield from serials.claim(module, ("devices", name, "modules", index), f"module {module!r}")
 
 
 def _mesh(bench: _Bench) -> Iterator[Check]:

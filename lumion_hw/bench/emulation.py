@@ -16,9 +16,9 @@ from lumion_hw.bench.fields import Flag, Number, StrictModel
 class HeaterEfficiencyModel(StrictModel):
     """Heater power per π of phase: spread between ``min`` and ``max`` around ``typical``, in mW (mesh.md b.4)."""
 
-    min: Number = Field(1.2, gt=0.0, le=1000.0)
-    typical: Number = Field(1.34, gt=0.0, le=1000.0)
-    max: Number = Field(2.0, gt=0.0, le=1000.0)
+    min: Number = Field(1.2, gt=0.0, le=1000.0, description="Least of all heaters, mW.")
+    typical: Number = Field(1.34, gt=0.0, le=1000.0, description="Of most heaters, mW.")
+    max: Number = Field(2.0, gt=0.0, le=1000.0, description="Largest of all heaters, mW.")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

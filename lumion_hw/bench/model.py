@@ -101,7 +101,7 @@ class InputModel(StrictModel):
 
     transponder: Name | None = Field(None, description="Module whose transmitter it is.")
     laser: Name | None = Field(None, description="Tunable laser in place of a module, for calibration.")
-    port: Whole
+    port: Whole = Field(description="Mesh port the light enters at.")
     polarization: Name | None = Field(None, description="Polarization controller on the way.")
     loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre, connectors and controller; not the facet.")
     gain_db: Number = Field(0.0, ge=0.0, le=40.0, description="Booster amplifier on the way.")
@@ -118,7 +118,7 @@ class InputModel(StrictModel):
 class TapModel(StrictModel):
     """A splitter that gives a share of the light to a power meter."""
 
-    meter: Name
+    meter: Name = Field(description="Power meter behind the splitter.")
     channel: Whole = Field(ge=1, description="Channel of the meter, from 1.")
     fraction: Number = Field(gt=0.0, lt=1.0, description="Share of the power that goes to the meter.")
 
@@ -126,24 +126,24 @@ class TapModel(StrictModel):
 class OutputModel(StrictModel):
     """From a mesh port into a transponder's receiver."""
 
-    port: Whole
-    transponder: Name
+    port: Whole = Field(description="Mesh port the light leaves at.")
+    transponder: Name = Field(description="Module whose receiver it is.")
     loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre and connectors; neither facet nor splitter.")
-    tap: TapModel | None = None
+    tap: TapModel | None = Field(None, description="Power meter that sees a share of this light.")
     tributary: Literal["x", "y"] | None = Field(None, description="Input of a polarization rotator-combiner.")
 
 
 class WiringModel(StrictModel):
     """All fibres between transponders, lasers and mesh."""
 
-    inputs: tuple[InputModel, ...] = ()
-    outputs: tuple[OutputModel, ...] = ()
+    inputs: tuple[InputModel, ...] = Field((), description="Ways of light into the mesh.")
+    outputs: tuple[OutputModel, ...] = Field((), description="Ways of light out of the mesh.")
 
 
 class ServerModel(StrictModel):
     """A server and the modules of its network ports, in NIC order."""
 
-    name: Name
+    name: Name = Field(description="Name of the server.")
     nics: tuple[Name, ...] = Field(min_length=1, description="SFP+ devices; NIC 0 first.")
     risk_group: str | None = Field(None, description="Servers that can fail together share one.")
 
@@ -161,14 +161,14 @@ class BenchModel(StrictModel):
     """One bench file."""
 
     version: Literal[1] = Field(description="Version of this file format.")
-    name: Name
-    description: str = ""
-    devices: dict[Name, Device] = Field(min_length=1)
-    mesh: MeshModel
-    wiring: WiringModel = Field(default_factory=WiringModel)
-    servers: tuple[ServerModel, ...] = ()
-    fabric: FabricModel = Field(default_factory=FabricModel)
-    emulation: EmulationModel = Field(default_factory=EmulationModel)
+    name: Name = Field(description="Name of the bench.")
+    description: str = Field("", description="What it is, in words.")
+    devices: dict[Name, Device] = Field(min_length=1, description="Devices by name.")
+    mesh: MeshModel = Field(description="The chip and its controller.")
+    wiring: WiringModel = Field(default_factory=WiringModel, description="Fibres between modules, lasers and mesh.")
+    servers: tuple[ServerModel, ...] = Field((), description="Servers and the modules of their network ports.")
+    fabric: FabricModel = Field(default_factory=FabricModel, description="Which servers are joined, which stand by.")
+    emulation: EmulationModel = Field(default_factory=EmulationModel, description="Physics of the emulated chip.")
 
     def __repr__(self) -> str:
         """Return one line; the sections are attributes."""

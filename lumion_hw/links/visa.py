@@ -23,6 +23,8 @@ _LINE_FEED = 0x0A
 
 _manager_lock = threading.Lock()
 _managers: dict[str, Any] = {}
+_HINT = "Check the resource name, the power and the network, and that the backend is installed."
+_USB_HINT = "VISA over USB without a maker's backend needs PyUSB and libusb: pip install 'lumion-hw[usb]'."
 
 
 def _resource_manager(backend: str) -> Any:
@@ -70,7 +72,7 @@ class VisaLink:
             raise ConnectError(
                 f"cannot open the VISA resource: {error}",
                 address=self.name,
-                hint="Check the resource name, the power and the network, and that the backend is installed.",
+                hint=_USB_HINT if "pyusb" in str(error).lower() else _HINT,
             ) from error
         try:
             self._configure(resource)

@@ -42,6 +42,15 @@ def test_the_modules_of_the_file_are_the_ones_that_answer() -> None:
         assert (info.n_heaters, info.n_monitors, info.readback_tolerance_ma) == (32, 0, 0.1)
 
 
+def test_a_module_is_in_one_place_only_unless_it_has_no_number(tmp_path: Path) -> None:
+    twice = "modules: [Q8iv-0001, Q8iv-0002, Q8iv-0001, Q8iv-0004], "
+    assert mistakes(tmp_path, MODULES, twice).startswith(
+        "devices.mesh0.modules[2]: expected module 'Q8iv-0001' to be used once, "
+        "found it used by devices.mesh0.modules[0] too"
+    )
+    assert mistakes(tmp_path, MODULES, "modules: ['Q8iv-****', 'Q8iv-****', Q8iv-0003, Q8iv-0004], ") == ""
+
+
 def test_a_chain_left_open_is_emulated_with_as_many_modules_as_the_mesh_needs(tmp_path: Path) -> None:
     with Bench.emulate(edited(tmp_path, MODULES, "")) as bench:
         assert bench.mesh.controller.info.n_heaters == 32  # 30 heaters, eight to a module

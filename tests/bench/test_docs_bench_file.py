@@ -21,6 +21,46 @@ DEVICES = {
 }
 
 
+SCHEMA = bench_schema()
+SECTIONS = {
+    "": SCHEMA,
+    **{
+        place: SCHEMA["$defs"][name]
+        for place, name in {
+            "mesh": "MeshModel",
+            "wiring.inputs": "InputModel",
+            "wiring.outputs": "OutputModel",
+            "wiring.outputs.tap": "TapModel",
+            "servers": "ServerModel",
+            "fabric": "FabricModel",
+            "emulation": "EmulationModel",
+            "emulation.p_pi_mw": "HeaterEfficiencyModel",
+        }.items()
+    },
+}
+"""The sections whose keys the page lists as the schema has them."""
+
+
+def row(place: str, key: str) -> str:
+    """Return the row of a key: its default, or that it has none, and what the model says of it."""
+    section = SECTIONS[place]
+    described = section["properties"][key]
+    default = described.get("default")
+    if key in section.get("required", ()):
+        shown = "needed"
+    elif default in (None, "", [], {}):
+        shown = "none"
+    else:
+        shown = str(default).lower() if isinstance(default, bool) else f"{default}"
+    name = f"{place}.{key}" if place else key
+    return f"| `{name}` | {shown} | {described.get('description', '')} |"
+
+
+@pytest.mark.parametrize("place", SECTIONS)
+def test_every_key_of_a_section_has_its_row(place: str) -> None:
+    assert [row(place, key) for key in SECTIONS[place]["properties"] if row(place, key) not in PAGE] == []
+
+
 def test_every_kind_has_its_place() -> None:
     assert set(DEVICES) == set(DEVICE_KINDS)
     assert [kind for kind in DEVICE_KINDS if f"`{kind}`" not in PAGE] == []

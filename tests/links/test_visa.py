@@ -94,3 +94,13 @@ def test_an_instrument_that_went_away_is_lost_within_a_few_writes(listener: sock
 def test_a_resource_that_does_not_exist_is_a_connect_error() -> None:
     with pytest.raises(ConnectError, match="cannot open"):
         VisaLink("ASRL/dev/lumion-no-such-port::INSTR", CLOCK).open(soon(0.3))
+
+
+def test_usb_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Manager:
+        def open_resource(self, name: str, open_timeout: int) -> None:
+            raise ValueError("Please install PyUSB to use this resource type.")  # as pyvisa-py words it
+
+    monkeypatch.setattr("lumion_hw.links.visa._resource_manager", lambda backend: Manager())
+    with pytest.raises(ConnectError, match=r"pip install 'lumion-hw\[usb\]'"):
+        VisaLink("USB0::0x1313::0x8078::P0000001::INSTR", CLOCK).open(soon())
