@@ -17,10 +17,11 @@ from lumion_hw.errors import ConfigError, LumionError, NotSupportedError
 if TYPE_CHECKING:
     from lumion_hw.clock import Clock
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
-    from lumion_hw.drivers.transponders.cmis_decoder import DecodedModule
+    from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
     from lumion_hw.interfaces import LockReport, Reading, Transponder
 
 _MODULE_KINDS = ("cmis", "sfp-8472")
+_IDENTITY_CHECKSUM = {"CMIS": "00h:222", "SFF-8472": "CC_BASE"}
 _MARKS = {"error": "!!", "warning": "!", "note": ""}
 
 
@@ -180,8 +181,11 @@ def watch(
 @click.option("--out", type=click.Path(dir_okay=False), help="File to write; stdout if not given.")
 def dump(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None, out: str | None) -> None:
     """Save the memory of DEVICE as JSON. Flags are left alone: what a read would clear is marked as unread."""
+    from lumion_hw.drivers.transponders.sfp import SfpTransponder
+
     with _opened(bench_file, device, emulate, seed, endpoints) as (module, _):
-        document = _cmis(module, "a dump").dump().to_document()
+        image = module.dump() if isinstance(module, SfpTransponder) else _cmis(module, "a dump").dump()
+    document = image.to_document()
     if out is None:
         echo_json(document)
         return
@@ -189,19 +193,22 @@ def dump(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str 
     if target.exists():
         raise ConfigError(f"{target} exists", hint="Choose another name.")
     target.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    note(f"{target}: {len(document['pages'])} pages")
+    note(f"{target}: {len(document['pages'])} pages" if "pages" in document else str(target))
 
 
 @transponder.command()
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--fields", is_flag=True, help="Print every field as well.")
 @json_option
-def decode(file: str, fields: bool, as_json: bool) -> None:
-    """Decode FILE: the memory of a CMIS module as JSON, as 256 bytes or more, or as a linear image.
+@click.pass_context
+def decode(context: click.Context, file: str, fields: bool, as_json: bool) -> None:
+    """Decode FILE: the memory of a CMIS or SFP module as JSON, as 256 bytes or more, or as a linear image.
 
     What the module got wrong (check sums, impossible values, contradictions) is listed, and not repeated as a value.
+    Values from a page whose check sum is wrong are marked. The exit code is 1 if the memory is damaged (a wrong check
+    sum, missing bytes, a finding that is an error), and 2 if FILE is no memory of a module.
     """
-    from lumion_hw.drivers.transponders.cmis_decoder import decode_file
+    from lumion_hw.drivers.transponders.dump_decoder import decode_file
 
     try:
         data = Path(file).read_bytes()
@@ -212,6 +219,10 @@ def decode(file: str, fields: bool, as_json: bool) -> None:
         echo_json(_decoded_document(module))
     else:
         _print_decoded(module, fields)
+    if module.damage:
+        addresses = ", ".join(dict.fromkeys(item.address for item in module.damage))
+        note(f"{file}: damaged, see the findings at {addresses}; only fields of quality ok are numbers to work with")
+        context.exit(LumionError.exit_code)
 
 
 # -- what is printed
@@ -224,6 +235,8 @@ def _description(module: Transponder) -> dict[str, Any]:
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
 
     document: dict[str, Any] = {"identity": asdict(module.identify())}
+    if getattr(module, "warnings", ()):
+        document["warnings"] = [{"warning": words} for words in module.warnings]  # type: ignore[attr-defined]
     if not isinstance(module, CmisTransponder):
         return document | {"monitors": asdict(module.monitors()), "status": asdict(module.status())}
     found = module.capabilities()
@@ -303,11 +316,13 @@ def _decoded_document(module: DecodedModule) -> dict[str, Any]:
     return {
         "source": module.source,
         "form_factor": module.form_factor,
-        "cmis_revision": module.revision,
+        "standard": module.standard,
+        "revision": module.revision,
         "flat_memory": module.flat,
         "identity": asdict(module.identity),
         "applications": [asdict(item) for item in module.applications],
         "checksums": module.checksums,
+        "damaged": bool(module.damage),
         "thresholds": {name: list(words) for name, words in module.thresholds.items()},
         "samples": [asdict(item) for item in module.samples],
         "findings": [
@@ -324,8 +339,10 @@ def _print_decoded(module: DecodedModule, fields: bool) -> None:
     """Print a decoded module as tables."""
     from dataclasses import asdict
 
-    click.echo(f"{module.form_factor}, CMIS {module.revision}{', flat memory' if module.flat else ''}\n")
-    echo_table("Identity", ("", ""), [(key, value) for key, value in asdict(module.identity).items() if value])
+    flat = ", flat memory" if module.flat and module.standard == "CMIS" else ""
+    click.echo(f"{module.form_factor}, {module.standard} {module.revision}{flat}\n")
+    title = "Identity" if module.checksums.get(_IDENTITY_CHECKSUM[module.standard], True) else "Identity (damaged)"
+    echo_table(title, ("", ""), [(key, value) for key, value in asdict(module.identity).items() if value])
     rows: list[tuple[object, ...]] = [
         (a.number, a.host_interface, a.media_interface, f"{a.host_lanes}:{a.media_lanes}", _lanes(a.first_host_lanes))
         for a in module.applications
@@ -336,15 +353,19 @@ def _print_decoded(module: DecodedModule, fields: bool) -> None:
     rows = [(name, "fits" if fits else "does not fit") for name, fits in module.checksums.items()]
     echo_table("Check sums", ("byte", ""), rows)
     if fields:
-        rows = [
-            (item.address, item.name, item.index, item.words or item.quality.value, item.raw[:16])
-            for item in module.fields
-        ]
+        rows = [(item.address, item.name, item.index, _field_words(item), item.raw[:16]) for item in module.fields]
         echo_table("Fields", ("address", "field", "element", "value", "bytes"), rows)
         rows = [(item.source, item.name, item.lane, item.value, item.unit) for item in module.samples]
         echo_table("Diagnostics", ("address", "observable", "lane", "value", "unit"), rows)
     rows = [(_MARKS[f.severity.value], f.severity.value, f.address, f.kind, f.message) for f in module.findings]
     echo_table("Findings", ("", "severity", "address", "kind", "what"), rows)
+
+
+def _field_words(item: DecodedField) -> str:
+    """Return a field's value and, unless it is sound, what it is worth."""
+    if item.quality.value == "ok":
+        return item.words
+    return f"{item.words} ({item.quality.value})" if item.words else item.quality.value
 
 
 def _lanes(lanes: tuple[int, ...]) -> str:

@@ -14,3 +14,5 @@ class Quality(enum.Enum):
     NOT_SUPPORTED = "not_supported"
     STALE = "stale"
     INCONSISTENT = "inconsistent"
+    CHECKSUM_WRONG = "checksum_wrong"
+    """Read from a page whose check sum does not fit, or with the help of one: the bytes may be damaged."""

@@ -201,7 +201,7 @@ FIELDS: dict[str, Field] = {field.name: field for field in (*_IDENTITY, *_FACTOR
 BITS: dict[str, Bit] = {
     bit.name: bit
     for bit in (
-        # Transceiver codes, Table 5-3 (byte 3).
+        # Transceiver codes, Table 5-3 (byte 3); all of them are in sff8472_codes.
         Bit("code_10gbase_er", A0H, 3, 7),
         Bit("code_10gbase_lrm", A0H, 3, 6),
         Bit("code_10gbase_lr", A0H, 3, 5),

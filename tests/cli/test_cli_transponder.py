@@ -18,6 +18,7 @@ from lumion_hw.drivers.transponders.cmis import CmisTransponder
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "drivers"))
 from cmis_peer import ACTIVATED, Peer
+from sfp_memories import CONSTANTS, IDENTITY, MONITORS
 
 BENCH = """
 version: 1
@@ -90,15 +91,20 @@ def test_decode_marks_what_is_wrong(bench: str, capsys: pytest.CaptureFixture[st
     data[14:16] = b"\x7f\xff"
     data[222] ^= 1
     file.write_bytes(bytes(data))
-    document = json.loads(run(capsys, "decode", str(file), "--json"))
+    document = json.loads(run(capsys, "decode", str(file), "--json", code=1))
     assert {item["address"]: item["kind"] for item in document["findings"]}["00h:222"] == "checksum"
+    assert document["damaged"] is True
+    assert {item["name"]: item["quality"] for item in document["fields"]}["serial_number"] == "checksum_wrong"
     values = {item["name"]: item["value"] for item in document["fields"]}
     assert values["temperature"] is None
     assert document["checksums"]["00h:222"] is False
-    assert "!!" in run(capsys, "decode", str(file))
+    out = run(capsys, "decode", str(file), "--fields", code=1)
+    assert "!!" in out
+    assert "Identity (damaged)" in out
+    assert "SN0001 (checksum_wrong)" in out
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\x03" + bytes(255), b'{"lower": "zz"}'])
+@pytest.mark.parametrize("content", [b"", b"{", bytes(256), b"\xff" * 300, b"{" + b'"a":{' * 9999, b'{"lower": "zz"}'])
 def test_decode_of_something_else_is_one_sentence(
     content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,6 +113,14 @@ def test_decode_of_something_else_is_one_sentence(
     assert main(["transponder", "decode", str(path)]) == 2
     assert "Traceback" not in capsys.readouterr().err
     assert main(["transponder", "decode", str(tmp_path / "missing")]) == 2
+
+
+def test_decode_takes_sfp_dumps_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "sfp.bin"
+    path.write_bytes(IDENTITY + bytes(160) + CONSTANTS + MONITORS + bytes(146))
+    assert run(capsys, "decode", str(path)).startswith("SFP/SFP+, SFF-8472 12.x\n")
+    document = json.loads(run(capsys, "decode", str(path), "--json"))
+    assert (document["standard"], document["identity"]["technology"]) == ("SFF-8472", "10GBASE-ER")
 
 
 def test_another_serial_number_or_device_is_refused(bench: str, capsys: pytest.CaptureFixture[str]) -> None:

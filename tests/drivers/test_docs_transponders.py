@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lumion_hw.drivers.transponders.cmis_decoder import Severity, decode_file
+from lumion_hw.drivers.transponders.decoded import Severity
+from lumion_hw.drivers.transponders.dump_decoder import decode_file
 from lumion_hw.interfaces.cmis import PAGES, Page, fields_of
 from lumion_hw.interfaces.cmis.fields import Certainty
 

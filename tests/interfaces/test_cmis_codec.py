@@ -205,9 +205,11 @@ def test_an_optical_power_register_has_a_floor_and_a_ceiling() -> None:
 
 
 def test_bias_takes_the_advertised_multiplier() -> None:
-    assert [codec.tx_bias_ma(60.0, code) for code in (0, 1, 2)] == [60.0, 120.0, 240.0]
-    with pytest.raises(ValueError, match="reserved"):
-        codec.tx_bias_ma(60.0, 3)
+    assert [codec.multiplied(FIELDS["tx_bias"], 60.0, code) for code in (0, 1, 2)] == [60.0, 120.0, 240.0]
+    assert codec.multiplied(FIELDS["tx_bias_low_alarm_threshold"], 10.0, 2) == 40.0
+    assert codec.multiplied(FIELDS["tx_bias"], 60.0, 3) is None  # reserved
+    assert codec.multiplied(FIELDS["tx_bias"], 60.0, None) is None  # not known
+    assert codec.multiplied(FIELDS["tx_power"], 0.1, None) == 0.1
 
 
 def test_auxiliary_monitors() -> None:
@@ -233,6 +235,8 @@ def test_the_smallest_duration_code_that_is_long_enough(seconds: float, code: in
 def test_lengths() -> None:
     assert codec.smf_length_km(1, 10) == 10.0
     assert codec.smf_length_km(2, 12) == 120.0
+    assert [codec.smf_length_km(3, 2, code) for code in range(4)] == [100.0, 200.0, 400.0, 1000.0]  # CMIS 5.3 01h:137
+    assert codec.smf_length_km(3, 2) is None
     assert codec.cable_length_m(0, 5) == 0.5
     assert codec.cable_length_m(3, 1) == 100.0
 
@@ -303,7 +307,7 @@ def test_vdm_types_are_those_of_the_facts() -> None:
         152: "q_margin",
     }
     statistics = sorted(code for code, item in vdm.OBSERVABLES.items() if item.statistic)
-    assert statistics == [9, 10, 11, 12, 13, 14, 17, 18, 19, 20, 21, 22, 25, 26]
+    assert statistics == [9, 10, 11, 12, 13, 14, 17, 18, 19, 20, 21, 22, 25, 26, 27, 28, 29, 30, 31, 32]
 
 
 def test_vdm_descriptors() -> None:
@@ -365,7 +369,13 @@ def test_firmware_images_of_the_firmware_information() -> None:
 
 def test_unknown_codes_are_shown_as_numbers() -> None:
     assert codes.describe("config_status", 3) == "rejected_invalid_appsel"
-    assert codes.describe("config_status", 0xD) == "0x0D"
+    assert codes.describe("config_status", 0xD) == "0x0D (vendor-specific)"
+    assert codes.describe("data_path_state", 0xD) == "0x0D"
+    assert codes.describe("host_interface", 0xC0) == "0xC0 (vendor-specific)"
+    assert codes.describe("host_interface", 0x59) == "0x59 (reserved)"
+    assert codes.describe("connector", 0x29) == "0x29 (reserved)"
+    assert codes.describe_media_interface(2, 0xFF) == "0xFF (vendor-specific)"
+    assert codes.describe_media_interface(0, 0) == "undefined"
     assert codes.describe_media_interface(codes.MediaType.SMF, 0x3E) == "400ZR, DWDM, amplified"
     assert codes.describe_media_interface(codes.MediaType.ACTIVE_CABLE, 0x02) == "active cable, BER < 5e-5"
     assert codes.describe_media_interface(77, 0x3E) == "0x3E"

@@ -23,7 +23,7 @@ from lumion_hw.drivers.transponders.sfp_identity import (
     abilities_of,
     identity_of,
 )
-from lumion_hw.drivers.transponders.sfp_memory import MONITOR_START, SOFT_CONTROL_S, SfpMemory
+from lumion_hw.drivers.transponders.sfp_memory import MONITOR_START, SOFT_CONTROL_S, TOLERATED, SfpMemory
 from lumion_hw.errors import (
     DeviceError,
     IdentityError,
@@ -32,7 +32,8 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.interfaces import Monitors, RangeState, SignalStatus, TransponderIdentity
-from lumion_hw.interfaces.sff8472 import A0H, A2H
+from lumion_hw.interfaces.sff8472 import A0H, A2H, CHECKSUMS, MEMORY_SIZE
+from lumion_hw.interfaces.sff8472_image import SfpImage
 from lumion_hw.sessions.registers import RegisterAccess
 
 BUS_READY_S = 2.0
@@ -80,6 +81,7 @@ class SfpTransponder(Driver):
         device: Device name, for messages.
         expected_serial: Serial number that must be found; any if omitted.
         assume_diagnostics: Believe in the diagnostic memory of a module that does not announce it.
+        accept_wrong_checksums: Warn of wrong CC_EXT and CC_DMI as of CC_BASE, instead of refusing the module.
     """
 
     def __init__(
@@ -90,8 +92,10 @@ class SfpTransponder(Driver):
         device: str,
         expected_serial: str | None = None,
         assume_diagnostics: bool = False,
+        accept_wrong_checksums: bool = False,
     ) -> None:
-        self._memory = SfpMemory(registers, clock, device)
+        accepted = tuple(CHECKSUMS) if accept_wrong_checksums else TOLERATED
+        self._memory = SfpMemory(registers, clock, device, accepted)
         self._registers = registers
         self._clock = clock
         self._device = device
@@ -110,7 +114,7 @@ class SfpTransponder(Driver):
             ConnectError: The way cannot be opened.
             ModuleAbsentError: No module within its start-up time.
             IdentityError: Another module than expected, or not an SFP.
-            DeviceError: The module's memory has a wrong check sum.
+            DeviceError: CC_EXT or CC_DMI is wrong, and not accepted; a wrong CC_BASE is one of the :attr:`warnings`.
             NotSupportedError: The diagnostic memory needs an address change.
         """
         with self._registers.transaction(), closed_if_failed(self.close):
@@ -147,6 +151,11 @@ class SfpTransponder(Driver):
         self._identity = found
         self._abilities = abilities_of(memory)
         return found
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What went wrong without stopping anything, since the module was opened."""
+        return tuple(self._memory.warnings.values())
 
     @property
     def abilities(self) -> Abilities:
@@ -247,6 +256,16 @@ class SfpTransponder(Driver):
             data_ready=not bit("data_not_ready", memory),
             timestamp_s=self._clock.now(),
         )
+
+    def dump(self) -> SfpImage:
+        """Read the whole memory: A0h, and A2h where the module has it."""
+        read = self._registers.read
+        with self._registers.transaction():
+            has_diagnostics = self.abilities.diagnostics or self._assume_diagnostics
+            identity = read(A0H, 0, MEMORY_SIZE)
+            diagnostics = read(A2H, 0, MEMORY_SIZE) if has_diagnostics else b""
+        found = identity_of(identity)
+        return SfpImage(identity, diagnostics, f"{found.vendor} {found.part_number} {found.serial}")
 
     def flags(self) -> tuple[Flag, ...]:
         """Read the alarm and warning flags, and return all seen since the last :meth:`clear_flags`.

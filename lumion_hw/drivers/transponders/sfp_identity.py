@@ -7,17 +7,12 @@ from dataclasses import dataclass
 from lumion_hw.drivers.transponders.sfp_diagnostics import CalibrationKind, calibration_kind, raw_count
 from lumion_hw.interfaces import TransponderIdentity
 from lumion_hw.interfaces.sff8472 import BITS, FIELDS, decode
+from lumion_hw.interfaces.sff8472_codes import is_cable, technologies
 
 IDENTITY_BYTES = FIELDS["cc_ext"].end
 """Length of the checked part of A0h."""
 SFP_IDENTIFIER = 0x03
 """Identifier of SFP, SFP+ and SFP28 modules (SFF-8024 Table 4-1)."""
-_TECHNOLOGIES = {
-    "code_10gbase_er": "10GBASE-ER",
-    "code_10gbase_lr": "10GBASE-LR",
-    "code_10gbase_lrm": "10GBASE-LRM",
-    "code_10gbase_sr": "10GBASE-SR",
-}
 
 
 @dataclass(frozen=True)
@@ -85,12 +80,12 @@ def identity_of(memory: bytes) -> TransponderIdentity:
         serial=_text("serial_number", memory),
         date_code=_text("date_code", memory),
         technology=_technology(memory),
-        wavelength_nm=raw_count("wavelength", memory) + fraction_nm,
+        wavelength_nm=0.0 if is_cable(memory) else raw_count("wavelength", memory) + fraction_nm,
     )
 
 
 def _technology(memory: bytes) -> str:
-    names = [technology for code, technology in _TECHNOLOGIES.items() if is_set(code, memory)]
+    names = technologies(memory)
     if names:
         return " / ".join(names)
     codes = FIELDS["transceiver_codes"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.transponders.sfp_identity import is_set
 from lumion_hw.errors import DeviceError, FrameError, LinkError, LinkLost, VerifyError
@@ -16,6 +18,13 @@ _STATUS = FIELDS["status_control"]
 _SOFT_TX_DISABLE = BITS["soft_tx_disable"]
 _FLAG_FIELDS = (("alarm_flags", True), ("warning_flags", False))
 _POLL_S = 0.02
+_COVERED = {
+    "CC_BASE": "what the module says of its kind, maker and wavelength",
+    "CC_EXT": "its serial number, and what it says of its abilities and calibration",
+    "CC_DMI": "thresholds and calibration constants",
+}
+TOLERATED = ("CC_BASE",)
+"""Check sums that are only warned of: modules have them wrong, and nothing is scaled by what they cover."""
 
 
 class SfpMemory:
@@ -25,10 +34,18 @@ class SfpMemory:
         registers: The way to the module's registers.
         clock: Measures the waits.
         device: Device name, for messages.
+        accepted: Check sums that may be wrong.
+
+    Attributes:
+        warnings: What was accepted, in words, by check sum.
     """
 
-    def __init__(self, registers: RegisterAccess, clock: Clock, device: str) -> None:
+    def __init__(
+        self, registers: RegisterAccess, clock: Clock, device: str, accepted: Collection[str] = TOLERATED
+    ) -> None:
         self.registers = registers
+        self.warnings: dict[str, str] = {}
+        self._accepted = accepted
         self._clock = clock
         self._device = device
 
@@ -47,14 +64,15 @@ class SfpMemory:
             self._clock.sleep(_POLL_S)
 
     def checked(self, i2c_device: int, n_bytes: int, names: tuple[str, ...]) -> bytes:
-        """Return the first ``n_bytes`` of a device, whose check sums ``names`` are right.
+        """Return the first ``n_bytes`` of a device, whose check sums ``names`` are right or accepted.
 
         Raises:
-            DeviceError: A check sum in the module's memory is wrong.
+            DeviceError: A check sum in the module's memory is wrong, and not accepted.
             FrameError: A check sum is wrong, and reading again gives other bytes: the bus is at fault.
         """
         memory = self.registers.read(i2c_device, 0, n_bytes)
         wrong = [name for name in names if not checksum_matches(CHECKSUMS[name], memory)]
+        self.warnings = {name: words for name, words in self.warnings.items() if name not in names}
         if not wrong:
             return memory
         again = self.registers.read(i2c_device, 0, n_bytes)
@@ -65,12 +83,17 @@ class SfpMemory:
                 address=self.registers.name,
                 hint="Check the bus: pull-ups, speed, connectors.",
             )
-        raise DeviceError(
-            f"{' and '.join(wrong)} wrong in the module's memory",
-            device=self._device,
-            address=self.registers.name,
-            hint="The module is damaged or badly programmed; do not trust its identity or its readings.",
-        )
+        refused = [name for name in wrong if name not in self._accepted]
+        if refused:
+            raise DeviceError(
+                f"{' and '.join(refused)} wrong in the module's memory",
+                device=self._device,
+                address=self.registers.name,
+                hint="The module is damaged or badly programmed; accept_wrong_checksums reads it all the same.",
+            )
+        for name in wrong:
+            self.warnings[name] = f"{name} does not fit: {_COVERED[name]} may be wrong"
+        return memory
 
     def monitors(self) -> bytes:
         """Return A2h:96 to 111, monitors and status bits in one coherent transfer."""

@@ -59,7 +59,9 @@ PAGE_00H: tuple[Field, ...] = (
 """Fields of page 00h, upper half."""
 
 
-def _thresholds(prefix: str, byte: int, kind: Kind, scale: Fraction, unit: str, support: str) -> tuple[Field, ...]:
+def _thresholds(
+    prefix: str, byte: int, kind: Kind, scale: Fraction, unit: str, multiplier: str = ""
+) -> tuple[Field, ...]:
     return tuple(
         Field(
             f"{prefix}_{limit}_threshold",
@@ -69,7 +71,8 @@ def _thresholds(prefix: str, byte: int, kind: Kind, scale: Fraction, unit: str, 
             kind=kind,
             scale=scale,
             unit=unit,
-            support=support,
+            multiplier=multiplier,
+            support=f"{prefix}_monitor_supported",
         )
         for index, limit in enumerate(LIMITS)
     )
@@ -78,18 +81,18 @@ def _thresholds(prefix: str, byte: int, kind: Kind, scale: Fraction, unit: str, 
 _ONE = Fraction(1)
 
 PAGE_02H: tuple[Field, ...] = (
-    *_thresholds("temperature", 128, Kind.INT, PER_256_C, "degC", "temperature_monitor_supported"),
-    *_thresholds("supply", 136, Kind.UINT, PER_100_UV, "V", "supply_monitor_supported"),
-    *_thresholds("aux1", 144, Kind.INT, _ONE, "", "aux1_monitor_supported"),
-    *_thresholds("aux2", 152, Kind.INT, _ONE, "", "aux2_monitor_supported"),
-    *_thresholds("aux3", 160, Kind.INT, _ONE, "", "aux3_monitor_supported"),
-    *_thresholds("custom", 168, Kind.UINT, _ONE, "", "custom_monitor_supported"),
-    *_thresholds("tx_power", 176, Kind.UINT, PER_0_1_UW, "mW", "tx_power_monitor_supported"),
-    *_thresholds("tx_bias", 184, Kind.UINT, PER_2_UA, "mA", "tx_bias_monitor_supported"),
-    *_thresholds("rx_power", 192, Kind.UINT, PER_0_1_UW, "mW", "rx_power_monitor_supported"),
+    *_thresholds("temperature", 128, Kind.INT, PER_256_C, "degC"),
+    *_thresholds("supply", 136, Kind.UINT, PER_100_UV, "V"),
+    *_thresholds("aux1", 144, Kind.INT, _ONE, ""),
+    *_thresholds("aux2", 152, Kind.INT, _ONE, ""),
+    *_thresholds("aux3", 160, Kind.INT, _ONE, ""),
+    *_thresholds("custom", 168, Kind.UINT, _ONE, ""),
+    *_thresholds("tx_power", 176, Kind.UINT, PER_0_1_UW, "mW"),
+    *_thresholds("tx_bias", 184, Kind.UINT, PER_2_UA, "mA", "bias_scale"),
+    *_thresholds("rx_power", 192, Kind.UINT, PER_0_1_UW, "mW"),
     Field("page_02h_checksum", 0x02, 255),
 )
-"""Fields of page 02h. Bias thresholds take the multiplier of ``bias_scale`` as the monitor does."""
+"""Fields of page 02h. Bias thresholds take the multiplier that the monitor takes."""
 
 PAGE_03H: tuple[Field, ...] = (
     Field("user_eeprom", 0x03, 128, length=128, kind=Kind.BYTES, access=Access.RW, support="page_03h_supported"),

@@ -27,12 +27,15 @@ PAGE_01H: tuple[Field, ...] = (
     Field("inactive_firmware_minor", _P, 129),
     Field("hardware_major", _P, 130),
     Field("hardware_minor", _P, 131),
-    Field("smf_length_multiplier", _P, 132, (7, 6), note="0.1, 1, 10 km"),
+    Field(
+        "smf_length_multiplier", _P, 132, (7, 6), note="0.1, 1, 10 km; since CMIS 5.3 code 3: smf_length_multiplier_2"
+    ),
     Field("smf_length_base", _P, 132, (5, 0)),
     Field("om5_length", _P, 133, scale=Fraction(2), unit="m", certainty=_CHECK),
     Field("om4_length", _P, 134, scale=Fraction(2), unit="m", certainty=_CHECK),
     Field("om3_length", _P, 135, scale=Fraction(2), unit="m", certainty=_CHECK),
     Field("om2_length", _P, 136, unit="m", certainty=_CHECK),
+    Field("smf_length_multiplier_2", _P, 137, (7, 6), note="50, 100, 200, 500 km; CMIS 5.3 and later"),
     Field("nominal_wavelength", _P, 138, length=2, scale=Fraction(1, 20), unit="nm"),
     Field("wavelength_tolerance", _P, 140, length=2, scale=Fraction(1, 200), unit="nm"),
     bit("network_path_pages_supported", _P, 142, 7),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from statistics import NormalDist
+from types import MappingProxyType
 
 from lumion_hw.errors import LimitError
 from lumion_hw.interfaces.cmis.codes import Quality
@@ -224,15 +225,25 @@ def optical_power_count(power_dbm: float) -> int:
     return min(_POWER_FULL_SCALE, round(math.pow(10.0, min(power_dbm, 20.0) / 10.0) * 1e4))
 
 
-def tx_bias_ma(bias_ma: float, scale_code: int) -> float:
-    """Return the bias in mA from the ``tx_bias`` value and the code in ``bias_scale``.
+MULTIPLIERS: Mapping[str, Mapping[int, int]] = MappingProxyType({"bias_scale": MappingProxyType({0: 1, 1: 2, 2: 4})})
+"""Factor on a field's scale by the code of its ``multiplier`` field; a code that is not here is reserved."""
 
-    Raises:
-        ValueError: The code is reserved.
+
+def multiplied(field: Field, value: Value, code: int | None) -> Value | None:
+    """Return the decoded value of a field times its multiplier, as it is if it has none.
+
+    Args:
+        field: The field.
+        value: What :func:`decode` returned.
+        code: Value of the field named in ``field.multiplier``; ``None`` if it is not known.
+
+    Returns:
+        ``None`` if the factor is not known or its code is reserved.
     """
-    if scale_code not in (0, 1, 2):
-        raise ValueError(f"bias scale code {scale_code} is reserved")
-    return bias_ma * (1 << scale_code)
+    if not field.multiplier:
+        return value
+    factor = MULTIPLIERS[field.multiplier].get(-1 if code is None else code)
+    return None if factor is None or isinstance(value, (str, bytes)) else value * factor
 
 
 TEC_PERCENT = Fraction(100, 32767)
@@ -265,9 +276,24 @@ def duration_code(seconds: float) -> int:
     return len([bound for bound in DURATION_BOUNDS_S if bound < seconds])
 
 
-def smf_length_km(multiplier: int, base: int) -> float:
-    """Return the fibre length a module supports; multiplier codes are 0.1, 1 and 10 km. Reserved ones give 0."""
-    return float(base * (Fraction(1, 10), Fraction(1), Fraction(10), Fraction(0))[multiplier])
+SMF_MULTIPLIER_2_SINCE = (5, 3)
+"""CMIS revision from which code 3 of 01h:132.7-6 points to 01h:137.7-6; it was reserved before."""
+
+
+def smf_length_km(multiplier: int, base: int, multiplier_2: int | None = None) -> float | None:
+    """Return the fibre length a module supports (CMIS 5.3 Table 8-45).
+
+    Args:
+        multiplier: Code of 01h:132.7-6: 0.1, 1, 10 km, or 3 for the second multiplier.
+        base: 01h:132.5-0.
+        multiplier_2: Code of 01h:137.7-6: 50, 100, 200, 500 km; ``None`` before ``SMF_MULTIPLIER_2_SINCE``.
+
+    Returns:
+        ``None`` if the multiplier is reserved.
+    """
+    if multiplier < 3:
+        return float(base * (Fraction(1, 10), Fraction(1), Fraction(10))[multiplier])
+    return None if multiplier_2 is None else float(base * (50, 100, 200, 500)[multiplier_2])
 
 
 def cable_length_m(multiplier: int, base: int) -> float:

@@ -1,6 +1,7 @@
 """Codes of CMIS registers by name: states, results, causes, patterns; and the tables that put them into words.
 
-An unknown code is not an error: modules carry newer and custom ones. :func:`describe` writes it as ``0xNN``.
+An unknown code is not an error: modules carry newer and custom ones. :func:`describe` writes it as ``0xNN`` and says
+whether it is reserved or the vendor's own, as far as ``RANGES`` tells.
 """
 
 from __future__ import annotations
@@ -257,11 +258,45 @@ MEDIA_TABLES: Mapping[int, str] = MappingProxyType(
 """Which table explains a media interface id, by media type."""
 
 
+VENDOR_SPECIFIC = "vendor-specific"
+"""Word for codes that a vendor gives a meaning to; see its data sheet."""
+_VENDOR_OR_RESERVED = ((range(0x80, 0x100), VENDOR_SPECIFIC), (range(0x80), "reserved"))
+_INTERFACES = ((range(0xC0, 0x100), VENDOR_SPECIFIC), (range(0xC0), "reserved"))
+
+RANGES: Mapping[str, tuple[tuple[range, str], ...]] = MappingProxyType(
+    {
+        "identifier": _VENDOR_OR_RESERVED,
+        "connector": _VENDOR_OR_RESERVED,
+        "technology": ((range(0x100), "reserved"),),
+        "media_type": ((range(0x40, 0x90), VENDOR_SPECIFIC), (range(0x100), "reserved")),
+        "fault_cause": ((range(32, 64), VENDOR_SPECIFIC), (range(0x100), "reserved")),
+        "config_status": ((range(0xD, 0x10), VENDOR_SPECIFIC), (range(0x10), "reserved")),
+        **dict.fromkeys(("host_interface", *MEDIA_TABLES.values()), _INTERFACES),
+    }
+)
+"""What a code means that is not in its table, by the first range that holds it (SFF-8024 Tables 4-1 to 4-10, CMIS)."""
+
+
+def is_known(table: str, code: int) -> bool:
+    """Tell whether a code is in its table."""
+    return code in TABLES.get(table, {})
+
+
 def describe(table: str, code: int) -> str:
-    """Return the words for a code of one of the ``TABLES``, or ``0xNN`` when it is not in the table."""
-    return TABLES.get(table, {}).get(code, f"0x{code:02X}")
+    """Return the words for a code of one of the ``TABLES``; ``0xNN`` when it is not there, and whose code it is."""
+    if is_known(table, code):
+        return TABLES[table][code]
+    kind = next((kind for codes, kind in RANGES.get(table, ()) if code in codes), "")
+    return f"0x{code:02X} ({kind})" if kind else f"0x{code:02X}"
+
+
+def media_table(media_type: int) -> str:
+    """Return the name of the table that explains the media interface ids of a media type; empty if none does."""
+    return MEDIA_TABLES.get(media_type, "")
 
 
 def describe_media_interface(media_type: int, code: int) -> str:
     """Return the words for a media interface id, which mean different things for different media types."""
-    return describe(MEDIA_TABLES.get(media_type, ""), code)
+    if not code:
+        return "undefined"  # in every table, and without one
+    return describe(media_table(media_type), code)

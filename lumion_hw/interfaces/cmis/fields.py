@@ -103,6 +103,7 @@ class Field:
         access: Who may change it.
         array: Repetition, if there is one.
         codes: Name of the table in ``codes.TABLES`` that explains an ``ENUM``.
+        multiplier: Name of the advertising field whose code multiplies the scale, by ``codec.MULTIPLIERS``.
         support: Name of the advertising field that must not be 0, or of a condition in ``index.CONDITIONS``.
         certainty: How well it is known.
         view: Fields of different ``view`` may lie on the same bytes; the text says what selects this one.
@@ -120,6 +121,7 @@ class Field:
     access: Access = Access.RO
     array: Array | None = None
     codes: str = ""
+    multiplier: str = ""
     support: str = ""
     certainty: Certainty = Certainty.TWO_SOURCES
     view: str = ""

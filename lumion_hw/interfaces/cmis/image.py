@@ -74,14 +74,23 @@ def parse_image(data: bytes, source: str = "") -> MemoryImage:
     Raises:
         ConfigError: It is none of them.
     """
-    start = data[:64].lstrip()
-    if start.startswith(b"{"):
-        try:
-            document = json.loads(data)
-        except ValueError as error:
-            raise ConfigError(f"{source or 'dump'}: is no JSON: {error}", hint=_HINT) from error
-        return image_from_document(document, source)
-    return image_from_linear(data, source)
+    document = document_of(data, source)
+    return image_from_linear(data, source) if document is None else image_from_document(document, source)
+
+
+def document_of(data: bytes, source: str = "") -> object | None:
+    """Return the JSON document in the bytes of a file; ``None`` if they do not begin like one.
+
+    Raises:
+        ConfigError: They begin like one and are none.
+    """
+    if not data[:64].lstrip().startswith(b"{"):
+        return None
+    try:
+        document: object = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{source or 'dump'}: is no JSON: {error}", hint=_HINT) from error
+    return document
 
 
 def image_from_document(document: object, source: str = "") -> MemoryImage:

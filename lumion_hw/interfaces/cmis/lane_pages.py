@@ -144,9 +144,19 @@ PAGE_10H: tuple[Field, ...] = (
 """Fields of page 10h."""
 
 
-def _lane_monitor(name: str, byte: int, scale: Fraction, unit: str, support: str, note: str = "") -> Field:
-    array = Array(MEDIA, LANES, 16)
-    return Field(name, _STATUS, byte, length=2, scale=scale, unit=unit, array=array, support=support, note=note)
+def _lane_monitor(name: str, byte: int, scale: Fraction, unit: str, note: str = "", multiplier: str = "") -> Field:
+    return Field(
+        name,
+        _STATUS,
+        byte,
+        length=2,
+        scale=scale,
+        unit=unit,
+        array=Array(MEDIA, LANES, 16),
+        multiplier=multiplier,
+        support=f"{name}_monitor_supported",
+        note=note,
+    )
 
 
 def _mapping(direction: str, byte: int) -> tuple[Field, ...]:
@@ -170,9 +180,9 @@ PAGE_11H: tuple[Field, ...] = (
     lane_bits("rx_output_valid", _STATUS, 132, HOST),
     lane_bits("tx_output_valid", _STATUS, 133, MEDIA),
     *_lane_flags("flag", _STATUS, 134, Access.COR),
-    _lane_monitor("tx_power", 154, PER_0_1_UW, "mW", "tx_power_monitor_supported", "raw 0: below range"),
-    _lane_monitor("tx_bias", 170, PER_2_UA, "mA", "tx_bias_monitor_supported", "times bias_scale: codec.tx_bias_ma"),
-    _lane_monitor("rx_power", 186, PER_0_1_UW, "mW", "rx_power_monitor_supported", "raw 0: below range"),
+    _lane_monitor("tx_power", 154, PER_0_1_UW, "mW", "raw 0: below range"),
+    _lane_monitor("tx_bias", 170, PER_2_UA, "mA", multiplier="bias_scale"),
+    _lane_monitor("rx_power", 186, PER_0_1_UW, "mW", "raw 0: below range"),
     Field(
         "config_status",
         _STATUS,

@@ -58,16 +58,21 @@ class Observable:
     statistic: bool = False
     certainty: Certainty = Certainty.TWO_SOURCES
 
+    @property
+    def is_ratio(self) -> bool:
+        """Whether it is a ratio of errors, never above 1: all F16 observables are."""
+        return self.kind is Kind.F16
+
 
 def _db(code: int, name: str, kind: Kind, per: int, unit: str = "dB", *, check: bool = False) -> Observable:
     certainty = _CHECK if check else Certainty.TWO_SOURCES
     return Observable(code, name, kind, Fraction(1, per), unit, certainty=certainty)
 
 
-def _fec(first: int, quantity: str) -> tuple[Observable, ...]:
+def _fec(first: int, quantity: str, kind: Kind = Kind.F16, unit: str = "") -> tuple[Observable, ...]:
     """Return minimum, maximum, average and current of a quantity for media and host, interleaved from ``first``."""
     return tuple(
-        Observable(first + 2 * row + column, f"{quantity}_{word}_{side}", Kind.F16, statistic=word != "current")
+        Observable(first + 2 * row + column, f"{quantity}_{word}_{side}", kind, unit=unit, statistic=word != "current")
         for row, word in enumerate(("min", "max", "avg", "current"))
         for column, side in enumerate(("media", "host"))
     )
@@ -75,6 +80,7 @@ def _fec(first: int, quantity: str) -> tuple[Observable, ...]:
 
 _PERCENT_S16 = Fraction(100, 32767)
 _PERCENT_U16 = Fraction(100, 65535)
+_RAILS = ("2v6", "1v8", "1v2", "0v9", "0v7_a", "0v7_b")
 _BIAS = ("bias_xi", "bias_xq", "bias_yi", "bias_yq", "bias_x_phase", "bias_y_phase")
 
 OBSERVABLES: Mapping[int, Observable] = MappingProxyType(
@@ -93,6 +99,13 @@ OBSERVABLES: Mapping[int, Observable] = MappingProxyType(
             *_fec(17, "errored_frames"),
             Observable(25, "ferc_total_media", Kind.F16, statistic=True),
             Observable(26, "ferc_total_host", Kind.F16, statistic=True),
+            *_fec(27, "sewmax", Kind.UINT, "symbols"),  # most symbol errors in one code word; CMIS 5.3
+            *(
+                Observable(77 + k, f"supply_{name}", Kind.UINT, Fraction(1, 10_000), "V")
+                for k, name in enumerate(_RAILS)
+            ),
+            Observable(83, "supply_12v", Kind.UINT, Fraction(1, 4000), "V"),
+            _db(84, "els_input_power", Kind.INT, 100, "dBm"),
             *(Observable(128 + k, f"modulator_{name}", Kind.UINT, _PERCENT_U16, "%") for k, name in enumerate(_BIAS)),
             Observable(134, "cd_fine", Kind.INT, Fraction(1), "ps/nm"),
             Observable(135, "cd_coarse", Kind.INT, Fraction(20), "ps/nm"),
@@ -116,7 +129,12 @@ OBSERVABLES: Mapping[int, Observable] = MappingProxyType(
         )
     }
 )
-"""Observables by type code. A type that is not here is kept as a raw number."""
+"""Observables by type code (CMIS 5.3 Table 8-122, C-CMIS). A type that is not here is kept as a raw number."""
+
+CUSTOM_TYPES = range(100, 128)
+"""Types that a vendor gives a meaning to."""
+MODULE_RESOURCE = 16
+"""``Descriptor.lane`` of an observable of the module as a whole."""
 
 OBSERVABLES_BY_NAME: Mapping[str, Observable] = MappingProxyType({item.name: item for item in OBSERVABLES.values()})
 """The same by name."""
@@ -124,7 +142,7 @@ OBSERVABLES_BY_NAME: Mapping[str, Observable] = MappingProxyType({item.name: ite
 
 @dataclass(frozen=True)
 class Descriptor:
-    """What an instance is: its threshold set 0 to 15, its lane 1 to 16, and its type code (0: unused)."""
+    """What an instance is: its threshold set 0 to 15, its lane 1 to 15 (16: module), its type code (0: unused)."""
 
     threshold_set: int
     lane: int

@@ -28,10 +28,6 @@ STAGES = ("power_up", "power_down", "dp_init", "dp_deinit", "tx_turn_on", "tx_tu
 _MONITORS = ("temperature", "supply", "aux1", "aux2", "aux3", "custom", "tx_power", "tx_bias", "rx_power")
 LOOPBACKS = ("media_output", "media_input", "host_output", "host_input")
 """Loopbacks in the order of 13h:180-183."""
-_FEC_LIMITS = {
-    **dict.fromkeys((0x3E, 0x3F, 0x4D), 1.25e-2),  # CFEC
-    **dict.fromkeys((0x35, 0x36, 0x46, 0x47, 0x48, 0x49, 0x68, 0x6C, 0x6D, 0x6E), 2.0e-2),  # oFEC (check)
-}
 
 
 class Advertised:
@@ -167,7 +163,8 @@ class Advertised:
 
     def ber_limit(self, media_id: int) -> float | None:
         """Return the pre-FEC bit error ratio that a media interface corrects; ``None`` if it is not known here."""
-        return _FEC_LIMITS.get(media_id) if self.number("media_type") == codes.MediaType.SMF else None
+        single_mode = self.number("media_type") == codes.MediaType.SMF
+        return interface_ids.FEC_LIMITS.get(media_id) if single_mode else None
 
     def capabilities(self, statistics: bool, loopbacks: tuple[str, ...]) -> TransponderCapabilities:
         """Return all of it in the form of the interface, with what the optional pages say."""

@@ -9,7 +9,7 @@ from lumion_hw.drivers.transponders.cmis.context import Module
 from lumion_hw.errors import OutOfRangeError
 from lumion_hw.interfaces import Monitors, Quality, Reading, SignalStatus
 from lumion_hw.interfaces.cmis import FIELDS, codes
-from lumion_hw.interfaces.cmis.codec import aux_monitor, decode, optical_power, raw, tx_bias_ma
+from lumion_hw.interfaces.cmis.codec import aux_monitor, decode, multiplied, optical_power, raw
 from lumion_hw.interfaces.cmis.codes import DataPathState, ModuleState
 
 LANE_STATUS_PAGE = 0x11
@@ -63,14 +63,9 @@ def _lane_reading(module: Module, name: str, lane: int, data: bytes, first: int)
         return Reading(None, unit, Quality.NOT_SUPPORTED, source)
     part = data[span.start - first : span.stop - first]
     if name == "tx_bias":
-        bias = decode(field, part, lane)
-        scale = module.advertised.number("bias_scale")
-        known = scale < 3 and isinstance(bias, (int, float))
-        return (
-            Reading(tx_bias_ma(float(bias), scale), unit, Quality.OK, source)
-            if known and not isinstance(bias, (str, bytes))
-            else Reading(None, unit, Quality.INCONSISTENT, source)
-        )
+        bias = multiplied(field, decode(field, part, lane), module.advertised.number(field.multiplier))
+        number = float(bias) if isinstance(bias, (int, float)) else None
+        return Reading(number, unit, Quality.INCONSISTENT if number is None else Quality.OK, source)
     value, quality = optical_power(raw(field, part, lane))
     return Reading(value, unit, quality, source)
 

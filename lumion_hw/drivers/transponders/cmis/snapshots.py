@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from lumion_hw.drivers.transponders.cmis.context import Module
 from lumion_hw.drivers.transponders.cmis.vdm import Vdm
-from lumion_hw.interfaces.cmis import PAGES, Access, Page, Value, decode, fields_of
+from lumion_hw.interfaces.cmis import FIELDS, PAGES, Access, Page, Value, decode, fields_of
 from lumion_hw.interfaces.cmis.cdb import CDB_PAGE
-from lumion_hw.interfaces.cmis.codec import cut
+from lumion_hw.interfaces.cmis.codec import cut, multiplied
 from lumion_hw.interfaces.cmis.image import Half, MemoryImage
 from lumion_hw.interfaces.cmis.vdm import CONTROL_PAGE, DESCRIPTOR_PAGE, FLAG_PAGE, GROUPS, MASK_PAGE
 
@@ -84,4 +84,5 @@ def _value(image: MemoryImage, name: str, bank: int, page: Page, index: int | No
     half = image.half(page, bank)
     if half is None or not image.has(page, field.span(index), bank):
         return None
-    return decode(field, cut(field, half, index), index)
+    code = _value(image, field.multiplier, 0, FIELDS[field.multiplier].page, None) if field.multiplier else None
+    return multiplied(field, decode(field, cut(field, half, index), index), code if isinstance(code, int) else None)

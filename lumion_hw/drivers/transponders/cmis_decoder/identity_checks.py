@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
-from lumion_hw.drivers.transponders.cmis_decoder.memory import Dump, Finding, Severity, finding
-from lumion_hw.interfaces.cmis import CHECKSUMS, FIELDS, codes
-from lumion_hw.interfaces.cmis.codec import checksum_of, duration_s
+from lumion_hw.drivers.transponders.cmis_decoder.memory import Dump, address, finding
+from lumion_hw.drivers.transponders.decoded import Finding, Severity, text_findings
+from lumion_hw.interfaces.cmis import ALL_FIELDS, FIELDS, codes
+from lumion_hw.interfaces.cmis.codec import MULTIPLIERS, SMF_MULTIPLIER_2_SINCE, checksum_of, duration_s
 from lumion_hw.interfaces.cmis.fields import HALF_BYTES
-from lumion_hw.interfaces.cmis.interface_ids import CMIS_IDENTIFIERS, END_OF_APPLICATIONS
+from lumion_hw.interfaces.cmis.interface_ids import (
+    CMIS_IDENTIFIERS,
+    COPPER_TECHNOLOGIES,
+    END_OF_APPLICATIONS,
+    LASER_TECHNOLOGIES,
+)
 
 _ERROR, _WARNING, _NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 _TEXTS = ("vendor_name", "part_number", "vendor_revision", "serial_number", "date_code", "clei_code")
 _DURATIONS = ("dp_init", "dp_deinit", "power_up", "power_down", "tx_turn_on", "tx_turn_off")
 _LANES = 8
-_COPPER_TECHNOLOGIES = range(0x0A, 0x10)
-_LASER_TECHNOLOGIES = frozenset({*range(0x08), 0x09, 0x10, 0x11})
 _UNBOUNDED = 0xD
 
 
 def checksums(dump: Dump) -> Iterator[Finding]:
     """Yield page check sums that do not fit."""
-    for item in CHECKSUMS:
+    for item, fits in dump.checksums.items():
         half = dump.half(item.page)
-        name = f"page_{item.page:02x}h_checksum"
-        if half is None or (item.page == 0x04 and not dump.advertised.tunable):
-            continue
-        if not dump.image.has(item.page, range(item.first, item.byte + 1)):
+        if fits or half is None:
             continue
         wanted, found = checksum_of(item, half), half[item.byte - HALF_BYTES]
-        if wanted != found:
-            message = f"check sum over {item.first}-{item.last} is {wanted:02X}h, the module says {found:02X}h"
-            yield finding(_WARNING, "checksum", message, name)
+        message = f"check sum over {item.first}-{item.last} is {wanted:02X}h, the module says {found:02X}h"
+        yield finding(_WARNING, "checksum", message, f"page_{item.page:02x}h_checksum", doubt=False)
 
 
 def kind(dump: Dump) -> Iterator[Finding]:
@@ -51,8 +50,9 @@ def kind(dump: Dump) -> Iterator[Finding]:
     elif major < 5:
         message = f"CMIS {major}.{minor}: fields that came with CMIS 5 may mean something else"
         yield finding(_NOTE, "revision", message, "cmis_revision", doubt=False)
-    if codes.describe("media_type", dump.count("media_type")).startswith("0x"):
-        message = f"media type {dump.count('media_type'):02X}h is reserved"
+    medium = dump.count("media_type")
+    if not codes.is_known("media_type", medium):
+        message = f"the media type is {codes.describe('media_type', medium)}"
         yield finding(_WARNING, "reserved", message, "media_type")
 
 
@@ -62,16 +62,7 @@ def texts(dump: Dump) -> Iterator[Finding]:
         value = dump.value(name)
         if not isinstance(value, str):
             continue
-        raw = bytes.fromhex(dump.raw_hex(FIELDS[name]))
-        if any(not 0x20 <= byte < 0x7F for byte in raw.rstrip(b"\x00 ")):
-            yield finding(_WARNING, "text", f"{name} has bytes that cannot be printed: {raw.hex()}", name)
-        elif raw != raw.rstrip(b"\x00") and raw.strip(b"\x00 "):
-            yield finding(_NOTE, "text", f"{name} is padded with NUL instead of spaces", name, doubt=False)
-        if name in ("vendor_name", "part_number", "serial_number") and not value.strip():
-            yield finding(_WARNING, "text", f"{name} is empty", name, doubt=False)
-    date = dump.value("date_code")
-    if isinstance(date, str) and date and not re.fullmatch(r"\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]).{0,2}", date):
-        yield finding(_WARNING, "impossible", f"{date!r} is no date of the form YYMMDD", "date_code")
+        yield from text_findings(name, address(name), bytes.fromhex(dump.raw_hex(FIELDS[name])), value)
 
 
 def pages(dump: Dump) -> Iterator[Finding]:
@@ -126,14 +117,11 @@ def applications(dump: Dump) -> Iterator[Finding]:
 
 def _application(dump: Dump, prefix: str, number: int, lanes: int, media: int) -> Iterator[Finding]:
     name = f"{prefix}_host_lane_count"
-    host, medium = dump.count(f"{prefix}_host_interface", number), dump.count(f"{prefix}_media_interface", number)
-    words = codes.describe_media_interface(dump.count("media_type"), medium)
-    if codes.describe("host_interface", host).startswith("0x"):
-        message = f"application {number} has the host interface {host:02X}h, which is not known here"
-        yield finding(_NOTE, "unknown", message, f"{prefix}_host_interface", number, doubt=False)
-    if words.startswith("0x"):
-        message = f"application {number} has the media interface {medium:02X}h, which is not known here"
-        yield finding(_NOTE, "unknown", message, f"{prefix}_media_interface", number, doubt=False)
+    for side, table in (("host", "host_interface"), ("media", codes.media_table(dump.count("media_type")))):
+        code = dump.count(f"{prefix}_{side}_interface", number)
+        if code and not codes.is_known(table, code):
+            message = f"application {number} has the {side} interface {codes.describe(table, code)}"
+            yield finding(_NOTE, "unknown", message, f"{prefix}_{side}_interface", number, doubt=False)
     if not 1 <= lanes <= _LANES:
         yield finding(_ERROR, "impossible", f"application {number} takes {lanes} host lanes", name, number)
     if media > _LANES:
@@ -163,8 +151,7 @@ def limits(dump: Dump) -> Iterator[Finding]:
         code = dump.value(name)
         if isinstance(code, int) and not dump.advertised.flat and duration_s(code) is None and code != _UNBOUNDED:
             yield finding(_WARNING, "reserved", f"duration code {code:X}h is reserved", name)
-    if dump.count("bias_scale") == 3 and not dump.advertised.flat:
-        yield finding(_WARNING, "reserved", "bias scale code 3 is reserved", "bias_scale")
+    yield from _multipliers(dump)
     power = dump.number("max_power")
     if power == 0.0:
         yield finding(_WARNING, "impossible", "the module says that it takes 0 W", "max_power")
@@ -175,16 +162,36 @@ def limits(dump: Dump) -> Iterator[Finding]:
     yield from _laser(dump)
 
 
+def _multipliers(dump: Dump) -> Iterator[Finding]:
+    """Yield multipliers whose code is reserved: what they multiply has no value."""
+    if dump.advertised.flat:
+        return
+    for name, factors in MULTIPLIERS.items():
+        code = dump.value(name)
+        if isinstance(code, int) and code not in factors:
+            message = f"code {code} of {name} is reserved: what it multiplies is not known"
+            multiplied = [field for field in ALL_FIELDS if field.multiplier == name]
+            doubt = [
+                (item.name, index) for item in multiplied for index in (item.array.indices if item.array else (None,))
+            ]
+            yield Finding(_WARNING, address(name), "reserved", message, ((name, None), *doubt))
+    if dump.count("smf_length_multiplier") == 3 and dump.advertised.revision < SMF_MULTIPLIER_2_SINCE:
+        major, minor = dump.advertised.revision
+        message = f"length multiplier code 3 is reserved in CMIS {major}.{minor}; 01h:137 explains it since 5.3"
+        doubt = [("smf_length_multiplier", None), ("smf_length_base", None)]
+        yield Finding(_WARNING, address("smf_length_multiplier"), "reserved", message, tuple(doubt))
+
+
 def media(dump: Dump) -> Iterator[Finding]:
     """Yield contradictions between media type, technology, wavelength and cable length."""
     technology, medium = dump.value("media_technology"), dump.count("media_type")
     if not isinstance(technology, int):
         return
     copper = codes.MediaType.PASSIVE_COPPER
-    if medium == copper and technology in _LASER_TECHNOLOGIES:
+    if medium == copper and technology in LASER_TECHNOLOGIES:
         message = f"passive copper with a laser: {codes.describe('technology', technology)}"
         yield finding(_ERROR, "contradiction", message, "media_technology")
-    if medium in (codes.MediaType.SMF, codes.MediaType.MMF) and technology in _COPPER_TECHNOLOGIES:
+    if medium in (codes.MediaType.SMF, codes.MediaType.MMF) and technology in COPPER_TECHNOLOGIES:
         message = f"an optical module of {codes.describe('technology', technology)}"
         yield finding(_ERROR, "contradiction", message, "media_technology")
     wavelength = dump.number("nominal_wavelength")

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 
 from lumion_hw.drivers.transponders.cmis.performance import FEC_PAGE, bit_error_ratios, read_counters
 from lumion_hw.drivers.transponders.cmis.vdm import Instance, listed, sample_value
-from lumion_hw.drivers.transponders.cmis_decoder.memory import Dump, Finding, Severity, finding
+from lumion_hw.drivers.transponders.cmis_decoder.memory import Dump, finding
+from lumion_hw.drivers.transponders.decoded import Finding, Severity
 from lumion_hw.interfaces.cmis import FIELDS, byte_access, codes
 from lumion_hw.interfaces.cmis.codec import aux_monitor
 from lumion_hw.interfaces.cmis.coherent_pages import FEC_COUNTERS, LINK_QUANTITIES
 from lumion_hw.interfaces.cmis.fields import HALF_BYTES
-from lumion_hw.interfaces.cmis.vdm import DESCRIPTOR_PAGE, GROUPS, SAMPLE_PAGE
+from lumion_hw.interfaces.cmis.vdm import CUSTOM_TYPES, DESCRIPTOR_PAGE, GROUPS, SAMPLE_PAGE
 
 _ERROR, _WARNING, _NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 _LANES = range(1, 9)
@@ -149,7 +150,7 @@ def _lit_lanes(dump: Dump) -> list[int]:
         for lane in _LANES
         if dump.value("data_path_state", lane) == codes.DataPathState.ACTIVATED
         and not dump.value("tx_disable", lane)
-        and not dump.value("media_lane_unsupported", lane)
+        and lane in dump.media_lanes
     ]
 
 
@@ -172,8 +173,7 @@ def lanes(dump: Dump) -> Iterator[Finding]:
 def _absent(dump: Dump) -> Iterator[Finding]:
     """Yield media lanes that the module calls absent, though they carry light or an application uses them."""
     absent = [lane for lane in _LANES if dump.value("media_lane_unsupported", lane)]
-    shining = [name for name in ("tx_power", "rx_power") if dump.supported(name)]
-    alive = [lane for lane in absent if any(dump.number(name, lane) for name in shining)]
+    alive = [lane for lane in absent if lane in dump.shining_lanes]
     if alive:
         message = f"media lanes {_listing(absent)} are marked as absent, but there is light on {_listing(alive)}"
         doubt = tuple(("media_lane_unsupported", lane) for lane in alive)
@@ -244,11 +244,15 @@ def diagnostics(dump: Dump) -> Iterator[Finding]:
             )
             yield Finding(_NOTE, item.source, "contradiction", message)
         values[key] = (item, value)
-        if ("ber" in observable.name or "ferc" in observable.name or "errored" in observable.name) and value > 1.0:
+        if observable.is_ratio and value > 1.0:
             yield Finding(_ERROR, item.source, "impossible", f"{observable.name} is {value:g}, a ratio above 1")
-    if unknown:
-        message = f"{sum(unknown.values())} instances of types that are not known here: {_listing(sorted(unknown))}"
-        yield Finding(_NOTE, "20h:128", "unknown", message)
+    for whose, types in (
+        ("of the vendor's own types", [code for code in unknown if code in CUSTOM_TYPES]),
+        ("of types that are not known here", [code for code in unknown if code not in CUSTOM_TYPES]),
+    ):
+        if types:
+            message = f"{sum(unknown[code] for code in types)} instances {whose}: {_listing(sorted(types))}"
+            yield Finding(_NOTE, "20h:128", "unknown", message)
     for (name, lane), (item, value) in values.items():
         if "_avg_" in name:
             low = values.get((name.replace("_avg_", "_min_"), lane))
@@ -282,7 +286,7 @@ def tuning(dump: Dump) -> Iterator[Finding]:
     """Yield frequencies that a laser cannot have."""
     if not dump.advertised.tunable or dump.half(0x12) is None:
         return
-    for lane in _LANES:
+    for lane in sorted(dump.media_lanes):
         mhz = dump.number("current_frequency", lane)
         if mhz and not 150_000_000 <= mhz <= 300_000_000:
             yield finding(_ERROR, "impossible", f"a laser at {mhz:g} MHz", "current_frequency", lane)

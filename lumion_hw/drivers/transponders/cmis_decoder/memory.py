@@ -1,45 +1,18 @@
-"""A dump as the checks see it, and the findings they leave."""
+"""A dump as the checks see it: fields, multipliers included, lanes that exist, and check sums that fit or not."""
 
 from __future__ import annotations
 
-import enum
-from dataclasses import dataclass
+from functools import cached_property
 
 from lumion_hw.drivers.transponders.cmis.advertised import Advertised
-from lumion_hw.interfaces.cmis import FIELDS, Field, Page, Value, decode
-from lumion_hw.interfaces.cmis.codec import cut
+from lumion_hw.drivers.transponders.decoded import Finding, Severity
+from lumion_hw.interfaces.cmis import CHECKSUMS, FIELDS, Field, Page, Value, decode
+from lumion_hw.interfaces.cmis.codec import checksum_matches, cut, multiplied
+from lumion_hw.interfaces.cmis.fields import LANES, Checksum
 from lumion_hw.interfaces.cmis.image import MemoryImage
 
-FieldKey = tuple[str, int | None]
-"""A field, or one element of an array."""
-
-
-class Severity(enum.Enum):
-    """How bad a finding is."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    NOTE = "note"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Something in a dump that is not as it should be.
-
-    Attributes:
-        severity: ``ERROR``: impossible or contradictory; ``WARNING``: unlikely or against the standard; ``NOTE``:
-            worth knowing.
-        address: Where, such as ``00h:222``.
-        kind: What sort of thing: ``checksum``, ``impossible``, ``reserved``, ``contradiction``, ``truncated`` ...
-        message: What was found and what was expected.
-        fields: Fields whose value cannot be believed.
-    """
-
-    severity: Severity
-    address: str
-    kind: str
-    message: str
-    fields: tuple[FieldKey, ...] = ()
+ALL_LANES = frozenset(range(1, LANES + 1))
+"""Lanes of a bank."""
 
 
 class Dump:
@@ -60,12 +33,14 @@ class Dump:
         return self.image.half(page, self._bank(page))
 
     def value(self, name: str, index: int | None = None) -> Value | None:
-        """Return the value of a field; ``None`` if one of its bytes is not known."""
+        """Return the value of a field, times its multiplier; ``None`` if a byte of either is not known."""
         field = FIELDS[name]
         half = self.half(field.page)
         if half is None or not self.knows(field, index):
             return None
-        return decode(field, cut(field, half, index), index)
+        code = self.value(field.multiplier) if field.multiplier else None
+        value = decode(field, cut(field, half, index), index)
+        return multiplied(field, value, code if isinstance(code, int) else None)
 
     def number(self, name: str, index: int | None = None) -> float | None:
         """Return the value of a numeric field; ``None`` if it is not known."""
@@ -89,6 +64,45 @@ class Dump:
     def supported(self, name: str) -> bool | None:
         """Tell whether the module has a field."""
         return self.advertised.supported(name)
+
+    @cached_property
+    def checksums(self) -> dict[Checksum, bool]:
+        """Page check sums that are known, and whether they fit; page 04h means nothing without a tunable laser."""
+        found = {}
+        for item in CHECKSUMS:
+            half = self.half(item.page)
+            if half is None or (item.page == 0x04 and not self.advertised.tunable):
+                continue
+            if self.image.has(item.page, range(item.first, item.byte + 1)):
+                found[item] = checksum_matches(item, half)
+        return found
+
+    def is_damaged(self, field: Field) -> bool:
+        """Tell whether a field has a byte under a check sum that is wrong, that byte included."""
+        wrong = (item for item, fits in self.checksums.items() if not fits and item.page == field.page)
+        return any({*range(item.first, item.last + 1), item.byte} & {*field.whole_span()} for item in wrong)
+
+    @cached_property
+    def media_lanes(self) -> frozenset[int]:
+        """Media lanes that the module has.
+
+        Those that an application can use, without those that 00h:210 calls absent; a lane that carries light is there
+        whatever 00h:210 says. All lanes if the applications do not say which they use.
+        """
+        usable: set[int] = set()
+        for item in self.advertised.applications:
+            if item.media_lanes and not item.first_media_lanes:
+                usable |= ALL_LANES
+            for first in item.first_media_lanes:
+                usable |= set(range(first, first + item.media_lanes))
+        absent = {lane for lane in ALL_LANES if self.value("media_lane_unsupported", lane)}
+        return frozenset((usable & ALL_LANES or ALL_LANES) - (absent - self.shining_lanes))
+
+    @cached_property
+    def shining_lanes(self) -> frozenset[int]:
+        """Media lanes on which the module measures light."""
+        powers = [name for name in ("tx_power", "rx_power") if self.supported(name)]
+        return frozenset(lane for lane in ALL_LANES if any(self.number(name, lane) for name in powers))
 
     def has(self, name: str) -> bool:
         """Tell whether a field is supported and its page in the dump."""

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from lumion_hw.drivers.transponders.cmis_decoder.memory import Dump
 from lumion_hw.interfaces.cmis import Field, Kind, Value, codes
 from lumion_hw.interfaces.cmis.codec import (
+    SMF_MULTIPLIER_2_SINCE,
     aux_monitor,
     cable_length_m,
     duration_s,
     optical_power,
     smf_length_km,
-    tx_bias_ma,
 )
 
 _MEDIA_INTERFACES = frozenset({"application_media_interface", "more_application_media_interface"})
@@ -23,6 +23,12 @@ _AUX = {
 }
 _AUX_UNITS = {"tec": "% TEC current", "temperature": "degC laser temperature", "supply": "V second supply"}
 _MW_COUNTS = 1e4
+
+
+def explained_by(field: Field) -> str:
+    """Return the name of the field that says what an auxiliary monitor measures; empty for other fields."""
+    stem = field.name.partition("_")[0]
+    return _AUX[stem][0] if stem in _AUX and (field.name == stem or field.name.endswith("_threshold")) else ""
 
 
 def field_words(dump: Dump, field: Field, value: Value) -> str:
@@ -49,9 +55,8 @@ def _code(dump: Dump, field: Field, code: int) -> str:
 
 def _special(dump: Dump, field: Field, value: float) -> str:
     """Return the words for numbers that a scale alone does not explain; empty for others."""
-    stem = field.name.partition("_")[0]
-    if stem in _AUX and (field.name == stem or field.name.endswith("_threshold")):
-        return _auxiliary(dump, stem, value)
+    if explained_by(field):
+        return _auxiliary(dump, field.name.partition("_")[0], value)
     for fits, words in _SPECIAL:
         if fits(field):
             return words(dump, value)
@@ -76,24 +81,21 @@ def _power(dump: Dump, power_mw: float) -> str:
     return f"{power_mw:.4g} mW ({power_dbm:.2f} dBm)" if power_mw else "dark (below -40 dBm)"
 
 
-def _bias(dump: Dump, bias_ma: float) -> str:
-    scale = dump.count("bias_scale")
-    return f"{tx_bias_ma(bias_ma, scale):g} mA" if scale < 3 else f"{bias_ma:g} mA without its multiplier"
+def _smf_length(dump: Dump, base: float) -> str:
+    second = dump.count("smf_length_multiplier_2") if dump.advertised.revision >= SMF_MULTIPLIER_2_SINCE else None
+    length_km = smf_length_km(dump.count("smf_length_multiplier"), int(base), second)
+    return "" if length_km is None else f"{length_km:g} km"
 
 
 _SPECIAL: tuple[tuple[Callable[[Field], bool], Callable[[Dump, float], str]], ...] = (
     (lambda field: field.name.startswith("max_duration_"), _duration),
     (lambda field: field.unit == "mW", _power),
-    (lambda field: field.name.startswith("tx_bias") and field.unit == "mA", _bias),
     (lambda field: field.name.endswith("cmis_revision"), lambda _, code: f"{int(code) >> 4}.{int(code) & 15}"),
     (lambda field: field.name == "power_class", lambda _, code: f"class {int(code) + 1}"),
     (
         lambda field: field.name == "cable_length_base",
         lambda dump, base: f"{cable_length_m(dump.count('cable_length_multiplier'), int(base)):g} m",
     ),
-    (
-        lambda field: field.name == "smf_length_base",
-        lambda dump, base: f"{smf_length_km(dump.count('smf_length_multiplier'), int(base)):g} km",
-    ),
+    (lambda field: field.name == "smf_length_base", _smf_length),
     (lambda field: field.name == "current_frequency", lambda _, mhz: f"{mhz / 1e6:.6f} THz"),
 )

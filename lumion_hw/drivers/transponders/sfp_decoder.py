@@ -1,0 +1,331 @@
+"""A dump of an SFP module in words: every field of SFF-8472 with its value, and what the module got wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+
+from lumion_hw.drivers.transponders.decoded import (
+    DecodedField,
+    DecodedModule,
+    Finding,
+    Severity,
+    text_findings,
+    worst_first,
+)
+from lumion_hw.drivers.transponders.sfp_diagnostics import MONITORS, Calibration, CalibrationKind, OpticalPower
+from lumion_hw.drivers.transponders.sfp_identity import abilities_of, identity_of, is_set
+from lumion_hw.interfaces import Quality, RangeState
+from lumion_hw.interfaces.cmis import codes
+from lumion_hw.interfaces.sff8472 import (
+    A0H,
+    A2H,
+    BITS,
+    CHECKSUMS,
+    FIELDS,
+    FLAG_BITS,
+    Checksum,
+    Field,
+    Kind,
+    checksum,
+    checksum_matches,
+    decode,
+)
+from lumion_hw.interfaces.sff8472_codes import ENCODINGS, EXTENDED_COMPLIANCE, REVISIONS, is_cable, technologies
+from lumion_hw.interfaces.sff8472_image import SfpImage
+
+LIMITS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
+_POWERS = ("tx_power", "rx_power")
+_TEXTS = ("vendor_name", "part_number", "revision", "serial_number", "date_code")
+_ADDRESSES = {A0H: "A0h", A2H: "A2h"}
+_SANE = {"temperature": (-60.0, 125.0), "supply": (2.5, 4.0)}
+_SUPPORTED_BY = {  # bit of A0h that must be set for a bit, or all bits of one kind, to mean something
+    "soft_tx_disable": "soft_tx_disable_implemented",
+    "tx_fault": "soft_tx_fault_implemented",
+    "rx_los": "soft_rx_los_implemented",
+    "soft_rs0_select": "soft_rate_select_implemented",
+    "alarm": "flags_implemented",
+    "warning": "flags_implemented",
+    "cal": "externally_calibrated",
+    "wavelength_fraction": "tunable",
+}
+_MORE_THAN_A_BYTE = {"length_smf_km": "more than 254 km", "length_smf_100m": "more than 25.4 km"}
+
+Words = Callable[[int], str]
+
+
+def _code(table: str) -> Words:
+    return lambda code: codes.describe(table, code)
+
+
+def _of(table: Mapping[int, str]) -> Words:
+    return lambda code: table.get(code, "unspecified" if not code else f"0x{code:02X}")
+
+
+_CODES: Mapping[str, Words] = {
+    "identifier": _code("identifier"),
+    "connector": _code("connector"),
+    "encoding": _of(ENCODINGS),
+    "compliance": _of(REVISIONS),
+    "ext_compliance": _of(EXTENDED_COMPLIANCE),
+}
+
+
+class _Dump:
+    """An image as the decoder sees it."""
+
+    def __init__(self, image: SfpImage) -> None:
+        self.image = image
+        self.memories = {A0H: image.a0, A2H: image.a2}
+        self.abilities = abilities_of(image.a0)
+        self.cable = is_cable(image.a0)
+
+    @cached_property
+    def checksums(self) -> dict[Checksum, bool]:
+        """Check sums that are known, and whether they fit."""
+        known = {item: self.memories[item.device] for item in CHECKSUMS.values()}
+        return {item: checksum_matches(item, memory) for item, memory in known.items() if len(memory) > item.offset}
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """From counts to quantities; ``None`` without the constants."""
+        known = len(self.image.a2) >= FIELDS["cc_dmi"].end
+        return Calibration.from_memory(self.abilities.calibration, self.image.a2) if known else None
+
+    def knows(self, field: Field) -> bool:
+        """Tell whether all bytes of a field are known."""
+        return len(self.memories[field.device]) >= field.end
+
+    def raw(self, field: Field) -> bytes:
+        """Return the bytes of a known field."""
+        return self.memories[field.device][field.offset : field.end]
+
+    def number(self, name: str) -> float | None:
+        """Return the calibrated value of a monitor or threshold; ``None`` if it is not known."""
+        field = FIELDS[name]
+        count = decode(field, self.raw(field)) if self.knows(field) else None
+        if not isinstance(count, (int, float)) or self.calibration is None:
+            return None
+        return self.calibration.value(_monitor_of(name), count)
+
+    def supported(self, name: str, device: int) -> bool:
+        """Tell whether a field or bit means something in this module."""
+        if device == A2H and not self.abilities.diagnostics:
+            return False
+        if name == "wavelength" and self.cable:
+            return False  # it says how the cable complies then
+        kind = name if name in _SUPPORTED_BY else name.partition("_")[0]
+        return kind not in _SUPPORTED_BY or is_set(_SUPPORTED_BY[kind], self.image.a0)
+
+    def damaged(self, device: int, offset: int) -> bool:
+        """Tell whether a wrong check sum puts a byte in doubt: its own, or one over what it is read with."""
+        wrong = {item.name for item, fits in self.checksums.items() if not fits}
+        if device == A2H and "CC_EXT" in wrong:
+            return True  # A0h:92-93 say how A2h is to be read
+        if device == A2H and "CC_DMI" in wrong and self.abilities.calibration is CalibrationKind.EXTERNAL:
+            return True
+        own = (item for item in self.checksums if item.device == device and item.first <= offset <= item.offset)
+        return any(item.name in wrong for item in own)
+
+
+def decode_sfp(image: SfpImage) -> DecodedModule:
+    """Decode an image. What is missing or wrong in it becomes a finding."""
+    dump = _Dump(image)
+    fields = (*_fields(dump), *_bits(dump), *_flags(dump))
+    return DecodedModule(
+        source=image.source,
+        form_factor=codes.describe("identifier", image.a0[0]),
+        standard="SFF-8472",
+        revision=_CODES["compliance"](image.a0[FIELDS["compliance"].offset]),
+        identity=identity_of(image.a0),
+        flat=not dump.abilities.diagnostics,
+        applications=(),
+        thresholds=_thresholds(fields),
+        checksums={item.name: fits for item, fits in dump.checksums.items()},
+        fields=fields,
+        samples=(),
+        findings=worst_first(finding for check in _CHECKS for finding in check(dump)),
+    )
+
+
+# -- fields
+
+
+def _monitor_of(name: str) -> str:
+    """Return the monitor to which a field belongs: itself, or that of a threshold; empty for others."""
+    stem = next((name.removesuffix(f"_{limit}") for limit in LIMITS if name.endswith(f"_{limit}")), name)
+    return stem if stem in MONITORS else ""
+
+
+def _fields(dump: _Dump) -> Iterator[DecodedField]:
+    for field in FIELDS.values():
+        if dump.knows(field):
+            yield _field(dump, field)
+
+
+def _field(dump: _Dump, field: Field) -> DecodedField:
+    raw = dump.raw(field)
+    value, unit, words, quality = _meaning(dump, field, decode(field, raw))
+    return _decoded(dump, field.name, field.device, field.offset, raw, value, unit, words, quality)
+
+
+def _meaning(
+    dump: _Dump, field: Field, value: int | float | str | bytes
+) -> tuple[int | float | str | bytes | None, str, str, Quality]:
+    """Return value, unit, words and quality of a field by itself."""
+    if isinstance(value, str):
+        return value, "", value, Quality.OK
+    if isinstance(value, bytes):
+        words = ", ".join(technologies(dump.image.a0)) if field.name == "transceiver_codes" else ""
+        return value, "", words or value.hex(), Quality.OK
+    if _monitor_of(field.name):
+        return _monitor(dump, field, value)
+    if field.name in _CODES:
+        return value, "", _CODES[field.name](int(value)), Quality.OK
+    if field.kind is Kind.U8 and value == 0xFF and field.name in (*_MORE_THAN_A_BYTE, "nominal_rate"):
+        words = _MORE_THAN_A_BYTE.get(field.name, "more than 25.4 GBd, see byte 66")
+        return None, field.unit, words, Quality.ABOVE_RANGE
+    scale, unit = field.scale, field.unit
+    if field.name == "length_om4" and dump.cable:
+        scale = 1.0  # metres of copper
+    if field.name == "rate_margin_max" and dump.image.a0[FIELDS["nominal_rate"].offset] == 0xFF:
+        scale, unit = 250.0, "MBd"
+    number = value if scale == 1.0 else value * scale
+    return number, unit, f"{number:g} {unit}".rstrip(), Quality.OK
+
+
+def _monitor(
+    dump: _Dump, field: Field, count: int | float
+) -> tuple[int | float | str | bytes | None, str, str, Quality]:
+    """Return the meaning of a monitor or of one of its thresholds; powers are dark, not 0 mW."""
+    monitor = _monitor_of(field.name)
+    if dump.calibration is None:
+        return None, field.unit, "", Quality.STALE
+    if monitor not in _POWERS:
+        number = dump.calibration.value(monitor, count)
+        return number, field.unit, f"{number:.5g} {field.unit}", Quality.OK
+    power: OpticalPower = dump.calibration.power(monitor, int(count))
+    if power.power_dbm is None:
+        over = power.state is RangeState.OVER
+        words = "above +8.16 dBm" if over else "dark (below -40 dBm)"
+        return None, "dBm", words, Quality.ABOVE_RANGE if over else Quality.BELOW_RANGE
+    return power.power_dbm, "dBm", f"{power.power_dbm:.2f} dBm", Quality.OK
+
+
+def _bits(dump: _Dump) -> Iterator[DecodedField]:
+    for bit in BITS.values():
+        memory = dump.memories[bit.device]
+        if len(memory) > bit.offset:
+            value, raw = bool(memory[bit.offset] & bit.mask), memory[bit.offset : bit.offset + 1]
+            words = "yes" if value else "no"
+            yield _decoded(dump, bit.name, bit.device, bit.offset, raw, value, "", words, Quality.OK)
+
+
+def _flags(dump: _Dump) -> Iterator[DecodedField]:
+    for kind in ("alarm", "warning"):
+        field = FIELDS[f"{kind}_flags"]
+        if dump.knows(field):
+            raw = dump.raw(field)
+            for name, bit in FLAG_BITS.items():
+                value = bool(int.from_bytes(raw, "big") >> bit & 1)
+                words = "yes" if value else "no"
+                yield _decoded(dump, f"{kind}_{name}", A2H, field.offset, raw, value, "", words, Quality.OK)
+
+
+def _decoded(
+    dump: _Dump,
+    name: str,
+    device: int,
+    offset: int,
+    raw: bytes,
+    value: int | float | str | bytes | None,
+    unit: str,
+    words: str,
+    quality: Quality,
+) -> DecodedField:
+    """Return a field with what its support bits and check sums make of its quality."""
+    if not dump.supported(name, device):
+        value, words, quality = None, "", Quality.NOT_SUPPORTED
+    if dump.damaged(device, offset) and quality in (Quality.OK, Quality.NOT_SUPPORTED):
+        quality = Quality.CHECKSUM_WRONG
+    address = f"{_ADDRESSES[device]}:{offset}"
+    return DecodedField(name, None, address, 0, raw.hex(), value, unit, words, quality)
+
+
+def _thresholds(fields: tuple[DecodedField, ...]) -> dict[str, tuple[str, ...]]:
+    words = {item.name: item.words for item in fields if item.quality in (Quality.OK, Quality.BELOW_RANGE)}
+    table = {monitor: [words.get(f"{monitor}_{limit}") for limit in LIMITS] for monitor in MONITORS}
+    return {
+        monitor: tuple(item for item in row if item is not None) for monitor, row in table.items() if None not in row
+    }
+
+
+# -- findings
+
+
+def _truncated(dump: _Dump) -> Iterator[Finding]:
+    for remark in dump.image.remarks:
+        yield Finding(Severity.WARNING, remark.partition(":")[0], "truncated", f"the dump is cut: {remark}")
+
+
+def _checksums(dump: _Dump) -> Iterator[Finding]:
+    for item, fits in dump.checksums.items():
+        if not fits:
+            memory = dump.memories[item.device]
+            wanted, found = checksum(memory[item.first : item.last + 1]), memory[item.offset]
+            message = f"{item.name} over {item.first}-{item.last} is {wanted:02X}h, the module says {found:02X}h"
+            yield Finding(Severity.WARNING, f"{_ADDRESSES[item.device]}:{item.offset}", "checksum", message)
+
+
+def _texts(dump: _Dump) -> Iterator[Finding]:
+    for name in _TEXTS:
+        field = FIELDS[name]
+        if dump.knows(field):
+            yield from text_findings(name, f"A0h:{field.offset}", dump.raw(field), str(decode(field, dump.raw(field))))
+
+
+def _diagnostics(dump: _Dump) -> Iterator[Finding]:
+    """Yield what does not fit together about the diagnostic memory."""
+    abilities, present = dump.abilities, bool(dump.image.a2)
+    if abilities.diagnostics and not present:
+        yield Finding(Severity.NOTE, "A0h:92", "missing_page", "A2h is not in the dump, though the module has it")
+    if present and not abilities.diagnostics:
+        message = "A2h is in the dump, though the module does not announce it"
+        yield Finding(Severity.WARNING, "A0h:92", "contradiction", message)
+    if abilities.diagnostics and abilities.calibration is CalibrationKind.INCONSISTENT:
+        message = "calibration is both internal and external, or neither; read as internal"
+        yield Finding(Severity.WARNING, "A0h:92", "contradiction", message)
+    if abilities.address_change:
+        yield Finding(Severity.WARNING, "A0h:92", "unknown", "A2h needs an address change, which is not made here")
+
+
+def _monitors(dump: _Dump) -> Iterator[Finding]:
+    """Yield monitors that cannot be, thresholds out of order, and monitors outside their own alarm limits."""
+    if not dump.abilities.diagnostics:
+        return
+    for monitor in MONITORS:
+        value, place = dump.number(monitor), f"A2h:{FIELDS[monitor].offset}"
+        low, high = _SANE.get(monitor, (float("-inf"), float("inf")))
+        if value is not None and not low <= value <= high:
+            message = f"{value:g} {FIELDS[monitor].unit} is no {monitor} of a working module"
+            yield Finding(Severity.ERROR, place, "impossible", message)
+            continue
+        limits = [
+            dump.number(f"{monitor}_{limit}") for limit in ("low_alarm", "low_warning", "high_warning", "high_alarm")
+        ]
+        known = [limit for limit in limits if limit is not None]
+        if len(known) < len(limits) or not any(known):
+            continue
+        first = f"A2h:{FIELDS[f'{monitor}_high_alarm'].offset}"
+        if known != sorted(known):
+            words = ", ".join(f"{limit:g}" for limit in known)
+            message = f"{monitor} thresholds are out of order: {words} {FIELDS[monitor].unit}"
+            yield Finding(Severity.WARNING, first, "contradiction", message)
+        elif value is not None and not (monitor in _POWERS and value < known[0]) and not known[0] <= value <= known[-1]:
+            message = (
+                f"{monitor} is {value:g} {FIELDS[monitor].unit}, outside its alarm limits {known[0]:g} to {known[-1]:g}"
+            )
+            yield Finding(Severity.WARNING, place, "outside_limits", message)
+
+
+_CHECKS = (_truncated, _checksums, _texts, _diagnostics, _monitors)
