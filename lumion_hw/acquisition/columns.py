@@ -15,10 +15,13 @@ from fnmatch import fnmatchcase
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.interfaces import (
+    CoherentTransponder,
+    LinkQuantity,
     MeshController,
     Polarimeter,
     PolarizationController,
     PowerMeter,
+    Quality,
     RangeState,
     Transponder,
     TunableLaser,
@@ -33,6 +36,8 @@ class State(enum.IntEnum):
     UNDER_RANGE = 2
     DARK = 3
     FAILED = 4
+    NO_SIGNAL = 5
+    INCONSISTENT = 6
 
 
 @dataclass(frozen=True)
@@ -97,8 +102,7 @@ class Reader:
         known = [column for source in sources for column in source.columns]
         chosen = set(choose(patterns, {column.name: column.device for column in known}))
         self.columns = tuple(column for column in known if column.name in chosen)
-        wanted = {column.device for column in self.columns}
-        self._sources = [source for source in sources if source.device in wanted]
+        self._sources = [source for source in sources if not chosen.isdisjoint(item.name for item in source.columns)]
         self.failures: dict[str, LumionError] = {}
 
     def read(self) -> list[Value]:
@@ -140,7 +144,7 @@ def _sources(bench: Bench) -> list[_Source]:
     """Return everything that can be read, device by device."""
     return [
         *(_meter(name, meter) for name, meter in bench.meters.items()),
-        *(_transponder(name, module) for name, module in bench.transponders.items()),
+        *(source for name, module in bench.transponders.items() for source in _module(name, module)),
         *(_laser(name, laser) for name, laser in bench.lasers.items()),
         *(_polarization(name, controller) for name, controller in bench.polarization.items()),
         *(_polarimeter(name, polarimeter) for name, polarimeter in bench.polarimeters.items()),
@@ -195,6 +199,64 @@ def _transponder(name: str, module: Transponder) -> _Source:
         }
 
     return _Source(name, tuple(Column(f"{name}.{q}", name, unit) for q, unit in _MODULE_QUANTITIES.items()), read)
+
+
+_QUALITIES = {
+    Quality.OK: State.OK,
+    Quality.BELOW_RANGE: State.DARK,
+    Quality.ABOVE_RANGE: State.OVER_RANGE,
+    Quality.INCONSISTENT: State.INCONSISTENT,
+}
+_UNIT_IN_NAME = {
+    "dB": "_db",
+    "dBm": "_dbm",
+    "MHz": "_mhz",
+    "ps": "_ps",
+    "ps^2": "_ps2",
+    "ps/nm": "_ps_per_nm",
+    "krad/s": "_krad_per_s",
+    "%": "_percent",
+    "degC": "_c",
+    "V": "_v",
+}
+
+
+def _module(name: str, module: Transponder) -> list[_Source]:
+    """A module's monitors, and its link performance if it measures any; they are read apart."""
+    monitors = _transponder(name, module)
+    if not isinstance(module, CoherentTransponder):
+        return [monitors]
+    known = {column.name for column in monitors.columns}
+    columns = {}
+    for quantity, unit in module.capabilities().performance.items():
+        stem, dot, lane = quantity.partition(".")
+        column = Column(
+            f"{name}.{stem}{_UNIT_IN_NAME.get(unit, '')}{dot}{lane}", name, unit.replace("degC", "°C") or "1"
+        )
+        if column.name not in known:
+            columns[quantity] = column
+    return [monitors, _performance(name, module, columns)] if columns else [monitors]
+
+
+def _performance(name: str, module: CoherentTransponder, columns: Mapping[str, Column]) -> _Source:
+    """Link performance: every row ends an interval of the module's statistics, and shows its averages."""
+
+    def read() -> Values:
+        found = module.performance().quantities
+        return {column.name: _of_link(found.get(quantity)) for quantity, column in columns.items()}
+
+    return _Source(name, tuple(columns.values()), read)
+
+
+def _of_link(quantity: LinkQuantity | None) -> Value:
+    """The average since the last row, or else the value now; a link that is down has none, and that is no failure."""
+    reading = quantity and (quantity.average or quantity.current)
+    if not reading:
+        return Value(State.NO_SIGNAL)
+    state = _QUALITIES.get(reading.quality, State.NO_SIGNAL)
+    if state is not State.OK:
+        return Value(state)
+    return Value(state, reading.value) if reading.value is not None else Value(State.NO_SIGNAL)
 
 
 _LASER_QUANTITIES = {"frequency_thz": "THz", "power_dbm": "dBm", "measured_power_dbm": "dBm"}

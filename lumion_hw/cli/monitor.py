@@ -14,7 +14,14 @@ from lumion_hw.cli.output import echo_json, json_option, table
 if TYPE_CHECKING:
     from lumion_hw.acquisition.columns import Column, Value
 
-_TEXT = {"OVER_RANGE": "over range", "UNDER_RANGE": "under range", "DARK": "dark", "FAILED": "-"}
+_TEXT = {
+    "OVER_RANGE": "over range",
+    "UNDER_RANGE": "under range",
+    "DARK": "dark",
+    "FAILED": "-",
+    "NO_SIGNAL": "no signal",
+    "INCONSISTENT": "inconsistent",
+}
 _HOME_AND_CLEAR = "\x1b[H\x1b[J"
 
 

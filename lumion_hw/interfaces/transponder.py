@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from lumion_hw.interfaces.quality import Quality
 
@@ -150,6 +150,7 @@ class TransponderCapabilities:
         durations_s: Longest time of each stage, as advertised; ``None`` where the module states no bound.
         monitors: Names of the monitors it has.
         loopbacks: Names of the loopbacks it has.
+        performance: Quantities that its link performance has, with their units; none if it measures none.
         statistics: It counts and averages over intervals that a freeze ends.
     """
 
@@ -162,6 +163,7 @@ class TransponderCapabilities:
     durations_s: Mapping[str, float | None]
     monitors: tuple[str, ...]
     loopbacks: tuple[str, ...]
+    performance: Mapping[str, str]
     statistics: bool
 
 
@@ -313,6 +315,7 @@ class LockReport:
         return self.stage is LockStage.LOCKED
 
 
+@runtime_checkable
 class CoherentTransponder(Transponder, Protocol):
     """A module with applications, a tunable laser and a coherent receiver.
 

@@ -157,7 +157,7 @@ class Peer:
         counters = (bits, bits // 10, bits // 900, bits // 10000, bits // 8000)
         self.put(0x34, 128, b"".join(value.to_bytes(8, "big") for value in counters))
         self.put(0x34, 168, b"".join(value.to_bytes(4, "big") for value in (10**6, 10**5, 0, 0, 0)))
-        self.put(0x14, 208, (0x944C).to_bytes(2, "big"))
+        self.put(0x14, 208, bytes(2))  # no pattern is being checked
         self.put(0x14, 240, (0x1080).to_bytes(2, "little"))
         triples = {152: (5, 4, 6), 158: (340, 330, 350), 164: (165, 160, 170), 182: (-1000,) * 3, 188: (-800,) * 3}
         for byte, values in triples.items():

@@ -207,12 +207,27 @@ def test_pages_that_disagree_are_marked(lit: CmisTransponder, peer: Peer) -> Non
 
 
 def test_page_14h_is_compared_too(lit: CmisTransponder, peer: Peer, clock: VirtualClock) -> None:
+    peer.put(0x13, 168, b"\x01")  # the media checker of lane 1 runs
     peer.put(0x14, 208, (0x99F4).to_bytes(2, "big"))  # 500e-5: pre-FEC BER 5e-3
     peer.put(0x14, 240, (0x1080).to_bytes(2, "little"))  # 16.5 dB
     found = lit.performance()
     assert found.remarks == ("prefec_ber: 24h:134 says 0.0011, 14h:208 0.005",)
     assert peer.writes(0x14, 128) == [b"\x01", b"\x06"]
     assert found.quantities["esnr"].others[-1].value == 16.5
+
+
+@pytest.mark.parametrize(("enabled", "after_fec"), [(0, 0), (1, 1)])
+def test_what_no_checker_counts_before_the_fec_contradicts_nothing(
+    lit: CmisTransponder, peer: Peer, enabled: int, after_fec: int
+) -> None:
+    peer.put(0x13, 168, bytes([enabled, 0, 0, after_fec]))
+    peer.put(0x14, 208, bytes(2))  # no errors, or none left
+    found = lit.performance()
+    assert found.remarks == ()
+    ber = found.quantities["prefec_ber"]
+    for reading in (ber.average, ber.minimum, ber.maximum, ber.current):
+        assert reading is not None
+        assert reading.quality is Quality.OK
 
 
 def test_lane_monitors_are_compared_too(lit: CmisTransponder, peer: Peer) -> None:

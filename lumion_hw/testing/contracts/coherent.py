@@ -162,7 +162,7 @@ class CoherentTransponderContract(TransponderContract):
     def test_performance_is_finite_and_in_order(
         self, driver: CoherentTransponder, receive_dbm: Callable[[float | None], None], clock: Clock
     ) -> None:
-        """Minimum, average and maximum are in order, nothing is NaN, and intervals are counted."""
+        """Minimum, average and maximum are in order, nothing is NaN, intervals are counted; what a link has is good."""
         receive_dbm(self.bright_dbm)
         driver.enable()
         driver.wait_for_lock(self.lock_s)
@@ -173,6 +173,12 @@ class CoherentTransponderContract(TransponderContract):
         second = driver.performance()
         promised(second.interval == first.interval + 1, "intervals are not counted")
         _check_order(second)
+        for name in ("prefec_ber", "osnr", "esnr"):
+            reading = second.quantities[name].average if name in second.quantities else None
+            promised(
+                reading is not None and reading.quality is Quality.OK,
+                f"on a link that is up, {name} is {reading}, and {second.remarks}",
+            )
 
     def test_without_a_signal_nothing_is_fresh(
         self, driver: CoherentTransponder, receive_dbm: Callable[[float | None], None], clock: Clock

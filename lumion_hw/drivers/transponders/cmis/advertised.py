@@ -166,7 +166,9 @@ class Advertised:
         single_mode = self.number("media_type") == codes.MediaType.SMF
         return interface_ids.FEC_LIMITS.get(media_id) if single_mode else None
 
-    def capabilities(self, statistics: bool, loopbacks: tuple[str, ...]) -> TransponderCapabilities:
+    def capabilities(
+        self, statistics: bool, loopbacks: tuple[str, ...], performance: Mapping[str, str]
+    ) -> TransponderCapabilities:
         """Return all of it in the form of the interface, with what the optional pages say."""
         fine = self.grids.fine
         return TransponderCapabilities(
@@ -190,6 +192,7 @@ class Advertised:
             monitors=tuple(name for name in _MONITORS if not self.flat and self.number(f"{name}_monitor_supported")),
             loopbacks=loopbacks,
             statistics=statistics,
+            performance=performance,
         )
 
 

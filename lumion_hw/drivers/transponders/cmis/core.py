@@ -111,7 +111,8 @@ class OpenModule(Driver):
         """Return what the module says of itself."""
         module = self._opened
         module.memory.number("cmis_revision")  # a module that is gone has no capabilities
-        return module.advertised.capabilities(self._vdm.has_statistics, self._diagnostics.loopbacks)
+        loopbacks, performance = self._diagnostics.loopbacks, self._performance.units()
+        return module.advertised.capabilities(self._vdm.has_statistics, loopbacks, performance)
 
     @property
     def warnings(self) -> tuple[str, ...]:

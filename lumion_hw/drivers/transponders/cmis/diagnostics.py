@@ -86,12 +86,27 @@ class Diagnostics:
         self._module.guard()
         self._module.memory.set_lanes(f"{end}_enable", lanes, False)
 
+    def checks_received_bits(self, lane: int) -> bool:
+        """Tell whether the media checker of a lane runs, before the FEC: its errors are those that the FEC corrects."""
+        checks = bool(self._results.get("media_ber")) and self._checks("media", lane)
+        return checks and not self._module.memory.value("media_checker_fec_side", lane)
+
+    def _checks(self, side: str, lane: int) -> bool:
+        return bool(self._module.memory.value(f"{side}_checker_enable", lane))
+
     def result(self, name: str, lane: int) -> Reading | None:
-        """Return a result of page 14h, such as ``media_ber``; ``None`` if the module does not offer it."""
+        """Return a result of page 14h, such as ``media_ber``; ``None`` if the module does not offer it.
+
+        Bit error ratios are those of the pattern checkers (CMIS 5.x, page 14h): without one that runs, what stands
+        there is no measurement and comes as stale.
+        """
         if not self._results.get(name):
             return None
         module, selector = self._module, _SELECTORS[name][1]
         memory = module.memory
+        side, _, quantity = name.partition("_")
+        if quantity == "ber" and not self._checks(side, lane):
+            return Reading(None, FIELDS[name].unit, Quality.STALE, f"14h:{FIELDS[name].span(lane).start}")
         with memory.pages.transaction():
             if memory.number("diagnostics_selector") != selector:
                 memory.write("diagnostics_selector", int(selector))

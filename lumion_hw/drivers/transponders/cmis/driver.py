@@ -209,7 +209,10 @@ class CmisTransponder(ModuleReadings):
             self._diagnostics.stop_pattern(end, lanes)
 
     def pattern_ber(self, side: str, lane: int) -> Reading | None:
-        """Return the bit error ratio that the checker of ``host`` or ``media`` counts; ``None`` if it does not."""
+        """Return the bit error ratio that the checker of ``host`` or ``media`` counts.
+
+        It is stale while that checker does not run, and ``None`` if the module has no such results.
+        """
         self._opened.memory.number("module_state")
         return self._diagnostics.result(f"{side}_ber", lane)
 

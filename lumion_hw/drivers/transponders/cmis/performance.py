@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from lumion_hw.drivers.transponders.cmis.context import Module
 from lumion_hw.drivers.transponders.cmis.diagnostics import Diagnostics
 from lumion_hw.drivers.transponders.cmis.monitors import lane_readings
-from lumion_hw.drivers.transponders.cmis.vdm import Sample, Vdm
+from lumion_hw.drivers.transponders.cmis.vdm import Instance, Sample, Vdm
 from lumion_hw.interfaces import LinkQuantity, Performance, Quality, Reading
 from lumion_hw.interfaces.cmis import FIELDS, codes, decode
 from lumion_hw.interfaces.cmis.codec import MIN_POWER_DBM, q_db
 from lumion_hw.interfaces.cmis.coherent_pages import FEC_COUNTERS, LINK_QUANTITIES
 from lumion_hw.interfaces.cmis.fields import HALF_BYTES
+from lumion_hw.interfaces.cmis.vdm import MODULE_RESOURCE, Observable
 
 FEC_PAGE = 0x34
 """Media FEC counters."""
@@ -27,9 +28,10 @@ _DECIBELS = ("dB", "dBm")
 _BER_TOLERANCE = 2.0  # what about 0.5 dB of SNR make of a bit error ratio near the FEC limit
 _BER_FLOOR = 1e-9
 _VDM_WORDS = {"min": "minimum", "max": "maximum", "avg": "average", "current": "current"}
-_VDM_FEC = {"ber": "prefec_ber", "errored_frames": "ferc"}
+_VDM_FEC = {"ber": "prefec_ber", "errored_frames": "ferc", "sewmax": "sewmax"}
+_FEC_UNITS = {"prefec_ber": "", "uncorrectable_frames": "frames", "ferc": ""}
 _SIDES = ("media", "host")
-_OF_TRANSMITTER = ("laser_", "tec_", "modulator_", "host_", "esnr_host", "pam4_ltp_host", "ferc_total_host")
+_OF_TRANSMITTER = ("laser_", "tec_", "modulator_", "host_", "esnr_host", "pam4_ltp_host", "ferc_total_host", "supply_")
 _POWERS = frozenset({"tx_power", "rx_total_power", "rx_signal_power"})
 
 
@@ -76,6 +78,17 @@ class PerformanceReader:
         self._fresh_before: frozenset[str] = frozenset()
         self._started_s: float | None = None
 
+    def units(self) -> dict[str, str]:
+        """Return the names of all quantities that the module measures, with their units."""
+        units = dict(_FEC_UNITS) if self._module.advertised.coherent else {}
+        if self._module.advertised.coherent:
+            units |= {item.name: item.unit for item in LINK_QUANTITIES}
+        for item in self._vdm.instances:
+            observable = item.descriptor.observable
+            if observable is not None:
+                units.setdefault(_quantity_of(item, observable)[0], observable.unit)
+        return units | ({"q": "dB"} if "prefec_ber" in units else {})
+
     def read(self, lit: bool, locked: bool) -> Performance:
         """End an interval: freeze, read the statistics, release, read the current values.
 
@@ -119,9 +132,13 @@ class PerformanceReader:
         _take_samples(drafts, self._vdm.samples(statistic=True))
 
     def _other_pages(self, drafts: dict[str, _Draft]) -> None:
-        """Compare with page 14h and the lane monitors where the module offers them."""
+        """Compare with page 14h and the lane monitors where the module offers them.
+
+        Page 14h has a bit error ratio to compare with only while a pattern is being checked.
+        """
+        checked = self._diagnostics.checks_received_bits(self._lane)
         rivals = {
-            "prefec_ber": self._diagnostics.result("media_ber", self._lane),
+            "prefec_ber": self._diagnostics.result("media_ber", self._lane) if checked else None,
             "esnr": self._diagnostics.result("media_snr", self._lane),
         }
         lanes = lane_readings(self._module, self._lane)
@@ -205,20 +222,27 @@ def _take_link(drafts: dict[str, _Draft], page: bytes) -> None:
 
 
 def _take_samples(drafts: dict[str, _Draft], samples: tuple[Sample, ...]) -> None:
-    """Take VDM samples: media lane 1 under the quantity's name, other lanes and the host side under their own."""
+    """Take VDM samples; those of unknown types are left out."""
     for sample in samples:
         observable = sample.instance.descriptor.observable
-        if observable is None:
-            continue
-        name, member = observable.name, "current"
-        for prefix, called in _VDM_FEC.items():
-            if name.startswith(prefix + "_") and name.endswith(_SIDES):
-                word, side = name.removeprefix(prefix + "_").rsplit("_", 1)
-                name, member = (called if side == "media" else f"host_{called}"), _VDM_WORDS[word]
-        lane = sample.instance.descriptor.lane
-        name = name if lane == 1 else f"{name}.{lane}"
-        reading = _floored(name, sample.value, observable.unit, sample.instance.source)
-        drafts.setdefault(name, _Draft()).add(member, reading)
+        if observable is not None:
+            name, member = _quantity_of(sample.instance, observable)
+            reading = _floored(name, sample.value, observable.unit, sample.instance.source)
+            drafts.setdefault(name, _Draft()).add(member, reading)
+
+
+def _quantity_of(instance: Instance, observable: Observable) -> tuple[str, str]:
+    """Return the quantity to which an instance belongs and the member that it is.
+
+    Lane 1 and the module as a whole come under the quantity's name, other lanes and the host side under their own.
+    """
+    name, member = observable.name, "current"
+    for prefix, called in _VDM_FEC.items():
+        if name.startswith(prefix + "_") and name.endswith(_SIDES):
+            word, side = name.removeprefix(prefix + "_").rsplit("_", 1)
+            name, member = (called if side == "media" else f"host_{called}"), _VDM_WORDS[word]
+    lane = instance.descriptor.lane
+    return (name if lane in (1, MODULE_RESOURCE) else f"{name}.{lane}"), member
 
 
 def _floored(name: str, value: float, unit: str, source: str) -> Reading:
