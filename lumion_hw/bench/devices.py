@@ -228,6 +228,9 @@ class SfpModel(PluggableModel):
 
     kind: Literal["sfp-8472"]
     serial: Serial | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    accept_wrong_checksums: bool = Field(
+        False, description="Warn of a wrong CC_EXT or CC_DMI in the module's memory instead of refusing the module."
+    )
     wavelength_nm: Number = Field(1550.0, ge=770.0, le=1700.0, description="Nominal wavelength.")
     tx_power_dbm: Number = Field(1.0, ge=-20.0, le=10.0, description="Launch power that link budgets start from.")
     sensitivity_dbm: Number = Field(-15.8, ge=-40.0, le=10.0, description="Least received power that counts as a link.")

@@ -214,7 +214,13 @@ def _open_sfp(name: str, model: SfpModel, way: Link | ModuleWay, clock: Clock) -
         registers = way.registers(clock, name)
     else:
         registers = Sc18im700(way, clock, device=name, retry_s=_MODULE_RETRY_S)
-    module = SfpTransponder(registers, clock, device=name, expected_serial=model.serial)
+    module = SfpTransponder(
+        registers,
+        clock,
+        device=name,
+        expected_serial=model.serial,
+        accept_wrong_checksums=model.accept_wrong_checksums,
+    )
     module.open()
     return module
 
