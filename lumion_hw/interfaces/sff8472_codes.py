@@ -136,6 +136,12 @@ def technologies(memory: bytes) -> tuple[str, ...]:
     return (*names, extended) if extended else tuple(names)
 
 
-def is_cable(memory: bytes) -> bool:
-    """Tell whether it is a cable: its bytes 18 and 60 to 62 have other meanings then."""
-    return bool(memory[8] & 0x0C)
+_COPPER_CONNECTORS = frozenset({0x21, 0x22})
+
+
+def is_copper(memory: bytes) -> bool:
+    """Tell whether the memory A0h is of a cable or of a module for copper.
+
+    Byte 18 is in metres then, not in tens of them, and bytes 60 to 62 are no wavelength.
+    """
+    return bool(memory[8] & 0x0C) or memory[2] in _COPPER_CONNECTORS

@@ -184,6 +184,20 @@ def test_lanes_that_a_module_does_not_have_are_no_errors(peer: Peer) -> None:
     assert marked.field("media_lane_unsupported", 4).value is True
 
 
+def test_host_lanes_that_a_module_does_not_have_are_no_errors(peer: Peer) -> None:
+    def four_lanes(p: Peer) -> None:
+        p.put(None, 86, bytes.fromhex("0f184401"))  # 200GAUI-4 to 200GBASE-FR4
+        p.put(None, 90, b"\xff\x00\x00\x00")
+        p.put(1, 176, b"\x01")
+        p.put(0x11, 130, bytes(2))  # states of lanes 5 to 8
+        p.put(0x11, 206, bytes(8))
+
+    module = decoded(peer, four_lanes)
+    assert not [item for item in module.findings if item.address.startswith("11h")]
+    assert module.field("data_path_state", 4).quality is Quality.OK
+    assert module.field("data_path_state", 5).quality is Quality.NOT_SUPPORTED
+
+
 def test_observables_of_cmis_5_3(peer: Peer) -> None:
     listed = bytes.fromhex("001b 0021 0f4d 0f53 0054 0064".replace(" ", ""))
     samples = bytes.fromhex("0007 0009 6590 bb80 ff38 0003".replace(" ", ""))

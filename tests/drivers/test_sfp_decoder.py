@@ -131,6 +131,13 @@ def test_a_cable_has_metres_and_no_wavelength() -> None:
         put(A0H, 3, "00 00 00 00 00 04")(memory)  # passive
         put(A0H, 18, "03")(memory)
 
+    def base_t(memory: Memory) -> None:
+        put(A0H, 2, "22 00")(memory)  # RJ45
+        put(A0H, 18, "1e")(memory)
+        put(A0H, 36, "1c")(memory)
+
+    module = decoded(base_t)
+    assert (module.field("length_om4").words, module.identity.technology) == ("30 m", "10GBASE-T short reach")
     module = decoded(cable)
     assert (module.field("length_om4").value, module.field("length_om4").words) == (3, "3 m")
     assert module.field("wavelength").quality is Quality.NOT_SUPPORTED

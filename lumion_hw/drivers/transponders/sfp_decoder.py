@@ -31,7 +31,7 @@ from lumion_hw.interfaces.sff8472 import (
     checksum_matches,
     decode,
 )
-from lumion_hw.interfaces.sff8472_codes import ENCODINGS, EXTENDED_COMPLIANCE, REVISIONS, is_cable, technologies
+from lumion_hw.interfaces.sff8472_codes import ENCODINGS, EXTENDED_COMPLIANCE, REVISIONS, is_copper, technologies
 from lumion_hw.interfaces.sff8472_image import SfpImage
 
 LIMITS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
@@ -51,6 +51,7 @@ _SUPPORTED_BY = {  # bit of A0h that must be set for a bit, or all bits of one k
 }
 _MORE_THAN_A_BYTE = {"length_smf_km": "more than 254 km", "length_smf_100m": "more than 25.4 km"}
 
+_SHOWN_BYTES = 16
 Words = Callable[[int], str]
 
 
@@ -78,7 +79,7 @@ class _Dump:
         self.image = image
         self.memories = {A0H: image.a0, A2H: image.a2}
         self.abilities = abilities_of(image.a0)
-        self.cable = is_cable(image.a0)
+        self.copper = is_copper(image.a0)
 
     @cached_property
     def checksums(self) -> dict[Checksum, bool]:
@@ -112,8 +113,8 @@ class _Dump:
         """Tell whether a field or bit means something in this module."""
         if device == A2H and not self.abilities.diagnostics:
             return False
-        if name == "wavelength" and self.cable:
-            return False  # it says how the cable complies then
+        if name == "wavelength" and self.copper:
+            return False  # there is none, or it says how a cable complies
         kind = name if name in _SUPPORTED_BY else name.partition("_")[0]
         return kind not in _SUPPORTED_BY or is_set(_SUPPORTED_BY[kind], self.image.a0)
 
@@ -177,7 +178,7 @@ def _meaning(
         return value, "", value, Quality.OK
     if isinstance(value, bytes):
         words = ", ".join(technologies(dump.image.a0)) if field.name == "transceiver_codes" else ""
-        return value, "", words or value.hex(), Quality.OK
+        return value, "", words or value[:_SHOWN_BYTES].hex() + ("..." if len(value) > _SHOWN_BYTES else ""), Quality.OK
     if _monitor_of(field.name):
         return _monitor(dump, field, value)
     if field.name in _CODES:
@@ -186,7 +187,7 @@ def _meaning(
         words = _MORE_THAN_A_BYTE.get(field.name, "more than 25.4 GBd, see byte 66")
         return None, field.unit, words, Quality.ABOVE_RANGE
     scale, unit = field.scale, field.unit
-    if field.name == "length_om4" and dump.cable:
+    if field.name == "length_om4" and dump.copper:
         scale = 1.0  # metres of copper
     if field.name == "rate_margin_max" and dump.image.a0[FIELDS["nominal_rate"].offset] == 0xFF:
         scale, unit = 250.0, "MBd"
@@ -246,7 +247,7 @@ def _decoded(
     """Return a field with what its support bits and check sums make of its quality."""
     if not dump.supported(name, device):
         value, words, quality = None, "", Quality.NOT_SUPPORTED
-    if dump.damaged(device, offset) and quality in (Quality.OK, Quality.NOT_SUPPORTED):
+    if dump.damaged(device, offset) and quality is not Quality.STALE:
         quality = Quality.CHECKSUM_WRONG
     address = f"{_ADDRESSES[device]}:{offset}"
     return DecodedField(name, None, address, 0, raw.hex(), value, unit, words, quality)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lumion_hw.drivers.transponders.sfp_diagnostics import CalibrationKind, calibration_kind, raw_count
 from lumion_hw.interfaces import TransponderIdentity
 from lumion_hw.interfaces.sff8472 import BITS, FIELDS, decode
-from lumion_hw.interfaces.sff8472_codes import is_cable, technologies
+from lumion_hw.interfaces.sff8472_codes import is_copper, technologies
 
 IDENTITY_BYTES = FIELDS["cc_ext"].end
 """Length of the checked part of A0h."""
@@ -80,7 +80,7 @@ def identity_of(memory: bytes) -> TransponderIdentity:
         serial=_text("serial_number", memory),
         date_code=_text("date_code", memory),
         technology=_technology(memory),
-        wavelength_nm=0.0 if is_cable(memory) else raw_count("wavelength", memory) + fraction_nm,
+        wavelength_nm=0.0 if is_copper(memory) else raw_count("wavelength", memory) + fraction_nm,
     )
 
 

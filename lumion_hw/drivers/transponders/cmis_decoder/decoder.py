@@ -24,7 +24,7 @@ from lumion_hw.interfaces.cmis.diagnostic_pages import VIEW_BER, VIEW_COUNTERS, 
 from lumion_hw.interfaces.cmis.fields import FIRST_BANKED_PAGE
 from lumion_hw.interfaces.cmis.image import MemoryImage
 from lumion_hw.interfaces.cmis.interface_ids import CMIS_IDENTIFIERS
-from lumion_hw.interfaces.cmis.lane_pages import MEDIA
+from lumion_hw.interfaces.cmis.lane_pages import HOST, MEDIA
 from lumion_hw.interfaces.cmis.vdm import CUSTOM_TYPES
 
 _OTHER_STANDARDS = {0x03: "SFF-8472", 0x0C: "SFF-8436", 0x0D: "SFF-8636", 0x11: "SFF-8636"}
@@ -131,10 +131,11 @@ def _field(dump: Dump, field: Field, index: int | None, doubtful: bool) -> Decod
 
 
 def _is_absent(dump: Dump, field: Field, index: int | None) -> bool:
-    """Tell whether this is an element of a media lane that the module does not have."""
-    if field.array is None or field.array.of != MEDIA or field.page is None or field.page < FIRST_BANKED_PAGE:
+    """Tell whether this is an element of a lane that the module does not have."""
+    if field.array is None or field.page is None or field.page < FIRST_BANKED_PAGE:
         return False
-    return index not in dump.media_lanes
+    lanes = {MEDIA: dump.media_lanes, HOST: dump.host_lanes}.get(field.array.of)
+    return lanes is not None and index not in lanes
 
 
 def _read_with(field: Field) -> Iterator[str]:

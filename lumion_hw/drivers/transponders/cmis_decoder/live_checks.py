@@ -37,7 +37,7 @@ def states(dump: Dump) -> Iterator[Finding]:
     if cause and state != codes.ModuleState.FAULT and not dump.advertised.flat:
         message = f"a fault cause ({codes.describe('fault_cause', cause)}) without a fault state"
         yield finding(_WARNING, "contradiction", message, "fault_cause")
-    for lane in _LANES if dump.half(0x11) else ():
+    for lane in sorted(dump.host_lanes) if dump.half(0x11) else ():
         path = dump.count("data_path_state", lane)
         if path not in tuple(codes.DataPathState):
             yield finding(_ERROR, "reserved", f"data path state {path} is reserved", "data_path_state", lane)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
 from lumion_hw.drivers.transponders.cmis.advertised import Advertised
@@ -89,14 +90,15 @@ class Dump:
         Those that an application can use, without those that 00h:210 calls absent; a lane that carries light is there
         whatever 00h:210 says. All lanes if the applications do not say which they use.
         """
-        usable: set[int] = set()
-        for item in self.advertised.applications:
-            if item.media_lanes and not item.first_media_lanes:
-                usable |= ALL_LANES
-            for first in item.first_media_lanes:
-                usable |= set(range(first, first + item.media_lanes))
+        usable = _usable((item.media_lanes, item.first_media_lanes) for item in self.advertised.applications)
         absent = {lane for lane in ALL_LANES if self.value("media_lane_unsupported", lane)}
-        return frozenset((usable & ALL_LANES or ALL_LANES) - (absent - self.shining_lanes))
+        return usable - (absent - self.shining_lanes)
+
+    @cached_property
+    def host_lanes(self) -> frozenset[int]:
+        """Host lanes that the module has: those that an application can use, or uses whatever is advertised."""
+        usable = _usable((item.host_lanes, item.first_host_lanes) for item in self.advertised.applications)
+        return usable | {lane for lane in ALL_LANES if self.count("active_app_sel", lane)}
 
     @cached_property
     def shining_lanes(self) -> frozenset[int]:
@@ -113,6 +115,19 @@ class Dump:
 
     def _known_half(self, page: Page) -> bytes | None:
         return self.image.half(page)
+
+
+def _usable(applications: Iterable[tuple[int, tuple[int, ...]]]) -> frozenset[int]:
+    """Return the lanes that applications can use, given how many each takes and where it may begin.
+
+    All lanes if there is no application, or one that does not say where it begins.
+    """
+    usable: set[int] = set()
+    for count, starts in applications:
+        if count and not starts:
+            return ALL_LANES
+        usable |= {lane for first in starts for lane in range(first, first + count)}
+    return ALL_LANES & usable or ALL_LANES
 
 
 def address(name: str, index: int | None = None) -> str:
