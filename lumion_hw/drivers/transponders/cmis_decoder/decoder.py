@@ -132,16 +132,20 @@ def _field(dump: Dump, field: Field, index: int | None, doubtful: bool) -> Decod
 
 def _is_absent(dump: Dump, field: Field, index: int | None) -> bool:
     """Tell whether this is an element of a lane that the module does not have."""
-    if field.array is None or field.page is None or field.page < FIRST_BANKED_PAGE:
-        return False
-    lanes = {MEDIA: dump.media_lanes, HOST: dump.host_lanes}.get(field.array.of)
+    lanes = {MEDIA: dump.media_lanes, HOST: dump.host_lanes}.get(_lanes_of(field))
     return lanes is not None and index not in lanes
+
+
+def _lanes_of(field: Field) -> str:
+    """Return which lanes the elements of a lane page's field are; empty for other fields."""
+    return field.array.of if field.banked and field.array is not None else ""
 
 
 def _read_with(field: Field) -> Iterator[str]:
     """Yield a field and all those without which it cannot be read: whether it exists, what it measures, its factor."""
     yield field.name
-    for name in (field.support, field.multiplier, explained_by(field)):
+    lanes = "application_media_lane_options" if _lanes_of(field) == MEDIA else ""
+    for name in (field.support, field.multiplier, explained_by(field), lanes):
         if name in FIELDS:
             yield from _read_with(FIELDS[name])
 
