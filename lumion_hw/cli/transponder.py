@@ -235,8 +235,9 @@ def _description(module: Transponder) -> dict[str, Any]:
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
 
     document: dict[str, Any] = {"identity": asdict(module.identify())}
-    if getattr(module, "warnings", ()):
-        document["warnings"] = [{"warning": words} for words in module.warnings]  # type: ignore[attr-defined]
+    warnings = getattr(module, "warnings", ())
+    if warnings:
+        document["warnings"] = [{"warning": words} for words in warnings]
     if not isinstance(module, CmisTransponder):
         return document | {"monitors": asdict(module.monitors()), "status": asdict(module.status())}
     found = module.capabilities()

@@ -65,6 +65,15 @@ def test_show_on_a_memory_file(bench: str, capsys: pytest.CaptureFixture[str]) -
     assert {item["name"]: item["quality"] for item in document["readings"]}["aux1"] == "not_supported"
 
 
+def test_show_warns_of_a_wrong_check_sum(bench: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file = Path(bench).with_name("eeprom")
+    data = bytearray(file.read_bytes())
+    data[222] ^= 1
+    file.write_bytes(bytes(data))
+    assert "the check sum at 00h:222 does not fit" in run(capsys, "show", bench, "zr1")
+    assert len(json.loads(run(capsys, "show", bench, "zr1", "--json"))["warnings"]) == 1
+
+
 def test_dump_and_decode_go_together(bench: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "zr1.json"
     run(capsys, "dump", bench, "zr1", "--out", str(out))
