@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -114,24 +115,25 @@ def test_damage_of_page_01h_reaches_what_is_read_with_it(peer: Peer) -> None:
     assert module.field("vendor_name").quality is Quality.OK
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.sampled_from([(0, 128, 222), (1, 130, 255), (2, 128, 255), (4, 128, 255)]), st.data())
-def test_no_field_changed_by_a_flipped_bit_stays_ok(page: tuple[int, int, int], data: st.DataObject) -> None:
+@cache
+def sound() -> tuple[MemoryImage, dict[tuple[str, int | None], object]]:
     peer = Peer(VirtualClock())
     peer.checksum()
-    sound = {(item.name, item.index): item for item in decode_image(image(peer)).fields}
+    known = image(peer)
+    return known, {(item.name, item.index): item.value for item in decode_image(known).fields}
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from([(0, 128, 222), (1, 130, 255), (2, 128, 255), (4, 128, 255)]), st.data())
+def test_no_field_changed_by_a_flipped_bit_stays_ok(page: tuple[int, int, int], data: st.DataObject) -> None:
+    known, values = sound()
     number, first, last = page
-    byte = data.draw(st.integers(first, last))
-    peer.pages[number][byte - 128] ^= 1 << data.draw(st.integers(0, 7))
-    if number == 0 and not first <= byte <= 222:
-        return
-    damaged = decode_image(image(peer))
+    half = bytearray(known.halves[0, number])
+    half[data.draw(st.integers(first, last)) - 128] ^= 1 << data.draw(st.integers(0, 7))
+    damaged = decode_image(MemoryImage({**known.halves, (0, number): bytes(half)}))
     assert damaged.damage
     for item in damaged.fields:
-        before = sound.get((item.name, item.index))
-        if item.quality is Quality.OK:
-            assert before is not None
-            assert item.value == before.value
+        assert item.quality is not Quality.OK or item.value == values[item.name, item.index]
 
 
 @pytest.mark.parametrize(("code", "bias_ma"), [(0, 85.0), (1, 170.0), (2, 340.0)])

@@ -53,7 +53,7 @@ DRIVER: dict[Page, str] = {
     0x3A: "dump only",
     0x3B: "flag bytes are left alone",
     0x40: "dump only",
-    0x9F: "commands and replies; firmware commands are refused",
+    0x9F: "commands and replies; firmware, password",
 }
 
 
