@@ -109,6 +109,10 @@ EXTENDED_COMPLIANCE: Mapping[int, str] = MappingProxyType(
         0x25: "100GBASE-DR",
         0x26: "100GBASE-FR1",
         0x27: "100GBASE-LR1",
+        0x28: "100G-SR1",
+        0x29: "100GBASE-SR1, 200GBASE-SR2 or 400GBASE-SR4",
+        0x2A: "100GBASE-FR1",
+        0x2B: "100GBASE-LR1",
         0x30: "ACC with 50GAUI, 100GAUI-2 or 200GAUI-4, BER < 1e-6",
         0x31: "AOC with 50GAUI, 100GAUI-2 or 200GAUI-4, BER < 1e-6",
         0x32: "ACC with 50GAUI, 100GAUI-2 or 200GAUI-4, BER < 2.6e-4",
@@ -124,9 +128,12 @@ EXTENDED_COMPLIANCE: Mapping[int, str] = MappingProxyType(
         0x47: "400GBASE-DR4",
         0x48: "400GBASE-FR4",
         0x49: "400GBASE-LR4-6",
+        0x7F: "256GFC-SW4",
+        0x80: "64GFC",
+        0x81: "128GFC",
     }
 )
-"""Extended compliance codes, SFF-8024 Table 4-4, as far as two public decoders agree; 00h is unspecified."""
+"""Extended compliance codes, SFF-8024 Table 4-4, as far as public decoders agree; 00h is unspecified."""
 
 
 def technologies(memory: bytes) -> tuple[str, ...]:

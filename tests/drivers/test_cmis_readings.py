@@ -185,6 +185,21 @@ def test_performance_is_frozen_read_and_released(lit: CmisTransponder, peer: Pee
     assert found.remarks == ()
 
 
+def test_observables_of_cmis_5_3_are_quantities(peer: Peer, clock: VirtualClock) -> None:
+    peer.put(0x20, 160, bytes.fromhex("001f00210f4d"))  # sewmax average and current of lane 1, supply of the module
+    module = opened(peer, clock)
+    module.power_up()
+    module.enable()
+    peer.put(0x24, 160, bytes.fromhex("000400066590"))
+    units = module.capabilities().performance
+    assert (units["sewmax"], units["supply_2v6"]) == ("symbols", "V")
+    found = module.performance().quantities
+    sewmax, supply = found["sewmax"], found["supply_2v6"].current
+    assert (sewmax.average and sewmax.average.value, sewmax.current and sewmax.current.value) == (4.0, 6.0)
+    assert supply is not None
+    assert supply.value == pytest.approx(2.6)
+
+
 def test_intervals_are_counted_and_dated(lit: CmisTransponder, clock: VirtualClock) -> None:
     first = lit.performance()
     clock.sleep(10.0)

@@ -23,6 +23,7 @@ from lumion_hw.interfaces.cmis import (
     decode_from,
     encode,
     firmware,
+    interface_ids,
     vdm,
 )
 from lumion_hw.interfaces.cmis.codes import Quality
@@ -210,6 +211,45 @@ def test_bias_takes_the_advertised_multiplier() -> None:
     assert codec.multiplied(FIELDS["tx_bias"], 60.0, 3) is None  # reserved
     assert codec.multiplied(FIELDS["tx_bias"], 60.0, None) is None  # not known
     assert codec.multiplied(FIELDS["tx_power"], 0.1, None) == 0.1
+
+
+@pytest.mark.parametrize(
+    ("table", "code", "words"),
+    [
+        ("identifier", 0x21, "OSFP-XD with CMIS"),
+        ("connector", 0x20, "HSSDC II"),
+        ("technology", 0x14, "copper cable, near end linear active equalizers"),
+        ("host_interface", 0x2A, "128GFC, 4 lanes"),
+        ("host_interface", 0x53, "OTL4.2"),
+        ("host_interface", 0x83, "1.6TAUI-8 C2M"),
+        ("host_interface", 0xA0, "IB XDR"),
+        ("media_interface_smf", 0x26, "128GFC-CWDM4"),
+        ("media_interface_smf", 0x2C, "4I1-9D1F"),
+        ("media_interface_smf", 0x37, "ZR400-OFEC-8QAM-HA"),
+        ("media_interface_smf", 0x56, "800GBASE-DR8"),
+        ("media_interface_smf", 0x5E, "ZR100-OFEC-QPSK-HB"),
+        ("media_interface_smf", 0x6B, "FLEXO-6-DPO-16QAM"),
+        ("media_interface_smf", 0x80, "1.6TBASE-DR8-2"),
+        ("media_interface_mmf", 0x1D, "100GBASE-VR1"),
+        ("media_interface_copper", 0xBF, "passive loopback module"),
+        ("media_interface_copper", 0x02, "0x02 (reserved)"),
+        ("media_interface_active", 0xBF, "active loopback module"),
+        ("media_interface_base_t", 0x06, "40GBASE-T"),
+    ],
+)
+def test_codes_of_sff_8024(table: str, code: int, words: str) -> None:
+    assert codes.describe(table, code) == words
+
+
+def test_every_oif_and_openzr_medium_is_coherent_and_the_fec_says_how_much_it_corrects() -> None:
+    limits = {
+        code: interface_ids.FEC_LIMITS.get(code) for code in (0x3E, 0x4D, 0x35, 0x37, 0x46, 0x5E, 0x61, 0x6B, 0x6E)
+    }
+    assert limits == dict.fromkeys((0x3E, 0x4D), 1.25e-2) | dict.fromkeys(
+        (0x35, 0x37, 0x46, 0x5E, 0x61, 0x6B, 0x6E), 2e-2
+    )
+    assert interface_ids.FEC_LIMITS.keys() | {0x44, 0x7C, 0x7E, 0x81, 0x8E} <= interface_ids.COHERENT_MEDIA
+    assert interface_ids.COHERENT_MEDIA.isdisjoint({*range(0x35), 0x38, 0x43, 0x4E, 0x56, 0x72, 0x73, 0x7B, 0x7F, 0x91})
 
 
 def test_auxiliary_monitors() -> None:

@@ -49,6 +49,8 @@ IDENTIFIERS: Mapping[int, str] = MappingProxyType(
         0x23: "CDFP x4 PCIe with CMIS",
         0x24: "CDFP x8 PCIe with CMIS",
         0x25: "CDFP x16 PCIe with CMIS",
+        0x26: "XPO",
+        0x7E: "backplane cartridge",
         0x80: "CPO",
     }
 )
@@ -157,6 +159,7 @@ HOST_INTERFACES: Mapping[int, str] = MappingProxyType(
         0x21: "LEI-200G-PAM4-2",
         0x22: "LEI-400G-PAM4-4",
         0x23: "LEI-800G-PAM4-8",
+        0x24: "50GBASE-T",
         0x25: "8GFC",
         0x26: "10GFC",
         0x27: "16GFC",
