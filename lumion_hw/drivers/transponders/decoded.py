@@ -52,10 +52,10 @@ class DecodedField:
         address: Its first byte.
         bank: Its bank.
         raw: Its bytes in hexadecimal.
-        value: The value in ``unit``, multipliers included; ``None`` if it is not supported, or cannot be believed. Only
-            ``ok`` is a number to work with: with ``checksum_wrong`` it is what the damaged bytes would mean.
-        unit: Unit.
-        words: The value for a reader; empty where ``value`` is ``None``.
+        value: The value in ``unit``, multiplied where the unit needs it; ``None`` if it is not supported, or cannot be
+            believed. Only ``ok`` is a number to work with: with ``checksum_wrong`` it is what the damaged bytes mean.
+        unit: Unit; empty for codes and counts, such as the base of a length, whose multiplier is another field.
+        words: The value for a reader, lengths multiplied.
         quality: What the value is worth.
     """
 
