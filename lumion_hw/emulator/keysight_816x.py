@@ -1,32 +1,40 @@
-"""Emulated Keysight 8163B/8164B lightwave mainframe with 81635A dual power sensors and, in slot 0, a tunable laser.
+"""Emulated Keysight 8163, 8164 or 8166 mainframe with power sensors and, in slot 0 of an 8164, a tunable laser.
 
 Language: sections 3 and 7 of the instrument facts (8163A/B, 8164A/B, 8166A/B programming guide). What differs from the
 N77xx: slots and channels, runs are read in W, a sensor's first channel is the master of both, known queries that fail
-answer a marker besides the entry in the error queue, and an 8164B wires the laser's pulses to its sensors.
+answer a marker besides the entry in the error queue, a slot left out is the lowest one, and an 8164 wires the laser's
+pulses to its sensors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.keysight_laser import MODULE_SPEEDS_NM_PER_S, LaserModule
-from lumion_hw.emulator.keysight_laser_commands import INPUTS, OUTPUTS, laser_commands
+from lumion_hw.emulator.keysight_laser import LaserModule
+from lumion_hw.emulator.keysight_laser_commands import INPUTS, OUTPUTS, laser_commands, trigger_commands
 from lumion_hw.emulator.keysight_meter import KeysightMeter, MeterTraits, Port
+from lumion_hw.emulator.keysight_slots import (
+    LASER_SLOT,
+    LASERS,
+    LOW_SSE_LOSS_DB,
+    MODULE_SPEEDS_NM_PER_S,
+    SENSORS,
+    SLOTS,
+    module_of,
+    slot_commands,
+)
 from lumion_hw.emulator.light import Light
-from lumion_hw.emulator.n77xx_head import HEAD_81635A, Head
-from lumion_hw.emulator.scpi import Call, Choice, Command, Form, Profile, Reply, ScpiError, SuffixRange, query
+from lumion_hw.emulator.n77xx_head import Head, HeadProfile
+from lumion_hw.emulator.scpi import Call, Choice, Command, Form, Profile, Reply, ScpiError, SuffixRange
 from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.spelling import short_form
-from lumion_hw.emulator.swept_laser import LaserProfile
 from lumion_hw.errors import ConfigError
 
-SLOTS = {"8163A": 2, "8163B": 2, "8164A": 4, "8164B": 4, "8166A": 17, "8166B": 17}
-"""Slots of each mainframe, besides slot 0 of the 8164A and 8164B."""
-LASER_SLOT = 0
+DUAL_SENSORS: Mapping[int, str] = {1: "81635A", 2: "81635A"}
 
 
 class Keysight816x(KeysightMeter):
@@ -37,15 +45,14 @@ class Keysight816x(KeysightMeter):
         clock: The injected clock.
         rng: Draws the modules' hidden errors and their noise.
         light: Gives the light at a slot and channel at a time of the present or the past.
-        model: One of :data:`SLOTS`.
+        model: One of :data:`~lumion_hw.emulator.keysight_slots.SLOTS`.
         serial: Serial number in ``*IDN?``.
         firmware: Last field of ``*IDN?``.
-        sensors: Slots with a dual sensor 81635A.
-        laser: Model of the laser in slot 0 of an 8164; ``None`` for none.
+        modules: Slot -> module: a sensor, or in slot 0 of an 8164 a laser; at least one.
         emit: Called with the laser's light whenever it has changed.
 
     Raises:
-        ConfigError: There is no such mainframe, slot or sensor, or the mainframe takes no laser.
+        ConfigError: There is no such mainframe, slot or module, or nothing is plugged in.
     """
 
     def __init__(
@@ -58,56 +65,54 @@ class Keysight816x(KeysightMeter):
         model: str = "8164B",
         serial: str = "DE00000003",
         firmware: str = "V5.25(72637)",
-        sensors: tuple[int, ...] = (1, 2),
-        laser: LaserProfile | None = None,
+        modules: Mapping[int, str] = DUAL_SENSORS,
         emit: Callable[[Light], None] | None = None,
     ) -> None:
-        if model not in SLOTS or not sensors or any(not 1 <= slot <= SLOTS[model] for slot in sensors):
-            raise ConfigError(
-                f"{name}: no {model} has sensors in the slots {sensors}",
-                device=name,
-                hint="An 8163 has the slots 1 and 2, an 8164 1 to 4, an 8166 1 to 17; give at least one sensor.",
-            )
-        if laser is not None and not model.startswith("8164"):
-            raise ConfigError(f"{name}: an {model} has no slot 0 for a laser", device=name)
-        streams = iter(rng.spawn(2 * len(sensors) + 1))
+        _check_modules(name, model, modules)
+        ports = [
+            (slot, channel + 1)
+            for slot in sorted(modules)
+            if slot != LASER_SLOT
+            for channel in range(SENSORS[modules[slot]].channels)
+        ]
+        *streams, self._laser_stream = rng.spawn(len(ports) + 1)
         heads = {
-            (slot, channel): _head(light, slot, channel, next(streams), clock)
-            for slot in sorted(sensors)
-            for channel in (1, 2)
+            port: _head(light, port, stream, clock, SENSORS[modules[port[0]]].head)
+            for port, stream in zip(ports, streams, strict=True)
         }
         self.laser: LaserModule | None = None
         self._emit = emit
         self._emitted: Light | None = None
-        self._laser_profile = laser
-        self._laser_stream = next(streams)
-        profile = Profile(f"Agilent Technologies,{model},{serial},{firmware}", scpi_version="1995.0")
+        self._model = model
+        self._modules = modules
+        identity = f"Agilent Technologies,{model},{serial},{firmware}"
+        profile = Profile(identity, scpi_version="1995.0", tells_busy=True)
         traits = MeterTraits(gain_switch=False, results_in_watts=True, master_only=True)
-        super().__init__(name, clock, profile, heads, traits)
+        slots = SLOTS[model]
+        super().__init__(name, clock, profile, heads, traits, SuffixRange(slots[0], slots[-1], slots[0]))
 
     def _commands(self) -> Iterable[Command]:
-        if self._laser_profile is None:
+        yield from slot_commands({slot: module_of(slot, it) for slot, it in self._modules.items()}, SLOTS[self._model])
+        if LASER_SLOT not in self._modules:
             yield from super()._commands()
-        else:
-            self.laser = LaserModule(
-                self._scpi.state,
-                self._clock,
-                self._laser_stream,
-                self._laser_profile,
-                MODULE_SPEEDS_NM_PER_S,
-                self._laser_pulses,
-            )
-            slots = self._ranges["n"]
-            self._ranges |= {
-                "s": SuffixRange(LASER_SLOT, LASER_SLOT, LASER_SLOT),
-                "c": SuffixRange(1, 1),
-                "n": SuffixRange(LASER_SLOT, slots.last),
-            }
-            own = {":TRIGger[n][:CHANnel[m]]:INPut": "input", ":TRIGger[n][:CHANnel[m]]:OUTPut": "output"}
-            for command in super()._commands():
-                yield self._shared(command, own[command.pattern]) if command.pattern in own else command
-            yield from laser_commands(self.laser)
-        yield query(":SLOT[n][:HEAD[m]]:IDN", self._identify)
+            return
+        self.laser = LaserModule(
+            self._scpi.state,
+            self._clock,
+            self._laser_stream,
+            LASERS[self._modules[LASER_SLOT]],
+            MODULE_SPEEDS_NM_PER_S,
+            self._laser_pulses,
+            low_sse_loss_db=LOW_SSE_LOSS_DB,
+        )
+        self._ranges |= {"s": SuffixRange(LASER_SLOT, LASER_SLOT, LASER_SLOT), "c": SuffixRange(1, 1)}
+        yield from laser_commands(self.laser)
+        if not self.heads:
+            yield from trigger_commands(self.laser)
+            return
+        own = {":TRIGger[n][:CHANnel[m]]:INPut": "input", ":TRIGger[n][:CHANnel[m]]:OUTPut": "output"}
+        for command in super()._commands():
+            yield self._shared(command, own[command.pattern]) if command.pattern in own else command
 
     def _shared(self, command: Command, name: str) -> Command:
         """Let the laser answer for its slot in a trigger command of the sensors."""
@@ -135,13 +140,6 @@ class Keysight816x(KeysightMeter):
             return result if isinstance(result, str) else None
 
         return Command(command.pattern, Form(write, (every,)), Form(read))
-
-    def _identify(self, call: Call) -> Reply:
-        slot = call.suffix["n"]
-        if slot == LASER_SLOT and self.laser is not None:
-            return "Agilent Technologies,81600B,DE00000000,V1.0"
-        self.port(call)
-        return f"Agilent Technologies,81635A,DE{slot:08d},V1.0"
 
     def _laser_pulses(self, times_s: NDArray[np.float64]) -> None:
         self.hardware_trigger(times_s.tolist())
@@ -171,11 +169,27 @@ class Keysight816x(KeysightMeter):
         return self.laser.laser.light_at(at_s)
 
 
-def _head(
-    light: Callable[[int, int, float], Light], slot: int, channel: int, rng: np.random.Generator, clock: Clock
-) -> Head:
-    port: Port = slot, channel
+def _check_modules(name: str, model: str, modules: Mapping[int, str]) -> None:
+    """Raise ``ConfigError`` for modules that this mainframe cannot hold."""
+    slots = SLOTS.get(model)
+    if slots is None:
+        raise ConfigError(f"{name}: there is no mainframe {model!r}", device=name, hint=f"One of {', '.join(SLOTS)}.")
+    if not modules:
+        raise ConfigError(f"{name}: a mainframe without modules", device=name, hint="Plug in at least one module.")
+    for slot, module in modules.items():
+        known = LASERS if slot == LASER_SLOT else SENSORS
+        if slot not in slots or module not in known:
+            raise ConfigError(
+                f"{name}: no {model} has a {module} in slot {slot}",
+                device=name,
+                hint=f"Slots {slots[0]} to {slots[-1]}; slot 0 takes a laser ({', '.join(LASERS)}), the others sensors "
+                f"({', '.join(SENSORS)}).",
+            )
 
+
+def _head(
+    light: Callable[[int, int, float], Light], port: Port, rng: np.random.Generator, clock: Clock, profile: HeadProfile
+) -> Head:
     def light_at(at_s: float) -> Light:
         return light(*port, at_s)
 
@@ -184,6 +198,6 @@ def _head(
         lambda: light_at(clock.now()).wavelength_nm * 1e-9,
         rng,
         clock.now,
-        profile=HEAD_81635A,
+        profile=profile,
         light_at=light_at,
     )

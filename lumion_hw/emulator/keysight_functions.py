@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.keysight_runs import Function, Plan, Run, Start
+from lumion_hw.emulator.keysight_slots import TRIGGER_WIRINGS
 from lumion_hw.emulator.scpi import (
     Boolean,
     Call,
@@ -45,7 +46,6 @@ _FUNCTIONS = tuple(function.value for function in Function)
 _STARTS = tuple(start.value for start in Start)
 _OUTPUTS = ("DISabled", "AVGover", "MEASure")
 _WINDOWS = ("CONTinuous", "WINDow", "REFResh")
-_WIRINGS = ("DISabled", "DEFault", "PASSthrough", "LOOPback")
 _LONGEST_S = 360_000.0
 
 
@@ -155,7 +155,7 @@ class Acquisition:
         for leaf, name in (("INPut", "input_rearm"), ("OUTPut", "output_rearm")):
             yield flag_setting(
                 f":TRIGger[n][:CHANnel[m]]:{leaf}:REARm",
-                Boolean(strict=self._meter.traits.strict_booleans),
+                Boolean(),
                 lambda call, name=name: bool(getattr(self._slot(call), name)),  # type: ignore[misc]
                 self._rearm(name),
                 keysight_int,
@@ -167,7 +167,7 @@ class Acquisition:
             return None
 
         reply = Form(lambda _: short_form(self._wiring))
-        yield Command(":TRIGger:CONFiguration", Form(wire, (Choice(_WIRINGS),)), reply)
+        yield Command(":TRIGger:CONFiguration", Form(wire, (TRIGGER_WIRINGS,)), reply)
 
     def _most_points(self) -> int:
         return max(head.profile.most_points for head in self._meter.heads.values())

@@ -2,20 +2,21 @@
 
 Language: section 7 of the instrument facts. Model choices where it leaves one: the laser is locked with the pin 1234
 after power-on, and switching it on while locked is -203; tuning and sweeps are overlapped operations; a sweep whose
-parameters are inconsistent is refused with -221; ``FLAG?`` counts two per sweep and one more while it waits for a
-trigger; after a sweep the laser stays where it ended.
+parameters are inconsistent is refused with -221; after a sweep the laser stays where it ended; realigning the cavity
+takes ten seconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.keysight_laser_commands import laser_commands, trigger_commands
+from lumion_hw.emulator.keysight_slots import own_modules, slot_commands
 from lumion_hw.emulator.light import Light
 from lumion_hw.emulator.scpi import (
     InstrumentState,
@@ -31,10 +32,12 @@ from lumion_hw.emulator.swept_laser import MOST_TRIGGERS, LaserProfile, SweepPla
 
 PIN = "1234"
 N7776C_SPEEDS_NM_PER_S = (0.5, 1.0, 50.0, 80.0, 200.0)
-MODULE_SPEEDS_NM_PER_S = (0.5, 5.0, 10.0, 20.0, 40.0, 80.0)
 LEAST_STEP_NM = 1e-4
 _TIME_LIMITS_S = (0.1, 43_200.0)
 _MOST_TRIGGERS_PER_S = 1e6
+_DEFAULT_SPEED_NM_PER_S = 50.0
+_REALIGN_S = 10.0
+HIGH_POWER = "HIGHpower"
 
 
 @dataclass
@@ -80,6 +83,7 @@ class LaserModule:
         profile: Model of the laser.
         speeds_nm_per_s: Sweep speeds it has.
         on_triggers: Called with the times of the pulses at its trigger output.
+        low_sse_loss_db: Power that its output of low spontaneous emission has less; ``None`` for a laser of one output.
     """
 
     def __init__(
@@ -90,11 +94,15 @@ class LaserModule:
         profile: LaserProfile,
         speeds_nm_per_s: tuple[float, ...],
         on_triggers: Callable[[NDArray[np.float64]], None],
+        *,
+        low_sse_loss_db: float | None = None,
     ) -> None:
         self.scpi = state
         self.clock = clock
         self.profile = profile
         self.speeds_nm_per_s = speeds_nm_per_s
+        self.low_sse_loss_db = low_sse_loss_db
+        self._high_power = profile
         self.locked = True
         self._listen = on_triggers
         self._operation: Operation | None = None
@@ -105,9 +113,11 @@ class LaserModule:
     def reset(self) -> None:
         """Set defaults (``*RST``); the lock stays."""
         low, high = self.profile.limits_nm
-        self.settings = SweepSettings(low, high)
+        speed = min(self.speeds_nm_per_s, key=lambda each: abs(each - _DEFAULT_SPEED_NM_PER_S))
+        self.settings = SweepSettings(low, high, speed_nm_per_s=speed)
         self.in_watts = False
-        self._sweeps = 0
+        self.regulate(HIGH_POWER)
+        self._swept = self._awaited = False
         self._operation = None
         self.laser.switch(False)
         self.laser.tune(self.default_nm)
@@ -138,6 +148,19 @@ class LaserModule:
         if on and self.locked:
             raise ScpiError(scpi_errors.COMMAND_PROTECTED)
         self.laser.switch(on)
+
+    def regulate(self, path: str) -> None:
+        """Give the power of one of two outputs: that of low spontaneous emission has less."""
+        self.path = path
+        low, high = self._high_power.power_dbm
+        less_db = 0.0 if path in (HIGH_POWER, "BHRegulated") else self.low_sse_loss_db or 0.0
+        self.profile = replace(self._high_power, power_dbm=(low, high - less_db))
+        self.laser.profile = self.profile
+
+    def realign(self) -> None:
+        """Realign the cavity; an overlapped operation that ends a sweep."""
+        self._end()
+        self._start(self.laser.rest(_REALIGN_S))
 
     def tune(self, wavelength_nm: float) -> None:
         """Go to a wavelength; an overlapped operation."""
@@ -204,16 +227,17 @@ class LaserModule:
             if self.check()[0]:
                 raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
             self._end()
-            self._sweeps += 1
+            self._swept, self._awaited = True, self.settings.input == "SWStart"
             if self.settings.mode == "MANual":
                 self.laser.hold(self.plan())
             else:
-                self.laser.sweep(self.plan(), wait=self.settings.input == "SWStart")
+                self.laser.sweep(self.plan(), wait=self._awaited)
             self._start(None)
             self.advance()
         elif word == "STOP":
             self.laser.stop()
             self._end()
+            self._swept = False
         else:
             self.laser.pause()
 
@@ -242,10 +266,14 @@ class LaserModule:
 
     @property
     def flag(self) -> int:
-        """Two per sweep begun, one more while it waits for a trigger."""
-        waiting = self.laser.state is SweepState.WAITING
-        over = self.laser.state is SweepState.STOPPED and self._sweeps > 0
-        return 2 * (self._sweeps - 1) + waiting + 2 * over if self._sweeps else 0
+        """0 at the start and after a stop, two more with the data of every pass, odd from the waiting for a trigger on.
+
+        816x programming guide p. 139. That it stays after the last pass is what public clients wait for.
+        """
+        if not self._swept:
+            return 0
+        before_data = self.laser.passes_done == 0 and self.laser.state in (SweepState.WAITING, SweepState.RUNNING)
+        return 2 * self.laser.passes_done + (self._awaited and before_data)
 
     def logged_m(self) -> NDArray[np.float64]:
         """Wavelengths logged, in m."""
@@ -282,8 +310,8 @@ class KeysightLaser(ScpiDevice):
         on_triggers: Callable[[NDArray[np.float64]], None] | None = None,
         emit: Callable[[Light], None] | None = None,
     ) -> None:
-        identity = Profile(f"Keysight Technologies,{model},{serial},{firmware}")
-        self._scpi = ScpiInstrument(name, clock, identity, self._reset, self._follow)
+        identity = f"Keysight Technologies,{model},{serial},{firmware}"
+        self._scpi = ScpiInstrument(name, clock, Profile(identity, tells_busy=True), self._reset, self._follow)
         self._emit = emit
         self._emitted: Light | None = None
         self.module = LaserModule(
@@ -294,8 +322,12 @@ class KeysightLaser(ScpiDevice):
             N7776C_SPEEDS_NM_PER_S,
             on_triggers or (lambda _times: None),
         )
-        ranges = {"s": SuffixRange(0, 0, 0), "c": SuffixRange(1, 1)}
-        self._scpi.declare((*laser_commands(self.module), *trigger_commands(self.module)), ranges)
+        commands = (
+            *laser_commands(self.module),
+            *trigger_commands(self.module),
+            *slot_commands(own_modules(identity, (0,)), (0,)),
+        )
+        self._scpi.declare(commands, {"s": SuffixRange(0, 0, 0), "c": SuffixRange(1, 1), "n": SuffixRange(0, 0, 0)})
 
     def light(self) -> Light:
         """Return the true light now."""

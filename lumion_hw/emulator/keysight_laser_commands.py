@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lumion_hw.emulator.keysight_slots import POWER_UNIT, TRIGGER_WIRINGS
 from lumion_hw.emulator.scpi import (
     Boolean,
     Call,
@@ -14,6 +15,7 @@ from lumion_hw.emulator.scpi import (
     Command,
     Form,
     LimitName,
+    NumberOrWord,
     Numeric,
     Reply,
     ScpiError,
@@ -33,35 +35,15 @@ from lumion_hw.quantities import dbm_from_w, w_from_dbm
 if TYPE_CHECKING:
     from lumion_hw.emulator.keysight_laser import LaserModule
 
-SOURCE = ":SOURce[s][:CHANnel[c]]"
+SOURCE = "[:SOURce[s]][:CHANnel[c]]"
 _SWEEP = f"{SOURCE}:WAVelength:SWEep"
 _MODES = ("STEPped", "MANual", "CONTinuous")
 _REPEATS = ("ONEWay", "TWOWay")
 OUTPUTS = ("DISabled", "STFinished", "SWFinished", "SWSTarted")
 INPUTS = ("IGNore", "NEXTstep", "SWStart")
-_WIRINGS = ("DISabled", "DEFault", "PASSthrough", "LOOPback")
 _ACTIONS = ("STOP", "STARt", "PAUSe")
 _DATA = ("LLOGging", "PMAX")
-
-
-@dataclass(frozen=True)
-class NumberOrWord:
-    """A number from 0 on, or the word that stands for it.
-
-    Attributes:
-        words: Documented spellings, by their number.
-        optional: May be left out.
-    """
-
-    words: tuple[str, ...]
-    optional: bool = False
-
-    def parse(self, token: Token, call: Call) -> Value:
-        """Return the word."""
-        if token.kind is Kind.WORD:
-            return Choice(self.words).parse(token, call)
-        number = Numeric(0, len(self.words) - 1, integer=True).parse(token, call)
-        return self.words[int(number)]
+_PATHS = ("HIGHpower", "LOWSse", "BHRegulated", "BLRegulated")
 
 
 @dataclass(frozen=True)
@@ -128,9 +110,18 @@ def _source(module: LaserModule) -> Iterable[Command]:
 
     yield Command(
         f"{SOURCE}:POWer:UNIT",
-        Form(set_unit, (NumberOrWord(("DBM", "W")),)),
+        Form(set_unit, (POWER_UNIT,)),
         Form(lambda _: keysight_int(int(module.in_watts))),
     )
+    if module.low_sse_loss_db is not None:
+
+        def set_path(call: Call) -> Reply:
+            module.regulate(call.text())
+            return None
+
+        path = Form(lambda _: short_form(module.path))
+        yield Command(":OUTPut[s][:CHANnel[c]]:PATH", Form(set_path, (Choice(_PATHS),)), path)
+    yield event(f"{SOURCE}:WAVelength:CORRection:ARA", _does(module.realign))
     low, high = (limit * 1e-9 for limit in module.profile.limits_nm)
     yield number_setting(
         f"{SOURCE}:WAVelength[:CW]",
@@ -174,7 +165,7 @@ def _sweep_settings(module: LaserModule) -> Iterable[Command]:
     slow, fast = min(module.speeds_nm_per_s) * 1e-9, max(module.speeds_nm_per_s) * 1e-9
     yield number_setting(
         f"{_SWEEP}:SPEed",
-        Numeric(slow * (1 - 1e-12), fast * (1 + 1e-12), 50e-9, SPEED_M_PER_S),
+        Numeric(slow * (1 - 1e-12), fast * (1 + 1e-12), module.settings.speed_nm_per_s * 1e-9, SPEED_M_PER_S),
         lambda _: module.settings.speed_nm_per_s * 1e-9,
         set_speed,
         keysight_float,
@@ -229,9 +220,9 @@ def _sweep_control(module: LaserModule) -> Iterable[Command]:
     yield event(f"{_SWEEP}:STEP:PREVious", _does(lambda: module.step(-1)))
 
     def largest(call: Call) -> Reply:
-        low, high = sorted((call.number(0) * 1e9, call.number(1) * 1e9))
-        power_dbm = min(module.profile.largest_dbm(nm) for nm in (low, high))
-        return keysight_float(w_from_dbm(power_dbm) if module.in_watts else power_dbm)
+        """Reply in W, whatever the unit set: so the maker's own example and every public client at hand take it."""
+        power_dbm = min(module.profile.largest_dbm(call.number(place) * 1e9) for place in range(2))
+        return keysight_float(w_from_dbm(power_dbm))
 
     low, high = (limit * 1e-9 for limit in module.profile.limits_nm)
     span = Numeric(low * (1 - 1e-12), high * (1 + 1e-12), None, LENGTH_M)
@@ -278,4 +269,4 @@ def trigger_commands(module: LaserModule) -> Iterable[Command]:
         wiring[0] = call.text()
         return None
 
-    yield Command(":TRIGger:CONFiguration", Form(wire, (Choice(_WIRINGS),)), Form(lambda _: short_form(wiring[0])))
+    yield Command(":TRIGger:CONFiguration", Form(wire, (TRIGGER_WIRINGS,)), Form(lambda _: short_form(wiring[0])))

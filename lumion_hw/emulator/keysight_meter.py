@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from lumion_hw.clock import Clock
 from lumion_hw.emulator import n77xx_head as physics
 from lumion_hw.emulator.keysight_functions import Acquisition
+from lumion_hw.emulator.keysight_slots import POWER_UNIT
 from lumion_hw.emulator.n77xx_head import Head, HeadReading
 from lumion_hw.emulator.scpi import (
     Boolean,
@@ -52,7 +53,6 @@ Port = tuple[int, int]
 """Slot and channel."""
 
 OFFSET = Numeric(-200.0, 200.0, 0.0, RATIO_DB)
-UNIT = Numeric(0, 1, 0, integer=True)
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,11 @@ class MeterTraits:
     """What differs between the families.
 
     Attributes:
-        strict_booleans: Switches take 0 and 1 only (N774xC).
         gain_switch: Has ``POWer:GAIN:AUTO`` (N77xx).
         results_in_watts: Runs are always read in W (816x); otherwise in the unit set.
         master_only: Averaging, automatic ranging, triggers and runs are accepted by channel 1 and act on its slot.
     """
 
-    strict_booleans: bool = False
     gain_switch: bool = True
     results_in_watts: bool = False
     master_only: bool = False
@@ -81,10 +79,17 @@ class KeysightMeter(ScpiDevice):
         profile: Dialect and identity.
         heads: Every head by slot and channel.
         traits: What differs between the families.
+        slots: Numbers of its slots.
     """
 
     def __init__(
-        self, name: str, clock: Clock, profile: Profile, heads: Mapping[Port, Head], traits: MeterTraits
+        self,
+        name: str,
+        clock: Clock,
+        profile: Profile,
+        heads: Mapping[Port, Head],
+        traits: MeterTraits,
+        slots: SuffixRange,
     ) -> None:
         self._clock = clock
         self._heads = heads
@@ -92,11 +97,7 @@ class KeysightMeter(ScpiDevice):
         self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._acquire)
         self._zero_codes = dict.fromkeys(heads, 0)
         self._acquisition = Acquisition(self, self._scpi.state, clock)
-        slots = [slot for slot, _ in heads]
-        self._ranges = {
-            "n": SuffixRange(min(slots), max(slots)),
-            "m": SuffixRange(1, max(channel for _, channel in heads)),
-        }
+        self._ranges = {"n": slots, "m": SuffixRange(1, max((channel for _, channel in heads), default=1))}
         self._scpi.declare(self._commands(), self._ranges)
 
     @property
@@ -152,16 +153,24 @@ class KeysightMeter(ScpiDevice):
 
     def _settings(self) -> Iterable[Command]:
         head = self._head
-        limits = [each.profile for each in self._heads.values()]
         wavelength = Numeric(
             lambda c: head(c).profile.wavelength_limits_m[0],
             lambda c: head(c).profile.wavelength_limits_m[1],
             physics.DEFAULT_WAVELENGTH_M,
             LENGTH_M,
         )
-        averaging = Numeric(*limits[0].averaging_limits_s, physics.DEFAULT_AVERAGING_S, TIME_S)
-        low, high = limits[0].range_limits_dbm
-        span = Numeric(low, high, high, POWER_DBM)
+        averaging = Numeric(
+            lambda c: head(c).profile.averaging_limits_s[0],
+            lambda c: head(c).profile.averaging_limits_s[1],
+            physics.DEFAULT_AVERAGING_S,
+            TIME_S,
+        )
+        span = Numeric(
+            lambda c: head(c).profile.range_limits_dbm[0],
+            lambda c: head(c).profile.range_limits_dbm[1],
+            lambda c: head(c).profile.range_limits_dbm[1],
+            POWER_DBM,
+        )
 
         def tune_all(call: Call, wavelength_m: float) -> None:
             self._changing(call)
@@ -191,7 +200,7 @@ class KeysightMeter(ScpiDevice):
         yield number_setting(
             f"{SENSE}:POWer:RANGe[:UPPer]",
             span,
-            lambda c: head(c).settings.range_dbm,
+            lambda c: head(c).range_now(),
             lambda c, value: self._changing(c).set_range(value),
             keysight_float,
         )
@@ -202,16 +211,15 @@ class KeysightMeter(ScpiDevice):
             lambda c, value: setattr(self._changing(c).settings, "offset_db", value),
             keysight_float,
         )
-        yield number_setting(
-            f"{SENSE}:POWer:UNIT",
-            UNIT,
-            lambda c: head(c).settings.watts,
-            lambda c, value: setattr(self._changing(c).settings, "watts", bool(value)),
-            lambda value: keysight_int(int(value)),
-        )
+
+        def set_unit(call: Call) -> Reply:
+            self._changing(call).settings.watts = call.text() == "W"
+            return None
+
+        unit = Form(lambda c: keysight_int(int(head(c).settings.watts)))
+        yield Command(f"{SENSE}:POWer:UNIT", Form(set_unit, (POWER_UNIT,)), unit)
 
     def _switches(self) -> Iterable[Command]:
-        flag = Boolean(strict=self._traits.strict_booleans)
         switches = [
             (f"{SENSE}:POWer:RANGe:AUTO", "automatic", True),
             (":INITiate[n][:CHANnel[m]]:CONTinuous", "continuous", True),
@@ -220,7 +228,7 @@ class KeysightMeter(ScpiDevice):
         if self._traits.gain_switch:
             switches.append((f"{SENSE}:POWer:GAIN:AUTO", "gain_automatic", False))
         for pattern, name, shared in switches:
-            yield flag_setting(pattern, flag, self._getter(name), self._switch(name, shared), keysight_int)
+            yield flag_setting(pattern, Boolean(), self._getter(name), self._switch(name, shared), keysight_int)
 
     def _getter(self, name: str) -> Callable[[Call], bool]:
         return lambda call: bool(getattr(self._head(call).settings, name))
@@ -237,8 +245,9 @@ class KeysightMeter(ScpiDevice):
     def _actions(self) -> Iterable[Command]:
         yield query(":READ[n][:CHANnel[m]]:POWer", self._read, marker=MARKER)
         yield query(":FETCh[n][:CHANnel[m]]:POWer", self._fetch)
-        yield query(":READ[n]:POWer:ALL", self._read_all)
-        yield query(":READ[n]:POWer:ALL:CONFig", self._configuration)
+        yield query(":READ[n][:CHANnel[m]]:POWer:ALL", self._read_all)
+        yield query(":FETCh[n][:CHANnel[m]]:POWer:ALL", self._fetch_all)
+        yield query(":READ[n][:CHANnel[m]]:POWer:ALL:CONFig", self._configuration)
         yield event(":INITiate[n][:CHANnel[m]][:IMMediate]", self._initiate)
         zero = f"{SENSE}:CORRection:COLLect:ZERO"
         yield Command(zero, Form(lambda c: self._zero((self.port(c),))), Form(self._zero_result))
@@ -284,12 +293,20 @@ class KeysightMeter(ScpiDevice):
         end_s = max(exposure.end_s for exposure in exposures.values())
 
         def finish() -> Reply:
-            values = [self.express(port, self._heads[port].complete(each)) for port, each in exposures.items()]
-            if None in values:
-                self._scpi.state.report(scpi_errors.DATA_QUESTIONABLE)
-            return float32_block(FLOAT32_MAX if value is None else value for value in values)
+            return self._block({port: self._heads[port].complete(each) for port, each in exposures.items()})
 
         return Later(lambda: end_s, finish)
+
+    def _fetch_all(self, call: Call) -> Reply:
+        del call
+        return self._block({port: head.fetch() for port, head in self._heads.items()})
+
+    def _block(self, readings: Mapping[Port, HeadReading]) -> Reply:
+        """Return readings of every channel as a block; what has no value in its unit is the largest float, and -231."""
+        values = [self.express(port, reading) for port, reading in readings.items()]
+        if None in values:
+            self._scpi.state.report(scpi_errors.DATA_QUESTIONABLE)
+        return float32_block(FLOAT32_MAX if value is None else value for value in values)
 
     def express(self, port: Port, reading: HeadReading) -> float | None:
         """Return a reading in the port's unit; over-range is the marker, dark in dBm is ``None``."""

@@ -133,7 +133,7 @@ class KeysightN7785C(ScpiDevice):
     def _commands(self) -> Iterable[Command]:
         yield flag_setting(
             ":STABilizer:STABilize",
-            Boolean(strict=True),
+            Boolean(),
             lambda _: self.stabilizing,
             lambda _, on: self._stabilize(on),
             keysight_int,

@@ -12,9 +12,10 @@ import numpy as np
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.keysight_meter import KeysightMeter, MeterTraits
+from lumion_hw.emulator.keysight_slots import own_modules, slot_commands
 from lumion_hw.emulator.light import Light
 from lumion_hw.emulator.n77xx_head import Head
-from lumion_hw.emulator.scpi import Call, Command, Profile, Reply, query
+from lumion_hw.emulator.scpi import Call, Command, Profile, Reply, SuffixRange, query
 from lumion_hw.emulator.scpi.formats import keysight_float, keysight_float32
 from lumion_hw.errors import ConfigError
 
@@ -27,8 +28,7 @@ class KeysightN77xx(KeysightMeter):
         clock: The injected clock.
         rng: Draws the heads' hidden errors and their noise.
         power_w: Gives the true optical power now at a channel (1..``n_ports``), in watts.
-        model: ``N7744A``, ``N7745A``, ``N7744C`` or ``N7745C``; a C accepts only 0 and 1 as Booleans and has the
-            ``:ALL:CSV?`` queries.
+        model: ``N7744A``, ``N7745A``, ``N7744C`` or ``N7745C``; a C has the ``:ALL:CSV?`` queries.
         serial: Serial number in ``*IDN?``.
         n_ports: Number of channels, 1 to 14 (one status bit each).
         manufacturer: First field of ``*IDN?``; newer units say ``Keysight Technologies``.
@@ -70,11 +70,13 @@ class KeysightN77xx(KeysightMeter):
             for port, stream in enumerate(rng.spawn(n_ports), start=1)
         }
         self._newer = model.endswith("C")
-        profile = Profile(f"{manufacturer},{model},{serial},{firmware}")
-        super().__init__(name, clock, profile, heads, MeterTraits(strict_booleans=self._newer))
+        profile = Profile(f"{manufacturer},{model},{serial},{firmware}", tells_busy=True)
+        self._modules = own_modules(profile.identity, range(1, n_ports + 1))
+        super().__init__(name, clock, profile, heads, MeterTraits(), SuffixRange(1, n_ports))
 
     def _commands(self) -> Iterable[Command]:
         yield from super()._commands()
+        yield from slot_commands(self._modules, self._modules)
         if self._newer:
             yield from self._csv()
 
@@ -83,7 +85,7 @@ class KeysightN77xx(KeysightMeter):
             ("UNIT", lambda head: str(int(head.settings.watts))),
             ("ATIMe", lambda head: keysight_float(head.settings.averaging_s)),
             ("WAVelength", lambda head: keysight_float32(head.settings.wavelength_m)),
-            ("RANGe", lambda head: keysight_float(head.settings.range_dbm)),
+            ("RANGe", lambda head: keysight_float(head.range_now())),
         )
         for leaf, column in columns:
             yield query(f":SENSe:POWer:{leaf}:ALL:CSV", self._row(column))

@@ -193,6 +193,7 @@ class Head:
         self.zeroing_until_s = -math.inf
         self._last: HeadReading | None = None
         self._seen = (now_s(), 0.0, DEFAULT_WAVELENGTH_M * 1e9)
+        self._first = False
         self.restart()
 
     # -- settings
@@ -215,6 +216,12 @@ class Head:
             self.settings.range_dbm = self.profile.range_limits_dbm[1]
         self.restart()
 
+    def range_now(self) -> int:
+        """Return the range in force; with automatic ranging a head that measures continuously follows its light."""
+        if self.settings.continuous:
+            self._choose_range(self._light(), self.settings.averaging_s)
+        return self.settings.range_dbm
+
     def set_range(self, range_dbm: float) -> None:
         """Take the nearest range and end automatic ranging."""
         self.settings.range_dbm = 10 * math.floor(range_dbm / 10.0 + 0.5)
@@ -231,14 +238,14 @@ class Head:
         """Begin one reading: wait for zeroing, choose the range, then average."""
         start_w = self._light()
         begin_s = max(self._now_s(), self.zeroing_until_s)
-        changed = self._choose_range(start_w)
         averaging_s = self.settings.averaging_s
+        changed = self._choose_range(start_w, averaging_s)
         return Exposure(start_w, averaging_s, begin_s + averaging_s + RANGE_CHANGE_S * changed)
 
     def complete(self, exposure: Exposure) -> HeadReading:
         """End a reading: the light is taken as changing linearly between begin and end."""
         mean_w = 0.5 * (exposure.start_w + self._light())
-        self._choose_range(mean_w)
+        self._choose_range(mean_w, exposure.averaging_s)
         self._last = self._measure(mean_w, exposure.averaging_s)
         return self._last
 
@@ -263,12 +270,12 @@ class Head:
         true, assumed = np.interp(nm, self._nm, self._responsivity)
         return float(self._gain * self._steps[self.settings.range_dbm] * true / assumed)
 
-    def _choose_range(self, power_w: float) -> bool:
+    def _choose_range(self, power_w: float, averaging_s: float) -> bool:
         """Change the range if automatic ranging asks for it; return whether it changed."""
         if not self.settings.automatic:
             return False
         before = self.settings.range_dbm
-        shown_w = power_w * self._panel_gain() + 4.0 * self._noise_w(self.settings.averaging_s)
+        shown_w = power_w * self._panel_gain() + 4.0 * self._noise_w(averaging_s)
         if not AUTORANGE_LOWER * full_scale_w(before) <= shown_w <= overflow_w(before, self.profile):
             fitting = (each for each in sorted(self._steps) if shown_w <= overflow_w(each, self.profile))
             self.settings.range_dbm = next(fitting, self.profile.range_limits_dbm[1])
@@ -294,13 +301,16 @@ class Head:
     # -- runs of samples
 
     def begin_run(self) -> None:
-        """Look at the light as it is when a run of samples begins."""
+        """Look at the light as it is when a run of samples is started."""
+        self._first = True
         self._seen = (self._now_s(), self._light(), self._light_wavelength_m() * 1e9)
 
     def samples(
         self, middles_s: NDArray[np.float64], averaging_s: float, assumed_nm: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """Return samples of a run in W, ``inf`` above the input limit; the range stays as it is.
+        """Return samples of a run in W, ``inf`` above the input limit.
+
+        Automatic ranging goes by the light of the run's first sample; the range stays during the run.
 
         Args:
             middles_s: Middle of each sample's time, ascending, not in the future.
@@ -311,12 +321,15 @@ class Head:
         true = np.interp(nm, self._nm, self._responsivity)
         set_nm = self.settings.wavelength_m * 1e9 if assumed_nm is None else assumed_nm
         assumed = np.interp(set_nm, self._nm, self._responsivity)
+        if self._first and len(power_w):
+            self._choose_range(float(power_w[0]), averaging_s)
+            self._first = False
         range_dbm = self.settings.range_dbm
         noise_w = self._rng.normal(0.0, self._noise_w(averaging_s), len(middles_s))
         gain = self._gain * self._steps[range_dbm] / assumed
         shown_w = power_w * gain * true + self._zero_now() - self._correction_w + noise_w
         count_w = full_scale_w(range_dbm) / self.profile.counts
-        counted_w = np.rint(shown_w / count_w) * count_w * ratio_from_db(self.settings.offset_db)
+        counted_w = (np.rint(shown_w / count_w) + 0.0) * count_w * ratio_from_db(self.settings.offset_db)
         return np.where(shown_w > overflow_w(range_dbm, self.profile), np.inf, counted_w)
 
     def _scene(self, middles_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -213,6 +213,12 @@ class SweptLaser:
         self._ready_s = settled_s
         return settled_s - now
 
+    def rest(self, duration_s: float) -> float:
+        """Stay where it is, busy, for some time; a sweep ends. Returns ``duration_s``."""
+        self.stop()
+        self._ready_s = self._clock.now() + duration_s
+        return duration_s
+
     @property
     def tuning(self) -> bool:
         """Whether the laser is on its way to a wavelength, or settling."""

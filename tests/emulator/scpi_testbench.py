@@ -101,7 +101,6 @@ class Meter:
         )
         yield self._number("[:SENSe[n]]:GHOSt", "wavelength", Numeric(400, 1700, 1310, silent=True))
         yield self._flag("[:SENSe[n]]:POWer[:DC]:RANGe:AUTO", "auto", Boolean())
-        yield self._flag("[:SENSe[n]]:STRict", "auto", Boolean(strict=True))
         yield self._word("[:SENSe[n]]:POWer[:DC]:UNIT", "unit", Choice(("W", "DBM", "LOGGing")), str)
         yield self._word(":DISPlay:LABel", "label", Text(), quoted)
         yield self._word(":DATA:BLOB", "blob", Block(), lambda blob: b"#1" + str(len(blob)).encode() + blob)

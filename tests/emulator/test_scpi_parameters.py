@@ -96,8 +96,6 @@ def test_limit_words_in_set_and_query_form(host, word, value):
         ("POW:UNIT 'W'", -158),
         ("POW:RANG:AUTO MAYBE", -224),
         ("POW:RANG:AUTO 1W", -138),
-        ("STR ON", -148),
-        ("STR 2", -222),
         ("DISP:LAB text", -148),
         ("DISP:LAB 1", -128),
         ("DATA:BLOB 'x'", -158),

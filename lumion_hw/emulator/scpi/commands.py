@@ -157,6 +157,8 @@ class Profile:
         error_number: Format of the number in front of the text.
         scpi_version: Reply to ``SYSTem:VERSion?``; ``None`` for an instrument without that query.
         self_test: Reply to ``*TST?``.
+        tells_busy: ``*OPC?`` answers at once, 0 while something is being carried out and 1 otherwise, and sets the
+            operation-complete event with the 1 (Keysight's optical instruments); otherwise it waits (IEEE 488.2).
     """
 
     identity: str
@@ -170,3 +172,4 @@ class Profile:
     error_number: Callable[[int], str] = "{:+d}".format
     scpi_version: str | None = "1999.0"
     self_test: str = "0"
+    tells_busy: bool = False

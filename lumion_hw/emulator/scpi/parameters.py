@@ -105,28 +105,26 @@ class LimitName:
 
 @dataclass(frozen=True)
 class Boolean:
-    """``0 1 ON OFF``; any number that rounds to something else than zero is 1.
+    """``0 1 ON OFF``; any number that rounds to something else than zero is 1 (SCPI-1999 7.3).
+
+    Guides that list only 0 and 1 as values of their data types are no stricter: a client tried on an N7744A and an
+    N7745C sends them ``ON``.
 
     Attributes:
-        strict: Only ``0`` and ``1`` are accepted (Keysight N774xC).
         optional: May be left out.
     """
 
-    strict: bool = False
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
         """Return the truth value."""
         del call
-        _expect(token, *((Kind.NUMBER,) if self.strict else (Kind.NUMBER, Kind.WORD)))
+        _expect(token, Kind.NUMBER, Kind.WORD)
         if token.kind is Kind.WORD:
             if token.text.upper() not in ("ON", "OFF"):
                 raise ScpiError(errors.ILLEGAL_PARAMETER_VALUE)
             return token.text.upper() == "ON"
-        value = _number(token, None)
-        if self.strict and value not in (0.0, 1.0):
-            raise ScpiError(errors.DATA_OUT_OF_RANGE)
-        return abs(value) >= 0.5
+        return abs(_number(token, None)) >= 0.5
 
 
 @dataclass(frozen=True)
@@ -153,6 +151,28 @@ class Choice:
         if word is None:
             raise ScpiError(errors.ILLEGAL_PARAMETER_VALUE)
         return word
+
+
+@dataclass(frozen=True)
+class NumberOrWord:
+    """One word of a list, or its place in the list from 0 on; the value is its documented spelling.
+
+    Attributes:
+        words: Documented spellings, by their number.
+        synonyms: Further spellings, each with the word it stands for.
+        optional: May be left out.
+    """
+
+    words: tuple[str, ...]
+    synonyms: Mapping[str, str] = field(default_factory=dict)
+    optional: bool = False
+
+    def parse(self, token: Token, call: Call) -> Value:
+        """Return the documented spelling."""
+        if token.kind is Kind.WORD:
+            word = str(Choice((*self.words, *self.synonyms)).parse(token, call))
+            return self.synonyms.get(word, word)
+        return self.words[int(Numeric(0, len(self.words) - 1, integer=True).parse(token, call))]
 
 
 @dataclass(frozen=True)

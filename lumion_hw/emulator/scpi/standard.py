@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lumion_hw.emulator.scpi.commands import Call, Command, Form, Reply, event, query
+from lumion_hw.emulator.scpi.commands import Call, Command, Form, Later, Reply, event, query
 from lumion_hw.emulator.scpi.formats import plain_int
 from lumion_hw.emulator.scpi.parameters import Numeric
 from lumion_hw.emulator.scpi.registers import RegisterGroup
@@ -30,6 +30,10 @@ def common_commands(state: InstrumentState) -> tuple[Command, ...]:
     status = state.status
     version = state.profile.scpi_version
 
+    def completion(call: Call) -> Reply | Later:
+        del call
+        return state.tell_completion() if state.profile.tells_busy else state.when_complete("1")
+
     def status_byte(call: Call) -> Reply:
         return plain_int(status.status_byte(errors=state.has_errors, message_available=call.message_available))
 
@@ -39,7 +43,7 @@ def common_commands(state: InstrumentState) -> tuple[Command, ...]:
         event("*RST", _does(state.reset)),
         event("*CLS", _does(state.clear)),
         event("*WAI", lambda _: state.when_complete(None)),
-        Command("*OPC", Form(_does(state.announce_completion)), Form(lambda _: state.when_complete("1"))),
+        Command("*OPC", Form(_does(state.announce_completion)), Form(completion)),
         _mask(
             "*ESE", _BYTE, lambda: status.event_enable, lambda bits: setattr(status, "event_enable", bits), plain_int
         ),

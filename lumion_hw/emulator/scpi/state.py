@@ -112,6 +112,17 @@ class InstrumentState:
         """Whether an operation is pending."""
         return bool(self._operations)
 
+    def tell_completion(self) -> str:
+        """Return 1, and set the operation-complete event, if nothing is being carried out, else 0.
+
+        What waits for a trigger is not being carried out: the instrument is ready for that trigger.
+        """
+        self.advance()
+        if any(operation.end_s is not None for operation in self._operations):
+            return "0"
+        self.status.latch(OPERATION_COMPLETE)
+        return "1"
+
     def begin(self, duration_s: float | None, on_end: Callable[[], None]) -> Operation:
         """Start an overlapped operation that ends after ``duration_s``, or when told, if ``None``."""
         operation = Operation(None if duration_s is None else self.clock.now() + duration_s, on_end)
