@@ -29,7 +29,6 @@ from lumion_hw.emulator.pm100_sensor import ES111C, S154C, S405C
 from lumion_hw.emulator.santec_mpm import SantecMpm
 from lumion_hw.emulator.santec_mpm_commands import COMMANDS, ERRORS
 from lumion_hw.emulator.santec_tsl import SantecTsl
-from lumion_hw.emulator.swept_laser import LaserProfile
 from lumion_hw.errors import LinkLost
 
 METER = [
@@ -159,8 +158,8 @@ def n77xx(clock: VirtualClock) -> KeysightN77xx:
 
 
 def mainframe(clock: VirtualClock) -> Keysight816x:
-    laser = LaserProfile((1460.0, 1640.0))
-    return Keysight816x("mf0", clock, np.random.default_rng(1), random_light(2), sensors=(1,), laser=laser)
+    modules = {0: "81600B-200", 1: "81635A"}
+    return Keysight816x("mf0", clock, np.random.default_rng(1), random_light(2), modules=modules)
 
 
 def hislip(clock: VirtualClock) -> HislipFront:

@@ -10,11 +10,10 @@ from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.device import EmulatedDevice
 from lumion_hw.emulator.keysight_816x import Keysight816x
 from lumion_hw.emulator.light import Light
-from lumion_hw.emulator.swept_laser import LaserProfile
 from lumion_hw.errors import ConfigError
 
 MARKER = "+3.40282347E+038"
-LASER = LaserProfile((1460.0, 1640.0))
+LASER = {0: "81600B-200", 1: "81635A", 2: "81635A"}
 
 
 class Bench:
@@ -56,10 +55,18 @@ def test_identity_and_modules(bench):
 
 
 @pytest.mark.parametrize(
-    "options", [{"model": "8168A"}, {"sensors": (5,)}, {"sensors": ()}, {"model": "8163B", "laser": LASER}]
+    ("options", "said"),
+    [
+        ({"model": "8168A"}, "no mainframe '8168A'"),
+        ({"modules": {5: "81635A"}}, "no 8164B has a 81635A in slot 5"),
+        ({"modules": {}}, "without modules"),
+        ({"modules": {0: "81635A"}}, "no 8164B has a 81635A in slot 0"),
+        ({"modules": {1: "81600B-200"}}, "no 8164B has a 81600B-200 in slot 1"),
+        ({"model": "8163B", "modules": LASER}, "no 8163B has a 81600B-200 in slot 0"),
+    ],
 )
-def test_impossible_mainframes_are_refused(options):
-    with pytest.raises(ConfigError):
+def test_impossible_mainframes_are_refused(options, said):
+    with pytest.raises(ConfigError, match=said):
         Bench(**options)
 
 
@@ -88,7 +95,7 @@ def test_master_channel_sets_averaging_for_both_and_the_slave_may_not(bench):
     assert bench.host.errors() == [-221] * 3
     bench.ask("SENS1:CHAN2:POW:RANG -20DBM;UNIT 1")
     assert bench.ask("SENS1:CHAN2:POW:RANG?;:SENS1:CHAN1:POW:RANG?;UNIT?") == (
-        "-2.00000000E+001;+1.00000000E+001;+0"
+        "-2.00000000E+001;-1.00000000E+001;+0"
     ), "range and unit are each channel's own"
     assert bench.host.errors() == []
 
@@ -98,6 +105,17 @@ def test_booleans_are_words_or_numbers(bench):
     assert bench.ask("SENS1:POW:RANG:AUTO?") == "+0"
     assert bench.ask("SENS1:POW:GAIN:AUTO?") is None
     assert bench.host.errors() == [-113], "the gain switch belongs to the N77xx"
+
+
+@pytest.mark.parametrize(("sent", "held"), [("WATT", "+1"), ("w", "+1"), ("DBM", "+0"), ("1", "+1"), ("0", "+0")])
+def test_units_are_words_or_numbers(bench, sent, held):
+    bench.ask(f"SENS1:CHAN2:POW:UNIT {sent}")
+    assert bench.ask("SENS1:CHAN2:POW:UNIT?") == held
+
+
+def test_last_readings_of_all_channels_come_as_a_block(bench):
+    bench.ask("SENS1:CHAN1:POW:UNIT W;:SENS1:CHAN2:POW:UNIT W;:SENS2:CHAN1:POW:UNIT W;:SENS2:CHAN2:POW:UNIT W")
+    assert bench.block("FETC1:POW:ALL?", "<f4") == pytest.approx([1e-4, 2e-4] * 2, rel=0.04)
 
 
 def test_wavelength_goes_down_to_800_nm(bench):
@@ -125,7 +143,7 @@ def test_failing_queries_answer_a_marker_besides_the_error(bench):
 
 
 def test_runs_act_on_both_channels_and_are_read_in_watts(bench):
-    bench.ask("SENS1:POW:UNIT 0;:SENS1:FUNC:PAR:LOGG 50,1MS;:SENS1:FUNC:STAT LOGG,STAR;*OPC?")
+    bench.ask("SENS1:POW:UNIT 0;:SENS1:FUNC:PAR:LOGG 50,1MS;:SENS1:FUNC:STAT LOGG,STAR;*WAI")
     assert bench.ask("SENS1:CHAN2:FUNC:STAT?") == "LOGGING_STABILITY,COMPLETE"
     assert bench.block("SENS1:CHAN1:FUNC:RES?", "<f4") == pytest.approx([1e-4] * 50, rel=0.04)
     assert bench.block("SENS1:CHAN2:FUNC:RES?", "<f4") == pytest.approx([2e-4] * 50, rel=0.04)
@@ -148,7 +166,7 @@ def test_mainframe_without_a_laser_has_no_source(bench):
 @pytest.fixture
 def swept():
     """The mainframe's own laser through a notch at 1555 nm to its own sensor, as `lambda scan' programs use it."""
-    bench = Bench(laser=LASER)
+    bench = Bench(modules=LASER)
 
     def behind_filter(slot, channel, at_s):
         light = bench.mainframe.light_at(at_s)
@@ -194,6 +212,33 @@ def test_lambda_scan(swept):
     assert watts[0].min() / watts[0].max() == pytest.approx(0.1, rel=0.05)
     assert np.median(watts[0] / watts[1]) == pytest.approx(2.0, rel=0.05)
     assert swept.host.errors() == []
+
+
+def test_the_laser_has_the_speeds_of_its_own_model(swept):
+    for speed in (0.5, 5, 10, 20, 40, 80):
+        swept.ask(f"SOUR0:WAV:SWE:SPE {speed}NM/S")
+        assert float(swept.ask("SOUR0:WAV:SWE:SPE?")) == pytest.approx(speed * 1e-9)
+    assert swept.host.errors() == []
+    swept.ask("*RST")
+    assert float(swept.ask("SOUR0:WAV:SWE:SPE?")) == pytest.approx(40e-9)
+    swept.ask("SOUR0:WAV:SWE:SPE 50NM/S")
+    assert swept.host.errors() == [-222]
+
+
+def test_the_output_of_low_spontaneous_emission_has_less_power(swept):
+    assert swept.ask("OUTP0:PATH?") == "HIGH"
+    swept.ask("LOCK 0,1234;:SOUR0:POW:STAT 1;:SOUR0:POW 8DBM")
+    swept.clock.sleep(5.0)
+    high_w = swept.mainframe.light().power_w
+    most_w = float(swept.ask("SOUR0:WAV:SWE:PMAX? 1530NM,1550NM"))
+    swept.ask("OUTP0:PATH LOWSse")
+    swept.clock.sleep(5.0)
+    assert swept.ask("OUTP0:PATH?;:OUTP0?") == "LOWS;+1"
+    assert swept.mainframe.light().power_w < 0.5 * high_w
+    assert float(swept.ask("SOUR0:WAV:SWE:PMAX? 1530NM,1550NM")) == pytest.approx(most_w * 10**-0.5, rel=1e-6)
+    swept.ask("OUTP0:PATH BHR;:OUTP0:PATH MIDDLE")
+    assert swept.ask("OUTP0:PATH?") == "BHR"
+    assert swept.host.errors() == [-224]
 
 
 def test_reset_reaches_the_laser(swept):

@@ -93,12 +93,12 @@ def test_power_units(bench):
 
 
 def test_wavelength_is_replied_in_metres_and_tuning_takes_time(bench):
-    bench.ask("SOUR0:WAV 1550nm;*OPC?")
+    bench.ask("SOUR0:WAV 1550nm;*WAI")
     start = bench.clock.now()
     bench.ask("SOUR0:WAV 1600.000000nm")
     assert bench.ask("SOUR0:WAV?") == "+1.60000000E-006"
     assert bench.laser.light().wavelength_nm < 1551
-    assert bench.ask("*OPC?") == "1"
+    assert bench.ask("*WAI;*OPC?") == "1"
     assert bench.clock.now() - start == pytest.approx(50 / 100 + 0.3, abs=1e-3)
     assert bench.laser.light().wavelength_nm == pytest.approx(1600.0, abs=0.02)
     bench.ask("SOUR0:WAV 1700NM")
@@ -117,10 +117,12 @@ def test_power_settles_and_the_ends_of_the_range_have_less(bench):
     bench.ask("SOUR0:POW 10DBM")
     bench.clock.sleep(0.3)
     assert bench.laser.light().power_w / low == pytest.approx(10 - 9 * np.exp(-1), rel=0.01)
-    bench.ask("SOUR0:WAV 1480NM;*OPC?")
+    bench.ask("SOUR0:WAV 1480NM;*WAI")
     bench.clock.sleep(3.0)
     assert bench.laser.light().power_w / low == pytest.approx(10**0.8, rel=0.01), "8 dBm at the edge"
-    assert float(bench.ask("SOUR0:WAV:SWE:PMAX? 1480NM,1560NM")) == pytest.approx(8.0)
+    for unit in ("DBM", "WATT"):
+        bench.ask(f"SOUR0:POW:UNIT {unit}")
+        assert float(bench.ask("WAV:SWE:PMAX? 1480NM,1560NM")) == pytest.approx(10**0.8 * 1e-3), "W whatever the unit"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +172,7 @@ def test_sweep_runs_logs_and_gives_a_pulse_per_step(bench):
     bench.ask("SOUR0:WAV:SWE 1")
     assert bench.ask("SOUR0:WAV:SWE?") == "+1"
     start = bench.clock.now()
-    assert bench.ask("*OPC?") == "1"
+    assert bench.ask("*WAI;*OPC?") == "1"
     assert bench.ask("SOUR0:WAV:SWE?") == "+0"
     assert bench.clock.now() - start == pytest.approx(0.3 + 0.1 + 10 / 50, abs=1e-3)
     assert len(bench.pulses) == 11
@@ -194,14 +196,18 @@ def test_sweep_can_wait_for_its_trigger_and_the_flag_says_so(bench):
     assert bench.ask("SOUR0:WAV:SWE:FLAG?;:SOUR0:WAV:SWE?") == "+1;+1", "odd: it waits"
     bench.clock.sleep(100.0)
     bench.ask("SOUR0:WAV:SWE:SOFT")
-    bench.clock.sleep(0.21)
+    bench.clock.sleep(0.1)
+    assert bench.ask("SOUR0:WAV:SWE:FLAG?") == "+1", "there are no data yet"
+    bench.clock.sleep(0.11)
     assert bench.ask("SOUR0:WAV:SWE?;:SOUR0:WAV:SWE:FLAG?") == "+0;+2"
     assert bench.ask("SOUR0:READ:POIN? LLOG") == "+11"
     bench.ask("SOUR0:WAV:SWE 1")
     bench.clock.sleep(1.0)
     bench.laser.trigger()
     bench.clock.sleep(0.21)
-    assert bench.ask("SOUR0:WAV:SWE:FLAG?") == "+4"
+    assert bench.ask("SOUR0:WAV:SWE:FLAG?") == "+2", "it counts from 0 again at every start"
+    bench.ask("SOUR0:WAV:SWE 0")
+    assert bench.ask("SOUR0:WAV:SWE:FLAG?") == "+0"
 
 
 def test_stopping_a_sweep_ends_it_where_it_is(bench):
@@ -220,7 +226,7 @@ def test_stepped_sweep_dwells_and_two_ways_come_back(bench):
     prepare(bench, MODE="STEP", LLOG="0", DWEL="0.5", REP="TWOW", CYCL="2", STOP="1552NM")
     bench.ask("SOUR0:WAV:SWE 1")
     start = bench.clock.now() + 0.4
-    bench.ask("*OPC?")
+    bench.ask("*WAI")
     places = [bench.laser.light_at(start + at_s).wavelength_nm for at_s in (0.25, 0.76, 1.27, 1.78, 2.3, 2.8)]
     assert places == pytest.approx([1550, 1551, 1552, 1552, 1551, 1550], abs=0.02)
     assert len(bench.pulses) == 6
@@ -230,7 +236,7 @@ def test_manual_steps(bench):
     prepare(bench, MODE="MAN", LLOG="0")
     bench.ask("SOUR0:WAV:SWE:STEP:NEXT")
     assert bench.host.errors() == [-221]
-    bench.ask("SOUR0:WAV:SWE 1;*OPC?")
+    bench.ask("SOUR0:WAV:SWE 1;*WAI")
     assert bench.ask("SOUR0:WAV:SWE?") == "+2"
     for command, nm in (("NEXT", 1551), ("NEXT", 1552), ("PREV", 1551)):
         bench.ask(f"SOUR0:WAV:SWE:STEP:{command}")
@@ -253,6 +259,21 @@ def test_settings_are_read_back_in_metres(bench):
     assert bench.ask("TRIG:CONF?") == "LOOP"
     bench.ask("*RST")
     assert bench.ask("SOUR0:WAV:SWE:MODE?;:SOUR0:POW:STAT?;:TRIG0:OUTP?") == "STEP;+0;DIS"
+
+
+def test_trigger_wiring_is_set_by_word_or_number(bench):
+    for number, word in enumerate(("DIS", "DEF", "PASS", "LOOP")):
+        bench.ask(f"TRIG:CONF {number}")
+        assert bench.ask("TRIG:CONF?") == word
+
+
+def test_realigning_the_cavity_takes_time(bench):
+    bench.ask("SOUR0:WAV:CORR:ARA")
+    assert bench.ask("*OPC?") == "0"
+    bench.clock.sleep(11.0)
+    assert bench.ask("*OPC?;SYST:ERR?") == '1;+0,"No error"'
+    bench.ask("OUTP0:PATH LOWS")
+    assert bench.host.errors() == [-113], "it has one output"
 
 
 def test_table_of_greatest_powers(bench):
@@ -286,7 +307,7 @@ def test_meter_beside_it_sees_the_spectrum_of_what_lies_between(bench):
     host.ask("SENS1:POW:UNIT 1;RANG 0DBM;:TRIG1:INP SME;:SENS1:FUNC:PAR:LOGG 1001,100US;:SENS1:FUNC:STAT LOGG,STAR")
     bench.on()
     prepare(bench, STEP="10PM")
-    bench.ask("SOUR0:WAV:SWE 1;*OPC?")
+    bench.ask("SOUR0:WAV:SWE 1;*WAI")
     bench.clock.sleep(0.01)
     assert host.ask("SENS1:FUNC:STAT?") == "LOGGING_STABILITY,COMPLETE"
     raw = host.raw(b"SENS1:FUNC:RES?\n")

@@ -91,7 +91,7 @@ def test_operation_complete_waits_for_a_run(bench):
     bench.ask("*CLS;:SENS1:FUNC:PAR:LOGG 100,10MS;STAT LOGG,STAR")
     bench.ask("SENS1:FUNC:STAT LOGG,STAR;*OPC")
     start = bench.clock.now()
-    assert bench.ask("*OPC?") == "1"
+    assert bench.ask("*WAI;*OPC?") == "1"
     assert bench.clock.now() - start == pytest.approx(1.0, abs=1e-3)
     assert int(bench.ask("*ESR?")) & 1
 
@@ -118,13 +118,13 @@ def test_light_without_a_past_is_taken_as_changing_linearly():
 def test_noise_of_samples_is_that_of_readings(bench):
     """1 pW at 1 s: 31.6 pW at 1 ms, in the lowest range."""
     bench.light = lambda port, at_s: Light(0.0)
-    bench.ask("SENS1:POW:RANG -60DBM;:SENS1:FUNC:PAR:LOGG 20000,1MS;:SENS1:FUNC:STAT LOGG,STAR;*OPC?")
+    bench.ask("SENS1:POW:RANG -60DBM;:SENS1:FUNC:PAR:LOGG 20000,1MS;:SENS1:FUNC:STAT LOGG,STAR;*WAI")
     assert np.std(bench.result()) == pytest.approx(31.6e-12, rel=0.05)
 
 
 def test_result_is_in_the_unit_set_and_what_has_no_value_is_the_largest_float(bench):
     bench.light = lambda port, at_s: Light(1e-4 if at_s < 0.5 else 5e-3)
-    bench.ask("SENS2:POW:UNIT 0;:SENS2:FUNC:PAR:LOGG 10,100MS;:SENS2:FUNC:STAT LOGG,STAR;*OPC?")
+    bench.ask("SENS2:POW:UNIT 0;:SENS2:FUNC:PAR:LOGG 10,100MS;:SENS2:FUNC:STAT LOGG,STAR;*WAI")
     values = bench.result(2)
     assert values[:5] == pytest.approx(-10.0, abs=0.2)
     assert (values[5:] == FLT_MAX).all(), "5 mW overflow the range of 0 dBm"
@@ -134,7 +134,7 @@ def test_stability_run_samples_once_per_period(bench):
     bench.light = lambda port, at_s: Light(1e-4 * (1 + at_s))
     bench.ask("SENS1:FUNC:PAR:STAB 10,1,0.1;:SENS1:FUNC:STAT STAB,STAR")
     start = bench.clock.now()
-    assert bench.ask("*OPC?") == "1"
+    assert bench.ask("*WAI;*OPC?") == "1"
     assert bench.clock.now() - start == pytest.approx(9.1, abs=1e-3)
     values = bench.result()
     assert len(values) == 10
@@ -189,7 +189,7 @@ def test_one_trigger_starts_a_complete_run(bench):
     bench.clock.sleep(5.0)
     bench.ask("TRIG NODEA")
     start = bench.clock.now()
-    assert bench.ask("*OPC?") == "1"
+    assert bench.ask("*WAI;*OPC?") == "1"
     assert bench.clock.now() - start == pytest.approx(1.0, abs=1e-3)
     assert len(bench.result()) == 10
 
@@ -247,7 +247,7 @@ def test_run_has_a_largest_and_a_shortest_sample(bench):
 
 
 def test_million_samples_come_as_one_block(bench):
-    bench.ask("SENS1:FUNC:PAR:LOGG 1000000,1US;:SENS1:FUNC:STAT LOGG,STAR;*OPC?")
+    bench.ask("SENS1:FUNC:PAR:LOGG 1000000,1US;:SENS1:FUNC:STAT LOGG,STAR;*WAI")
     values = bench.result()
     assert len(values) == 1_000_000
     assert values.mean() == pytest.approx(1e-4, rel=0.03)
@@ -266,3 +266,40 @@ def test_scene_that_gives_no_number_ends_the_run_and_is_reported(bench, caplog):
     assert bench.host.errors() == [-310]
     assert "no number" in caplog.text
     assert bench.ask("SENS1:FUNC:STAT?").startswith("NONE,")
+
+
+def test_automatic_ranging_follows_the_light_without_a_reading():
+    """Between 9 and 100 % of full scale, which is 1.9999 times the range: 1 nW is in the range of -60 dBm."""
+    bench = Bench(lambda port, at_s: Light(1e-9 if at_s < 5.0 else 1e-4))
+    bench.ask("SENS1:POW:RANG:AUTO 1")
+    assert bench.ask("SENS1:POW:RANG?") == "-6.00000000E+001"
+    bench.clock.sleep(10.0)
+    assert bench.ask("SENS1:POW:RANG?") == "-1.00000000E+001"
+    bench.ask("INIT1:CONT 0")
+    bench.light = lambda port, at_s: Light(1e-9)
+    assert bench.ask("SENS1:POW:RANG?") == "-1.00000000E+001", "a head that is not triggered measures nothing"
+
+
+def test_a_log_with_automatic_ranging_resolves_weak_light():
+    """In the range of 10 dBm one count is 1 uW, and 1 nW were 0 in every sample."""
+    bench = Bench(lambda port, at_s: Light(1e-9))
+    bench.ask("SENS1:POW:RANG:AUTO 1;:INIT1:CONT 0;:SENS1:FUNC:PAR:LOGG 100,1MS;:SENS1:FUNC:STAT LOGG,STAR;*WAI")
+    assert bench.result() == pytest.approx([1e-9] * 100, rel=0.3)
+
+
+def test_a_triggered_log_ranges_by_the_light_of_its_first_sample():
+    """The laser of a sweep is often dark while the meter is armed."""
+    bench = Bench(lambda port, at_s: Light(0.0 if at_s < 5.0 else 1e-4))
+    bench.ask("SENS1:POW:RANG:AUTO 1;:TRIG1:INP SME;:SENS1:FUNC:PAR:LOGG 3,1MS;:SENS1:FUNC:STAT LOGG,STAR")
+    bench.clock.sleep(6.0)
+    bench.meter.hardware_trigger(bench.clock.now() + np.arange(3))
+    bench.clock.sleep(3.0)
+    assert bench.result() == pytest.approx([1e-4] * 3, rel=0.04)
+
+
+def test_what_is_below_one_count_is_a_plain_zero():
+    bench = Bench(lambda port, at_s: Light(1e-9))
+    bench.ask("SENS1:FUNC:PAR:LOGG 100,1MS;:SENS1:FUNC:STAT LOGG,STAR;*WAI")
+    values = bench.result()
+    assert (values == 0.0).all(), "the range of 0 dBm is set by hand"
+    assert not np.signbit(values).any()

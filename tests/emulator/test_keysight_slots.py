@@ -109,7 +109,9 @@ def test_opc_query_answers_at_once_0_while_a_module_is_busy(clock):
         assert host.ask("*CLS;:" + work) is None
         assert host.ask("*OPC?;*ESR?") == "0;0"
         clock.sleep(20.0)
-        assert host.ask("*OPC?;*ESR?") in ("1;1", "1;17"), "it sets the bit when it answers 1 (17: not dark for zeroing)"
+        assert host.ask("*OPC?;*ESR?") in ("1;1", "1;17"), (
+            "it sets the bit when it answers 1 (17: not dark for zeroing)"
+        )
 
 
 def test_what_waits_for_a_trigger_keeps_nobody_waiting(clock):

@@ -159,13 +159,34 @@ def test_ports_are_checked(clock, light):
         make(clock, light, n_ports=15)
 
 
-def test_booleans_of_the_c_model_are_strictly_zero_and_one(clock, light):
-    older, newer = Host(make(clock, light)), Host(make(clock, light, model="N7745C"))
-    older.ask("SENS1:POW:RANG:AUTO OFF")
-    assert older.ask("SENS1:POW:RANG:AUTO?") == "+0"
-    newer.ask("SENS1:POW:RANG:AUTO OFF")
-    assert newer.errors() == [-148]
-    assert newer.ask("SENS1:POW:RANG:AUTO?") == "+1"
+@pytest.mark.parametrize("model", ["N7745A", "N7745C"])
+def test_booleans_are_words_or_numbers(clock, light, model):
+    """Its guide lists 0 and 1 as data; a public client tried on an N7744A and an N7745C sends ON (SCPI-1999 7.3)."""
+    host = Host(make(clock, light, model=model))
+    for sent, held in (("OFF", "+0"), ("ON", "+1"), ("0", "+0"), ("1", "+1")):
+        host.ask(f"SENS1:POW:RANG:AUTO {sent};:INIT1:CONT {sent}")
+        assert host.ask("SENS1:POW:RANG:AUTO?;:INIT1:CONT?") == f"{held};{held}"
+    assert host.errors() == []
+
+
+@pytest.mark.parametrize(
+    ("sent", "held"),
+    [("WATT", "+1"), ("dbm", "+0"), ("W", "+1"), ("0", "+0"), ("Watt", "+1"), ("DBM", "+0"), ("1", "+1")],
+)
+def test_unit_is_a_word_or_a_number(host, sent, held):
+    host.ask(f"SENS1:POW:UNIT {1 - int(held)};:SENS1:POW:UNIT {sent}")
+    assert host.ask("SENS1:POW:UNIT?") == held
+    host.ask("SENS1:POW:UNIT WATTS")
+    host.ask("SENS1:POW:UNIT 2")
+    assert host.errors() == [-224, -222]
+
+
+def test_last_readings_of_all_ports_come_as_a_block(host, clock):
+    for port in range(1, 9):
+        host.ask(f"SENS{port}:POW:UNIT 1")
+    values = np.frombuffer(block(host, clock, b"FETC1:POW:ALL?\n"), "<f4")
+    assert values == pytest.approx([1e-3] * 8, rel=0.04)
+    assert clock.now() == 0.0, "it triggers nothing"
 
 
 def test_csv_queries_belong_to_the_c_model(clock, light):

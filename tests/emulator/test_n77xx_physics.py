@@ -56,7 +56,7 @@ def read(host: Host, clock: VirtualClock, line: str = "READ1:POW?") -> str:
 
 def zero(host: Host, clock: VirtualClock, scene: Scene) -> None:
     power_w, scene.power_w = scene.power_w, 0.0
-    assert read(host, clock, "SENS1:CORR:COLL:ZERO:ALL;*OPC?") == "1"
+    assert read(host, clock, "SENS1:CORR:COLL:ZERO:ALL;*WAI;*OPC?") == "1"
     scene.power_w = power_w
 
 
@@ -284,11 +284,15 @@ def test_automatic_ranging_stays_where_it_is_while_the_reading_fits(clock):
 
 
 def test_new_wavelength_restarts_automatic_ranging(clock):
+    """From the top, and down again as soon as the head measures: at once if it does so continuously."""
     host = bench(clock, Scene(1e-7))
+    host.ask("INIT1:CONT 0")
     read(host, clock)
     assert host.ask("SENS1:POW:RANG?") == "-4.00000000E+001"
     host.ask("SENS1:POW:WAV 1540NM")
     assert host.ask("SENS1:POW:RANG?") == "+1.00000000E+001"
+    host.ask("INIT1:CONT 1")
+    assert host.ask("SENS1:POW:RANG?") == "-4.00000000E+001"
 
 
 def test_resolution_is_full_scale_over_20000(clock):
