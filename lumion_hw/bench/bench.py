@@ -132,7 +132,9 @@ class Bench:
         _check_names(known, model, "addresses for devices")
 
         def link(name: str, device: DeviceModel) -> Link | ModuleWay:
-            address = known.get(name, device.address)
+            mainframe = getattr(device, "mainframe", None)
+            held_at = known.get(mainframe, model.devices[mainframe].address) if mainframe else None
+            address = known.get(name, device.address or held_at)
             if address is None:
                 raise ConfigError("the bench file gives no address", device=name, hint="Add 'address: ...'.")
             return module_way(address) or open_link(address, wall)

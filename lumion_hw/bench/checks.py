@@ -21,6 +21,7 @@ from lumion_hw.bench.devices import (
     OPTIMIZER_KINDS,
     POLARIMETER_KINDS,
     POLARIZATION_KINDS,
+    SENSOR_CHANNELS,
     channels_of_module,
 )
 from lumion_hw.bench.layout import topology_of
@@ -165,6 +166,26 @@ def _devices(bench: _Bench) -> Iterator[Check]:
         for index, module in enumerate(_items(device.get("modules"))):
             if isinstance(module, str) and "*" not in module:  # Q8iv-**** has no number yet
                 yield from serials.claim(module, ("devices", name, "modules", index), f"module {module!r}")
+
+
+def _mainframes(bench: _Bench) -> Iterator[Check]:
+    """Check that a laser in a mainframe has one that can hold it, and has it to itself."""
+    holders = _Uses()
+    for name, device in bench.devices.items():
+        path: Path = ("devices", name, "mainframe")
+        mainframe = device.get("mainframe")
+        if not isinstance(mainframe, str) or device.get("kind") != "keysight-laser":
+            continue
+        yield from bench.reference(path, mainframe, "keysight-816x")
+        holder = bench.devices.get(mainframe, {})
+        wanted, found = device.get("model") or "8164B", holder.get("model") or "8164B"
+        if holder.get("kind") == "keysight-816x" and "model" in device and "model" in holder and wanted != found:
+            message = f"expected the model of the mainframe, {found}, found {wanted}"
+            yield Check(("devices", name, "model"), message, ("devices", mainframe, "model"))
+        elif isinstance(found, str) and not found.startswith("8164"):
+            message = f"expected an 8164A or 8164B, found {mainframe!r}, an {found}, which has no slot 0"
+            yield Check(path, message, ("devices", mainframe))
+        yield from holders.claim(mainframe, path, f"slot 0 of {mainframe!r}")
 
 
 def _mesh(bench: _Bench) -> Iterator[Check]:
@@ -332,6 +353,8 @@ def _taps(bench: _Bench) -> Iterator[Check]:
         kind = device.get("kind")
         model = device.get("model", "N7745A") if kind == "keysight-n77xx" else kind
         n_channels = N_CHANNELS.get(model) if isinstance(model, str) else None
+        if kind == "keysight-816x" and "modules" in device:
+            n_channels = sum(SENSOR_CHANNELS.get(it, 0) for it in _mapping(device["modules"]).values() if isinstance(it, str))
         if n_channels is not None and channel > n_channels:
             message = f"expected a channel from 1 to {n_channels} ({meter!r} is a {model}), found {channel}"
             yield Check(path, message, ("devices", meter))
@@ -382,6 +405,7 @@ def _fabric(bench: _Bench) -> Iterator[Check]:
 
 _CHECKS: tuple[Callable[[_Bench], Iterator[Check]], ...] = (
     _devices,
+    _mainframes,
     _mesh,
     _heaters,
     _controller,

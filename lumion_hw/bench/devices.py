@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from lumion_hw.bench.fields import Address, Number, Pin, QontrolModule, Serial, StrictModel, Whole
+from lumion_hw.bench.fields import Address, Name, Number, Pin, QontrolModule, Serial, StrictModel, Whole
 from lumion_hw.bench.module_ways import PIN_SCHEMES, checked_module_address
 
 MESH_KINDS = ("lumion-mesh", "qontrol-q8", "smartlight-line-server")
@@ -37,6 +37,49 @@ _WITH_PINS = tuple(f"{scheme}://" for scheme in PIN_SCHEMES)
 N77XX_CHANNELS = {"N7744A": 4, "N7745A": 8, "N7744C": 4, "N7745C": 8}
 N_CHANNELS = {**N77XX_CHANNELS, "thorlabs-pm": 1}
 """Channels of a meter by its model or kind, where the file tells them."""
+
+
+MAINFRAME_SLOTS = {
+    "8163A": range(1, 3),
+    "8163B": range(1, 3),
+    "8164A": range(5),
+    "8164B": range(5),
+    "8166A": range(1, 18),
+    "8166B": range(1, 18),
+}
+"""Slots of Keysight mainframes; slot 0 takes a tunable laser and nothing else does."""
+SENSOR_CHANNELS = {"81630B": 1, "81634B": 1, "81635A": 2, "81636B": 1}
+"""Channels of the power sensors that a mainframe can be emulated with."""
+DEFAULT_SENSORS = {1: "81635A", 2: "81635A"}
+DEFAULT_LASER = "81600B-200"
+MainframeModules = dict[
+    Whole,
+    Literal[
+        "81630B",
+        "81634B",
+        "81635A",
+        "81636B",
+        "81600B-130",
+        "81600B-140",
+        "81600B-150",
+        "81600B-160",
+        "81600B-200",
+    ],
+]
+"""Slot: what is plugged in."""
+
+
+def check_modules(modules: MainframeModules, model: str) -> None:
+    """Raise ``ValueError`` for modules that a mainframe cannot hold."""
+    slots = MAINFRAME_SLOTS[model]
+    for slot, module in modules.items():
+        if slot not in slots:
+            raise ValueError(f"expected slots from {slots[0]} to {slots[-1]} of an {model}, found {slot}")
+        if (slot == 0) is (module in SENSOR_CHANNELS):
+            wanted = "a laser, such as 81600B-200," if slot == 0 else "a power sensor, such as 81635A,"
+            raise ValueError(f"expected {wanted} in slot {slot}, found {module}")
+    if not modules:
+        raise ValueError("expected at least one module, found none")
 
 
 def channels_of_module(module: str) -> int:
@@ -140,7 +183,8 @@ class PowerMeterModel(DeviceModel):
 class MainframeMeterModel(DeviceModel):
     """Power sensors such as the 81635A in a Keysight 8163, 8164 or 8166 mainframe (SCPI).
 
-    Channels are numbered from 1 in the order in which the mainframe lists its heads.
+    Channels are numbered from 1 in the order in which the mainframe lists its heads. A laser in slot 0 is a device of
+    its own, of kind keysight-laser.
     """
 
     kind: Literal["keysight-816x"]
@@ -150,6 +194,19 @@ class MainframeMeterModel(DeviceModel):
     serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
     averaging_s: Number = Field(0.1, ge=1e-4, le=10.0, description="Averaging time of every channel.")
     wavelength_nm: Number = Field(1550.0, ge=450.0, le=1800.0, description="Wavelength of every channel.")
+    modules: MainframeModules | None = Field(
+        None,
+        description="Slot: module, when it is emulated; a real one says it itself. By default an 81635A in slots 1 "
+        "and 2, and a laser in slot 0 if a keysight-laser names this mainframe.",
+    )
+
+    @model_validator(mode="after")
+    def _modules_fit(self) -> Self:
+        if self.modules is not None:
+            check_modules(self.modules, self.model or "8164B")
+            if not any(module in SENSOR_CHANNELS for module in self.modules.values()):
+                raise ValueError("expected at least one power sensor; a laser alone is a device of kind keysight-laser")
+        return self
 
 
 class ThorlabsMeterModel(DeviceModel):
@@ -188,6 +245,28 @@ class KeysightLaserModel(DeviceModel):
     model: Literal["8164A", "8164B", "N7776C"] | None = Field(None, description="Expected model.")
     serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
     pin: Pin | None = Field(None, description="Number that unlocks the laser; without one a locked laser is refused.")
+    mainframe: Name | None = Field(
+        None,
+        description="Device of kind keysight-816x in whose slot 0 it is; its address is used, and what is said of "
+        "modules there. Emulated they are one instrument.",
+    )
+    modules: MainframeModules | None = Field(
+        None, description="Slot: module of an 8164, when it is emulated; by default an 81600B-200 in slot 0."
+    )
+
+    @model_validator(mode="after")
+    def _mainframe_fits(self) -> Self:
+        if self.mainframe is not None:
+            for key in ("address", "serial", "modules"):
+                if getattr(self, key) is not None:
+                    raise ValueError(f"expected either mainframe or {key}, found both: it is that of the mainframe")
+        if (self.modules is not None or self.mainframe is not None) and self.model == "N7776C":
+            raise ValueError("expected model 8164A or 8164B with mainframe or modules, found N7776C")
+        if self.modules is not None:
+            check_modules(self.modules, self.model or "8164B")
+            if 0 not in self.modules:
+                raise ValueError("expected a laser in slot 0, found none")
+        return self
 
 
 class SantecLaserModel(DeviceModel):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from lumion_hw.bench.devices import (
+    DEFAULT_LASER,
+    DEFAULT_SENSORS,
     CmisModel,
     DeviceModel,
     HeaterDriverModel,
+    KeysightLaserModel,
+    MainframeMeterModel,
     MeshControllerModel,
     QontrolModel,
     SfpModel,
@@ -35,7 +39,9 @@ def emulated_bench(
     spec = EmulationSpec(
         mesh=model.topology(),
         wiring=model.to_wiring(),
-        devices=tuple(_device_spec(name, device, max(heater_channels) + 1) for name, device in model.devices.items()),
+        devices=tuple(
+            _device_spec(name, device, max(heater_channels) + 1, model) for name, device in model.devices.items()
+        ),
         controller=model.mesh.controller,
         heater_channels=heater_channels,
         monitor_ports=model.monitors(),
@@ -48,7 +54,7 @@ def emulated_bench(
     return EmulatedBench(spec, clock, seed, warm=warm, aged_s=aged_s)
 
 
-def _device_spec(name: str, device: DeviceModel, n_channels: int) -> DeviceSpec:
+def _device_spec(name: str, device: DeviceModel, n_channels: int, bench: BenchModel) -> DeviceSpec:
     """Return what to emulate for one device: it answers with the identity the file expects.
 
     A chain whose modules the file leaves open gets as many as ``n_channels`` need.
@@ -67,7 +73,22 @@ def _device_spec(name: str, device: DeviceModel, n_channels: int) -> DeviceSpec:
         return DeviceSpec(name, kind, serial, profile=profile)
     if isinstance(device, CmisModel):
         return DeviceSpec(name, kind, serial, device.profile)
-    return DeviceSpec(name, kind, serial, getattr(device, "model", None) or "")
+    if isinstance(device, MainframeMeterModel):
+        modules = dict(DEFAULT_SENSORS if device.modules is None else device.modules)
+        if any(isinstance(it, KeysightLaserModel) and it.mainframe == name for it in bench.devices.values()):
+            modules.setdefault(0, DEFAULT_LASER)
+        return DeviceSpec(name, kind, serial, device.model or "8164B", modules=modules)
+    if isinstance(device, KeysightLaserModel) and (device.modules or (device.model or "").startswith("8164")):
+        return DeviceSpec(
+            name,
+            kind,
+            serial,
+            device.model or "8164B",
+            modules=device.modules or {0: DEFAULT_LASER},
+            mainframe=device.mainframe,
+        )
+    mainframe = device.mainframe if isinstance(device, KeysightLaserModel) else None
+    return DeviceSpec(name, kind, serial, getattr(device, "model", None) or "", mainframe=mainframe)
 
 
 def _physics(model: BenchModel, controller: DeviceModel) -> PhysicsParameters:

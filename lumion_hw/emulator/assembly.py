@@ -18,8 +18,9 @@ from lumion_hw.emulator.epc04 import Epc04
 from lumion_hw.emulator.faults import Faults
 from lumion_hw.emulator.i2c_bridge import I2cBridge
 from lumion_hw.emulator.itla import Itla
-from lumion_hw.emulator.keysight_816x import Keysight816x
+from lumion_hw.emulator.keysight_816x import DUAL_SENSORS, Keysight816x
 from lumion_hw.emulator.keysight_laser import KeysightLaser
+from lumion_hw.emulator.keysight_slots import ports_of
 from lumion_hw.emulator.light import Light
 from lumion_hw.emulator.line_server import LineServer
 from lumion_hw.emulator.mpc320 import Mpc320
@@ -109,11 +110,13 @@ class EmulatedBench:
             "keysight-n7785c": self._stabilizer,
             "novoptel-pm1000": self._polarimeter,
         }
-        self.devices: dict[str, EmulatedDevice] = {}
+        bodies: dict[str, EmulatedDevice] = {}
         for device in spec.devices:
             if device.kind not in makers:
                 raise ConfigError(f"devices of kind {device.kind} cannot be emulated", device=device.name)
-            self.devices[device.name] = makers[device.kind](device)
+            if device.mainframe is None:
+                bodies[device.name] = makers[device.kind](device)
+        self.devices = {device.name: bodies[device.mainframe or device.name] for device in spec.devices}
         schedule = Schedule(clock.now)
         self.world.before_reading.insert(0, schedule.advance)
         self.faults = Faults(self.world, self._modules, self._boards, self.devices, schedule)
@@ -223,14 +226,27 @@ class EmulatedBench:
         )
 
     def _mainframe(self, device: DeviceSpec) -> EmulatedDevice:
-        """Dual sensors in slots 1 and 2: channels 1 to 4 in the order of their heads."""
+        """Channels are numbered from 1 in the order of slots and inputs; the laser is a device of its own name."""
+        modules = DUAL_SENSORS if device.modules is None else device.modules
+        channels = {port: number for number, port in enumerate(ports_of(modules), start=1)}
 
         def light(slot: int, channel: int, _at_s: float) -> Light:
-            return self.world.tapped(device.name, 2 * (slot - 1) + channel)
+            return self.world.tapped(device.name, channels[slot, channel])
 
-        return Keysight816x(
-            device.name, self.clock, self._rng(device.name), light, serial=device.serial, model=device.model or "8164B"
+        laser = next((each for each in self.spec.devices if each.mainframe == device.name), device)
+        mainframe = Keysight816x(
+            device.name,
+            self.clock,
+            self._rng(device.name),
+            light,
+            serial=device.serial,
+            model=device.model or "8164B",
+            modules=modules,
+            emit=self._launch(laser),
         )
+        if mainframe.laser is not None:
+            self.world.before_reading.append(mainframe.advance)
+        return mainframe
 
     def _santec_meter(self, device: DeviceSpec) -> EmulatedDevice:
         """One module: channels 1 to 4 are its ports."""
@@ -245,6 +261,8 @@ class EmulatedBench:
         return lambda light: self.world.set_source(device.name, light.power_w, light.wavelength_nm)
 
     def _keysight_laser(self, device: DeviceSpec) -> EmulatedDevice:
+        if device.modules is not None:
+            return self._mainframe(device)
         laser = KeysightLaser(
             device.name,
             self.clock,

@@ -20,6 +20,8 @@ class DeviceSpec:
         serial: Serial number it answers with; of a chain, those of its modules with commas between.
         model: Model it answers with, where the kind has several.
         profile: Figures of a module that differ from the standard ones, by name.
+        modules: Slot -> module of a mainframe.
+        mainframe: Name of the mainframe that this device is plugged into; it has no body of its own.
     """
 
     name: str
@@ -27,6 +29,8 @@ class DeviceSpec:
     serial: str
     model: str = ""
     profile: Mapping[str, float] | None = None
+    modules: Mapping[int, str] | None = None
+    mainframe: str | None = None
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from lumion_hw.emulator.keysight_slots import (
     SENSORS,
     SLOTS,
     module_of,
+    ports_of,
     slot_commands,
 )
 from lumion_hw.emulator.light import Light
@@ -69,12 +70,7 @@ class Keysight816x(KeysightMeter):
         emit: Callable[[Light], None] | None = None,
     ) -> None:
         _check_modules(name, model, modules)
-        ports = [
-            (slot, channel + 1)
-            for slot in sorted(modules)
-            if slot != LASER_SLOT
-            for channel in range(SENSORS[modules[slot]].channels)
-        ]
+        ports = ports_of(modules)
         *streams, self._laser_stream = rng.spawn(len(ports) + 1)
         heads = {
             port: _head(light, port, stream, clock, SENSORS[modules[port[0]]].head)

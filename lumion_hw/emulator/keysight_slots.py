@@ -97,6 +97,16 @@ class Module:
     options: str = "NO CONNECTOR OPTION, NO INSTRUMENT OPTIONS"
 
 
+def ports_of(modules: Mapping[int, str]) -> list[tuple[int, int]]:
+    """Return slot and channel of every input of the sensors, in the order of the slots."""
+    return [
+        (slot, channel)
+        for slot in sorted(modules)
+        if slot != LASER_SLOT
+        for channel in range(1, SENSORS[modules[slot]].channels + 1)
+    ]
+
+
 def module_of(slot: int, model: str) -> Module:
     """Return what a module of a mainframe tells; ``model`` is one of :data:`SENSORS` or :data:`LASERS`."""
     part, _, option = model.partition("-")

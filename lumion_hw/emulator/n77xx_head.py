@@ -275,7 +275,8 @@ class Head:
         if not self.settings.automatic:
             return False
         before = self.settings.range_dbm
-        shown_w = power_w * self._panel_gain() + 4.0 * self._noise_w(averaging_s)
+        offset_w = self._zero_now() - self._correction_w
+        shown_w = power_w * self._panel_gain() + offset_w + 4.0 * self._noise_w(averaging_s)
         if not AUTORANGE_LOWER * full_scale_w(before) <= shown_w <= overflow_w(before, self.profile):
             fitting = (each for each in sorted(self._steps) if shown_w <= overflow_w(each, self.profile))
             self.settings.range_dbm = next(fitting, self.profile.range_limits_dbm[1])
