@@ -354,7 +354,9 @@ def _taps(bench: _Bench) -> Iterator[Check]:
         model = device.get("model", "N7745A") if kind == "keysight-n77xx" else kind
         n_channels = N_CHANNELS.get(model) if isinstance(model, str) else None
         if kind == "keysight-816x" and "modules" in device:
-            n_channels = sum(SENSOR_CHANNELS.get(it, 0) for it in _mapping(device["modules"]).values() if isinstance(it, str))
+            n_channels = sum(
+                SENSOR_CHANNELS.get(it, 0) for it in _mapping(device["modules"]).values() if isinstance(it, str)
+            )
         if n_channels is not None and channel > n_channels:
             message = f"expected a channel from 1 to {n_channels} ({meter!r} is a {model}), found {channel}"
             yield Check(path, message, ("devices", meter))

@@ -99,7 +99,8 @@ class StrictScpi:
     def operations_done(self) -> bool:
         """Tell whether no operation is pending, without waiting for it.
 
-        ``*OPC`` sets its bit at once when nothing is pending; ``*OPC?`` would hold the line until then.
+        ``*OPC`` sets its bit at once when nothing is pending; ``*OPC?`` would hold the line until then, or answers 0
+        (Keysight's optical instruments).
         """
         with self.session.transaction():
             self.number("*ESR?")  # an operation that ended before does not count

@@ -80,7 +80,7 @@ def test_n7776c_wavelength(n7776c):
     client, device = n7776c
     client.wavelength = 1555.5
     assert client.wavelength == pytest.approx(1555.5)
-    assert client.complete == "1"
+    until(lambda: client.complete == "1")
     assert device.light().wavelength_nm == pytest.approx(1555.5, abs=0.02)
 
 
@@ -123,7 +123,7 @@ def test_n7776c_manual_steps(n7776c):
     client, device = n7776c
     client.sweep_wl_start, client.sweep_wl_stop, client.sweep_step, client.sweep_mode = 1550.0, 1560.0, 1.0, "MAN"
     client.sweep_state = 1
-    assert client.complete == "1"
+    until(lambda: client.complete == "1")
     client.next_step()
     client.next_step()
     client.previous_step()
