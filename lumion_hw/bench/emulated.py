@@ -73,22 +73,25 @@ def _device_spec(name: str, device: DeviceModel, n_channels: int, bench: BenchMo
         return DeviceSpec(name, kind, serial, profile=profile)
     if isinstance(device, CmisModel):
         return DeviceSpec(name, kind, serial, device.profile)
+    if isinstance(device, MainframeMeterModel | KeysightLaserModel):
+        return _keysight_spec(name, device, serial, bench)
+    return DeviceSpec(name, kind, serial, getattr(device, "model", None) or "")
+
+
+def _keysight_spec(
+    name: str, device: MainframeMeterModel | KeysightLaserModel, serial: str, bench: BenchModel
+) -> DeviceSpec:
+    """Return what to emulate for a mainframe, a laser in one, or a laser of its own."""
+    modules: dict[int, str] | None = None if device.modules is None else dict(device.modules)
     if isinstance(device, MainframeMeterModel):
-        modules = dict(DEFAULT_SENSORS if device.modules is None else device.modules)
+        modules = modules or dict(DEFAULT_SENSORS)
         if any(isinstance(it, KeysightLaserModel) and it.mainframe == name for it in bench.devices.values()):
             modules.setdefault(0, DEFAULT_LASER)
-        return DeviceSpec(name, kind, serial, device.model or "8164B", modules=modules)
-    if isinstance(device, KeysightLaserModel) and (device.modules or (device.model or "").startswith("8164")):
-        return DeviceSpec(
-            name,
-            kind,
-            serial,
-            device.model or "8164B",
-            modules=device.modules or {0: DEFAULT_LASER},
-            mainframe=device.mainframe,
-        )
-    mainframe = device.mainframe if isinstance(device, KeysightLaserModel) else None
-    return DeviceSpec(name, kind, serial, getattr(device, "model", None) or "", mainframe=mainframe)
+        return DeviceSpec(name, device.kind, serial, device.model or "8164B", modules=modules)
+    if device.mainframe is not None or (modules is None and device.model not in ("8164A", "8164B")):
+        return DeviceSpec(name, device.kind, serial, device.model or "", mainframe=device.mainframe)
+    modules = modules or {0: DEFAULT_LASER}
+    return DeviceSpec(name, device.kind, serial, device.model or "8164B", modules=modules)
 
 
 def _physics(model: BenchModel, controller: DeviceModel) -> PhysicsParameters:

