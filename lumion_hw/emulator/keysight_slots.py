@@ -48,17 +48,23 @@ class Sensor:
     head: HeadProfile
 
 
-def _sensor(wavelengths_nm: tuple[float, float], ranges_dbm: tuple[int, int], noise_w: float, **more: float) -> Sensor:
-    """Return a sensor of one input; ``more`` are its shortest averaging time in s and its most points."""
+def _sensor(
+    wavelengths_nm: tuple[float, float],
+    ranges_dbm: tuple[int, int],
+    noise_w: float,
+    shortest_s: float = 100e-6,
+    most_points: int = 20_001,
+) -> Sensor:
+    """Return a sensor of one input; ``noise_w`` is that of an average over 1 s."""
     head = HeadProfile(
         wavelength_limits_m=(wavelengths_nm[0] * 1e-9, wavelengths_nm[1] * 1e-9),
-        averaging_limits_s=(more.get("averaging_s", 100e-6), 10.0),
+        averaging_limits_s=(shortest_s, 10.0),
         range_limits_dbm=ranges_dbm,
         noise_w_at_1_s=noise_w,
         responsivity_nm=HEAD_81635A.responsivity_nm,
         responsivity_a_per_w=HEAD_81635A.responsivity_a_per_w,
         limited_top=False,
-        most_points=int(more.get("points", 20_001)),
+        most_points=most_points,
     )
     return Sensor(1, head)
 
@@ -67,7 +73,7 @@ SENSORS: Mapping[str, Sensor] = {
     "81630B": _sensor((970.0, 1650.0), (-70, 30), 1.7e-9),
     "81634B": _sensor((800.0, 1700.0), (-110, 10), 0.035e-12),
     "81635A": Sensor(2, HEAD_81635A),
-    "81636B": _sensor((1250.0, 1640.0), (-80, 10), 3.5e-12, averaging_s=25e-6, points=100_001),
+    "81636B": _sensor((1250.0, 1640.0), (-80, 10), 3.5e-12, shortest_s=25e-6, most_points=100_001),
 }
 
 _POWER_DBM = (-15.0, 8.5)

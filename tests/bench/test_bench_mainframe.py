@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from pydantic import ValidationError
@@ -11,8 +12,11 @@ from pydantic import ValidationError
 from lumion_hw import Bench
 from lumion_hw.bench.devices import DEFAULT_LASER, DEFAULT_SENSORS, MAINFRAME_SLOTS, SENSOR_CHANNELS
 from lumion_hw.bench.model import BenchModel
+from lumion_hw.clock import SystemClock
 from lumion_hw.emulator import keysight_slots
-from lumion_hw.emulator.keysight_816x import DUAL_SENSORS
+from lumion_hw.emulator.keysight_816x import DUAL_SENSORS, Keysight816x
+from lumion_hw.emulator.light import Light
+from lumion_hw.emulator.server import EmulatorServer
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
 
@@ -98,6 +102,22 @@ def test_laser_and_sensors_are_one_instrument(tmp_path):
         assert bench.lasers["tls0"].state().emitting
         assert ask(bench, "mf0", "SENS1:POW:ATIM?;:SOUR0:POW:STAT?") == "+2.00000000E-001;+1"
         assert bench.emulated.world.leaving_w().max() > 1e-6, "its light enters the mesh"
+
+
+def test_a_laser_is_reached_at_the_address_of_its_mainframe(tmp_path):
+    clock = SystemClock()
+    modules = {0: DEFAULT_LASER, 1: "81635A"}
+    device = Keysight816x("mf0", clock, np.random.default_rng(1), lambda *_: Light(1e-4), serial="DE1", modules=modules)
+    with EmulatorServer(clock) as server, server.in_thread():
+        data = document(
+            mf0={"kind": "keysight-816x", "address": server.add_tcp(device), "averaging_s": 0.001},
+            tls0={"kind": "keysight-laser", "mainframe": "mf0"},
+        )
+        path = tmp_path / "bench.yaml"
+        path.write_text(yaml.safe_dump(data))
+        with Bench.open(path, only=("mf0", "tls0")) as bench:
+            assert bench.meters["mf0"].channels == (1, 2)
+            assert bench.lasers["tls0"].identity.serial == "DE1"
 
 
 MAINFRAME = {"kind": "keysight-816x", "model": "8164B"}

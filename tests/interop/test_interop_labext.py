@@ -7,7 +7,6 @@ exact versions of its dependencies, older than ours, and runs with ours: `pip in
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -22,10 +21,8 @@ from lumion_hw.emulator.n77xx import KeysightN77xx
 from lumion_hw.emulator.server import EmulatorServer
 
 WHY = "needs LabExT and tkinter: pip install --no-deps LabExT_pkg"
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    laser_client = pytest.importorskip("LabExT.Instruments.LaserMainframeKeysight", reason=WHY, exc_type=ImportError)
-    meter_client = pytest.importorskip("LabExT.Instruments.PowerMeterN7744A", reason=WHY, exc_type=ImportError)
+laser_client = pytest.importorskip("LabExT.Instruments.LaserMainframeKeysight", reason=WHY, exc_type=ImportError)
+meter_client = pytest.importorskip("LabExT.Instruments.PowerMeterN7744A", reason=WHY, exc_type=ImportError)
 
 
 @pytest.fixture
