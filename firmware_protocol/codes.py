@@ -181,6 +181,7 @@ class Status(IntEnum):
     NOT_SUPPORTED = 22, "", "feature bit", ""
     FLASH = 23, "", "error register", ""
     CRC_MISMATCH = 24, "", "computed CRC", "given CRC"
+    UNKNOWN_FAULT = 25, "", "fault id", "newest id"
 
     def __new__(cls, code: int, channel_means: str = "", value_means: str = "", limit_means: str = "") -> Status:
         """Make the member from its row."""
@@ -213,6 +214,7 @@ class Feature(IntEnum):
     BOOTLOADER = 9, "command 0x70"
     CHIP_TEMPERATURE = 10, "chip_temp is valid, OVER_TEMPERATURE available"
     SUPPLY_SENSE = 11, "SUPPLY available"
+    CLEAR_ONE = 12, "FAULT_CLEAR clears the fault it names and no other, and refuses an unknown id"
 
     def __new__(cls, bit: int, meaning: str = "") -> Feature:
         """Make the member from its row."""

@@ -338,7 +338,7 @@ _ALL = (
             F(12, "fault[count]", "records", "", "", "fault records, ascending id"),
         ),
     ),
-    Layout("FaultClearRequest", "FAULT_CLEAR", (F(0, "u32", "fault_id", "", "", "clears faults not newer than this"),)),
+    Layout("FaultClearRequest", "FAULT_CLEAR", (F(0, "u32", "fault_id", "", "", "the fault to clear"),)),
     Layout(
         "FaultClearReply",
         "FAULT_CLEAR",

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define LUM_SCHEMA_CRC32 0xD0CCB6BDu /* schema_crc32 of HELLO */
+#define LUM_SCHEMA_CRC32 0x41E8D110u /* schema_crc32 of HELLO */
 #define LUM_PROTOCOL_MAJOR 1u /* high nibble of kind_version */
 #define LUM_MIN_MTU 256u /* bytes on the wire every implementation accepts from reset on */
 #define LUM_NO_CHANNEL 65535u /* channel or index of an error reply: none */
@@ -117,6 +117,7 @@ enum lum_status {
     LUM_STATUS_NOT_SUPPORTED = 0x16,
     LUM_STATUS_FLASH = 0x17,
     LUM_STATUS_CRC_MISMATCH = 0x18,
+    LUM_STATUS_UNKNOWN_FAULT = 0x19,
 };
 
 /* Bit numbers of features (section 6.4); has_feature tests a mask. */
@@ -132,6 +133,7 @@ enum lum_feature {
     LUM_FEATURE_BOOTLOADER = 0x09,
     LUM_FEATURE_CHIP_TEMPERATURE = 0x0A,
     LUM_FEATURE_SUPPLY_SENSE = 0x0B,
+    LUM_FEATURE_CLEAR_ONE = 0x0C,
 };
 
 /* Fault sources (section 11.3): bit numbers of faults, latched and fault_enable. */
@@ -1469,7 +1471,7 @@ static inline void lum_fault_list_reply_write(const struct lum_fault_list_reply 
 #define LUM_FAULT_CLEAR_REQUEST_FAULT_ID_OFFSET 0u
 
 struct lum_fault_clear_request {
-    uint32_t fault_id; /* clears faults not newer than this */
+    uint32_t fault_id; /* the fault to clear */
 };
 
 static inline void lum_fault_clear_request_read(struct lum_fault_clear_request *m, const uint8_t *p)

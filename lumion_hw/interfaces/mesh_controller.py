@@ -249,7 +249,12 @@ class MeshController(Protocol):
         """Return the faults the controller keeps, oldest first."""
 
     def clear_fault(self, fault_id: int) -> None:
-        """Clear latched faults up to and including ``fault_id``. Raises ``SafetyError`` while the cause is present."""
+        """Clear the latched fault of this id and no other; one that was cleared before stays so.
+
+        Raises:
+            BadValueError: No fault was given this id; nothing was cleared.
+            SafetyError: Its cause is still present; nothing was cleared.
+        """
 
     def outputs_off(self) -> None:
         """Switch all outputs off, whatever the state; latches a fault that has to be cleared by its id."""

@@ -54,6 +54,7 @@ _HINTS = {
     Status.TOO_NEW: "Update the controller's firmware.",
     Status.TOO_BIG: "The message should have been split: report this.",
     Status.BAD_LENGTH: "Host and firmware disagree on a layout: compare their versions.",
+    Status.UNKNOWN_FAULT: "Nothing was cleared. Look at faults(): each is cleared by the id it has there.",
     Status.UNKNOWN_COMMAND: "The firmware does not know this command: compare versions.",
 }
 
@@ -61,6 +62,7 @@ _HINTS = {
 _CLASSES: dict[int, type[DeviceError]] = {
     Status.BAD_VALUE: BadValueError,
     Status.BAD_CHANNEL: BadValueError,
+    Status.UNKNOWN_FAULT: BadValueError,
     Status.TIMEOUT: DeviceTimeoutError,
 }
 
@@ -99,7 +101,7 @@ def _device_error(refusal: Refusal, request: Request[Message], where: Where) -> 
     if means is not None and means.channel_means and refusal.channel is not None:
         parts.append(f"{means.channel_means} {refusal.channel}{_field_at(refusal, request)}")
     if means is not None and means.value_means:
-        shown = refusal.value_u32 if status == Status.STALE else refusal.value
+        shown = refusal.value_u32 if status in (Status.STALE, Status.UNKNOWN_FAULT) else refusal.value
         parts.append(f"{means.value_means} {shown}")
     if means is not None and means.limit_means:
         parts.append(f"{means.limit_means} {refusal.limit}")
@@ -242,7 +244,7 @@ def error_from_refusal(refusal: Refusal, request: Request[Message], where: Where
     The message names the command, the channel or field, what was asked and what is allowed. LIMIT becomes
     ``LimitError`` (unit ``code`` for a channel, ``mW`` for the whole table), SAFE and INTERLOCK ``SafetyError``,
     SESSION ``LinkLost``, BUSY ``BusyError``, NOT_SUPPORTED ``NotSupportedError``, INCOMPLETE and CRC_MISMATCH
-    ``VerifyError``, BAD_VALUE and BAD_CHANNEL ``BadValueError``, TIMEOUT ``DeviceTimeoutError``,
+    ``VerifyError``, BAD_VALUE, BAD_CHANNEL and UNKNOWN_FAULT ``BadValueError``, TIMEOUT ``DeviceTimeoutError``,
     everything else ``DeviceError`` with the status as ``code``.
     """
     return _KINDS.get(refusal.status, _device_error)(refusal, request, where)

@@ -39,7 +39,7 @@ HELLO = fp.HelloReply(
     t_slow_ms=1,
     latch_skew_us=0,
     adc_scan_us=50,
-    features=1 << fp.Feature.SWEEP | 1 << fp.Feature.CHIP_TEMPERATURE,
+    features=1 << fp.Feature.SWEEP | 1 << fp.Feature.CHIP_TEMPERATURE | 1 << fp.Feature.CLEAR_ONE,
     schema_crc32=0,
     boot_id=77,
     uptime_ms=0,
@@ -387,7 +387,12 @@ class SpecBoard:
         return fp.FaultListReply(self.latched_mask(), len(self.faults), self.state, records)
 
     def do_fault_clear(self, request: fp.FaultClearRequest) -> fp.Message | fp.Refusal:
-        for index, fault in enumerate(self.faults[: request.fault_id]):
+        first_edition = not fp.has_feature(self.hello.features, fp.Feature.CLEAR_ONE)
+        if not first_edition and not 1 <= request.fault_id <= len(self.faults):
+            return refuse(fp.Status.UNKNOWN_FAULT, request.fault_id, len(self.faults))
+        for index, fault in enumerate(self.faults):
+            if fault.fault_id > request.fault_id or (fault.fault_id < request.fault_id and not first_edition):
+                continue
             if fault.fault_state is fp.FaultState.PRESENT:
                 return refuse(fp.Status.INTERLOCK, fault.value, fault.limit)
             self.faults[index] = replace(fault, fault_state=fp.FaultState.CLEARED)

@@ -222,7 +222,7 @@ def test_a_fault_that_was_not_cleared_is_not_believed_to_be() -> None:
     driver, board, _ = attached()
     board.trip(fp.FaultSource.SUPPLY)
     board.do_fault_clear = lambda request: fp.FaultClearReply(1 << 4, 1, fp.OutputsState.SAFE)  # type: ignore[method-assign]
-    with pytest.raises(VerifyError, match=r"FAULT_CLEAR up to id 1 .* read back SUPPLY"):
+    with pytest.raises(VerifyError, match=r"FAULT_CLEAR of id 1 .* read back SUPPLY"):
         driver.clear_fault(1)
 
 

@@ -18,7 +18,7 @@ import firmware_protocol as fp
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.drivers.mesh.lumion import LumionMeshController
 from lumion_hw.drivers.mesh.lumion_safety import safe_on_signals
-from lumion_hw.errors import LimitError, LinkLost
+from lumion_hw.errors import BadValueError, LimitError, LinkLost, SafetyError
 from lumion_hw.interfaces import ControllerLimits, Fault
 from lumion_hw.links.memory import MemoryLink
 
@@ -263,10 +263,47 @@ def test_a_second_fault_behind_a_latched_one_is_announced_without_its_event(
         board.trip(fp.FaultSource.HW_SPI)
         clock.sleep(0.6)  # the flag stays set, so the keep-alive asks for the list instead of a PING
         assert [fault.source for fault in seen] == ["SUPPLY", "HW_SPI"]
-        driver.clear_fault(2)
+        for fault in seen[:]:
+            driver.clear_fault(fault.fault_id)
         clock.sleep(2.0)
         assert len(seen) == 2
         assert board.sent(fp.PingRequest)
+
+
+@pytest.mark.parametrize("features", [HELLO.features, 0], ids=["CLEAR_ONE", "first edition"])
+def test_an_id_no_fault_was_given_is_refused_and_everything_stays_latched(
+    make: Make, board: SpecBoard, features: int
+) -> None:
+    board.hello = replace(HELLO, features=features)
+    board.trip(fp.FaultSource.SUPPLY)
+    board.trip(fp.FaultSource.HW_SPI)
+    with make() as driver:
+        for unknown in (0, 3, 999_999):
+            with pytest.raises(BadValueError, match=f"{unknown}") as refused:
+                driver.clear_fault(unknown)
+            assert refused.value.code == fp.Status.UNKNOWN_FAULT
+        assert [fault.latched for fault in driver.faults()] == [True, True]
+
+
+def test_a_newer_fault_is_cleared_before_an_older_one_and_only_that(make: Make, board: SpecBoard) -> None:
+    board.trip(fp.FaultSource.SUPPLY)
+    board.trip(fp.FaultSource.HW_SPI)
+    with make() as driver:
+        driver.clear_fault(2)
+        assert [fault.latched for fault in driver.faults()] == [True, False]
+
+
+def test_firmware_that_would_clear_more_than_was_named_is_not_asked_to(make: Make, board: SpecBoard) -> None:
+    board.hello = replace(HELLO, features=0)
+    board.trip(fp.FaultSource.SUPPLY)
+    board.trip(fp.FaultSource.HW_SPI)
+    with make() as driver:
+        with pytest.raises(SafetyError, match=r"also clear SUPPLY \(id 1\).*oldest one first"):
+            driver.clear_fault(2)
+        assert board.sent(fp.FaultClearRequest) == []
+        for fault in driver.faults():
+            driver.clear_fault(fault.fault_id)
+        assert not any(fault.latched for fault in driver.faults())
 
 
 def test_faults_that_were_there_before_are_announced_on_opening(make: Make, board: SpecBoard) -> None:

@@ -412,8 +412,9 @@ def test_a_fault_whose_cause_is_present_cannot_be_cleared_but_switched_off() -> 
     with pytest.raises(SafetyError, match="still present: #1 OVER_VOLTAGE on channel 2"):
         controller.clear_fault(1)
     controller.outputs_off()
-    newest = controller.faults()[-1].fault_id
-    controller.clear_fault(newest)
+    for fault in controller.faults():
+        assert fault.latched
+        controller.clear_fault(fault.fault_id)
     assert not any(fault.latched for fault in controller.faults())
     controller.program(np.zeros(16))
 

@@ -251,13 +251,32 @@ def test_a_fault_is_cleared_by_its_id_and_a_newer_one_stays() -> None:
     assert bench.drives[-1][1] == ZEROS, "outputs stay 0 until they are programmed"
 
 
-def test_a_present_condition_refuses_the_clear_of_all() -> None:
+def test_clearing_a_fault_leaves_an_older_one_latched() -> None:
+    bench, host, _ = energised()
+    bench.board.trip(HW_SPI)
+    bench.board.trip(HW_ADC)
+    assert host.ask(FaultClearRequest(2)) == FaultClearReply(HW_SPI.mask, 2, OutputsState.SAFE)
+    assert host.ask(FaultClearRequest(1)) == FaultClearReply(0, 2, OutputsState.READY)
+
+
+@pytest.mark.parametrize("fault_id", [0, 3, 999_999, 0xFFFF_FFFF])
+def test_an_id_that_no_fault_was_given_is_refused_and_clears_nothing(fault_id: int) -> None:
+    bench, host, _ = energised()
+    bench.board.trip(HW_SPI)
+    bench.board.trip(HW_ADC)
+    refused = host.ask(FaultClearRequest(fault_id))
+    assert (refused.status, refused.value_u32, refused.limit) == (25, fault_id, 2)
+    assert host.ask(FaultListRequest()).latched == HW_SPI.mask | HW_ADC.mask
+
+
+def test_a_present_condition_refuses_the_clear_of_its_own_fault() -> None:
     bench, host, _ = energised()
     bench.board.trip(HW_SPI)
     bench.board.trip(FaultSource.MEMORY, channel=3, value=7, limit=5, present=True)
     assert host.ask(FaultListRequest(first_id=2)).records[0].fault_state is FaultState.PRESENT
     assert host.ask(FaultClearRequest(2)) == Refusal(Status.INTERLOCK, channel=3, value=7, limit=5)
     assert host.ask(FaultListRequest()).latched == HW_SPI.mask | FaultSource.MEMORY.mask
+    assert host.ask(FaultClearRequest(1)).latched == FaultSource.MEMORY.mask, "another one is not held back by it"
     bench.board.remove_condition(FaultSource.MEMORY, 3)
     assert host.ask(FaultListRequest()).latched != 0, "the latch stays when the cause is gone"
     assert host.ask(FaultClearRequest(2)).latched == 0

@@ -113,8 +113,8 @@ def test_records_of_arrays_have_the_size_of_their_layouts() -> None:
     assert fp.PAIR_DTYPE.names == tuple(field.name for field in LAYOUTS["PairRecord"].fields)
 
 
-def test_status_codes_count_without_holes_from_ok_to_crc_mismatch() -> None:
-    assert [int(status) for status in fp.Status] == list(range(25))
+def test_status_codes_count_without_holes_from_ok_to_unknown_fault() -> None:
+    assert [int(status) for status in fp.Status] == list(range(26))
     assert (fp.Status.LIMIT, fp.Status.SAFE, fp.Status.SESSION, fp.Status.CRC_MISMATCH) == (6, 8, 12, 24)
     assert (fp.Status.LIMIT.value_means, fp.Status.LIMIT.limit_means) == ("asked", "allowed")
 

@@ -8,6 +8,7 @@ import pytest
 
 from lumion_hw.clock import VirtualClock, deadline_after
 from lumion_hw.errors import (
+    BadValueError,
     ConfigError,
     DeviceError,
     DeviceTimeoutError,
@@ -195,7 +196,9 @@ class FakeController(Fake):
         self.need_link()
         if self.cause:
             raise SafetyError("the cause is present", **WHERE)
-        self.latched = [fault for fault in self.latched if fault.fault_id > fault_id]
+        if not 1 <= fault_id <= self.n_faults:
+            raise BadValueError("no such fault", **WHERE)
+        self.latched = [fault for fault in self.latched if fault.fault_id != fault_id]
 
     def outputs_off(self) -> None:
         self.need_link()

@@ -284,10 +284,13 @@ class LumionMeshController(Driver):
             return self._watch.kept()
 
     def clear_fault(self, fault_id: int) -> None:
-        """Clear latched faults up to and including ``fault_id``; the outputs stay at zero until they are programmed.
+        """Clear the latched fault of this id and no other; one that was cleared before stays so.
+
+        The outputs stay at zero until no fault is latched and they are programmed.
 
         Raises:
-            SafetyError: The cause of one of them is still present (the message names it); nothing was cleared.
+            BadValueError: The controller gave no fault this id; nothing was cleared.
+            SafetyError: Its cause is still present (the message names it); nothing was cleared.
         """
         with self._using("clear_fault"), self._lock:
             self._watch.clear(fault_id)

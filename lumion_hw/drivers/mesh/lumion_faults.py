@@ -11,14 +11,15 @@ from firmware_protocol import (
     FaultListRequest,
     FaultRecord,
     FaultState,
+    Feature,
     OutputsState,
-    is_newer,
+    Status,
+    has_feature,
 )
 from lumion_hw.drivers.mesh.lumion_values import call_back, fault_from_record
-from lumion_hw.errors import FrameError, LinkError, LinkLost, LumionError, SafetyError, VerifyError
+from lumion_hw.errors import BadValueError, FrameError, LinkError, LinkLost, LumionError, SafetyError, VerifyError
 from lumion_hw.interfaces import Fault
 from lumion_hw.sessions.framed import FramedSession
-from lumion_hw.sessions.framed_errors import sources
 
 _log = logging.getLogger(__name__)
 
@@ -55,40 +56,65 @@ class FaultWatch:
         return tuple(fault_from_record(record) for record in records)
 
     def clear(self, fault_id: int) -> None:
-        """Clear latched faults up to and including ``fault_id``.
+        """Clear one latched fault.
 
         Raises:
-            SafetyError: The cause of one of them is still present; the message names the sources, nothing was cleared.
-            VerifyError: The controller agreed, but a fault that should be gone is still latched.
+            BadValueError: The controller gave no fault this id; nothing was cleared.
+            SafetyError: Its cause is still present, and the message names it; nothing was cleared.
+            VerifyError: The controller agreed, but the fault is still latched.
         """
+        if not has_feature(self._session.hello.features, Feature.CLEAR_ONE):
+            self._check_for_first_edition(fault_id)
         try:
             reply = self._session.request(FaultClearRequest(fault_id))
         except SafetyError as error:
-            present = self._present(fault_id)
-            if not present:
+            fault = self._find(fault_id)
+            if fault is None or not fault.present:
                 raise
             raise SafetyError(
-                f"FAULT_CLEAR refused, nothing was cleared: the cause is still present of {'; '.join(present)}.",
+                f"FAULT_CLEAR refused, nothing was cleared: the cause is still present of {in_words(fault)}.",
                 device=self._session.device,
                 address=self._session.address,
                 hint="Remove the cause first.",
             ) from error
-        if reply.latched and not is_newer(reply.newest_id, fault_id):
+        fault = self._find(fault_id) if reply.latched else None
+        if fault is not None and fault.latched:
             raise VerifyError(
-                f"FAULT_CLEAR up to id {fault_id} was answered, but faults are still latched",
-                wrote="none",
-                read=sources(reply.latched),
+                f"FAULT_CLEAR of id {fault_id} was answered, but the fault is still latched",
+                wrote="cleared",
+                read=in_words(fault),
                 device=self._session.device,
                 address=self._session.address,
                 hint="Look at faults().",
             )
 
-    def _present(self, fault_id: int) -> list[str]:
+    def _check_for_first_edition(self, fault_id: int) -> None:
+        """Keep the rule for a board that clears every fault up to an id, whether it gave the id out or not."""
+        listed = {fault.fault_id: fault for fault in self.kept()}
+        older = [in_words(fault) for number, fault in listed.items() if fault.latched and number < fault_id]
+        if fault_id not in listed:
+            raise BadValueError(
+                f"FAULT_CLEAR: no fault listed has id {fault_id}, nothing was sent.",
+                code=Status.UNKNOWN_FAULT,
+                command=FaultClearRequest.command.name,
+                device=self._session.device,
+                address=self._session.address,
+                hint="Look at faults(): each is cleared by the id it has there.",
+            )
+        if older:
+            raise SafetyError(
+                f"FAULT_CLEAR of id {fault_id}: this firmware would also clear {'; '.join(older)}. Nothing was sent.",
+                device=self._session.device,
+                address=self._session.address,
+                hint="Clear the oldest one first, each by its own id.",
+            )
+
+    def _find(self, fault_id: int) -> Fault | None:
         try:
-            return [in_words(fault) for fault in self.kept() if fault.present and fault.fault_id <= fault_id]
+            return next((fault for fault in self.kept() if fault.fault_id == fault_id), None)
         except LinkError as error:
-            _log.warning("the sources of a refused clearing could not be read: %s", error)
-            return []
+            _log.warning("the fault of id %d could not be read: %s", fault_id, error)
+            return None
 
     def stop(self, patience_s: float | None) -> None:
         """Stop in an emergency, and make sure that it did. Raises as ``outputs_off`` of the driver."""

@@ -33,7 +33,7 @@ from lumion_hw.drivers.mesh.qontrol_values import (
     step,
     wanted_compliance,
 )
-from lumion_hw.errors import IdentityError, LinkLost, LumionError, NotSupportedError, SafetyError
+from lumion_hw.errors import BadValueError, IdentityError, LinkLost, LumionError, NotSupportedError, SafetyError
 from lumion_hw.interfaces import (
     ControllerInfo,
     ControllerLimits,
@@ -280,19 +280,28 @@ class QontrolController(Driver):
             return self._latch.faults
 
     def clear_fault(self, fault_id: int) -> None:
-        """Clear latched faults up to and including ``fault_id``.
+        """Clear the latched fault of this id and no other; one that was cleared before stays so.
 
         Raises:
-            SafetyError: A channel is still at its limit; :meth:`outputs_off` ends that.
+            BadValueError: No fault was given this id; nothing was cleared.
+            SafetyError: Its channel is still at its limit; :meth:`outputs_off` ends that.
         """
         with self._call("clear_fault") as outputs:
             self._session.check_identity()
             outputs.latch_reports()
             outputs.refresh()
-            still = [fault for fault in self._latch.up_to(fault_id) if fault.present]
-            if still:
+            if not self._latch.was_issued(fault_id):
+                raise BadValueError(
+                    f"clear_fault: no fault was given the id {fault_id}, nothing was cleared.",
+                    command="clear_fault",
+                    device=self._session.device,
+                    address=self._session.address,
+                    hint="Look at faults(): each is cleared by the id it has there.",
+                )
+            fault = self._latch.find(fault_id)
+            if fault is not None and fault.present:
                 raise SafetyError(
-                    f"clear_fault: the cause is still present: {in_words(still)}.",
+                    f"clear_fault: the cause is still present: {in_words([fault])}.",
                     device=self._session.device,
                     address=self._session.address,
                     hint="Check the heater, or switch off with outputs_off(), then clear again.",

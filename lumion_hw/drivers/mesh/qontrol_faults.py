@@ -70,7 +70,10 @@ class FaultLatch:
         return tuple(fault for fault in self._faults if fault.latched)
 
     def add(self, fault: Fault) -> Fault:
-        """Latch a fault under the next id."""
+        """Latch a fault under the next id; one that is latched already is kept, not doubled."""
+        for kept in self.latched:
+            if (kept.source, _candidates(kept)) == (fault.source, _candidates(fault)):
+                return kept
         self._newest_id += 1
         fault = replace(fault, fault_id=self._newest_id, latched=True)
         self._faults.append(fault)
@@ -79,14 +82,18 @@ class FaultLatch:
             self._faults.remove(oldest)
         return fault
 
-    def up_to(self, fault_id: int) -> tuple[Fault, ...]:
-        """Return the latched faults up to and including ``fault_id``."""
-        return tuple(fault for fault in self.latched if fault.fault_id <= fault_id)
+    def find(self, fault_id: int) -> Fault | None:
+        """Return the fault of this id, if it is kept."""
+        return next((fault for fault in self._faults if fault.fault_id == fault_id), None)
+
+    def was_issued(self, fault_id: int) -> bool:
+        """Return whether a fault was given this id; those that are no longer kept were cleared."""
+        return 1 <= fault_id <= self._newest_id
 
     def clear(self, fault_id: int) -> None:
-        """Unlatch faults up to and including ``fault_id``."""
+        """Unlatch the fault of this id."""
         self._faults = [
-            replace(fault, latched=False, present=False) if fault.fault_id <= fault_id else fault
+            replace(fault, latched=False, present=False) if fault.fault_id == fault_id else fault
             for fault in self._faults
         ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from firmware_protocol import FaultRecord, FaultState, is_newer
+from firmware_protocol import FaultRecord, FaultState
 
 KEPT = 16
 """Cleared faults are forgotten beyond this many records; latched ones never."""
@@ -86,20 +86,19 @@ class FaultLog:
             if same and record.fault_state is not FaultState.CLEARED:
                 self.records[index] = replace(record, fault_state=state)
 
+    def was_issued(self, fault_id: int) -> bool:
+        """Return whether this boot gave an id to a fault; those that are no longer kept were cleared."""
+        return 1 <= fault_id <= self.newest_id
+
     def clear(self, fault_id: int) -> FaultRecord | None:
-        """Clear every latched fault not newer than ``fault_id``.
+        """Clear one fault; one that is cleared already stays so.
 
         Returns:
-            The fault whose condition is still present, in which case nothing was cleared; else ``None``.
+            The fault, if its condition is still present and it was not cleared for that; else ``None``.
         """
-        chosen = [
-            (index, record)
-            for index, record in enumerate(self.records)
-            if record.fault_state is not FaultState.CLEARED and not is_newer(record.fault_id, fault_id)
-        ]
-        for _, record in chosen:
-            if record.fault_state is FaultState.PRESENT:
-                return record
-        for index, record in chosen:
-            self.records[index] = replace(record, fault_state=FaultState.CLEARED)
+        for index, record in enumerate(self.records):
+            if record.fault_id == fault_id:
+                if record.fault_state is FaultState.PRESENT:
+                    return record
+                self.records[index] = replace(record, fault_state=FaultState.CLEARED)
         return None

@@ -110,11 +110,13 @@ def fault_list(context: Context, request: FaultListRequest, at_s: float) -> Resu
 
 
 def fault_clear(context: Context, request: FaultClearRequest, at_s: float) -> Result:
-    """FAULT_CLEAR (section 11.3): by id, and only when no condition is present."""
+    """FAULT_CLEAR (section 11.3): the fault that is named, and only when its condition is gone."""
     core = context.core
     ramping = core.active is not None and core.active.common.wd_policy == WatchdogPolicy.RAMP
     if core.state is OutputsState.GRACE and ramping:
         return Refusal(Status.BUSY, value=core.grace_left_ms(at_s))
+    if not core.faults.was_issued(request.fault_id):
+        return Refusal(Status.UNKNOWN_FAULT, value=request.fault_id, limit=core.faults.newest_id)
     present = core.faults.clear(request.fault_id)
     if present is not None:
         return Refusal(Status.INTERLOCK, channel=present.channel, value=present.value, limit=present.limit)

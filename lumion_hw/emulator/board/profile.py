@@ -18,6 +18,7 @@ DEFAULT_FEATURES = sum(
         Feature.HW_WATCHDOG,
         Feature.CHIP_TEMPERATURE,
         Feature.SUPPLY_SENSE,
+        Feature.CLEAR_ONE,
     )
 )
 """Feature bits of the default board (section 6.4)."""

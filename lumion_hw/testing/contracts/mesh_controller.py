@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.errors import ConfigError, LimitError, LinkError, NotSupportedError, SafetyError
+from lumion_hw.errors import BadValueError, ConfigError, LimitError, LinkError, NotSupportedError, SafetyError
 from lumion_hw.interfaces import ControllerLimits, MeshController
 from lumion_hw.testing.contracts.common import cannot_tell, not_given, promised, refused, side_by_side
 from lumion_hw.testing.contracts.mesh_streams import MeshStreamPromises
@@ -294,7 +294,14 @@ class MeshControllerContract(MeshStreamPromises):
         promised(bool(latched), "outputs_off() latched no fault")
         refused(SafetyError, "program() with a latched fault", lambda: controller.program(table))
         promised(reads_zero(controller), "a table refused for safety drives currents")
-        controller.clear_fault(latched[-1].fault_id)
+        unknown = latched[-1].fault_id + 999_999
+        refused(BadValueError, "clearing an id that no fault was given", lambda: controller.clear_fault(unknown))
+        promised(
+            [fault for fault in controller.faults() if fault.latched] == latched,
+            "clearing an id that no fault was given cleared a fault",
+        )
+        for fault in latched:
+            controller.clear_fault(fault.fault_id)
         latched = [fault for fault in controller.faults() if fault.latched]
         promised(not latched, f"still latched after it was cleared by its id: {latched}")
         promised(reads_zero(controller), "clearing a fault switched outputs on")
