@@ -377,6 +377,7 @@ def ready(driver: LumionMeshController, board: CannedBoard) -> LumionMeshControl
 def test_currents_become_the_nearest_codes_in_one_set(
     ready: LumionMeshController, board: CannedBoard, clock: VirtualClock
 ) -> None:
+    ready.configure(replace(LIMITS, total_power_mw=500.0))  # 400 mW and 100 mW
     receipt = ready.program(currents(20.0, 0.0004, 10.0, 0.0))
     (request,) = board.sent(fp.SetRequest)
     assert isinstance(request, fp.SetRequest)
@@ -428,7 +429,19 @@ def test_before_limits_are_given_the_full_scale_is_the_limit(driver: LumionMeshC
 def test_a_table_over_the_power_cap_is_told_in_milliwatt(ready: LumionMeshController, board: CannedBoard) -> None:
     board.answers[fp.Command.SET] = lambda request: fp.Refusal(fp.Status.LIMIT, None, None, 500, 400)
     with pytest.raises(LimitError, match="asked 500 mW, limit 400 mW"):
+        ready.program(currents(20, 0, 0, 0))
+
+
+def test_a_table_over_the_power_cap_is_refused_before_anything_is_sent(
+    ready: LumionMeshController, board: CannedBoard
+) -> None:
+    with pytest.raises(LimitError, match="nothing was sent: asked 800 mW, limit 400 mW"):
         ready.program(currents(20, 20, 0, 0))
+    assert board.requests == []
+    # 20 mA in 1000 ohm are 400 mW, the cap itself; 0.04 mA elsewhere are 1.6 uW more.
+    ready.program(currents(20, 0, 0, 0))
+    with pytest.raises(LimitError, match="limit 400 mW"):
+        ready.program(currents(20, 0.04, 0, 0))
 
 
 @pytest.mark.parametrize(

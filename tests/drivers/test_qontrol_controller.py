@@ -245,6 +245,11 @@ def test_the_power_cap_is_the_drivers() -> None:
         controller.program(np.full(16, 14.0))
     assert (caught.value.asked, caught.value.limit, caught.value.unit) == (pytest.approx(1568.0), 1500.0, "mW")
     assert model.heard == []
+    controller.program(np.full(16, 10.0))  # 800 mW
+    model.heard.clear()
+    with pytest.raises(LimitError, match="driven now.*asked 800 mW, limit 700 mW"):
+        controller.configure(replace(LIMITS, total_power_mw=700.0))
+    assert model.heard == []
 
 
 def test_a_limit_the_modules_cannot_have_is_refused() -> None:

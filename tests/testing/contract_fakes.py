@@ -103,14 +103,18 @@ class FakeController(Fake):
         self.limits = limits
 
     def check(self, currents_ma) -> None:
-        if currents_ma.shape != (3,):
-            raise ConfigError("shape", **WHERE)
+        try:
+            plain = np.asarray(currents_ma).dtype.kind == "f" and not np.ma.is_masked(currents_ma)
+        except ValueError:
+            plain = False
+        if not plain or currents_ma.shape != (3,):
+            raise ConfigError("not three numbers", **WHERE)
         for channel, value in enumerate(currents_ma):
             if not 0.0 <= value <= self.limits.heater_max_ma[channel]:
                 raise limit(value, self.limits.heater_max_ma[channel], "mA", f"channel {channel}")
         power_mw = float(np.sum(self.limits.heater_ohm * currents_ma**2)) * 1e-3
         if power_mw > self.limits.total_power_mw:
-            raise limit(power_mw, self.limits.total_power_mw, "mW", "power")
+            raise limit(power_mw, self.limits.total_power_mw, "mW", "power, nothing was sent")
 
     def drive(self, currents_ma) -> None:
         self.driven_ma = np.round(currents_ma, 2)

@@ -13,11 +13,18 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from firmware_protocol import PingRequest, WatchdogPolicy, monitor_from_code, output_from_code
+from firmware_protocol import PingRequest, WatchdogPolicy, computed_power_uw, monitor_from_code, output_from_code
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.life_cycle import Driver
 from lumion_hw.drivers.mesh.lumion_attach import Attacher
-from lumion_hw.drivers.mesh.lumion_config import WatchdogRule, checked_currents, nearest_codes
+from lumion_hw.drivers.mesh.lumion_config import (
+    WatchdogRule,
+    check_power,
+    checked_currents,
+    load_ohm,
+    nearest_codes,
+    power_cap_uw,
+)
 from lumion_hw.drivers.mesh.lumion_faults import FaultWatch, WatchedCall
 from lumion_hw.drivers.mesh.lumion_keepalive import KeepAlive
 from lumion_hw.drivers.mesh.lumion_monitors import check_ability, read_all
@@ -199,8 +206,13 @@ class LumionMeshController(Driver):
         with self._using("program"), self._lock:
             hello = self._session.hello
             currents = checked_currents(currents_ma, self._attacher.max_ma, "program", self._where)
+            codes = nearest_codes(currents, hello.dac_full_scale * 1e-3)
+            limits = self._attacher.limits
+            if limits is not None:
+                power_uw = computed_power_uw(codes, load_ohm(limits), hello.dac_full_scale, hello.drive)
+                check_power(power_uw, power_cap_uw(limits), "program", self._where)
             self._attacher.declare_again()
-            return self._tables.drive(nearest_codes(currents, hello.dac_full_scale * 1e-3))
+            return self._tables.drive(codes)
 
     def read_back(self) -> NDArray[np.float64]:
         """Return the currents driven now in mA, shape ``(n_heaters,)``; zeros after a trip.

@@ -25,7 +25,8 @@ from firmware_protocol import (
     max_payload,
     output_from_code,
 )
-from lumion_hw.errors import ConfigError, LimitError
+from lumion_hw.drivers.ranges import number_each
+from lumion_hw.errors import LimitError
 from lumion_hw.interfaces import ControllerLimits
 from lumion_hw.sessions.framed_errors import Where
 
@@ -144,21 +145,36 @@ def nearest_codes(currents_ma: NDArray[np.float64], full_scale_ma: float) -> NDA
     return np.rint(currents_ma / full_scale_ma * FULL_SCALE_CODE).astype(np.uint16)
 
 
+def load_ohm(limits: ControllerLimits) -> NDArray[np.int64]:
+    """Return the heater resistances as the controller keeps them, in whole ohm."""
+    return np.rint(limits.heater_ohm).astype(np.int64)
+
+
+def power_cap_uw(limits: ControllerLimits) -> int:
+    """Return the power cap as the controller keeps it, in µW: whole mW, rounded down."""
+    return int(limits.total_power_mw) * 1000
+
+
+def check_power(power_uw: int, cap_uw: float, what: str, where: Where) -> None:
+    """Compare the computed power of a whole table (section 7.3) with the cap. Raises ``LimitError``."""
+    if power_uw > cap_uw:
+        raise LimitError(
+            f"{what}: the computed power of the whole table, nothing was sent",
+            asked=-(-power_uw // 1000),
+            limit=cap_uw / 1000,
+            unit="mW",
+            device=where.device,
+            address=where.address,
+        )
+
+
 def _fault_mask(features: int) -> int:
     present = [source for source in _ENABLED if source.feature is not None and has_feature(features, source.feature)]
     return sum(source.mask for source in present)
 
 
 def _column(values: NDArray[np.float64], n: int, what: str, where: Where) -> NDArray[np.float64]:
-    column = np.asarray(values, dtype=np.float64)
-    if column.shape != (n,):
-        raise ConfigError(
-            f"{what} has shape {column.shape}, the controller has {n} heaters.",
-            device=where.device,
-            address=where.address,
-            hint=f"Give one value per heater, shape ({n},).",
-        )
-    return column
+    return number_each(values, n, what, f"the controller has {n} heaters", device=where.device, address=where.address)
 
 
 def _check(what: str, value: float, allowed: tuple[float, float], unit: str, where: Where) -> None:

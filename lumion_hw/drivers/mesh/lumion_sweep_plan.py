@@ -24,7 +24,7 @@ from firmware_protocol import (
     max_elements,
     ring_capacity,
 )
-from lumion_hw.drivers.mesh.lumion_config import checked_currents, outside
+from lumion_hw.drivers.mesh.lumion_config import check_power, checked_currents, load_ohm, outside, power_cap_uw
 from lumion_hw.drivers.mesh.lumion_monitors import check_average, chosen_monitors
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.interfaces import ControllerLimits, SweepPlan
@@ -149,30 +149,28 @@ class _Tables:
         self._max_ma = allowed.max_ma
         self._where = where
         limits = allowed.limits
-        self._cap_uw = math.inf if limits is None else int(limits.total_power_mw) * 1000
-        self._ohm = np.zeros(len(start), np.int64) if limits is None else np.rint(limits.heater_ohm).astype(np.int64)
+        self._cap_uw = math.inf if limits is None else power_cap_uw(limits)
+        self._ohm = np.zeros(len(start), np.int64) if limits is None else load_ohm(limits)
         self._power_uw = computed_power_uw(self.table, self._ohm, hello.dac_full_scale, Drive.CURRENT)
 
     def __iter__(self) -> Iterator[NDArray[np.uint16]]:
         for number, point in enumerate(self._points):
             self._change(number, point)
-            if self._power_uw > self._cap_uw:
-                raise LimitError(
-                    f"sweep, point {number}: the computed power of the whole table, nothing was sent",
-                    asked=-(-self._power_uw // 1000),
-                    limit=self._cap_uw / 1000,
-                    unit="mW",
-                    device=self._where.device,
-                    address=self._where.address,
-                )
+            check_power(self._power_uw, self._cap_uw, f"sweep, point {number}", self._where)
             yield self.table.copy()
 
     def _change(self, number: int, point: Mapping[int, float]) -> None:
         for channel, current_ma in point.items():
-            if not 0 <= channel < len(self.table):
+            if not (_is_number(channel) and 0 <= channel < len(self.table)):
                 raise ConfigError(
                     f"sweep, point {number}: heater {channel} does not exist; "
                     f"the controller has heaters 0 to {len(self.table) - 1}.",
+                    device=self._where.device,
+                    address=self._where.address,
+                )
+            if not _is_number(current_ma):
+                raise ConfigError(
+                    f"sweep, point {number}, channel {channel}: {current_ma!r} is no number.",
                     device=self._where.device,
                     address=self._where.address,
                 )
@@ -188,3 +186,8 @@ class _Tables:
         """Power of one channel in the integers of section 7.3."""
         current_ua = code * self._hello.dac_full_scale // FULL_SCALE_CODE
         return int(current_ua * current_ua * int(self._ohm[channel]) // 1_000_000)
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value is one real number: nothing masked or complex, no text."""
+    return isinstance(value, float | int | np.floating | np.integer)

@@ -200,6 +200,7 @@ class QontrolController(Driver):
             if outputs.driven_ma is not None:
                 what = "the table driven now, under the new heater_max_ma"
                 checked_column(outputs.driven_ma, 0.0, max_ma, what, "mA", self._session)
+                check_power(outputs.driven_ma, limits, "the table driven now, under the new limits", self._session)
             outputs.apply(wanted)
             self._limits, self._max_ma = limits, max_ma
 
@@ -224,7 +225,7 @@ class QontrolController(Driver):
         with self._call("program") as outputs:
             currents = checked_column(currents_ma, 0.0, self._max_ma, "program", "mA", self._session)
             if self._limits is not None:
-                check_power(currents, self._limits, self._session)
+                check_power(currents, self._limits, "program", self._session)
             self._session.listen()
             outputs.latch_reports()
             outputs.refuse_while_latched("program")

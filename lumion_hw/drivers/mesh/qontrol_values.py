@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.mesh.qontrol_chain import Chain
-from lumion_hw.errors import ConfigError, FrameError, LimitError
+from lumion_hw.drivers.ranges import number_each
+from lumion_hw.errors import FrameError, LimitError
 from lumion_hw.interfaces import ControllerLimits
 from lumion_hw.sessions.qontrol import QontrolSession
 from lumion_hw.sessions.qontrol_codec import (
@@ -73,14 +74,8 @@ def checked_column(
         LimitError: A value is outside, or not a number; the message names the first such channel.
         ConfigError: There is not one value per channel.
     """
-    column = np.array(values, dtype=np.float64)
-    if column.shape != highest.shape:
-        raise ConfigError(
-            f"{what} has shape {column.shape}, the chain has {len(highest)} channels.",
-            device=session.device,
-            address=session.address,
-            hint=f"Give one value per channel, shape {highest.shape}.",
-        )
+    owner = f"the chain has {len(highest)} channels"
+    column = number_each(values, len(highest), what, owner, device=session.device, address=session.address).copy()
     for channel in np.flatnonzero(~((column >= lowest) & (column <= highest)))[:1]:
         broken = highest[channel] if column[channel] > highest[channel] else lowest
         raise LimitError(
@@ -94,12 +89,12 @@ def checked_column(
     return column
 
 
-def check_power(currents_ma: NDArray[np.float64], limits: ControllerLimits, session: QontrolSession) -> None:
+def check_power(currents_ma: NDArray[np.float64], limits: ControllerLimits, what: str, session: QontrolSession) -> None:
     """Compare the computed power of a table with its cap. Raises ``LimitError``; the modules know no such cap."""
     power_mw = float(np.sum(limits.heater_ohm * currents_ma**2)) * 1e-3
     if not power_mw <= limits.total_power_mw:
         raise LimitError(
-            "program: computed power of the whole table, nothing was sent",
+            f"{what}: computed power of the whole table, nothing was sent",
             asked=power_mw,
             limit=limits.total_power_mw,
             unit="mW",

@@ -149,7 +149,8 @@ class MeshControllerContract(MeshStreamPromises):
             pytest.skip("the limits of the single heaters already keep to the power cap")
         controller.program(allowed_table(limits))
         before = controller.read_back()
-        refused(LimitError, "all heaters at their limits", lambda: controller.program(limits.heater_max_ma))
+        error = refused(LimitError, "all heaters at their limits", lambda: controller.program(limits.heater_max_ma))
+        promised("nothing was sent" in str(error), f"the host can tell by itself, but asked the device: {error}")
         promised(reads(controller, before), "a refused table changed outputs")
 
     def test_a_table_of_the_wrong_length_is_refused(self, controller: MeshController) -> None:
@@ -157,6 +158,26 @@ class MeshControllerContract(MeshStreamPromises):
         n_heaters = controller.info.n_heaters
         for shape in ((n_heaters - 1,), (n_heaters + 1,), (1, n_heaters)):
             refused(ConfigError, f"shape {shape}", partial(controller.program, np.zeros(shape)))
+
+    def test_a_table_that_is_not_of_plain_numbers_is_refused(
+        self, controller: MeshController, limits: ControllerLimits
+    ) -> None:
+        """A masked current is none, and the real part of a complex one is a guess: both are refused, not converted."""
+        table = allowed_table(limits)
+        controller.program(table)
+        before = controller.read_back()
+        wrong: dict[str, Any] = {
+            "masked": np.ma.array(table, mask=np.arange(len(table)) == 1),
+            "complex": table + 0j,
+            "text": table.astype(str),
+            "objects": np.array([None] * len(table)),
+            "truth values": table > 0.0,
+            "ragged": [[1.0, 2.0]] + [1.0] * (len(table) - 1),
+        }
+        for kind, values in wrong.items():
+            error = refused(ConfigError, kind, partial(controller.program, values))
+            promised("number" in str(error), f"{kind}: the refusal does not say that numbers are needed: {error}")
+        promised(reads(controller, before), "a refused table changed outputs")
 
     # -- programming
 
