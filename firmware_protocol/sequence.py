@@ -156,7 +156,13 @@ class SendWindow:
             self._unanswered.append(seq)
         return seq
 
+    def abandon(self) -> None:
+        """Give up what is unanswered, for good: once the next number was executed, the board refuses these as STALE."""
+        if self._unanswered:
+            self._next = (self._next + self.window - 1) % _SEQ
+            self._unanswered.clear()
+
     def settle(self, seq: int) -> None:
-        """Note that ``seq`` was answered or given up; unknown numbers are ignored."""
+        """Note that ``seq`` was answered; unknown numbers are ignored."""
         if seq in self._unanswered:
             self._unanswered.remove(seq)

@@ -15,8 +15,17 @@ from firmware_protocol.stream_messages import SweepReadRequest
 SENDS = 3
 """Times a request is sent, the first included."""
 
+MOST_SENDS = 12
+"""Most times a request is sent on a link that has shown losses."""
+
+LONGEST_STEP_RTOS = 4
+"""The RTO doubles from send to send up to this many."""
+
 DEADLINE_RTOS = 7
-"""Total deadline in units of the first RTO: 1 + 2 + 4."""
+"""Deadline in units of the first RTO on a link that has shown no losses: 1 + 2 + 4."""
+
+LONGEST_DEADLINE_S = 1.5
+"""What a link shows never makes a deadline longer than this, in seconds: the watchdog is usually set to 2."""
 
 HELLO_RTO_S = 0.25
 """RTO in seconds until HELLO is answered."""
@@ -50,6 +59,11 @@ def largest_reply(request: Request[Message], hello: HelloReply) -> int:
     return layout.fixed_size + int(count) * ELEMENT_SIZES[layout.array.element]
 
 
+def exchange_bytes(request: Request[Message], hello: HelloReply) -> int:
+    """Return the bytes on the wire that have to arrive for an answer: the request and its largest reply."""
+    return wire_bound(len(request.encode())) + wire_bound(largest_reply(request, hello))
+
+
 def retry_timeout_s(request: Request[Message], hello: HelloReply, baud: int | None) -> float:
     """Return the RTO in seconds: wire times of request and largest reply, execution, and a margin (section 4.5).
 
@@ -58,8 +72,7 @@ def retry_timeout_s(request: Request[Message], hello: HelloReply, baud: int | No
         hello: The board's times.
         baud: Speed of a UART in bit/s; ``None`` where bytes take no time (USB, pty, TCP).
     """
-    wire_bytes = wire_bound(len(request.encode())) + wire_bound(largest_reply(request, hello))
-    wire_s = BITS_PER_BYTE * wire_bytes / baud if baud else 0.0
+    wire_s = BITS_PER_BYTE * exchange_bytes(request, hello) / baud if baud else 0.0
     slow = isinstance(request, ConfigApplyRequest) and bool(request.apply_flags & ApplyFlag.SAVE)
     execution_s = 1e-3 * (hello.t_slow_ms if slow else hello.t_cmd_ms)
     if request.command in _TICKED:

@@ -65,7 +65,14 @@ class LinkLost(LinkError):  # noqa: N818 - the name says the event, as in the de
 
 
 class LinkTimeout(LinkError, TimeoutError):  # noqa: N818 - as above
-    """No answer before the deadline; the link itself may be alive."""
+    """No answer before the deadline; the link itself may be alive.
+
+    Attributes:
+        took_effect: Whether the command changed something: ``False`` if it did not and will not, also for a question;
+            ``None`` if that is not known.
+    """
+
+    took_effect: bool | None = None
 
 
 class FrameError(LinkError):

@@ -36,7 +36,9 @@ extern "C" {
 #define LUM_MAX_RECORDS 2147483647u /* records of one run */
 #define LUM_SWEEP_PUSH_MS 20u /* longest wait of a started SWEEP_DATA event, ms */
 #define LUM_SENDS 3u /* times a host sends a request, the first included */
-#define LUM_DEADLINE_RTOS 7u /* deadline of a request in units of its first RTO */
+#define LUM_DEADLINE_RTOS 7u /* deadline of a request in units of its first RTO, on a link without losses */
+#define LUM_MOST_SENDS 12u /* most times a host sends a request, on a link with losses */
+#define LUM_LONGEST_STEP_RTOS 4u /* longest wait between two sends in units of the RTO */
 
 /* Low nibble of kind_version. */
 enum lum_kind {

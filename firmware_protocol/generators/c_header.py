@@ -10,7 +10,7 @@ from firmware_protocol import codes, stream_codes
 from firmware_protocol.fields import ELEMENT_SIZES, Field, Layout
 from firmware_protocol.layouts import LAYOUTS
 from firmware_protocol.schema import TABLES, schema_crc32
-from firmware_protocol.timing import DEADLINE_RTOS, SENDS
+from firmware_protocol.timing import DEADLINE_RTOS, LONGEST_STEP_RTOS, MOST_SENDS, SENDS
 
 C_TYPES = {"u8": "uint8_t", "u16": "uint16_t", "u32": "uint32_t", "i16": "int16_t", "i32": "int32_t"}
 """C type of each scalar."""
@@ -34,7 +34,9 @@ _CONSTANTS = (
     ("MAX_RECORDS", stream_codes.MAX_RECORDS, "records of one run"),
     ("SWEEP_PUSH_MS", stream_codes.SWEEP_PUSH_MS, "longest wait of a started SWEEP_DATA event, ms"),
     ("SENDS", SENDS, "times a host sends a request, the first included"),
-    ("DEADLINE_RTOS", DEADLINE_RTOS, "deadline of a request in units of its first RTO"),
+    ("DEADLINE_RTOS", DEADLINE_RTOS, "deadline of a request in units of its first RTO, on a link without losses"),
+    ("MOST_SENDS", MOST_SENDS, "most times a host sends a request, on a link with losses"),
+    ("LONGEST_STEP_RTOS", LONGEST_STEP_RTOS, "longest wait between two sends in units of the RTO"),
 )
 
 _TOP = """\

@@ -32,7 +32,10 @@ from firmware_protocol import (
     Request,
     Status,
     encode_frame,
+    exchange_bytes,
+    retry_timeout_s,
 )
+from firmware_protocol.timing import MARGIN_S
 from lumion_hw.clock import Clock
 from lumion_hw.errors import BusyError, LinkLost
 from lumion_hw.links.base import Link
@@ -216,7 +219,8 @@ class FramedSession:
 
         Raises:
             LinkLost: The link or the session is gone; :meth:`open` attaches again.
-            LinkTimeout: No answer to three sends within the deadline; the link stays open.
+            LinkTimeout: No answer to three sends or more, as the losses of the link ask for; the link stays open.
+                ``took_effect`` is ``False`` for a question, which changes nothing, else ``None``: not known.
             ConfigError: The request cannot be put on the wire: a value does not fit its field, or it exceeds the MTU.
             LumionError: The controller refused; see :func:`~lumion_hw.sessions.framed_errors.error_from_refusal`.
         """
@@ -333,10 +337,14 @@ class FramedSession:
         while True:
             wire = encode_frame(Frame(Kind.REQ, Command.HELLO, seq, session, retry, payload=payload))
             wanted = Wanted(session, seq, Command.HELLO, HelloReply)
+            sent_s = self._clock.now()
             answer = self._line.ask(wire, wanted, "HELLO", min(self._clock.now() + HELLO_RTO_S, until))
             now = self._clock.now()
             if isinstance(answer, HelloReply):
                 check_hello(answer, message, self._where)
+                if not retry:
+                    computed_s = retry_timeout_s(message, answer, self._baud) - MARGIN_S
+                    self._line.quality.answered(exchange_bytes(message, answer), 0, now - sent_s - computed_s)
                 return answer, seq
             if isinstance(answer, Refusal):
                 wait_s = max(answer.value * 1e-3, LEAST_BUSY_WAIT_S)

@@ -9,8 +9,8 @@ from typing import cast
 
 from firmware_protocol import (
     DEADLINE_RTOS,
+    LONGEST_DEADLINE_S,
     PROTOCOL_MAJOR,
-    SENDS,
     Command,
     FrameTooBigError,
     HeaderFlag,
@@ -23,6 +23,8 @@ from firmware_protocol import (
     SendWindow,
     Status,
     encode_body,
+    exchange_bytes,
+    is_read,
     retry_timeout_s,
     wire_bound,
 )
@@ -31,6 +33,7 @@ from lumion_hw.clock import Clock
 from lumion_hw.sessions.framed_errors import Where, cannot_be_sent, check_echo, encoding, error_from_refusal
 from lumion_hw.sessions.framed_inbox import Answer, Wanted
 from lumion_hw.sessions.framed_line import Line, Loss, SessionState
+from lumion_hw.sessions.framed_quality import step_rtos
 
 LEAST_BUSY_WAIT_S = 0.01
 """Shortest wait before a busy board is asked again."""
@@ -49,16 +52,32 @@ _BY_LENGTH = frozenset((Command.PING, Command.STAGE, Command.COMMIT, Command.SET
 class _Job(Wanted):
     """One request: what it says, and once it is under way, its number and times."""
 
-    __slots__ = ("alone_s", "attempt", "due_s", "index", "message", "payload", "rto_s", "start_s")
+    __slots__ = (
+        "alone_s",
+        "attempt",
+        "computed_s",
+        "due_s",
+        "end_s",
+        "index",
+        "message",
+        "n_bytes",
+        "payload",
+        "rto_s",
+        "sends",
+        "start_s",
+    )
 
-    def __init__(self, session: int, index: int, message: Request[Message], payload: bytes, alone_s: float) -> None:
+    def __init__(
+        self, session: int, index: int, message: Request[Message], payload: bytes, alone_s: float, n_bytes: int
+    ) -> None:
         super().__init__(session, 0, message.command, message.reply)
         self.index = index
         self.message = message
         self.payload = payload
         self.alone_s = alone_s
-        self.attempt = 0
-        self.start_s = self.rto_s = self.due_s = 0.0
+        self.n_bytes = n_bytes
+        self.attempt = self.sends = 0
+        self.computed_s = self.start_s = self.rto_s = self.due_s = self.end_s = 0.0
 
     @property
     def name(self) -> str:
@@ -91,7 +110,8 @@ class Exchange:
         self._baud = baud
         self._session = line.inbox.session
         self._window = SendWindow(hello.window, seq)
-        self._rtos: dict[tuple[int, int], float] = {}
+        self._sizes: dict[tuple[int, int], tuple[float, int]] = {}
+        self._late = line.inbox.counts["late"]
         self.last_seq = seq
 
     def rto_s(self, message: Request[Message]) -> float:
@@ -160,8 +180,7 @@ class Exchange:
                 if waiting:
                     self._repeat(waiting)
         finally:
-            for seq in self._window.outstanding:  # also one that an interrupt has cut off from its job
-                self._window.settle(seq)
+            self._window.abandon()  # also one that an interrupt has cut off from its job
             for job in waiting:
                 self._line.inbox.forget(job)
         return answers
@@ -174,28 +193,34 @@ class Exchange:
                 raise FrameTooBigError(bound, self._hello.fw_rx_max)
         except ProtocolError as error:
             raise cannot_be_sent(error, message, self._where) from error
-        return _Job(self._session, index, message, payload, self._alone_s(message, len(payload)))
+        return _Job(self._session, index, message, payload, *self._size(message, len(payload)))
 
-    def _alone_s(self, message: Request[Message], length: int) -> float:
-        """Return the RTO of a request that can be sent; remembered where nothing but the length counts."""
-        if message.command not in _BY_LENGTH:
-            return retry_timeout_s(message, self._hello, self._baud)
+    def _size(self, message: Request[Message], length: int) -> tuple[float, int]:
+        """Return computed time of an answer and bytes that have to arrive; remembered where only the length counts."""
         key = message.command, length
-        if key not in self._rtos:
-            self._rtos[key] = retry_timeout_s(message, self._hello, self._baud)
-        return self._rtos[key]
+        if key not in self._sizes or message.command not in _BY_LENGTH:
+            computed_s = retry_timeout_s(message, self._hello, self._baud) - MARGIN_S
+            self._sizes[key] = computed_s, exchange_bytes(message, self._hello)
+        return self._sizes[key]
 
     def _send(self, todo: deque[_Job], waiting: list[_Job]) -> None:
         """Send what the window has room for, in one write."""
         burst = []
         now = self._clock.now()
+        quality = self._line.quality
+        while self._late < self._line.inbox.counts["late"]:
+            self._late += 1
+            quality.came_too_late()
         while todo and self._may_follow(todo[0], waiting):
             job = todo.popleft()
             job.start_s = now
-            job.rto_s = job.alone_s
+            job.computed_s = job.alone_s
             if waiting:
-                job.rto_s += sum(before.alone_s - MARGIN_S for before in waiting)
-            job.due_s = now + job.rto_s
+                job.computed_s += sum(before.alone_s for before in waiting)
+            job.rto_s = quality.rto_s(job.computed_s)
+            job.sends = quality.sends(job.n_bytes)
+            job.end_s = now + max(DEADLINE_RTOS * (job.computed_s + MARGIN_S), LONGEST_DEADLINE_S)
+            job.due_s = min(now + job.rto_s, job.end_s)
             job.seq = self.last_seq = self._window.take()
             waiting.append(job)
             self._line.inbox.expect(job)
@@ -215,26 +240,30 @@ class Exchange:
         """Read until something comes or the next repeat is due; return whether a request was refused."""
         self._line.read(min(job.due_s for job in waiting), waiting[0].name)
         refused = False
+        now = self._clock.now()
         for job in list(waiting):
             if job.answer is not None:
                 waiting.remove(job)
                 self._window.settle(job.seq)
+                self._line.quality.answered(job.n_bytes, job.attempt, now - job.start_s - job.computed_s)
                 self._line.state = SessionState.OPEN
                 answers[job.index] = job.answer
                 refused = refused or isinstance(job.answer, Refusal)
         return refused
 
     def _repeat(self, waiting: list[_Job]) -> None:
-        """Send again what is overdue, under its old number; the RTO doubles, the third silence is the last."""
+        """Send again what is overdue, under its old number, as often as the losses of this link ask for."""
         now = self._clock.now()
         for job in waiting:
             if job.due_s > now:
                 continue
-            if job.attempt + 1 == SENDS:
+            if job.attempt + 1 >= job.sends or now >= job.end_s:
                 self._line.state = SessionState.DEGRADED
-                raise self._line.timeout(job.name, now - job.start_s, "The port stays open; try again.")
+                took_effect = False if all(is_read(each.message) for each in waiting) else None
+                hint = "The port stays open; try again."
+                raise self._line.timeout(job.name, now - job.start_s, hint, took_effect=took_effect)
             job.attempt += 1
-            job.due_s = now + job.rto_s * 2**job.attempt
+            job.due_s = min(now + job.rto_s * step_rtos(job.attempt), job.end_s)
             self._line.inbox.counts["retries"] += 1
             self._line.write(job.wire(), job.name)
 

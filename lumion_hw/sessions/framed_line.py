@@ -12,6 +12,7 @@ from lumion_hw.errors import LinkLost, LinkTimeout
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.framed_errors import Where
 from lumion_hw.sessions.framed_inbox import Answer, Inbox, Wanted
+from lumion_hw.sessions.framed_quality import LinkQuality
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Line:
     Attributes:
         link: The link.
         inbox: What arrived.
+        quality: What the link has shown of losses and delays, over all its sessions.
         state: Where the session on this line stands.
         loss: Why it was lost, ``None`` if it was not.
         last_sent_s: When bytes were last sent.
@@ -57,6 +59,7 @@ class Line:
     def __init__(self, link: Link, clock: Clock, where: Where) -> None:
         self.link = link
         self.inbox = Inbox(HOST_MTU)
+        self.quality = LinkQuality()
         self.state = SessionState.CLOSED
         self.loss: Loss | None = None
         self.last_sent_s = -math.inf
@@ -102,16 +105,19 @@ class Line:
         self.state = SessionState.LOST
         self.loss = loss
 
-    def timeout(self, what: str, elapsed_s: float, hint: str) -> LinkTimeout:
-        """Return, and log, the error for a request nobody answered; it shows the counters."""
+    def timeout(self, what: str, elapsed_s: float, hint: str, *, took_effect: bool | None = None) -> LinkTimeout:
+        """Return, and log, the error for a request nobody answered; it shows the counters, and what became of it."""
         counts = self.inbox.counts
         counts["timeouts"] += 1
         seen = ", ".join(f"{name} {counts[name]}" for name in sorted(counts) if name not in ("requests", "tx_bytes"))
         if counts["echoes"]:
             hint = f"Own requests came back: an echo or a loop-back cable? {hint}"
-        text = f"{what}: no answer within {elapsed_s * 1e3:.0f} ms; counters: {seen}."
+        became = "whether it was executed is not known" if took_effect is None else "it only asks, nothing was changed"
+        text = f"{what}: no answer within {elapsed_s * 1e3:.0f} ms; {became}; counters: {seen}."
         _log.warning("%s @ %s: %s", self._where.device, self._where.address, text)
-        return LinkTimeout(text, device=self._where.device, address=self._where.address, hint=hint)
+        error = LinkTimeout(text, device=self._where.device, address=self._where.address, hint=hint)
+        error.took_effect = took_effect
+        return error
 
     def _lost(self, what: str, error: LinkLost) -> LinkLost:
         self.lose(Loss.LINK)

@@ -247,7 +247,7 @@ def test_the_power_cap_is_the_drivers() -> None:
     assert model.heard == []
     controller.program(np.full(16, 10.0))  # 800 mW
     model.heard.clear()
-    with pytest.raises(LimitError, match="driven now.*asked 800 mW, limit 700 mW"):
+    with pytest.raises(LimitError, match=r"driven now.*asked 800 mW, limit 700 mW"):
         controller.configure(replace(LIMITS, total_power_mw=700.0))
     assert model.heard == []
 

@@ -17,7 +17,16 @@ from firmware_protocol import (
     has_feature,
 )
 from lumion_hw.drivers.mesh.lumion_values import call_back, fault_from_record
-from lumion_hw.errors import BadValueError, FrameError, LinkError, LinkLost, LumionError, SafetyError, VerifyError
+from lumion_hw.errors import (
+    BadValueError,
+    FrameError,
+    LinkError,
+    LinkLost,
+    LinkTimeout,
+    LumionError,
+    SafetyError,
+    VerifyError,
+)
 from lumion_hw.interfaces import Fault
 from lumion_hw.sessions.framed import FramedSession
 
@@ -66,7 +75,15 @@ class FaultWatch:
         if not has_feature(self._session.hello.features, Feature.CLEAR_ONE):
             self._check_for_first_edition(fault_id)
         try:
-            reply = self._session.request(FaultClearRequest(fault_id))
+            latched = self._session.request(FaultClearRequest(fault_id)).latched
+        except LinkTimeout as error:
+            fault = self._find(fault_id)
+            if fault is None:
+                raise
+            if fault.latched:
+                error.took_effect = False
+                raise
+            return
         except SafetyError as error:
             fault = self._find(fault_id)
             if fault is None or not fault.present:
@@ -77,7 +94,7 @@ class FaultWatch:
                 address=self._session.address,
                 hint="Remove the cause first.",
             ) from error
-        fault = self._find(fault_id) if reply.latched else None
+        fault = self._find(fault_id) if latched else None
         if fault is not None and fault.latched:
             raise VerifyError(
                 f"FAULT_CLEAR of id {fault_id} was answered, but the fault is still latched",

@@ -25,7 +25,7 @@ from firmware_protocol import (
 )
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.mesh.lumion_config import limit_in_ma
-from lumion_hw.errors import LimitError, LinkError, LumionError, VerifyError
+from lumion_hw.errors import LimitError, LinkError, LinkTimeout, LumionError, VerifyError
 from lumion_hw.interfaces import Generation
 from lumion_hw.sessions.framed import FramedSession
 from lumion_hw.sessions.framed_errors import Where
@@ -93,12 +93,17 @@ class Tables:
         Raises:
             LimitError: The controller refused it; currents are in mA.
             VerifyError: The controller confirmed another table.
-            LumionError: As of every request. After a ``LinkError`` the table is :attr:`in_flight`.
+            LinkTimeout: The controller did not answer; ``took_effect`` says whether the table was latched.
+            LumionError: As of every request. After a ``LinkError`` that does not say it, the table is
+                :attr:`in_flight`.
         """
         generation = self.next_generation()
         self.in_flight = table = Table.of(codes)
+        reply: Message
         try:
             reply = self._session.request_all(self._requests(generation, table))[-1]
+        except LinkTimeout as error:
+            reply = self._what_became(generation, error)
         except LimitError as error:
             self.in_flight = None
             raise limit_in_ma(error, self._session.hello.dac_full_scale * 1e-3, self._where) from error
@@ -120,6 +125,36 @@ class Tables:
             )
         self.confirmed = table
         return Generation(generation, table.crc32, self._clock.now())
+
+    def _what_became(self, generation: int, error: LinkTimeout) -> CommitReply:
+        """Ask which generation is driven, because nobody answered the command to drive this one.
+
+        The question is a fraction of the size of a table, and gets through where that does not. It travels under a
+        number by which the board refuses late copies of the command (section 4.5), so that a "no" stays true.
+
+        Returns:
+            What the answer to the command would have been.
+
+        Raises:
+            LinkTimeout: It was not executed; or that is not known either, because this was not answered.
+        """
+        try:
+            driven = self._session.request(ReadbackRequest(DRIVEN_TABLE, rb_flags=0))
+        except LinkTimeout:
+            raise error from None
+        if driven.generation == generation:
+            _log.info("table %d was latched, its answers were lost", generation)
+            return CommitReply(generation, driven.tick, driven.crc32, True, driven.outputs_state)
+        self.in_flight = None
+        told = LinkTimeout(
+            f"{error.message} Asked, the controller drives table {driven.generation}: table {generation} was not "
+            "latched, and will not be.",
+            device=self._where.device,
+            address=self._where.address,
+            hint="Program it again.",
+        )
+        told.took_effect = False
+        raise told from error
 
     def settle_in_flight(self, driven_crc32: int) -> bool | None:
         """Tell whether the unanswered table is the one driven now; ``None`` if there was none."""
