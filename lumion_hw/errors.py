@@ -75,6 +75,10 @@ class LinkTimeout(LinkError, TimeoutError):  # noqa: N818 - as above
     took_effect: bool | None = None
 
 
+class ForkError(LumionError, RuntimeError):
+    """Something that another process has opened was used in its child; nothing was sent."""
+
+
 class FrameError(LinkError):
     """Bytes arrived that are not a reply of the expected shape."""
 

@@ -8,6 +8,7 @@ from lumion_hw.clock import Clock
 from lumion_hw.errors import LinkLost
 from lumion_hw.links.base import Peer
 from lumion_hw.links.draining import drain_by_reading
+from lumion_hw.links.owner import Owner
 
 
 class MemoryLink:
@@ -23,6 +24,7 @@ class MemoryLink:
         self._connect = connect
         self._clock = clock
         self._name = name
+        self._owner = Owner()
         self._peer: Peer | None = None
 
     @property
@@ -33,10 +35,12 @@ class MemoryLink:
     def open(self, deadline: float) -> None:
         """Connect to the device."""
         del deadline
+        self._owner.take(self._name)
         if self._peer is None:
             self._peer = self._connect()
 
     def _open_peer(self) -> Peer:
+        self._owner.check(self._name)
         if self._peer is None:
             raise LinkLost("the link is closed", address=self._name)
         return self._peer

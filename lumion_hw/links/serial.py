@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.draining import drain_by_reading
+from lumion_hw.links.owner import Owner
 
 if TYPE_CHECKING:
     import serial
@@ -43,6 +44,7 @@ class SerialLink:
         self._path = path
         self._baud = baud
         self._clock = clock
+        self._owner = Owner()
         self._port: serial.Serial | None = None
         # About 0.1 s of wire time, so that a stalled writer is noticed within the write time-out.
         self._piece_bytes = min(max(baud // 100, 64), _LARGEST_PIECE)
@@ -55,6 +57,7 @@ class SerialLink:
     def open(self, deadline: float) -> None:
         """Open the port. Raises ``ConnectError`` when it is missing or in use."""
         del deadline  # opening a port does not wait
+        self._owner.take(self.name)
         if self._port is not None:
             return
         import serial
@@ -121,7 +124,7 @@ class SerialLink:
         return drain_by_reading(self, self._clock, quiet_s, deadline)
 
     def close(self) -> None:
-        """Close the port; idempotent, never raises."""
+        """Close the port; idempotent, never raises. In a child the parent's stays open."""
         port, self._port = self._port, None
         if port is not None:
             try:
@@ -130,6 +133,7 @@ class SerialLink:
                 _log.debug("%s: closing a dead port: %s", self.name, error)
 
     def _opened(self) -> serial.Serial:
+        self._owner.check(self.name)
         if self._port is None:
             raise LinkLost("the link is closed", address=self.name, hint="Open it first.")
         return self._port

@@ -11,6 +11,7 @@ from typing import TypeVar
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.draining import drain_by_reading
+from lumion_hw.links.owner import Owner
 
 ReceivedT = TypeVar("ReceivedT", bytes, int)
 
@@ -32,6 +33,7 @@ class TcpLink:
         self._host = host
         self._port = port
         self._clock = clock
+        self._owner = Owner()
         self._socket: socket.socket | None = None
         self._readable: Callable[[float], bool] = _never
         self._writable: Callable[[float], bool] = _never
@@ -43,6 +45,7 @@ class TcpLink:
 
     def open(self, deadline: float) -> None:
         """Connect. Raises ``ConnectError`` when refused, unreachable, unknown or not answered by ``deadline``."""
+        self._owner.take(self.name)
         if self._socket is not None:
             return
         patience_s = max(deadline - self._clock.now(), 1e-3)
@@ -112,12 +115,13 @@ class TcpLink:
         return drain_by_reading(self, self._clock, quiet_s, deadline)
 
     def close(self) -> None:
-        """Close the connection; idempotent, never raises."""
+        """Close the connection; idempotent, never raises. In a child the parent's stays open."""
         connection, self._socket = self._socket, None
         if connection is not None:
             connection.close()
 
     def _connected(self) -> socket.socket:
+        self._owner.check(self.name)
         if self._socket is None:
             raise LinkLost("the link is closed", address=self.name, hint="Open it first.")
         return self._socket

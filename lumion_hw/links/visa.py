@@ -14,6 +14,7 @@ from typing import Any
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.draining import drain_by_reading
+from lumion_hw.links.owner import Owner, forget_in_child, fork_safe
 
 _log = logging.getLogger(__name__)
 
@@ -21,7 +22,7 @@ _SLICE_S = 0.05
 _CHUNK_BYTES = 1 << 20  # small chunks make long blocks slow
 _LINE_FEED = 0x0A
 
-_manager_lock = threading.Lock()
+_manager_lock = fork_safe(threading.Lock())
 _managers: dict[str, Any] = {}
 _HINT = "Check the resource name, the power and the network, and that the backend is installed."
 _USB_HINT = "VISA over USB without a maker's backend needs PyUSB and libusb: pip install 'lumion-hw[usb]'."
@@ -50,6 +51,7 @@ class VisaLink:
         self._resource_name = resource
         self._clock = clock
         self._backend = backend
+        self._owner = Owner()
         self._resource: Any = None
         # Stream resources are polled in slices. Those with an END mark lose a partly read message at a time-out,
         # so one call waits until the deadline.
@@ -62,6 +64,7 @@ class VisaLink:
 
     def open(self, deadline: float) -> None:
         """Open the resource. Raises ``ConnectError`` when it is missing, refused or not answered by ``deadline``."""
+        self._owner.take(self.name)
         if self._resource is not None:
             return
         patience_ms = max(int(1e3 * (deadline - self._clock.now())), 1)
@@ -81,6 +84,7 @@ class VisaLink:
                 resource.close()
             raise ConnectError(f"cannot configure the VISA resource: {error}", address=self.name) from error
         self._resource = resource
+        forget_in_child(self)
 
     def _configure(self, resource: Any) -> None:
         from pyvisa.constants import ResourceAttribute
@@ -137,7 +141,14 @@ class VisaLink:
             except Exception as error:  # noqa: BLE001 - closing a dead resource fails in many ways
                 _log.debug("%s: closing a dead resource: %s", self.name, error)
 
+    def forget(self) -> None:
+        """In a child: leave the resource to the parent; its library would end the parent's session at exit."""
+        resource, self._resource = self._resource, None
+        if resource is not None:
+            resource.session = None
+
     def _opened(self) -> Any:
+        self._owner.check(self.name)
         if self._resource is None:
             raise LinkLost("the link is closed", address=self.name, hint="Open it first.")
         return self._resource

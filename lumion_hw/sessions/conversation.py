@@ -19,6 +19,7 @@ from types import TracebackType
 from lumion_hw.clock import Clock
 from lumion_hw.errors import FrameError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.links.base import BulkLink, Link
+from lumion_hw.links.owner import Owner, fork_safe
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ _SHOWN_BYTES = 60
 _LONGEST_QUIET_S = 1.0
 _BULK_BYTES = 1 << 16
 _locks: weakref.WeakValueDictionary[str, threading.RLock] = weakref.WeakValueDictionary()
-_locks_guard = threading.Lock()
+_locks_guard = fork_safe(threading.Lock())
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Conversation(abc.ABC):
         self._device = device
         self._timeout_s = timeout_s
         self._quiet_s = quiet_s
+        self._owner = Owner()
         self._lock = _lock_of(link.name)
         self._buffer = bytearray()
         self._tainted = False
@@ -92,6 +94,11 @@ class Conversation(abc.ABC):
     def address(self) -> str:
         """The link's name."""
         return self._link.name
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another process opened it: then nothing is sent from here."""
+        return self._owner.is_elsewhere
 
     @property
     def counters(self) -> Counters:
@@ -111,6 +118,7 @@ class Conversation(abc.ABC):
 
     def open_link(self, timeout_s: float) -> None:
         """Open the link and throw away what an earlier user left in it. Raises ``ConnectError``."""
+        self._owner.take(self.address, self._device)
         with self._lock, self._named():
             deadline = self._clock.now() + timeout_s
             self._link.open(deadline)
@@ -139,6 +147,7 @@ class Conversation(abc.ABC):
 
     def begin(self, what: str) -> float:
         """Take the lock and get in step; return the time. For :meth:`exchange`."""
+        self._owner.check(self.address, self._device)
         self._lock.acquire()
         try:
             self._get_in_step(what)
@@ -358,7 +367,7 @@ def _lock_of(address: str) -> threading.RLock:
     with _locks_guard:
         lock = _locks.get(address)
         if lock is None:
-            lock = _locks[address] = threading.RLock()
+            lock = _locks[address] = fork_safe(threading.RLock())
         return lock
 
 

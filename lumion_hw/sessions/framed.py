@@ -39,6 +39,7 @@ from firmware_protocol.timing import MARGIN_S
 from lumion_hw.clock import Clock
 from lumion_hw.errors import BusyError, LinkLost
 from lumion_hw.links.base import Link
+from lumion_hw.links.owner import Owner, fork_safe
 from lumion_hw.sessions.framed_errors import Where, check_hello, encoding, error_from_refusal
 from lumion_hw.sessions.framed_exchange import LEAST_BUSY_WAIT_S, Exchange
 from lumion_hw.sessions.framed_inbox import Sink, Wanted
@@ -85,7 +86,8 @@ class FramedSession:
         self._baud = baud
         self._session_ids = session_ids or (lambda: secrets.randbelow(0xFFFF) + 1)
         self._first_seq = first_seq
-        self._lock = TurnLock()
+        self._lock = fork_safe(TurnLock())
+        self._owner = Owner()
         self._exchanging = False
         self._hello: HelloReply | None = None
         self._exchange: Exchange | None = None
@@ -100,6 +102,11 @@ class FramedSession:
     def address(self) -> str:
         """The link's name."""
         return self._where.address
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another process opened it: then nothing is sent from here."""
+        return self._owner.is_elsewhere
 
     @property
     def state(self) -> SessionState:
@@ -160,7 +167,8 @@ class FramedSession:
         return self._lock
 
     def require_open(self, what: str) -> None:
-        """Raise ``LinkLost`` unless the session is open."""
+        """Raise ``LinkLost`` unless the session is open, ``ForkError`` if another process opened it."""
+        self._owner.check(self.address, self.device)
         if not self.is_open:
             raise LinkLost(
                 f"{what}: the session is {self.state}.",
@@ -187,6 +195,7 @@ class FramedSession:
             DeviceError: The controller speaks no protocol this host knows.
             FrameError: The reply describes an impossible controller.
         """
+        self._owner.take(self.address, self.device)
         with self._lock, self._one_exchange("HELLO"):
             until = self._clock.now() + HELLO_PATIENCE_S
             if self.state is SessionState.LOST:
@@ -218,6 +227,7 @@ class FramedSession:
         """Send one request and return its reply.
 
         Raises:
+            ForkError: Another process opened the session; nothing was sent.
             LinkLost: The link or the session is gone; :meth:`open` attaches again.
             LinkTimeout: No answer to three sends or more, as the losses of the link ask for; the link stays open.
                 ``took_effect`` is ``False`` for a question, which changes nothing, else ``None``: not known.
@@ -295,6 +305,7 @@ class FramedSession:
             LinkLost: The link is gone.
             ConnectError: The link cannot be opened.
         """
+        self._owner.check(self.address, self.device)
         if not self._lock.acquire(blocking=False):
             with suppress(LinkLost):  # while that thread is opening the link; then it is sent below
                 self._line.write(ESTOP_WIRE, "ESTOP")

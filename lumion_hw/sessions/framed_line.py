@@ -10,6 +10,7 @@ from enum import StrEnum
 from lumion_hw.clock import Clock
 from lumion_hw.errors import LinkLost, LinkTimeout
 from lumion_hw.links.base import Link
+from lumion_hw.links.owner import fork_safe
 from lumion_hw.sessions.framed_errors import Where
 from lumion_hw.sessions.framed_inbox import Answer, Inbox, Wanted
 from lumion_hw.sessions.framed_quality import LinkQuality
@@ -65,7 +66,7 @@ class Line:
         self.last_sent_s = -math.inf
         self._clock = clock
         self._where = where
-        self._writing = threading.Lock()
+        self._writing = fork_safe(threading.Lock())
 
     def write(self, wire: bytes, what: str) -> None:
         """Send bytes, whole and not mixed with those of another thread. Raises ``LinkLost``."""

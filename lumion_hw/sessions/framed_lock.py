@@ -24,6 +24,15 @@ class TurnLock:
         self._first_owner = 0
         self.shared = False
 
+    def _is_owned(self) -> bool:
+        """Whether this thread holds it; named as in ``threading``, for :mod:`lumion_hw.links.owner`."""
+        return self._owner == threading.get_ident()
+
+    def _at_fork_reinit(self) -> None:
+        """Be free: the thread that held it was left behind in another process."""
+        self._door, self._lock = threading.Lock(), threading.RLock()
+        self._owner = self._depth = 0
+
     def acquire(self, *, blocking: bool = True) -> bool:
         """Take the lock; with ``blocking`` false return ``False`` at once when another thread has or awaits it."""
         me = threading.get_ident()

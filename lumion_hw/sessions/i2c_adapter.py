@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConnectError, LinkLost, LumionError, NotSupportedError
+from lumion_hw.links.owner import Owner, fork_safe
 from lumion_hw.sessions.register_access import IDENTITY_DEVICE, ModuleAbsentError, NotRespondingError, row_pieces
 
 _RETRY_PERIOD_S = 0.002
@@ -92,7 +93,8 @@ class I2cAdapter(abc.ABC):
         self._largest_read = largest_read or self.own_largest_read
         self._library = library
         self._handle: Any = None
-        self._lock = threading.RLock()
+        self._owner = Owner()
+        self._lock = fork_safe(threading.RLock())
         for signal, pin in self._pins.items():
             if signal not in SIGNALS or pin not in self.pin_numbers:
                 raise self._error(
@@ -109,6 +111,7 @@ class I2cAdapter(abc.ABC):
     def open(self) -> None:
         """Open the adapter. Raises ``ConnectError`` if its library or the adapter is missing."""
         with self._lock:
+            self._owner.take(self.name, self._device)
             if self._handle is not None:
                 return
             if self._library is None:
@@ -126,7 +129,9 @@ class I2cAdapter(abc.ABC):
                 ) from error
 
     def close(self) -> None:
-        """Release the adapter; idempotent, never raises."""
+        """Release the adapter; idempotent, never raises. In a child it stays the parent's."""
+        if self._owner.is_elsewhere:
+            return
         with self._lock:
             handle, self._handle = self._handle, None
             if handle is not None:
@@ -228,6 +233,7 @@ class I2cAdapter(abc.ABC):
         return self._tried(what, lambda handle: self._exchange(handle, device, out, n_read))
 
     def _tried(self, what: str, access: Callable[[Any], _T]) -> _T:
+        self._owner.check(self.name, self._device)
         if self._handle is None:
             raise self._error(LinkLost, f"{self.what} is closed", "Open it first.")
         try:

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConnectError, LinkError, LinkLost, NotSupportedError
+from lumion_hw.links.owner import Owner, fork_safe
 from lumion_hw.sessions.register_access import (
     IDENTITY_DEVICE,
     ModuleAbsentError,
@@ -47,7 +48,8 @@ class MemoryFile:
         self._clock = clock
         self._device = device
         self._retry_s = retry_s
-        self._lock = threading.RLock()
+        self._owner = Owner()
+        self._lock = fork_safe(threading.RLock())
         self._fd: int | None = None
         self._writable = False
 
@@ -59,6 +61,7 @@ class MemoryFile:
     def open(self) -> None:
         """Open the file, for writing too where that is allowed. Raises ``ConnectError``."""
         with self._lock:
+            self._owner.take(self.name, self._device)
             if self._fd is not None:
                 return
             try:
@@ -137,6 +140,7 @@ class MemoryFile:
 
     def _repeat(self, what: str, silence: type[LinkError], access: Callable[[int], _T]) -> _T:
         """Make an access, again and again while the bus refuses it, until the deadline."""
+        self._owner.check(self.name, self._device)
         if self._fd is None:
             raise LinkLost("the file is closed", device=self._device, address=self._path, hint="Open it first.")
         deadline = self._clock.now() + self._retry_s

@@ -11,6 +11,7 @@ from lumion_hw.clock import Clock
 from lumion_hw.errors import LinkError, LumionError
 from lumion_hw.interfaces.cmis.fields import FIRST_BANKED_PAGE, Page
 from lumion_hw.interfaces.cmis.lower_memory import BANK_SELECT_BYTE, PAGE_SELECT_BYTE
+from lumion_hw.links.owner import Owner, fork_safe
 from lumion_hw.sessions.module_pages import MAX_WRITE_BYTES, PageNotSupportedError, check_range, check_write, page_words
 from lumion_hw.sessions.register_access import I2cDevice, ModuleAbsentError, NotRespondingError, ShortReadError
 
@@ -56,7 +57,8 @@ class PagedI2c:
         self._retry_s = retry_s
         self._is_patient = False
         self._hold_off_s = hold_off_s
-        self._lock = threading.RLock()
+        self._owner = Owner()
+        self._lock = fork_safe(threading.RLock())
         self._depth = 0
         self._selected: tuple[int, int] | None = None
         self._proven = False
@@ -69,6 +71,7 @@ class PagedI2c:
     def open(self) -> None:
         """Open the way to the device if it has to be opened. Raises ``ConnectError``."""
         with self._lock:
+            self._owner.take(self.name, self._device)
             self.forget()
             if isinstance(self._i2c, Openable):
                 self._i2c.open()
@@ -109,6 +112,7 @@ class PagedI2c:
     def transaction(self) -> Iterator[None]:
         """Hold the module for several accesses; raises what they raise, and remembers no page after an error."""
         with self._lock:
+            self._owner.check(self.name, self._device)
             if self._depth == 0:
                 self._proven = False
             self._depth += 1

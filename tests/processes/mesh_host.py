@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import os
 import sys
 import time
+import warnings
 
 import numpy as np
 
@@ -34,7 +37,7 @@ def heard(event: LinkEvent) -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("address")
-    parser.add_argument("act", choices=["idle", "busy", "leave", "raise", "persist", "stop", "forget"])
+    parser.add_argument("act", choices=["idle", "busy", "leave", "raise", "persist", "stop", "forget", "fork"])
     parser.add_argument("--level-ma", type=float, default=1.0)
     parser.add_argument("--watchdog-s", type=float, default=30.0)
     parser.add_argument("--hold-s", type=float, default=0.0)
@@ -43,12 +46,43 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def fork(driver: LumionMeshController, table: np.ndarray) -> None:
+    """Let children try the driver and end in several ways; then go on."""
+    for way in ("sys.exit", "return", "multiprocessing"):
+        if way == "multiprocessing":
+            worker = multiprocessing.get_context("fork").Process(target=try_all, args=(driver, table))
+            worker.start()
+            worker.join()
+            say(way=way, code=worker.exitcode)
+            continue
+        child = os.fork()
+        if not child:
+            try_all(driver, table)
+            if way == "sys.exit":
+                sys.exit(0)
+            return  # out of the `with` of the parent's driver, and of the interpreter
+        say(way=way, code=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    say(after=driver.program(2.0 * table).crc32)
+
+
+def try_all(driver: LumionMeshController, table: np.ndarray) -> None:
+    calls = (lambda: driver.program(3.0 * table), driver.read_back, lambda: driver.outputs_off(1.0), driver.open)
+    for call in calls:
+        try:
+            call()
+        except LumionError as error:
+            say(child=type(error).__name__)
+
+
 def drive(driver: LumionMeshController, options: argparse.Namespace) -> None:
     n = driver.info.n_heaters
     driver.configure(ControllerLimits(np.full(n, 5.0), np.full(n, 10.0), 4000.0, watchdog_s=options.watchdog_s))
     table = np.full(n, options.level_ma)
     say(driving=driver.program(table).crc32)
     if options.act in ("leave", "forget"):
+        return
+    if options.act == "fork":
+        fork(driver, table)
         return
     if options.act == "raise":
         raise RuntimeError("the control loop failed")
@@ -74,6 +108,8 @@ def drive(driver: LumionMeshController, options: argparse.Namespace) -> None:
 
 def main() -> int:
     options = arguments()
+    if options.act == "fork":
+        warnings.simplefilter("ignore", DeprecationWarning)  # from 3.12 on: fork in a process with threads
     clock = SystemClock()
     driver = LumionMeshController(
         open_link(options.address, clock),

@@ -53,6 +53,22 @@ def test_a_host_that_is_killed_leaves_its_heaters_off_within_the_watchdog_and_on
     assert served.board.state is OutputsState.SAFE
 
 
+@BOTH
+def test_children_of_a_host_neither_drive_its_heaters_nor_switch_them_off(tmp_path: Path, transport: str) -> None:
+    served = ServedBoard(tmp_path, transport)
+    with served.plugged_in() as address, host(address, "fork", "--watchdog-s", "30") as program:
+        program.expect("after")
+        ends = [said for said in program.said if "way" in said]
+        assert [said["code"] for said in ends] == [0, 0, 0]
+        assert [said["child"] for said in program.said if "child" in said] == 3 * 4 * ["ForkError"]
+        program.end()
+    # One milliampere, then two, then the parent's own farewell; nothing between them.
+    levels = [round(max(outputs), 2) for _, _, outputs in served.history if any(outputs)]
+    assert levels == [1.0, 2.0]
+    assert [any(outputs) for _, _, outputs in served.history[-3:]] == [True, True, False]
+    assert sources(served) == []
+
+
 ENDS = {
     "SIGTERM": ("busy", signal.SIGTERM, {143}),
     "SIGTERM, idle": ("idle", signal.SIGTERM, {143}),

@@ -26,6 +26,7 @@ from lumion_hw.errors import (
 )
 from lumion_hw.interfaces import LaserCapabilities, LaserRanges, LaserState, LaserSweep, SweepLog
 from lumion_hw.links.base import Link
+from lumion_hw.links.owner import fork_safe
 from lumion_hw.sessions.itla import ItlaSession
 from lumion_hw.sessions.itla_codec import (
     Register,
@@ -80,7 +81,7 @@ class ItlaLaser(Driver):
         self._ranges: LaserRanges | None = None
         self._has_mhz = True
         self._has_channel_h = True
-        self._setting = threading.RLock()
+        self._setting = fork_safe(threading.RLock())
 
     def open(self) -> None:
         """Open the link, check that an ITLA answers, and read its limits. The output stays as it is.

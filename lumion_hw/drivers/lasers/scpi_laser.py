@@ -21,6 +21,7 @@ from lumion_hw.errors import (
     NotSupportedError,
 )
 from lumion_hw.interfaces import LaserCapabilities, LaserRanges, LaserState, LaserSweep, SweepLog
+from lumion_hw.links.owner import fork_safe
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 from lumion_hw.sessions.scpi import ScpiSession
 
@@ -72,7 +73,7 @@ class ScpiLaser(ScpiDriver):
         self._settled_s = clock.now()
         self._limits_nm = (0.0, 0.0)
         self._limits_dbm: tuple[float, float] | None = None
-        self._sweeping = threading.Lock()
+        self._sweeping = fork_safe(threading.Lock())
 
     # -- what an instrument has of its own
 

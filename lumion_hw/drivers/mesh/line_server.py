@@ -18,6 +18,7 @@ from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, LimitError, LinkError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.interfaces import MeshStatesInfo, PucState, Submission
 from lumion_hw.links.base import Link
+from lumion_hw.links.owner import Owner, fork_safe
 from lumion_hw.links.tcp import TcpLink
 
 _log = logging.getLogger(__name__)
@@ -74,7 +75,8 @@ class LineServerMesh:
         self._clock = clock
         self._device = device
         self._n_pucs = n_pucs
-        self._lock = threading.Lock()
+        self._owner = Owner()
+        self._lock = fork_safe(threading.Lock())
         self._closed = False
 
     @classmethod
@@ -107,6 +109,7 @@ class LineServerMesh:
             line = line_from_states(states, self._n_pucs)
             with self._lock:
                 link = self._make_link()
+                self._owner.take(link.name)
                 if self._closed:
                     raise LinkLost("closed; nothing was sent.", address=link.name, hint="Open the bench again.")
                 try:

@@ -46,6 +46,7 @@ from lumion_hw.interfaces import (
     TelemetrySample,
 )
 from lumion_hw.links.base import Link
+from lumion_hw.links.owner import fork_safe
 from lumion_hw.sessions.framed import FramedSession, Loss, SessionState
 from lumion_hw.sessions.framed_errors import Where
 
@@ -98,7 +99,7 @@ class LumionMeshController(Driver):
         self._where = Where(device, link.name)
         self._on_exit = on_exit
         self._session = FramedSession(link, clock, device=device, baud=baud, session_ids=session_ids)
-        self._lock = threading.RLock()
+        self._lock = fork_safe(threading.RLock())
         self._watch = FaultWatch(self._session, on_fault)
         rule = WatchdogRule(WatchdogPolicy.HOLD, hold_s) if on_exit == "hold" else WatchdogRule()
         self._attacher = Attacher(
@@ -343,8 +344,12 @@ class LumionMeshController(Driver):
         """Bring the outputs to what ``on_exit`` says, end the keep-alive and close the link; idempotent, never raises.
 
         Also called when the interpreter ends. Where zeros cannot be driven an emergency stop is tried, which latches
-        its fault; where nothing is answered the controller's watchdog switches off by itself.
+        its fault; where nothing is answered the controller's watchdog switches off by itself. In a child process that
+        did not open it, nothing is sent and the outputs stay as they are.
         """
+        if self._session.is_elsewhere:  # the parent's heaters are the parent's affair
+            self._session.close()
+            return
         self._closing = True
         self._keep.stop()
         with self._lock:

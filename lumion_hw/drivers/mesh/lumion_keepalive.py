@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from lumion_hw.clock import Clock, Ticker
 from lumion_hw.errors import LumionError
+from lumion_hw.links.owner import fork_safe
 from lumion_hw.sessions.framed import FramedSession
 
 _log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class KeepAlive:
         self._warned = False
         self._period_s = math.inf
         self._ticker: Ticker | None = None
-        self._change = threading.Lock()
+        self._change = fork_safe(threading.Lock())
 
     def start(self, watchdog_s: float) -> None:
         """Feed from now on; a ticker that runs already is replaced."""

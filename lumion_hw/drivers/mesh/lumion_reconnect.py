@@ -17,7 +17,8 @@ from enum import StrEnum
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.mesh.lumion_values import call_back
-from lumion_hw.errors import ConfigError, LinkLost, LumionError, NotSupportedError
+from lumion_hw.errors import ConfigError, ForkError, LinkLost, LumionError, NotSupportedError
+from lumion_hw.links.owner import fork_safe
 from lumion_hw.sessions.framed_errors import Where
 
 _log = logging.getLogger(__name__)
@@ -163,8 +164,8 @@ class Reconnector:
         self._delay_s = 0.0
         self._attempts = 0
         self._why = "it was never opened"
-        self._busy = threading.Lock()
-        self._change = threading.Lock()
+        self._busy = fork_safe(threading.Lock())
+        self._change = fork_safe(threading.Lock())
         self.state = LinkState.CLOSED
         self.events: deque[LinkEvent] = deque(maxlen=_KEPT_EVENTS)
 
@@ -209,6 +210,8 @@ class Reconnector:
         self._attempts += 1
         try:
             attachment = self._attach()
+        except ForkError:
+            raise
         except (ConfigError, NotSupportedError) as error:  # another device answered
             self._give_up(error.message)
         except LumionError as error:

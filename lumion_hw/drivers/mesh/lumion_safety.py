@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import math
+import os
 import signal
 import threading
 import time
@@ -29,6 +30,10 @@ class Closable(Protocol):
 
 
 _opened: weakref.WeakSet[Closable] = weakref.WeakSet()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_opened.clear)  # a child has opened none of them
 
 
 def close_at_exit(driver: Closable) -> None:

@@ -45,6 +45,7 @@ from lumion_hw.interfaces import (
     TelemetrySample,
 )
 from lumion_hw.links.base import Link
+from lumion_hw.links.owner import fork_safe
 from lumion_hw.sessions.qontrol import WINDOW_BYTES, QontrolSession
 from lumion_hw.sessions.qontrol_codec import words_from_values
 
@@ -104,7 +105,7 @@ class QontrolController(Driver):
         self._tolerance_ma = tolerance_ma
         self._reenumerate = reenumerate
         self._leave_on = leave_on
-        self._lock = threading.RLock()
+        self._lock = fork_safe(threading.RLock())
         self._latch = FaultLatch()
         self._outputs: QontrolOutputs | None = None
         self._is_open = False
@@ -321,7 +322,13 @@ class QontrolController(Driver):
             outputs.zero()
 
     def close(self) -> None:
-        """Bring the outputs to zero, unless told to leave them on, and close the link; idempotent, never raises."""
+        """Bring the outputs to zero, unless told to leave them on, and close the link; idempotent, never raises.
+
+        In a child process that did not open it, nothing is sent and the outputs stay as they are.
+        """
+        if self._session.is_elsewhere:
+            self._session.close()
+            return
         self._idle.stop()
         with self._lock:
             if self._is_open and not self._leave_on and self._outputs is not None:

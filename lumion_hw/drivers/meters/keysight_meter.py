@@ -24,6 +24,7 @@ from lumion_hw.drivers.strict_scpi import StrictScpi
 from lumion_hw.errors import BusyError, ConfigError, DeviceError, FrameError, LumionError
 from lumion_hw.interfaces import PowerReading
 from lumion_hw.links.base import Link
+from lumion_hw.links.owner import fork_safe
 from lumion_hw.sessions.scpi import ScpiSession
 
 _log = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ class KeysightMeter(ScpiDriver):
         self._expected = Expected(self.makers, self.models, expected_model, expected_serial)
         self._heads: tuple[Head, ...] = ()
         self._averaging_s: dict[str, float] = {}
-        self._closing = threading.Lock()
+        self._closing = fork_safe(threading.Lock())
         self._run: str | None = None
 
     @abc.abstractmethod

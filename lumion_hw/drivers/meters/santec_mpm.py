@@ -21,6 +21,7 @@ from lumion_hw.drivers.strict_scpi import StrictScpi
 from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, VerifyError
 from lumion_hw.interfaces import PowerLog, PowerReading, RangeState
 from lumion_hw.links.base import Link
+from lumion_hw.links.owner import fork_safe
 from lumion_hw.sessions.scpi import ScpiSession
 
 MODELS = ("MPM-210", "MPM-210H")
@@ -75,7 +76,7 @@ class SantecMpm(ScpiDriver):
         self._expected = Expected(("SANTEC",), MODELS, expected_model, expected_serial)
         self._modules: tuple[int, ...] = ()
         self._averaging_s = 0.0
-        self._closing = threading.Lock()
+        self._closing = fork_safe(threading.Lock())
 
     def open(self) -> None:
         """Open the link, check the identity, find the modules, and let powers be milliwatts.

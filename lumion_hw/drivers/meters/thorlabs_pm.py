@@ -19,6 +19,7 @@ from lumion_hw.drivers.strict_scpi import StrictScpi
 from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, VerifyError
 from lumion_hw.interfaces import PowerReading
 from lumion_hw.links.base import Link
+from lumion_hw.links.owner import fork_safe
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
 from lumion_hw.sessions.scpi import ScpiSession
 
@@ -90,7 +91,7 @@ class ThorlabsPm(ScpiDriver):
         self._sample_s = sample_s
         self._sensor: Sensor | None = None
         self._averages = 1
-        self._closing = threading.Lock()
+        self._closing = fork_safe(threading.Lock())
 
     def open(self) -> None:
         """Open the link, check identity and sensor, and bring the meter into a known state.

@@ -19,6 +19,7 @@ from lumion_hw.interfaces import (
     TransponderCapabilities,
     TransponderIdentity,
 )
+from lumion_hw.links.owner import fork_safe
 from lumion_hw.sessions.i2c_adapter import ModulePins
 from lumion_hw.sessions.module_pages import ModulePages
 from lumion_hw.sessions.paged_i2c import PagedI2c
@@ -59,7 +60,7 @@ class OpenModule(Driver):
         self._bank = bank
         self._lane = lane
         self._pins = pins
-        self._changing = threading.RLock()
+        self._changing = fork_safe(threading.RLock())
         self._module: Module | None = None
         self._lit_here = False
 
