@@ -108,6 +108,10 @@ class FramedSession:
         """Whether another process opened it: then nothing is sent from here."""
         return self._owner.is_elsewhere
 
+    def check_process(self) -> None:
+        """Raise ``ForkError`` if another process opened it."""
+        self._owner.check(self.address, self.device)
+
     @property
     def state(self) -> SessionState:
         """Where the session stands."""
@@ -168,7 +172,7 @@ class FramedSession:
 
     def require_open(self, what: str) -> None:
         """Raise ``LinkLost`` unless the session is open, ``ForkError`` if another process opened it."""
-        self._owner.check(self.address, self.device)
+        self.check_process()
         if not self.is_open:
             raise LinkLost(
                 f"{what}: the session is {self.state}.",
@@ -305,7 +309,7 @@ class FramedSession:
             LinkLost: The link is gone.
             ConnectError: The link cannot be opened.
         """
-        self._owner.check(self.address, self.device)
+        self.check_process()
         if not self._lock.acquire(blocking=False):
             with suppress(LinkLost):  # while that thread is opening the link; then it is sent below
                 self._line.write(ESTOP_WIRE, "ESTOP")
@@ -353,9 +357,9 @@ class FramedSession:
             now = self._clock.now()
             if isinstance(answer, HelloReply):
                 check_hello(answer, message, self._where)
-                if not retry:
-                    computed_s = retry_timeout_s(message, answer, self._baud) - MARGIN_S
-                    self._line.quality.answered(exchange_bytes(message, answer), 0, now - sent_s - computed_s)
+                late_s = now - sent_s - retry_timeout_s(message, answer, self._baud) + MARGIN_S
+                if not retry and late_s > MARGIN_S:  # a slow link; a short delay may be the board's own, once
+                    self._line.quality.answered(exchange_bytes(message, answer), 0, late_s)
                 return answer, seq
             if isinstance(answer, Refusal):
                 wait_s = max(answer.value * 1e-3, LEAST_BUSY_WAIT_S)

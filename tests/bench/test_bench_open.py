@@ -1,5 +1,7 @@
 """Opening a bench on virtual time: everything or nothing, every failure told, and the heaters never left on."""
 
+import os
+
 import numpy as np
 import pytest
 from bench_open_testbench import SMALL, SMALL_DEVICES, SmallBench
@@ -10,12 +12,14 @@ from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import (
     ConfigError,
     ConnectError,
+    ForkError,
     IdentityError,
     LinkError,
     LumionError,
     SafetyError,
     exit_code,
 )
+from lumion_hw.testing.forking import in_child
 
 WATCHDOG_S = 2.0  # of the small bench, by default
 
@@ -248,3 +252,26 @@ def test_a_real_bench_has_no_faults_to_script(small) -> None:
     bench = Bench(small.model, small.link, small.clock)
     with bench, pytest.raises(ConfigError, match="not emulated"):
         _ = bench.emulated
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_can_use_no_device_of_its_parents_bench_and_leaves_it_without_a_word() -> None:
+    with Bench.emulate(SMALL, seed=3) as bench:
+        warm_up(bench)
+
+        def try_all() -> int:
+            devices = [
+                lambda: warm_up(bench),
+                bench.mesh.monitors_ma,
+                lambda: [meter.read_all() for meter in bench.meters.values()],
+                lambda: [module.identify() for module in bench.transponders.values()],
+            ]
+            for use in devices:
+                with pytest.raises(ForkError):
+                    use()
+            with bench, bench.dark():
+                pass
+            return len(devices)
+
+        assert in_child(try_all) == "4"
+        assert bench.mesh.controller.read_back().any()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,9 +19,10 @@ import firmware_protocol as fp
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.drivers.mesh.lumion import LumionMeshController
 from lumion_hw.drivers.mesh.lumion_reconnect import LinkEvent, LinkEventKind, LinkState, ReconnectPolicy
-from lumion_hw.errors import BusyError, IdentityError, LinkLost, LinkTimeout, SafetyError
+from lumion_hw.errors import BusyError, ForkError, IdentityError, LinkLost, LinkTimeout, SafetyError
 from lumion_hw.interfaces import ControllerLimits
 from lumion_hw.links.memory import MemoryLink
+from lumion_hw.testing.forking import in_child
 
 N = HELLO.n_dac
 LIMITS = ControllerLimits(np.full(N, 20.0), np.full(N, 10.0), total_power_mw=400.0)
@@ -97,6 +99,23 @@ def test_calls_fail_at_once_while_it_is_away_and_say_when_it_tries_again(
     with pytest.raises(LinkLost, match=r"mesh0 @ memory://mesh0: program: the link was lost .* comes in 0.2 s"):
         driver.program(table(0.0))
     assert clock.now() == start
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_child_never_comes_back_in_place_of_its_parent(make: Make, board: SpecBoard, clock: VirtualClock) -> None:
+    driver = make(reconnect=ReconnectPolicy(wait_s=5.0))
+    unplug(board, driver)
+    board.gone = False
+
+    def wait_and_call() -> str:
+        clock.sleep(10.0)  # the tickers of virtual time go on in a child
+        with pytest.raises(ForkError, match="nothing was sent"):
+            driver.read_back()
+        return f"{len(board.connections)} connection"
+
+    assert in_child(wait_and_call) == "'1 connection'"
+    clock.sleep(1.0)
+    assert driver.link_state is LinkState.OPEN
 
 
 def test_a_call_may_wait_for_the_link(make: Make, board: SpecBoard, clock: VirtualClock) -> None:

@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from forking import in_child
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.errors import ForkError
@@ -30,6 +29,7 @@ from lumion_hw.sessions.i2c_ftdi import FtdiAdapter
 from lumion_hw.sessions.i2c_smbus import SmbusAdapter
 from lumion_hw.sessions.linear_file import LinearFile
 from lumion_hw.sessions.scpi import ScpiSession
+from lumion_hw.testing.forking import in_child
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),

@@ -41,6 +41,7 @@ from lumion_hw.interfaces import (
     TelemetrySample,
     TransponderIdentity,
 )
+from lumion_hw.links.owner import Owner
 
 WHERE = {"device": "fake", "address": "fake://0"}
 
@@ -57,8 +58,11 @@ class Fake:
         self.is_open = True
         self.garbage = b""
         self.silent = False
+        self.owner = Owner()
+        self.owner.take(WHERE["address"])
 
     def need_link(self) -> None:
+        self.owner.check(WHERE["address"])
         self.garbage = b""
         if not self.is_open:
             raise LinkLost("the link is closed", **WHERE)

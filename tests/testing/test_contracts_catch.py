@@ -1,5 +1,6 @@
 """The contracts let honest drivers pass, and catch each broken promise with a sentence that names it."""
 
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -346,6 +347,16 @@ def test_a_cleared_fault_that_brings_the_currents_back_is_caught() -> None:
 
     promise = MeshControllerContract().test_stopped_it_stays_off_until_the_fault_is_cleared_by_its_id
     assert "clearing a fault switched outputs on" in broken(promise, configured(Resuming()), LIMITS)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_driver_that_a_child_can_use_is_caught() -> None:
+    class Shared(FakeController):
+        def read_back(self):
+            return self.driven_ma.copy()
+
+    promise = MeshControllerContract().test_a_child_made_by_fork_can_neither_use_it_nor_end_it
+    assert "read_back returned ndarray" in broken(promise, configured(Shared()))
 
 
 def test_currents_left_behind_by_close_are_caught() -> None:

@@ -76,6 +76,7 @@ class LineServerMesh:
         self._device = device
         self._n_pucs = n_pucs
         self._owner = Owner()
+        self._owner.take("")  # there is no open(): a bench opens it by making it
         self._lock = fork_safe(threading.Lock())
         self._closed = False
 
@@ -109,7 +110,7 @@ class LineServerMesh:
             line = line_from_states(states, self._n_pucs)
             with self._lock:
                 link = self._make_link()
-                self._owner.take(link.name)
+                self._owner.check(link.name)
                 if self._closed:
                     raise LinkLost("closed; nothing was sent.", address=link.name, hint="Open the bench again.")
                 try:

@@ -320,6 +320,7 @@ class LumionMeshController(Driver):
             LinkLost: The link is gone.
             VerifyError: The controller answered, but its outputs are not in their safe state.
         """
+        self._session.check_process()
         self._keep.renew()
         with WatchedCall(self._watch, self._lost):
             try:
@@ -362,6 +363,7 @@ class LumionMeshController(Driver):
 
     def _using(self, what: str) -> WatchedCall:
         """Around every call: the application lives, the link is there or awaited, new faults are announced."""
+        self._session.check_process()
         self._keep.renew()
         if not self._session.is_open:
             self._reconnector.wait(what)
@@ -373,7 +375,7 @@ class LumionMeshController(Driver):
 
     def _come_back(self) -> None:
         """From the ticker while there is no session; never waits for a call that is under way."""
-        if self._lock.acquire(blocking=False):
+        if not self._session.is_elsewhere and self._lock.acquire(blocking=False):
             try:
                 self._reconnector.poll()
             finally:

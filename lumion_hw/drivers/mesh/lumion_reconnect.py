@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.mesh.lumion_values import call_back
-from lumion_hw.errors import ConfigError, ForkError, LinkLost, LumionError, NotSupportedError
+from lumion_hw.errors import ConfigError, LinkLost, LumionError, NotSupportedError
 from lumion_hw.links.owner import fork_safe
 from lumion_hw.sessions.framed_errors import Where
 
@@ -210,8 +210,6 @@ class Reconnector:
         self._attempts += 1
         try:
             attachment = self._attach()
-        except ForkError:
-            raise
         except (ConfigError, NotSupportedError) as error:  # another device answered
             self._give_up(error.message)
         except LumionError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NoReturn, TypeVar
@@ -9,7 +10,8 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import pytest
 
 from lumion_hw.clock import Clock, SystemClock, VirtualClock
-from lumion_hw.errors import LinkError, LumionError
+from lumion_hw.errors import ForkError, LinkError, LumionError, NotSupportedError
+from lumion_hw.testing.forking import in_child
 
 ErrorT = TypeVar("ErrorT", bound=Exception)
 
@@ -143,6 +145,28 @@ class DeviceContract:
         started = clock.now()
         refused(LinkError, "a call after close()", lambda: device_call(driver))
         promised(clock.now() - started < 1.0, "a call after close() has to fail at once, not after a time-out")
+
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+    def test_a_child_made_by_fork_can_neither_use_it_nor_end_it(self, driver: Any) -> None:
+        """In a child every call raises a ``ForkError``, and closing sends nothing: the parent's device is as it was."""
+
+        def every_call() -> str:
+            said = {}
+            for name, call in self.calls.items():
+                try:
+                    said[name] = f"returned {type(call(driver)).__name__}"
+                except (ForkError, NotSupportedError):
+                    continue
+                except Exception as error:  # noqa: BLE001 - told to the parent
+                    said[name] = f"{type(error).__name__}: {error}"
+            driver.close()
+            return "; ".join(f"{name} {what}" for name, what in said.items())
+
+        before = self.observe(driver)
+        seen = in_child(every_call)
+        promised(seen == repr(""), f"in a child ForkError was promised, but: {seen}")
+        after = self.observe(driver)
+        promised(self.agree(before, after), f"a child turned {before!r} into {after!r}")
 
     def test_an_unplugged_device_raises_a_link_error_in_time(
         self, driver: Any, device_call: Callable[[Any], object], unplug: Callable[[], None], clock: Clock

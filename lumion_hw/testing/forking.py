@@ -15,7 +15,7 @@ CHILD_S = 20.0
 def in_child(action: Callable[[], object]) -> str:
     """Run an action in a child; return the name of what it raised, else its result in words, or ``hangs``.
 
-    The child ends without unwinding the tests; what a real program does at its end is tried in ``tests/processes``.
+    The child ends at once, without unwinding the test it was made in.
     """
     reading, writing = os.pipe()
     with warnings.catch_warnings():
