@@ -191,9 +191,7 @@ def test_a_child_does_not_touch_the_module_its_parent_has_opened(kind: str, tmp_
         return b"\0"
 
     bus = SimpleNamespace(i2c_rdwr=note, close=note)
-    smbus2 = SimpleNamespace(
-        SMBus=lambda _: bus, i2c_msg=SimpleNamespace(write=lambda *_: None, read=lambda *_: b"\0")
-    )
+    smbus2 = SimpleNamespace(SMBus=lambda _: bus, i2c_msg=SimpleNamespace(write=lambda *_: None, read=lambda *_: b"\0"))
     port = SimpleNamespace(exchange=note, write=note)
     chip = SimpleNamespace(configure=lambda *_, **__: None, get_port=lambda _: port, close=note)
     pyftdi = SimpleNamespace(I2cController=lambda: chip, I2cNackError=KeyError)
