@@ -82,6 +82,7 @@ class FaultWatch:
                 raise
             if fault.latched:
                 error.took_effect = False
+                error.message += f" Asked, the controller still has fault {fault_id} latched: it was not cleared."
                 raise
             return
         except SafetyError as error:
