@@ -148,14 +148,20 @@ class Performance:
     # -- sampling ---------------------------------------------------------------------------------------------------
 
     def sample(self, powered: bool) -> None:
-        """Measure the current values and take them into the statistics; ``powered`` is ModuleReady."""
+        """Measure the current values and take them into the statistics; ``powered`` is ModuleReady.
+
+        Without power there is nothing to count: the interval of the signal processor ends, and the next one starts
+        when the module is ready again. What is frozen stays.
+        """
         for lane, state in self._receivers.lanes.items():
-            self.current[lane] = self._measure(lane, state) if powered else {}
+            self.current[lane] = self._measure(lane, state, powered)
         if powered:
             self._accumulate()
+        else:
+            self._start_interval()
 
-    def _measure(self, lane: int, state: ReceiverState) -> dict[str, float]:
-        values = self._own_values()
+    def _measure(self, lane: int, state: ReceiverState, powered: bool) -> dict[str, float]:
+        values = self._own_values(powered)
         values["tx_power"] = max(self._monitors.current(lane)["tx_power"], MIN_POWER_DBM)
         values["rx_total_power"] = max(state.total_dbm, MIN_POWER_DBM)
         values["rx_signal_power"] = max(state.signal_dbm, MIN_POWER_DBM)
@@ -166,15 +172,15 @@ class Performance:
             values |= {"ber_current_host": _HOST_BER, "esnr_host": 22.0}
         return values
 
-    def _own_values(self) -> dict[str, float]:
-        """Return what does not depend on the received light."""
+    def _own_values(self, powered: bool) -> dict[str, float]:
+        """Return what does not depend on the received light; the modulator has no bias without power."""
         biases = ("xi", "xq", "yi", "yq", "x_phase", "y_phase")
         return {
             "laser_age": 1.0,
             "tec_current": self._monitors.tec_percent,
             "laser_frequency_error": 0.0,
             "laser_temperature": self._monitors.laser_temperature_c,
-            **{f"modulator_bias_{name}": 45.0 + place for place, name in enumerate(biases)},
+            **{f"modulator_bias_{name}": 45.0 + place if powered else 0.0 for place, name in enumerate(biases)},
         }
 
     def _link_values(self, state: ReceiverState, media_interface: int) -> dict[str, float]:
