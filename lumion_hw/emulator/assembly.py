@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.board import BoardProfile, MeshBoard
-from lumion_hw.emulator.device import EmulatedDevice
 from lumion_hw.emulator.disturbances import Schedule
 from lumion_hw.emulator.emulation_spec import DeviceSpec, EmulationSpec
 from lumion_hw.emulator.epc04 import Epc04
@@ -23,6 +22,7 @@ from lumion_hw.emulator.keysight_laser import KeysightLaser
 from lumion_hw.emulator.keysight_slots import ports_of
 from lumion_hw.emulator.light import Light
 from lumion_hw.emulator.line_server import LineServer
+from lumion_hw.emulator.mains import Switchable
 from lumion_hw.emulator.mpc320 import Mpc320
 from lumion_hw.emulator.n77xx import KeysightN77xx
 from lumion_hw.emulator.n7785c import KeysightN7785C
@@ -89,10 +89,9 @@ class EmulatedBench:
         )
         self._warm = warm
         self._modules: dict[str, SfpModule] = {}
-        self._boards: dict[str, MeshBoard] = {}
         self.transponders: dict[str, CmisModule] = {}
         self._coherent: CoherentLight | None = None
-        makers: dict[str, Callable[[DeviceSpec], EmulatedDevice]] = {
+        makers: dict[str, Callable[[DeviceSpec], Switchable]] = {
             "lumion-mesh": self._mesh_board,
             "qontrol-q8": self._qontrol_chain,
             "smartlight-line-server": self._line_server,
@@ -110,7 +109,7 @@ class EmulatedBench:
             "keysight-n7785c": self._stabilizer,
             "novoptel-pm1000": self._polarimeter,
         }
-        bodies: dict[str, EmulatedDevice] = {}
+        bodies: dict[str, Switchable] = {}
         for device in spec.devices:
             if device.kind not in makers:
                 raise ConfigError(f"devices of kind {device.kind} cannot be emulated", device=device.name)
@@ -118,8 +117,13 @@ class EmulatedBench:
                 bodies[device.name] = makers[device.kind](device)
         self.devices = {device.name: bodies[device.mainframe or device.name] for device in spec.devices}
         schedule = Schedule(clock.now)
+        for body in bodies.values():
+            body.occasions = schedule
         self.world.before_reading.insert(0, schedule.advance)
-        self.faults = Faults(self.world, self._modules, self._boards, self.devices, schedule)
+        kinds = {device.name: device.kind for device in spec.devices}
+        self.faults = Faults(
+            self.world, {**self._modules, **self.transponders}, self.devices, kinds, spec.monitor_ports, schedule
+        )
         self.world.leaving_w()  # loads the solver now: a device that did so while it is served would miss deadlines
 
     def link(self, device: str) -> Link:
@@ -130,7 +134,7 @@ class EmulatedBench:
         """Return a random stream of its own for each purpose: adding a device does not change the others."""
         return np.random.default_rng(np.random.SeedSequence([self._seed, zlib.crc32(purpose.encode())]))
 
-    def _mesh_board(self, device: DeviceSpec) -> EmulatedDevice:
+    def _mesh_board(self, device: DeviceSpec) -> Switchable:
         spec = self.spec
         ports = np.array(spec.monitor_ports)
 
@@ -151,7 +155,6 @@ class EmulatedBench:
                 serial=device.serial,
             ),
         )
-        self._boards[device.name] = board
         rest_c = board.core.profile.chip_temp_c
 
         def warm(temperature_k: float) -> None:
@@ -176,7 +179,7 @@ class EmulatedBench:
         """Drive channels that the mesh needs."""
         return max(self.spec.heater_channels) + 1
 
-    def _qontrol_chain(self, device: DeviceSpec) -> EmulatedDevice:
+    def _qontrol_chain(self, device: DeviceSpec) -> Switchable:
         names = device.serial.split(",")
         modules = [ModuleSpec(kind, _number(text)) for kind, _, text in (name.partition("-") for name in names)]
         loads = [OPEN] * sum(module.n_channels for module in modules)
@@ -197,7 +200,7 @@ class EmulatedBench:
         self.world.before_reading.append(chain.advance)
         return chain
 
-    def _line_server(self, device: DeviceSpec) -> EmulatedDevice:
+    def _line_server(self, device: DeviceSpec) -> Switchable:
         def apply(states: dict[int, str]) -> None:
             if device.name == self.spec.controller:
                 self.world.drive_heaters(unit_currents_ma(self.world.truth, states), self.clock.now())
@@ -206,7 +209,7 @@ class EmulatedBench:
         self.world.before_reading.append(server.advance)
         return server
 
-    def _power_meter(self, device: DeviceSpec) -> EmulatedDevice:
+    def _power_meter(self, device: DeviceSpec) -> Switchable:
         return KeysightN77xx(
             device.name,
             self.clock,
@@ -217,7 +220,7 @@ class EmulatedBench:
             n_ports=4 if "44" in device.model else 8,
         )
 
-    def _thorlabs_meter(self, device: DeviceSpec) -> EmulatedDevice:
+    def _thorlabs_meter(self, device: DeviceSpec) -> Switchable:
         def light() -> Light:
             return self.world.tapped(device.name, 1)
 
@@ -225,7 +228,7 @@ class EmulatedBench:
             device.name, self.clock, self._rng(device.name), light, serial=device.serial, model=device.model or "PM100D"
         )
 
-    def _mainframe(self, device: DeviceSpec) -> EmulatedDevice:
+    def _mainframe(self, device: DeviceSpec) -> Switchable:
         """Channels are numbered from 1 in the order of slots and inputs; the laser is a device of its own name."""
         modules = DUAL_SENSORS if device.modules is None else device.modules
         channels = {port: number for number, port in enumerate(ports_of(modules), start=1)}
@@ -248,7 +251,7 @@ class EmulatedBench:
             self.world.before_reading.append(mainframe.advance)
         return mainframe
 
-    def _santec_meter(self, device: DeviceSpec) -> EmulatedDevice:
+    def _santec_meter(self, device: DeviceSpec) -> Switchable:
         """One module: channels 1 to 4 are its ports."""
 
         def light(module: int, port: int, _at_s: float) -> Light:
@@ -260,7 +263,7 @@ class EmulatedBench:
         """Return what the light of a laser does: it enters the mesh where the wiring says so, if it does."""
         return lambda light: self.world.set_source(device.name, light.power_w, light.wavelength_nm)
 
-    def _keysight_laser(self, device: DeviceSpec) -> EmulatedDevice:
+    def _keysight_laser(self, device: DeviceSpec) -> Switchable:
         if device.modules is not None:
             return self._mainframe(device)
         laser = KeysightLaser(
@@ -274,7 +277,7 @@ class EmulatedBench:
         self.world.before_reading.append(laser.advance)
         return laser
 
-    def _santec_laser(self, device: DeviceSpec) -> EmulatedDevice:
+    def _santec_laser(self, device: DeviceSpec) -> Switchable:
         laser = SantecTsl(
             device.name,
             self.clock,
@@ -286,7 +289,7 @@ class EmulatedBench:
         self.world.before_reading.append(laser.advance)
         return laser
 
-    def _itla(self, device: DeviceSpec) -> EmulatedDevice:
+    def _itla(self, device: DeviceSpec) -> Switchable:
         laser = Itla(
             device.name,
             self.clock,
@@ -298,7 +301,7 @@ class EmulatedBench:
         self.world.before_reading.append(laser.advance)
         return laser
 
-    def _module(self, device: DeviceSpec) -> EmulatedDevice:
+    def _module(self, device: DeviceSpec) -> Switchable:
         module = SfpModule(
             device.name,
             self.clock,
@@ -315,7 +318,7 @@ class EmulatedBench:
         self.world.before_reading.append(bridge.advance)
         return bridge
 
-    def _coherent_module(self, device: DeviceSpec) -> EmulatedDevice:
+    def _coherent_module(self, device: DeviceSpec) -> Switchable:
         # A tenth of a second of tables, which benches without such modules need not load.
         from lumion_hw.emulator.coherent_light import CoherentLight
         from lumion_hw.emulator.transponders import CmisModule, ModuleOnBus
@@ -339,7 +342,7 @@ class EmulatedBench:
         self.world.before_reading.append(bridge.advance)
         return bridge
 
-    def _polarization_controller(self, device: DeviceSpec) -> EmulatedDevice:
+    def _polarization_controller(self, device: DeviceSpec) -> Switchable:
         """Squeezers of the input the wiring names; one that is wired to nothing squeezes nothing."""
         squeezers = [
             Squeezers(chain.squeezer_period_mv, chain.squeezer_offset_rad, self.clock.now)
@@ -364,7 +367,7 @@ class EmulatedBench:
         """Return what a polarization controller does to the light: that of the input the wiring names."""
         return lambda jones: self.world.set_polarization(device.name, jones)
 
-    def _paddles(self, device: DeviceSpec) -> EmulatedDevice:
+    def _paddles(self, device: DeviceSpec) -> Switchable:
         controller = Mpc320(
             device.name,
             self.clock,
@@ -376,12 +379,12 @@ class EmulatedBench:
         self.world.before_reading.append(controller.advance)
         return controller
 
-    def _stabilizer(self, device: DeviceSpec) -> EmulatedDevice:
+    def _stabilizer(self, device: DeviceSpec) -> Switchable:
         return KeysightN7785C(
             device.name, self.clock, self._rng(device.name), turn=self._turn(device), serial=device.serial
         )
 
-    def _polarimeter(self, device: DeviceSpec) -> EmulatedDevice:
+    def _polarimeter(self, device: DeviceSpec) -> Switchable:
         """Its sphere is not that of the chip: the fibre from the tap turns it, by a hidden turn that stays."""
         turn = sphere_turn(random_unitary(self._rng(f"{device.name} fibre")))
 

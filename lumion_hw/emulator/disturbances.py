@@ -52,8 +52,14 @@ class Schedule:
         """Have something happen at a time."""
         self.due.append((at_s, action))
 
+    def next_s(self) -> float | None:
+        """Return when the next thing happens, ``None`` if nothing will."""
+        return min((at_s for at_s, _ in self.due), default=None)
+
     def advance(self) -> None:
         """Let happen what is due, in order."""
+        if not self.due:
+            return
         now = self.now_s()
         ready = sorted((entry for entry in self.due if entry[0] <= now), key=lambda entry: entry[0])
         self.due = [entry for entry in self.due if entry[0] > now]

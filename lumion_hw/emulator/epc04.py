@@ -76,7 +76,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
         echo: The command is sent back as the first line of its answer.
     """
 
-    kind = "controller"
+    what = "the controller"
 
     def __init__(
         self,
@@ -102,6 +102,10 @@ class Epc04(SerialDevice[_Epc04Peer]):
         for peer in self._peers:
             peer.line.clear()
         self._settings = self._saved.copy()
+        self._drive()
+
+    def _lose_power(self) -> None:
+        super()._lose_power()
         self._drive()
 
     def _new_peer(self) -> _Epc04Peer:
@@ -132,7 +136,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
 
     def _drive(self) -> None:
         for channel in range(N_CHANNELS):
-            voltage = self._voltage_mv(channel)
+            voltage = self._voltage_mv(channel) if self.powered else 0.0
             if voltage != self._reported[channel]:
                 self._reported[channel] = voltage
                 self._report(channel + 1, voltage)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lumion_hw.clock import Clock
+from lumion_hw.emulator.mains import Cord, Switchable
 from lumion_hw.emulator.serial_line import SerialLine
-from lumion_hw.errors import ConnectError
 
 I2C_STAT = 0x0A
 """Number of the I2C status register."""
@@ -179,7 +179,7 @@ class _BridgePeer:
         self._bridge.disconnect(self)
 
 
-class I2cBridge:
+class I2cBridge(Switchable):
     """The bridge: an emulated device whose UART carries messages and whose bus carries the targets.
 
     Args:
@@ -189,6 +189,9 @@ class I2cBridge:
         baud: Rate of the UART; the chip itself powers up with 9600 baud. A host can change it through BRG0/BRG1.
         ok_on_connect: A new connection powers the bridge up (USB-powered adapter): it greets with ``OK``.
     """
+
+    what = "the bridge"
+    keeps_connections = True
 
     def __init__(
         self,
@@ -210,7 +213,6 @@ class I2cBridge:
         self._work: deque[tuple[float, _BridgePeer, _Message]] = deque()
         self._free_at = float("-inf")
         self._advancing = False
-        self.plugged = True
         self.bus_stuck = False
 
     @property
@@ -232,15 +234,26 @@ class I2cBridge:
         """Return the time of the bridge's clock."""
         return self._clock.now()
 
-    def connect(self) -> _BridgePeer:
-        """Open one more connection to the UART. Raises ``ConnectError`` when unplugged."""
-        if not self.plugged:
-            raise ConnectError("the bridge is unplugged", device=self._name, hint="Plug it in (emulated fault).")
+    @property
+    def plugged(self) -> bool:
+        """Its cable to the host is plugged in. Setting it pulls the cable, or plugs it in."""
+        return self._cabled
+
+    @plugged.setter
+    def plugged(self, there: bool) -> None:
+        if there:
+            self.put_cable()
+        else:
+            self.pull_cable()
+
+    def connect(self) -> Cord:
+        """Open one more connection to the UART. Raises ``ConnectError`` without power or cable."""
+        self._require_reachable()
         peer = _BridgePeer(self, SerialLine(self.baud))
         self._peers.append(peer)
         if self._ok_on_connect:
             peer.line.send(b"OK", self._clock.now())
-        return peer
+        return Cord(self, peer)
 
     def disconnect(self, peer: _BridgePeer) -> None:
         """Forget a connection; messages it completed are still executed."""
@@ -258,6 +271,14 @@ class I2cBridge:
             peer.line.clear()
             peer.line.set_baud(self.baud)
             peer.line.send(b"OK", self._clock.now())
+
+    def _lose_power(self) -> None:
+        self._work.clear()
+        for peer in self._peers:
+            peer.line.clear()
+
+    def _regain_power(self) -> None:
+        self.power_cycle()
 
     def next_event(self, line: SerialLine) -> float | None:
         """Return the next time at which something happens that may put bytes on ``line``."""

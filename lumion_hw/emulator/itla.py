@@ -62,7 +62,7 @@ class Itla(SerialDevice[ItlaPeer]):
         tuning: The output is dark because the laser is on its way.
     """
 
-    kind = "module"
+    what = "the module"
     profile: ItlaProfile
     serial: str
     settings: ItlaSettings
@@ -128,6 +128,10 @@ class Itla(SerialDevice[ItlaPeer]):
         for peer in self._peers:
             peer.line.clear()
         self._restart()
+
+    def _lose_power(self) -> None:
+        self.power_cycle()
+        self._watch()
 
     def pull_disable_pin(self, active: bool) -> None:
         """Drive the hardware pin that switches the output off."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lumion_hw.clock import Clock
+from lumion_hw.emulator.mains import Cord, Switchable
 from lumion_hw.errors import ConfigError, ConnectError, LinkLost, LumionError
 
 N_PUCS = 72
@@ -123,7 +124,7 @@ class LinePeer:
         self._output += text.encode("utf-8")
 
 
-class LineServer:
+class LineServer(Switchable):
     """The control server of the prototype's photonic unit.
 
     One reconfiguration runs at a time, those of other connections wait for it.
@@ -138,6 +139,9 @@ class LineServer:
         n_pucs: Number of PUCs.
         reconfiguration_s: Time to reconfigure no PUC and all of them; between, by the number of PUCs listed.
     """
+
+    what = "the photonic unit"
+    hangs_up = True
 
     def __init__(
         self,
@@ -160,7 +164,6 @@ class LineServer:
         self._peers: list[LinePeer] = []
         self._jobs: list[tuple[_Job, LinePeer]] = []
         self._advancing = False
-        self.powered = True
 
     @property
     def name(self) -> str:
@@ -171,16 +174,15 @@ class LineServer:
         """Return the time of the server's clock."""
         return self._clock.now()
 
-    def connect(self) -> LinePeer:
-        """Open one more connection. Raises ``ConnectError`` when the unit is off or has too many."""
-        if not self.powered:
-            raise ConnectError("the photonic unit is off", device=self._name, hint="Power it up (emulated fault).")
+    def connect(self) -> Cord:
+        """Open one more connection. Raises ``ConnectError`` when the unit cannot be reached or has too many."""
+        self._require_reachable()
         orphans = sum(owner not in self._peers for _, owner in self._jobs)
         if len(self._peers) + orphans >= MAX_CONNECTIONS:
             raise ConnectError("the photonic unit has too many connections", device=self._name, hint="Close some.")
         peer = LinePeer(self, self._greeting)
         self._peers.append(peer)
-        return peer
+        return Cord(self, peer)
 
     def disconnect(self, peer: LinePeer) -> None:
         """Forget a connection."""
@@ -239,14 +241,8 @@ class LineServer:
             peer.tell("".join(self._progress[job.told :]))
         peer.ended = True
 
-    def power_off(self) -> None:
-        """Cut the supply: every connection ends where it is, reconfigurations under way are lost."""
-        self.advance()
-        self.powered = False
+    def _lose_power(self) -> None:
+        """Every connection ends where it is, reconfigurations under way are lost."""
         self._jobs.clear()
         for peer in self._peers:
             peer.ended = True
-
-    def power_on(self) -> None:
-        """Give the supply back."""
-        self.powered = True

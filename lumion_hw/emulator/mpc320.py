@@ -126,7 +126,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
         ConfigError: There is no such model.
     """
 
-    kind = "controller"
+    what = "the controller"
 
     def __init__(
         self,

@@ -110,6 +110,7 @@ class ThorlabsPm100(ScpiDevice):
         self.auxiliary, self.measurement = RegisterGroup(), RegisterGroup()
         self.state.status.extra.update({AUXILIARY_BIT: self.auxiliary, MEASUREMENT_BIT: self.measurement})
         self._plugged: Sensor | None = None
+        self._pulled = sensor
         self.calendar: dict[str, int] = {}
         self._reset_console()
         self.plug(sensor)
@@ -136,6 +137,17 @@ class ThorlabsPm100(ScpiDevice):
         self._plugged = None if profile is None else Sensor(profile, self._light, self._rng, self.clock.now)
         self.quantity = "ENER" if profile is not None and profile.kind is SensorKind.PYRO else "POW"
         self._last = None
+
+    def pull_sensor(self) -> None:
+        """Pull the sensor out; harmless without one."""
+        if self._plugged is not None:
+            self._pulled = self._plugged.profile
+            self.plug(None)
+
+    def put_sensor(self) -> None:
+        """Plug in again what was pulled out; harmless with a sensor in place."""
+        if self._plugged is None:
+            self.plug(self._pulled)
 
     @property
     def plugged(self) -> Sensor | None:

@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
+from lumion_hw.emulator.mains import Cord, Switchable
 from lumion_hw.emulator.pm1000_wires import LanPeer, UsbPeer
 from lumion_hw.emulator.polarization_optics import retarder, sphere_turn
 from lumion_hw.emulator.serial_line import SerialLine
-from lumion_hw.errors import ConfigError, ConnectError
+from lumion_hw.errors import ConfigError
 from lumion_hw.quantities import w_from_dbm
 
 FIRST_ADDRESS, LAST_ADDRESS = 512, 512 + 159
@@ -54,7 +55,7 @@ SETTINGS: Mapping[int, tuple[int, int, int]] = {
 """Register to smallest, largest and first value."""
 
 
-class Pm1000:
+class Pm1000(Switchable):
     """The polarimeter (:class:`~lumion_hw.emulator.device.EmulatedDevice`).
 
     Args:
@@ -68,6 +69,8 @@ class Pm1000:
     Raises:
         ConfigError: There is no such link.
     """
+
+    what = "the polarimeter"
 
     def __init__(
         self,
@@ -106,7 +109,6 @@ class Pm1000:
         }
         text = TYPE.encode().ljust(32, b"\0")
         self._fixed |= {TYPE_TEXT + place: text[2 * place] << 8 | text[2 * place + 1] for place in range(16)}
-        self.powered = True
 
     @property
     def name(self) -> str:
@@ -117,11 +119,10 @@ class Pm1000:
         """Return the time of the device's clock."""
         return self._clock.now()
 
-    def connect(self) -> LanPeer | UsbPeer:
-        """Open one more connection. Raises ``ConnectError`` when the device is off."""
-        if not self.powered:
-            raise ConnectError("the polarimeter is off", device=self._name, hint="Power it up (emulated fault).")
-        return LanPeer(self) if self._link == "lan" else UsbPeer(self, SerialLine(_USB_BAUD))
+    def connect(self) -> Cord:
+        """Open one more connection. Raises ``ConnectError`` without power or cable."""
+        self._require_reachable()
+        return Cord(self, LanPeer(self) if self._link == "lan" else UsbPeer(self, SerialLine(_USB_BAUD)))
 
     def advance(self) -> None:
         """Do nothing: it measures when it is asked."""

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.keysight_runs import Function, Plan, Run, Start
 from lumion_hw.emulator.light import Light
+from lumion_hw.emulator.mains import Cord, Switchable
 from lumion_hw.emulator.n77xx_head import RESPONSIVITY_A_PER_W, RESPONSIVITY_NM, ZEROING_S, Head, HeadProfile
 from lumion_hw.emulator.santec_mpm_commands import COMMANDS, ERRORS, MpmError, parse
 from lumion_hw.errors import ConfigError
@@ -89,7 +90,7 @@ class _MpmPeer:
         self._replies.clear()
 
 
-class SantecMpm:
+class SantecMpm(Switchable):
     """The meter (:class:`~lumion_hw.emulator.device.EmulatedDevice`).
 
     Args:
@@ -117,6 +118,8 @@ class SantecMpm:
     Raises:
         ConfigError: A module has a number that does not exist.
     """
+
+    what = "the meter"
 
     def __init__(
         self,
@@ -165,9 +168,13 @@ class SantecMpm:
         """Return the time of the device's clock."""
         return self._clock.now()
 
-    def connect(self) -> _MpmPeer:
-        """Open one more connection."""
-        return _MpmPeer(self)
+    def connect(self) -> Cord:
+        """Open one more connection. Raises ``ConnectError`` without power or cable."""
+        self._require_reachable()
+        return Cord(self, _MpmPeer(self))
+
+    def _lose_power(self) -> None:
+        self.run, self.stopped, self._zero_end_s, self._error = None, False, None, 0
 
     def advance(self) -> None:
         """Take the samples of a run that are over by now; end zeroing."""

@@ -6,8 +6,8 @@ import abc
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from lumion_hw.clock import Clock
+from lumion_hw.emulator.mains import Cord, Switchable
 from lumion_hw.emulator.serial_line import SerialLine
-from lumion_hw.errors import ConnectError
 
 
 class _Host(Protocol):
@@ -62,7 +62,7 @@ class SerialPeer:
 P = TypeVar("P", bound=SerialPeer)
 
 
-class SerialDevice(abc.ABC, Generic[P]):
+class SerialDevice(Switchable, abc.ABC, Generic[P]):
     """An emulated device (:class:`~lumion_hw.emulator.device.EmulatedDevice`) on serial lines.
 
     Args:
@@ -70,18 +70,16 @@ class SerialDevice(abc.ABC, Generic[P]):
         clock: The injected clock.
 
     Attributes:
-        kind: What it is, for messages.
-        powered: It is on; hosts can connect.
+        what: What it is, for messages.
     """
 
-    kind: ClassVar[str]
+    keeps_connections = True
 
     def __init__(self, name: str, clock: Clock) -> None:
         self._name = name
         self._clock = clock
         self._peers: list[P] = []
         self._advancing = False
-        self.powered = True
 
     @property
     def name(self) -> str:
@@ -96,13 +94,24 @@ class SerialDevice(abc.ABC, Generic[P]):
         """Return when the device says something by itself, ``None`` if it will not."""
         return None
 
-    def connect(self) -> P:
-        """Open one more connection. Raises ``ConnectError`` when the device is off."""
-        if not self.powered:
-            raise ConnectError(f"the {self.kind} is off", device=self._name, hint="Power it up (emulated fault).")
+    def connect(self) -> Cord:
+        """Open one more connection. Raises ``ConnectError`` without power or cable."""
+        self._require_reachable()
         peer = self._new_peer()
         self._peers.append(peer)
-        return peer
+        return Cord(self, peer)
+
+    def power_cycle(self) -> None:
+        """Power off and on: bytes under way are lost."""
+        for peer in self._peers:
+            peer.line.clear()
+
+    def _lose_power(self) -> None:
+        for peer in self._peers:
+            peer.line.clear()
+
+    def _regain_power(self) -> None:
+        self.power_cycle()
 
     def disconnect(self, peer: SerialPeer) -> None:
         """Forget a connection; what arrived from it has been carried out."""

@@ -22,10 +22,10 @@ from lumion_hw.emulator.board.session import Session
 from lumion_hw.emulator.board.sweeper import Sweeper
 from lumion_hw.emulator.board.telemetry import Telemetry
 from lumion_hw.emulator.board.transmitter import Transmitter
-from lumion_hw.errors import ConnectError
+from lumion_hw.emulator.mains import Cord, Switchable
 
 
-class MeshBoard:
+class MeshBoard(Switchable):
     """An emulated mesh controller (wire protocol version 1).
 
     It acts when it is looked at (:meth:`advance`, or bytes in either direction) and makes up for everything that fell
@@ -45,6 +45,9 @@ class MeshBoard:
             photocurrents in mA, shape ``(n_adc,)``.
         profile: What the board is.
     """
+
+    what = "the mesh controller"
+    keeps_connections = True
 
     def __init__(
         self,
@@ -70,7 +73,6 @@ class MeshBoard:
         self._processor = Processor(self._context, Firmware(self._context), clock.now())
         self._frozen_at: float | None = None
         self._advancing = False
-        self.powered = True
 
     def _draw_boot_id(self) -> int:
         return int(self._rng.integers(1, 1 << 32))
@@ -101,13 +103,12 @@ class MeshBoard:
         """Return the time of the board's clock."""
         return self._clock.now()
 
-    def connect(self) -> BoardPeer:
-        """Open one more connection. Raises ``ConnectError`` while the board has no power."""
-        if not self.powered:
-            raise ConnectError("the mesh controller has no power", device=self._name, hint="Switch it on.")
+    def connect(self) -> Cord:
+        """Open one more connection. Raises ``ConnectError`` without power or cable."""
+        self._require_reachable()
         peer = BoardPeer(self, self._pacing, self.profile.mtu)
         self._processor.peers.append(peer)
-        return peer
+        return Cord(self, peer)
 
     def disconnect(self, peer: BoardPeer) -> None:
         """Forget a connection; what has arrived from it is still executed."""
@@ -227,19 +228,14 @@ class MeshBoard:
         self.advance()
         self._reboot(self._clock.now())
 
-    def power_off(self) -> None:
-        """Cut the supply: outputs 0 now, nothing answers, connections are refused."""
-        self.advance()
-        self.powered = False
+    def _lose_power(self) -> None:
+        """Outputs 0 now, nothing answers."""
         self.core.go_safe(self._clock.now())
         for peer in self._processor.peers:
             peer.clear()
 
-    def power_on(self) -> None:
-        """Give the supply back: a power-up."""
-        if not self.powered:
-            self.powered = True
-            self._reboot(self._clock.now())
+    def _regain_power(self) -> None:
+        self._reboot(self._clock.now())
 
     def freeze(self) -> None:
         """Let the processor hang: no ticks, no answers, outputs as they are, until :meth:`thaw` or a reset.

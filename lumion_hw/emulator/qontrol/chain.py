@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
+from lumion_hw.emulator.mains import Cord, Switchable
 from lumion_hw.emulator.qontrol.errors import (
     BAD_CHANNEL,
     BUFFER_OVERFLOW,
@@ -24,13 +25,13 @@ from lumion_hw.emulator.qontrol.peer import QontrolPeer
 from lumion_hw.emulator.qontrol.profile import ChainProfile, ErrorOrder, ModuleSpec
 from lumion_hw.emulator.qontrol.requests import BinaryRequest, RequestReader, TextLine, read_binary, read_text
 from lumion_hw.emulator.qontrol.timing import ReplyTiming
-from lumion_hw.errors import ConfigError, ConnectError
+from lumion_hw.errors import ConfigError
 
 _HELD_LINES = 256
 _LEAST_WORDS = 64
 
 
-class QontrolChain:
+class QontrolChain(Switchable):
     """A chain of Qontrol output modules on one serial line.
 
     There is no watchdog: outputs stay as they are when the host goes away. Error lines of the supervision go to every
@@ -54,6 +55,9 @@ class QontrolChain:
     Raises:
         ConfigError: There are no modules, or the number of loads is not that of the channels.
     """
+
+    what = "the chain"
+    keeps_connections = True
 
     def __init__(
         self,
@@ -83,9 +87,9 @@ class QontrolChain:
         self._extra_s = 0.0
         self._advancing = False
         self._driven = np.full(self.n_channels, np.nan)
-        self._powered = True
         self.tamper: Callable[[bytes], bytes] | None = None
         self.silent = False
+        self._sound: dict[int, HeaterLoad] = {}
         self._drive()
 
     def _build(
@@ -129,24 +133,18 @@ class QontrolChain:
         """Voltages at the outputs, as of the last :meth:`advance`; shape ``(n_channels,)``."""
         return np.array([channel.output.voltage_v for module in self._modules for channel in module.channels])
 
-    @property
-    def powered(self) -> bool:
-        """The modules have power."""
-        return self._powered
-
     def now(self) -> float:
         """Return the time of the chain's clock."""
         return self._clock.now()
 
-    def connect(self) -> QontrolPeer:
-        """Open one more connection. Raises ``ConnectError`` while the chain has no power."""
-        if not self.powered:
-            raise ConnectError("the chain has no power", device=self._name, hint="Switch it on (emulated fault).")
+    def connect(self) -> Cord:
+        """Open one more connection. Raises ``ConnectError`` without power or cable."""
+        self._require_reachable()
         words = max(self.n_channels, _LEAST_WORDS)
         reader = RequestReader(self.profile.line_limit, words, self.profile.binary_gap_s)
         peer = QontrolPeer(self, self.profile.baud, reader, self._timing)
         self._peers.append(peer)
-        return peer
+        return Cord(self, peer)
 
     def disconnect(self, peer: QontrolPeer) -> None:
         """Forget a connection; what has arrived from it has been carried out."""
@@ -257,6 +255,22 @@ class QontrolChain:
         module.renew(local, self._time)
         self._drive()
 
+    @property
+    def n_present(self) -> int:
+        """Modules in the chain."""
+        return len(self._present)
+
+    def fail_load(self, channel: int, load: HeaterLoad) -> None:
+        """Change what hangs on a channel until :meth:`mend_load`."""
+        module, local = self._wired(channel)
+        self._sound.setdefault(channel, module.channels[local].load)
+        self.set_load(channel, load)
+
+    def mend_load(self, channel: int) -> None:
+        """Put back what hung on a channel before it failed; harmless on a sound one."""
+        if channel in self._sound:
+            self.set_load(channel, self._sound.pop(channel))
+
     def trip(self, channel: int, code: int = 1) -> None:
         """Let a module report an error nobody asked for, now.
 
@@ -286,10 +300,8 @@ class QontrolChain:
         self.power_off()
         self.power_on()
 
-    def power_off(self) -> None:
-        """Cut the supply: outputs 0, nothing answers, connections are refused."""
-        self._advance_to_now()
-        self._powered = False
+    def _lose_power(self) -> None:
+        self._time = max(self._time, self._clock.now())
         for module in self._modules:
             module.power_cycle(self._time)
         for peer in self._peers:
@@ -298,11 +310,8 @@ class QontrolChain:
         self._ready_s = float("-inf")
         self._drive()
 
-    def power_on(self) -> None:
-        """Give the supply back: every module says ``E90:00``."""
-        if self.powered:
-            return
-        self._powered = True
+    def _regain_power(self) -> None:
+        """Every module says ``E90:00``."""
         self._time = max(self._time, self._clock.now())
         for peer in self._peers:
             peer.clear()

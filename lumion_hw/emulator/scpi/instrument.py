@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from lumion_hw.clock import Clock
+from lumion_hw.emulator.mains import MessageCord, Switchable
 from lumion_hw.emulator.scpi.commands import Command, Profile
 from lumion_hw.emulator.scpi.connection import Connection
 from lumion_hw.emulator.scpi.errors import SYSTEM_ERROR
@@ -67,6 +68,14 @@ class ScpiInstrument:
         self._connections.append(connection)
         return connection
 
+    def power_cycle(self) -> None:
+        """Start as after power-on: settings at their defaults, no errors, nothing under way."""
+        for connection in self._connections:
+            connection.abandon()
+        self.state.reset()
+        self.state.clear()
+        self.advance()
+
     def advance(self) -> None:
         """Follow the clock; end the operations and complete the replies that are due."""
         try:
@@ -79,9 +88,10 @@ class ScpiInstrument:
             connection.run()
 
 
-class ScpiDevice:
+class ScpiDevice(Switchable):
     """An emulated device whose face towards hosts is a :class:`ScpiInstrument`, kept as ``_scpi``."""
 
+    what = "the instrument"
     _scpi: ScpiInstrument
 
     @property
@@ -89,9 +99,16 @@ class ScpiDevice:
         """Device name of the bench file."""
         return self._scpi.name
 
-    def connect(self) -> Connection:
-        """Open one more connection."""
-        return self._scpi.connect()
+    def connect(self) -> MessageCord:
+        """Open one more connection. Raises ``ConnectError`` without power or cable."""
+        self._require_reachable()
+        return MessageCord(self, self._scpi.connect())
+
+    def _lose_power(self) -> None:
+        self._scpi.power_cycle()
+
+    def _regain_power(self) -> None:
+        self._scpi.power_cycle()
 
     def advance(self) -> None:
         """Follow the clock; end what is under way and complete the replies that are due."""

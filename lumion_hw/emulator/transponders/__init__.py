@@ -4,9 +4,9 @@
 provider and an ``emit`` callback, so that it can stand on a bench, in an optical world, or at the end of a fibre.
 """
 
+from lumion_hw.emulator.module_faults import FAULTS
 from lumion_hw.emulator.transponders.bus import LinearView, ModuleOnBus
 from lumion_hw.emulator.transponders.core import Transition
-from lumion_hw.emulator.transponders.faults import FAULTS
 from lumion_hw.emulator.transponders.fibre import Fibre, join
 from lumion_hw.emulator.transponders.module import Access, CmisModule
 from lumion_hw.emulator.transponders.optics import LaunchedLight, ReceivedLight
