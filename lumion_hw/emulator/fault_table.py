@@ -77,10 +77,8 @@ class Argument:
         """Return what may be given, in words."""
         if self.accepts is not None:
             return self.accepts[1]
-        if self.among and places is None:
-            return f"number of a {self.among}"
         if self.among:
-            return f"number of a {self.among}: {_listing(sorted((places or {}).get(self.among, ())))}"
+            return f"the number of a {self.among}: {_listing(sorted((places or {}).get(self.among, ())))}"
         ends = ["" if math.isinf(end) else f"{end:g}" for end in (self.low, self.high)]
         span = f"{ends[0]} to {ends[1]}" if all(ends) else f"at least {ends[0]}" if ends[0] else "any number"
         return f"{span} {self.unit}".rstrip()
@@ -128,11 +126,14 @@ class Fault:
 
     def signature(self) -> str:
         """Return the arguments in words: name, meaning, range, default."""
-        return "; ".join(
-            f"{each.name}: {each.meaning} ({each.words()}"
-            + (")" if each.default is None else f"; without it {each.default:g})")
-            for each in self.arguments
-        )
+        return "; ".join(f"{each.name}: {each.meaning}{_span(each)}" for each in self.arguments)
+
+
+def _span(argument: Argument) -> str:
+    """Return range and default of an argument in brackets, if it has any."""
+    span = "" if argument.among or argument.accepts else argument.words()
+    default = "" if argument.default is None else f"without it {argument.default:g}"
+    return f" ({', '.join(filter(None, (span, default)))})" if span or default else ""
 
 
 def named(faults: Iterable[Fault], name: str, what: str) -> Fault:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.transponders import CmisModule
 
 _DEAD_PORT_DB = 80.0
-_PUC = Argument("puc", "PUC", among="PUC")
-_ARM = Argument("arm", "0 upper, 1 lower", among="arm")
+_PUC = Argument("puc", "number of the PUC", among="PUC")
+_ARM = Argument("arm", "0 upper, 1 lower", among="heater arm")
 _PORT = Argument("port", "port of the mesh", among="port")
 _INPUT = Argument("port", "port at which light enters", among="port with light")
 _MONITOR = Argument("port", "port with a photodiode", among="port with a photodiode")
@@ -57,7 +57,10 @@ BENCH_FAULTS: tuple[Fault, ...] = (
         "swap_channels",
         (BENCH,),
         "the wires of two heaters are exchanged",
-        (Argument("one", _HEATER, among="heater"), Argument("other", _HEATER, among="heater")),
+        (
+            Argument("one", f"a heater, {_HEATER}", among="heater"),
+            Argument("other", f"another heater, {_HEATER}", among="heater"),
+        ),
     ),
     Fault(
         "unbalance",
@@ -142,7 +145,7 @@ class Faults:
         mesh = world.mesh
         self._places: Places = {
             "PUC": range(mesh.n_pucs),
-            "arm": range(2),
+            "heater arm": range(2),
             "heater": range(2 * mesh.n_pucs),
             "port": range(mesh.n_ports),
             "port with light": {path.port for path in world.wiring.inputs},
@@ -181,7 +184,7 @@ class Faults:
         row.begin(self._target(target), **row.checked(arguments, self._places_of(target)))
 
     def end(self, target: str, fault: str, **arguments: Any) -> None:
-        """End a fault, with the arguments that began it. Raises as :meth:`inject`, also for a fault that does not end."""
+        """End a fault, with the arguments that began it. Raises as :meth:`inject`, also for what does not end."""
         row = named(self.of(target), fault, target)
         if row.end is None:
             ending = ", ".join(each.name for each in self.of(target) if each.end is not None)

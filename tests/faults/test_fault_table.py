@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.loader import load
+from lumion_hw.bench.loader import load_bench
 from lumion_hw.emulator.device_faults import KINDS
 from lumion_hw.emulator.fault_table import BENCH, markdown
 from lumion_hw.emulator.faults import BENCH_FAULTS, FAULTS, Faults
@@ -51,7 +51,7 @@ def driver_of(bench: Bench, name: str):
     return bench._devices[name]
 
 
-NAMES = {device.kind: name for name, device in load(FILE).devices.items()}
+NAMES = {device.kind: name for name, device in load_bench(FILE).devices.items()}
 
 
 def outcome(action: Callable[[], object]) -> str:
