@@ -248,14 +248,14 @@ def test_a_board_that_stops_reading_lets_4096_bytes_pile_up_and_trips_its_watchd
     peer = bench.board.connect()
     bench.board.stop_reading()
     peer.receive(bytes(1000))
-    assert peer.room == 3096
+    assert peer.peer.room == 3096
     peer.receive(bytes(5000))
-    assert peer.room == 0
+    assert peer.peer.room == 0
     bench.sleep(3.0)
     assert bench.board.driven_codes.tolist() == [0] * 4
     assert host.raw(encode_frame(host.frame(PingRequest(1))), 0.5) is None
     bench.board.resume_reading()
-    assert peer.room == 4096
+    assert peer.peer.room == 4096
     assert host.reply() is not None, "what piled up is understood"
 
 

@@ -1,7 +1,7 @@
 """The command data block, instance 1: commands on page 9Fh and what they answer (CMIS 9; facts, transponders 3.13).
 
-Known commands: query status 0000h, enter password 0001h, module, firmware, performance, BERT, security and externally
-defined features 0040h to 0045h, firmware information 0100h. All others are unknown, also those that write firmware.
+Known commands: query status 0000h, enter and change password 0001h and 0002h, module, performance, BERT, security and
+externally defined features 0040h to 0045h, and those that manage firmware. All others are unknown.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lumion_hw.emulator.transponders.core import Core
+from lumion_hw.emulator.transponders.firmware_commands import Answer, FirmwareCommands
 from lumion_hw.emulator.transponders.host_port import Written
 from lumion_hw.emulator.transponders.passwords import Passwords
 from lumion_hw.emulator.transponders.profile import CdbProfile
@@ -22,10 +23,6 @@ MAX_BUSY_MS = 4960
 """A command takes no longer (CMIS 8.4.11)."""
 _REPLY = slice(134 - HALF_BYTES, HALF_BYTES)
 _PAYLOAD = LPL_BYTE - HALF_BYTES
-_IMAGE_BYTES = 36
-
-Answer = bytes | CdbStatus
-"""The reply's payload, or the status of a failure."""
 
 
 class CommandBlock:
@@ -35,20 +32,20 @@ class CommandBlock:
         core: The module.
         profile: What it can do.
         passwords: The lock that command 0001h opens.
+        firmware: Manages the images.
     """
 
-    def __init__(self, core: Core, profile: CdbProfile, passwords: Passwords) -> None:
-        self._core, self._profile, self._passwords = core, profile, passwords
+    def __init__(self, core: Core, profile: CdbProfile, passwords: Passwords, firmware: FirmwareCommands) -> None:
+        self._core, self._profile, self._passwords, self._firmware = core, profile, passwords, firmware
         self._commands: dict[int, Callable[[bytes], Answer]] = {
             0x0000: self._query_status,
             0x0001: self._enter_password,
+            0x0002: self._change_password,
             0x0040: self._module_features,
-            0x0041: self._firmware_features,
             0x0042: self._no_features,
             0x0043: self._no_features,
             0x0044: self._no_features,
             0x0045: self._no_features,
-            0x0100: self._firmware_info,
         }
         self.busy = False
 
@@ -61,7 +58,7 @@ class CommandBlock:
         """Whether the module does not acknowledge because it works on a command in the foreground."""
         return self.busy and not self._profile.background
 
-    def _set_status(self, status: CdbStatus) -> None:
+    def _set_status(self, status: int) -> None:
         self._core.memory.put("cdb_status", status, 1)
 
     def triggered(self, written: Written) -> None:
@@ -82,7 +79,7 @@ class CommandBlock:
             self._finish(CdbStatus.PARAMETER)
         elif not command_is_intact(page):
             self._finish(CdbStatus.BAD_CHECK_CODE)
-        elif command not in self._commands:
+        elif command not in self._commands and command not in self._firmware.commands:
             self._finish(CdbStatus.UNKNOWN_COMMAND)
         else:
             payload = page[_PAYLOAD : _PAYLOAD + length]
@@ -90,19 +87,25 @@ class CommandBlock:
             extra_s = 0.0
             if command == 0x0000 and length == 2:
                 extra_s = min(int.from_bytes(payload, "big"), MAX_BUSY_MS) * 1e-3
+            elif command in self._firmware.commands:
+                self._firmware.accept(command, payload, int.from_bytes(page[2:4], "big"))
+                extra_s = self._firmware.duration_s(command, self._core.timing)
             seconds = self._core.timing.cdb_s / 3 + extra_s
             self._core.agenda.after(seconds, lambda: self._execute(command, payload))
 
     def _execute(self, command: int, payload: bytes) -> None:
-        answer = self._commands[command](payload)
-        if isinstance(answer, CdbStatus):
+        if command in self._firmware.commands:
+            answer = self._firmware.execute(command, payload)
+        else:
+            answer = self._commands[command](payload)
+        if isinstance(answer, int):
             self._finish(answer)
             return
         reply = encode_reply(answer)
         self._core.memory.half(CDB_PAGE)[_REPLY] = reply.ljust(HALF_BYTES - _REPLY.start, b"\x00")
         self._finish(CdbStatus.DONE)
 
-    def _finish(self, status: CdbStatus) -> None:
+    def _finish(self, status: int) -> None:
         self.busy = False
         self._set_status(status)
         self._core.flags.raise_event("cdb_complete_1_flag")
@@ -112,33 +115,25 @@ class CommandBlock:
     def _query_status(self, payload: bytes) -> Answer:
         if len(payload) != 2:
             return CdbStatus.PARAMETER
-        return bytes([2, self._core.unlocked])
+        return bytes([2, self._passwords.level])
 
     def _enter_password(self, payload: bytes) -> Answer:
         if len(payload) != 4:
             return CdbStatus.PARAMETER
         return b"" if self._passwords.enter(int.from_bytes(payload, "big")) else CdbStatus.PASSWORD
 
+    def _change_password(self, payload: bytes) -> Answer:
+        if len(payload) != 4 or payload[0] & 0x80:
+            return CdbStatus.PARAMETER
+        return b"" if self._passwords.change(int.from_bytes(payload, "big")) else CdbStatus.PASSWORD
+
     def _module_features(self, _payload: bytes) -> Answer:
         """Two reserved bytes, a bit per command 0000h to 00FFh, the longest time in ms (check)."""
         bits = bytearray(32)
-        for command in self._commands:
+        for command in (*self._commands, *self._firmware.commands):
             if command < 0x100:
                 bits[command // 8] |= 1 << command % 8
         return bytes(2) + bytes(bits) + MAX_BUSY_MS.to_bytes(2, "big")
 
-    def _firmware_features(self, _payload: bytes) -> Answer:
-        """No firmware can be written: no mechanism, no times (9Fh:136 and up)."""
-        return bytes(18)
-
     def _no_features(self, _payload: bytes) -> Answer:
         return bytes(4)
-
-    def _firmware_info(self, _payload: bytes) -> Answer:
-        """Image A runs and is committed, image B is valid, there is no factory image."""
-        running = 0b0000_0011
-        return bytes([running, 0b011]) + b"".join(_image(*version) for version in self._profile.firmware) + bytes(36)
-
-
-def _image(major: int, minor: int, build: int) -> bytes:
-    return (bytes([major, minor]) + build.to_bytes(2, "big")).ljust(_IMAGE_BYTES, b"\x00")

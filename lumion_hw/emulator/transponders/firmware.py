@@ -11,6 +11,8 @@ from lumion_hw.emulator.transponders.core import Core
 from lumion_hw.emulator.transponders.data_paths import DataPaths
 from lumion_hw.emulator.transponders.diagnostics import RESULTS_PAGE, SELECTOR_BYTE, Diagnostics
 from lumion_hw.emulator.transponders.ends import Receivers, Transmitters
+from lumion_hw.emulator.transponders.firmware_commands import FirmwareCommands
+from lumion_hw.emulator.transponders.firmware_store import FirmwareStore, Image
 from lumion_hw.emulator.transponders.flags import Flags
 from lumion_hw.emulator.transponders.host_port import USER_EEPROM_PAGE, Effect, HostPort, Written
 from lumion_hw.emulator.transponders.image import build_memory
@@ -20,6 +22,7 @@ from lumion_hw.emulator.transponders.monitors import Monitors
 from lumion_hw.emulator.transponders.optics import Emit, Optics
 from lumion_hw.emulator.transponders.passwords import CHANGE_BYTE, Passwords
 from lumion_hw.emulator.transponders.performance import Performance
+from lumion_hw.emulator.transponders.profile import CdbProfile, Profile
 from lumion_hw.emulator.transponders.results import FREEZE_BYTE, CoherentPages, VdmPages
 from lumion_hw.interfaces.cmis import Page
 from lumion_hw.interfaces.cmis.cdb import CDB_PAGE
@@ -72,10 +75,29 @@ class Firmware:
         self._vdm = VdmPages(core, self._performance)
         self.diagnostics = Diagnostics(core, self.paths, self._receivers)
         self._passwords = Passwords(core)
-        self.commands = None if core.profile.cdb is None else CommandBlock(core, core.profile.cdb, self._passwords)
+        self.banks = _store_of(core.profile)
+        self.commands, self._images = self._make_commands()
         self._renderers = self._make_renderers()
         self.port = HostPort(core, self.render, self._effects())
         self._reset_asked = False
+
+    def _make_commands(self) -> tuple[CommandBlock | None, FirmwareCommands | None]:
+        core, cdb = self._core, self._core.profile.cdb
+        if cdb is None:
+            return None, None
+        images = FirmwareCommands(core, cdb, self.banks, self._reboot)
+        return CommandBlock(core, cdb, self._passwords, images), images
+
+    def _reboot(self, hitless: bool) -> None:
+        """Run another image; without loss, only the management is away for as long as it takes to start."""
+        if not hitless:
+            self.restart()
+            return
+        self.banks.boot()
+        self._passwords.restart()
+        self.port.busy_until_s = self._core.now + self._core.timing.management_init_s
+        if self._images is not None:
+            self._images.show_versions()
 
     def _make_lasers(self) -> dict[int, Laser]:
         core, profile = self._core, self._core.profile.laser
@@ -204,6 +226,9 @@ class Firmware:
         if core.profile.user_eeprom:
             core.memory.half(USER_EEPROM_PAGE)[:] = former.half(USER_EEPROM_PAGE)
         core.flags = Flags(core.memory)
+        self.banks.boot()
+        if self._images is not None:
+            self._images.show_versions()
         if core.has("drops_to_lowpwr_on_reset"):
             core.memory.put("low_pwr_request_sw", True)
         self._spoil_checksum()
@@ -244,3 +269,10 @@ class Firmware:
     def _spoil_checksum(self) -> None:
         if self._core.has("bad_checksum"):
             self._core.memory.put("page_00h_checksum", ~self._core.memory.count("page_00h_checksum") & 0xFF)
+
+
+def _store_of(profile: Profile) -> FirmwareStore:
+    """Return the images of a new module: A runs and is committed."""
+    cdb = profile.cdb or CdbProfile()
+    images = {bank: Image(version, valid=True) for bank, version in zip("AB", cdb.firmware, strict=True)}
+    return FirmwareStore(images, cdb.factory)

@@ -8,7 +8,10 @@ from lumion_hw.interfaces.cmis.lower_memory import DEFAULT_HOST_PASSWORD
 
 CHANGE_BYTE, ENTRY_BYTE = 118, 122
 """First bytes of the two registers; the write of the last byte of each acts."""
-_HOST_PASSWORDS = 0x8000_0000
+MODULE_PASSWORDS = 0x8000_0000
+"""From here on passwords are those of the maker: no host can set them."""
+_MODULE_PASSWORD = 0x8000_1011
+"""The maker's password of emulated modules."""
 
 
 class Passwords:
@@ -16,22 +19,35 @@ class Passwords:
 
     Args:
         core: The module, whose ``unlocked`` this keeps.
+
+    Attributes:
+        level: As reply to command 0000h: 0 locked, 1 the host's password, 80h the maker's.
     """
 
     def __init__(self, core: Core) -> None:
         self._core = core
         self._password = DEFAULT_HOST_PASSWORD
+        self.level = 0
         self._typed = {first: bytearray(4) for first in (CHANGE_BYTE, ENTRY_BYTE)}
 
     def restart(self) -> None:
         """Lock again."""
         self._core.unlocked = False
+        self.level = 0
         self._typed = {first: bytearray(4) for first in self._typed}
 
     def enter(self, password: int) -> bool:
         """Unlock with the right password, lock with a wrong one; returns whether it was right."""
-        self._core.unlocked = password == self._password
+        self.level = {self._password: 0x01, _MODULE_PASSWORD: 0x80}.get(password, 0)
+        self._core.unlocked = bool(self.level)
         return self._core.unlocked
+
+    def change(self, password: int) -> bool:
+        """Set the host's password, for good; returns whether that was allowed: unlocked, and not one of the maker's."""
+        allowed = self._core.unlocked and password < MODULE_PASSWORDS
+        if allowed:
+            self._password = password
+        return allowed
 
     def written(self, written: Written) -> None:
         """Take what was written to either register."""
@@ -45,5 +61,5 @@ class Passwords:
     def _act(self, first: int, password: int) -> None:
         if first == ENTRY_BYTE:
             self.enter(password)
-        elif self._core.unlocked and password < _HOST_PASSWORDS:
-            self._password = password
+        else:
+            self.change(password)

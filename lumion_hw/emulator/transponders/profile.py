@@ -146,6 +146,11 @@ class Timing:
     freeze_s: float = 0.05
     unfreeze_s: float = 0.05
     cdb_s: float = 0.03
+    fw_start_s: float = 2.0
+    fw_abort_s: float = 0.1
+    fw_write_s: float = 0.005
+    fw_complete_s: float = 3.0
+    fw_copy_s: float = 10.0
     selector_s: float = 0.05
     page_change_s: float = 0.0
     nv_write_s: float = 0.0
@@ -176,11 +181,19 @@ class CdbProfile:
         epl_pages_code: Code of 01h:163.3-0.
         background: Registers can be read while a command runs; otherwise the module does not acknowledge.
         firmware: Major, minor and build of images A and B; A runs.
+        factory: The same of the image that is always there.
+        firmware_needs_password: Firmware is changed for a host that has entered the password.
+        skips_erased: A download may leave blocks out that are erased.
+        hitless: It can restart without loss of traffic.
     """
 
     epl_pages_code: int = 0
     background: bool = True
     firmware: tuple[tuple[int, int, int], tuple[int, int, int]] = ((1, 4, 17), (1, 3, 9))
+    factory: tuple[int, int, int] = (1, 0, 1)
+    firmware_needs_password: bool = False
+    skips_erased: bool = False
+    hitless: bool = False
 
     @property
     def epl_pages(self) -> int:

@@ -229,8 +229,8 @@ _ZR_PLUS = Profile(
     },
     vdm=_COHERENT_VDM,
     vdm_thresholds=_COHERENT_VDM_LIMITS,
-    cdb=CdbProfile(epl_pages_code=1),
-    timing=Timing(power_up_s=30.0, dp_init_s=40.0, tuning_s=8.0),
+    cdb=CdbProfile(epl_pages_code=7, firmware_needs_password=True, skips_erased=True, hitless=True),
+    timing=Timing(power_up_s=30.0, dp_init_s=40.0, tuning_s=8.0, fw_copy_s=60.0),
 )
 
 _DR4_VDM = tuple(
