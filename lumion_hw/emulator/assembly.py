@@ -127,8 +127,8 @@ class EmulatedBench:
         self.world.leaving_w()  # loads the solver now: a device that did so while it is served would miss deadlines
 
     def link(self, device: str) -> Link:
-        """Return a new in-memory link to a device. Raises ``KeyError`` if there is no such device."""
-        return MemoryLink(self.devices[device].connect, self.clock, f"emulated {device}")
+        """Return a new in-memory link to a device. Raises ``ConfigError`` if there is no such device."""
+        return MemoryLink(self.faults.device(device).connect, self.clock, f"emulated {device}")
 
     def _rng(self, purpose: str) -> np.random.Generator:
         """Return a random stream of its own for each purpose: adding a device does not change the others."""

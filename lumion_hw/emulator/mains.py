@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, Protocol
 
 from lumion_hw.emulator.disturbances import Schedule
 from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.base import Peer
-
-P = TypeVar("P", bound=Peer)
 
 
 class Switchable:

@@ -87,7 +87,7 @@ def test_every_device_of_the_bench_file_is_there() -> None:
 
 
 def test_an_unknown_device_has_no_link() -> None:
-    with pytest.raises(KeyError):
+    with pytest.raises(ConfigError, match="there is no device sfp-z"):
         bench().link("sfp-z")
 
 

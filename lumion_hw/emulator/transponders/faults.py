@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lumion_hw.emulator.fault_table import Argument
 from lumion_hw.emulator.module_faults import FAULTS
 from lumion_hw.emulator.transponders.core import Core
-from lumion_hw.errors import ConfigError, LimitError
+from lumion_hw.errors import ConfigError
 
 
 class FaultPanel:
@@ -39,22 +40,14 @@ class FaultPanel:
             lasts_s: Clear it so long after it came; by default it stays.
 
         Raises:
-            ConfigError: There is no such fault.
+            ConfigError: There is no such fault, or the strength is no number.
             LimitError: The strength is out of range.
         """
         if name not in FAULTS:
             raise ConfigError(f"there is no fault {name}", device=self._core.name, hint=f"Faults: {', '.join(FAULTS)}.")
         fault = FAULTS[name]
-        value = fault.strength if strength is None else strength
-        if not fault.low <= value <= fault.high:
-            limit = fault.high if value > fault.high else fault.low
-            raise LimitError(
-                f"fault {name}: strength out of range",
-                asked=value,
-                limit=limit,
-                unit=fault.unit,
-                device=self._core.name,
-            )
+        argument = Argument("strength", fault.counts, fault.low, fault.high, fault.unit)
+        value = argument.checked(f"fault {name}", fault.strength if strength is None else strength, {})
         self._advance()
 
         def come() -> None:
