@@ -7,6 +7,7 @@ externally defined features 0040h to 0045h, and those that manage firmware. All 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from lumion_hw.emulator.transponders.core import Core
 from lumion_hw.emulator.transponders.firmware_commands import Answer, FirmwareCommands
@@ -46,6 +47,7 @@ class CommandBlock:
             0x0043: self._no_features,
             0x0044: self._no_features,
             0x0045: self._no_features,
+            **{command: partial(firmware.execute, command) for command in firmware.commands},
         }
         self.busy = False
 
@@ -79,7 +81,7 @@ class CommandBlock:
             self._finish(CdbStatus.PARAMETER)
         elif not command_is_intact(page):
             self._finish(CdbStatus.BAD_CHECK_CODE)
-        elif command not in self._commands and command not in self._firmware.commands:
+        elif command not in self._commands:
             self._finish(CdbStatus.UNKNOWN_COMMAND)
         else:
             payload = page[_PAYLOAD : _PAYLOAD + length]
@@ -88,16 +90,13 @@ class CommandBlock:
             if command == 0x0000 and length == 2:
                 extra_s = min(int.from_bytes(payload, "big"), MAX_BUSY_MS) * 1e-3
             elif command in self._firmware.commands:
-                self._firmware.accept(command, payload, int.from_bytes(page[2:4], "big"))
+                self._firmware.accept(command, payload, epl_length=int.from_bytes(page[2:4], "big"))
                 extra_s = self._firmware.duration_s(command, self._core.timing)
             seconds = self._core.timing.cdb_s / 3 + extra_s
             self._core.agenda.after(seconds, lambda: self._execute(command, payload))
 
     def _execute(self, command: int, payload: bytes) -> None:
-        if command in self._firmware.commands:
-            answer = self._firmware.execute(command, payload)
-        else:
-            answer = self._commands[command](payload)
+        answer = self._commands[command](payload)
         if isinstance(answer, int):
             self._finish(answer)
             return
@@ -130,7 +129,7 @@ class CommandBlock:
     def _module_features(self, _payload: bytes) -> Answer:
         """Two reserved bytes, a bit per command 0000h to 00FFh, the longest time in ms (check)."""
         bits = bytearray(32)
-        for command in (*self._commands, *self._firmware.commands):
+        for command in self._commands:
             if command < 0x100:
                 bits[command // 8] |= 1 << command % 8
         return bytes(2) + bytes(bits) + MAX_BUSY_MS.to_bytes(2, "big")
