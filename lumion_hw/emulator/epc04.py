@@ -1,12 +1,21 @@
 """An emulated OZ Optics EPC04 electric polarization controller: four fibre squeezers behind a serial port.
 
-Dialect of the EPC04/EPC-400: 9600 baud, lines ended by CR LF, every answer zero or more lines and then ``Done`` or
-``Error!``. The layout of the answers to ``M?``, ``F?`` and ``WF?`` is not published; here they read like ``V?`` or like
-the command that sets the value.
+Dialect of the EPC04/EPC-400: 9600 baud, lines ended by CR LF, every answer one or more lines of text and then ``Done``,
+or ``Error!``. The maker's manual is not public; replies are those that the tests of QMI quote
+(QuTech-Delft/QMI, tests/instruments/ozoptics), commands beyond them those of TommasoBoscardin/APC-Characterization
+(EPC400.py: ``BR``, ``ENABLE``, ``RESET``, ``SN?``, ``VER?``, ``?``), and pyLabLib sends four digits always
+(``F3,0055``). That a voltage always has a sign and four digits follows from a client that cuts ``V?`` every five
+characters. The whole dialect with the source of every line: docs/instruments-emulated.md.
+
+Model choices where no source shows the words: the texts of ``SN?``, ``VER?``, ``BR?``, ``BR``, ``ENABLE``, ``RESET``
+and ``?``; which rates ``BR0`` to ``BR3`` are; that a rate set counts from the next start; ``VF`` in the other direction
+says ``Hz``; a channel on V holds its voltage while scrambling only after ``ENVF1``; without ``ENABLE`` all outputs are
+at 0 V; after ``RESET`` the settings are those kept by ``SAVE``.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from collections.abc import Callable
@@ -24,11 +33,15 @@ MAX_MV = 5000
 """Largest drive in either direction, mV."""
 MAX_HZ = 100
 """Fastest scrambling, Hz."""
-BAUD = 9600
-"""Line rate."""
+
+RATES = (9600, 19_200, 38_400, 57_600)
+"""Line rates by the number of ``BR``."""
 
 _MAX_LINE = 64
 _ANSWER_S, _SAVE_S = 0.002, 0.050
+_SHAPES = {1: "Sine", 2: "Triangle"}
+_OUTPUTS = {True: "Volt", False: "Hz"}
+_VERSION = "EPC OEM Driver V2.10"
 
 
 @dataclass
@@ -39,10 +52,10 @@ class _Settings:
     frequency_hz: list[int] = field(default_factory=lambda: [10] * N_CHANNELS)
     scrambling: bool = False
     waveform: int = 1
-
-    def copy(self) -> _Settings:
-        """Return an independent copy."""
-        return _Settings(list(self.drive_mv), list(self.frequency_hz), self.scrambling, self.waveform)
+    holding: bool = False
+    on_volt: list[bool] = field(default_factory=lambda: [False] * N_CHANNELS)
+    enabled: bool = True
+    rate: int = 0
 
 
 class _Epc04Peer(SerialPeer):
@@ -73,6 +86,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
         rng: Draws the phases of the scrambling waveforms.
         drive_mv: Called with channel (1 to 4) and voltage in mV for every channel at construction, then on change.
             While scrambling the voltages are those at the time of :meth:`advance`, full swing.
+        serial: Serial number in ``SN?``.
         echo: The command is sent back as the first line of its answer.
     """
 
@@ -85,14 +99,17 @@ class Epc04(SerialDevice[_Epc04Peer]):
         rng: np.random.Generator,
         *,
         drive_mv: Callable[[int, float], None],
+        serial: str = "00000001",
         echo: bool = False,
     ) -> None:
         super().__init__(name, clock)
+        self._serial = serial
         self._report = drive_mv
         self._echo = echo
         self._phase = [float(value) for value in rng.uniform(0.0, 1.0, N_CHANNELS)]
         self._saved = _Settings()
         self._settings = _Settings()
+        self._started_at = 0
         self._reported: list[float | None] = [None] * N_CHANNELS
         self._drive()
 
@@ -101,7 +118,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
         self.advance()
         for peer in self._peers:
             peer.line.clear()
-        self._settings = self._saved.copy()
+        self._restore()
         self._drive()
 
     def _lose_power(self) -> None:
@@ -109,7 +126,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
         self._drive()
 
     def _new_peer(self) -> _Epc04Peer:
-        return _Epc04Peer(self, SerialLine(BAUD))
+        return _Epc04Peer(self, SerialLine(RATES[self._started_at]))
 
     def _follow(self, now: float) -> None:
         """Execute what has arrived, and let the scrambling follow the clock."""
@@ -122,17 +139,19 @@ class Epc04(SerialDevice[_Epc04Peer]):
 
     def _answer(self, line: SerialLine, command: str, at_s: float) -> None:
         lines = [command] if self._echo else []
-        found = None
-        for pattern, action in _COMMANDS:
-            found = pattern.fullmatch(command)
-            if found is not None:
-                result = action(self, *(int(group) for group in found.groups()))
-                lines += ["Error!"] if result is None else [*result, "Done"]
-                break
-        if found is None:
+        try:
+            lines += [*self._carry_out(command), "Done"]
+        except _Refusal:
             lines.append("Error!")
         text = "".join(f"{item}\r\n" for item in lines)
         line.send(text.encode("latin-1"), at_s + (_SAVE_S if command == "SAVE" else _ANSWER_S))
+
+    def _carry_out(self, command: str) -> list[str]:
+        for pattern, action in _COMMANDS:
+            if (found := pattern.fullmatch(command)) is not None:
+                text = action(self, *(int(group) for group in found.groups()))
+                return [text] if isinstance(text, str) else text
+        raise _Refusal
 
     def _drive(self) -> None:
         for channel in range(N_CHANNELS):
@@ -143,54 +162,129 @@ class Epc04(SerialDevice[_Epc04Peer]):
 
     def _voltage_mv(self, channel: int) -> float:
         settings = self._settings
-        if not settings.scrambling:
+        if not settings.enabled:
+            return 0.0
+        if not settings.scrambling or (settings.holding and settings.on_volt[channel]):
             return float(settings.drive_mv[channel])
         turn = (settings.frequency_hz[channel] * self._clock.now() + self._phase[channel]) % 1.0
         shape = math.sin(2.0 * math.pi * turn) if settings.waveform == 1 else 4.0 * abs(turn - 0.5) - 1.0
         return MAX_MV * shape
 
-    def _channels(self, values: list[int]) -> list[str]:
-        return [" ".join(f"CH{channel} {value}" for channel, value in enumerate(values, 1))]
+    def _restore(self) -> None:
+        """Begin as after power-on."""
+        self._settings = copy.deepcopy(self._saved)
+        self._started_at = self._settings.rate
+        for peer in self._peers:
+            peer.line.set_baud(RATES[self._started_at])
 
-    def _set_voltage(self, channel: int, millivolt: int) -> list[str] | None:
-        if not 1 <= channel <= N_CHANNELS or abs(millivolt) > MAX_MV:
-            return None
-        self._settings.drive_mv[channel - 1] = millivolt
-        return []
+    # -- what commands do
 
-    def _set_frequency(self, channel: int, hertz: int) -> list[str] | None:
-        if not 1 <= channel <= N_CHANNELS or not 0 <= hertz <= MAX_HZ:
-            return None
-        self._settings.frequency_hz[channel - 1] = hertz
-        return []
+    def _set_voltage(self, channel: int, millivolt: int) -> str:
+        self._settings.drive_mv[_index(channel)] = _within(millivolt, -MAX_MV, MAX_MV)
+        return f"Set CH{channel} DC Voltage at: {millivolt}mV"
 
-    def _set_waveform(self, waveform: int) -> list[str] | None:
-        if waveform not in (1, 2):
-            return None
-        self._settings.waveform = waveform
-        return []
+    def _voltages(self) -> str:
+        return "Voltage(mV): " + " ".join(f"CH{n} {value:+05d}" for n, value in enumerate(self._settings.drive_mv, 1))
 
-    def _set_mode(self, scrambling: bool) -> list[str]:
+    def _set_frequency(self, channel: int, hertz: int) -> str:
+        self._settings.frequency_hz[_index(channel)] = _within(hertz, 0, MAX_HZ)
+        return f"Set CH{channel} AC Frequency at: {hertz}Hz"
+
+    def _frequencies(self) -> str:
+        values = enumerate(self._settings.frequency_hz, 1)
+        return "Frequency(Hz): " + "  ".join(f"CH{n} {value:03d}" for n, value in values)
+
+    def _set_mode(self, scrambling: bool) -> str:
         self._settings.scrambling = scrambling
-        return []
+        return f"Set To {'AC' if scrambling else 'DC'} Mode"
 
-    def _save(self) -> list[str]:
-        self._saved = self._settings.copy()
-        return []
+    def _mode(self) -> str:
+        return "Work Mode: " + (f"AC({self._shape})" if self._settings.scrambling else "DC")
+
+    @property
+    def _shape(self) -> str:
+        return _SHAPES[self._settings.waveform]
+
+    def _set_waveform(self, waveform: int) -> str:
+        self._settings.waveform = _within(waveform, 1, len(_SHAPES))
+        return f"Set AC Waveform at: {self._shape}"
+
+    def _set_holding(self, on: int) -> str:
+        self._settings.holding = bool(_within(on, 0, 1))
+        return f"{'Enable' if on else 'Disable'} DC Voltage Output at AC Mode"
+
+    def _toggle(self, channel: int) -> str:
+        index = _index(channel)
+        self._settings.on_volt[index] = not self._settings.on_volt[index]
+        return f"Set CH{channel} output to: {_OUTPUTS[self._settings.on_volt[index]]} (if possible)"
+
+    def _outputs(self) -> str:
+        state = "enabled" if self._settings.holding else "disabled"
+        channels = ",".join(f"CH{n}-{'V' if volt else 'F'}" for n, volt in enumerate(self._settings.on_volt, 1))
+        return f"Hz<->Volt at AC Mode is {state}: {channels}"
+
+    def _set_enabled(self, on: int) -> str:
+        self._settings.enabled = bool(_within(on, 0, 1))
+        return f"{'Enable' if on else 'Disable'} Output"
+
+    def _set_rate(self, number: int) -> str:
+        self._settings.rate = _within(number, 0, len(RATES) - 1)
+        return f"Set Baud Rate at: {RATES[number]}"
+
+    def _save(self) -> str:
+        self._saved = copy.deepcopy(self._settings)
+        return "Write Setting to Flash memory"
+
+    def _reset(self) -> str:
+        self._restore()
+        return "Reset"
 
 
-_COMMANDS: tuple[tuple[re.Pattern[str], Callable[..., list[str] | None]], ...] = tuple(
+class _Refusal(Exception):  # noqa: N818 - what a device answers, not an error of the program
+    """A command that is answered by ``Error!``."""
+
+
+def _within(value: int, low: int, high: int) -> int:
+    if not low <= value <= high:
+        raise _Refusal
+    return value
+
+
+def _index(channel: int) -> int:
+    return _within(channel, 1, N_CHANNELS) - 1
+
+
+_COMMANDS: tuple[tuple[re.Pattern[str], Callable[..., str | list[str]]], ...] = tuple(
     (re.compile(pattern, re.ASCII), action)
     for pattern, action in (
         (r"V(\d),([+-]?\d{1,5})", Epc04._set_voltage),
-        (r"V\?", lambda device: device._channels(device._settings.drive_mv)),
-        (r"F(\d),(\d{1,3})", Epc04._set_frequency),
-        (r"F\?", lambda device: device._channels(device._settings.frequency_hz)),
+        (r"VH(\d)", lambda device, channel: device._set_voltage(channel, MAX_MV)),
+        (r"VL(\d)", lambda device, channel: device._set_voltage(channel, -MAX_MV)),
+        (r"VZ(\d)", lambda device, channel: device._set_voltage(channel, 0)),
+        (r"V\?", Epc04._voltages),
+        (r"F(\d),(\d{1,5})", Epc04._set_frequency),
+        (r"F\?", Epc04._frequencies),
         (r"MDC", lambda device: device._set_mode(False)),
         (r"MAC", lambda device: device._set_mode(True)),
-        (r"M\?", lambda device: ["MAC" if device._settings.scrambling else "MDC"]),
+        (r"M\?", Epc04._mode),
         (r"WF(\d)", Epc04._set_waveform),
-        (r"WF\?", lambda device: [f"WF{device._settings.waveform}"]),
+        (r"WF\?", lambda device: f"AC Waveform: {device._shape}"),
+        (r"ENVF(\d)", Epc04._set_holding),
+        (r"VF(\d)", Epc04._toggle),
+        (r"VF\?", Epc04._outputs),
+        (r"ENABLE(\d)", Epc04._set_enabled),
+        (r"BR(\d)", Epc04._set_rate),
+        (r"BR\?", lambda device: f"Baud Rate: {RATES[device._settings.rate]}"),
+        (r"SN\?", lambda device: f"Serial Number: {device._serial}"),
+        (r"VER\?", lambda _device: f"Version: {_VERSION}"),
         (r"SAVE", Epc04._save),
+        (r"RESET", Epc04._reset),
+        (r"\?", lambda _device: list(_HELP)),
     )
+)
+_HELP = (
+    "Vn,mV VHn VLn VZn V?",
+    "Fn,Hz F? WF1 WF2 WF?",
+    "MAC MDC M? ENVF0 ENVF1 VFn VF?",
+    "ENABLE0 ENABLE1 BRn BR? SN? VER? SAVE RESET ?",
 )

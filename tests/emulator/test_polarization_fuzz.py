@@ -28,6 +28,7 @@ STABILIZER = [
     b"STAB:SOP 0.6,0,0.8;:STAB:STAB 0",
 ]
 EPC = [b"V1,1234", b"V2,-500", b"V?", b"MDC", b"MAC", b"M?", b"F1,50", b"F?", b"WF1", b"WF2", b"WF?", b"SAVE"]
+EPC += [b"VH1", b"VL2", b"VZ3", b"ENVF1", b"VF2", b"VF?", b"ENABLE0", b"BR1", b"BR?", b"SN?", b"VER?", b"RESET", b"?"]
 
 
 def n7785c(clock: VirtualClock) -> KeysightN7785C:
@@ -43,7 +44,7 @@ def epc_alive(host: Host) -> None:
     host.wait()
     assert host.raw(b"V?\r\n") == b""
     reply = host.wait()
-    assert reply.startswith(b"CH1 ")
+    assert reply.startswith(b"Voltage(mV): CH1 ")
     assert reply.endswith(b"\r\nDone\r\n")
     host.raw(b"V9,1\r\n")
     assert host.wait() == b"Error!\r\n"
