@@ -51,7 +51,24 @@ def test_a_voltage_is_set_answered_and_driven() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["V1,5001", "V1,-5001", "V0,1", "V5,1", "F1,101", "F9,1", "WF3", "V1,1.5", "v1,1", "X", "V1, 5", "VH5", "ENVF2", "VF0", "BR4"]
+    "command",
+    [
+        "V1,5001",
+        "V1,-5001",
+        "V0,1",
+        "V5,1",
+        "F1,101",
+        "F9,1",
+        "WF3",
+        "V1,1.5",
+        "v1,1",
+        "X",
+        "V1, 5",
+        "VH5",
+        "ENVF2",
+        "VF0",
+        "BR4",
+    ],
 )
 def test_what_is_out_of_range_or_unknown_is_an_error_and_changes_nothing(command: str) -> None:
     rig = Rig()
