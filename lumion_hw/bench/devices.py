@@ -291,6 +291,14 @@ class SantecLaserModel(DeviceModel):
                 raise ValueError(f"expected {what}, both or none; found {low} and {high}")
         return self
 
+    @model_validator(mode="after")
+    def _range_of_older_lasers(self) -> Self:
+        if self.model not in (None, "TSL-570") and self.wavelength_min_nm is None:
+            raise ValueError(
+                f"expected wavelength_min_nm and wavelength_max_nm: a {self.model} does not tell its range; found neither"
+            )
+        return self
+
 
 class PluggableModel(DeviceModel):
     """A pluggable module: behind an SC18IM700 serial-to-I2C bridge, an I2C adapter, or a memory file."""

@@ -33,6 +33,7 @@ from lumion_hw.quantities import dbm_from_w
 _LOG = logging.getLogger(__name__)
 
 N_MODULES, N_PORTS = 5, 4
+FACTORY_ADDRESSES = {"ADDR": "16", "GW": "192.168.1.254", "SUBNET": "255.255.255.0", "IP": "192.168.1.161"}
 MODES = ("CONST1", "CONST2", "SWEEP1", "SWEEP2", "FREERUN")
 HEAD_MPM = HeadProfile(
     wavelength_limits_m=(1.25e-6, 1.63e-6),
@@ -102,6 +103,7 @@ class SantecMpm(Switchable):
         serial: Serial number in ``*IDN?``.
 
     Attributes:
+        addresses: What it tells of its GPIB and network addresses, by the word of the command.
         heads: Every port by module and port number.
         level: Gain of every port, 1 to 5.
         automatic: Which ports are read with automatic ranging.
@@ -137,6 +139,7 @@ class SantecMpm(Switchable):
         self._clock = clock
         self.serial = serial
         self.modules = modules
+        self.addresses = dict(FACTORY_ADDRESSES)
         self._error = 0
         self._zero_end_s: float | None = None
         self._dark: dict[tuple[int, int], bool] = {}

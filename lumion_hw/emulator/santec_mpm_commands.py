@@ -1,4 +1,8 @@
-"""Commands of a Santec MPM-210H, as data, and the numbers of its errors (instrument facts, section 5)."""
+"""Commands of a Santec MPM-210H, as data, and the numbers of its errors (instrument facts, section 5).
+
+Its addresses (``ADDR GW SUBNET IP``, with their defaults) are those of the maker's list as a public driver quotes it;
+that driver itself sends ``GR``. Setting them changes what is told, not where the emulator listens.
+"""
 
 from __future__ import annotations
 
@@ -145,6 +149,13 @@ def _stop(mpm: SantecMpm) -> None:
         mpm.stopped = True
 
 
+def _set_address(mpm: SantecMpm, what: str, text: str) -> None:
+    """Keep a network address of four numbers."""
+    if len(numbers := text.split(".")) != 4:
+        raise MpmError(-104)
+    mpm.addresses[what] = ".".join(str(_whole(number, 0, 255)) for number in numbers)
+
+
 def _version(mpm: SantecMpm, module: str) -> bytes:
     number = _whole(module, 0, 4)
     mpm.places(number)
@@ -183,6 +194,14 @@ COMMANDS: Mapping[str, MpmCommand] = {
     "ERR?": MpmCommand(0, lambda mpm: mpm.take_error()),
     "IDIS?": MpmCommand(0, lambda mpm: ",".join(str(int(each in mpm.modules)) for each in range(5)).encode()),
     "MMVER?": MpmCommand(1, _version),
+    "ADDR": MpmCommand(1, lambda mpm, value: mpm.addresses.update(ADDR=str(_whole(value, 1, 31))), setting=True),
+    "ADDR?": MpmCommand(0, lambda mpm: _text(mpm.addresses["ADDR"])),
+    "GW": MpmCommand(1, lambda mpm, address: _set_address(mpm, "GW", address), setting=True),
+    "GW?": MpmCommand(0, lambda mpm: _text(mpm.addresses["GW"])),
+    "SUBNET": MpmCommand(1, lambda mpm, address: _set_address(mpm, "SUBNET", address), setting=True),
+    "SUBNET?": MpmCommand(0, lambda mpm: _text(mpm.addresses["SUBNET"])),
+    "IP": MpmCommand(1, lambda mpm, address: _set_address(mpm, "IP", address), setting=True),
+    "IP?": MpmCommand(0, lambda mpm: _text(mpm.addresses["IP"])),
     "READ?": MpmCommand(1, lambda mpm, module: mpm.read(_whole(module, 0, 4))),
     "AUTO": MpmCommand(1, lambda mpm, on: _set_automatic(mpm, list(mpm.heads.values()), on), setting=True),
     "AUTO?": MpmCommand(0, lambda mpm: _text(int(mpm.automatic[_first(mpm)]))),

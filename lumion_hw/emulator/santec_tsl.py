@@ -1,33 +1,45 @@
 """Emulated Santec TSL-510, TSL-550, TSL-570 and TSL-710 tunable lasers.
 
-Language: section 8 of the instrument facts. Model choices where it leaves one: tuning and sweeps are overlapped
-operations; a cycle of a two-way sweep goes and comes back, and both are counted; zero cycles are one; a monitored power
-that has no logarithm is 9.91E37; a sweep waits when ``TRIGger:INPut:EXTernal`` or ``:STANdby`` is on, until its
-software trigger or a pulse comes (the trigger commands are named from memory of the maker's manual).
+Language: section 8 of the instrument facts; beyond it what public clients quote of the maker's manual: the maker's own
+samples (santec-corporation/python-samples), QMI (qmi/instruments/santec/tsl_570.py and its tests) and a QCoDeS driver
+with the manual's list of 62 commands. A carriage return ends messages both ways (manual 7.1.3; the samples read up to
+it); LF and CR LF are taken too. Errors are those of the maker's table, ``0,"No error"`` when there is none; without
+trouble ``SYSTem:ALERt?`` is ``No alerts.``. With no light the monitor says less than -99 dBm, and it sits before the
+shutter (measured on a TSL-775: a full log behind a closed shutter). Nothing follows a logged block.
+
+Model choices where they leave one: tuning and sweeps are overlapped operations; a cycle of a two-way sweep goes and
+comes back, and both are counted and logged; zero cycles are one; a sweep waits when ``TRIGger:INPut:EXTernal`` or
+``:STANdby`` is on, until its software trigger or a pulse comes; after ``*RST`` the trigger output is off, and what is
+logged is the wavelength at every pulse of the trigger output, so that without pulses the log is empty (the TSL-775 does
+so); fine tuning, offset, attenuator, modulation and coherence control are kept and told, without effect on the light;
+``TRIGger:OUTPut:SETTing`` is without effect too, as the emulated sweep is even in wavelength and time.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.light import Light
-from lumion_hw.emulator.santec_tsl_commands import LEGACY, NOT_A_NUMBER, commands
+from lumion_hw.emulator.santec_tsl_commands import LEGACY, commands
 from lumion_hw.emulator.scpi import Operation, Profile, ScpiDevice, ScpiError, ScpiInstrument
 from lumion_hw.emulator.scpi import errors as scpi_errors
-from lumion_hw.emulator.scpi.formats import keysight_float
-from lumion_hw.emulator.swept_laser import MOST_TRIGGERS, LaserProfile, SweepPlan, SweepState, SweptLaser
+from lumion_hw.emulator.swept_laser import MOST_TRIGGERS, LaserProfile, Pulses, SweepPlan, SweepState, SweptLaser
 from lumion_hw.errors import ConfigError
 
 MODELS = ("TSL-510", "TSL-550", "TSL-570", "TSL-710")
 SPEEDS_NM_PER_S = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
 SLOW_SPEEDS_NM_PER_S = (0.5, 100.0)
 """The older models take any speed between these, in tenths."""
+FIRMWARE = "0026.0026.0011"
 _DEFAULT_NM = 1550.0
+_PULSES = (Pulses.NONE, Pulses.STOP, Pulses.START, Pulses.STEP)
+"""By the number of ``TRIGger:OUTPut``."""
 _STATES = {
     SweepState.STOPPED: 0,
     SweepState.RUNNING: 1,
@@ -44,7 +56,7 @@ class TslSettings:
     Attributes:
         start_nm: Where a sweep begins.
         stop_nm: Where it ends.
-        step_nm: Step of a sweep, and distance of its trigger pulses.
+        step_nm: Step of a stepped sweep.
         step_thz: Step in frequency; kept, without effect on the model.
         speed_nm_per_s: Speed of continuous sweeps.
         dwell_s: Rest on every step.
@@ -54,6 +66,9 @@ class TslSettings:
         in_mw: Powers in mW rather than dBm.
         external: A sweep waits for a pulse.
         standby: A sweep waits for the software trigger.
+        output: Number of the timing of the trigger output.
+        output_step_nm: Distance of its pulses in a continuous sweep.
+        kept: Settings without effect on the model, by the name of their command.
     """
 
     start_nm: float
@@ -68,6 +83,9 @@ class TslSettings:
     in_mw: bool = False
     external: bool = False
     standby: bool = False
+    output: float = 0
+    output_step_nm: float = 0.1
+    kept: dict[str, float] = field(default_factory=dict)
 
 
 class SantecTsl(ScpiDevice):
@@ -81,12 +99,13 @@ class SantecTsl(ScpiDevice):
         serial: Third field of ``*IDN?``.
         profile: Model of the laser.
         terminator: Ends every reply.
-        on_triggers: Called with the times of the pulses at its trigger output, one per step.
+        on_triggers: Called with the times of the pulses at its trigger output.
         emit: Called with the light whenever it has changed.
 
     Attributes:
         profile: Model of the laser.
         slow: This is an older model, not a TSL-570.
+        firmware: Its firmware, the last field of ``*IDN?``.
         code: Command set in force.
         settings: What the host has set.
         laser: The light. Its hidden errors are for tests only.
@@ -106,17 +125,25 @@ class SantecTsl(ScpiDevice):
         model: str = "TSL-570",
         serial: str = "00000001",
         profile: LaserProfile | None = None,
-        terminator: bytes = b"\n",
+        terminator: bytes = b"\r",
         on_triggers: Callable[[NDArray[np.float64]], None] | None = None,
         emit: Callable[[Light], None] | None = None,
     ) -> None:
         if model not in MODELS:
             raise ConfigError(f"{name}: there is no {model}", device=name, hint=f"Give one of {', '.join(MODELS)}.")
         self.slow = model != "TSL-570"
+        self.firmware = FIRMWARE
         self.profile = profile or LaserProfile((1480.0, 1640.0), power_dbm=(-15.0, 13.0))
         self._emit = emit
         self._emitted: Light | None = None
-        identity = Profile(f"SANTEC,{model},{serial},0001.0000.0001", terminator=terminator)
+        identity = Profile(
+            f"SANTEC,{model},{serial},{FIRMWARE}",
+            terminator=terminator,
+            cr_ends=True,
+            terminated_blocks=False,
+            error_number="{:d}".format,
+            scpi_version=None,
+        )
         self._scpi = ScpiInstrument(name, clock, identity, self._default, self._follow)
         self.code = LEGACY
         self.laser = SweptLaser(self.profile, clock, rng, on_triggers or (lambda _times: None))
@@ -129,17 +156,20 @@ class SantecTsl(ScpiDevice):
         self._repeating = False
         self._operation = None
         self.diode, self.shut = False, self.slow
+        self._shutter = (-math.inf, self.shut)
         self.laser.switch(False)
         self.laser.tune(_DEFAULT_NM)
         self.laser.set_power(0.0)
 
     def light(self) -> Light:
         """Return the true light now."""
-        return self.laser.light()
+        return self.light_at(self._scpi.state.clock.now())
 
     def light_at(self, at_s: float) -> Light:
         """Return the true light at a time that has passed."""
-        return self.laser.light_at(at_s)
+        light = self.laser.light_at(at_s)
+        moved_s, before = self._shutter
+        return Light(0.0, light.wavelength_nm) if (self.shut if at_s >= moved_s else before) else light
 
     def trigger(self) -> None:
         """A pulse at the trigger input."""
@@ -152,7 +182,7 @@ class SantecTsl(ScpiDevice):
             self._again()
         if self._operation is not None:
             self._operation.end_s = None if self._repeating else self.laser.end_s
-        if self._emit is not None and (light := self.laser.light()) != self._emitted:
+        if self._emit is not None and (light := self.light()) != self._emitted:
             self._emitted = light
             self._emit(light)
 
@@ -168,21 +198,15 @@ class SantecTsl(ScpiDevice):
     def switch_diode(self, on: bool) -> None:
         """Switch the laser diode."""
         self.diode = on
-        self.laser.switch(self.diode and not self.shut)
+        self.laser.switch(on)
 
     def move_shutter(self, shut: bool) -> None:
         """Close or open the shutter."""
-        self.shut = shut
-        self.laser.switch(self.diode and not self.shut)
+        self._shutter, self.shut = (self._scpi.state.clock.now(), self.shut), shut
 
     def monitored_w(self) -> float:
-        """Power that the built-in monitor sees, in W."""
+        """Power that the built-in monitor sees before the shutter, in W."""
         return self.laser.light().power_w
-
-    def dark_reply(self) -> str:
-        """Return what stands for a power without a logarithm, and report it."""
-        self._scpi.state.report(scpi_errors.DATA_QUESTIONABLE)
-        return keysight_float(NOT_A_NUMBER)
 
     def tune(self, wavelength_nm: float) -> None:
         """Go to a wavelength; a sweep ends."""
@@ -203,7 +227,7 @@ class SantecTsl(ScpiDevice):
         return _STATES[self.laser.state]
 
     def start_sweep(self, *, repeat: bool) -> None:
-        """Start the sweeps set, or sweep until stopped. Raises ``ScpiError`` -221 when they cannot be."""
+        """Start the sweeps set, or sweep until stopped. Raises ``ScpiError`` -200 when they cannot be."""
         self.stop()
         self._begin()
         self._repeating = repeat
@@ -212,20 +236,21 @@ class SantecTsl(ScpiDevice):
 
     def _begin(self) -> None:
         settings = self.settings
-        two_way = bool(int(settings.mode) & 2)
+        continuous, two_way = bool(int(settings.mode) & 1), bool(int(settings.mode) & 2)
         plan = SweepPlan(
             settings.start_nm,
             settings.stop_nm,
-            settings.step_nm,
+            settings.output_step_nm if continuous else settings.step_nm,
             settings.speed_nm_per_s,
-            continuous=bool(int(settings.mode) & 1),
+            continuous=continuous,
             two_way=two_way,
             cycles=max(int(settings.cycles), 1) * (2 if two_way else 1),
             dwell_s=settings.dwell_s,
             delay_s=settings.delay_s,
+            pulses=_PULSES[int(settings.output)],
         )
         if plan.stop_nm <= plan.start_nm or (plan.steps + 1) * plan.cycles > MOST_TRIGGERS:
-            raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
+            raise ScpiError(scpi_errors.EXECUTION_ERROR)
         self.laser.sweep(plan, wait=settings.external or settings.standby)
 
     def stop(self) -> None:
@@ -240,6 +265,6 @@ class SantecTsl(ScpiDevice):
         self._operation = None
 
     def soft_trigger(self) -> None:
-        """Begin the sweep that waits. Raises ``ScpiError`` -211 when none does."""
+        """Begin the sweep that waits. Raises ``ScpiError`` -200 when none does."""
         if not self.laser.trigger():
-            raise ScpiError(scpi_errors.TRIGGER_IGNORED)
+            raise ScpiError(scpi_errors.EXECUTION_ERROR)

@@ -1,4 +1,7 @@
-"""The commands of Santec TSL lasers, as data (instrument facts, section 8)."""
+"""The commands of Santec TSL lasers, as data (instrument facts, section 8, and the sources of ``santec_tsl.py``).
+
+The maker's settings of its own network, and shutting down, are not there.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from lumion_hw.emulator.scpi import (
     Boolean,
@@ -21,7 +26,7 @@ from lumion_hw.emulator.scpi import (
     number_setting,
     query,
 )
-from lumion_hw.emulator.scpi.formats import keysight_float
+from lumion_hw.emulator.scpi.formats import definite_block, keysight_float
 from lumion_hw.emulator.scpi.lexer import Kind, Token
 from lumion_hw.emulator.scpi.units import FREQUENCY_HZ, LENGTH_NM, POWER_DBM, POWER_W, TIME_S, Suffixes
 from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S, dbm_from_w, w_from_dbm
@@ -31,11 +36,32 @@ if TYPE_CHECKING:
 
 LEGACY, SCPI = 0, 1
 """Numbers of the command sets."""
-NOT_A_NUMBER = 9.91e37
+DARK_DBM = -99.99
+"""What the monitor says without light."""
+NO_ALERTS = "No alerts."
 _C_NM_THZ = SPEED_OF_LIGHT_M_PER_S * 1e-3
 """Speed of light in nm THz."""
 _THZ: Suffixes = {name: power - 12 for name, power in FREQUENCY_HZ.items() if isinstance(power, int)}
-_SWEEP = ":WAVelength:SWEep"
+_WAVELENGTH, _FREQUENCY = "[:SOURce]:WAVelength", "[:SOURce][:WAVelength]:FREQuency"
+_SWEEP = f"{_WAVELENGTH}:SWEep"
+_POWER = "[:SOURce]:POWer"
+_KEPT: tuple[tuple[str, Numeric, int], ...] = (
+    (f"{_WAVELENGTH}:UNIT", Numeric(0, 1, 0, integer=True), 0),
+    (f"{_WAVELENGTH}:FINe", Numeric(-100.0, 100.0, 0.0), 2),
+    ("[:SOURce]:COHCtrl", Numeric(0, 1, 0, integer=True), 0),
+    (f"{_POWER}:ATTenuation", Numeric(0.0, 30.0, 0.0), 2),
+    (f"{_POWER}:ATTenuation:AUTo", Numeric(0, 1, 1, integer=True), 0),
+    ("[:SOURce]:AM:STATe", Numeric(0, 1, 0, integer=True), 0),
+    ("[:SOURce]:AM:SOURce", Numeric(0, 3, 0, integer=True), 0),
+    (":TRIGger:INPut[:EXTernal]:ACTive", Numeric(0, 1, 0, integer=True), 0),
+    (":TRIGger:OUTPut:ACTive", Numeric(0, 1, 0, integer=True), 0),
+    (":TRIGger:OUTPut:SETTing", Numeric(0, 1, 0, integer=True), 0),
+    (":TRIGger:THRough", Numeric(0, 1, 0, integer=True), 0),
+    (":SYSTem:COMMunicate:GPIB:ADDRess", Numeric(1, 30, 1, integer=True), 0),
+    (":SYSTem:COMMunicate:GPIB:DELimiter", Numeric(0, 3, 0, integer=True), 0),
+    (":DISPlay:BRIGhtness", Numeric(0, 100, 100, integer=True), 0),
+)
+"""Settings without effect on the model: pattern, limits and default, decimals of the reply."""
 _DIGIT = "{:d}".format
 
 
@@ -47,12 +73,14 @@ class InForce:
         legacy: Limits and suffixes in the unit of the Legacy set, which is also that of the value.
         per_legacy: One unit of the Legacy set in that of the SCPI set, as a power of ten.
         code: Gives the command set in force.
+        decimals: Of a reply in the Legacy set: 0.1 pm, 10 MHz.
         optional: May be left out.
     """
 
     legacy: Numeric
     per_legacy: int
     code: Callable[[], int]
+    decimals: int
     optional: bool = False
 
     def parse(self, token: Token, call: Call) -> Value:
@@ -63,7 +91,7 @@ class InForce:
 
     def reply(self, value: float) -> str:
         """Return a value of the legacy unit in the form of the set in force."""
-        return keysight_float(value * 10.0**self.per_legacy) if self.code() == SCPI else f"{value:+.6f}"
+        return keysight_float(value * 10.0**self.per_legacy) if self.code() == SCPI else f"{value:.{self.decimals}f}"
 
 
 @dataclass(frozen=True)
@@ -110,7 +138,7 @@ def _switch(pattern: str, read: Callable[[], bool], write: Callable[[bool], None
     return flag_setting(pattern, Boolean(), lambda _: read(), lambda _, on: write(on), _DIGIT)
 
 
-def _does(action: Callable[[], None]) -> Callable[[Call], Reply]:
+def _does(action: Callable[[], object]) -> Callable[[Call], Reply]:
     def run(call: Call) -> Reply:
         del call
         action()
@@ -123,15 +151,18 @@ def commands(tsl: SantecTsl) -> Iterable[Command]:
     """Return every command but the common ones."""
     yield from _power(tsl)
     low, high = tsl.profile.limits_nm
-    wavelength = InForce(Numeric(low - 1e-9, high + 1e-9, None, LENGTH_NM), -9, lambda: tsl.code)
-    frequency = InForce(Numeric(_C_NM_THZ / high - 1e-9, _C_NM_THZ / low + 1e-9, None, _THZ), 12, lambda: tsl.code)
-    yield from _places(tsl, ":WAVelength", wavelength, lambda nm: nm, (low, high))
-    yield from _places(
-        tsl, ":FREQuency", frequency, lambda value: _C_NM_THZ / value, (_C_NM_THZ / high, _C_NM_THZ / low)
-    )
+    wavelength = InForce(Numeric(low - 1e-9, high + 1e-9, None, LENGTH_NM), -9, lambda: tsl.code, 4)
+    frequency = InForce(Numeric(_C_NM_THZ / high - 1e-9, _C_NM_THZ / low + 1e-9, None, _THZ), 12, lambda: tsl.code, 5)
+    yield from _places(tsl, _WAVELENGTH, wavelength, lambda nm: nm, (low, high))
+    yield from _places(tsl, _FREQUENCY, frequency, lambda value: _C_NM_THZ / value, (_C_NM_THZ / high, _C_NM_THZ / low))
     yield from _steps(tsl, high - low)
     yield from _sweep(tsl)
+    yield from _log(tsl)
     yield from _triggers(tsl)
+    yield from _kept(tsl)
+    yield query(":SYSTem:ALERt", lambda _: NO_ALERTS)
+    yield query(":SYSTem:VERSion", lambda _: tsl.firmware)
+    yield query(":SYSTem:LOCK", lambda _: "0")
     if not tsl.slow:
         yield number_setting(
             ":SYSTem:COMMunicate:CODe",
@@ -143,12 +174,13 @@ def commands(tsl: SantecTsl) -> Iterable[Command]:
 
 
 def _power(tsl: SantecTsl) -> Iterable[Command]:
-    yield _switch(":POWer:STATe", lambda: tsl.diode, tsl.switch_diode)
-    yield _switch(":POWer:SHUTter", lambda: tsl.shut, tsl.move_shutter)
-    yield _switch(":POWer:UNIT", lambda: tsl.settings.in_mw, lambda on: setattr(tsl.settings, "in_mw", on))
+    yield _switch(f"{_POWER}:STATe", lambda: tsl.diode, tsl.switch_diode)
+    yield _switch(f"{_POWER}:SHUTter", lambda: tsl.shut, tsl.move_shutter)
+    yield _switch(f"{_POWER}:UNIT", lambda: tsl.settings.in_mw, lambda on: setattr(tsl.settings, "in_mw", on))
 
     def express(power_dbm: float) -> str:
-        return f"{w_from_dbm(power_dbm) * 1e3:+.6f}" if tsl.settings.in_mw else f"{power_dbm:+.4f}"
+        value = w_from_dbm(power_dbm) * 1e3 if tsl.settings.in_mw else power_dbm
+        return keysight_float(value) if tsl.code == SCPI else f"{value:.2f}"
 
     def set_power(call: Call) -> Reply:
         tsl.laser.set_power(call.number())
@@ -158,16 +190,16 @@ def _power(tsl: SantecTsl) -> Iterable[Command]:
     reply = Form(
         lambda call: express(call.number() if call.values else tsl.laser.power_dbm), (LimitName(level.in_dbm()),)
     )
-    yield Command(":POWer[:LEVel]", Form(set_power, (level,)), reply)
+    yield Command(f"{_POWER}[:LEVel]", Form(set_power, (level,)), reply)
+    for name, limit_dbm in zip(("MINimum", "MAXimum"), tsl.profile.power_dbm, strict=True):
+        yield query(f"{_POWER}[:LEVel]:{name}", lambda _, limit_dbm=limit_dbm: express(limit_dbm))  # type: ignore[misc]
 
     def monitor(call: Call) -> Reply:
         del call
         power_w = tsl.monitored_w()
-        if power_w > 0:
-            return express(dbm_from_w(power_w))
-        return f"{0.0:+.6f}" if tsl.settings.in_mw else tsl.dark_reply()
+        return express(max(dbm_from_w(power_w), DARK_DBM) if power_w > 0 else DARK_DBM)
 
-    yield query(":POWer:ACTual", monitor)
+    yield query(f"{_POWER}:ACTual[:LEVel]", monitor)
 
 
 def _places(
@@ -191,22 +223,23 @@ def _places(
         lambda: turn(tsl.settings.stop_nm),
         lambda value: setattr(tsl.settings, "stop_nm", turn(value)),
     )
-    if not tsl.slow:
-        yield query(f"{root}:SWEep:RANGe:MINimum", lambda _: parameter.reply(limits[0]))
-        yield query(f"{root}:SWEep:RANGe:MAXimum", lambda _: parameter.reply(limits[1]))
+    for name, limit in zip(("MINimum", "MAXimum"), limits, strict=True):
+        for pattern in (f"{root}:{name}", *(() if tsl.slow else (f"{root}:SWEep:RANGe:{name}",))):
+            yield query(pattern, lambda _, limit=limit: parameter.reply(limit))  # type: ignore[misc]
 
 
 def _steps(tsl: SantecTsl, span_nm: float) -> Iterable[Command]:
-    length = InForce(Numeric(1e-4, span_nm, None, LENGTH_NM), -9, lambda: tsl.code)
+    length = InForce(Numeric(1e-4, span_nm, None, LENGTH_NM), -9, lambda: tsl.code, 4)
+    for pattern, name in ((f"{_SWEEP}:STEP[:WIDTh]", "step_nm"), (":TRIGger:OUTPut:STEP[:WIDTh]", "output_step_nm")):
+        yield _number(
+            pattern,
+            length,
+            lambda name=name: float(getattr(tsl.settings, name)),  # type: ignore[misc]
+            lambda value, name=name: setattr(tsl.settings, name, value),  # type: ignore[misc]
+        )
+    frequency = InForce(Numeric(2e-5, 20.0, None, _THZ), 12, lambda: tsl.code, 5)
     yield _number(
-        f"{_SWEEP}:STEP[:WIDTh]",
-        length,
-        lambda: tsl.settings.step_nm,
-        lambda value: setattr(tsl.settings, "step_nm", value),
-    )
-    frequency = InForce(Numeric(2e-5, 20.0, None, _THZ), 12, lambda: tsl.code)
-    yield _number(
-        ":FREQuency:SWEep:STEP[:WIDTh]",
+        f"{_FREQUENCY}:SWEep:STEP[:WIDTh]",
         frequency,
         lambda: tsl.settings.step_thz,
         lambda value: setattr(tsl.settings, "step_thz", value),
@@ -222,7 +255,7 @@ def _sweep(tsl: SantecTsl) -> Iterable[Command]:
         return None
 
     yield Command(f"{_SWEEP}[:STATe]", Form(control, (Boolean(),)), Form(lambda _: str(tsl.sweep_number)))
-    yield event(f"{_SWEEP}:REPeat", _does(lambda: tsl.start_sweep(repeat=True)))
+    yield event(f"{_SWEEP}[:STATe]:REPeat", _does(lambda: tsl.start_sweep(repeat=True)))
     yield query(f"{_SWEEP}:COUNt", lambda _: str(tsl.laser.passes_done))
     yield number_setting(
         f"{_SWEEP}:SPEed",
@@ -246,7 +279,48 @@ def _sweep(tsl: SantecTsl) -> Iterable[Command]:
         )
 
 
+def _log(tsl: SantecTsl) -> Iterable[Command]:
+    """Wavelengths at the pulses of the last sweep: int32 of 0.1 pm in the Legacy set, float64 of m in the SCPI set."""
+
+    def data(call: Call) -> Reply:
+        del call
+        nm = tsl.laser.logged_nm
+        values = (nm * 1e-9).astype("<f8") if tsl.code == SCPI else np.rint(nm * 1e4).astype("<i4")
+        return definite_block(values.tobytes())
+
+    yield query(":READout:POINts", lambda _: str(len(tsl.laser.logged_nm)))
+    yield query(":READout:DATa", data)
+
+
+def _kept(tsl: SantecTsl) -> Iterable[Command]:
+    """Settings that are told as they were set, and nothing more."""
+    for pattern, parameter, decimals in _KEPT:
+        yield number_setting(
+            pattern,
+            parameter,
+            lambda _, pattern=pattern, parameter=parameter: tsl.settings.kept.get(pattern, parameter.default or 0.0),  # type: ignore[misc]
+            lambda _, value, pattern=pattern: tsl.settings.kept.__setitem__(pattern, value),  # type: ignore[misc]
+            lambda value, decimals=decimals: f"{value:.{decimals}f}",  # type: ignore[misc]
+        )
+    yield event(f"{_WAVELENGTH}:FINetuning:DISable", _does(lambda: tsl.settings.kept.pop(f"{_WAVELENGTH}:FINe", None)))
+    offset = InForce(Numeric(-0.1, 0.1, None, LENGTH_NM), -9, lambda: tsl.code, 4)
+    name = f"{_WAVELENGTH}:OFFSet"
+    yield _number(
+        name,
+        offset,
+        lambda: tsl.settings.kept.get(name, 0.0),
+        lambda value: tsl.settings.kept.__setitem__(name, value),
+    )
+
+
 def _triggers(tsl: SantecTsl) -> Iterable[Command]:
+    yield number_setting(
+        ":TRIGger:OUTPut",
+        Numeric(0, 3, 0, integer=True),
+        lambda _: tsl.settings.output,
+        lambda _, value: setattr(tsl.settings, "output", value),
+        lambda value: str(int(value)),
+    )
     yield _switch(
         ":TRIGger:INPut:EXTernal",
         lambda: tsl.settings.external,

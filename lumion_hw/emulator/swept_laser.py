@@ -34,6 +34,15 @@ class SweepState(enum.Enum):
     PAUSED = "paused"
 
 
+class Pulses(enum.Enum):
+    """When a sweep gives pulses at the trigger output."""
+
+    NONE = "none"
+    STOP = "stop"
+    START = "start"
+    STEP = "step"
+
+
 @dataclass(frozen=True)
 class LaserProfile:
     """Figures of one model.
@@ -79,6 +88,7 @@ class SweepPlan:
         cycles: Number of passes.
         dwell_s: Rest on every step.
         delay_s: Rest between passes.
+        pulses: Which of the pulses it gives: one per step, or only the first or the last of every pass.
     """
 
     start_nm: float
@@ -90,6 +100,7 @@ class SweepPlan:
     cycles: int = 1
     dwell_s: float = 0.1
     delay_s: float = 0.0
+    pulses: Pulses = Pulses.STEP
 
     @property
     def steps(self) -> int:
@@ -270,7 +281,8 @@ class SweptLaser:
             pass_times, pass_nm, pass_pulses = self._one_pass(plan, at_s, back=back)
             times.append(pass_times)
             places.append(pass_nm)
-            pulses.append(pass_pulses)
+            given = {Pulses.NONE: pass_times[:0], Pulses.START: pass_times[:1], Pulses.STOP: pass_times[-1:]}
+            pulses.append(given.get(plan.pulses, pass_pulses))
             at_s, here = float(pass_times[-1]), float(pass_nm[-1])
             ends.append(at_s)
         self._follow(_Course(np.concatenate(times), np.concatenate(places)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import logging
+import re
 import threading
 import weakref
 from collections.abc import Iterator
@@ -70,6 +71,8 @@ class Conversation(abc.ABC):
     """Extra wait before every round after the first."""
     harmless = b"\r\n"
     """Bytes that may be left over from a reply without harm."""
+    line_end = re.compile(rb"\n")
+    """What ends a line of the device."""
 
     def __init__(self, link: Link, clock: Clock, *, device: str, timeout_s: float, quiet_s: float = 0.05) -> None:
         self._link = link
@@ -244,7 +247,7 @@ class Conversation(abc.ABC):
         self._link.write(data, deadline)
 
     def receive_line(self, what: str, deadline: float) -> bytes:
-        r"""Return the bytes up to the next LF, without CR and LF.
+        r"""Return the bytes up to the next end of a line, without CR and LF.
 
         Raises:
             LinkTimeout: No complete line before the deadline.
@@ -255,16 +258,17 @@ class Conversation(abc.ABC):
         searched = 0
         if not self._buffer:
             data = self._received(what, started, deadline)
-            if data.find(b"\n") == len(data) - 1:  # one whole line, which is how most replies come
-                return data[:-1].rstrip(b"\r")
+            found = self.line_end.search(data)
+            if found is not None and found.end() == len(data):  # one whole line, which is how most replies come
+                return data[: found.start()].rstrip(b"\r")
             self._buffer += data
-        while (end := self._buffer.find(b"\n", searched)) < 0:
+        while (found := self.line_end.search(self._buffer, searched)) is None:
             searched = len(self._buffer)
             if searched > _LINE_LIMIT_BYTES:
                 raise self._frame_error(what, "a line without an end")
             self._receive_more(what, started, deadline)
-        line = bytes(self._buffer[:end]).rstrip(b"\r")
-        del self._buffer[: end + 1]
+        line = bytes(self._buffer[: found.start()]).rstrip(b"\r")
+        del self._buffer[: found.end()]
         return line
 
     def receive_exactly(self, n_bytes: int, what: str, deadline: float) -> bytes:

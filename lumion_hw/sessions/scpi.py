@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, FrameError, IdentityError, LinkTimeout
 from lumion_hw.links.base import Link
@@ -9,6 +11,7 @@ from lumion_hw.sessions.conversation import Conversation, shown
 
 IDENTITY_QUERY = "*IDN?"
 BLOCK_LIMIT_BYTES = 1 << 28
+_CR_OR_LF = re.compile(rb"\r\n?|\n")
 _TERMINATOR_WAIT_S = 0.05  # some instruments end a block with LF, some do not
 
 
@@ -22,7 +25,8 @@ class ScpiSession(Conversation):
         timeout_s: Default time for a reply.
         identity: The reply to ``*IDN?`` that must be found, if it is known before; else the first one counts.
         block_limit_bytes: Longest block accepted.
-        terminator: What ends a message to the instrument. Replies end with LF or CR LF, whatever this is.
+        terminator: What ends a message to the instrument. Replies end with LF or CR LF, and may end with CR alone
+            where messages do.
     """
 
     def __init__(
@@ -40,6 +44,9 @@ class ScpiSession(Conversation):
         self._identity = identity
         self._block_limit_bytes = block_limit_bytes
         self._terminator = terminator
+        self._by_cr = terminator == b"\r"
+        if self._by_cr:
+            self.line_end = _CR_OR_LF
 
     @property
     def identity(self) -> str | None:
@@ -87,7 +94,7 @@ class ScpiSession(Conversation):
         message = _encoded(command, is_query=True) + self._terminator
         with self.exchange(command, timeout_s) as deadline:
             self.send(message, deadline)
-            line = self.receive_line(command, deadline)
+            line = self._reply_line(command, deadline)
             reply = self._as_text(command, line)
             if reply == self._identity and IDENTITY_QUERY not in command.upper():
                 raise self._frame_error(command, "the answer to an earlier identity query")
@@ -119,7 +126,7 @@ class ScpiSession(Conversation):
         self.send(IDENTITY_QUERY.encode() + self._terminator, deadline)
         try:
             while True:
-                line = self.receive_line(IDENTITY_QUERY, deadline)
+                line = self._reply_line(IDENTITY_QUERY, deadline)
                 if self._identity is not None and line == self._identity.encode():
                     return True
                 self._count(foreign_bytes=len(line) + 1)
@@ -127,6 +134,12 @@ class ScpiSession(Conversation):
                     return True  # no identity stored yet: the four fields of *IDN? (IEEE 488.2, 10.14)
         except (LinkTimeout, FrameError):
             return False
+
+    def _reply_line(self, command: str, deadline: float) -> bytes:
+        line = self.receive_line(command, deadline)
+        while self._by_cr and not line:  # the LF of a CR LF that came in two pieces
+            line = self.receive_line(command, deadline)
+        return line
 
     def _as_text(self, command: str, line: bytes) -> str:
         try:
@@ -152,9 +165,9 @@ class ScpiSession(Conversation):
     def _end_of_block(self, command: str, deadline: float) -> None:
         """Take the terminator after a block, if there is one, and make sure that nothing else follows."""
         end = self.receive_available(1, min(deadline, self._clock.now() + _TERMINATOR_WAIT_S))
-        if end == b"\r":
+        if end == b"\r" and not self._by_cr:
             end = self.receive_exactly(1, command, deadline)
-        if end not in (b"", b"\n"):
+        if end not in (b"", b"\n", self._terminator):
             raise self._frame_error(command, f"a block followed by {shown(end + bytes(self._buffer))}")
 
 

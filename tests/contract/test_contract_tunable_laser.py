@@ -82,9 +82,9 @@ class SantecLaser(EmulatedLaser):
     @pytest.fixture
     def device(self, clock) -> EmulatedTsl:
         profile = LaserProfile((1480.0, 1640.0), power_dbm=(-15.0, 13.0), power_tau_s=POWER_TAU_S)
-        laser = EmulatedTsl("laser0", clock, np.random.default_rng(1), profile=profile, terminator=b"\r\n")
+        laser = EmulatedTsl("laser0", clock, np.random.default_rng(1), profile=profile)
         host = laser.connect()
-        host.receive(b"SYST:COMM:COD %d\r\n" % self.code)
+        host.receive(b"SYST:COMM:COD %d\r" % self.code)
         host.close()
         return laser
 

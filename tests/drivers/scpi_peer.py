@@ -51,8 +51,9 @@ class ScpiPeer:
 
     def receive(self, data: bytes) -> None:
         self._input += data
-        while b"\n" in self._input:
-            line, _, self._input = self._input.partition(b"\n")
+        last = self.end[-1:]
+        while last in self._input:
+            line, _, self._input = self._input.partition(last)
             parts = [part for part in map(self.unit, line.decode().strip().split(";")) if part is not None]
             if parts:
                 due = self.clock.now() + self.reply_delay_s

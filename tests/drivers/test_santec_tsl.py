@@ -20,6 +20,9 @@ from lumion_hw.testing.contracts import TunableLaserContract
 class Laser(ScpiPeer):
     """1500 to 1630 nm; numbers in nm (Legacy) or metres (SCPI), by ``SYST:COMM:COD``."""
 
+    end = b"\r"
+    no_error = '0,"No error"'
+
     def __init__(self, clock: VirtualClock, dialect: Dialect, model: str = "TSL-570") -> None:
         super().__init__(clock, f"SANTEC,{model},22050001,0001.000")
         self.nm = 1.0 if dialect is Dialect.LEGACY else 1e-9
@@ -38,6 +41,8 @@ class Laser(ScpiPeer):
             f"{sweep}:MOD": [0.0, 0.0, 3.0],
             f"{sweep}:CYCL": [5.0, 0.0, 999.0],
             f"{sweep}:DEL": [3.0, 0.0, 999.9],
+            "TRIG:OUTP": [0.0, 0.0, 3.0],
+            "TRIG:OUTP:STEP": [0.1 * self.nm, 1e-4 * self.nm, 100 * self.nm],
         }
         self.queries = {
             "WAV:SWE:RANG:MIN?": lambda _: f"{1500.0 * self.nm:+.8E}",
@@ -149,6 +154,8 @@ def test_a_sweep_is_once_and_one_way(clock: VirtualClock) -> None:
     settings = ("MOD", "CYCL", "DEL", "SPE")
     assert [peer.numbers[f"WAV:SWE:{name}"][0] for name in settings] == [1.0, 1.0, 0.0, 10.0]
     assert peer.numbers["WAV:SWE:STAR"][0] == pytest.approx(1540e-9)
+    assert peer.numbers["TRIG:OUTP"][0] == 3.0, "a pulse at every step"
+    assert peer.numbers["TRIG:OUTP:STEP"][0] == pytest.approx(0.1e-9)
 
 
 def test_a_sweep_that_waits_for_a_trigger_is_stopped(clock: VirtualClock) -> None:
@@ -168,9 +175,10 @@ def test_a_log_is_not_supported(clock: VirtualClock) -> None:
         laser.sweep(LaserSweep(1540.0, 1550.0, 0.1, 10.0, log=True))
 
 
-def test_another_instrument_is_refused_and_messages_end_with_cr_lf() -> None:
+@pytest.mark.parametrize("end", [b"\r", b"\r\n", b"\n"])
+def test_another_instrument_is_refused_and_messages_end_with_cr(end: bytes) -> None:
     clock = VirtualClock()
-    peer = ReplayPeer([Exchange(b"*IDN?\r\n", b"SANTEC,MPM-210H,1,Ver. 1.0\r\n")], clock)
+    peer = ReplayPeer([Exchange(b"*IDN?\r", b"SANTEC,MPM-210H,1,Ver. 1.0" + end)], clock)
     with pytest.raises(IdentityError, match="TSL-510 or"):
         SantecTsl(replay_link(peer, clock), clock, device="laser0").open()
 
@@ -180,11 +188,12 @@ def test_a_measured_power_without_a_logarithm_is_not_ready_yet(clock: VirtualClo
     laser = opened(clock, peer, settle_s=0.0)
     laser.enable()
     clock.sleep(60.0)
-    peer.queries["POW:ACT?"] = lambda _: "9.91E37"
-    state = laser.state()
-    assert state.emitting
-    assert not state.ready
-    assert state.measured_power_dbm is None
+    for dark in ("9.91E37", "-99.99"):
+        peer.queries["POW:ACT?"] = lambda _, dark=dark: dark
+        state = laser.state()
+        assert state.emitting
+        assert not state.ready
+        assert state.measured_power_dbm is None
     peer.queries["POW:ACT?"] = lambda _: "-0.2"
     assert laser.state().ready
 

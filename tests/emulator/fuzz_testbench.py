@@ -34,7 +34,7 @@ SPICE = [
     b"e99999",
     b"MIN",
 ]
-SCPI_ERROR = re.compile(rb'([+-]?\d+),"[^"]+"\n')
+SCPI_ERROR = re.compile(rb'([+-]?\d+),"[^"]+"[\r\n]')
 LONGEST = 65536
 MOST_MORE_BLOCKS = 3000
 
@@ -84,7 +84,7 @@ def scpi_alive(host: Host) -> None:
             break
     else:
         pytest.fail("the queue does not empty")
-    assert host.raw(b"*CLS;FOO:BAR;*ESR?\n") == b"32\n"
+    assert host.raw(b"*CLS;FOO:BAR;*ESR?\n") .rstrip() == b"32"
     assert SCPI_ERROR.fullmatch(host.raw(b"SYST:ERR?\n"))[1] == b"-113"
     assert int(SCPI_ERROR.fullmatch(host.raw(b"SYST:ERR?\n"))[1]) == 0
 

@@ -36,9 +36,9 @@ class Host:
         return self.peer.transmit()
 
     def ask(self, line: str) -> str | None:
-        """Send one line; return the reply without its LF, or None when there is none."""
+        """Send one line; return the reply without its end, or None when there is none."""
         reply = self.raw(line.encode("latin-1") + b"\n")
-        return reply.decode("latin-1").removesuffix("\n") if reply else None
+        return reply.decode("latin-1").rstrip("\r\n") if reply else None
 
     def errors(self) -> list[int]:
         """Drain the error queue."""

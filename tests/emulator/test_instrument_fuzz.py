@@ -78,6 +78,8 @@ TSL = [
     b"SYST:COMM:COD 1;COD?",
     b"TRIG:INP:STAN 1;EXT 1;SOFT",
     b"FREQ:SWE:STAR 193.1;STOP?;STEP 0.1;RANG:MIN?",
+    b"TRIG:OUTP 3;OUTP:STEP 0.05;SETT 1;:READ:POIN?;DAT?",
+    b"WAV:FIN 5;FIN:DIS;:COHC 1;:SYST:ALER?;:WAV:MIN?",
 ]
 MPM = [word.encode() + b" 0,1,1550"[: [0, 2, 4, 9][COMMANDS[word].arguments]] for word in COMMANDS] + [
     b"WMOD SWEEP1",

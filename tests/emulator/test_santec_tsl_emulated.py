@@ -44,8 +44,45 @@ def test_identity(bench):
         Bench(model="TSL-9000")
 
 
-def test_replies_may_end_in_cr_lf():
-    assert Bench(terminator=b"\r\n").host.raw(b"*OPC?\r\n") == b"1\r\n"
+@pytest.mark.parametrize("end", [b"\r", b"\r\n", b"\n"])
+def test_a_carriage_return_alone_ends_messages_both_ways(end):
+    bench = Bench()
+    assert bench.host.raw(b"*OPC?" + end + b"WAV:UNIT?" + end) == b"1\r0\r"
+    assert bench.host.raw(b"*OPC") == b""
+    assert bench.host.raw(b"?" + end) == b"1\r"
+    assert bench.host.errors() == []
+
+
+def test_errors_and_alerts_have_the_makers_words(bench):
+    """Both texts are compared as a whole by QMI."""
+    assert bench.ask("SYST:ERR?;:SYST:ALER?") == '0,"No error";No alerts.'
+    bench.ask("NONSENSE")
+    assert bench.ask("SYST:ERR?") == '-113,"Undefined header"'
+
+
+def test_settings_without_effect_are_told_as_they_were_set(bench):
+    for line, query, reply in (
+        ("WAV:UNIT 1", "WAV:UNIT?", "1"),
+        ("WAV:FIN -12.34", ":SOUR:WAV:FINE?", "-12.34"),
+        ("WAV:FIN:DIS", "WAV:FIN?", "0.00"),
+        ("COHC 1", ":COHCtrl?", "1"),
+        ("WAV:OFFS 0.05", "WAV:OFFS?", "0.0500"),
+        ("TRIG:OUTP:SETT 1", "TRIG:OUTP:SETT?", "1"),
+        ("POW:ATT:AUT 0", "POW:ATT:AUT?", "0"),
+    ):
+        bench.ask(line)
+        assert bench.ask(query) == reply, line
+    bench.ask("WAV:FIN 100.1;FIN -101;:COHC 2")
+    assert bench.host.errors() == [-222, -222, -222]
+    bench.ask("*RST")
+    assert bench.ask("WAV:UNIT?;:COHC?;:POW:ATT:AUT?") == "0;0;1"
+
+
+def test_limits_are_told_in_the_unit_in_force(bench):
+    assert bench.ask("WAV:MIN?;MAX?;:POW:LEV:MIN?;MAX?") == "1480.0000;1640.0000;-15.00;13.00"
+    assert bench.ask("WAV:FREQ:MIN?;:FREQ:MAX?") == "182.80028;202.56247"  # 299792.458 / 1640 and / 1480
+    bench.ask("SYST:COMM:COD 1")
+    assert bench.ask("WAV:MIN?") == "+1.48000000E-006"
 
 
 def test_wavelength_is_in_nm_by_the_legacy_set_and_in_m_by_the_scpi_set(bench):
@@ -104,7 +141,7 @@ def test_power_units(bench):
     bench.ask("POW 3")
     assert float(bench.ask("POW?")) == 3.0
     bench.ask("POW:UNIT 1")
-    assert float(bench.ask("POW?")) == pytest.approx(1.995262, abs=1e-6)
+    assert bench.ask("POW?") == "2.00", "hundredths of a milliwatt"
     bench.ask("POW 1;POW 100")
     assert float(bench.ask("POW?")) == pytest.approx(1.0)
     assert bench.host.errors() == [-222]
@@ -115,11 +152,23 @@ def test_power_units(bench):
     assert float(bench.ask("POW:ACT?")) == pytest.approx(0.0, abs=0.5)
 
 
-def test_dark_monitor_has_no_logarithm(bench):
-    assert float(bench.ask("POW:ACT?")) == 9.91e37
-    assert bench.host.errors() == [-231]
+def test_dark_monitor_says_less_than_99_db_below_a_milliwatt(bench):
+    assert bench.ask("POW:ACT?") == "-99.99"
     bench.ask("POW:UNIT 1")
-    assert float(bench.ask("POW:ACT?")) == 0.0
+    assert bench.ask("POW:ACT?") == "0.00"
+    assert bench.host.errors() == []
+
+
+def test_the_monitor_sits_before_the_shutter(bench):
+    bench.ask("POW:STAT 1;SHUT 1")
+    bench.clock.sleep(5.0)
+    assert float(bench.ask("POW:ACT?")) == pytest.approx(0.0, abs=0.5)
+    assert bench.laser.light().power_w == 0.0
+    opened_s = bench.clock.now()
+    bench.ask("POW:SHUT 0")
+    assert bench.laser.light().power_w == pytest.approx(1e-3, rel=0.12), "the diode was warm"
+    bench.clock.sleep(1.0)
+    assert bench.laser.light_at(opened_s - 0.5).power_w == 0.0
 
 
 def test_speeds_are_those_of_the_model(bench):
@@ -131,7 +180,7 @@ def test_speeds_are_those_of_the_model(bench):
 
 
 def sweep(bench: Bench, *lines: str) -> None:
-    bench.ask("WAV:SWE:STAR 1550;STOP 1560;STEP 1;SPE 10;MOD 1")
+    bench.ask("WAV:SWE:STAR 1550;STOP 1560;STEP 1;SPE 10;MOD 1;:TRIG:OUTP 3;OUTP:STEP 1")
     for line in lines:
         bench.ask(line)
     bench.ask("WAV:SWE 1")
@@ -150,6 +199,28 @@ def test_sweep_prepares_runs_and_stops(bench):
     assert np.diff(bench.pulses) == pytest.approx([0.1] * 10)
 
 
+@pytest.mark.parametrize(("timing", "pulses"), [(0, []), (1, [1.0]), (2, [0.0]), (3, [0.0, 0.25, 0.5, 0.75, 1.0])])
+def test_trigger_output_is_off_at_the_end_at_the_start_or_at_steps(bench, timing, pulses):
+    sweep(bench, f"TRIG:OUTP {timing};OUTP:STEP 2.5", "WAV:SWE:DEL 0")
+    bench.ask("*OPC?")
+    ended_s = bench.clock.now()
+    assert np.array(bench.pulses) - ended_s + 1.0 == pytest.approx(pulses, abs=1e-6)
+    assert bench.ask("READ:POIN?") == str(len(pulses))
+
+
+def test_the_log_holds_the_wavelength_of_every_pulse(bench):
+    sweep(bench)
+    bench.ask("*OPC?")
+    assert bench.ask("READ:POIN?") == "11"
+    block = bench.host.raw(b"READ:DAT?\r")
+    assert block[:4] == b"#244", "nothing follows the block"
+    assert len(block) == 4 + 44
+    assert np.frombuffer(block[4:], "<i4") * 1e-4 == pytest.approx(np.arange(1550.0, 1561.0), abs=0.02)
+    bench.ask("SYST:COMM:COD 1")
+    block = bench.host.raw(b"READout:DATa?\r")
+    assert np.frombuffer(block[4:], "<f8") == pytest.approx(np.arange(1550.0, 1561.0) * 1e-9, abs=2e-11)
+
+
 def test_sweep_waits_for_its_trigger(bench):
     sweep(bench, "TRIG:INP:STAN 1")
     bench.clock.sleep(60.0)
@@ -157,7 +228,7 @@ def test_sweep_waits_for_its_trigger(bench):
     bench.ask("TRIG:INP:SOFT")
     assert bench.ask("WAV:SWE?") == "1"
     bench.ask("TRIG:INP:SOFT")
-    assert bench.host.errors() == [-211]
+    assert bench.host.errors() == [-200]
     bench.ask("*OPC?")
     sweep(bench, "TRIG:INP:STAN 0", "TRIG:INP:EXT 1")
     bench.clock.sleep(1.0)
@@ -197,15 +268,15 @@ def test_repeated_sweeps_go_on_until_stopped(bench):
 
 def test_impossible_sweeps_are_refused(bench):
     bench.ask("WAV:SWE:STAR 1560;STOP 1550;:WAV:SWE 1")
-    bench.ask("WAV:SWE:STAR 1480;STOP 1640;STEP 0.0001;:WAV:SWE 1")
-    assert bench.host.errors() == [-221, -221]
+    bench.ask("WAV:SWE:STAR 1480;STOP 1640;:TRIG:OUTP:STEP 0.0001;:WAV:SWE 1")
+    assert bench.host.errors() == [-200, -200]
     assert bench.ask("WAV:SWE?;*OPC?") == "0;1"
 
 
 def test_frequencies_are_another_view_of_the_sweep(bench):
     bench.ask("FREQ:SWE:STAR 193.1;STOP 192.1")
-    assert float(bench.ask("WAV:SWE:STAR?")) == pytest.approx(299_792.458 / 193.1, abs=1e-5)
-    assert float(bench.ask("WAV:SWE:STOP?")) == pytest.approx(299_792.458 / 192.1, abs=1e-5)
+    assert float(bench.ask("WAV:SWE:STAR?")) == pytest.approx(299_792.458 / 193.1, abs=6e-5)
+    assert float(bench.ask("WAV:SWE:STOP?")) == pytest.approx(299_792.458 / 192.1, abs=6e-5)
     bench.ask("FREQ:SWE:STEP 0.05")
     assert float(bench.ask("FREQ:SWE:STEP?")) == 0.05
     assert float(bench.ask("WAV:SWE:RANG:MAX?")) == 1640.0

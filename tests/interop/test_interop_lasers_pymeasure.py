@@ -137,7 +137,7 @@ def test_n7776c_manual_steps(n7776c):
 @pytest.fixture(params=["TSL-550", "TSL-570"])
 def tsl(request, connect):
     device = SantecTsl("laser0", SystemClock(), np.random.default_rng(1), model=request.param)
-    return connect(device, TSL550 if request.param == "TSL-550" else TSL570), device
+    return connect(device, TSL550 if request.param == "TSL-550" else TSL570, "\r"), device
 
 
 def test_tsl_power(tsl):
@@ -152,8 +152,8 @@ def test_tsl_power(tsl):
     until(lambda: device.light().power_w == pytest.approx(0.5e-3, rel=0.12))
     assert client.power == pytest.approx(-3.0, abs=0.6)
     client.power_unit = "mW"
-    assert client.power_setpoint == pytest.approx(0.501187, abs=1e-5)
-    assert client.power == pytest.approx(1e3 * device.light().power_w, rel=1e-2)
+    assert client.power_setpoint == 0.5
+    assert client.power == pytest.approx(1e3 * device.light().power_w, abs=0.011)
     client.output_enabled = False
     until(lambda: device.light().power_w == 0.0)
     assert client.check_errors() == []
@@ -213,7 +213,7 @@ def test_tsl_sweep(tsl):
 
 def test_tsl_570_command_sets(connect):
     device = SantecTsl("laser0", SystemClock(), np.random.default_rng(1))
-    client = connect(device, TSL570)
+    client = connect(device, TSL570, "\r")
     assert client.command_set == "Legacy"
     assert (client.wavelength_min, client.wavelength_max) == (1480.0, 1640.0)
     client.command_set = "SCPI"

@@ -1,4 +1,4 @@
-"""QMI's `Santec_Tsl570`, unmodified, drives the emulated TSL-570 over TCP: carriage returns both ways, every property."""
+"""QMI's `Santec_Tsl570`, unmodified, drives the emulated TSL-570 over TCP: every property, each ended by a carriage return."""
 
 from __future__ import annotations
 

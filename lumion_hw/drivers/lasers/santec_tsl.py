@@ -2,6 +2,7 @@
 
 The numbers on the wire depend on a setting of the instrument: ``Legacy`` is nm, ``SCPI`` is metres. A TSL-570 is asked
 for it before the first wavelength; older lasers are Legacy always. Every wavelength read has to be one in its unit.
+Messages end with CR alone, both ways (manual 7.1.3, as public clients quote it); a GPIB set to CR LF is understood too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ _POWER_TOLERANCE_DB = 0.011
 _SPEED_TOLERANCE = 1e-3
 _SANE_NM = (200.0, 20000.0)
 _CONTINUOUS_ONE_WAY = 1
+_EVERY_STEP = 3
+_DARK_DBM = -99.0
+"""What the monitor says without light is below this."""
 _STOPPED = 0
 
 
@@ -67,7 +71,7 @@ class SantecTsl(ScpiLaser):
         limits_dbm: tuple[float, float] | None = None,
         settle_s: float = SETTLE_S,
     ) -> None:
-        session = ScpiSession(link, clock, device=device, terminator=b"\r\n")
+        session = ScpiSession(link, clock, device=device, terminator=b"\r")
         expected = Expected(("SANTEC",), MODELS, expected_model, expected_serial)
         super().__init__(session, StrictScpi(session), clock, expected, settle_s)
         self._given_nm = limits_nm
@@ -119,7 +123,7 @@ class SantecTsl(ScpiLaser):
         """Return the output power as the laser measures it; ``None`` while that is too little for decibels."""
         measured_dbm = self._scpi.number("POW:ACT?")
         if is_value(measured_dbm):
-            return measured_dbm
+            return measured_dbm if measured_dbm > _DARK_DBM else None
         self._scpi.errors()  # the mark comes with an error of its own
         return None
 
@@ -140,20 +144,22 @@ class SantecTsl(ScpiLaser):
         self._scpi.set_number("POW:SHUT", str(wanted), wanted, 1.0, 0.0, "shutter (0 is open)")
 
     def prepare_sweep(self, plan: LaserSweep) -> int:
-        """Set one continuous sweep in one direction up."""
+        """Set one continuous sweep in one direction up, with a pulse at every step."""
         settings = (
-            ("STAR", plan.start_nm, "start"),
-            ("STOP", plan.stop_nm, "end"),
-            ("STEP", plan.step_nm, "step"),
+            ("WAV:SWE:STAR", plan.start_nm, "start"),
+            ("WAV:SWE:STOP", plan.stop_nm, "end"),
+            ("WAV:SWE:STEP", plan.step_nm, "step"),
+            ("TRIG:OUTP:STEP", plan.step_nm, "distance of the pulses"),
         )
         for header, value_nm, what in settings:
-            self._set_nm(f"WAV:SWE:{header}", value_nm, f"{what} of the sweep in nm")
+            self._set_nm(header, value_nm, f"{what} of the sweep in nm")
         speed = plan.speed_nm_per_s
         self._scpi.set_number(
             "WAV:SWE:SPE", f"{speed:.9g}", speed, 1.0, _SPEED_TOLERANCE * speed, "speed of the sweep in nm/s"
         )
         for header, value, what in (("MOD", _CONTINUOUS_ONE_WAY, "mode"), ("CYCL", 1, "cycles"), ("DEL", 0, "delay")):
             self._scpi.set_number(f"WAV:SWE:{header}", str(value), value, 1.0, 0.0, f"{what} of the sweep")
+        self._scpi.set_number("TRIG:OUTP", str(_EVERY_STEP), _EVERY_STEP, 1.0, 0.0, "trigger output (3 is steps)")
         return 0
 
     def start_sweep(self) -> None:
@@ -165,7 +171,7 @@ class SantecTsl(ScpiLaser):
         return round(self._scpi.setting("WAV:SWE?")) != _STOPPED
 
     def fetch_log(self, plan: LaserSweep, n_logged: int) -> SweepLog:
-        """Return no wavelengths: the documents at hand name no command for them."""
+        """Return no wavelengths: this driver does not read the log of the TSL-570."""
         del plan, n_logged
         return SweepLog(None, 0.0, 0.0)
 

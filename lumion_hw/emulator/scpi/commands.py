@@ -147,6 +147,7 @@ class Profile:
     Attributes:
         identity: Reply to ``*IDN?``.
         terminator: Ends every reply.
+        cr_ends: A CR alone ends a message to the instrument, as LF and CR LF do.
         queue_depth: Places in the error queue.
         message_limit: Longest program message in bytes; more is -363.
         integer: Format of integers in SCPI replies; register values of common commands are always unsigned.
@@ -163,6 +164,7 @@ class Profile:
 
     identity: str
     terminator: bytes = b"\n"
+    cr_ends: bool = False
     queue_depth: int = 30
     message_limit: int = 65536
     integer: Callable[[int], str] = "{:+d}".format

@@ -122,7 +122,8 @@ class Connection:
     # -- messages
 
     def _fresh_framer(self) -> Framer:
-        return Framer(self._state.profile.message_limit, blocks=self._tree.takes_blocks)
+        profile = self._state.profile
+        return Framer(profile.message_limit, blocks=self._tree.takes_blocks, cr_ends=profile.cr_ends)
 
     def _enqueue(self, message: Message) -> None:
         """Keep a message until its turn; while a unit is waited for, the input buffer is finite."""

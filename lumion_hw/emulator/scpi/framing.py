@@ -1,7 +1,8 @@
 """Bytes of one connection -> program messages, cut into their units.
 
-A message ends at LF (a CR just before it is part of the ending). LF, ``;`` and quotes inside a definite-length block
-are data, and so is ``;`` inside a quoted string. A string cannot run over LF: instruments resynchronise on it.
+A message ends at LF (a CR just before it is part of the ending); for instruments that say so, at a CR alone as well.
+The ending, ``;`` and quotes inside a definite-length block are data, and so is ``;`` inside a quoted string. A string
+cannot run over the ending: instruments resynchronise on it.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ import re
 from dataclasses import dataclass
 
 _INTEREST = re.compile(rb"[\n;\"'#]")
+_INTEREST_AND_CR = re.compile(rb"[\r\n;\"'#]")
 _FOREIGN = re.compile(rb"[^\x20-\x7e\t\r]")
-_LF, _SEMICOLON, _HASH = b"\n;#"
+_CR, _LF, _SEMICOLON, _HASH = b"\r\n;#"
 
 
 @dataclass(frozen=True)
@@ -55,11 +57,14 @@ class Framer:
     Args:
         limit: Longest message in bytes. A longer one is reported once, and discarded up to its terminator.
         blocks: Whether the instrument takes blocks at all. One that does not is in step again at every LF.
+        cr_ends: Whether a CR alone ends a message.
     """
 
-    def __init__(self, limit: int, *, blocks: bool = True) -> None:
+    def __init__(self, limit: int, *, blocks: bool = True, cr_ends: bool = False) -> None:
         self._limit = limit
         self._blocks = blocks
+        self._interest = _INTEREST_AND_CR if cr_ends else _INTEREST
+        self._ends = (_CR, _LF) if cr_ends else (_LF,)
         self._data = bytearray()
         self._discarding = False
         self._restart()
@@ -95,16 +100,16 @@ class Framer:
         return messages
 
     def _drop_to_terminator(self) -> bool:
-        end = self._data.find(_LF)
+        end = min((place for end in self._ends if (place := self._data.find(end)) >= 0), default=-1)
         del self._data[: len(self._data) if end < 0 else end + 1]
         self._restart()
         self._discarding = end < 0
         return end >= 0
 
     def _next(self) -> Message | None:
-        while match := _INTEREST.search(self._data, self._at):
+        while match := self._interest.search(self._data, self._at):
             at, byte = match.start(), self._data[match.start()]
-            if byte == _LF:
+            if byte in self._ends:
                 return self._cut(at)
             following = at + 1
             if self._quote:
