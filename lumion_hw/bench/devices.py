@@ -295,7 +295,8 @@ class SantecLaserModel(DeviceModel):
     def _range_of_older_lasers(self) -> Self:
         if self.model not in (None, "TSL-570") and self.wavelength_min_nm is None:
             raise ValueError(
-                f"expected wavelength_min_nm and wavelength_max_nm: a {self.model} does not tell its range; found neither"
+                f"expected wavelength_min_nm and wavelength_max_nm, for a {self.model} does not tell its range; "
+                "found neither"
             )
         return self
 

@@ -3,12 +3,18 @@
 Language: APT frames on a serial line of 115 200 baud; channels are the bits 1, 2, 4. Every connection hears what is
 announced: homed, completed and stopped motions, and status messages once they are started (or always: ``chatty_s``).
 
-Model choices: all channels are off after power-on; enabling sets all of them, by the mask; a motion of a channel that
-is off is ignored without a word, and switching a moving one off leaves it where it is; homing goes to the end at 0 and
-then to the home position; a motion that another one replaces is not announced; a message that is unknown, of the wrong
-length or outside the limits is answered by HW_RICHRESPONSE (0x0081) with its id, code 1 and a text; announced motions
-carry channel and counts (facts) or, with ``long_announcements``, what a status message carries, as public drivers read
-them; half a message is forgotten after a tenth of a second of silence.
+What the documents leave open was decided by public reports of real ones. All channels are on after power-on: a user of
+an MPC220 moved both paddles by ``move_to`` with a client that had no way to enable a channel (pyLabLib issue 29; its
+request 58 added one later). A message that the device does not know, or of a wrong length, is passed over in silence:
+the same user found that for relative moves "the controllers do not respond and no error is returned".
+
+Model choices: enabling sets all channels, by the mask; a motion of a channel that is off is ignored without a word, and
+switching a moving one off leaves it where it is; homing goes to the end at 0 and then to the home position; a motion
+that another one replaces is not announced; a message that is known but asks for a channel that is not there, or for
+something outside the limits, is answered by HW_RICHRESPONSE (0x0081) with its id, code 1 and a text; saving parameters
+(0x04B9) has no answer and keeps those of 0x0530 over a power cycle, and is ignored for any other message; announced
+motions carry channel and counts (facts) or, with ``long_announcements``, what a status message carries, as public
+drivers read them; half a message is forgotten after a tenth of a second of silence.
 """
 
 from __future__ import annotations
@@ -121,6 +127,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
         paddles: The paddles by their channel.
         enabled: Bits of the channels that are on.
         parameters: Velocity in per cent, home position, and the jog of each of three paddles, in counts.
+        saved: Those it starts with.
 
     Raises:
         ConfigError: There is no such model.
@@ -151,8 +158,8 @@ class Mpc320(SerialDevice[_MpcPeer]):
         self._offsets_rad = rng.uniform(0.0, math.pi, len(retardances))
         places = [float(rng.integers(0, COUNTS_MAX + 1)) for _ in retardances]
         self.paddles = {1 << index: Paddle(1 << index, [clock.now()], [place]) for index, place in enumerate(places)}
-        self.enabled = 0
-        self.parameters = (100, 685, 201, 201, 201)
+        self.enabled = sum(self.paddles)
+        self.parameters = self.saved = (100, 685, 201, 201, 201)
         self._chatty_s = chatty_s
         self._updates_s = chatty_s
         self._next_update_s = clock.now() + (chatty_s or 0.0)
@@ -163,6 +170,18 @@ class Mpc320(SerialDevice[_MpcPeer]):
     def counts_max(self) -> int:
         """Position at the end of the range."""
         return COUNTS_MAX
+
+    def power_cycle(self) -> None:
+        """Power off and on: paddles stay where they are, all channels are on, parameters are those saved."""
+        self.advance()
+        now = self._clock.now()
+        for peer in self._peers:
+            peer.line.clear()
+        for paddle in self.paddles.values():
+            paddle.rest(now)
+            paddle.homed = False
+        self.enabled, self.parameters = sum(self.paddles), self.saved
+        self.start_updates(False, now)
 
     def next_due(self) -> float | None:
         """Return when something is announced next, ``None`` if nothing is under way."""
@@ -191,10 +210,8 @@ class Mpc320(SerialDevice[_MpcPeer]):
     def _carry_out(self, peer: _MpcPeer, message: AptMessage, at_s: float) -> None:
         try:
             known = MESSAGES.get(message.number)
-            if known is None:
-                raise AptRefusal("unknown message")
-            if known.size != (None if message.data is None else len(message.data)):
-                raise AptRefusal("wrong length")
+            if known is None or known.size != (None if message.data is None else len(message.data)):
+                return
             answer = known.run(self, message, at_s)
         except AptRefusal as refusal:
             notes = str(refusal).encode("ascii")[:63].ljust(64, b"\0")

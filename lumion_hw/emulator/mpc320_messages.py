@@ -1,7 +1,8 @@
 """Messages of the Thorlabs MPC320 and MPC220, one row per message id (polarization facts, 4.3).
 
 Beyond the facts' list are those that every APT device has: its identity (0x0005), what starts and stops status messages
-(0x0011, 0x0012), the acknowledgement of them (0x0492), a blink (0x0223), stopping (0x0465) and jogging (0x046A).
+(0x0011, 0x0012), the acknowledgement of them (0x0492), a blink (0x0223), stopping (0x0465), jogging (0x046A), saving
+parameters (0x04B9: channel and the id of the message whose parameters are saved) and saying good-bye (0x0002).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.mpc320 import Mpc320
 
 INFO_ID, CHANNEL_STATE_ID, HOMED_ID, COMPLETED_ID, STOPPED_ID = 0x0006, 0x0212, 0x0444, 0x0464, 0x0466
-STATUS_ID, PARAMETERS_ID = 0x0491, 0x0532
+STATUS_ID, SET_PARAMETERS_ID, PARAMETERS_ID = 0x0491, 0x0530, 0x0532
 _ON, _OFF = 1, 2
 _FORWARD, _BACK = 1, 2
 _TYPE, _FIRMWARE, _HARDWARE = 44, (1, 0, 2, 0), 1
@@ -107,6 +108,13 @@ def _parameters(device: Mpc320, _message: AptMessage, _at_s: float) -> bytes:
     return with_data(PARAMETERS_ID, struct.pack("<6H", 0, *device.parameters))
 
 
+def _save(device: Mpc320, message: AptMessage, _at_s: float) -> bytes:
+    _, number = struct.unpack("<HH", _data(message))
+    if number == SET_PARAMETERS_ID:
+        device.saved = device.parameters
+    return b""
+
+
 def _updates(on: bool) -> Callable[[Mpc320, AptMessage, float], bytes]:
     def run(device: Mpc320, _message: AptMessage, at_s: float) -> bytes:
         device.start_updates(on, at_s)
@@ -120,6 +128,7 @@ def _nothing(_device: Mpc320, _message: AptMessage, _at_s: float) -> bytes:
 
 
 MESSAGES: Mapping[int, Row] = {
+    0x0002: Row(None, _nothing),
     0x0005: Row(None, _info),
     0x0011: Row(None, _updates(True)),
     0x0012: Row(None, _updates(False)),
@@ -132,7 +141,8 @@ MESSAGES: Mapping[int, Row] = {
     0x046A: Row(None, _jog),
     0x0490: Row(None, _status),
     0x0492: Row(None, _nothing),
-    0x0530: Row(12, _set_parameters),
+    0x04B9: Row(4, _save),
+    SET_PARAMETERS_ID: Row(12, _set_parameters),
     0x0531: Row(None, _parameters),
 }
 """By message id."""

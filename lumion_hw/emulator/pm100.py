@@ -10,6 +10,7 @@ status byte.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 
@@ -38,6 +39,8 @@ from lumion_hw.quantities import ratio_from_db
 OVER_RANGE = 9.9e37
 NOT_A_NUMBER = 9.91e37
 MODELS = ("PM100D", "PM100A", "PM100USB", "PM400", "PM101", "PM160")
+INTEGRATED = ("PM160",)
+"""Models whose sensor is built in: its name is the device's own (so says pyLabLib, which was tried on one)."""
 
 ZEROING_BIT, MEASURING_BIT, READY_BIT = 0, 4, 9
 POWER_BIT = 3
@@ -134,6 +137,8 @@ class ThorlabsPm100(ScpiDevice):
     def plug(self, profile: SensorProfile | None) -> None:
         """Plug in another sensor, or pull out the present one."""
         self._abort_all()
+        if profile is not None and self.model in INTEGRATED:
+            profile = dataclasses.replace(profile, name=self.model)
         self._plugged = None if profile is None else Sensor(profile, self._light, self._rng, self.clock.now)
         self.quantity = "ENER" if profile is not None and profile.kind is SensorKind.PYRO else "POW"
         self._last = None

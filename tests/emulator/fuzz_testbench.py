@@ -84,7 +84,7 @@ def scpi_alive(host: Host) -> None:
             break
     else:
         pytest.fail("the queue does not empty")
-    assert host.raw(b"*CLS;FOO:BAR;*ESR?\n") .rstrip() == b"32"
+    assert host.raw(b"*CLS;FOO:BAR;*ESR?\n").rstrip() == b"32"
     assert SCPI_ERROR.fullmatch(host.raw(b"SYST:ERR?\n"))[1] == b"-113"
     assert int(SCPI_ERROR.fullmatch(host.raw(b"SYST:ERR?\n"))[1]) == 0
 

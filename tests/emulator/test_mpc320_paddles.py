@@ -182,8 +182,21 @@ def test_channels_are_switched_off_by_an_empty_mask_or_by_state_2(bench):
     assert bench.device.enabled == 0
 
 
+def test_all_channels_are_on_after_power_on():
+    """A real MPC220 moved with a client that could not enable a channel (pyLabLib issue 29)."""
+    bench = Bench()
+    assert [bench.ask(f"11 02 {channel:02X} 00 50 01")[1][1] for channel in (1, 2, 4)] == [1, 1, 1]
+    bench.send("53 04 06 00 D0 01 01 00 5A 05 00 00")
+    assert [number for number, _ in bench.hear(1.0)] == [COMPLETED]
+    bench.send("10 02 00 01 50 01")
+    bench.hear()
+    bench.device.power_cycle()
+    assert bench.device.enabled == 0b111
+
+
 def test_a_channel_that_is_off_does_not_move():
     bench = Bench()
+    bench.send("10 02 00 01 50 01")
     before = bench.status(1)[0]
     bench.send("53 04 06 00 D0 01 01 00 5A 05 00 00")
     bench.send("43 04 01 00 50 01")
@@ -281,13 +294,10 @@ def test_parameters_are_read_back(bench):
 @pytest.mark.parametrize(
     "sent",
     [
-        "34 12 00 00 50 01",  # unknown
         "90 04 03 00 50 01",  # two channels at once
         "90 04 08 00 50 01",
         "53 04 06 00 D0 01 02 00 5B 05 00 00",  # 1371
         "53 04 06 00 D0 01 02 00 FF FF FF FF",  # -1
-        "53 04 04 00 D0 01 02 00 5B 05",  # too short
-        "53 04 00 00 50 01",
         "30 05 0C 00 D0 01 00 00 09 00 AD 02 C9 00 C9 00 C9 00",  # 9 %
         "30 05 0C 00 D0 01 00 00 64 00 5B 05 C9 00 C9 00 C9 00",
         "10 02 08 01 50 01",
@@ -302,6 +312,33 @@ def test_what_cannot_be_done_is_answered_and_changes_nothing(bench, sent):
     assert struct.unpack_from("<H", data)[0] == struct.unpack_from("<H", bytes.fromhex(sent))[0]
     assert data[4:].rstrip(b"\0").isascii()
     assert ([bench.status(channel) for channel in (1, 2, 4)], bench.device.parameters) == before
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        "48 04 06 00 D0 01 01 00 64 00 00 00",  # a relative move, which these do not have
+        "29 04 01 00 50 01",
+        "34 12 00 00 50 01",
+        "53 04 04 00 D0 01 02 00 5B 05",  # too short
+        "53 04 00 00 50 01",
+    ],
+)
+def test_what_it_does_not_know_is_passed_over_in_silence(bench, sent):
+    """A real MPC220 "does not respond and no error is returned" (pyLabLib issue 29)."""
+    bench.send(sent)
+    assert bench.hear(1.0) == []
+    assert bench.status(1)[3] & (1 << 13), "settled"
+
+
+def test_saved_parameters_survive_a_power_cycle_and_saving_has_no_answer(bench):
+    bench.send("30 05 0C 00 D0 01 00 00 32 00 AD 02 01 00 02 00 03 00")
+    bench.send("B9 04 04 00 D0 01 01 00 30 05")
+    bench.send("B9 04 04 00 D0 01 01 00 B6 04")
+    bench.send("30 05 0C 00 D0 01 00 00 64 00 00 00 00 00 00 00 00 00")
+    assert bench.ask("31 05 00 00 50 01")[1][2:4] == b"\x64\x00", "the first thing heard since"
+    bench.device.power_cycle()
+    assert bench.ask("31 05 00 00 50 01")[1] == struct.pack("<6H", 0, 50, 685, 1, 2, 3)
 
 
 def test_noise_is_skipped_and_half_a_message_forgotten(bench):

@@ -85,7 +85,7 @@ def mpc_alive(host: Host) -> None:
     assert reply[:6] == bytes.fromhex("91 04 0E 00 81 50")
     counts = struct.unpack_from("<i", reply, 8)[0]
     assert 0 <= counts <= 1370
-    host.peer.receive(bytes.fromhex("FF 7F 00 00 50 01"))
+    host.peer.receive(bytes.fromhex("43 04 08 00 50 01"))  # no such channel
     assert host.wait()[:2] == b"\x81\x00"
 
 

@@ -1,4 +1,7 @@
-"""QMI's `Santec_Tsl570`, unmodified, drives the emulated TSL-570 over TCP: every property, each ended by a carriage return."""
+"""QMI's `Santec_Tsl570`, unmodified, drives the emulated TSL-570 over TCP: every property.
+
+It ends messages by a carriage return alone, and compares the replies to ``SYST:ERR?`` and ``SYST:ALER?`` as a whole.
+"""
 
 from __future__ import annotations
 
