@@ -86,6 +86,27 @@ def test_a_laser_feeds_an_input_in_place_of_a_module(data: dict[str, Any]) -> No
         wiring.input_of("tls")
 
 
+@pytest.mark.parametrize(
+    ("keys", "complete"),
+    [
+        ({"model": "TSL-550"}, False),
+        ({"model": "TSL-550", "power_min_dbm": -10.0, "power_max_dbm": 10.0}, False),
+        ({"model": "TSL-550", "wavelength_min_nm": 1500.0, "wavelength_max_nm": 1630.0}, True),
+        ({"model": "TSL-570"}, True),
+        ({}, True),
+    ],
+)
+def test_an_older_tsl_does_not_tell_its_range_so_the_file_must(
+    data: dict[str, Any], keys: dict[str, Any], complete: bool
+) -> None:
+    data["devices"]["tls"] = {"kind": "santec-tsl", **keys}
+    if complete:
+        BenchModel.model_validate(data)
+    else:
+        with pytest.raises(ValidationError, match="a TSL-550 does not tell its range"):
+            BenchModel.model_validate(data)
+
+
 def test_one_laser_feeds_one_input(data: dict[str, Any]) -> None:
     data["devices"]["tls"] = {"kind": "santec-tsl"}
     data["wiring"]["inputs"] += [{"laser": "tls", "port": 6}, {"laser": "tls", "port": 7}]

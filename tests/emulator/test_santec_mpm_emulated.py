@@ -65,6 +65,22 @@ def test_identity_and_modules():
         Bench(modules=(5,))
 
 
+def test_addresses_are_the_makers_and_are_kept(bench):
+    assert [bench.ask(f"{word}?") for word in ("ADDR", "GW", "SUBNET", "IP")] == [
+        "16",
+        "192.168.1.254",
+        "255.255.255.0",
+        "192.168.1.161",
+    ]
+    for line in ("ADDR 7", "IP 10.0.0.255"):
+        bench.raw(line)
+    assert (bench.ask("ADDR?"), bench.ask("IP?")) == ("7", "10.0.0.255")
+    for line, code in (("ADDR 32", -222), ("IP 1.2.3.256", -222), ("GW 1.2.3", -104), ("IP 1.2.3.x", -104)):
+        bench.raw(line)
+        assert bench.error() == code, line
+    assert (bench.ask("ADDR?"), bench.ask("GW?")) == ("7", "192.168.1.254")
+
+
 def test_lines_end_in_cr_lf_or_lf_and_may_come_in_pieces(bench):
     assert bench.raw("*IDN?").endswith(b"\r\n")
     bench.peer.receive(b"*ID")
@@ -277,7 +293,7 @@ def test_swept_run_reckons_each_sample_with_its_wavelength(bench):
     assert bench.ask("LOGN?") == "1001"
     bench.ask("MEAS")
     host = laser.connect()
-    host.receive(b"WAV:SWE:STAR 1500;STOP 1600;STEP 0.1;SPE 50;MOD 1;:WAV:SWE 1\n")
+    host.receive(b"TRIG:OUTP 3;OUTP:STEP 0.1;:WAV:SWE:STAR 1500;STOP 1600;SPE 50;MOD 1;:WAV:SWE 1\r")
     for _ in range(40):
         bench.clock.sleep(0.1)
         laser.advance()

@@ -17,6 +17,16 @@ def test_lf_and_crlf_end_a_message():
     assert units(b"*IDN?\n*CLS\r\n") == [(b"*IDN?",), (b"*CLS",)]
 
 
+def test_cr_alone_ends_a_message_where_the_instrument_says_so():
+    def messages(data: bytes) -> list[tuple[bytes, ...]]:
+        return [message.units for message in Framer(20, cr_ends=True).feed(data) if message.units != (b"",)]
+
+    assert messages(b"*IDN?\rA 1;B\r\n*CLS\n") == [(b"*IDN?",), (b"A 1", b"B"), (b"*CLS",)]
+    assert messages(b"A #13\r;\n;B\r") == [(b"A #13\r;\n", b"B")], "inside a block it is data"
+    assert messages(b"A" * 30 + b"\rB\r") == [(), (b"B",)], "an overrun ends there too"
+    assert units(b"*IDN?\rA\n") == [(b"*IDN?\rA",)]
+
+
 def test_semicolon_separates_units():
     assert units(b"A 1;B 2;;C\n") == [(b"A 1", b"B 2", b"", b"C")]
 

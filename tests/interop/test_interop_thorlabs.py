@@ -17,9 +17,8 @@ from lumion_hw.emulator.mpc320 import Mpc320
 from lumion_hw.emulator.pm100 import ThorlabsPm100
 
 
-@pytest.fixture
-def paddles() -> Mpc320:
-    return Mpc320("pol0", SystemClock(), np.random.default_rng(1), turn=lambda _: None)
+def paddles(**options: bool) -> Mpc320:
+    return Mpc320("pol0", SystemClock(), np.random.default_rng(1), turn=lambda _: None, **options)
 
 
 def meter(model: str) -> ThorlabsPm100:
@@ -27,25 +26,24 @@ def meter(model: str) -> ThorlabsPm100:
 
 
 @pytest.fixture
-def kinesis(paddles):
+def kinesis():
     kind = module("pylablib.devices.Thorlabs").KinesisMotor
     with serving() as server:
-        host, _, port = server.add_tcp(paddles).removeprefix("tcp://").rpartition(":")
+        host, _, port = server.add_tcp(paddles()).removeprefix("tcp://").rpartition(":")
         with pytest.warns(UserWarning, match="cycle RTS"):
             client = kind(("network", (host, int(port))), scale="stage")
         with client:
             yield client
 
 
-def test_pylablib_moves_paddles_without_enabling_them(kinesis, paddles) -> None:
+def test_pylablib_moves_paddles_without_enabling_them(kinesis) -> None:
     """As a real one did (issue 29 of pylablib)."""
     client = kinesis
     info = client.get_device_info()
     assert (info.serial_no, info.model_no, info.nchannels) == (38_000_001, "MPC320", 3)
     assert client.get_scale_units() == "deg"
-    assert client.setup_polctl(velocity=100, home_position=85, jog1=10) == (
-        100,
-        *pytest.approx((85, 10, 25, 25), abs=0.1),
+    assert client.setup_polctl(velocity=100, home_position=85, jog1=10) == pytest.approx(
+        (100, 85.0, 10.0, 25.0, 25.0), abs=0.1
     )
     for channel, angle in ((1, 0.0), (2, 85.0), (4, 170.0)):
         client.move_to(angle, channel=channel)
@@ -64,15 +62,17 @@ def test_pylablib_moves_paddles_without_enabling_them(kinesis, paddles) -> None:
 
 
 @pytest.fixture
-def mpc_of_qmi(paddles, tmp_path):
+def mpc_of_qmi(tmp_path):
+    """It reads announced motions as a whole status."""
     kind = module("qmi.instruments.thorlabs").Thorlabs_Mpc320
-    with serving() as server, qmi_instrument(kind, f"serial:{pty(server, paddles, tmp_path)}") as client:
+    device = paddles(long_announcements=True)
+    with serving() as server, qmi_instrument(kind, f"serial:{pty(server, device, tmp_path)}") as client:
         client._apt_protocol._timeout = 0.05  # it sleeps this long before it looks for a reply
-        yield client
+        yield client, device
 
 
-def test_every_call_of_qmi_on_the_paddles(mpc_of_qmi, paddles) -> None:
-    client = mpc_of_qmi
+def test_every_call_of_qmi_on_the_paddles(mpc_of_qmi) -> None:
+    client, device = mpc_of_qmi
     states = module("qmi.instruments.thorlabs").AptChannelState
     identity = client.get_idn()
     assert (identity.serial, identity.model.decode().rstrip("\0")) == (38_000_001, "MPC320")
@@ -81,7 +81,7 @@ def test_every_call_of_qmi_on_the_paddles(mpc_of_qmi, paddles) -> None:
     client.save_parameter_settings(1, 0x0530)
     parameters = client.get_polarisation_parameters()
     assert (parameters.velocity, parameters.home_position) == (100, pytest.approx(85.0, abs=0.1))
-    assert paddles.saved == (100, 685, 81, 161, 242)
+    assert device.saved == (100, 685, 81, 161, 242)
     client.enable_channels([1, 3])
     assert [client.get_channel_state(channel) for channel in (1, 2, 3)] == [
         states.ENABLE,
@@ -121,12 +121,12 @@ def test_every_call_of_qmi_on_a_power_meter() -> None:
 
 def test_every_call_of_pylablib_on_a_pm160(tmp_path) -> None:
     kind = module("pylablib.devices.Thorlabs").PM160
-    with serving() as server, kind(pty(server, meter("PM160"), tmp_path)) as client:
+    with serving() as server, kind(("serial", pty(server, meter("PM160"), tmp_path))) as client:
         assert client.get_device_info()[:3] == ("Thorlabs", "PM160", "P0000001")
         sensor = client.get_sensor_info()
         assert sensor.name == "PM160", "the sensor is the device"
         assert sensor.flags == ("power", "wavelength_set")
-        assert client.get_supported_sensor_modes() == ["power", "current"]
+        assert client.get_supported_sensor_modes() == ["power", "current", "frequency"]
         assert client.set_sensor_mode("power") == "power"
         assert client.set_wavelength(1310e-9) == pytest.approx(1310e-9)
         assert client.get_wavelength_range() == pytest.approx((800e-9, 1700e-9))

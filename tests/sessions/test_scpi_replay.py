@@ -35,6 +35,28 @@ def test_a_reply_in_pieces_is_one_reply() -> None:
     assert clock.now() < 1.0
 
 
+@pytest.mark.parametrize("pieces", [[b"1\r"], [b"1\r\n"], [b"1\r", b"\n"], [b"1\n"]])
+def test_where_messages_end_with_cr_alone_replies_may_too(pieces: list[bytes]) -> None:
+    clock = VirtualClock()
+    late = [Exchange(b"", piece, 0.01) for piece in pieces[1:]]
+    conversation = [
+        Exchange(b"*IDN?\r", IDN + b"\r"),
+        Exchange(b"POW:UNIT?\r", pieces[0]),
+        *late,
+        Exchange(b"READ:DAT?\r", b"#12\r\n"),
+        Exchange(b"WAV?\r", b"1550.0000\r"),
+    ]
+    peer = ReplayPeer(conversation, clock)
+    session = ScpiSession(replay_link(peer, clock), clock, device="laser", terminator=b"\r")
+    assert session.open() == IDN.decode()
+    assert session.query("POW:UNIT?") == "1"
+    clock.sleep(0.1)
+    assert session.query_block("READ:DAT?") == b"\r\n"
+    assert session.query("WAV?") == "1550.0000"
+    assert peer.remaining == ()
+    assert session.counters.foreign_bytes == 0
+
+
 def test_a_command_has_no_reply() -> None:
     session, peer, _ = opened(Exchange(b"SENS1:POW:UNIT 1\n"))
     session.write("SENS1:POW:UNIT 1")
