@@ -254,6 +254,12 @@ def _index(channel: int) -> int:
     return _within(channel, 1, N_CHANNELS) - 1
 
 
+_HELP = (
+    "Vn,mV VHn VLn VZn V?",
+    "Fn,Hz F? WF1 WF2 WF?",
+    "MAC MDC M? ENVF0 ENVF1 VFn VF?",
+    "ENABLE0 ENABLE1 BRn BR? SN? VER? SAVE RESET ?",
+)
 _COMMANDS: tuple[tuple[re.Pattern[str], Callable[..., str | list[str]]], ...] = tuple(
     (re.compile(pattern, re.ASCII), action)
     for pattern, action in (
@@ -281,10 +287,4 @@ _COMMANDS: tuple[tuple[re.Pattern[str], Callable[..., str | list[str]]], ...] = 
         (r"RESET", Epc04._reset),
         (r"\?", lambda _device: list(_HELP)),
     )
-)
-_HELP = (
-    "Vn,mV VHn VLn VZn V?",
-    "Fn,Hz F? WF1 WF2 WF?",
-    "MAC MDC M? ENVF0 ENVF1 VFn VF?",
-    "ENABLE0 ENABLE1 BRn BR? SN? VER? SAVE RESET ?",
 )

@@ -1,6 +1,6 @@
 """The commands of Santec TSL lasers, as data (instrument facts, section 8, and the sources of ``santec_tsl.py``).
 
-The maker's settings of its own network, and shutting down, are not there.
+The settings of its own network, the product code, the log of powers and shutting down are not there.
 """
 
 from __future__ import annotations
@@ -329,4 +329,5 @@ def _triggers(tsl: SantecTsl) -> Iterable[Command]:
     yield _switch(
         ":TRIGger:INPut:STANdby", lambda: tsl.settings.standby, lambda on: setattr(tsl.settings, "standby", on)
     )
-    yield event(":TRIGger:INPut:SOFTtrigger", _does(tsl.soft_trigger))
+    for pattern in (":TRIGger:INPut:SOFTtrigger", f"{_SWEEP}:SOFTtrigger"):  # the manual's, and the maker's sample's
+        yield event(pattern, _does(tsl.soft_trigger))

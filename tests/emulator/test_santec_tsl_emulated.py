@@ -78,6 +78,39 @@ def test_settings_without_effect_are_told_as_they_were_set(bench):
     assert bench.ask("WAV:UNIT?;:COHC?;:POW:ATT:AUT?") == "0;0;1"
 
 
+def test_every_command_of_the_makers_sample_is_understood(bench):
+    """santec-corporation/python-samples, samples/tsl_instrument: its calls as they go over the wire."""
+    queries = (
+        "*IDN?;*TST?;*OPC?;*ESE?;*ESR?;*SRE?;*STB?",
+        ":WAV?;:WAV:UNIT?;:WAV:FIN?;:COHC?;:FREQ?",
+        ":POW:STAT?;:POW:ATT?;:POW:ATT:AUT?;:POW?;:POW:ACT?;:POW:SHUT?;:POW:UNIT?",
+        ":WAV:SWE:STAR?;:WAV:SWE:STOP?;:WAV:SWE:RANG:MIN?;:WAV:SWE:RANG:MAX?;:WAV:SWE:STEP?",
+        ":FREQ:SWE:STAR?;:FREQ:SWE:STOP?;:FREQ:SWE:RANG:MIN?;:FREQ:SWE:RANG:MAX?;:FREQ:SWE:STEP?",
+        ":WAV:SWE:MOD?;:WAV:SWE:SPE?;:WAV:SWE:DWEL?;:WAV:SWE:CYCL?;:WAV:SWE:COUN?;:WAV:SWE:DEL?;:WAV:SWE?",
+        ":AM:STAT?;:AM:SOUR?;:TRIG:INP:EXT?;:TRIG:INP:ACT?;:TRIG:INP:STAN?",
+        ":TRIG:OUTP?;:TRIG:OUTP:ACT?;:TRIG:OUTP:STEP?;:TRIG:OUTP:SETT?;:TRIG:THR?",
+        ":SYST:ERR?;:SYST:COMM:GPIB:ADDR?;:SYST:COMM:GPIB:DEL?;:SYST:COMM:COD?;:SYST:LOCK?;:SYST:VERS?",
+        ":DISP:BRIG?;:SYST:ALER?;:READ:POIN?",
+    )
+    for line in queries:
+        assert len(bench.ask(line).split(";")) == line.count("?"), line
+    commands = (
+        "*CLS;*RST;*ESE 1;*SRE 1",
+        ":WAV:UNIT 0;:WAV 1550;:FREQ 193.1;:WAV:FIN 1;:WAV:FIN:DIS;:COHC 0",
+        ":POW:STAT 1;:POW:ATT 3;:POW:ATT:AUT 1;:POW 5;:POW:SHUT 0;:POW:UNIT 0",
+        ":WAV:SWE:STAR 1500;:WAV:SWE:STOP 1510;:WAV:SWE:STEP 0.1;:FREQ:SWE:STEP 0.1;:WAV:SWE:MOD 1;:WAV:SWE:SPE 20",
+        ":WAV:SWE:DWEL 0.1;:WAV:SWE:CYCL 1;:WAV:SWE:DEL 0",
+        ":AM:STAT 0;:AM:SOUR 1;:TRIG:INP:EXT 0;:TRIG:INP:ACT 0;:TRIG:INP:STAN 1",
+        ":TRIG:OUTP 3;:TRIG:OUTP:ACT 0;:TRIG:OUTP:STEP 0.1;:TRIG:OUTP:SETT 0;:TRIG:THR 0",
+        ":SYST:COMM:GPIB:ADDR 1;:SYST:COMM:GPIB:DEL 2;:SYST:COMM:COD 0;:DISP:BRIG 50;:WAV:SWE 1",
+    )
+    for line in commands:
+        assert bench.ask(line) is None
+    bench.clock.sleep(2.0)
+    bench.ask(":WAV:SWE:SOFT")
+    assert bench.host.errors() == []
+
+
 def test_limits_are_told_in_the_unit_in_force(bench):
     assert bench.ask("WAV:MIN?;MAX?;:POW:LEV:MIN?;MAX?") == "1480.0000;1640.0000;-15.00;13.00"
     assert bench.ask("WAV:FREQ:MIN?;:FREQ:MAX?") == "182.80028;202.56247"  # 299792.458 / 1640 and / 1480
