@@ -119,7 +119,7 @@ def _qontrol(answer: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
 
 def _epc04(answer: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
     text = " ".join(answer.decode("ascii", "replace").split())
-    if not re.search(r"CH1 -?\d+ CH2 -?\d+ CH3 -?\d+ CH4 -?\d+ Done", text):
+    if not re.search(r"CH1 [+-]?\d+ CH2 [+-]?\d+ CH3 [+-]?\d+ CH4 [+-]?\d+ Done", text):
         return None
     return "OZ Optics EPC04", "oz-epc04", {}
 
@@ -149,7 +149,7 @@ def _itla(answer: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
 _TYPE_NAME = range(656, 659)  # the first three of the registers with the type's name, two letters each
 
 QUESTIONS = (
-    Question("SCPI instrument (*IDN?)", (9600, 115200), b"*IDN?\n", _idn),
+    Question("SCPI instrument (*IDN?)", (9600, 115200), b"*IDN?\r\n", _idn),
     Question("OZ Optics EPC04 (V?)", (9600,), b"V?\r\n", _epc04),
     Question("Qontrol chain (ID?)", (115200,), b"id?\n", _qontrol),
     Question(

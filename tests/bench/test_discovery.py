@@ -19,6 +19,7 @@ from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.cli import main
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.itla import Itla
+from lumion_hw.emulator.santec_tsl import SantecTsl
 from lumion_hw.emulator.server import EmulatorServer
 from lumion_hw.errors import ConfigError
 from lumion_hw.sessions.itla_codec import FRAME_BYTES, bip4
@@ -42,6 +43,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
                 chain.devices[load(DATA / "small_qontrol.yaml").mesh.controller], directory / "chain"
             ),
         }
+        laser = SantecTsl("laser1", CLOCK, np.random.default_rng(1), model="TSL-570")
+        addresses["laser"] = server.add_tcp(laser)
         addresses["itla"] = server.add_pty(Itla("laser0", CLOCK, np.random.default_rng(1)), directory / "itla")
         with server.in_thread():
             yield addresses
@@ -55,6 +58,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
         ("epc", "oz-epc04", "OZ Optics EPC04"),
         ("chain", "qontrol-q8", "Q8iv-"),
         ("itla", "itla-laser", "ITLA"),
+        ("laser", "santec-tsl", "TSL-570"),  # answers to, and with, CR alone
     ],
 )
 def test_each_device_is_known_by_its_own_answer(served: dict[str, str], name: str, kind: str, identity: str) -> None:
