@@ -113,16 +113,33 @@ class RetarderChain:
         Returns:
             q ``(...)``, dq/dretardance ``(..., N)``, R s ``(..., 3)`` (dq/dt) and Rᵀ t ``(..., 3)`` (dq/ds).
         """
-        sines, cosines = np.sin(retardances), np.cos(retardances)
-        forward = []
-        for index, axis in enumerate(self.axes):
-            state = turned_by(axis, sines[..., index], cosines[..., index], state)
-            forward.append(state)
-        overlap: NDArray[np.float64] = np.asarray((taken * state).sum(axis=-1))
-        slopes = np.empty((*overlap.shape, len(self.axes)))
-        backward = np.broadcast_to(taken, state.shape)
+        # Components first: a turn is then one product with all states, and a sum over components adds whole planes.
+        shape = np.broadcast_shapes(retardances.shape[:-1], state.shape[:-1], taken.shape[:-1])
+        crosses = [cross_matrix(axis) for axis in self.axes]
+        drives = np.moveaxis(retardances, -1, 0)
+        sines, rest = np.sin(drives), 1.0 - np.cos(drives)
+        present = _planes(state, shape)
+        across = []
+        for cross, sine, versine in zip(crosses, sines, rest, strict=True):
+            once = _product(cross, present)
+            present = present + sine * once + versine * _product(cross, once)
+            across.append(_product(cross, present))
+        backward = _planes(taken, shape)
+        overlap: NDArray[np.float64] = np.asarray((backward * present).sum(axis=0))
+        slopes = np.empty((*shape, len(self.axes)))
         for index in reversed(range(len(self.axes))):
-            axis = self.axes[index]
-            slopes[..., index] = (backward * (forward[index] @ cross_matrix(axis).T)).sum(axis=-1)
-            backward = turned_by(axis, -sines[..., index], cosines[..., index], backward)
-        return overlap, slopes, state, backward
+            slopes[..., index] = (backward * across[index]).sum(axis=0)
+            once = _product(crosses[index], backward)
+            backward = backward - sines[index] * once + rest[index] * _product(crosses[index], once)
+        return overlap, slopes, np.moveaxis(present, 0, -1), np.moveaxis(backward, 0, -1)
+
+
+def _planes(vectors: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return vectors ``(..., 3)`` as planes of their components, shape ``(3, *shape)``."""
+    return np.ascontiguousarray(np.moveaxis(np.broadcast_to(vectors, (*shape, 3)), -1, 0))
+
+
+def _product(matrix: NDArray[np.float64], planes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a matrix ``(3, 3)`` times vectors given as planes, ``(3, ...)``."""
+    product: NDArray[np.float64] = (matrix @ planes.reshape(3, -1)).reshape(planes.shape)
+    return product
