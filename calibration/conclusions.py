@@ -8,7 +8,7 @@ import numpy as np
 
 from calibration.account import Account
 from calibration.bootstrap import Start
-from calibration.element_faults import UNCERTAIN_LAW, fitted_defects, named_once
+from calibration.element_faults import UNCERTAIN_LAW, fitted_defects, named_once, unseen_named
 from calibration.likelihood import Likelihood
 from calibration.model import MeshModel
 from calibration.normal import strain
@@ -19,6 +19,9 @@ from lumion_hw.mesh.record import Defect
 NOT_REACHED = "not reached before the run ended"
 """Why a PUC is not known in the record of a run that was cut short."""
 _STUCK = "neither heater has any effect on the light, and its split cannot be told"
+_UNSEEN = "no light passes it on a way to a monitor"
+_NOTHING = 1e-12
+"""Share of the usual information below which a parameter is felt by no reading; rounding leaves less."""
 _KNOWN_RAD = 0.2
 _MOST_NAMED = 5
 
@@ -43,7 +46,7 @@ def defects_of(
         passive = space.group("passive_phase_rad")
         told += fitted_defects(account.parameters, account.fit.covariance(), passive, channels, heater_max_ma)
         found = tuple(defect for defect in found if defect.kind != UNCERTAIN_LAW)
-    return named_once((*told, *found))
+    return named_once(unseen_named((*told, *found), unseen_pucs(account, space), channels))
 
 
 def doubts_of(start: Start, account: Account, model: MeshModel, likelihood: Likelihood) -> tuple[str, ...]:
@@ -87,7 +90,16 @@ def unknown_pucs(account: Account, space: ParameterSpace) -> dict[int, str]:
     """Return the PUCs whose passive phase is not known, and why: a stuck one has one, where light shows it."""
     variance = np.diag(account.fit.covariance())[space.group("passive_phase_rad")]
     stuck = [puc for puc in range(space.mesh.n_pucs) if {2 * puc, 2 * puc + 1} <= account.dead]
-    return {puc: _STUCK for puc in stuck if not 0.0 < variance[puc] < _KNOWN_RAD**2}
+    unknown = {puc: _STUCK for puc in stuck if not 0.0 < variance[puc] < _KNOWN_RAD**2}
+    return unknown | dict.fromkeys(unseen_pucs(account, space), _UNSEEN)
+
+
+def unseen_pucs(account: Account, space: ParameterSpace) -> tuple[int, ...]:
+    """Return the PUCs whose loss no reading feels: no light passes them on a way to a monitor."""
+    felt = np.full(space.size, np.inf)
+    felt[account.fit.free] = np.diag(account.fit.information)
+    losses = felt[space.group("loss_db")]
+    return tuple(np.flatnonzero(losses <= _NOTHING * np.median(losses)).tolist())
 
 
 def stuck_at(defect: Defect) -> str:

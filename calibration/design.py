@@ -19,7 +19,7 @@ from calibration.model import MeshModel
 from calibration.normal import drift_slopes_ma
 from calibration.observations import Observations
 from calibration.parameters import MeshParameters
-from calibration.priors import Prior
+from calibration.priors import PHASE_GROUPS, Prior, modulo_a_turn
 from calibration.probe import NoiseModel
 from calibration.space import ParameterSpace
 from lumion_hw.errors import ConfigError
@@ -31,8 +31,9 @@ OFF_SHARE = 0.7
 TRIES = 4
 """Steps to choose from: half the hardware time of a random walk of the same kind (docs/performance.md). More cost in
 proportion and bring less: chosen from 32, settings reach 0.40 mrad where those chosen from 8 reach 0.45."""
-WANTED_GROUPS = ("passive_phase_rad", "loops")
 _MEAN_HZ = 1e6
+_ROUNDING = 1e-12
+"""Share of what a reading tells of a parameter alone below which a combination counts as not seen."""
 CHANGED = 18
 """Heaters changed from setting to setting: of 144, the number that tells most per second with the times below."""
 DESIGN_GROUPS = (
@@ -192,9 +193,10 @@ class Designer:
         mask = free if isinstance(free, np.ndarray) else model.space.mask(free)
         self._free = np.flatnonzero(mask)
         self._times = times or HardwareTimes()
-        self._groups = [self._inside(name, wanted) for name in WANTED_GROUPS]
+        self._groups = [self._inside(name, wanted) for name in PHASE_GROUPS]
         self._wanted = np.concatenate(self._groups)
-        self._root = _root(at_mean_frequency(model.space, mask, prior.information(mask)))
+        known = at_mean_frequency(model.space, mask, prior.information(mask))
+        self._root = _root(known, model.space.mask(PHASE_GROUPS)[self._free])
 
     def _inside(self, name: str, wanted: NDArray[np.bool_] | None) -> NDArray[np.int64]:
         """Return where the wanted parameters of a group are among the free ones."""
@@ -324,9 +326,14 @@ def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], informatio
     return known
 
 
-def _root(information: Real) -> Real:
-    """Return R with R·Rᵀ the covariance: its root loses nothing where it shrinks by many orders of magnitude."""
-    vague = np.where(np.diag(information) == 0.0, 1.0 / np.pi**2, 0.0)  # a phase is known modulo a turn
-    whole = information + np.diag(vague)
+def _root(information: Real, phases: NDArray[np.bool_]) -> Real:
+    """Return R with R·Rᵀ the covariance: its root loses nothing where it shrinks by many orders of magnitude.
+
+    Combinations of which nothing is known, phases no more than modulo a turn, are what the ports do not show: their
+    variance is large and finite, and no setting takes anything off it.
+    """
+    whole = modulo_a_turn(information, phases)
+    power = np.diag(whole)
+    whole = whole + np.diag(np.where(power > 0.0, _ROUNDING * power, 1.0))
     scale = np.sqrt(np.diag(whole))
     return np.ascontiguousarray((np.linalg.inv(np.linalg.cholesky(whole / np.outer(scale, scale))) / scale).T)

@@ -22,7 +22,7 @@ from calibration.model import MeshModel
 from calibration.observations import Observations
 from calibration.parameters import MeshParameters
 from calibration.planning import STRETCH, Goal, Knowledge, designer_after, shortfall
-from calibration.priors import PUBLISHED_KERNEL, default_prior
+from calibration.priors import PHASE_GROUPS, PUBLISHED_KERNEL, default_prior, modulo_a_turn
 from calibration.probe import NoiseModel
 from calibration.verification import SETTINGS
 from lumion_hw.bench.devices import HeaterDriverModel, MeshControllerModel
@@ -254,8 +254,9 @@ class _Planner:
         prior = default_prior(space, self._parameters).moved({"monitor_db": 0.15}, space)
         noise = with_model_error(self._noise())
         bound = plan_bound(self._model, self._parameters, plan, noise, prior, free, SETTING_DRIFT)
+        known = modulo_a_turn(bound.prior_information, space.mask(PHASE_GROUPS)[free])
         return FitResult(
-            self._parameters, space.pack(self._parameters), free, bound.information, bound.prior_information,
+            self._parameters, space.pack(self._parameters), free, bound.information, known,
             True, 0.0, 1.0, plan.reading_ma.size, (), len(plan),
         )  # fmt: skip
 

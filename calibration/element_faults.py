@@ -22,6 +22,7 @@ Real = NDArray[np.float64]
 UNCERTAIN_LAW = "uncertain law"
 """Kind of the defect that further readings may mend."""
 STUCK_PUC = "stuck PUC"
+UNSEEN_PUC = "unseen PUC"
 
 _ARMS = ("upper", "lower")
 _SATURATED_SHARE = 0.01
@@ -38,6 +39,10 @@ WORDS: dict[str, str] = {
     STUCK_PUC: (
         "PUC {puc} (channels {channels}): neither heater has any effect on the light{coupling}; {use}. Check the wires "
         "of both channels"
+    ),
+    UNSEEN_PUC: (
+        "PUC {puc} (channels {channels}): no light of this bench passes it on its way to a monitor or meter: nothing is known "
+        "of it, its heaters included; routing goes round it. Light other ports, or watch others"
     ),
     "died in the run": (
         "{heater}: no effect, it stopped working during the run, {first} of {settings} random settings in; until then "
@@ -118,6 +123,19 @@ def stuck_puc(
         use=f"it may be used as {states[0]}, else it must be routed round" if states else "it must be routed round",
     )
     return Defect(STUCK_PUC, "puc", puc, words, states, coupling, coupling_sigma)
+
+
+def unseen_named(defects: Sequence[Defect], unseen: Sequence[int], channels: Sequence[int]) -> tuple[Defect, ...]:
+    """Return defects in which PUCs that no reading feels are unseen, and neither stuck nor without heaters."""
+    kept = [each for each in defects if _puc_of(each) not in unseen]
+    words = WORDS[UNSEEN_PUC]
+    named = [words.format(puc=puc, channels=f"{channels[2 * puc]} and {channels[2 * puc + 1]}") for puc in unseen]
+    return (*kept, *(Defect(UNSEEN_PUC, "puc", puc, text) for puc, text in zip(unseen, named, strict=True)))
+
+
+def _puc_of(defect: Defect) -> int | None:
+    """Return the PUC that a defect is about, ``None`` if it is about something else."""
+    return {"puc": defect.number, "heater": defect.number // 2}.get(defect.element)
 
 
 def died_heater(heater: int, channels: Sequence[int], first: int, settings: int) -> Defect:

@@ -22,7 +22,7 @@ from calibration.likelihood import Likelihood, without_drift
 from calibration.model import MeshModel
 from calibration.normal import NormalEquations, drift_at, equations_with, normal_equations, surrogate_cost
 from calibration.parameters import MeshParameters
-from calibration.priors import FREE_GROUPS, Prior
+from calibration.priors import FREE_GROUPS, PHASE_GROUPS, Prior, modulo_a_turn
 
 Real = NDArray[np.float64]
 
@@ -78,7 +78,8 @@ class FitResult:
         vector: The same as a vector.
         free: Shape ``(size,)``; which parameters were free.
         information: Shape ``(P, P)``; Fisher information of the readings about the free parameters.
-        prior_information: Shape ``(P, P)``; that of the prior.
+        prior_information: Shape ``(P, P)``; that of the prior. A phase that shows in no reading is known modulo a
+            turn: it has that error, and not none.
         converged: Whether steps became smaller than the standard errors.
         doubt: η at the end; above 0 the model does not explain the readings.
         chi2_per_reading: Sum of squared residuals over readings used, noise alone.
@@ -333,7 +334,7 @@ class GlobalFit:
             vector=here.point,
             free=self._free,
             information=equations.information,
-            prior_information=self._prior_information,
+            prior_information=modulo_a_turn(self._prior_information, self._model.space.mask(PHASE_GROUPS)[self._free]),
             converged=converged,
             doubt=here.doubt,
             chi2_per_reading=total / max(used, 1),

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.bootstrap import seen_by
-from calibration.design import WANTED_GROUPS, Designer, HardwareTimes, Walk, at_mean_frequency
+from calibration.design import Designer, HardwareTimes, Walk, at_mean_frequency
 from calibration.global_fit import FitResult
 from calibration.likelihood import Likelihood
 from calibration.logbook import Logbook
 from calibration.model import MeshModel
 from calibration.observations import Observations
-from calibration.priors import Prior
+from calibration.priors import PHASE_GROUPS, Prior
 from calibration.space import ParameterSpace
 
 Real = NDArray[np.float64]
@@ -81,13 +81,13 @@ class Knowledge:
         """Return what is known after a fit."""
         sigma = _sigma(space, fit, fit.information)
         limit = _sigma(space, fit, _FOREVER * fit.information)
-        phases = space.mask(WANTED_GROUPS) & fit.free
+        phases = space.mask(PHASE_GROUPS) & fit.free
         return cls(sigma, limit, phases & (limit <= goal_rad))
 
     def rms_rad(self, space: ParameterSpace, among: NDArray[np.bool_] | None = None) -> float:
         """Return the rms standard error of passive phases or of loops, whichever is larger; 0 if there are none."""
         spreads = []
-        for name in WANTED_GROUPS:
+        for name in PHASE_GROUPS:
             chosen = space.mask((name,)) & (self.sigma > 0.0) & (True if among is None else among)
             spreads.append(float(np.sqrt(np.mean(self.sigma[chosen] ** 2))) if chosen.any() else 0.0)
         return max(spreads)
@@ -218,7 +218,7 @@ def shortfall(
     reached = known.rms_rad(space)
     if reached <= goal_rad:
         return ""
-    unseen = space.mask(WANTED_GROUPS) & fit.free & ~known.wanted
+    unseen = space.mask(PHASE_GROUPS) & fit.free & ~known.wanted
     reasons = [why] if why else []
     if unseen.any():
         reasons.append(_unseen_text(space, known, unseen, dead))
@@ -273,13 +273,8 @@ def designer_after(
 
 
 def _sigma(space: ParameterSpace, fit: FitResult, information: Real) -> Real:
-    """Return the standard errors by some information and the prior, shape ``(size,)``; infinite where both say nothing.
-
-    Phases that nothing is known of count as known modulo a turn.
-    """
+    """Return the standard errors by some information and the prior, shape ``(size,)``; a prior holds all of them."""
     whole = at_mean_frequency(space, fit.free, information + fit.prior_information)
-    phases = space.mask(WANTED_GROUPS)[fit.free]
-    whole = whole + np.diag(np.where(phases, 1.0 / np.pi**2, 0.0))
     scale = np.sqrt(np.maximum(np.diag(whole), 1e-300))
     inner = np.linalg.pinv(whole / np.outer(scale, scale), hermitian=True, rcond=1e-14)
     sigma = np.zeros(space.size)

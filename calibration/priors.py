@@ -83,6 +83,8 @@ FREE_GROUPS = (*MEASURED, "loops", "source_db", "monitor_db", "crosstalk", "heat
 _SLOPES = ("differential_slope_rad_per_hz", "coupler_slope_rad_per_hz")
 FREE_WITH_FREQUENCIES = (*FREE_GROUPS, "delay_s", *_SLOPES)
 """What one at several known frequencies finds out: a tunable laser."""
+PHASE_GROUPS = ("passive_phase_rad", "loops")
+"""What counts as known modulo a turn, whatever is seen of it."""
 FREE_WITH_MODULES = (*FREE_GROUPS, "source_detuning_hz", _SLOPES[0])
 """What one finds out whose sources are each at a frequency of their own; the delay tells how far apart they are."""
 
@@ -91,6 +93,12 @@ _ODD_DB, _ODD_SIGMA = 1.5, 4.0
 _ANY_DB = 30.0
 _REFERENCE_HZ = 1e5
 """How well the phases of a calibration with several modules are tied to the mean of their frequencies."""
+
+
+def modulo_a_turn(information: Real, phases: NDArray[np.bool_]) -> Real:
+    """Return information, shape ``(P, P)``, in which every phase is known modulo a turn at least, whatever is seen."""
+    known: Real = information + np.diag(np.where(phases, 1.0 / np.pi**2, 0.0))
+    return known
 
 
 def default_prior(space: ParameterSpace, centre: MeshParameters) -> Prior:

@@ -24,6 +24,7 @@ _ADVICE = {
     "dead heater": "Every coupling is set by the other arm if it reaches a turn; keep the PUC out of interferometers. "
     "Check the channel's wiring: its read-back says whether it is open.",
     "stuck PUC": "Routing goes round it. Check both channels and the bond wires; calibrate again once repaired.",
+    "unseen PUC": "Routing goes round it. Light another port, or watch one, from which light passes it.",
     "uncertain law": "Use the PUC with care; calibrate again, with more light or more levels per sweep.",
     "dead monitor": "The port can be used without a monitor; prove circuits that end there with another meter.",
     "saturated monitor": "Lower the light or change the monitor's range, then calibrate again.",

@@ -18,6 +18,25 @@ from lumion_hw.errors import ConfigError, LimitError
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
 
 
+TWO_TAPS = """
+version: 1
+name: two-taps
+devices:
+  mesh0: {kind: qontrol-q8, modules: [Q8iv-0001, Q8iv-0002, Q8iv-0003, Q8iv-0004], compliance_v: 5.0}
+  meter0: {kind: keysight-n77xx}
+  sfp-a: {kind: sfp-8472}
+  sfp-b: {kind: sfp-8472}
+mesh: {controller: mesh0, columns: [2]}
+wiring:
+  inputs:
+    - {transponder: sfp-a, port: 1, loss_db: 0.5}
+    - {transponder: sfp-b, port: 3, loss_db: 0.5}
+  outputs:
+    - {port: 9, transponder: sfp-a, tap: {meter: meter0, channel: 1, fraction: 0.1}}
+    - {port: 7, transponder: sfp-b, tap: {meter: meter0, channel: 2, fraction: 0.1}}
+"""
+
+
 @pytest.fixture(scope="module")
 def small() -> DryRun:
     return dry_run(load(SMALL), seed=1)
@@ -60,6 +79,17 @@ def test_fewer_monitors_take_more_settings_and_leave_more_unseen(small: DryRun) 
     assert fewer.settings > small.settings
     with pytest.raises(ConfigError, match="0 sources and 16 monitors are left"):
         dry_run(load(SMALL), 1, without_sources=(1, 6, 11))
+
+
+def test_what_two_ports_cannot_show_is_told_as_not_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Light from ports 1 and 3 reaches the taps at 9 and 7 without ever passing PUC 5: of it, nothing can be known."""
+    path = tmp_path / "two-taps.yaml"
+    path.write_text(TWO_TAPS)
+    assert main(["plan", str(path), "--settings", "600", "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert {"passive_phase_rad of PUC 5 alone", "loss_db of PUC 5 alone"} <= set(found["unseen"])
+    assert "PUC 5 (3.1e+03 mrad)" in found["error"]["message"]  # a phase of which nothing is known: half a turn
+    assert found["predicted_sigma"]["passive_phase_rad"] == pytest.approx(np.pi / np.sqrt(15), rel=0.05)
 
 
 def test_a_goal_out_of_reach_is_told_beforehand() -> None:

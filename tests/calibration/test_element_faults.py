@@ -15,6 +15,7 @@ from calibration.element_faults import (
     named_once,
     ports_joined,
     stuck_puc,
+    unseen_named,
 )
 from calibration.parameters import MeshParameters
 from lumion_hw.mesh.record import Defect
@@ -104,3 +105,14 @@ def test_a_port_that_is_dark_both_ways_is_one_fault() -> None:
 def test_each_fault_is_named_once_and_a_stuck_puc_stands_for_its_heaters() -> None:
     stuck, heater = Defect("stuck PUC", "puc", 3), Defect("dead heater", "heater", 7)
     assert named_once([stuck, heater, Defect("stuck PUC", "puc", 3, "again")]) == (stuck,)
+
+
+def test_a_puc_that_no_light_passes_is_not_seen_rather_than_broken() -> None:
+    """Its heaters show no effect because nothing of it shows: the wires are not to blame."""
+    dead = Defect("dead heater", "heater", 11, "no effect")
+    other = Defect("dead heater", "heater", 12, "no effect")
+    kept, unseen = unseen_named((stuck_puc(5, range(30)), dead, other), (5,), range(30))
+    assert kept == other
+    assert (unseen.kind, unseen.element, unseen.number) == ("unseen PUC", "puc", 5)
+    assert "nothing is known of it" in unseen.evidence
+    assert "wire" not in unseen.evidence
