@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.bench_sources import source_of
+from calibration.bench_sources import check_lit_alone, source_of
 from calibration.subject import MONITOR_SPREAD_DB, Subject
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import Aligner
@@ -38,6 +38,7 @@ class BenchProbe:
         self._bench = bench
         self._aligner = aligner or Aligner(bench.clock)
         self._began_s = bench.clock.now()
+        check_lit_alone(bench.wiring.inputs)
         self._inputs = {path.port: path for path in bench.wiring.inputs}
         self._sources = {port: source_of(bench, path) for port, path in self._inputs.items()}
         self._lit: int | None = None

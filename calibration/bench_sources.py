@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol, cast
 
 from lumion_hw.bench.bench import Bench
@@ -158,6 +159,28 @@ class LaserSource:
             self._laser.disable()
         self._laser.set_frequency_thz(frequency_hz * 1e-12)
         return self.frequency_hz()
+
+
+def check_lit_alone(inputs: Iterable[InputPath]) -> None:
+    """Refuse sources that light several ports at once: a calibration has light at one port at a time.
+
+    A coherent module sends both tributaries or none: CMIS switches media lanes, and both are on one.
+
+    Raises:
+        ConfigError: There are some; the message says which ports, and what to do.
+    """
+    ports: dict[str, list[int]] = {}
+    for path in inputs:
+        ports.setdefault(path.source, []).append(path.port)
+    several = [f"{name} lights ports {' and '.join(map(str, lit))}" for name, lit in ports.items() if len(lit) > 1]
+    if several:
+        raise ConfigError(
+            f"{'; '.join(several)} at once: a calibration needs light at one port at a time, and a module of two "
+            "tributaries cannot send one alone",
+            hint="For a calibration, unplug one tributary of each module at its splitter and leave its input out of "
+            "the bench file, or wire tunable lasers or SFP+ modules to these ports: the record is about the mesh, and "
+            "holds for both tributaries.",
+        )
 
 
 def source_of(bench: Bench, path: InputPath) -> Source:

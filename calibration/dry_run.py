@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.bench_sources import check_lit_alone
 from calibration.bootstrap import BootstrapPlan, first_settings
 from calibration.bound import Bound, plan_bound
 from calibration.design import DESIGN_GROUPS, HardwareTimes, Walk
@@ -25,9 +26,10 @@ from calibration.planning import STRETCH, Goal, Knowledge, designer_after, short
 from calibration.priors import PHASE_GROUPS, PUBLISHED_KERNEL, default_prior, modulo_a_turn
 from calibration.probe import NoiseModel
 from calibration.verification import SETTINGS
-from lumion_hw.bench.devices import HeaterDriverModel, MeshControllerModel
+from lumion_hw.bench.devices import CmisModel, HeaterDriverModel, MeshControllerModel
 from lumion_hw.bench.model import BenchModel
 from lumion_hw.errors import ConfigError, LimitError
+from lumion_hw.interfaces.wiring import InputPath
 from lumion_hw.mesh.topology import HexMesh
 
 Real = NDArray[np.float64]
@@ -36,6 +38,8 @@ PIC_MW = 1000.0
 """Most heat of the chip (mesh.md b.4)."""
 _LAUNCH_DBM = 0.0
 """What a module or laser is taken to launch."""
+_LIT_DBM = {"400zr": -13.0, "zr-plus-high-power": -3.0}
+"""What enters of a coherent module: 400ZR launches -10 dBm at least (OIF-400ZR), and half of two tributaries is TE."""
 _NOISE = NoiseModel(0.005, 1e-6)
 """Relative noise, and -60 dBm for a responsivity of 1 mA/mW (mesh.md b.11)."""
 _TURNS = 1.1
@@ -140,7 +144,8 @@ def dry_run(
         without_monitors: Ports whose monitors are to be left out.
 
     Raises:
-        ConfigError: Nothing to calibrate with is left, or the controller takes no currents.
+        ConfigError: Nothing to calibrate with is left, the controller takes no currents, or a source lights several
+            ports at once.
     """
     nominal = _Nominal.of(model, without_sources, without_monitors)
     return _Planner(nominal, goal or Goal(), np.random.default_rng(np.random.SeedSequence([seed, 0xD1]))).run()
@@ -170,8 +175,13 @@ class _Nominal:
         monitors = tuple(port for port in seen if port not in without_monitors)
         if not inputs or not monitors:
             raise ConfigError(f"{len(inputs)} sources and {len(monitors)} monitors are left: nothing can be measured")
+        check_lit_alone(inputs)
         inputs.sort(key=lambda path: path.port)
-        levels = [_LAUNCH_DBM + path.gain_db - path.loss_db - typical.access_loss_db for path in inputs]
+        lit_dbm = [_lit_dbm(model, path) for path in inputs]
+        levels = [
+            dbm + path.gain_db - path.loss_db - typical.access_loss_db
+            for dbm, path in zip(lit_dbm, inputs, strict=True)
+        ]
         ports = tuple(path.port for path in inputs)
         own = sum(path.laser is None for path in inputs) > 1
         responsive = device.monitor_responsivity_a_per_w if isinstance(device, MeshControllerModel) else 1.0
@@ -199,6 +209,12 @@ class _Nominal:
         """Return the heat of settings, shape ``(N,)``."""
         heat: Real = (currents_ma**2).sum(axis=-1) * self.device.heater_ohm * 1e-3
         return heat
+
+
+def _lit_dbm(model: BenchModel, path: InputPath) -> float:
+    """Return what a source is taken to launch into the polarization that the chip takes."""
+    device = model.devices[path.source]
+    return _LIT_DBM.get(device.profile, _LAUNCH_DBM) if isinstance(device, CmisModel) else _LAUNCH_DBM
 
 
 class _Planner:

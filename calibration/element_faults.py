@@ -41,8 +41,8 @@ WORDS: dict[str, str] = {
         "of both channels"
     ),
     UNSEEN_PUC: (
-        "PUC {puc} (channels {channels}): no light of this bench passes it on its way to a monitor or meter: nothing is known "
-        "of it, its heaters included; routing goes round it. Light other ports, or watch others"
+        "PUC {puc} (channels {channels}): no light of this bench passes it on its way to a monitor or meter: nothing "
+        "is known of it, its heaters included; routing goes round it. Light other ports, or watch others"
     ),
     "died in the run": (
         "{heater}: no effect, it stopped working during the run, {first} of {settings} random settings in; until then "

@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 
 Path = tuple[str | int, ...]
 
+_NO_CONTROLLER = (
+    "expected no polarization controller at a tributary, found {name!r}: behind the splitter-rotator the light is TE "
+    "already, and one before it turns both tributaries alike, which no power shows and the receiver undoes"
+)
+
 
 @dataclass(frozen=True)
 class Check:
@@ -320,6 +325,8 @@ def _fibres(bench: _Bench) -> Iterator[Check]:
         yield from bench.reference(path, controller, *POLARIZATION_KINDS, *OPTIMIZER_KINDS)
         if isinstance(controller, str):
             yield from controllers.claim(controller, path, f"polarization controller {controller!r}")
+        if isinstance(controller, str) and isinstance(fibre.get("tributary"), str):
+            yield Check(path, _NO_CONTROLLER.format(name=controller), (*base, "tributary"), on_key=True)
         polarimeter, path = fibre.get("polarimeter"), (*base, "polarimeter")
         yield from bench.reference(path, polarimeter, *POLARIMETER_KINDS)
         if isinstance(polarimeter, str):

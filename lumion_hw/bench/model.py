@@ -102,7 +102,7 @@ class InputModel(StrictModel):
     transponder: Name | None = Field(None, description="Module whose transmitter it is.")
     laser: Name | None = Field(None, description="Tunable laser in place of a module, for calibration.")
     port: Whole = Field(description="Mesh port the light enters at.")
-    polarization: Name | None = Field(None, description="Polarization controller on the way.")
+    polarization: Name | None = Field(None, description="Polarization controller on the way; none at a tributary.")
     loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre, connectors and controller; not the facet.")
     gain_db: Number = Field(0.0, ge=0.0, le=40.0, description="Booster amplifier on the way.")
     polarimeter: Name | None = Field(None, description="Polarimeter on a tap just before the facet.")

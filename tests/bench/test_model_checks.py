@@ -60,6 +60,13 @@ CONTRADICTIONS = [
         "expected a module of two tributaries, found the laser 'sfp-c'",
         "",
     ),
+    (
+        "{transponder: sfp-a, port: 0, polarization: pol-a",
+        "{transponder: sfp-a, port: 0, tributary: x, polarization: pol-a",
+        "wiring.inputs[0].polarization",
+        "expected no polarization controller at a tributary, found 'pol-a': behind the splitter-rotator",
+        "",
+    ),
     # addresses and serial numbers
     (
         "  pol-a: {kind: oz-epc04}\n  pol-b: {kind: oz-epc04}",

@@ -11,9 +11,12 @@ import yaml
 from bench_run import SMALL
 
 from calibration.bench_probe import BenchProbe
+from calibration.dry_run import dry_run
 from lumion_hw import Bench
+from lumion_hw.bench.bench import load
 from lumion_hw.errors import ConfigError, LimitError
 
+ZR_PAIR = SMALL.with_name("zr_pair.yaml")
 NM_1540_HZ = 299792458.0 / 1540e-9
 
 
@@ -129,3 +132,26 @@ def test_meters_on_the_outputs_follow_the_wavelength_of_the_light(tmp_path: Path
             pm0 = bench.emulated.devices["pm0"]
             assert pm0.sensor().settings.wavelength_nm == pytest.approx(nm, abs=0.01)  # type: ignore[attr-defined]
             assert bench.meters["pm0"].read(1).power_w == pytest.approx(light.power_w, rel=0.06)  # 5 % of its head
+
+
+def test_two_tributaries_lit_together_are_refused_in_plan_and_run_with_what_to_do() -> None:
+    """Before, the plan promised 0.23 mrad and the run blamed exchanged channels: light at two ports is not at one."""
+    words = "zr-a lights ports 5 and 7; zr-b lights ports 12 and 14 at once: .* light at one port at a time"
+    with pytest.raises(ConfigError, match=words) as planned:
+        dry_run(load(ZR_PAIR), seed=0)
+    assert "unplug one tributary of each module" in (planned.value.hint or "")
+    with Bench.emulate(ZR_PAIR) as bench, pytest.raises(ConfigError, match=words):
+        BenchProbe(bench)
+
+
+def test_one_tributary_alone_is_light_as_any_other(tmp_path: Path) -> None:
+    path = bench_with(tmp_path, {"kind": "cmis"}, "transponder")
+    document = yaml.safe_load(path.read_text())
+    document["wiring"]["inputs"][0]["tributary"] = "x"
+    path.write_text(yaml.safe_dump(document))
+    with Bench.emulate(path) as bench:
+        probe = BenchProbe(bench)
+        probe.light(1)
+        lit_ma = seen_ma(bench)
+        probe.light(None)
+        assert lit_ma > 100.0 * seen_ma(bench)
