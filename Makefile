@@ -41,8 +41,9 @@ $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
+# With the compiled solver and plots; where these cannot be had, without: the demo then says what it left out.
 $(VENV)/.installed: $(VENV)/.created $(INPUTS)
-	$(PIP) -e .
+	$(PIP) -e '.[fast,plots]' || $(PIP) -e .
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.created $(INPUTS)

@@ -100,8 +100,8 @@ def drift(
     """
     from calibration.bench_probe import BenchProbe
     from calibration.conditions import ConditionsWatch
-    from calibration.demo import StageBars
     from calibration.renewal import DriftRun
+    from calibration.run_progress import RunProgress
     from calibration.tuning import tune_to_record
     from lumion_hw.bench.record_use import record_age_s
     from lumion_hw.mesh.record import CalibrationRecord
@@ -119,7 +119,7 @@ def drift(
         age_s = record_age_s(bench, loaded)
         probe.align_all()
         watch = ConditionsWatch(bench, probe)
-        with StageBars() as bars:
+        with RunProgress(None, quiet=True) as bars:
             run = DriftRun(probe, loaded, (age_s or 0.0) / _DAY_S, seed + 1, seconds, progress=bars)
             health = run.check()
             document: dict[str, Any] = {

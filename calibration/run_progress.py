@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -24,6 +26,7 @@ _TYPICAL_S: dict[str, tuple[float, float]] = {
 """Stages in their order, and their time on the hardware and on the processor, for 72 PUCs. What counts is how they
 compare: the pace is measured."""
 _OTHER_S = (3.0, 3.0)
+_BEAT_S = 1.0
 
 
 class Forecast:
@@ -69,9 +72,12 @@ class Forecast:
 class RunProgress:
     """Progress callback of a run; use it as a context manager.
 
+    On a terminal it is a bar per stage, drawn again every second: what takes long between two steps is seen to go on.
+
     Args:
-        emulated: Whether the bench is emulated.
+        emulated: Whether the bench is emulated; ``None`` where nobody has said how long the stages take.
         quiet: Say nothing unless there is a terminal.
+        now: Clock, in seconds.
 
     Attributes:
         stage: The stage the run is in.
@@ -79,49 +85,85 @@ class RunProgress:
         total: Its steps.
     """
 
-    def __init__(self, emulated: bool, quiet: bool = False) -> None:
+    def __init__(self, emulated: bool | None, quiet: bool = False, now: Callable[[], float] = time.monotonic) -> None:
         self.stage, self.done, self.total = "", 0, 0
-        self._forecast, self._quiet = Forecast(emulated), quiet
-        self._stage_began_s = time.monotonic()
+        self._forecast = None if emulated is None else Forecast(emulated, now)
+        self._quiet, self._now = quiet, now
+        self._stage_began_s = now()
         self._bars = ExitStack()
         self._bar: Any = None
+        self._drawing = threading.Lock()
+        self._over = threading.Event()
+        self._beat: threading.Thread | None = None
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Advance the bar of a stage; a new stage ends the one before."""
-        if stage != self.stage:
-            self._end()
-            self.stage, self.done, self._stage_began_s = stage, 0, time.monotonic()
-            self._bar = self._bars.enter_context(progress(total, f"{stage:>15}  {'':>14}"))
-        self._forecast.at(stage, done, total)
-        steps, self.done, self.total = done - self.done, done, total
-        if self._bar is not None and not self._bar.hidden:
-            self._bar.length = total
-            self._bar.label = f"{stage:>15}  {self._left():>14}"
-            self._bar.update(steps)
+        with self._drawing:
+            if stage != self.stage:
+                self._end(finished=True)
+                self.stage, self.done, self._stage_began_s = stage, 0, self._now()
+                self._bar = self._bars.enter_context(progress(total, self._label()))
+            if self._forecast is not None:
+                self._forecast.at(stage, done, total)
+            self.done, self.total = done, total
+            self.draw()
+
+    def draw(self) -> None:
+        """Draw the bar as it stands, if there is a terminal."""
+        bar = self._bar
+        if bar is not None and not bar.hidden:
+            bar.length, bar.label = self.total, self._label()
+            bar.update(self.done - bar.pos)
+            bar.render_progress()
+
+    def between(self) -> None:
+        """End the stage, so that something else can be printed."""
+        with self._drawing:
+            self._end(finished=True)
+            self.stage = ""
+
+    def _label(self) -> str:
+        return f"{self.stage:>15}  {_duration(self._now() - self._stage_began_s):>6}  {self._left():>14}"
 
     def _left(self) -> str:
-        remaining_s = self._forecast.remaining_s()
+        remaining_s = None if self._forecast is None else self._forecast.remaining_s()
         return "" if remaining_s is None else f"{_duration(remaining_s)} left"
 
-    def _end(self) -> None:
-        """End the stage: close its bar, or print its line."""
+    def _end(self, *, finished: bool) -> None:
+        """End the stage: close its bar, or print its line. One that ended before all its steps were needed is whole."""
         hidden = self._bar is None or self._bar.hidden
+        if finished and not hidden:
+            self.total = max(self.done, 1)
+            self.done = self.total
+            self.draw()
         self._bars.close()
         self._bar = None
         if self.stage and hidden and not self._quiet:
-            took = _duration(time.monotonic() - self._stage_began_s)
-            left = self._left()
-            note(f"{self.stage}: {self.done} of {self.total} in {took}{f', about {left}' if left else ''}")
+            took, left = _duration(self._now() - self._stage_began_s), self._left()
+            early = finished and self.done < self.total
+            steps = f"done after {self.done}" if early else f"{self.done} of {self.total}"
+            note(f"{self.stage}: {steps} in {took}{f', about {left}' if left else ''}")
 
     def where(self) -> str:
         """Return in words how far the run is."""
         return f"{self.stage}, {self.done} of {self.total}" if self.stage else "nothing measured"
 
+    def _keep_drawing(self) -> None:
+        while not self._over.wait(_BEAT_S):
+            with self._drawing:
+                self.draw()
+
     def __enter__(self) -> RunProgress:
+        if sys.stderr.isatty():
+            self._beat = threading.Thread(target=self._keep_drawing, name="progress", daemon=True)
+            self._beat.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._end()
+    def __exit__(self, error: object = None, *_: object) -> None:
+        self._over.set()
+        if self._beat is not None:
+            self._beat.join()
+        self._end(finished=error is None)
 
 
 def _duration(seconds: float) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from calibration.bootstrap import Progress
 from calibration.journaled_run import calibrate
+from calibration.planning import Goal
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.files import writing
 from lumion_hw.circuits import Aligner, CircuitProof, CircuitRequest, PathSetup
@@ -69,6 +70,7 @@ class Story:
         crosstalk_db: Wanted power over all other light at the exit of each circuit before the fault.
         recovery: The swap.
         artifacts: Files left behind.
+        left_out: What the report would have with more installed or asked for, a sentence each.
     """
 
     record: CalibrationRecord
@@ -76,6 +78,7 @@ class Story:
     crosstalk_db: dict[CircuitRequest, float | None]
     recovery: Recovery
     artifacts: Artifacts
+    left_out: tuple[str, ...] = ()
 
 
 def connect(bench: Bench, setup: PathSetup) -> tuple[CircuitProof, ...]:
@@ -124,6 +127,8 @@ def run_story(
     *,
     progress: Progress = lambda stage, done, total: None,
     say: Callable[[str, object], None] = lambda step, result: None,
+    goal: Goal | None = None,
+    plots: bool = False,
 ) -> Story:
     """Run the main job on an emulated bench.
 
@@ -131,8 +136,10 @@ def run_story(
         bench: An emulated bench.
         seed: Seed of the calibration's random settings.
         directory: Where the artifacts go.
-        progress: Told of every step of the calibration.
+        progress: Told of every step.
         say: Told of each result as soon as there is one: ``calibration``, ``before``, ``crosstalk``, ``recovery``.
+        goal: How well the phases are to be known; the usual one if not given.
+        plots: Whether the calibration's report has its plots: three seconds, and matplotlib is needed.
 
     Raises:
         ConfigError: The bench file pairs no servers, or nothing can be written to the directory.
@@ -147,24 +154,29 @@ def run_story(
     bench.events.write_to(artifacts.events)
     aligner = Aligner(bench.clock)
     with bench.dark():
-        record = calibrate(bench, aligner, seed, artifacts.calibration, progress)
+        record = calibrate(bench, aligner, seed, artifacts.calibration, progress, goal=goal)
         say("calibration", record)
+        progress("circuits", 0, 2)
         setup = PathSetup(bench, record, aligner)
         before = connect(bench, setup)
         _draw(setup, artifacts.picture_before, before, "before the fault")
-        say("before", before)
+        progress("circuits", 1, 2)
         crosstalk_db = setup.crosstalk_db()
         bench.events.add("crosstalk", db={f"{one.source} → {one.target}": db for one, db in crosstalk_db.items()})
+        progress("circuits", 2, 2)
+        say("before", before)
         say("crosstalk", crosstalk_db)
+        progress("recovery", 0, 1)
         recovery = lose_and_replace(bench, setup, lost)
         _draw(setup, artifacts.picture, recovery.proofs, f"{recovery.spare} in the place of {recovery.failed}")
+        progress("recovery", 1, 1)
         say("recovery", recovery)
-    story = Story(record, before, crosstalk_db, recovery, artifacts)
-    write_report(
-        artifacts.calibration, artifacts.calibration_report, plots=False
-    )  # maps take half a second, plots five
+    progress("report", 0, 1)
+    written = write_report(artifacts.calibration, artifacts.calibration_report, plots=plots)
+    story = Story(record, before, crosstalk_db, recovery, artifacts, written.missing)
     with writing("the report", artifacts.report):
         write_atomically(artifacts.report, report_text(bench, story, seed))
+    progress("report", 1, 1)
     return story
 
 

@@ -148,6 +148,7 @@ def story_document(bench: Bench, story: Story, seed: int) -> dict[str, Any]:
             "report": str(artifacts.report),
             "calibration_report": str(artifacts.calibration_report),
         },
+        "left_out": list(story.left_out),
     }
 
 

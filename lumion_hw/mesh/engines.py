@@ -160,6 +160,11 @@ class Engine(Protocol):
         ...
 
 
+def compiled_available() -> bool:
+    """Whether the compiled engine can be had here."""
+    return importlib.util.find_spec("numba") is not None
+
+
 def choose_engine(compiled: bool | None) -> Engine:
     """Return the compiled engine, or the one in numpy.
 
@@ -169,7 +174,7 @@ def choose_engine(compiled: bool | None) -> Engine:
     Raises:
         ConfigError: The compiled one is asked for and not installed.
     """
-    there = importlib.util.find_spec("numba") is not None
+    there = compiled_available()
     if compiled and not there:
         raise ConfigError("the compiled solver needs numba", hint="pip install 'lumion-hw[fast]'")
     if there and compiled is not False:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+
 import pytest
 
 from calibration.run_progress import Forecast, RunProgress
@@ -77,7 +80,51 @@ def test_off_a_terminal_each_stage_is_a_line_when_it_ends(capsys: pytest.Capture
         progress("search", 1, 9)
         assert capsys.readouterr().err.startswith("sweeps: 2 of 2 in 0 s")
         assert progress.where() == "search, 1 of 9"
+    assert capsys.readouterr().err.startswith("search: done after 1 in 0 s")  # no more was needed
+
+
+def test_off_a_terminal_a_stage_cut_short_says_how_far_it_came(capsys: pytest.CaptureFixture[str]) -> None:
+    with contextlib.suppress(KeyboardInterrupt), RunProgress(True) as progress:
+        progress("search", 1, 9)
+        raise KeyboardInterrupt
     assert capsys.readouterr().err.startswith("search: 1 of 9 in 0 s")
+
+
+def terminal_of(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """Put a terminal at stderr, and return what it shows."""
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr", screen)
+    return screen
+
+
+def test_a_bar_whose_stage_needed_fewer_steps_ends_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_of(monkeypatch)
+    with RunProgress(True) as progress:
+        progress("search", 57, 300)
+        progress("global fit", 8, 60)
+    assert "search" in terminal.getvalue()
+    lines = terminal.getvalue().splitlines()
+    assert [line for line in lines if "search" in line][-1].count("100%") == 1
+    assert "100%" in lines[-1]
+
+
+def test_a_stage_that_was_cut_short_ends_where_it_stood(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_of(monkeypatch)
+    with contextlib.suppress(KeyboardInterrupt), RunProgress(True) as progress:
+        progress("search", 57, 300)
+        raise KeyboardInterrupt
+    assert "100%" not in terminal.getvalue()
+
+
+def test_time_goes_on_while_a_step_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_of(monkeypatch)
+    now = Now()
+    progress = RunProgress(True, now=now)
+    progress("global fit", 0, 60)
+    now.seconds = 42.0
+    progress.draw()  # as every second on a terminal
+    assert "42 s" in terminal.getvalue()
 
 
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:

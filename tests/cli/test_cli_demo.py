@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from calibration.demo import StageBars, new_run_directory
+from calibration.demo import left_out, new_run_directory
 from lumion_hw.mesh.record import CalibrationRecord
 
 pytestmark = pytest.mark.xdist_group("cli-demo")
@@ -48,7 +48,7 @@ class Run:
 
 def demo(directory: Path, *options: str, before: list[str] = LUMION, hash_seed: str = "random") -> Run:
     """Run `lumion demo` on the small bench to its end."""
-    command = [*before, "demo", "--out", str(directory), "--bench", str(SMALL), *options]
+    command = [*before, "demo", "--no-plots", "--out", str(directory), "--bench", str(SMALL), *options]
     environment = os.environ | {"PYTHONHASHSEED": hash_seed}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
     return Run(done.returncode, done.stdout, done.stderr, directory)
@@ -62,7 +62,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_the_story_ends_well_with_one_document_and_nothing_else_on_stdout(run: Run) -> None:
     assert run.code == 0, run.stderr
-    assert set(run.document) == {"bench", "calibration", "circuits", "recovery", "artifacts"}
+    assert set(run.document) == {"bench", "calibration", "circuits", "recovery", "artifacts", "left_out"}
 
 
 def test_the_bench_is_the_one_asked_for(run: Run) -> None:
@@ -149,7 +149,11 @@ def test_the_report_names_the_failed_server_the_spare_and_what_was_emulated(run:
 def repeatable(document: Any) -> Any:
     """A document without what may differ from run to run: CPU times and paths."""
     if isinstance(document, dict):
-        return {key: repeatable(value) for key, value in document.items() if "cpu" not in key and key != "artifacts"}
+        return {
+            key: repeatable(value)
+            for key, value in document.items()
+            if "cpu" not in key and key not in ("artifacts", "left_out")
+        }
     return [repeatable(value) for value in document] if isinstance(document, list) else document
 
 
@@ -171,6 +175,8 @@ def test_for_people_it_prints_tables_and_no_progress_on_stdout(tmp_path: Path) -
     assert shown.stdout.count("  yes\n") == 4  # four circuits, each proven
     assert len(shown.stderr.splitlines()) == 1  # not a terminal: no bar, only the time it took
     assert "CPU time" in shown.stderr
+    assert "\nLeft out: phases are known to 3 mrad" in shown.stdout
+    assert "\nLeft out: plots are made by: lumion-calibrate report" in shown.stdout
 
 
 def assert_one_paragraph(run: Run, code: int) -> None:
@@ -278,9 +284,12 @@ def test_a_new_run_gets_a_directory_of_its_own(tmp_path: Path, monkeypatch: pyte
     assert new_run_directory("there") == Path("there")
 
 
-def test_progress_goes_to_stderr_only_and_only_for_a_terminal(capfd: pytest.CaptureFixture[str]) -> None:
-    with StageBars() as bars:
-        for stage in ("sweeps", "search"):
-            for done in (1, 2, 2, 3):
-                bars(stage, done, 3)
-    assert capfd.readouterr() == ("", "")
+def test_what_was_left_out_is_said_with_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lumion_hw.mesh.engines.compiled_available", lambda: True)
+    assert left_out(1.0, ()) == []
+    monkeypatch.setattr("lumion_hw.mesh.engines.compiled_available", lambda: False)
+    phases, plots, solver = left_out(3.0, ("plots need matplotlib: pip install x",))
+    assert "known to 3 mrad" in phases
+    assert "lumion demo --sigma-mrad 1" in phases
+    assert plots == "plots need matplotlib: pip install x"
+    assert "pip install 'lumion-hw[fast]'" in solver
