@@ -7,7 +7,7 @@ for is listed in words; the phase gauge is not among it, as joint phases are cou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -115,13 +115,13 @@ class Bound:
         It is reduced: each vector has a parameter of its own. The largest element of each is 1.
         """
         values, vectors = self._spectrum
-        rows = vectors[:, values <= _NOTHING].T.copy()
+        # Reduced in the parameters' own units: one that hardly shows would fill the other combinations as well.
+        rows = vectors[:, values <= _NOTHING].T / _unit(self.information)
         for row in range(len(rows)):
             pivot = int(np.abs(rows[row]).argmax())
             rows[row] /= rows[row, pivot]
             others = np.arange(len(rows)) != row
             rows[others] -= np.outer(rows[others, pivot], rows[row])
-        rows /= _unit(self.information)
         largest = rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]
         directions: Real = rows / largest[:, None]
         return directions
@@ -187,7 +187,9 @@ def bound_of(fit: FitResult, model: MeshModel, most_ma: Real, likelihood: Likeli
     count = max(_FEWEST_SETTINGS, _SETTINGS_PER_SOURCE * len(sources))
     settings = Walk(most_ma, sources, monitors).random(count, np.random.default_rng(0))
     reachable = plan_bound(model, fit.parameters, settings, likelihood.noise, free=fit.free, drift=likelihood.drift)
-    return Bound(model.space, fit.free, fit.information, fit.prior_information, reachable.rank)
+    seen = Bound(model.space, fit.free, fit.information, fit.prior_information)
+    # Near the threshold random settings may show less than those chosen for what they tell.
+    return replace(seen, reachable_rank=max(reachable.rank, seen.rank))
 
 
 def _unit(matrix: Real) -> Real:

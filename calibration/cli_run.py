@@ -89,7 +89,7 @@ def run_command(
                     judge=lambda record: out_of_tolerance(record, tolerance_db),
                 )
         except BaseException:
-            _tell_how_to_go_on(path, progress, command)
+            _tell_how_to_go_on(path, progress, command, resumed=resume)
             raise
     summary = calibration_summary(record)
     document, text = {"record": str(path), **summary}, f"{calibration_text(summary)}\n\nRecord: {path}"
@@ -126,11 +126,17 @@ def _command(
     return shlex.join([*words, *wanted, "--seed", str(seed), "--out", str(path)])
 
 
-def _tell_how_to_go_on(path: Path, progress: RunProgress, command: str) -> None:
-    """Say how far the run came and how to go on, if there is something to go on from."""
+def _tell_how_to_go_on(path: Path, progress: RunProgress, command: str, *, resumed: bool) -> None:
+    """Say how far the run came and how to go on from there, or to begin again where there is nothing to go on from."""
     from calibration.journaled_run import journal_path
 
-    if progress.stage in ("", "alignment"):
+    if not progress.stage:
+        return
+    if progress.stage == "alignment" and not resumed:
+        note(
+            f"lumion-calibrate: stopped at: {progress.where()}. Heaters and light are off; nothing was measured yet. "
+            f"Begin again with:\n  {command}"
+        )
         return
     note(
         f"lumion-calibrate: stopped at: {progress.where()}. Heaters and light are off; what was measured is in "

@@ -135,7 +135,9 @@ class Journal:
 
     @classmethod
     def begin(cls, path: Path) -> Journal:
-        """Begin a journal. One of a run that was cut short is kept beside it as ``NAME.old.journal``.
+        """Begin a journal. What lies there stays until this one has a header: a run cut short before loses nothing.
+
+        One of a run that was cut short is then kept beside it as ``NAME.old.journal``.
 
         Raises:
             BusyError: Another process writes it.
@@ -147,10 +149,6 @@ class Journal:
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             _lock(handle, path)
-            with writing("the journal", path):
-                if _worth_keeping(handle, path):
-                    _copy_aside(handle, path)
-                os.ftruncate(handle, 0)
         except BaseException:
             os.close(handle)
             raise
@@ -196,6 +194,10 @@ class Journal:
 
     def head(self, header: Header) -> None:
         """Say whose run it is, before anything else is written. Raises as :meth:`add`."""
+        if self._handle is not None:
+            with writing("the journal", self.path):
+                if _worth_keeping(self._handle, self.path):
+                    _copy_aside(self._handle, self.path)
         self._write(header.document())
         self._header = header
 
@@ -251,8 +253,11 @@ class Journal:
             return
         try:
             with writing("the journal", self.path):
-                os.ftruncate(handle, self._size)
-                os.fsync(handle)
+                if self._header is not None:
+                    os.ftruncate(handle, self._size)
+                    os.fsync(handle)
+                elif os.fstat(handle).st_size == 0:  # made by this run, which was cut short before it had a header
+                    self.path.unlink(missing_ok=True)
         finally:
             os.close(handle)
 

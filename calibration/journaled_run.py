@@ -17,7 +17,7 @@ from calibration.planning import Goal
 from calibration.procedure import Calibration
 from calibration.raw_data import save_raw
 from calibration.resumption import check_light, check_same, header_of
-from calibration.tuning import tune_to_reference
+from calibration.tuning import check_wavelengths, tune_to_reference
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.files import writing
 from lumion_hw.circuits import Aligner
@@ -63,10 +63,13 @@ def calibrate(
     Raises:
         CalibrationError: No light at all, or the journal is damaged, or of another device, plan, seed or light.
         BusyError: Another process runs a calibration to the same place.
-        ConfigError: There is no journal to go on from, or nothing can be written there.
+        ConfigError: There is no journal to go on from, nothing can be written there, or further wavelengths are asked
+            for and no source can be tuned.
+        LimitError: A source cannot make one of the wavelengths.
         LumionError: The disk is full.
     """
     probe, begun = BenchProbe(bench, aligner), None
+    check_wavelengths(wavelengths_nm, probe.subject())  # before light is aligned, which takes a while
     open_journal = Journal.resume if resume else Journal.begin
     with contextlib.closing(open_journal(journal_path(path))) as book:
         try:

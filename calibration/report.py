@@ -53,11 +53,22 @@ def calibration_text(summary: Mapping[str, Any]) -> str:
     for name, value in summary.items():
         if name == "faults":
             continue
-        whole = not isinstance(value, float) or value.is_integer()
-        shown = f"{value:.0f}" if whole and isinstance(value, float) else f"{value}" if whole else f"{value:.4g}"
-        lines.append(f"- {name.replace('_', ' ')}: {shown}")
+        lines.append(f"- {name.replace('_', ' ')}: {_shown(value)}")
     lines += [f"- fault: {fault}" for fault in summary.get("faults", ())]
     return "\n".join(lines)
+
+
+def _shown(value: object) -> str:
+    """Return a figure as people read it."""
+    if value is None:
+        return "none"
+    if isinstance(value, float):
+        return f"{value:.0f}" if value.is_integer() else f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name.replace('_', ' ')} {_shown(each)}" for name, each in value.items())
+    if isinstance(value, tuple | list):
+        return " … ".join(f"{each:.6g}" if isinstance(each, float) else _shown(each) for each in value)
+    return str(value)
 
 
 @dataclasses.dataclass(frozen=True)

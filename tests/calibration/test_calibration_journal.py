@@ -154,6 +154,15 @@ def test_a_new_run_keeps_the_readings_of_one_that_was_cut_short_aside(path: Path
     assert read_journal(path).entries == ()
 
 
+def test_a_run_cut_short_before_it_has_a_header_leaves_what_was_there_and_else_nothing(path: Path) -> None:
+    Journal.begin(path).close()
+    assert not path.exists()
+    before = written(path).read_bytes()
+    Journal.begin(path).close()
+    assert path.read_bytes() == before
+    assert not path.with_name("record.old.journal").exists()
+
+
 def test_a_new_run_replaces_the_journal_of_one_that_was_finished(path: Path) -> None:
     journal = Journal.resume(written(path))
     journal.note("finished")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -158,6 +159,10 @@ def test_show_says_who_what_and_how_sure(saved: tuple[str, str], capsys: pytest.
     out = capsys.readouterr().out
     assert "- record id: MZ-0001-20260101T000000-" in out
     assert "- loops calibrated: True" in out
+    assert "- parent sha256: none\n" in out
+    assert re.search(r"- wavelength range nm: 1[\d.]{3,6} … 1[\d.]{3,6}\n|- wavelength range nm: none\n", out)
+    assert re.search(r"- crosstalk kernel: amplitude rad per mw 0\.\d{3,6}, length mm 1\.\d+, ", out)
+    assert not re.search(r"\d\.\d{8}|None|\{", out.split("Covariance")[0])
     assert "stuck PUC" in out
     assert f"Covariance of {SPACE.size} parameters" in out
     assert main(["show", saved[0], "--json"]) == 0
