@@ -115,13 +115,14 @@ class Bound:
         It is reduced: each vector has a parameter of its own. The largest element of each is 1.
         """
         values, vectors = self._spectrum
-        # Reduced in the parameters' own units: one that hardly shows would fill the other combinations as well.
-        rows = vectors[:, values <= _NOTHING].T / _unit(self.information)
+        rows = vectors[:, values <= _NOTHING].T.copy()
         for row in range(len(rows)):
             pivot = int(np.abs(rows[row]).argmax())
             rows[row] /= rows[row, pivot]
             others = np.arange(len(rows)) != row
             rows[others] -= np.outer(rows[others, pivot], rows[row])
+        rows /= _unit(self.information)
+        _take_out_single(rows)
         largest = rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]
         directions: Real = rows / largest[:, None]
         return directions
@@ -190,6 +191,25 @@ def bound_of(fit: FitResult, model: MeshModel, most_ma: Real, likelihood: Likeli
     seen = Bound(model.space, fit.free, fit.information, fit.prior_information)
     # Near the threshold random settings may show less than those chosen for what they tell.
     return replace(seen, reachable_rank=max(reachable.rank, seen.rank))
+
+
+def _take_out_single(rows: Real) -> None:
+    """Take parameters that some direction is all of out of the other directions, in place.
+
+    In its own unit one that hardly shows is larger than all others, and would hide them.
+    """
+    for _ in range(len(rows) if rows.shape[1] > 1 else 0):
+        size = np.sort(np.abs(rows), axis=1)
+        single = size[:, -2] <= _NAMED_SHARE * size[:, -1]
+        for row in np.flatnonzero(single)[np.argsort(size[single, -2] / size[single, -1], kind="stable")]:
+            pivot = int(np.abs(rows[row]).argmax())
+            others = (np.arange(len(rows)) != row) & (rows[:, pivot] != 0.0)
+            if others.any():
+                rows[others] -= np.outer(rows[others, pivot] / rows[row, pivot], rows[row])
+                rows[others, pivot] = 0.0
+                break
+        else:
+            return
 
 
 def _unit(matrix: Real) -> Real:
