@@ -11,6 +11,7 @@ import click
 from calibration import cli_drift, cli_many, cli_plan, cli_records, cli_report, cli_run
 from calibration.cli_output import conclude
 from calibration.cli_wavelengths import wavelength_option
+from lumion_hw.cli.numbers import TOLERANCE_DB
 from lumion_hw.cli.opening import bench_options, open_bench
 from lumion_hw.cli.output import json_option
 from lumion_hw.errors import CalibrationError, ConfigError
@@ -57,7 +58,7 @@ for _command in _COMMANDS:
     "--tolerance-db",
     default=0.1,
     show_default=True,
-    type=float,
+    type=TOLERANCE_DB,
     help="Largest rms error that passes, beyond the noise of the readings.",
 )
 @cli_drift.policy_option

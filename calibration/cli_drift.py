@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from calibration.cli_output import conclude
+from lumion_hw.cli.numbers import Number
 from lumion_hw.cli.opening import bench_options, open_bench
 from lumion_hw.cli.output import json_option, note
 from lumion_hw.errors import CalibrationError, ConfigError, LumionError
@@ -29,7 +30,7 @@ aged_option = click.option(
     "--aged-days",
     default=0.0,
     show_default=True,
-    type=click.FloatRange(min=0.0),
+    type=Number("days", 0.0, 36_500.0),
     help="Days that have passed on the emulated bench; see 'emulation' in its file for what may drift.",
 )
 policy_option = click.option(
@@ -78,7 +79,7 @@ def next_name(record: Path) -> Path:
 @click.option("--check-only", is_flag=True, help="Judge the record, and renew nothing.")
 @click.option("--out", type=click.Path(dir_okay=False), help="The new record; RECORD.drift-1.json if not given.")
 @click.option(
-    "--seconds", default=2.0, show_default=True, type=click.FloatRange(0.1, 600.0), help="Hardware time to renew it in."
+    "--seconds", default=2.0, show_default=True, type=Number("s", 0.1, 600.0), help="Hardware time to renew it in."
 )
 @json_option
 def drift(

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lumion_hw.cli.numbers import MANY, Number
+
 if TYPE_CHECKING:
     from calibration.planning import Goal
 
 _OPTIONS = (
     click.option(
         "--sigma-mrad",
-        type=click.FloatRange(min=0.0, min_open=True),
+        type=Number("mrad", 0.0, 1000.0, above=True),
         help="Wanted standard error of passive phases and loops, rms; 1 mrad if not given.",
     ),
     click.option(
-        "--seconds", type=click.FloatRange(min=0.0, min_open=True), help="Most hardware time; 90 s if not given."
+        "--seconds", type=Number("s", 0.0, 1e6, above=True), help="Most hardware time; 90 s if not given."
     ),
-    click.option("--settings", type=click.IntRange(min=1), help="Most settings; 5000 if not given."),
+    click.option("--settings", type=click.IntRange(1, MANY), help="Most settings; 5000 if not given."),
 )
 
 

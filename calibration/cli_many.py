@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lumion_hw.cli.numbers import SEED, TOLERANCE_DB
 from lumion_hw.cli.output import echo_json, echo_table, json_option, note
 
 if TYPE_CHECKING:
@@ -20,11 +21,11 @@ _INTERRUPTED, _TERMINATED, _OUT_OF_TOLERANCE = 130, 143, 3
 @click.command()
 @click.argument("bench_files", metavar="BENCH...", nargs=-1, required=True)
 @click.option("--out", required=True, type=click.Path(file_okay=False), help="Directory of the records, one per bench.")
-@click.option("--workers", type=click.IntRange(min=1), help="Benches at a time; one per processor if not given.")
+@click.option("--workers", type=click.IntRange(1, 1024), help="Benches at a time; one per processor if not given.")
 @click.option("--scheduler", metavar="HOST:PORT", help="Work on this dask cluster; it has to be a trusted one.")
 @click.option("--emulate", is_flag=True, help="Emulate the benches, on virtual time.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed; one more for each bench.")
-@click.option("--tolerance-db", type=click.FloatRange(min=0.0), help="Largest held-out error beyond noise that passes.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Seed; one more for each bench.")
+@click.option("--tolerance-db", type=TOLERANCE_DB, help="Largest held-out error beyond noise that passes.")
 @json_option
 def many(
     bench_files: tuple[str, ...],

@@ -8,6 +8,7 @@ import click
 
 from calibration.cli_goal import goal_of, goal_options
 from calibration.cli_output import conclude
+from lumion_hw.cli.numbers import PORT, SEED
 from lumion_hw.cli.output import json_option
 from lumion_hw.errors import CalibrationError
 
@@ -19,10 +20,10 @@ _MOST_NAMED = 8
 
 @click.command()
 @click.argument("bench_file", metavar="BENCH")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of the phases drawn.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of the phases drawn.")
 @goal_options
-@click.option("--without-source", multiple=True, type=int, metavar="PORT", help="As if this source were dead.")
-@click.option("--without-monitor", multiple=True, type=int, metavar="PORT", help="As if this monitor were dead.")
+@click.option("--without-source", multiple=True, type=PORT, metavar="PORT", help="As if this source were dead.")
+@click.option("--without-monitor", multiple=True, type=PORT, metavar="PORT", help="As if this monitor were dead.")
 @json_option
 def plan(
     bench_file: str,

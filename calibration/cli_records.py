@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lumion_hw.cli.numbers import Number
 from lumion_hw.cli.output import echo_json, echo_table, error_document, json_option, note, paragraph
 from lumion_hw.errors import CalibrationError, ConfigError
 
@@ -99,7 +100,7 @@ def _echo_covariance(record: CalibrationRecord) -> None:
 @click.command()
 @click.argument("first", type=click.Path(dir_okay=False))
 @click.argument("second", type=click.Path(dir_okay=False))
-@click.option("--tolerance-sigma", type=float, help="Largest rms difference of a group that passes; else exit code 3.")
+@click.option("--tolerance-sigma", type=Number("σ", 0.0, 1e6), help="Largest rms difference of a group that passes; else exit code 3.")
 @json_option
 def compare(first: str, second: str, tolerance_sigma: float | None, as_json: bool) -> int:
     """Compare two records of one mesh: what no port can see taken out, in units of their standard errors."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lumion_hw.cli.numbers import SEED
 from lumion_hw.cli.output import echo_json, json_option, note
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def report_option(function: Any) -> Any:
 @click.argument("record", type=click.Path(dir_okay=False))
 @click.option("--out", type=click.Path(dir_okay=False), help="FILE.html or FILE.md; RECORD.html if not given.")
 @click.option("--bench", "bench_file", help="Emulated bench the record is of: compare with its hidden truth as well.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of that bench.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of that bench.")
 @json_option
 def report(record: str, out: str | None, bench_file: str | None, seed: int, as_json: bool) -> None:
     """Write a report of a calibration record: figures and goals, faults, range of validity, plots, all elements.

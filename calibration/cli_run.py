@@ -14,6 +14,7 @@ from calibration.cli_goal import goal_of, goal_options, goal_words
 from calibration.cli_output import conclude
 from calibration.cli_report import report_option
 from calibration.cli_wavelengths import wavelengths_option
+from lumion_hw.cli.numbers import TOLERANCE_DB
 from lumion_hw.cli.opening import bench_options, open_bench
 from lumion_hw.cli.output import json_option, note
 from lumion_hw.errors import CalibrationError
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--resume", is_flag=True, help="Go on with the run that was cut short, from its journal.")
 @click.option(
     "--tolerance-db",
-    type=click.FloatRange(min=0.0),
+    type=TOLERANCE_DB,
     help="Largest held-out error beyond noise that passes, rms; exit code 3 above.",
 )
 @goal_options

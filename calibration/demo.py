@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lumion_hw.cli.numbers import SEED, Number
 from lumion_hw.cli.output import echo_json, echo_table, json_option, note
 
 if TYPE_CHECKING:
@@ -34,13 +35,13 @@ def new_run_directory(out: str | None) -> Path:
 
 @click.command()
 @click.option("--bench", "file", default="lumion-prototype", show_default=True, help="Bench file or built-in bench.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of everything random.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of everything random.")
 @click.option("--out", type=click.Path(file_okay=False), help="Directory for the artifacts; runs/<time> if not given.")
 @click.option(
     "--sigma-mrad",
     default=SIGMA_MRAD,
     show_default=True,
-    type=click.FloatRange(min=0.0, min_open=True),
+    type=Number("mrad", 0.0, 1e3, above=True),
     help="Standard error of passive phases and loops at which the calibration ends, rms.",
 )
 @click.option("--plots/--no-plots", default=True, help="Plots in the calibration's report; they need matplotlib.")

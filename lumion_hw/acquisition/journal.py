@@ -22,6 +22,8 @@ from lumion_hw.bench.files import writing
 from lumion_hw.errors import ConfigError
 
 FORMAT = "lumion-log 1"
+MOST_ROWS = 2**32 - 1
+"""Rows are numbered in 32 bits."""
 
 
 @dataclass(frozen=True)

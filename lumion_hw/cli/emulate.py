@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from lumion_hw.cli.numbers import SEED
 from lumion_hw.cli.output import note
 
 _ON_TCP = (
@@ -21,7 +22,7 @@ _ON_TCP = (
 @click.command()
 @click.argument("file", metavar="BENCH")
 @click.option("--endpoints", type=click.Path(dir_okay=False), help="JSON file for the addresses, by device name.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of everything random.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of everything random.")
 @click.option("--tcp-only", is_flag=True, help="No ptys: serial devices on TCP as well.")
 @click.option("--cold", is_flag=True, help="Modules start up as after power-on; otherwise they are warm.")
 def emulate(file: str, endpoints: str | None, seed: int, tcp_only: bool, cold: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lumion_hw.cli.numbers import Number
 from lumion_hw.cli.opening import bench_options, channels_option, devices_with, open_bench
 from lumion_hw.cli.output import echo_json, json_option, note, progress, table
 from lumion_hw.errors import ConfigError, LumionError
@@ -16,7 +17,9 @@ from lumion_hw.errors import ConfigError, LumionError
 if TYPE_CHECKING:
     from lumion_hw.acquisition.journal import Journal
 
+_LONGEST_D = 3660
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST_S = _LONGEST_D * _SECONDS["d"]
 
 
 class Duration(click.ParamType[float]):
@@ -28,10 +31,11 @@ class Duration(click.ParamType[float]):
         """Return the time in seconds."""
         if isinstance(value, float):
             return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", str(value).strip())
-        if match is None or not float(match[1]) > 0.0:
-            self.fail(f"{value!r} is no time; write 30s, 1.5min, 2h or 7d.", param, ctx)
-        return float(match[1]) * _SECONDS[match[2] or "s"]
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", str(value).strip(), re.ASCII)
+        seconds = float(match[1]) * _SECONDS[match[2] or "s"] if match else 0.0
+        if not 0.0 < seconds <= _LONGEST_S:
+            self.fail(f"{str(value)[:40]!r} is no time; write 30s, 1.5min, 2h or 7d, up to {_LONGEST_D} d.", param, ctx)
+        return seconds
 
 
 @click.command()
@@ -39,9 +43,9 @@ class Duration(click.ParamType[float]):
 @bench_options
 @channels_option("record")
 @click.option(
-    "--rate", default=1.0, show_default=True, type=click.FloatRange(min=0.0, min_open=True), help="Rows per s."
+    "--rate", default=1.0, show_default=True, type=Number("1/s", 0.0, 10_000.0, above=True), help="Rows per s."
 )
-@click.option("--for", "duration_s", default="10s", show_default=True, type=Duration(), help="How long: 30s, 2h, 7d.")
+@click.option("--for", "duration_s", default="10s", show_default=True, type=Duration(), help=f"How long: 30s, 2h, 7d, up to {_LONGEST_D}d.")
 @click.option("--out", type=click.Path(dir_okay=False), default="readings.h5", show_default=True, help="HDF5 file.")
 @click.option("--resume", is_flag=True, help="Go on with a log that was interrupted.")
 @click.option("--list", "only_list", is_flag=True, help="Name all channels and end.")
@@ -67,8 +71,12 @@ def log(
     """
     from lumion_hw.acquisition.columns import Reader
     from lumion_hw.acquisition.hdf5 import require_hdf5, write_hdf5
+    from lumion_hw.acquisition.journal import MOST_ROWS
     from lumion_hw.acquisition.recorder import record
 
+    n_rows = max(round(duration_s * rate), 1)
+    if n_rows > MOST_ROWS:
+        raise ConfigError(f"{n_rows} rows are more than the {MOST_ROWS} of a log", hint="Record slower, or not as long.")
     target = Path(out)
     journal_path = target.with_name(target.name + ".journal")
     if not only_list:
@@ -80,9 +88,9 @@ def log(
         if only_list:
             _print_channels(reader, as_json)
             return
-        with _journal(journal_path, bench.model.name, reader, rate, duration_s, resume) as journal:
-            n_rows, done = journal.header.n_rows, [0]
-            with progress(n_rows, "rows") as bar:
+        with _journal(journal_path, bench.model.name, reader, rate, n_rows, resume) as journal:
+            done = [0]
+            with progress(journal.header.n_rows, "rows") as bar:
 
                 def advance(acknowledged: int) -> None:
                     bar.update(acknowledged - done[0])
@@ -105,12 +113,11 @@ def log(
         )
 
 
-def _journal(path: Path, bench: str, reader: Any, rate: float, duration_s: float, resume: bool) -> Journal:
+def _journal(path: Path, bench: str, reader: Any, rate: float, n_rows: int, resume: bool) -> Journal:
     from lumion_hw.acquisition.journal import Header, Journal
 
     if not resume:
         started = datetime.now(tz=UTC).isoformat(timespec="milliseconds")
-        n_rows = max(round(duration_s * rate), 1)
         return Journal.create(path, Header(bench, reader.columns, 1.0 / rate, n_rows, started))
     journal = Journal.resume(path)
     if journal.lost_bytes:

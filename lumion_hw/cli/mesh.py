@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lumion_hw.cli.numbers import MANY, PORT, SEED, Number
 from lumion_hw.cli.output import echo_json, echo_table, json_option, note
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from lumion_hw.mesh.routing import Routing
     from lumion_hw.mesh.topology import HexMesh, State
 
+_LOSS_DB, _COUPLING = Number("dB", 0.0, 10_000.0), Number("", 0.0, 1.0)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -36,7 +38,7 @@ def _mesh_option(function: _Command) -> _Command:
 
 def _fault_options(function: _Command) -> _Command:
     for option in (
-        click.option("--dead-port", "dead_ports", type=int, multiple=True, help="Port that carries no circuit."),
+        click.option("--dead-port", "dead_ports", type=PORT, multiple=True, help="Port that carries no circuit."),
         click.option("--excess-loss", multiple=True, metavar="PUC=DB", help="Loss beyond a sound PUC's."),
         click.option("--stuck", multiple=True, metavar="PUC=STATE", help="PUC stuck in bar, cross or at a coupling k."),
     ):
@@ -76,13 +78,13 @@ def show(
 @_fault_options
 @click.option("--connect", "pairs", multiple=True, required=True, metavar="A:B", help="Circuit from port A to port B.")
 @click.option("--objective", type=click.Choice(["loss", "hops"]), default="loss", show_default=True)
-@click.option("--puc-loss-db", type=click.FloatRange(min=0), default=0.5, show_default=True, help="Loss of a PUC.")
-@click.option("--max-hops", type=click.IntRange(min=1), help="Most PUCs of a path.")
-@click.option("--max-loss-db", type=click.FloatRange(min=0), help="Most loss of a path.")
+@click.option("--puc-loss-db", type=Number("dB", 0.0, 100.0), default=0.5, show_default=True, help="Loss of a PUC.")
+@click.option("--max-hops", type=click.IntRange(1, MANY), help="Most PUCs of a path.")
+@click.option("--max-loss-db", type=_LOSS_DB, help="Most loss of a path.")
 @click.option("--exact-hops", multiple=True, metavar="I=N", help="Circuit I (from 0) has exactly N PUCs.")
 @click.option("--equal-hops", multiple=True, metavar="I,J,...", help="These circuits have equally many PUCs.")
 @click.option("--certify", is_flag=True, help="Prove the optimum with CP-SAT (an extra), or bound it.")
-@click.option("--time-limit", type=click.FloatRange(min=0), default=10.0, show_default=True, help="CP-SAT's, in s.")
+@click.option("--time-limit", type=Number("s", 0.0, 86400.0), default=10.0, show_default=True, help="CP-SAT's, in s.")
 @click.option("--svg", type=click.Path(dir_okay=False), help="Draw the circuits here.")
 @json_option
 def route(
@@ -134,10 +136,10 @@ def route(
 @_mesh_option
 @_fault_options
 @click.option("--ports", help="Ports to be joined with each other, such as 0,4,8,12.")
-@click.option("--count", type=click.IntRange(min=2), help="So many fibre ports, evenly round the rim.")
-@click.option("--max-hops", type=click.IntRange(min=1), help="Most PUCs of a path.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same configurations.")
-@click.option("--steps", type=click.IntRange(min=0), default=1000, show_default=True, help="How long to try.")
+@click.option("--count", type=click.IntRange(2, MANY), help="So many fibre ports, evenly round the rim.")
+@click.option("--max-hops", type=click.IntRange(1, MANY), help="Most PUCs of a path.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="The same seed gives the same configurations.")
+@click.option("--steps", type=click.IntRange(0, MANY), default=1000, show_default=True, help="How long to try.")
 @json_option
 def matchings(
     layout: str,
@@ -305,8 +307,8 @@ def _faults(topology: HexMesh, stuck: Sequence[str], excess_loss: Sequence[str],
 
     held: dict[int, State | float] = {}
     for puc, word in (_assignment(text) for text in stuck):
-        held[puc] = _number(word) if word not in ("bar", "cross") else _state(word)
-    losses = {puc: _number(word) for puc, word in (_assignment(text) for text in excess_loss)}
+        held[puc] = _COUPLING.convert(word, None, None) if word not in ("bar", "cross") else _state(word)
+    losses = {puc: _LOSS_DB.convert(word, None, None) for puc, word in (_assignment(text) for text in excess_loss)}
     faults = Faults(held, losses, frozenset(dead_ports))
     faults.check(topology)
     return faults
@@ -351,8 +353,3 @@ def _state(word: str) -> State:
     raise click.BadParameter(f"{word!r} is no state: bar or cross")
 
 
-def _number(word: str) -> float:
-    try:
-        return float(word)
-    except ValueError as error:
-        raise click.BadParameter(f"{word!r} is no number") from error

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lumion_hw.cli.numbers import MANY, PERIOD
 from lumion_hw.cli.opening import bench_options, channels_option, devices_with, open_bench
 from lumion_hw.cli.output import echo_json, json_option, table
 
@@ -29,8 +30,8 @@ _HOME_AND_CLEAR = "\x1b[H\x1b[J"
 @click.argument("bench_file", metavar="BENCH")
 @bench_options
 @channels_option("show")
-@click.option("--period", "period_s", default=1.0, show_default=True, type=click.FloatRange(min=0.05), help="Seconds.")
-@click.option("--count", type=click.IntRange(min=1), help="Tables to show; until Ctrl-C if not given.")
+@click.option("--period", "period_s", default=1.0, show_default=True, type=PERIOD, help="Seconds.")
+@click.option("--count", type=click.IntRange(1, MANY), help="Tables to show; until Ctrl-C if not given.")
 @json_option
 def monitor(
     bench_file: str,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from lumion_hw.cli.numbers import SEED
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def bench_options(function: Any) -> Any:
     """Add the options that say which bench to open."""
     for option in (
         click.option("--emulate", is_flag=True, help="Emulate the bench in this process, on virtual time."),
-        click.option("--seed", default=0, show_default=True, type=click.IntRange(min=0), help="Seed of all random."),
+        click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of all random."),
         click.option(
             "--endpoints", type=click.Path(dir_okay=False), help="Addresses of the devices, from `lumion emulate`."
         ),

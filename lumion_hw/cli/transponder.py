@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lumion_hw.cli.numbers import MANY, PERIOD, Number
 from lumion_hw.cli.opening import bench_options, open_bench
 from lumion_hw.cli.output import echo_json, echo_table, json_option, note
 from lumion_hw.errors import ConfigError, LumionError, NotSupportedError
@@ -81,9 +82,9 @@ def show(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str 
 
 @transponder.command()
 @_device_arguments
-@click.argument("frequency_thz", type=float)
-@click.option("--grid", "grid_ghz", type=click.FloatRange(min=0, min_open=True), help="Use only this grid, in GHz.")
-@click.option("--power", "power_dbm", type=float, help="Output power to set first, in dBm.")
+@click.argument("frequency_thz", type=Number("THz", 100.0, 500.0))
+@click.option("--grid", "grid_ghz", type=Number("GHz", 0.0, 1000.0, above=True), help="Use only this grid, in GHz.")
+@click.option("--power", "power_dbm", type=Number("dBm", -60.0, 30.0), help="Output power to set first, in dBm.")
 @json_option
 def tune(
     bench_file: str,
@@ -115,7 +116,7 @@ def tune(
 @click.option("--off", is_flag=True, help="Switch the transmitter off instead.")
 @click.option("--application", type=click.IntRange(1, 15), help="Select this application first.")
 @click.option("--first-lane", default=1, show_default=True, type=click.IntRange(1, 8), help="Its first host lane.")
-@click.option("--lock", "lock_s", type=click.FloatRange(min=0), help="Wait so many seconds for the link.")
+@click.option("--lock", "lock_s", type=Number("s", 0.0, 86400.0), help="Wait so many seconds for the link.")
 @json_option
 def enable(
     bench_file: str,
@@ -151,8 +152,8 @@ def enable(
 
 @transponder.command()
 @_device_arguments
-@click.option("--period", "period_s", default=1.0, show_default=True, type=click.FloatRange(min=0.05), help="Seconds.")
-@click.option("--count", type=click.IntRange(min=1), help="Lines to print; until Ctrl-C if not given.")
+@click.option("--period", "period_s", default=1.0, show_default=True, type=PERIOD, help="Seconds.")
+@click.option("--count", type=click.IntRange(1, MANY), help="Lines to print; until Ctrl-C if not given.")
 @json_option
 def watch(
     bench_file: str,
