@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import click
 from calibration import cli_drift, cli_many, cli_plan, cli_records, cli_report, cli_run
 from calibration.cli_output import conclude
 from calibration.cli_wavelengths import wavelength_option
+from calibration.start import main
 from lumion_hw.cli.numbers import TOLERANCE_DB
 from lumion_hw.cli.opening import bench_options, open_bench
 from lumion_hw.cli.output import json_option
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
     from lumion_hw.mesh.record_validity import Policy
 
 
-def main(args: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code, as for ``lumion``; 3 means out of tolerance."""
-    from lumion_hw.cli import run
-
-    return run(calibrate, "lumion-calibrate", args)
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def calibrate() -> None:
     """Calibrate the mesh of a bench from light at its ports, and judge the result.
@@ -35,6 +28,8 @@ def calibrate() -> None:
     BENCH is the path of a bench file, or the name of a built-in bench such as lumion-prototype.
     """
 
+
+__all__ = ["calibrate", "main"]
 
 _COMMANDS = (
     cli_plan.plan,

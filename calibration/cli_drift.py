@@ -14,6 +14,7 @@ from calibration.cli_output import conclude
 from lumion_hw.cli.numbers import Number
 from lumion_hw.cli.opening import bench_options, open_bench
 from lumion_hw.cli.output import json_option, note
+from lumion_hw.cli.outputs import out_option
 from lumion_hw.errors import CalibrationError, ConfigError, LumionError
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def next_name(record: Path) -> Path:
 @bench_options
 @aged_option
 @click.option("--check-only", is_flag=True, help="Judge the record, and renew nothing.")
-@click.option("--out", type=click.Path(dir_okay=False), help="The new record; RECORD.drift-1.json if not given.")
+@out_option("The new record; RECORD.drift-1.json if not given.")
 @click.option(
     "--seconds", default=2.0, show_default=True, type=Number("s", 0.1, 600.0), help="Hardware time to renew it in."
 )
@@ -90,7 +91,7 @@ def drift(
     endpoints: str | None,
     aged_days: float,
     check_only: bool,
-    out: str | None,
+    out: Path | None,
     seconds: float,
     as_json: bool,
 ) -> int:
@@ -105,13 +106,13 @@ def drift(
     from calibration.run_progress import RunProgress
     from calibration.tuning import tune_to_record
     from lumion_hw.bench.record_use import record_age_s
+    from lumion_hw.files.writing import check_target
     from lumion_hw.mesh.record import CalibrationRecord
 
     path = Path(record)
     loaded = CalibrationRecord.load(path)
-    target = Path(out) if out else next_name(path)
-    if target.exists():
-        raise ConfigError(f"{target}: is there already", hint="A record is never written over: choose another --out.")
+    target = out or next_name(path)
+    check_target(target, "the renewed record", over="nothing")
     with open_bench(bench_file, emulate, seed, endpoints, aged_s=aged_s(aged_days, emulate)) as bench, bench.dark():
         bench.mesh.check_record(loaded)
         probe = BenchProbe(bench)
@@ -150,11 +151,9 @@ def write(run: DriftRun, record: CalibrationRecord, path: Path) -> None:
         LumionError: There is no room.
     """
     from calibration.raw_data import save_raw
-    from lumion_hw.bench.files import writing
 
-    with writing("the calibration record", path):
-        raw = save_raw(path, run.logbook.observations())
-        dataclasses.replace(record, raw=raw).save(path)
+    raw = save_raw(path, run.logbook.observations())
+    dataclasses.replace(record, raw=raw).save(path)
 
 
 def health_document(health: Health) -> dict[str, Any]:

@@ -18,9 +18,7 @@ _OPTIONS = (
         type=Number("mrad", 0.0, 1000.0, above=True),
         help="Wanted standard error of passive phases and loops, rms; 1 mrad if not given.",
     ),
-    click.option(
-        "--seconds", type=Number("s", 0.0, 1e6, above=True), help="Most hardware time; 90 s if not given."
-    ),
+    click.option("--seconds", type=Number("s", 0.0, 1e6, above=True), help="Most hardware time; 90 s if not given."),
     click.option("--settings", type=click.IntRange(1, MANY), help="Most settings; 5000 if not given."),
 )
 

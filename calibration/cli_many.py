@@ -47,7 +47,7 @@ def many(
     from calibration.bench_job import jobs_for
     from calibration.cluster import calibrate_on_cluster
     from calibration.many import calibrate_many
-    from lumion_hw.bench.files import writing
+    from lumion_hw.files.writing import writing
 
     directory = Path(out).absolute()
     jobs = jobs_for(bench_files, directory, emulate, seed, tolerance_db)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
-from lumion_hw.cli.output import echo_json, error_document, note, paragraph
+from lumion_hw.cli.output import echo_json, error_document, note, paragraph, say
 from lumion_hw.errors import LumionError
 
 
@@ -18,7 +16,7 @@ def conclude(document: dict[str, Any], text: str, failure: LumionError | None, a
     if as_json:
         echo_json(document if failure is None else document | error_document(failure, failure.exit_code))
     else:
-        click.echo(text)
+        say(text)
     if failure is None:
         return 0
     note(f"lumion-calibrate: {paragraph(failure)}")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lumion_hw.cli.numbers import Number
-from lumion_hw.cli.output import echo_json, echo_table, error_document, json_option, note, paragraph
+from lumion_hw.cli.output import echo_json, echo_table, error_document, json_option, note, paragraph, say
+from lumion_hw.cli.outputs import force_option, out_option
 from lumion_hw.errors import CalibrationError, ConfigError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def show(record: str, as_json: bool) -> None:
         figures = report_document(loaded, Path(record))
         echo_json({"record": record, **identity, **calibration_summary(loaded), **figures})
         return
-    click.echo(f"{calibration_text({**identity, **calibration_summary(loaded)})}\n")
+    say(f"{calibration_text({**identity, **calibration_summary(loaded)})}\n")
     rows: list[list[object]] = []
     for puc, entry in enumerate(loaded.pucs):
         laws = [heater.law for heater in (entry.upper, entry.lower)]
@@ -87,20 +88,24 @@ def _echo_covariance(record: CalibrationRecord) -> None:
     covariance = record.covariance
     if covariance is None:
         return
-    click.echo(
+    say(
         f"Covariance of {covariance.size} parameters, {covariance.n_free} of them free, rank {covariance.rank} of "
         f"{covariance.expected_rank} that settings of these ports can show"
     )
     if covariance.set_by_prior:
-        click.echo(f"Set by the prior: {', '.join(covariance.set_by_prior)}")
+        say(f"Set by the prior: {', '.join(covariance.set_by_prior)}")
     for combination in covariance.unidentifiable:
-        click.echo(f"Not seen: {combination}")
+        say(f"Not seen: {combination}")
 
 
 @click.command()
 @click.argument("first", type=click.Path(dir_okay=False))
 @click.argument("second", type=click.Path(dir_okay=False))
-@click.option("--tolerance-sigma", type=Number("σ", 0.0, 1e6), help="Largest rms difference of a group that passes; else exit code 3.")
+@click.option(
+    "--tolerance-sigma",
+    type=Number("σ", 0.0, 1e6),
+    help="Largest rms difference of a group that passes; else exit code 3.",
+)
 @json_option
 def compare(first: str, second: str, tolerance_sigma: float | None, as_json: bool) -> int:
     """Compare two records of one mesh: what no port can see taken out, in units of their standard errors."""
@@ -155,22 +160,22 @@ def _echo_comparison(result: Comparison) -> None:
     headers = ("parameters", "number", "rms", "worst", "unit", "worst at", "rms / σ", "worst / σ")
     echo_table("Second minus first", headers, rows)
     if result.chi2_per_dof is not None:
-        click.echo(f"χ² per degree of freedom: {result.chi2_per_dof:.3g}")
+        say(f"χ² per degree of freedom: {result.chi2_per_dof:.3g}")
     for each in result.notes:
-        click.echo(f"Note: {each}")
+        say(f"Note: {each}")
 
 
 @click.command()
 @click.argument("record", type=click.Path(dir_okay=False))
 @click.option("--format", "kind", type=click.Choice(_FORMATS), default="json", show_default=True, help="What to write.")
-@click.option("--out", type=click.Path(), help="File, or directory for csv; json goes to stdout if not given.")
-def export(record: str, kind: str, out: str | None) -> None:
+@out_option("File, or directory for csv; json goes to stdout if not given.")
+@force_option
+def export(record: str, kind: str, out: Path | None, force: bool) -> None:
     """Write a record for other programs: json, csv (one table per file) or npz (numpy arrays)."""
     import json
 
     from calibration.record_export import parameters_document, write_npz, write_tables
-    from lumion_hw.bench.files import writing
-    from lumion_hw.mesh.record import write_atomically
+    from lumion_hw.files.writing import over, write_file
 
     loaded = _load(record)
     if out is None:
@@ -178,14 +183,12 @@ def export(record: str, kind: str, out: str | None) -> None:
             raise ConfigError(f"--format {kind} needs --out", hint="Say where it goes.")
         echo_json(parameters_document(loaded))
         return
-    path = Path(out)
-    with writing("the export", path):
-        if kind == "csv":
-            files = write_tables(loaded, path)
-        else:
-            files = (path,)
-            if kind == "npz":
-                write_npz(loaded, path)
-            else:
-                write_atomically(path, json.dumps(parameters_document(loaded), indent=1, allow_nan=False) + "\n")
-    click.echo("\n".join(str(each) for each in files))
+    files: tuple[Path, ...] = (out,)
+    if kind == "csv":
+        files = write_tables(loaded, out, over(force))
+    elif kind == "npz":
+        write_npz(loaded, out, over(force))
+    else:
+        text = json.dumps(parameters_document(loaded), indent=1, allow_nan=False)
+        write_file(out, "the export", text + "\n", over(force))
+    say("\n".join(str(each) for each in files))

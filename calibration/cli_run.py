@@ -17,6 +17,7 @@ from calibration.cli_wavelengths import wavelengths_option
 from lumion_hw.cli.numbers import TOLERANCE_DB
 from lumion_hw.cli.opening import bench_options, open_bench
 from lumion_hw.cli.output import json_option, note
+from lumion_hw.cli.outputs import force_option, out_option
 from lumion_hw.errors import CalibrationError
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 @click.command("run")
 @click.argument("bench_file", metavar="BENCH")
 @bench_options
-@click.option("--out", type=click.Path(dir_okay=False), help="The record; calibration-<serial>.json if not given.")
+@out_option("The record; calibration-<serial>.json if not given.")
+@force_option
 @click.option("--resume", is_flag=True, help="Go on with the run that was cut short, from its journal.")
 @click.option(
     "--tolerance-db",
@@ -43,14 +45,15 @@ def run_command(
     emulate: bool,
     seed: int,
     endpoints: str | None,
-    out: str | None,
+    out: Path | None,
+    force: bool,
     resume: bool,
     tolerance_db: float | None,
     sigma_mrad: float | None,
     seconds: float | None,
     settings: int | None,
     wavelengths: tuple[float, ...],
-    report_file: str | None,
+    report_file: Path | None,
     as_json: bool,
 ) -> int:
     """Measure heater laws, phases, losses and crosstalk, and write the calibration record.
@@ -65,12 +68,15 @@ def run_command(
     from calibration.run_progress import RunProgress
     from calibration.verification import out_of_tolerance
     from lumion_hw.circuits import Aligner
+    from lumion_hw.files.writing import check_target, over
 
     if report_file:
-        check_report_path(Path(report_file))
+        check_report_path(report_file, over(force))
+    if out:
+        check_target(out, "the calibration record", over(force))
     with open_bench(bench_file, emulate, seed, endpoints) as bench, bench.dark():
         serial = re.sub(r"[^A-Za-z0-9._-]+", "_", bench.mesh.controller.info.serial)
-        path = Path(out or f"calibration-{serial}.json")
+        path = out or Path(f"calibration-{serial}.json")
         bench.events.write_to(path.with_suffix(".events.jsonl"))
         wanted = goal_words(sigma_mrad, seconds, settings)
         command = _command(bench_file, emulate, seed, endpoints, path, wavelengths, wanted)
@@ -88,6 +94,7 @@ def run_command(
                     wavelengths_nm=wavelengths,
                     goal=goal_of(sigma_mrad, seconds, settings),
                     judge=lambda record: out_of_tolerance(record, tolerance_db),
+                    over=over(force),
                 )
         except BaseException:
             _tell_how_to_go_on(path, progress, command, resumed=resume)
@@ -95,7 +102,7 @@ def run_command(
     summary = calibration_summary(record)
     document, text = {"record": str(path), **summary}, f"{calibration_text(summary)}\n\nRecord: {path}"
     if report_file:
-        written = write_report(path, Path(report_file)).path
+        written = write_report(path, report_file, over=over(force)).path
         document, text = document | {"report": str(written)}, f"{text}\nReport: {written}"
     return conclude(document, text, _failure(record, path), as_json)
 

@@ -19,7 +19,7 @@ wavelengths_option = click.option(
     default="",
     metavar="NM,NM,...",
     callback=_wavelengths,
-    help=f"Further wavelengths the record is to hold for ({_NM.words}), with all between; needs lasers or tunable modules.",
+    help=f"Further wavelengths the record is to hold for, {_NM.words}; needs lasers or tunable modules.",
 )
 wavelength_option = click.option(
     "--wavelength",

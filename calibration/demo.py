@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lumion_hw.cli.numbers import SEED, Number
-from lumion_hw.cli.output import echo_json, echo_table, json_option, note
+from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
 
 if TYPE_CHECKING:
     from calibration.run_progress import RunProgress
@@ -57,7 +57,7 @@ def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, 
     from calibration.story import run_story
     from calibration.story_report import story_document
     from lumion_hw.bench.bench import Bench
-    from lumion_hw.bench.files import writing
+    from lumion_hw.files.writing import writing
 
     began, began_cpu = time.monotonic(), time.process_time()
     with ExitStack() as stack:
@@ -71,17 +71,17 @@ def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, 
         if not as_json:
             bars.between()
             _show_bench(bench)
-        say = (lambda *_: None) if as_json else narrator.say
+        tell = (lambda *_: None) if as_json else narrator.say
         goal = Goal(sigma_rad=1e-3 * sigma_mrad)
-        story = run_story(bench, seed, directory, progress=bars, say=say, goal=goal, plots=plots)
+        story = run_story(bench, seed, directory, progress=bars, say=tell, goal=goal, plots=plots)
         bars.between()
         if as_json:
             echo_json(story_document(bench, story, seed))
             return
         note(f"{time.monotonic() - began:.1f} s, {time.process_time() - began_cpu:.1f} s of CPU time")
-    click.echo(f"Left behind in {directory}/: " + ", ".join(sorted(path.name for path in directory.iterdir())))
+    say(f"Left behind in {directory}/: " + ", ".join(sorted(path.name for path in directory.iterdir())))
     for sentence in left_out(sigma_mrad, story.left_out):
-        click.echo(f"Left out: {sentence}.")
+        say(f"Left out: {sentence}.")
 
 
 def left_out(sigma_mrad: float, of_report: Sequence[str]) -> list[str]:
@@ -152,7 +152,7 @@ class _Narrator:
 
         if isinstance(result, CalibrationRecord):
             summary = calibration_summary(result)
-            click.echo(f"Calibration\n{calibration_text(summary)}\n")
+            say(f"Calibration\n{calibration_text(summary)}\n")
         elif isinstance(result, Recovery):
             title = f"{result.failed} fails, {result.spare} takes its place"
             echo_table(title, page.SPAN_HEADERS, page.span_rows(result))

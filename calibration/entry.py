@@ -74,9 +74,22 @@ class Entry:
             kind: Kind = document["kind"]
             currents_ma, answer = _unpacked(document["currents_ma"]), _unpacked(document["answer"])
             at_s, asked_hz = float(document["at_s"]), float(document["asked_hz"])
+            _check(kind, currents_ma, answer)
             return cls(kind, int(document["source"]), currents_ma, answer, at_s, asked_hz)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CalibrationError(f"no entry of a journal: {error!r}") from error
+
+
+def _check(kind: Kind, currents_ma: Real, answer: Real) -> None:
+    """Refuse an answer that no bench gives, as ``ValueError``."""
+    if not np.isfinite(currents_ma).all():
+        raise ValueError("currents_ma holds NaN or infinity")
+    if np.isinf(answer).any():
+        raise ValueError("answer is infinite")
+    if currents_ma.ndim != 2 or answer.ndim != 2:
+        raise ValueError(f"currents_ma has the shape {currents_ma.shape}, answer {answer.shape}")
+    if kind == "settings" and len(currents_ma) != len(answer):
+        raise ValueError(f"{len(answer)} answers to {len(currents_ma)} settings")
 
 
 _SAME_MA = 1e-9

@@ -19,12 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from calibration.entry import Entry
-from lumion_hw.bench.files import writing
 from lumion_hw.errors import BusyError, CalibrationError, ConfigError
+from lumion_hw.files.reading import MEGABYTE, check_regular, parse_json, read_file
+from lumion_hw.files.writing import check_target, write_file, writing
 
 FORMAT = "lumion-calibration-journal"
 VERSION = 1
 _SYNC_EVERY_S = 1.0
+_MOST_BYTES = 4096 * MEGABYTE
 _BY_PORT = ("dead", "stated_hz")
 _ENTRY_KINDS = ("settings", "launched", "fibre", "tuned")
 
@@ -84,13 +86,16 @@ class Header:
         """
         if document.get("format") != FORMAT or document.get("version") != VERSION:
             raise CalibrationError(f"no header of a {FORMAT} of version {VERSION}")
+        from pydantic import TypeAdapter, ValidationError
+
         try:
-            values = {each.name: document[each.name] for each in fields(cls)}
-            values["sources"] = tuple(values["sources"])
-            values |= {name: {int(port): each for port, each in values[name].items()} for name in _BY_PORT}
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CalibrationError(f"no header of a {FORMAT}: {error!r}") from error
-        return cls(**values)
+            return TypeAdapter(cls).validate_python({each.name: document[each.name] for each in fields(cls)})
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise CalibrationError(f"no header of a {FORMAT}: {where}: {first['msg']}") from error
+        except KeyError as error:
+            raise CalibrationError(f"no header of a {FORMAT}: it lacks {error}") from error
 
 
 @dataclass(frozen=True)
@@ -146,7 +151,7 @@ class Journal:
         """
         with writing("the journal", path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            handle = os.open(check_target(path, "the journal", over="any"), os.O_RDWR | os.O_CREAT, 0o644)
         try:
             _lock(handle, path)
         except BaseException:
@@ -164,6 +169,7 @@ class Journal:
             CalibrationError: It is damaged, or its run was finished.
         """
         try:
+            check_regular(path)
             handle = os.open(path, os.O_RDWR)
         except OSError as error:
             raise ConfigError(
@@ -269,10 +275,7 @@ def read_journal(path: Path) -> Contents:
         CalibrationError: It is damaged before its last line; the message says where.
         ConfigError: It cannot be read.
     """
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise ConfigError(f"the journal {path} cannot be read: {error.strerror}") from error
+    lines = read_file(path, "the journal", most_bytes=_MOST_BYTES, hint="Begin anew, without --resume.").split(b"\n")
     if lines[-1] == b"":
         lines.pop()
         torn = False
@@ -282,7 +285,7 @@ def read_journal(path: Path) -> Contents:
     size = 0
     for number, line in enumerate(lines):
         last = number == len(lines) - 1
-        document = None if torn and last else _document(line, number)
+        document = None if torn and last else _document(line, number, path)
         if document is None:
             if last:
                 break
@@ -310,15 +313,16 @@ def _line(document: Mapping[str, Any]) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
-def _document(line: bytes, number: int) -> dict[str, Any] | None:
-    """Return what a line holds, ``None`` if it is damaged or not the one that belongs here."""
+def _document(line: bytes, number: int, path: Path) -> dict[str, Any] | None:
+    """Return what a line holds, ``None`` if it is damaged or not the one that belongs here.
+
+    Raises:
+        CalibrationError: It is whole, but no JSON, or holds NaN: no run of this software has written it.
+    """
     checksum, _, text = line.partition(b" ")
     if checksum != b"%08x" % zlib.crc32(text):
         return None
-    try:
-        document = json.loads(text)
-    except ValueError:
-        return None
+    document = parse_json(text, f"{path}: line {number + 1}", error=CalibrationError, hint="Begin anew.")
     return document if isinstance(document, dict) and document.get("n") == number else None
 
 
@@ -354,6 +358,10 @@ def _worth_keeping(handle: int, path: Path) -> bool:
 def _copy_aside(handle: int, path: Path) -> None:
     aside = path.with_name(f"{path.stem}.old{path.suffix}")
     os.lseek(handle, 0, os.SEEK_SET)
-    with open(handle, "rb", closefd=False) as there, aside.open("wb") as copy:
-        while piece := there.read(1 << 20):
-            copy.write(piece)
+
+    def fill(path: Path) -> None:
+        with open(handle, "rb", closefd=False) as there, path.open("wb") as copy:
+            while piece := there.read(1 << 20):
+                copy.write(piece)
+
+    write_file(aside, "the journal of the run before", fill)

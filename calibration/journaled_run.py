@@ -19,9 +19,9 @@ from calibration.raw_data import save_raw
 from calibration.resumption import check_light, check_same, header_of
 from calibration.tuning import check_wavelengths, tune_to_reference
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.files import writing
 from lumion_hw.circuits import Aligner
 from lumion_hw.errors import LumionError
+from lumion_hw.files.writing import Over, check_target
 from lumion_hw.mesh.record import CalibrationRecord
 
 
@@ -42,6 +42,7 @@ def calibrate(
     wavelengths_nm: Sequence[float] = (),
     goal: Goal | None = None,
     judge: Callable[[CalibrationRecord], Sequence[str]] = lambda record: (),
+    over: Over = "own",
 ) -> CalibrationRecord:
     """Calibrate the mesh of a bench and save the record with its raw readings and its journal beside it.
 
@@ -59,6 +60,7 @@ def calibrate(
         wavelengths_nm: Further wavelengths the record is to hold for.
         goal: How well the phases are to be known, and what that may cost; the usual one if not given.
         judge: Says what is wrong with the record, a sentence each, to be kept in it.
+        over: What the record may be written over; what belongs to it only over files of this program.
 
     Raises:
         CalibrationError: No light at all, or the journal is damaged, or of another device, plan, seed or light.
@@ -68,6 +70,7 @@ def calibrate(
         LimitError: A source cannot make one of the wavelengths.
         LumionError: The disk is full.
     """
+    check_target(path, "the calibration record", over)
     probe, begun = BenchProbe(bench, aligner), None
     check_wavelengths(wavelengths_nm, probe.subject())  # before light is aligned, which takes a while
     open_journal = Journal.resume if resume else Journal.begin
@@ -83,11 +86,11 @@ def calibrate(
                 book.head(header)
             run.logbook.keep, begun = book.add, run
             record = _finished(run.run(), run, book, path, command, judge)
-            _save(record, path)
+            record.save(path, over)
             book.note("finished", record=record.content_sha256)
         except BaseException as error:
             probe.safe()
-            _keep_what_there_is(bench, begun, book, path, error)
+            _keep_what_there_is(bench, begun, book, path, over, error)
             raise
     if resume:
         path.with_suffix(".incomplete.json").unlink(missing_ok=True)
@@ -149,7 +152,9 @@ def _check(bench: Bench, book: Journal, header: Header, probe: BenchProbe) -> Ma
     return light.power_db
 
 
-def _keep_what_there_is(bench: Bench, run: Calibration | None, book: Journal, path: Path, error: BaseException) -> None:
+def _keep_what_there_is(
+    bench: Bench, run: Calibration | None, book: Journal, path: Path, over: Over, error: BaseException
+) -> None:
     """Save an incomplete record of a run that was begun; what cut it short is the news, whatever fails here."""
     if run is None:
         with contextlib.suppress(LumionError):
@@ -159,7 +164,7 @@ def _keep_what_there_is(bench: Bench, run: Calibration | None, book: Journal, pa
         book.note("cut short", reason=f"{type(error).__name__}: {error}")
     kept = path.with_suffix(".incomplete.json") if _is_precious(path) else path
     with contextlib.suppress(LumionError):
-        _save(replace(run.record(), complete=False), kept)
+        replace(run.record(), complete=False).save(kept, over if kept == path else "own")
         bench.events.add("calibration cut short", record=str(kept))
 
 
@@ -182,8 +187,7 @@ def _finished(
     judge: Callable[[CalibrationRecord], Sequence[str]],
 ) -> CalibrationRecord:
     """Return the record with its raw readings, where it comes from, and what is wrong with it."""
-    with writing("the raw readings", path):
-        raw = save_raw(path, run.logbook.observations())
+    raw = save_raw(path, run.logbook.observations())
     resumed = [str(note["utc"]) for note in book.notes if note.get("kind") == "resumed"]
     origin = {
         "plan_sha256": book.header.plan_sha256,
@@ -196,8 +200,3 @@ def _finished(
         origin["command_line"] = command
     faults = (*record.faults, *judge(record))
     return replace(record, raw=raw, provenance=record.provenance | origin, faults=faults)
-
-
-def _save(record: CalibrationRecord, path: Path) -> None:
-    with writing("the calibration record", path):
-        record.save(path)

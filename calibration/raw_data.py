@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibration.observations import Observations
 from lumion_hw.errors import CalibrationError
@@ -27,7 +30,7 @@ def save_raw(record_path: Path, observations: Observations) -> ArrayFile:
         "detuning_hz": observations.detunings_hz,
     }
     path = record_path.with_name(f"{record_path.stem}.raw{array_suffix()}")
-    write_arrays(path, arrays)
+    write_arrays(path, arrays, "the raw readings")
     return ArrayFile(path.name, arrays_sha256(arrays))
 
 
@@ -42,6 +45,8 @@ def load_raw(record_path: Path, raw: ArrayFile) -> Observations:
     arrays = read_arrays(path)
     if arrays_sha256(arrays) != raw.sha256:
         raise CalibrationError(f"{path}: is not the raw data of {record_path.name}: another hash")
+    for mismatch in _mismatches(arrays):
+        raise CalibrationError(f"{path}: is no raw data: {mismatch}", hint="Calibrate again.")
     return Observations(
         arrays["currents_ma"],
         arrays["source"],
@@ -50,3 +55,25 @@ def load_raw(record_path: Path, raw: ArrayFile) -> Observations:
         arrays["saturated"],
         arrays["detuning_hz"],
     )
+
+
+def _mismatches(arrays: Mapping[str, NDArray[Any]]) -> Iterator[str]:
+    """Yield what does not fit between the arrays of raw readings."""
+    settings, heaters, monitors = "settings", "heaters", "monitors"
+    sizes: dict[str, int] = {}
+    for name, axes in (
+        ("currents_ma", (settings, heaters)),
+        ("source", (settings,)),
+        ("monitors", (monitors,)),
+        ("reading_ma", (settings, monitors)),
+        ("saturated", (settings, monitors)),
+        ("detuning_hz", (settings,)),
+    ):
+        if name not in arrays:
+            yield f"it lacks {name!r}"
+        elif arrays[name].ndim != len(axes):
+            yield f"{name!r} has the shape {arrays[name].shape}"
+        elif any(sizes.setdefault(axis, size) != size for axis, size in zip(axes, arrays[name].shape, strict=True)):
+            yield f"{name!r} has the shape {arrays[name].shape}, which does not fit the others"
+        elif name != "reading_ma" and not np.isfinite(arrays[name]).all():  # a reading that saturated is NaN
+            yield f"{name!r} holds NaN or infinity"

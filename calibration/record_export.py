@@ -13,10 +13,12 @@ import numpy as np
 
 from calibration.parameters import MeshParameters
 from calibration.record_conversion import covariance_of, parameters_of, space_of
+from lumion_hw.files.shown import csv_cell
+from lumion_hw.files.writing import Over, write_file
 from lumion_hw.mesh.array_files import write_arrays
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.prediction import COVARIANCE_FACTOR
-from lumion_hw.mesh.record import CalibrationRecord, CouplerEntry, write_atomically
+from lumion_hw.mesh.record import CalibrationRecord, CouplerEntry
 
 Rows = list[list[object]]
 
@@ -51,6 +53,7 @@ def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
     found = parameters_of(record)
     space = space_of(record)
     document: dict[str, Any] = {
+        "format": "lumion-parameters",
         "record_id": record.record_id,
         "device_serial": record.device_serial,
         "mesh": record.mesh_label,
@@ -121,13 +124,13 @@ def _joints(record: CalibrationRecord) -> Rows:
     return [[number, *ends[number], phase] for number, phase in enumerate(record.joints.phase_rad)]
 
 
-def write_tables(record: CalibrationRecord, directory: Path) -> tuple[Path, ...]:
+def write_tables(record: CalibrationRecord, directory: Path, over: Over = "own") -> tuple[Path, ...]:
     """Write each table as ``NAME.csv`` into a directory and return the files; tables without rows are left out."""
     written = []
     for name, (headers, rows) in tables(record).items():
         if rows:
             path = directory / f"{name}.csv"
-            write_atomically(path, _csv(headers, rows))
+            write_file(path, "the table", _csv(headers, rows), over)
             written.append(path)
     return tuple(written)
 
@@ -136,11 +139,11 @@ def _csv(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(headers)
-    writer.writerows(["" if cell is None else cell for cell in row] for row in rows)
+    writer.writerows([csv_cell(cell) for cell in row] for row in rows)
     return text.getvalue()
 
 
-def write_npz(record: CalibrationRecord, path: Path) -> None:
+def write_npz(record: CalibrationRecord, path: Path, over: Over = "own") -> None:
     """Write parameters, ports and, if there is one, the covariance as an ``.npz`` of arrays."""
     found, space = parameters_of(record), space_of(record)
     arrays = {each.name: np.atleast_1d(getattr(found, each.name)) for each in fields(MeshParameters)}
@@ -148,4 +151,4 @@ def write_npz(record: CalibrationRecord, path: Path) -> None:
     arrays |= {"monitor_ports": np.array(space.monitors, dtype=np.int64)}
     if COVARIANCE_FACTOR in record.arrays:
         arrays["covariance"] = covariance_of(record)
-    write_arrays(path, arrays)
+    write_arrays(path, arrays, "the export", over)

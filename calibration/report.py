@@ -14,7 +14,9 @@ import numpy as np
 
 from calibration.one_thread import on_one_blas_thread
 from lumion_hw.errors import ConfigError, LumionError
-from lumion_hw.mesh.record import CalibrationRecord, write_atomically
+from lumion_hw.files.shown import one_line
+from lumion_hw.files.writing import Over, check_target, write_file
+from lumion_hw.mesh.record import CalibrationRecord
 
 if TYPE_CHECKING:
     from calibration.report_numbers import Metric
@@ -48,13 +50,13 @@ def calibration_summary(record: CalibrationRecord) -> dict[str, Any]:
 
 
 def calibration_text(summary: Mapping[str, Any]) -> str:
-    """Return the figures of a calibration as a Markdown list."""
+    """Return the figures of a calibration as a list, ready for a terminal."""
     lines = []
     for name, value in summary.items():
         if name == "faults":
             continue
-        lines.append(f"- {name.replace('_', ' ')}: {_shown(value)}")
-    lines += [f"- fault: {fault}" for fault in summary.get("faults", ())]
+        lines.append(f"- {one_line(name.replace('_', ' '))}: {one_line(_shown(value))}")
+    lines += [f"- fault: {one_line(fault)}" for fault in summary.get("faults", ())]
     return "\n".join(lines)
 
 
@@ -86,19 +88,20 @@ class WrittenReport:
     missing: tuple[str, ...] = ()
 
 
-def check_report_path(path: Path) -> None:
+def check_report_path(path: Path, over: Over = "own") -> None:
     """Refuse a name that no report can have; for commands that measure before they write.
 
     Raises:
-        ConfigError: The suffix is none of ``.html`` and ``.md``.
+        ConfigError: The suffix is none of ``.html`` and ``.md``, or there is something not to be written over.
     """
     if path.suffix not in _HTML + _MARKDOWN:
         raise ConfigError(f"{path}: a report is .html or .md", hint="Give it one of these names.")
+    check_target(path, "the report", over)
 
 
 @on_one_blas_thread
 def write_report(
-    record_path: Path, out_path: Path, *, truth: Sequence[Metric] = (), plots: bool = True
+    record_path: Path, out_path: Path, *, truth: Sequence[Metric] = (), plots: bool = True, over: Over = "own"
 ) -> WrittenReport:
     """Write the report of a calibration record.
 
@@ -107,26 +110,25 @@ def write_report(
         out_path: ``.html`` for one self-contained document, ``.md`` for Markdown with pictures in ``NAME-pictures/``.
         truth: Comparison with the hidden truth of an emulated bench, to be told as well.
         plots: Whether to plot; without, as without matplotlib, there are tables and maps of the mesh.
+        over: What the document may be written over; pictures beside it only over those of this program.
 
     Raises:
         ConfigError: The suffix is another one, or nothing can be written there.
         CalibrationError: The record cannot be read, or it was edited or damaged.
     """
     from calibration.report_page import html_text, markdown_text
-    from lumion_hw.bench.files import writing
 
-    check_report_path(out_path)
+    check_report_path(out_path, over)
     page, missing = _page(record_path, truth, plots=plots)
-    with writing("the report", out_path):
-        if out_path.suffix in _HTML:
-            write_atomically(out_path, html_text(page))
-            return WrittenReport(out_path, missing=missing)
-        folder = out_path.with_name(f"{out_path.stem}-pictures")
-        pictures = {folder / f"{name}.svg": svg for name, svg in page.pictures.items()}
-        for path, svg in pictures.items():
-            write_atomically(path, svg)
-        write_atomically(out_path, markdown_text(page, folder.name))
-        return WrittenReport(out_path, tuple(pictures), missing)
+    if out_path.suffix in _HTML:
+        write_file(out_path, "the report", html_text(page), over)
+        return WrittenReport(out_path, missing=missing)
+    folder = out_path.with_name(f"{out_path.stem}-pictures")
+    pictures = {folder / f"{name}.svg": svg for name, svg in page.pictures.items()}
+    for path, svg in pictures.items():
+        write_file(path, "the picture", svg)
+    write_file(out_path, "the report", markdown_text(page, folder.name), over)
+    return WrittenReport(out_path, tuple(pictures), missing)
 
 
 def _page(record_path: Path, truth: Sequence[Metric], *, plots: bool) -> tuple[Page, tuple[str, ...]]:

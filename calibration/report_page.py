@@ -6,7 +6,9 @@ import base64
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from html import escape
+
+from lumion_hw.files.made_here import MADE_BY
+from lumion_hw.files.shown import markdown, xml_text
 
 
 @dataclass(frozen=True)
@@ -96,18 +98,19 @@ def html_text(page: Page) -> str:
     parts = [
         "<!DOCTYPE html>",
         '<html lang="en">',
-        '<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(page.title)}</title>",
+        f'<head><meta charset="utf-8"><meta name="generator" content="{MADE_BY}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{xml_text(page.title)}</title>",
         f"<style>{_CSS}</style></head>",
         "<body>",
-        f"<h1>{escape(page.title)}</h1>",
-        *(f"<p>{escape(each)}</p>" for each in page.summary),
+        f"<h1>{xml_text(page.title)}</h1>",
+        *(f"<p>{xml_text(each)}</p>" for each in page.summary),
         "<nav><ul>",
-        *(f'<li><a href="#{_anchor(each.title)}">{escape(each.title)}</a></li>' for each in page.sections),
+        *(f'<li><a href="#{_anchor(each.title)}">{xml_text(each.title)}</a></li>' for each in page.sections),
         "</ul></nav>",
     ]
     for section in page.sections:
-        parts.append(f'<section id="{_anchor(section.title)}"><h2>{escape(section.title)}</h2>')
+        parts.append(f'<section id="{_anchor(section.title)}"><h2>{xml_text(section.title)}</h2>')
         parts += [line for block in section.blocks for line in _html_block(block)]
         parts.append("</section>")
     return "\n".join([*parts, "</body></html>", ""])
@@ -119,10 +122,10 @@ def _anchor(title: str) -> str:
 
 def _html_block(block: Block) -> Iterator[str]:
     if isinstance(block, str):
-        yield f"<p>{escape(block)}</p>"
+        yield f"<p>{xml_text(block)}</p>"
     elif isinstance(block, Picture):
         data = base64.b64encode(block.svg.encode()).decode()
-        caption = escape(block.caption)
+        caption = xml_text(block.caption)
         yield f'<figure><img alt="{caption}" src="data:image/svg+xml;base64,{data}">'
         yield f"<figcaption>{caption}</figcaption></figure>"
     else:
@@ -137,12 +140,12 @@ def _html_table(table: Table) -> Iterator[str]:
     styles = [' class="number"' if each else "" for each in numeric]
     yield '<div class="wide"><table>'
     if table.caption:
-        yield f"<caption>{escape(table.caption)}</caption>"
-    heads = (f"<th{style}>{escape(head)}</th>" for style, head in zip(styles, table.headers, strict=True))
+        yield f"<caption>{xml_text(table.caption)}</caption>"
+    heads = (f"<th{style}>{xml_text(head)}</th>" for style, head in zip(styles, table.headers, strict=True))
     yield f"<thead><tr>{''.join(heads)}</tr></thead><tbody>"
     for row in table.rows:
         cells = (
-            f"<td{_NO if cell is False else style}>{escape(cell_text(cell))}</td>"
+            f"<td{_NO if cell is False else style}>{xml_text(cell_text(cell))}</td>"
             for style, cell in zip(styles, row, strict=True)
         )
         yield f"<tr>{''.join(cells)}</tr>"
@@ -167,9 +170,14 @@ def cell_text(cell: object) -> str:
 
 def markdown_text(page: Page, folder: str) -> str:
     """Return a page as Markdown whose pictures lie in a folder beside it."""
-    lines = [f"# {_marked(page.title)}", "", *(line for each in page.summary for line in (_marked(each), ""))]
+    lines = [
+        f"<!-- {MADE_BY} -->",
+        f"# {markdown(page.title)}",
+        "",
+        *(line for each in page.summary for line in (markdown(each), "")),
+    ]
     for section in page.sections:
-        lines += [f"## {_marked(section.title)}", ""]
+        lines += [f"## {markdown(section.title)}", ""]
         for block in section.blocks:
             lines += [*_markdown_block(block, folder), ""]
     return "\n".join(lines)
@@ -177,19 +185,14 @@ def markdown_text(page: Page, folder: str) -> str:
 
 def _markdown_block(block: Block, folder: str) -> Iterator[str]:
     if isinstance(block, str):
-        yield _marked(block)
+        yield markdown(block)
     elif isinstance(block, Picture):
-        caption = _marked(block.caption)
+        caption = markdown(block.caption)
         yield from (f"![{caption}]({folder}/{block.name}.svg)", "", caption)
     else:
         if block.caption:
-            yield from (f"**{_marked(block.caption)}**", "")
-        yield "| " + " | ".join(map(_marked, block.headers)) + " |"
+            yield from (f"**{markdown(block.caption)}**", "")
+        yield "| " + " | ".join(map(markdown, block.headers)) + " |"
         yield "|" + "---|" * len(block.headers)
         for row in block.rows:
-            yield "| " + " | ".join(_marked(cell_text(cell)) for cell in row) + " |"
-
-
-def _marked(text: str) -> str:
-    """Return text that Markdown shows as it is, on one line."""
-    return re.sub(r"([\\`*_\[\]|#])", r"\\\1", escape(" ".join(text.split()), quote=False))
+            yield "| " + " | ".join(markdown(cell_text(cell)) for cell in row) + " |"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from calibration.report_numbers import Extinction
 from calibration.report_readings import Fringe, Readings
+from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.mesh.record import CrosstalkKernel
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _figure(height: float) -> Figure:
 
 def _svg(figure: Figure) -> str:
     file = io.StringIO()
-    figure.savefig(file, format="svg", dpi=_RASTER_DPI, metadata={"Date": None, "Creator": None})
+    figure.savefig(file, format="svg", dpi=_RASTER_DPI, metadata={"Date": None, "Creator": MADE_BY})
     return file.getvalue()
 
 

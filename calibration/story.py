@@ -14,12 +14,12 @@ from calibration.bootstrap import Progress
 from calibration.journaled_run import calibrate
 from calibration.planning import Goal
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.files import writing
 from lumion_hw.circuits import Aligner, CircuitProof, CircuitRequest, PathSetup
 from lumion_hw.errors import CircuitError, ConfigError
 from lumion_hw.fabric import LightWatch, Recovery, pair_requests, replace_server
+from lumion_hw.files.writing import write_file
 from lumion_hw.mesh.picture import PicturePath, mesh_svg
-from lumion_hw.mesh.record import CalibrationRecord, write_atomically
+from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import HexMesh, State
 
 __all__ = ["Artifacts", "Story", "calibrate", "connect", "lose_and_replace", "picture", "run_story"]
@@ -174,8 +174,7 @@ def run_story(
     progress("report", 0, 1)
     written = write_report(artifacts.calibration, artifacts.calibration_report, plots=plots)
     story = Story(record, before, crosstalk_db, recovery, artifacts, written.missing)
-    with writing("the report", artifacts.report):
-        write_atomically(artifacts.report, report_text(bench, story, seed))
+    write_file(artifacts.report, "the report", report_text(bench, story, seed))
     progress("report", 1, 1)
     return story
 
@@ -184,8 +183,7 @@ def _draw(setup: PathSetup, path: Path, proofs: Sequence[CircuitProof], title: s
     """Write a picture of what is set up."""
     states = setup.active.routing.states if setup.active else {}
     title = f"{setup.bench.model.name}, {title}"
-    with writing("the picture", path):
-        write_atomically(path, picture(setup.bench.mesh.topology, states, proofs, title))
+    write_file(path, "the picture", picture(setup.bench.mesh.topology, states, proofs, title))
 
 
 def picture(topology: HexMesh, states: Mapping[int, State], proofs: Sequence[CircuitProof], title: str) -> str:

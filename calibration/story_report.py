@@ -9,6 +9,8 @@ from calibration.report import calibration_summary, calibration_text
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import CircuitProof, CircuitRequest
 from lumion_hw.fabric import Recovery
+from lumion_hw.files.made_here import MADE_BY
+from lumion_hw.files.shown import markdown
 
 if TYPE_CHECKING:
     from calibration.story import Story
@@ -155,17 +157,18 @@ def story_document(bench: Bench, story: Story, seed: int) -> dict[str, Any]:
 def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a Markdown table."""
     lines = ["| " + " | ".join(headers) + " |", "|" + "---|" * len(headers)]
-    lines += ["| " + " | ".join("–" if cell is None else str(cell) for cell in row) + " |" for row in rows]
+    lines += ["| " + " | ".join("–" if cell is None else markdown(cell) for cell in row) + " |" for row in rows]
     return "\n".join(lines)
 
 
 def report_text(bench: Bench, story: Story, seed: int) -> str:
     """Return the one-page report of a run."""
     recovery = story.recovery
-    return f"""# {bench.model.name}: run report
+    return f"""<!-- {MADE_BY} -->
+# {markdown(bench.model.name)}: run report
 
 Bench: {len(bench.model.devices)} devices, {bench.mesh.topology.n_pucs} PUCs, controller
-{bench.mesh.controller.info.serial}. Emulated here: {EMULATED}. Seed {seed}.
+{markdown(bench.mesh.controller.info.serial)}. Emulated here: {EMULATED}. Seed {seed}.
 
 ## Calibration
 
@@ -187,7 +190,7 @@ a booster amplifier: a 10GBASE-ER pair alone would close only few hops.
 
 ![paths before](mesh-before.svg)
 
-## {recovery.failed} fails, {recovery.spare} takes its place
+## {markdown(recovery.failed)} fails, {markdown(recovery.spare)} takes its place
 
 {markdown_table(SPAN_HEADERS, span_rows(recovery))}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -30,7 +31,7 @@ class Clock(Protocol):
         """Return the time in seconds; it never runs backwards."""
 
     def sleep(self, seconds: float) -> None:
-        """Let ``seconds`` pass. Raises ``ValueError`` when negative."""
+        """Let ``seconds`` pass. Raises ``ValueError`` when they are negative, infinite or no number."""
 
     def call_every(self, period_s: float, action: Callable[[], None]) -> Ticker:
         """Call ``action`` every ``period_s`` seconds until the returned ticker is cancelled."""
@@ -47,6 +48,19 @@ def deadline_after(clock: Clock, timeout_s: float) -> float:
     if timeout_s >= 0.0:
         return clock.now() + timeout_s
     raise LimitError("time to wait", asked=timeout_s, limit=0.0, unit="s", hint="Give a duration from now.")
+
+
+def _checked(seconds: float) -> float:
+    """Return a time to sleep. Infinity would stop a virtual clock for ever: nothing is later."""
+    if not 0.0 <= seconds < math.inf:
+        raise ValueError(f"cannot sleep {seconds} s")
+    return seconds
+
+
+def _checked_period(period_s: float) -> float:
+    if not 0.0 < period_s < math.inf:
+        raise ValueError(f"period must be positive and finite, not {period_s}")
+    return period_s
 
 
 class _Timer:
@@ -79,9 +93,7 @@ class VirtualClock:
 
     def sleep(self, seconds: float) -> None:
         """Advance by ``seconds``, running the periodic actions that fall due, in order."""
-        if seconds < 0:
-            raise ValueError(f"cannot sleep {seconds} s")
-        end = self._now + seconds
+        end = self._now + _checked(seconds)
         while self._timers and self._timers[0][0] <= end:
             due, _, timer = heapq.heappop(self._timers)
             if not timer.alive:
@@ -93,9 +105,7 @@ class VirtualClock:
 
     def call_every(self, period_s: float, action: Callable[[], None]) -> Ticker:
         """Call ``action`` every ``period_s`` seconds of virtual time, from inside :meth:`sleep`."""
-        if period_s <= 0:
-            raise ValueError(f"period must be positive, not {period_s}")
-        timer = _Timer(period_s, action)
+        timer = _Timer(_checked_period(period_s), action)
         heapq.heappush(self._timers, (self._now + period_s, next(self._order), timer))
         return timer
 
@@ -130,10 +140,8 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         """Sleep on the wall clock."""
-        time.sleep(seconds)
+        time.sleep(_checked(seconds))
 
     def call_every(self, period_s: float, action: Callable[[], None]) -> Ticker:
         """Call ``action`` from a background thread every ``period_s`` seconds."""
-        if period_s <= 0:
-            raise ValueError(f"period must be positive, not {period_s}")
-        return _ThreadTicker(period_s, action)
+        return _ThreadTicker(_checked_period(period_s), action)

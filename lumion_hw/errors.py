@@ -57,7 +57,13 @@ class LinkError(LumionError, ConnectionError):
 
 
 class ConnectError(LinkError):
-    """The link could not be opened: missing, refused or in use."""
+    """The link could not be opened: missing or refused."""
+
+
+class InUseError(ConnectError):
+    """The link could not be opened because another program holds it."""
+
+    exit_code = 6
 
 
 class LinkLost(LinkError):  # noqa: N818 - the name says the event, as in the design

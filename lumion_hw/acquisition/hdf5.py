@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 import numpy as np
 
 from lumion_hw.acquisition.columns import State
 from lumion_hw.acquisition.journal import read_journal
-from lumion_hw.bench.files import writing
-from lumion_hw.errors import ConfigError
-
-
-def require_hdf5() -> None:
-    """Raise ``ConfigError`` with the command that helps, if h5py is not installed."""
-    try:
-        import h5py  # noqa: F401
-    except ImportError as error:
-        raise ConfigError("HDF5 files need h5py", hint="pip install 'lumion-hw[hdf5]'") from error
+from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, require_hdf5
+from lumion_hw.files.made_here import MADE_BY
+from lumion_hw.files.writing import write_file
 
 
 def write_hdf5(journal: Path, target: Path) -> int:
@@ -29,28 +20,24 @@ def write_hdf5(journal: Path, target: Path) -> int:
     number) and ``/state`` (uint8), with the attribute ``unit``. The names of the states are an attribute of the file.
 
     Raises:
-        ConfigError: The journal is none, h5py is missing, or the target cannot be written.
+        ConfigError: The journal is none, h5py is missing, or the target exists or cannot be written.
     """
-    require_hdf5()
-    import h5py
-
+    h5py = require_hdf5()
     header, rows = read_journal(journal)
-    with writing("the HDF5 file", target):
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        os.close(handle)
-        try:
-            with h5py.File(name, "w") as file:
-                file.attrs.update(bench=header.bench, period_s=header.period_s, started=header.started)
-                file.attrs["states"] = [f"{state.value} {state.name}" for state in State]
-                file["index"] = np.array([row.index for row in rows], dtype=np.uint32)
-                file["time_s"] = np.array([row.time_s for row in rows])
-                for number, column in enumerate(header.columns):
-                    group = file.create_group(column.name)
-                    group.attrs["unit"] = column.unit
-                    group["value"] = np.array([row.values[number].number for row in rows], dtype=np.float64)
-                    group["state"] = np.array([row.values[number].state for row in rows], dtype=np.uint8)
-            os.replace(name, target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+
+    def fill(path: Path) -> None:
+        with h5py.File(path, "w") as file:
+            file.attrs.update(bench=header.bench, period_s=header.period_s, started=header.started)
+            file.attrs[MADE_BY_ATTRIBUTE] = np.bytes_(MADE_BY)
+            file["header"] = np.frombuffer(header.line(), dtype=np.uint8)
+            file.attrs["states"] = [f"{state.value} {state.name}" for state in State]
+            file["index"] = np.array([row.index for row in rows], dtype=np.uint32)
+            file["time_s"] = np.array([row.time_s for row in rows])
+            for number, column in enumerate(header.columns):
+                group = file.create_group(column.name)
+                group.attrs["unit"] = column.unit
+                group["value"] = np.array([row.values[number].number for row in rows], dtype=np.float64)
+                group["state"] = np.array([row.values[number].state for row in rows], dtype=np.uint8)
+
+    write_file(target, "the HDF5 file", fill, over="nothing")
     return len(rows)

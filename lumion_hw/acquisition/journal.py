@@ -18,12 +18,14 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from lumion_hw.acquisition.columns import Column, State, Value
-from lumion_hw.bench.files import writing
 from lumion_hw.errors import ConfigError
+from lumion_hw.files.reading import parse_json, read_file
+from lumion_hw.files.writing import writing
 
 FORMAT = "lumion-log 1"
 MOST_ROWS = 2**32 - 1
 """Rows are numbered in 32 bits."""
+_MOST_BYTES = 1 << 34
 
 
 @dataclass(frozen=True)
@@ -51,16 +53,21 @@ class Header:
     @classmethod
     def parse(cls, line: bytes, path: Path) -> Header:
         """Read the first line. Raises ``ConfigError`` if this is no journal."""
+        from pydantic import TypeAdapter, ValidationError
+
+        hint = "Name a file that `lumion log` has begun."
+        document = parse_json(line, f"{path} is no log of this program", hint=hint)
+        if not isinstance(document, dict) or document.pop("format", None) != FORMAT:
+            raise ConfigError(f"{path} is no log of this program: another format", hint=hint)
         try:
-            document = json.loads(line)
-            if document.pop("format") != FORMAT:
-                raise ValueError("another format")
-            document["columns"] = tuple(Column(**column) for column in document["columns"])
-            return cls(**document)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(
-                f"{path} is no log of this program: {error}", hint="Name a file that `lumion log` has begun."
-            ) from error
+            header = TypeAdapter(cls).validate_python(document)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise ConfigError(f"{path} is no log of this program: {where}: {first['msg']}", hint=hint) from error
+        if not (header.columns and header.period_s > 0.0 and 0 < header.n_rows <= MOST_ROWS):
+            raise ConfigError(f"{path} is no log of this program: it plans no rows", hint=hint)
+        return header
 
 
 @dataclass(frozen=True)
@@ -175,10 +182,7 @@ def read_journal(path: Path) -> tuple[Header, list[Row]]:
 
 def _scan(path: Path) -> tuple[Header, list[Row], int]:
     """Return header, good rows, and where they end."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read the log {path}: {error.strerror or error}.") from error
+    data = read_file(path, "the log", most_bytes=_MOST_BYTES)
     first, newline, rest = data.partition(b"\n")
     header = Header.parse(first if newline else b"", path)
     layout = _layout(len(header.columns))

@@ -11,14 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.acquisition.columns import State, choose
-from lumion_hw.acquisition.hdf5 import require_hdf5
-from lumion_hw.bench.files import writing
+from lumion_hw.acquisition.journal import Header
 from lumion_hw.errors import ConfigError
+from lumion_hw.files.hdf5 import open_hdf5
+from lumion_hw.files.made_here import MADE_BY
+from lumion_hw.files.shown import one_line
+from lumion_hw.files.writing import Over, check_target, write_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-FORMATS = (".png", ".svg", ".pdf")
+_SAID = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}
+"""Suffixes of pictures, and where each says what has made it."""
+FORMATS = tuple(_SAID)
+_MOST_PANELS = 24
 _PANEL_IN = (9.0, 2.6)
 
 
@@ -53,28 +59,36 @@ def read_recording(source: Path, patterns: Sequence[str] = ("*",)) -> tuple[str,
     Raises:
         ConfigError: The file is none of these, or a pattern fits none of its columns.
     """
-    require_hdf5()
-    import h5py
+    hint = "Name an HDF5 file that this version of `lumion log` has written."
+    with open_hdf5(source, "recording", hint=hint) as file:
+        header = Header.parse(file.array("header", 1).astype(np.uint8).tobytes(), source)
+        units = {column.name: column.unit for column in header.columns}
+        chosen = choose(patterns, {name: name.partition(".")[0] for name in units})
+        time_s = file.array("time_s", 1).astype(np.float64)
+        columns = [
+            Recorded(
+                name,
+                units[name],
+                file.array(f"{name}/value", 1).astype(np.float64),
+                file.array(f"{name}/state", 1).astype(np.uint8),
+            )
+            for name in chosen
+        ]
+        if odd := [each.name for each in columns if not len(each.value) == len(each.state) == len(time_s)]:
+            raise ValueError(f"{odd[0]} has another number of rows than 'time_s'")
+        return header.bench, time_s, columns
 
-    try:
-        with h5py.File(source) as file:
-            groups = {name: item for name, item in file.items() if isinstance(item, h5py.Group)}
-            chosen = choose(patterns, {name: name.partition(".")[0] for name in groups})
-            columns = [
-                Recorded(name, str(groups[name].attrs["unit"]), groups[name]["value"][:], groups[name]["state"][:])
-                for name in chosen
-            ]
-            return str(file.attrs["bench"]), np.asarray(file["time_s"], dtype=np.float64), columns
-    except (OSError, KeyError) as error:
-        raise ConfigError(
-            f"{source} is no recording: {error}", hint="Name an HDF5 file that `lumion log` has written."
-        ) from error
 
-
-def plot(source: Path, target: Path, patterns: Sequence[str] = ("*",)) -> int:
+def plot(source: Path, target: Path, patterns: Sequence[str] = ("*",), over: Over = "own") -> int:
     """Draw a recording, all or nothing, and return how many columns are in the picture.
 
     Values that are no number leave a gap; a mark at the foot of the panel says so, red where reading failed.
+
+    Args:
+        source: The recording.
+        target: The picture.
+        patterns: Which columns.
+        over: What the picture may be written over.
 
     Raises:
         ConfigError: An extra is missing, the file is no recording, or the picture cannot be written.
@@ -82,29 +96,41 @@ def plot(source: Path, target: Path, patterns: Sequence[str] = ("*",)) -> int:
     require_plots()
     if target.suffix.lower() not in FORMATS:
         raise ConfigError(f"{target}: no such kind of picture", hint=f"Name it with {', '.join(FORMATS)}.")
+    check_target(target, "the picture", over)
     bench, time_s, columns = read_recording(source, patterns)
     from matplotlib.figure import Figure
 
     units = list(dict.fromkeys(column.unit for column in columns))
+    if len(units) > _MOST_PANELS:
+        raise ConfigError(f"{source} has {len(units)} units, a picture shows {_MOST_PANELS}", hint="Choose channels.")
     figure = Figure(figsize=(_PANEL_IN[0], _PANEL_IN[1] * len(units) + 0.6), layout="constrained")
     panels = figure.subplots(len(units), 1, sharex=True, squeeze=False)[:, 0]
     for panel, unit in zip(panels, units, strict=True):
         for column in columns:
             if column.unit == unit:
                 _draw(panel, time_s, column)
-        panel.set_ylabel(unit)
+        panel.set_ylabel(_plain(unit))
         panel.grid(alpha=0.3)
         panel.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small", frameon=False)
     panels[-1].set_xlabel("time (s)")
-    figure.suptitle(f"{bench}: {source.name}")
-    with writing("the picture", target):
-        figure.savefig(target)
+    figure.suptitle(_plain(f"{bench}: {source.name}"))
+    said = _SAID[target.suffix.lower()]
+
+    def fill(path: Path) -> None:
+        figure.savefig(path, format=target.suffix[1:].lower(), metadata={said: MADE_BY})
+
+    write_file(target, "the picture", fill, over)
     return len(columns)
+
+
+def _plain(text: str) -> str:
+    """Return text that matplotlib shows as it is: no formulas, and nothing left out of the legend."""
+    return one_line(text).replace("$", r"\$").removeprefix("_")
 
 
 def _draw(panel: Axes, time_s: NDArray[np.float64], column: Recorded) -> None:
     """Draw one column: a line with gaps, and marks at the foot of the panel where there is no number."""
-    (line,) = panel.plot(time_s, column.value, label=column.name, linewidth=1.0, marker=".", markersize=2.0)
+    (line,) = panel.plot(time_s, column.value, label=_plain(column.name), linewidth=1.0, marker=".", markersize=2.0)
     failed = column.state == State.FAILED
     for where, colour in ((failed, "red"), ((column.state != State.OK) & ~failed, line.get_color())):
         if not where.any():

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import IO, Any
 
-from lumion_hw.bench.files import writing
 from lumion_hw.clock import Clock
+from lumion_hw.files.writing import check_target, writing
 
 
 class EventLog:
@@ -32,13 +32,13 @@ class EventLog:
         A line that an earlier run left torn stays alone in its line.
 
         Raises:
-            ConfigError: Nothing can be written there.
+            ConfigError: Nothing can be written there, or there is something that is no event log.
             LumionError: There is no room.
         """
         self.close()
         with writing("the event log", path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file, self._path = path.open("a+b", buffering=0), path
+            self._file, self._path = check_target(path, "the event log").open("a+b", buffering=0), path
             torn = self._file.seek(0, os.SEEK_END) > 0
             if torn:
                 self._file.seek(-1, os.SEEK_END)

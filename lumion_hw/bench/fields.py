@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from lumion_hw.errors import ConfigError
 
@@ -14,6 +14,19 @@ class StrictModel(BaseModel):
     """Base of every part of the bench file: unknown keys are refused, instances do not change, NaN is no number."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def checked_version(version: object) -> object:
+    """Return the version of a bench file unchanged.
+
+    Raises:
+        ValueError: It is none; Python holds true and 1.0 for 1, a file does not.
+    """
+    if type(version) is not int or version != 1:
+        from lumion_hw.bench.explain import found
+
+        raise ValueError(f"expected 1, found {found(version)}")
+    return version
 
 
 def checked_address(address: str) -> str:
@@ -60,6 +73,9 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 Whole = Annotated[int, Field(strict=True)]
 """A whole number; 5.0 and true are refused."""
+
+Version = Annotated[Literal[1], BeforeValidator(checked_version)]
+"""The version of the file format."""
 
 Flag = Annotated[bool, Field(strict=True)]
 """true or false; text such as yes is refused."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lumion_hw.errors import ConfigError
+from lumion_hw.files.reading import read_file
 
 if TYPE_CHECKING:
     from lumion_hw.bench.checks import Check, Path
@@ -134,17 +135,10 @@ def _content(source: str | os.PathLike[str]) -> tuple[str, str]:
     """Return the path and the text of a bench file or built-in bench."""
     name = os.fspath(source)
     path = pathlib.Path(name)
-    if not path.exists() and name in builtin_names():
+    if name in builtin_names() and not path.exists():
         path = builtin_path(name)
-    try:
-        with path.open("rb") as stream:
-            raw = stream.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        hint = f"Give the path of a bench file, or a built-in one: {', '.join(builtin_names())}."
-        raise ConfigError(f"cannot read bench file {name}: {reason}.", hint=hint) from error
-    if len(raw) > MAX_BYTES:
-        raise _too_large(name)
+    hint = f"Give the path of a bench file, or a built-in one: {', '.join(builtin_names())}."
+    raw = read_file(path, "bench file", most_bytes=MAX_BYTES, hint=hint)
     try:
         return str(path), raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.errors import OutOfRangeError
+from lumion_hw.errors import ConfigError, OutOfRangeError
 from lumion_hw.interfaces import PowerMeter, PowerReading, RangeState
 from lumion_hw.interfaces.wiring import OutputPath
 
@@ -29,7 +29,7 @@ class MeterMonitors:
     """What the meters see, referred to the fibre at the mesh facet and told as photocurrents of 1 A/W: 1 mA is 1 mW.
 
     Args:
-        meters: Meters by device name.
+        meters: Meters by device name, as far as they are open.
         outputs: The outputs that have a tap.
         access_loss_db: Typical loss between mesh and fibre.
 
@@ -45,7 +45,7 @@ class MeterMonitors:
             if out.meter is not None and out.meter_channel is not None
         ]
         self._taps = tuple(taps)
-        self._meters = {tap.meter: meters[tap.meter] for tap in taps}
+        self._meters = {tap.meter: meters.get(tap.meter) for tap in taps}
         self.ports = tuple(tap.port for tap in taps)
         self.responsivity_a_per_w = _RESPONSIVITY_A_PER_W * 10.0 ** (-access_loss_db / 10.0)
 
@@ -54,15 +54,19 @@ class MeterMonitors:
 
         Raises:
             OutOfRangeError: A meter is overloaded.
+            ConfigError: A meter was not opened.
         """
         scans = [self._scan_ma() for _ in range(n_avg)]
         mean: NDArray[np.float64] = np.mean(scans, axis=0)
         return mean
 
     def _scan_ma(self) -> list[float]:
-        readings = {
-            (name, reading.channel): reading for name, meter in self._meters.items() for reading in meter.read_all()
-        }
+        readings: dict[tuple[str, int], PowerReading] = {}
+        for name, meter in self._meters.items():
+            if meter is None:
+                hint = "Leave out 'only', or name it: this mesh is read with it."
+                raise ConfigError("the power meter was not opened", device=name, hint=hint)
+            readings |= {(name, reading.channel): reading for reading in meter.read_all()}
         return [
             _RESPONSIVITY_A_PER_W * tap.facet_mw_per_w * _power_w(readings[tap.meter, tap.channel], tap.meter)
             for tap in self._taps

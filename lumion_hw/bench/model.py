@@ -23,7 +23,7 @@ from lumion_hw.bench.devices import (
     SfpModel,
 )
 from lumion_hw.bench.emulation import EmulationModel, HeaterEfficiencyModel
-from lumion_hw.bench.fields import Name, Number, StrictModel, Whole
+from lumion_hw.bench.fields import Name, Number, StrictModel, Version, Whole
 from lumion_hw.bench.layout import topology_of
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 
@@ -160,7 +160,7 @@ class FabricModel(StrictModel):
 class BenchModel(StrictModel):
     """One bench file."""
 
-    version: Literal[1] = Field(description="Version of this file format.")
+    version: Version = Field(description="Version of this file format.")
     name: Name = Field(description="Name of the bench.")
     description: str = Field("", description="What it is, in words.")
     devices: dict[Name, Device] = Field(min_length=1, description="Devices by name.")

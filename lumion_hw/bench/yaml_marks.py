@@ -16,6 +16,9 @@ import yaml
 from lumion_hw.bench.checks import Path
 
 MAX_DEPTH = 20
+MAX_KEYS = 10_000
+MAX_VALUES = 40_000
+"""Far more than the largest mesh has channels: a bound on the work that a file of the largest size can make."""
 _PREFIX = "tag:yaml.org,2002:"
 
 
@@ -75,7 +78,7 @@ class _CoreLoader(yaml.SafeLoader):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self._depth = 0
+        self._depth = self._keys = self._values = 0
 
     def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
         """Compose one node, refusing aliases and deep nesting."""
@@ -86,6 +89,12 @@ class _CoreLoader(yaml.SafeLoader):
         if self._depth >= MAX_DEPTH:
             message = f"nested deeper than {MAX_DEPTH} levels"
             raise yaml.MarkedYAMLError(problem=message, problem_mark=event.start_mark)
+        self._values += 1
+        self._keys += isinstance(parent, yaml.MappingNode) and index is None
+        for count, most, what in ((self._keys, MAX_KEYS, "keys"), (self._values, MAX_VALUES, "keys and values")):
+            if count > most:
+                message = f"more than {most} {what}: no bench file has as many"
+                raise yaml.MarkedYAMLError(problem=message, problem_mark=event.start_mark)
         self._depth += 1
         node: yaml.Node | None = super().compose_node(parent, index)  # type: ignore[arg-type]
         self._depth -= 1

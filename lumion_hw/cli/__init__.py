@@ -30,46 +30,62 @@ def main(args: Sequence[str] | None = None) -> int:
         0 ok, 1 failed, 2 usage or configuration, 3 out of tolerance, 4 unreachable, 5 interlock, 6 busy,
         130 interrupted, 143 SIGTERM.
     """
-    from lumion_hw.cli.commands import lumion
-
-    return run(lumion, "lumion", args)
+    return run("lumion_hw.cli.commands:lumion", "lumion", args)
 
 
-def run(command: click.Command, name: str, args: Sequence[str] | None = None) -> int:
+def run(command: click.Command | str, name: str, args: Sequence[str] | None = None) -> int:
     """Run a click command with this package's errors, exit codes and signals, and return the exit code.
 
     Every error is one paragraph on stderr, and with ``--json`` one document on stdout as well. SIGTERM raises
     ``SystemExit``, so that every ``finally`` on the way out makes the bench safe.
 
     Args:
-        command: What to run, such as the group of another program that wants the same manners.
+        command: What to run, such as the group of another program that wants the same manners; as ``module:attribute``
+            it is imported in here, so that Ctrl-C ends the program well even while it is being loaded.
         name: Name of the program in messages.
         args: Arguments without the program's name; those of the process if not given.
     """
+    # The matrices here are small: BLAS threads only get in each other's way (mesh.md c.4). Has to precede numpy.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    given = list(sys.argv[1:] if args is None else args)
+    with _sigterm_unwinds():
+        try:
+            return _guarded(command, name, given)
+        except KeyboardInterrupt:  # while this program was being loaded, or was saying that it was interrupted
+            os.write(2, b"lumion: interrupted\n")
+            return INTERRUPTED
+
+
+def _guarded(command: click.Command | str, name: str, given: list[str]) -> int:
+    """Run a command and turn every failure into an exit code."""
     import click
 
     from lumion_hw.cli.output import report_failure
 
-    # The matrices here are small: BLAS threads only get in each other's way (mesh.md c.4). Has to precede numpy.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    given = list(sys.argv[1:] if args is None else args)
     as_json = "--json" in given
-    with _sigterm_unwinds():
-        try:
-            code = _invoke(command, name, given)
-        except click.exceptions.Exit as error:
-            code = error.exit_code
-        except click.ClickException as error:
-            code = report_failure(error, error.exit_code, as_json)
-        except (click.Abort, KeyboardInterrupt) as error:
-            code = report_failure(error, INTERRUPTED, as_json)
-        except BrokenPipeError:
-            code = _reader_left()
-        except SystemExit as error:
-            code = error.code if isinstance(error.code, int) else int(error.code is not None)
-        except BaseException as error:  # noqa: BLE001 - the one place that turns every failure into an exit code
-            code = report_failure(error, exit_code(error), as_json)
+    try:
+        code = _invoke(_loaded(command) if isinstance(command, str) else command, name, given)
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    except click.ClickException as error:
+        code = report_failure(error, error.exit_code, as_json)
+    except (click.Abort, KeyboardInterrupt) as error:
+        code = report_failure(error, INTERRUPTED, as_json)
+    except BrokenPipeError:
+        code = _reader_left()
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException as error:  # noqa: BLE001 - the one place that turns every failure into an exit code
+        code = report_failure(error, exit_code(error), as_json)
     return code
+
+
+def _loaded(target: str) -> click.Command:
+    import importlib
+
+    module, _, attribute = target.partition(":")
+    command: click.Command = getattr(importlib.import_module(module), attribute)
+    return command
 
 
 def _invoke(command: click.Command, name: str, args: list[str]) -> int:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.output import echo_json, echo_table, error_document, json_option
+from lumion_hw.cli.output import echo_json, echo_table, error_document, json_option, say
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def check(ctx: click.Context, file: str, as_json: bool) -> None:
     if as_json:
         echo_json({"file": file, "name": model.name, "valid": True, **counts})
     else:
-        click.echo(f"{file}: ok: {model.name} with " + ", ".join(f"{n} {what}" for what, n in counts.items()))
+        say(f"{file}: ok: {model.name} with " + ", ".join(f"{n} {what}" for what, n in counts.items()))
 
 
 @bench.command()
@@ -68,9 +68,9 @@ def show(file: str, as_json: bool) -> None:
     if as_json:
         echo_json(model.model_dump(mode="json"))
         return
-    click.echo(f"{model.name}\n{model.description}\n")
+    say(f"{model.name}\n{model.description}\n")
     echo_table("Devices", ("name", "kind", "serial", "address"), device_rows(model))
-    click.echo(f"Mesh\n{_mesh_line(model)}\n")
+    say(f"Mesh\n{_mesh_line(model)}\n")
     echo_table("Inputs", ("source", "port", "polarization", "loss dB", "gain dB"), input_rows(model))
     headers = ("port", "transponder", "loss dB", "meter", "channel", "tap")
     echo_table("Outputs", headers, output_rows(model))

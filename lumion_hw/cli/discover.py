@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from lumion_hw.cli.output import echo_json, echo_table, json_option, note
-from lumion_hw.errors import ConfigError
+from lumion_hw.cli.outputs import out_option
 
 
 @click.command()
@@ -17,9 +17,9 @@ from lumion_hw.errors import ConfigError
     "--serial", "ports", multiple=True, metavar="PORT", help="Ask at this serial port; ?baud=N fixes its rate."
 )
 @click.option("--visa", is_flag=True, help="Ask every resource that VISA lists.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Write a draft of a bench file here.")
+@out_option("Write a draft of a bench file here.", "-o", "--output")
 @json_option
-def discover(host: tuple[str, ...], ports: tuple[str, ...], visa: bool, output: str | None, as_json: bool) -> None:
+def discover(host: tuple[str, ...], ports: tuple[str, ...], visa: bool, output: Path | None, as_json: bool) -> None:
     """Find and identify instruments at the places named.
 
     Only harmless questions are asked, and only where you say: an instrument may move on a stray line. Without any
@@ -27,11 +27,11 @@ def discover(host: tuple[str, ...], ports: tuple[str, ...], visa: bool, output: 
     """
     from lumion_hw.bench.discovery import discover as ask
     from lumion_hw.bench.discovery import draft, serial_ports, visa_resources
-    from lumion_hw.bench.files import writing
     from lumion_hw.clock import SystemClock
+    from lumion_hw.files.writing import check_target, write_file
 
-    if output and Path(output).exists():
-        raise ConfigError(f"{output} exists", hint="Choose another name.")
+    if output:
+        check_target(output, "the draft", over="nothing")
     places = [f"tcp://{name}" for name in host] + [f"serial://{port}" for port in ports]
     places += [f"visa://{resource}" for resource in visa_resources()] if visa else []
     if not places:
@@ -53,6 +53,5 @@ def discover(host: tuple[str, ...], ports: tuple[str, ...], visa: bool, output: 
         if not found:
             note("Nothing answered.")
     if output:
-        with writing("the draft", Path(output)):
-            Path(output).write_text(draft(found), encoding="utf-8")
+        write_file(output, "the draft", draft(found), over="nothing")
         note(f"{output}: a draft; mesh and wiring are still to be written")

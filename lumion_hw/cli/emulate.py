@@ -11,6 +11,7 @@ import click
 
 from lumion_hw.cli.numbers import SEED
 from lumion_hw.cli.output import note
+from lumion_hw.cli.outputs import force_option, out_option
 
 _ON_TCP = (
     *("lumion-mesh", "smartlight-line-server"),
@@ -21,11 +22,12 @@ _ON_TCP = (
 
 @click.command()
 @click.argument("file", metavar="BENCH")
-@click.option("--endpoints", type=click.Path(dir_okay=False), help="JSON file for the addresses, by device name.")
+@out_option("JSON file for the addresses, by device name.", "--endpoints")
+@force_option
 @click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of everything random.")
 @click.option("--tcp-only", is_flag=True, help="No ptys: serial devices on TCP as well.")
 @click.option("--cold", is_flag=True, help="Modules start up as after power-on; otherwise they are warm.")
-def emulate(file: str, endpoints: str | None, seed: int, tcp_only: bool, cold: bool) -> None:
+def emulate(file: str, endpoints: Path | None, force: bool, seed: int, tcp_only: bool, cold: bool) -> None:
     """Serve every device of BENCH on loopback until SIGTERM or Ctrl-C.
 
     Controllers, servers and meters listen on TCP, serial instruments on ptys. The endpoints file holds the address of
@@ -33,12 +35,13 @@ def emulate(file: str, endpoints: str | None, seed: int, tcp_only: bool, cold: b
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.bench.emulated import emulated_bench
-    from lumion_hw.bench.files import writing
     from lumion_hw.clock import SystemClock
     from lumion_hw.emulator.server import EmulatorServer
-    from lumion_hw.mesh.record import write_atomically
+    from lumion_hw.files.writing import check_target, over, write_file
     from lumion_hw.mesh.scattering import Solver
 
+    if endpoints is not None:
+        check_target(endpoints, "the endpoints file", over(force))
     model = load(file)
     clock = SystemClock()
     bench = emulated_bench(model, clock, seed, warm=not cold)
@@ -59,8 +62,7 @@ def emulate(file: str, endpoints: str | None, seed: int, tcp_only: bool, cold: b
             if endpoints is None:
                 click.echo(document, nl=False)
             else:
-                with writing("the endpoints file", Path(endpoints)):
-                    write_atomically(Path(endpoints), document)
+                write_file(endpoints, "the endpoints file", document, over(force))
             note(f"{model.name}: {len(addresses)} devices, seed {seed}; Ctrl-C or SIGTERM ends")
             server.run(stop)
         finally:

@@ -11,7 +11,8 @@ import click
 
 from lumion_hw.cli.numbers import Number
 from lumion_hw.cli.opening import bench_options, channels_option, devices_with, open_bench
-from lumion_hw.cli.output import echo_json, json_option, note, progress, table
+from lumion_hw.cli.output import echo_json, json_option, note, progress, say, table
+from lumion_hw.cli.outputs import out_option
 from lumion_hw.errors import ConfigError, LumionError
 
 if TYPE_CHECKING:
@@ -45,8 +46,15 @@ class Duration(click.ParamType[float]):
 @click.option(
     "--rate", default=1.0, show_default=True, type=Number("1/s", 0.0, 10_000.0, above=True), help="Rows per s."
 )
-@click.option("--for", "duration_s", default="10s", show_default=True, type=Duration(), help=f"How long: 30s, 2h, 7d, up to {_LONGEST_D}d.")
-@click.option("--out", type=click.Path(dir_okay=False), default="readings.h5", show_default=True, help="HDF5 file.")
+@click.option(
+    "--for",
+    "duration_s",
+    default="10s",
+    show_default=True,
+    type=Duration(),
+    help=f"How long: 30s, 2h, 7d, up to {_LONGEST_D}d.",
+)
+@out_option("HDF5 file.", default="readings.h5")
 @click.option("--resume", is_flag=True, help="Go on with a log that was interrupted.")
 @click.option("--list", "only_list", is_flag=True, help="Name all channels and end.")
 @json_option
@@ -58,7 +66,7 @@ def log(
     channels: tuple[str, ...],
     rate: float,
     duration_s: float,
-    out: str,
+    out: Path,
     resume: bool,
     only_list: bool,
     as_json: bool,
@@ -70,19 +78,21 @@ def log(
     file, or the name of a built-in bench.
     """
     from lumion_hw.acquisition.columns import Reader
-    from lumion_hw.acquisition.hdf5 import require_hdf5, write_hdf5
+    from lumion_hw.acquisition.hdf5 import write_hdf5
     from lumion_hw.acquisition.journal import MOST_ROWS
     from lumion_hw.acquisition.recorder import record
+    from lumion_hw.files.hdf5 import require_hdf5
+    from lumion_hw.files.writing import check_target
 
     n_rows = max(round(duration_s * rate), 1)
     if n_rows > MOST_ROWS:
-        raise ConfigError(f"{n_rows} rows are more than the {MOST_ROWS} of a log", hint="Record slower, or not as long.")
-    target = Path(out)
-    journal_path = target.with_name(target.name + ".journal")
+        raise ConfigError(
+            f"{n_rows} rows are more than the {MOST_ROWS} of a log", hint="Record slower, or not as long."
+        )
+    journal_path = out.with_name(out.name + ".journal")
     if not only_list:
         require_hdf5()
-        if target.exists():
-            raise ConfigError(f"{target} exists", hint="Choose another name.")
+        check_target(out, "the recording", over="nothing")
     with open_bench(bench_file, emulate, seed, endpoints, devices_with(bench_file, channels)) as bench:
         reader = Reader(bench, channels or ("*",))
         if only_list:
@@ -98,15 +108,15 @@ def log(
 
                 advance(journal.acknowledged)
                 recording = record(reader, journal, bench.clock, progress=advance)
-    rows = write_hdf5(journal_path, target)
+    rows = write_hdf5(journal_path, out)
     journal_path.unlink()
     if recording.missed:
         note(f"{recording.missed} rows were left out: reading takes longer than {1.0 / rate:g} s")
-    document = {"file": str(target), "rows": rows, "missed": recording.missed, "failed_values": recording.failed}
+    document = {"file": str(out), "rows": rows, "missed": recording.missed, "failed_values": recording.failed}
     if as_json:
         echo_json(document | {"channels": [column.name for column in reader.columns]})
     else:
-        click.echo(f"{target}: {rows} rows of {len(reader.columns)} channels")
+        say(f"{out}: {rows} rows of {len(reader.columns)} channels")
     if recording.failed:
         raise LumionError(
             f"{recording.failed} values could not be read.", hint="They are NaN with state 4 in the file."
@@ -129,4 +139,4 @@ def _print_channels(reader: Any, as_json: bool) -> None:
     if as_json:
         echo_json({"channels": [{"name": column.name, "unit": column.unit} for column in reader.columns]})
     else:
-        click.echo(table(("channel", "unit"), [(column.name, column.unit) for column in reader.columns]))
+        say(table(("channel", "unit"), [(column.name, column.unit) for column in reader.columns]))

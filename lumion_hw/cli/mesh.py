@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lumion_hw.cli.numbers import MANY, PORT, SEED, Number
-from lumion_hw.cli.output import echo_json, echo_table, json_option, note
+from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
+from lumion_hw.cli.outputs import force_option, out_option
 
 if TYPE_CHECKING:
     from lumion_hw.mesh.faults import Faults
@@ -50,7 +51,8 @@ def _fault_options(function: _Command) -> _Command:
 @_mesh_option
 @_fault_options
 @click.option("--state", "states", multiple=True, metavar="PUC=STATE", help="State of a PUC: bar or cross.")
-@click.option("--output", "-o", type=click.Path(dir_okay=False), help="Write the picture here, not to stdout.")
+@out_option("Write the picture here, not to stdout.", "--output", "-o")
+@force_option
 @json_option
 def show(
     layout: str,
@@ -58,7 +60,8 @@ def show(
     excess_loss: Sequence[str],
     dead_ports: Sequence[int],
     states: Sequence[str],
-    output: str | None,
+    output: pathlib.Path | None,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Draw a mesh as SVG, or print it as JSON."""
@@ -70,7 +73,7 @@ def show(
     if as_json:
         echo_json(topology.to_dict())
     if output is not None or not as_json:
-        _write(mesh_svg(topology, states=given, failed={*faults.stuck, *faults.excess_loss_db}), output)
+        _write(mesh_svg(topology, states=given, failed={*faults.stuck, *faults.excess_loss_db}), output, force)
 
 
 @mesh.command()
@@ -85,7 +88,8 @@ def show(
 @click.option("--equal-hops", multiple=True, metavar="I,J,...", help="These circuits have equally many PUCs.")
 @click.option("--certify", is_flag=True, help="Prove the optimum with CP-SAT (an extra), or bound it.")
 @click.option("--time-limit", type=Number("s", 0.0, 86400.0), default=10.0, show_default=True, help="CP-SAT's, in s.")
-@click.option("--svg", type=click.Path(dir_okay=False), help="Draw the circuits here.")
+@out_option("Draw the circuits here.", "--svg")
+@force_option
 @json_option
 def route(
     layout: str,
@@ -101,7 +105,8 @@ def route(
     equal_hops: Sequence[str],
     certify: bool,
     time_limit: float,
-    svg: str | None,
+    svg: pathlib.Path | None,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Route circuits with consistent states and exclusive joints; unused PUCs are parked."""
@@ -125,7 +130,7 @@ def route(
     )
     parked = park(topology, routing.states, unusable=faults.unusable()).states
     if svg is not None:
-        _write(_picture(topology, routing, parked, faults), svg)
+        _write(_picture(topology, routing, parked, faults), svg, force)
     if as_json:
         echo_json(routing_document(topology, routing, parked))
     else:
@@ -193,15 +198,11 @@ def mesh_named(layout: str) -> HexMesh:
 
 def _mesh_of_file(path: pathlib.Path) -> HexMesh:
     """Return the mesh of a JSON file."""
-    import json
-
     from lumion_hw.errors import ConfigError
+    from lumion_hw.files.reading import read_json
     from lumion_hw.mesh.topology import HexMesh
 
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"mesh file {path}: {error}") from error
+    document = read_json(path, "mesh file")
     if not isinstance(document, dict):
         raise ConfigError(f"mesh file {path} holds no mesh", hint="`lumion mesh show --json` writes one.")
     return HexMesh.from_dict(document)
@@ -253,7 +254,7 @@ def _tell(routing: Routing) -> None:
     ]
     echo_table("Circuits", ("from", "to", "hops", "loss dB", "PUCs (= bar, x cross)"), rows)
     bound = "proven optimal" if routing.outcome == "optimal" else f"none costs less than {routing.bound:g}"
-    click.echo(f"{routing.total_hops} hops in all; cost {routing.cost:g}, {bound}; found by {routing.method}")
+    say(f"{routing.total_hops} hops in all; cost {routing.cost:g}, {bound}; found by {routing.method}")
 
 
 def _tell_matchings(found: AllToAll) -> None:
@@ -268,7 +269,7 @@ def _tell_matchings(found: AllToAll) -> None:
         for number, each in enumerate(found.configurations)
     ]
     echo_table("Configurations", ("no", "pairs", "longest", "ports joined"), rows)
-    click.echo(
+    say(
         f"{len(found.configurations)} configurations for {len(found.ports)} ports, lower bound {found.lower_bound}; "
         f"longest path {found.longest_hops} hops"
     )
@@ -292,12 +293,14 @@ def _picture(topology: HexMesh, routing: Routing, states: dict[int, State], faul
     return mesh_svg(topology, states=states, paths=paths, failed={*faults.stuck, *faults.excess_loss_db})
 
 
-def _write(svg: str, output: str | None) -> None:
+def _write(svg: str, output: pathlib.Path | None, force: bool) -> None:
     """Write a picture to a file, or to stdout."""
+    from lumion_hw.files.writing import over, write_file
+
     if output is None:
         click.echo(svg, nl=False)
     else:
-        pathlib.Path(output).write_text(svg, encoding="utf-8")
+        write_file(output, "the picture", svg, over(force))
         note(f"wrote {output}")
 
 
@@ -351,5 +354,3 @@ def _state(word: str) -> State:
     if word == "cross":
         return "cross"
     raise click.BadParameter(f"{word!r} is no state: bar or cross")
-
-

@@ -36,7 +36,9 @@ class Number(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{str(value)[:_SHOWN]!r} is no finite number{of_unit}; give {self.words}.", param, ctx)
         if not self.least <= number <= self.most or (self.above and number == self.least):
-            self.fail(f"{number:g}{f' {self.unit}' if self.unit else ''} is out of range; give {self.words}.", param, ctx)
+            self.fail(
+                f"{number:g}{f' {self.unit}' if self.unit else ''} is out of range; give {self.words}.", param, ctx
+            )
         return number
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -100,10 +99,9 @@ def _concerns(pattern: str, device: str) -> bool:
 
 def read_endpoints(path: str) -> dict[str, str]:
     """Return the addresses by device name in an endpoints file. Raises ``ConfigError`` if it is none."""
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: is no endpoints file: {error}") from error
+    from lumion_hw.files.reading import MEGABYTE, read_json
+
+    document = read_json(Path(path), "endpoints file", most_bytes=MEGABYTE, hint="`lumion emulate` writes one.")
     if not isinstance(document, dict) or not all(isinstance(address, str) for address in document.values()):
         raise ConfigError(f"{path}: is no endpoints file: expected a JSON object of device name to address")
     return document

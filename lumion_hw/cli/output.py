@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lumion_hw.errors import LumionError, exit_code
+from lumion_hw.files.shown import lines, one_line
 
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
@@ -46,20 +47,25 @@ def _plain(value: object) -> object:
     return to_list() if callable(to_list) else str(value)
 
 
+def say(text: str) -> None:
+    """Print lines on stdout. What would take effect on a terminal, such as an escape from a file, is shown instead."""
+    click.echo(lines(text))
+
+
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table as text: columns aligned, numbers to the right, ``-`` for what is ``None``."""
-    cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
+    """Return a table as text: columns aligned, numbers to the right, ``-`` for ``None``, nothing with effect."""
+    cells = [["-" if cell is None else one_line(cell) for cell in row] for row in rows]
     columns = list(zip(headers, *cells, strict=True))
     widths = [max(len(cell) for cell in column) for column in columns]
     right = [_is_numeric([row[i] for row in rows]) for i in range(len(headers))]
-    lines = []
+    rendered = []
     for line in ([*headers], ["-" * width for width in widths], *cells):
         padded = (
             cell.rjust(width) if to_right else cell.ljust(width)
             for cell, width, to_right in zip(line, widths, right, strict=True)
         )
-        lines.append("  ".join(padded).rstrip())
-    return "\n".join(lines)
+        rendered.append("  ".join(padded).rstrip())
+    return "\n".join(rendered)
 
 
 def _is_numeric(column: Sequence[object]) -> bool:
@@ -71,12 +77,12 @@ def _is_numeric(column: Sequence[object]) -> bool:
 def echo_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print a table with its title, and an empty line after it; nothing if it has no rows."""
     if rows:
-        click.echo(f"{title}\n{table(headers, rows)}\n")
+        say(f"{title}\n{table(headers, rows)}\n")
 
 
 def note(text: str) -> None:
-    """Print progress or a remark on stderr."""
-    click.echo(text, err=True)
+    """Print progress or a remark on stderr, as :func:`say` does."""
+    click.echo(lines(text), err=True)
 
 
 def progress(length: int, label: str) -> AbstractContextManager[ProgressBar[int]]:

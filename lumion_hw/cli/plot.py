@@ -7,27 +7,28 @@ from pathlib import Path
 import click
 
 from lumion_hw.cli.opening import channels_option
-from lumion_hw.cli.output import echo_json, json_option
+from lumion_hw.cli.output import echo_json, json_option, say
+from lumion_hw.cli.outputs import force_option, out_option
 
 
 @click.command()
 @click.argument("recording", type=click.Path(dir_okay=False))
 @channels_option("draw")
-@click.option(
-    "--out", type=click.Path(dir_okay=False), help="Picture to write: .png, .svg or .pdf.  [default: PNG beside it]"
-)
+@out_option("Picture to write: .png, .svg or .pdf.  [default: PNG beside it]")
+@force_option
 @json_option
-def plot(recording: str, channels: tuple[str, ...], out: str | None, as_json: bool) -> None:
+def plot(recording: str, channels: tuple[str, ...], out: Path | None, force: bool, as_json: bool) -> None:
     """Draw an HDF5 file that `lumion log` has written: one panel per unit, time along it.
 
     Where there is no number the line has a gap, and a mark at the foot of the panel: red if reading failed, in the
     line's colour if the value was over or under the range, or dark.
     """
     from lumion_hw.acquisition.plot import plot as draw
+    from lumion_hw.files.writing import over
 
-    target = Path(out) if out else Path(recording).with_suffix(".png")
-    drawn = draw(Path(recording), target, channels or ("*",))
+    target = out or Path(f"{recording}.png" if not Path(recording).suffix else Path(recording).with_suffix(".png"))
+    drawn = draw(Path(recording), target, channels or ("*",), over(force))
     if as_json:
         echo_json({"file": str(target), "channels": drawn})
     else:
-        click.echo(f"{target}: {drawn} channels")
+        say(f"{target}: {drawn} channels")

@@ -12,7 +12,8 @@ import click
 
 from lumion_hw.cli.numbers import MANY, PERIOD, Number
 from lumion_hw.cli.opening import bench_options, open_bench
-from lumion_hw.cli.output import echo_json, echo_table, json_option, note
+from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
+from lumion_hw.cli.outputs import out_option
 from lumion_hw.errors import ConfigError, LumionError, NotSupportedError
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def tune(
         echo_json({"device": device, "tuned": result})
     else:
         fine = f", fine offset {result.fine_ghz:g} GHz" if result.fine_ghz else ""
-        click.echo(f"{device}: {result.frequency_thz:.6f} THz: channel {result.channel} of {result.grid}{fine}")
+        say(f"{device}: {result.frequency_thz:.6f} THz: channel {result.channel} of {result.grid}{fine}")
 
 
 @transponder.command()
@@ -143,9 +144,9 @@ def enable(
         echo_json({"device": device, "enabled": not off, "monitors": monitors, "lock": _lock_document(report)})
     else:
         power = "dark" if monitors.tx_power_dbm is None else f"{monitors.tx_power_dbm:.2f} dBm"
-        click.echo(f"{device}: {'off' if off else 'on'}, {power}")
+        say(f"{device}: {'off' if off else 'on'}, {power}")
         if report is not None:
-            click.echo(f"{device}: {report.stage.value}: {report.detail} ({report.elapsed_s:.1f} s)")
+            say(f"{device}: {report.stage.value}: {report.detail} ({report.elapsed_s:.1f} s)")
     if report is not None and not report.locked:
         raise LumionError(f"{report.stage.value}: {report.detail}", device=device, hint="The transmitter stays on.")
 
@@ -173,28 +174,28 @@ def watch(
             if shown:
                 clock.sleep(period_s)
             line = _line(module, clock.now() - started)
-            click.echo(json.dumps(line, allow_nan=False) if as_json else "  ".join(f"{k} {v}" for k, v in line.items()))
+            say(json.dumps(line, allow_nan=False) if as_json else "  ".join(f"{k} {v}" for k, v in line.items()))
             shown += 1
 
 
 @transponder.command()
 @_device_arguments
-@click.option("--out", type=click.Path(dir_okay=False), help="File to write; stdout if not given.")
-def dump(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None, out: str | None) -> None:
+@out_option("File to write; stdout if not given.")
+def dump(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str | None, out: Path | None) -> None:
     """Save the memory of DEVICE as JSON. Flags are left alone: what a read would clear is marked as unread."""
     from lumion_hw.drivers.transponders.sfp import SfpTransponder
+    from lumion_hw.files.writing import check_target, write_file
 
+    if out is not None:
+        check_target(out, "the dump", over="nothing")
     with _opened(bench_file, device, emulate, seed, endpoints) as (module, _):
         image = module.dump() if isinstance(module, SfpTransponder) else _cmis(module, "a dump").dump()
     document = image.to_document()
     if out is None:
         echo_json(document)
         return
-    target = Path(out)
-    if target.exists():
-        raise ConfigError(f"{target} exists", hint="Choose another name.")
-    target.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    note(f"{target}: {len(document['pages'])} pages" if "pages" in document else str(target))
+    write_file(out, "the dump", json.dumps(document, indent=2) + "\n", over="nothing")
+    note(f"{out}: {len(document['pages'])} pages" if "pages" in document else str(out))
 
 
 @transponder.command()
@@ -210,11 +211,9 @@ def decode(context: click.Context, file: str, fields: bool, as_json: bool) -> No
     sum, missing bytes, a finding that is an error), and 2 if FILE is no memory of a module.
     """
     from lumion_hw.drivers.transponders.dump_decoder import decode_file
+    from lumion_hw.files.reading import read_file
 
-    try:
-        data = Path(file).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{file}: {error.strerror}", hint="Give the file that holds the dump.") from error
+    data = read_file(Path(file), "the dump", hint="Give the file that holds the dump.")
     module = decode_file(data, file)
     if as_json:
         echo_json(_decoded_document(module))
@@ -342,7 +341,7 @@ def _print_decoded(module: DecodedModule, fields: bool) -> None:
     from dataclasses import asdict
 
     flat = ", flat memory" if module.flat and module.standard == "CMIS" else ""
-    click.echo(f"{module.form_factor}, {module.standard} {module.revision}{flat}\n")
+    say(f"{module.form_factor}, {module.standard} {module.revision}{flat}\n")
     title = "Identity" if module.checksums.get(_IDENTITY_CHECKSUM[module.standard], True) else "Identity (damaged)"
     echo_table(title, ("", ""), [(key, value) for key, value in asdict(module.identity).items() if value])
     rows: list[tuple[object, ...]] = [

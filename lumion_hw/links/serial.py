@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from lumion_hw.clock import Clock
-from lumion_hw.errors import ConnectError, LinkLost
+from lumion_hw.errors import ConnectError, InUseError, LinkLost
 from lumion_hw.links.draining import drain_by_reading
 from lumion_hw.links.owner import Owner
 
@@ -55,7 +55,7 @@ class SerialLink:
         return f"serial://{self._path}?baud={self._baud}"
 
     def open(self, deadline: float) -> None:
-        """Open the port. Raises ``ConnectError`` when it is missing or in use."""
+        """Open the port. Raises ``ConnectError`` when it is missing, ``InUseError`` when it is in use."""
         del deadline  # opening a port does not wait
         self._owner.take(self.name)
         if self._port is not None:
@@ -68,11 +68,10 @@ class SerialLink:
             )
         except _PORT_ERRORS as error:  # SerialException is an OSError
             busy = "exclusively lock" in str(error)
-            raise ConnectError(
-                "the port is in use" if busy else f"cannot open the port: {error}",
-                address=self.name,
-                hint="Close the other program." if busy else "Check the cable, the path and the permissions.",
-            ) from error
+            if busy:
+                raise InUseError("the port is in use", address=self.name, hint="Close the other program.") from error
+            hint = "Check the cable, the path and the permissions."
+            raise ConnectError(f"cannot open the port: {error}", address=self.name, hint=hint) from error
         self._ask_for_low_latency(port)
         self._port = port
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
+import io
+import math
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import CalibrationError, ConfigError
+from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, NUMBERS, most_bytes, open_hdf5, require_hdf5
+from lumion_hw.files.made_here import MADE_BY
+from lumion_hw.files.reading import MEGABYTE, check_regular
+from lumion_hw.files.writing import Over, write_file
 
 Arrays = Mapping[str, NDArray[Any]]
-_KINDS = "biuf"
-"""Kinds of numpy types that may be stored: booleans, integers, floats."""
+_COPY = "It belongs beside its calibration record: copy both together, or restore it from a copy."
 
 
 def arrays_sha256(arrays: Arrays) -> str:
@@ -39,18 +43,26 @@ def array_suffix() -> str:
     return ".h5" if importlib.util.find_spec("h5py") else ".npz"
 
 
-def write_arrays(path: Path, arrays: Arrays) -> None:
+def write_arrays(path: Path, arrays: Arrays, what: str = "the arrays", over: Over = "own") -> None:
     """Write arrays to an ``.h5`` or ``.npz`` file; a reader finds all of it or the file that was there before.
 
+    Args:
+        path: Where to.
+        arrays: The arrays.
+        what: What they are, for the message.
+        over: What may be written over.
+
     Raises:
-        ConfigError: An array holds something else than numbers, or h5py is missing for an ``.h5``.
+        ConfigError: An array holds something else than numbers, h5py is missing for an ``.h5``, or as ``write_file``.
+        LumionError: As ``write_file``.
     """
     plain = {name: _plain(name, array) for name, array in arrays.items()}
     if path.suffix == ".h5":
-        h5py = _h5py(path)
+        h5py = require_hdf5()
 
         def fill(temporary: Path) -> None:
             with h5py.File(temporary, "w") as file:
+                file.attrs[MADE_BY_ATTRIBUTE] = np.bytes_(MADE_BY)
                 for name, array in plain.items():
                     file.create_dataset(name, data=array, track_times=False)
     else:
@@ -58,8 +70,10 @@ def write_arrays(path: Path, arrays: Arrays) -> None:
         def fill(temporary: Path) -> None:
             with temporary.open("wb") as file:
                 np.savez_compressed(file, allow_pickle=False, **plain)
+            with zipfile.ZipFile(temporary, "a") as archive:
+                archive.comment = MADE_BY.encode()
 
-    replace_atomically(path, fill)
+    write_file(path, what, fill, over)
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -69,53 +83,41 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         CalibrationError: The file is missing or damaged.
         ConfigError: It is an ``.h5`` and h5py is missing.
     """
-    if not path.exists():
-        raise CalibrationError(
-            f"{path}: is missing", hint="It belongs beside its calibration record: copy both together."
-        )
-    h5py = _h5py(path) if path.suffix == ".h5" else None
+    if path.suffix == ".h5":
+        with open_hdf5(path, "file of arrays", error=CalibrationError, hint=_COPY) as file:
+            return {name: file.array(name) for name in file.names()}
     try:
-        if h5py:
-            with h5py.File(path, "r") as file:
-                return {name: np.asarray(file[name][()]) for name in file}
-        with np.load(path, allow_pickle=False) as file:
-            return {name: np.asarray(file[name]) for name in file.files}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-        raise CalibrationError(f"{path}: is damaged: {error}", hint="Restore it from a copy.") from error
+        check_regular(path)
+        with zipfile.ZipFile(path) as archive:
+            return _unpacked(archive, most_bytes(path.stat().st_size))
+    except Exception as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise CalibrationError(f"{path} is no file of arrays, or is damaged: {reason}", hint=_COPY) from error
 
 
-def replace_atomically(path: Path, fill: Callable[[Path], None]) -> None:
-    """Write a file under another name by ``fill``, sync it, rename it, and sync the directory."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        fill(temporary)
-        _sync(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def _unpacked(archive: zipfile.ZipFile, left_bytes: int) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an archive. Raises whatever its damage leads to."""
+    arrays = {}
+    for member in archive.infolist():
+        if member.file_size > left_bytes:
+            claimed = f"{member.filename!r} claims to hold {member.file_size / MEGABYTE:.0f} MiB"
+            raise ValueError(f"{claimed}, more than can be in this file")
+        left_bytes -= member.file_size
+        data = io.BytesIO(archive.read(member))
+        version = np.lib.format.read_magic(data)
+        header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        shape, _, dtype = header(data)
+        if math.prod(shape) * dtype.itemsize != member.file_size - data.tell():
+            raise ValueError(f"{member.filename!r} does not hold what it claims to")
+        data.seek(0)
+        name = member.filename.removesuffix(".npy")
+        arrays[name] = _plain(name, np.lib.format.read_array(data, allow_pickle=False))
+    return arrays
 
 
 def _plain(name: str, array: NDArray[Any]) -> NDArray[Any]:
     """Return an array in little-endian order and one piece. Raises ``ConfigError`` if it holds no numbers."""
     plain = np.ascontiguousarray(array)
-    if plain.dtype.kind not in _KINDS:
+    if plain.dtype.kind not in NUMBERS:
         raise ConfigError(f"array {name!r} of type {plain.dtype} cannot be stored", hint="Give numbers or booleans.")
     return plain.astype(plain.dtype.newbyteorder("<"), copy=False)
-
-
-def _h5py(path: Path) -> Any:
-    try:
-        import h5py
-    except ImportError as error:
-        raise ConfigError(f"{path}: HDF5 files need h5py", hint="pip install 'lumion-hw[hdf5]'") from error
-    return h5py

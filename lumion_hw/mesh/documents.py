@@ -13,6 +13,7 @@ from lumion_hw.mesh.topology import HexMesh
 
 _FORMAT = "lumion-mesh"
 _VERSION = 1
+_LARGEST = 2**31
 
 
 def mesh_to_dict(mesh: HexMesh) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def _array(document: Mapping[str, Any], key: str, columns: int = 1) -> NDArray[n
     """Return one entry as numbers: a single one, a list, or rows of ``columns``."""
     try:
         array = np.asarray(document[key], dtype=np.float64)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"a mesh needs numbers under {key!r}") from error
     if array.ndim != min(columns, 2) or (columns == 2 and array.shape[1] != 2):
         raise ConfigError(f"{key!r} of a mesh has shape {array.shape}")
@@ -75,10 +76,9 @@ def _array(document: Mapping[str, Any], key: str, columns: int = 1) -> NDArray[n
 def _integers(document: Mapping[str, Any], key: str, columns: int = 1) -> NDArray[np.int64]:
     """Return one entry as whole numbers."""
     array = _array(document, key, columns)
-    whole = array.astype(np.int64)
-    if not np.array_equal(whole, array):
-        raise ConfigError(f"{key!r} of a mesh holds numbers that are not whole")
-    return whole
+    if not np.array_equal(np.rint(array), array) or np.abs(array).max(initial=0.0) > _LARGEST:
+        raise ConfigError(f"{key!r} of a mesh holds numbers that are not whole, or too large")
+    return array.astype(np.int64)
 
 
 def _check(mesh: HexMesh) -> None:

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
 
+MAX_CELLS = 4096
+"""Most cells of a mesh: some 12,000 PUCs, fifty times the largest chip there is."""
 _BAR = 2
 """A wave that entered at PUC-port p leaves at p ^ 2 in the bar state."""
 
@@ -39,9 +41,10 @@ def column_lattice(cells: Sequence[int]) -> Lattice:
         cells: Cells per column.
 
     Raises:
-        ConfigError: The columns do not alternate, or one of them is empty.
+        ConfigError: The columns do not alternate, one of them is empty, or there are more than ``MAX_CELLS``.
     """
     cells = tuple(cells)
+    _check_size(sum(cells))
     low = min(cells, default=0)
     if len(cells) > 1 and any(abs(a - b) != 1 or {a, b} != {low, low + 1} for a, b in pairwise(cells)):
         raise ConfigError(f"columns {list(cells)} do not alternate", hint="Neighbouring columns differ by one cell.")
@@ -59,10 +62,11 @@ def ring_lattice(rings: int) -> Lattice:
         rings: The cell in the middle counts as the first ring; k rings make 3k² - 3k + 1 cells.
 
     Raises:
-        ConfigError: There is no ring.
+        ConfigError: There is no ring, or there are more than ``MAX_CELLS``.
     """
     if rings < 1:
         raise ConfigError(f"{rings} rings make no mesh", hint="One ring is a single cell.")
+    _check_size(3 * rings * (rings - 1) + 1)
     cells = [2 * rings - 1 - abs(q) for q in range(1 - rings, rings)]
     tops = [2 * rings - 1 - count for count in cells]
     reach = [(top, top + 2 * count) for top, count in zip(tops, cells, strict=True)]
@@ -70,6 +74,12 @@ def ring_lattice(rings: int) -> Lattice:
         (min(left[0], right[0]), max(left[1], right[1])) for left, right in pairwise([reach[0], *reach, reach[-1]])
     ]
     return _lay_out(cells, tops, spans)
+
+
+def _check_size(cells: int) -> None:
+    """Refuse a mesh that would only fill the memory."""
+    if cells > MAX_CELLS:
+        raise ConfigError(f"a mesh of {cells} cells is too large", hint=f"The most is {MAX_CELLS}.")
 
 
 def _lay_out(cells: Sequence[int], tops: Sequence[int], spans: Sequence[tuple[int, int]]) -> Lattice:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import quoteattr
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lumion_hw.errors import ConfigError
+from lumion_hw.files.made_here import MADE_BY
+from lumion_hw.files.shown import xml_text
 from lumion_hw.mesh.picture_field import checked_field_db, field_lines, scale_steps
 from lumion_hw.mesh.picture_layout import HALF_BODY, HALF_HEIGHT, MARGIN, PORT_RADIUS, RAIL, Curve, PictureLayout
 from lumion_hw.mesh.picture_values import PictureValues, value_figures
@@ -144,13 +146,14 @@ def mesh_svg(
 
 def _opening(width: float, height: float, heading: str, description: str) -> list[str]:
     """Open the document: its size, what it is for those who cannot see it, a white page and its heading."""
-    heading = escape(heading)
+    heading = xml_text(heading)
     return [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
         f'viewBox="0 0 {width:.0f} {height:.0f}" role="img" '
         "font-family=\"'DejaVu Sans', 'Segoe UI', Helvetica, Arial, sans-serif\">",
+        f"<!-- {MADE_BY} -->",
         f"<title>{heading}</title>",
-        f"<desc>{escape(description)}</desc>",
+        f"<desc>{xml_text(description)}</desc>",
         '<rect width="100%" height="100%" fill="#ffffff"/>',
         _text(MARGIN, 40, heading, size=20, attributes='font-weight="600"', escaped=True),
     ]
@@ -184,7 +187,7 @@ def _description(mesh: HexMesh, circuits: Sequence[_Circuit]) -> str:
 def _text(x: float, y: float, text: str, *, size: float, attributes: str = "", escaped: bool = False) -> str:
     """Return one line of text in ink, unless the attributes give another fill."""
     fill = "" if "fill=" in attributes else f'fill="{_INK}" '
-    inner = text if escaped else escape(text)
+    inner = text if escaped else xml_text(text)
     return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" {fill}{attributes}>{inner}</text>'
 
 
@@ -244,7 +247,7 @@ def _cells(
         told = f"PUC {puc}: {state or 'no state'}{', failed' if puc in failed else ''}"
         fill = _BODY
         if values is not None and value is not None:
-            told, fill = escape(f"PUC {puc}: {value:.4g} {values.unit}"), values.colours(value)[0]
+            told, fill = xml_text(f"PUC {puc}: {value:.4g} {values.unit}"), values.colours(value)[0]
         yield f'<g id="puc-{puc}" transform="translate({x:.1f} {y:.1f}) rotate({angle:.1f})"><title>{told}</title>'
         yield _cell(page.scale, state, failed=puc in failed, fill=fill)
         yield "</g>"
@@ -316,7 +319,7 @@ def _line(mesh: HexMesh, page: PictureLayout, circuit: _Circuit) -> Iterator[str
     curves.append((out[3], out[2], out[1], out[0]))
     way = _svg_curves(curves)
     pucs = " ".join(map(str, circuit.path.pucs))
-    yield f'<g id="path-{circuit.index}" data-pucs="{pucs}"><title>{escape(circuit.path.label)}</title>'
+    yield f'<g id="path-{circuit.index}" data-pucs="{pucs}"><title>{xml_text(circuit.path.label)}</title>'
     yield f'<path d="{way}" fill="none" stroke="#ffffff" stroke-width="7.5"/>'
     yield f'<path d="{way}" {circuit.stroke(4.2)}/>'
     yield from (_arrow_head(curve, circuit.colour) for curve in (curves[0], *passes[::2], curves[-1]))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from xml.sax.saxutils import escape
 
 import numpy as np
 
 from lumion_hw.errors import ConfigError
+from lumion_hw.files.shown import xml_text
 from lumion_hw.mesh.picture_layout import MARGIN, PictureLayout
 from lumion_hw.mesh.topology import HexMesh
 
@@ -122,7 +122,7 @@ def value_figures(mesh: HexMesh, page: PictureLayout, values: PictureValues) -> 
     for cell, value in values.cells.items():
         x, y = page.px(mesh.puc_centres[list(mesh.faces[cell])].mean(axis=0))
         colour, ink = values.colours(value)
-        told = escape(f"cell {cell}: {value:.4g} {values.unit}")
+        told = xml_text(f"cell {cell}: {value:.4g} {values.unit}")
         radius = _DISC * page.scale
         yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}" fill="{colour}"><title>{told}</title></circle>'
         yield _text(x, y + 4.5, values.figure(value), 13, fill=ink)
@@ -142,4 +142,4 @@ def _scale(page: PictureLayout, values: PictureValues) -> Iterator[str]:
 
 def _text(x: float, y: float, text: str, size: int, *, fill: str = _INK, anchor: str = "middle") -> str:
     style = f'font-size="{size}" fill="{fill}" text-anchor="{anchor}"'
-    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{xml_text(text)}</text>'

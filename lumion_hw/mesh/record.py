@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import CalibrationError, ConfigError
-from lumion_hw.mesh.array_files import replace_atomically
+from lumion_hw.files.writing import Over
 from lumion_hw.mesh.record_entries import (
     ArrayFile,
     Conditions,
@@ -49,7 +49,6 @@ __all__ = [
     "JointsEntry",
     "PortEntry",
     "PucEntry",
-    "write_atomically",
 ]
 
 _STATES: tuple[State, State] = ("bar", "cross")
@@ -252,14 +251,22 @@ class CalibrationRecord:
 
         return record_text(self, arrays_file)
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path, over: Over = "own") -> None:
         """Write the document so that a reader finds the old one or the new one, never half of it.
 
         Arrays go first, into a side file beside it named by their hash (``.h5``, or ``.npz`` without h5py).
+
+        Args:
+            path: Where to.
+            over: What the document may be written over; the side file only over one that this program has made.
+
+        Raises:
+            ConfigError: Nothing can be written there, or there is something that must not be written over.
+            LumionError: There is no room, or the disk failed.
         """
         from lumion_hw.mesh.record_document import save_record
 
-        save_record(self, path)
+        save_record(self, path, over)
 
     @classmethod
     def load(cls, path: Path) -> CalibrationRecord:
@@ -285,12 +292,3 @@ def _mesh_of(label: str) -> HexMesh:
     if kind == "rings" and len(numbers) == 1:
         return HexMesh.rings(int(numbers[0]))
     raise ValueError("no such layout")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file by temporary file, fsync and rename, then fsync of the directory."""
-    replace_atomically(path, lambda temporary: _fill(temporary, text))
-
-
-def _fill(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")

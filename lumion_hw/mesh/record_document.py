@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lumion_hw.errors import CalibrationError
+from lumion_hw.files.reading import read_json
+from lumion_hw.files.writing import Over, check_target, write_file
 from lumion_hw.mesh.array_files import array_suffix, arrays_sha256, read_arrays, write_arrays
+from lumion_hw.mesh.record_checks import array_mismatches, mismatches, too_large
 from lumion_hw.mesh.record_entries import CONVENTIONS
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ SCHEMA_VERSION = 2
 _HEADER = ("schema", "schema_version", "record_id", "content_sha256", "arrays_file")
 """What stands before the content and is not part of its hash."""
 _WIDTH = 116
+_WHAT = "the calibration record"
 
 
 def record_body(record: CalibrationRecord) -> dict[str, Any]:
@@ -44,27 +48,21 @@ def record_text(record: CalibrationRecord, arrays_file: str | None = None) -> st
     return _readable(dict(zip(_HEADER, values, strict=True)) | record_body(record)) + "\n"
 
 
-def save_record(record: CalibrationRecord, path: Path) -> None:
+def save_record(record: CalibrationRecord, path: Path, over: Over = "own") -> None:
     """Write a record: its arrays first, under a name that no other content has, then the document."""
-    from lumion_hw.mesh.record import write_atomically
-
+    check_target(path, _WHAT, over)
     name = None
     text = record.to_json(name)  # what cannot be written is refused before anything is
     if record.arrays:
         name = f"{path.stem}.{arrays_sha256(record.arrays)[:12]}{array_suffix()}"
         text = record.to_json(name)
-        write_arrays(path.parent / name, record.arrays)
-    write_atomically(path, text)
+        write_arrays(path.parent / name, record.arrays, "the arrays of the record")
+    write_file(path, _WHAT, text, over)
 
 
 def load_record(path: Path) -> CalibrationRecord:
     """Read a record; errors as in :meth:`CalibrationRecord.load`."""
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CalibrationError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise CalibrationError(f"{path}: is not JSON: {error}") from error
+    document = read_json(path, "calibration record", error=CalibrationError)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise CalibrationError(f"{path}: is not a calibration record")
     version = document.get("schema_version")
@@ -76,8 +74,10 @@ def load_record(path: Path) -> CalibrationRecord:
     body = {name: value for name, value in document.items() if name not in _HEADER}
     if document.get("content_sha256") != content_hash(body):
         raise CalibrationError(f"{path}: its content does not match its hash", hint="It was edited or damaged.")
+    for name in too_large(body):
+        raise CalibrationError(f"{path}: {name} is larger than any quantity")
     if version == 1:
-        return _validated(migrate_1(body, document["content_sha256"]), path)
+        return _validated(_migrated(body, document["content_sha256"], path), path)
     return _current(body, document.get("arrays_file"), path)
 
 
@@ -93,6 +93,8 @@ def _current(body: dict[str, Any], arrays_file: Any, path: Path) -> CalibrationR
     if not isinstance(arrays_file, str) or Path(arrays_file).name != arrays_file:
         raise CalibrationError(f"{path}: names no side file for its arrays, but {arrays_file!r}")
     arrays = read_arrays(path.parent / arrays_file)
+    for mismatch in array_mismatches(record, arrays):
+        raise CalibrationError(f"{path.parent / arrays_file}: {mismatch}")
     if arrays_sha256(arrays) != stated:
         raise CalibrationError(
             f"{path.parent / arrays_file}: is not the side file of {path.name}: another hash",
@@ -107,11 +109,21 @@ def _validated(body: dict[str, Any], path: Path) -> CalibrationRecord:
     from lumion_hw.mesh.record import CalibrationRecord
 
     try:
-        return TypeAdapter(CalibrationRecord).validate_python(body)
+        record = TypeAdapter(CalibrationRecord).validate_python(body)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise CalibrationError(f"{path}: {where}: {first['msg']}") from error
+    for mismatch in mismatches(record):
+        raise CalibrationError(f"{path}: {mismatch}", hint="Restore it from a copy, or calibrate again.")
+    return record
+
+
+def _migrated(body: dict[str, Any], content_sha256: str, path: Path) -> dict[str, Any]:
+    try:
+        return migrate_1(body, content_sha256)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CalibrationError(f"{path}: is no record of schema version 1: {error!r}") from error
 
 
 def migrate_1(body: dict[str, Any], content_sha256: str) -> dict[str, Any]:

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from lumion_hw.bench.events import EventLog
-from lumion_hw.bench.files import writing
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, LinkLost, LumionError
+from lumion_hw.files.writing import writing
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

@@ -57,9 +57,18 @@ NUMBERS = {name: (command, parameter) for name, command, parameter in number_par
 
 
 def test_the_walk_finds_the_numbers_there_are() -> None:
-    some = {"lumion log --rate", "lumion log --for", "lumion transponder tune frequency_thz", "lumion mesh route --puc-loss-db"}
+    some = {
+        "lumion log --rate",
+        "lumion log --for",
+        "lumion transponder tune frequency_thz",
+        "lumion mesh route --puc-loss-db",
+    }
     some |= {"lumion-calibrate verify --tolerance-db", "lumion-calibrate drift --aged-days", "lumion demo --seed"}
-    some |= {"lumion-calibrate run --wavelengths", "lumion-calibrate verify --wavelength", "lumion mesh route --dead-port"}
+    some |= {
+        "lumion-calibrate run --wavelengths",
+        "lumion-calibrate verify --wavelength",
+        "lumion mesh route --dead-port",
+    }
     assert some <= NUMBERS.keys()
 
 

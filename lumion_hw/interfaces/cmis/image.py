@@ -7,13 +7,13 @@ truncated file does not have is unknown, and stands in ``MemoryImage.remarks``.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from lumion_hw.errors import ConfigError
+from lumion_hw.files.reading import parse_json
 from lumion_hw.interfaces.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Page
 
 Half = tuple[int, Page]
@@ -86,10 +86,7 @@ def document_of(data: bytes, source: str = "") -> object | None:
     """
     if not data[:64].lstrip().startswith(b"{"):
         return None
-    try:
-        document: object = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{source or 'dump'}: is no JSON: {error}", hint=_HINT) from error
+    document: object = parse_json(data, source or "dump", hint=_HINT)
     return document
 
 
