@@ -39,6 +39,14 @@ def require_hdf5() -> Any:
     return h5py
 
 
+def unreadable(found: Exception, what: str) -> str:
+    """Return why a file could not be read, the end of a sentence that begins with its name."""
+    if isinstance(found, FileNotFoundError):
+        return "is missing"
+    reason = getattr(found, "strerror", None) or str(found) or type(found).__name__
+    return f"is damaged, or is no {what}: {reason}"
+
+
 class Hdf5Reader:
     """An HDF5 file open for reading; made by :func:`open_hdf5`, which turns what its methods raise into one error."""
 
@@ -109,5 +117,4 @@ def open_hdf5(
     except LumionError:
         raise
     except Exception as found:
-        reason = getattr(found, "strerror", None) or str(found) or type(found).__name__
-        raise error(f"{path} is no {what}, or is damaged: {reason}", hint=hint) from found
+        raise error(f"{path}: {unreadable(found, what)}", hint=hint) from found

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from html import escape
 
-_EFFECTIVE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb]"
-)
-"""Control characters, those that turn the direction of text, and those that cannot be seen."""
+_EFFECTIVE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode categories of control characters, of what formats or turns text unseen, and of separators."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def one_line(text: object) -> str:
     """Return text for one line of a terminal: whatever would take effect is written as an escape, line ends too."""
-    return _EFFECTIVE.sub(lambda found: _escape(found[0]), str(text))
+    return "".join(_escape(letter) if unicodedata.category(letter) in _EFFECTIVE else letter for letter in str(text))
 
 
 def lines(text: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import CalibrationError, ConfigError
-from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, NUMBERS, most_bytes, open_hdf5, require_hdf5
+from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, NUMBERS, most_bytes, open_hdf5, require_hdf5, unreadable
 from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.reading import MEGABYTE, check_regular
 from lumion_hw.files.writing import Over, write_file
@@ -91,8 +91,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         with zipfile.ZipFile(path) as archive:
             return _unpacked(archive, most_bytes(path.stat().st_size))
     except Exception as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise CalibrationError(f"{path} is no file of arrays, or is damaged: {reason}", hint=_COPY) from error
+        raise CalibrationError(f"{path}: {unreadable(error, 'file of arrays')}", hint=_COPY) from error
 
 
 def _unpacked(archive: zipfile.ZipFile, left_bytes: int) -> dict[str, NDArray[Any]]:

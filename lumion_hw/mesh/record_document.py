@@ -114,8 +114,12 @@ def _validated(body: dict[str, Any], path: Path) -> CalibrationRecord:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise CalibrationError(f"{path}: {where}: {first['msg']}") from error
-    for mismatch in mismatches(record):
-        raise CalibrationError(f"{path}: {mismatch}", hint="Restore it from a copy, or calibrate again.")
+    try:
+        found = list(mismatches(record))
+    except CalibrationError as error:
+        raise CalibrationError(f"{path}: {error.message}", hint=error.hint) from error
+    if found:
+        raise CalibrationError(f"{path}: {found[0]}", hint="Restore it from a copy, or calibrate again.")
     return record
 
 

@@ -36,10 +36,10 @@ def test_values_states_and_units_arrive(tmp_path: Path) -> None:
         assert "1 OVER_RANGE" in list(file.attrs["states"])
 
 
-def test_a_directory_that_is_not_there_is_said_and_nothing_is_left(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_is_said_and_nothing_is_left(tmp_path: Path) -> None:
     log = journal(tmp_path / "log")
     with pytest.raises(ConfigError, match="cannot write the HDF5 file"):
-        write_hdf5(log, tmp_path / "missing" / "r.h5")
+        write_hdf5(log, log / "r.h5")
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
 

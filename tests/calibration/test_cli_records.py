@@ -212,7 +212,7 @@ def test_what_needs_a_file_says_so(saved: tuple[str, str], capsys: pytest.Captur
 def test_a_record_that_is_none_is_exit_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["show"], ["export"]):
         assert main([*command, str(tmp_path / "nowhere.json")]) == 3
-        assert "cannot be read" in capsys.readouterr().err
+        assert "cannot read calibration record" in capsys.readouterr().err
 
 
 def test_version_1_with_a_matrix_of_crosstalk_is_shown_but_not_compared(

@@ -65,7 +65,7 @@ def test_bytes_that_were_not_read_survive_the_file() -> None:
     [
         (b"", "only 0 bytes"),
         (b"\x18" * 127, "only 127 bytes"),
-        (b'{"lower": ', "is no JSON"),
+        (b'{"lower": ', "is not JSON"),
         (b'{"pages": {}}', "has no 'lower' memory"),
         (b'{"lower": "zz"}', "lower is not hexadecimal"),
         (b'{"lower": "00", "pages": []}', "'pages' is no table"),

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_record import CELL, puc_entry, sample_record
 
-from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.record import CalibrationRecord, CrosstalkEntry, write_atomically
+from lumion_hw.errors import CalibrationError, LumionError
+from lumion_hw.files.writing import write_file
+from lumion_hw.mesh.record import CalibrationRecord, CrosstalkEntry
 from lumion_hw.mesh.topology import HexMesh
 
 
@@ -46,8 +47,8 @@ def saved(tmp_path: Path) -> Path:
     [
         sample_record(),
         sample_record(complete=False),
-        sample_record([puc_entry(0, 0.1, upper=None), puc_entry(1, None, None, None)]),
-        sample_record(crosstalk=CrosstalkEntry(((0.0, 1e-3), (2e-3, -1e-17)))),
+        sample_record([puc_entry(0, 0.1, upper=None), *(puc_entry(puc, None, None, None) for puc in range(1, 10))]),
+        sample_record(crosstalk=CrosstalkEntry(((0.0, 1e-3, 2e-3, -1e-17) * 5,) * 10)),
     ],
     ids=["whole", "cut short", "dead heaters", "with crosstalk"],
 )
@@ -134,7 +135,7 @@ def test_half_a_record_is_refused(saved: Path) -> None:
 
 
 def test_a_missing_file_says_so(tmp_path: Path) -> None:
-    with pytest.raises(CalibrationError, match=r"nowhere\.json: cannot be read: No such file"):
+    with pytest.raises(CalibrationError, match=r"cannot read calibration record .*nowhere\.json: No such file"):
         CalibrationRecord.load(tmp_path / "nowhere.json")
 
 
@@ -214,7 +215,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     with monkeypatch.context() as patch:
         patch.setattr(os, step, fail)
         patch.setattr(Path, "replace", fail) if step == "replace" else None
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(LumionError, match="No space left"):
             sample_record(complete=False).save(saved)
     assert saved.read_bytes() == before
     assert list(saved.parent.iterdir()) == [saved]
@@ -231,7 +232,7 @@ def test_the_content_is_on_disk_before_it_takes_the_name(tmp_path: Path, monkeyp
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", watched)
-    write_atomically(path, "new")
+    write_file(path, "the file", "new", over="any")
     # First the file's own content while the name still shows the old one, then the directory with the new one.
     assert seen == ["old", "new"]
     assert list(tmp_path.iterdir()) == [path]
