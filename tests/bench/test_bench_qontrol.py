@@ -14,7 +14,7 @@ from lumion_hw.bench.loader import check_bench, load_bench
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.mesh.qontrol import QontrolController
 from lumion_hw.emulator.qontrol import OPEN
-from lumion_hw.errors import DeviceError, IdentityError, NotSupportedError, OutOfRangeError, VerifyError
+from lumion_hw.errors import ConfigError, DeviceError, IdentityError, NotSupportedError, OutOfRangeError, VerifyError
 
 SMALL_QONTROL = Path(__file__).parents[1] / "data" / "small_qontrol.yaml"
 MODULES = "modules: [Q8iv-0001, Q8iv-0002, Q8iv-0003, Q8iv-0004], "
@@ -194,4 +194,11 @@ def test_an_overloaded_meter_is_an_error_and_no_photocurrent() -> None:
         bench.mesh.program(np.zeros(30))
         bench.emulated.world.set_transmitter("sfp-a", 1e3)
         with pytest.raises(OutOfRangeError, match=r"meter0.*over-range"):
+            bench.mesh.monitors_ma()
+
+
+def test_the_chain_alone_can_be_driven_and_an_eye_that_was_not_opened_is_named() -> None:
+    with Bench.emulate(SMALL_QONTROL, only=["mesh0"]) as bench:
+        bench.mesh.program(np.zeros(30))
+        with pytest.raises(ConfigError, match="meter0: the power meter was not opened.*name it"):
             bench.mesh.monitors_ma()

@@ -201,7 +201,7 @@ def test_a_path_that_does_not_exist_names_the_built_in_benches() -> None:
 
 
 def test_a_directory_is_refused(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ConfigError, match="Is a directory"):
+    with pytest.raises(ConfigError, match="it is a directory, not a file"):
         load_bench(tmp_path)
 
 
@@ -280,3 +280,31 @@ def test_mutated_files_are_read_or_explained_and_never_crash(small: str) -> None
 @pytest.mark.long
 def test_thousands_of_mutated_files_are_read_or_explained_and_never_crash(small: str) -> None:
     assert_every_mutation_is_read_or_explained(small, range(150, 6000))
+
+
+@pytest.mark.parametrize("version", ["true", "1.0", "2", "'1'", ".nan"])
+def test_the_version_is_the_whole_number_1(small: str, version: str) -> None:
+    problem = only_problem(edited(small, "version: 1", f"version: {version}"))
+    assert problem.message.startswith("expected 1, found ")
+
+
+@pytest.mark.parametrize("text", ["1" * 400, ".nan", "-.inf", "1e999"])
+def test_no_key_takes_a_number_that_is_none_or_infinite(small: str, text: str) -> None:
+    places = list(re.finditer(r"(?<=: )\d+(\.\d+)?(?=[,}\n])", small))
+    assert len(places) > 10
+    for place in places:
+        assert check_bench("x", text=small[: place.start()] + text + small[place.end() :]), place
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ("".join(f"k{number}: 1\n" for number in range(60_000)), "more than 10000 keys"),
+        ("x: [" + "1, " * 60_000 + "1]\n", "more than 40000 keys and values"),
+    ],
+    ids=["keys", "values"],
+)
+def test_a_file_of_far_too_many_keys_is_refused_where_they_are_too_many(small: str, more: str, words: str) -> None:
+    problem = only_problem(f"{small}\n{more}")
+    assert words in problem.message
+    assert problem.line > len(small.splitlines())

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import multiprocessing
+import os
 import resource
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -199,3 +202,43 @@ def test_its_hash_is_that_of_the_file(path: Path) -> None:
     journal = Journal.resume(written(path))
     assert journal.sha256() == hashlib.sha256(path.read_bytes()).hexdigest()
     journal.close()
+
+
+@pytest.mark.parametrize("name", ["at_s", "asked_hz"])
+def test_nan_in_an_entry_with_the_right_checksum_is_refused_by_name(path: Path, name: str) -> None:
+    lines = written(path).read_bytes().splitlines(keepends=True)
+    document = json.loads(lines[2].partition(b" ")[2]) | {name: float("nan")}
+    text = json.dumps(document, separators=(",", ":")).encode()
+    path.write_bytes(b"".join([*lines[:2], b"%08x %s\n" % (zlib.crc32(text), text)]))
+    with pytest.raises(CalibrationError, match=rf"record\.journal: line 3: {name} is NaN"):
+        read_journal(path)
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (replace(entry(1), currents_ma=np.full((2, 4), np.nan)), "currents_ma holds NaN"),
+        (replace(entry(1), answer=np.full((2, 3), np.inf)), "answer is infinite"),
+        (replace(entry(1), answer=np.zeros((5, 3))), "5 answers to 2 settings"),
+        (replace(entry(1), answer=np.zeros(3)), "shape"),
+    ],
+)
+def test_an_answer_that_no_bench_gives_is_refused_by_name(path: Path, bad: Entry, words: str) -> None:
+    journal = begun(path)
+    journal.add(bad)
+    journal.close()
+    with pytest.raises(CalibrationError, match=words):
+        read_journal(path)
+
+
+@pytest.mark.parametrize(("name", "value"), [("sources", 7), ("dead", {"x": 1}), ("stated_hz", {"1": "fast"})])
+def test_a_header_of_other_types_is_refused_by_name(name: str, value: object) -> None:
+    with pytest.raises(CalibrationError, match=f"no header of a lumion-calibration-journal: {name}"):
+        Header.of(json.loads(json.dumps(HEADER.document())) | {name: value})
+
+
+def test_what_is_no_file_is_no_journal(path: Path) -> None:
+    os.mkfifo(path)
+    for opened in (Journal.begin, Journal.resume, read_journal):
+        with pytest.raises(ConfigError, match="not a file"):
+            opened(path)
