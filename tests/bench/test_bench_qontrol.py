@@ -200,5 +200,5 @@ def test_an_overloaded_meter_is_an_error_and_no_photocurrent() -> None:
 def test_the_chain_alone_can_be_driven_and_an_eye_that_was_not_opened_is_named() -> None:
     with Bench.emulate(SMALL_QONTROL, only=["mesh0"]) as bench:
         bench.mesh.program(np.zeros(30))
-        with pytest.raises(ConfigError, match="meter0: the power meter was not opened.*name it"):
+        with pytest.raises(ConfigError, match=r"meter0: the power meter was not opened.*name it"):
             bench.mesh.monitors_ma()
