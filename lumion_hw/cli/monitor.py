@@ -10,7 +10,7 @@ import click
 
 from lumion_hw.cli.numbers import MANY, PERIOD
 from lumion_hw.cli.opening import bench_options, channels_option, devices_with, open_bench
-from lumion_hw.cli.output import echo_json, json_option, table
+from lumion_hw.cli.output import echo_json, json_option, say, table
 
 if TYPE_CHECKING:
     from lumion_hw.acquisition.columns import Column, Value
@@ -65,7 +65,8 @@ def monitor(
             ]
             clear = _HOME_AND_CLEAR if sys.stdout.isatty() else ""
             failures = "".join(f"\n{device}: {error}" for device, error in latest.failures.items())
-            click.echo(f"{clear}{table(('channel', 'value', 'unit', ''), rows)}{failures}")
+            click.echo(clear, nl=False)
+            say(f"{table(('channel', 'value', 'unit', ''), rows)}{failures}")
             shown += 1
             if count is not None and shown >= count:
                 return

@@ -191,7 +191,7 @@ def test_check_only_writes_nothing_and_says_no_by_exit_code_3(home: Path, capsys
 def test_what_is_there_is_never_written_over(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old = (home / "record.json").read_bytes()
     assert main(drift(home, str(home / "record.json"), "--out", str(home / "record.json"))) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists. Choose another name" in capsys.readouterr().err
     assert (home / "record.json").read_bytes() == old
 
 

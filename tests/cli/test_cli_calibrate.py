@@ -92,11 +92,12 @@ def test_a_record_that_predicts_badly_is_exit_code_3_with_one_document(
     assert len(err.splitlines()) == 1
 
 
-def test_a_tighter_tolerance_can_be_asked_for(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify", str(SMALL), str(record), "--emulate", "--seed", "1", "--tolerance-db", "0"]) == 3
-    out, err = capsys.readouterr()
-    assert "held out rms db" in out
-    assert "tolerance 0.00 dB" in err
+def test_another_tolerance_can_be_asked_for_and_nan_is_none(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["verify", str(SMALL), str(record), "--emulate", "--seed", "2", "--tolerance-db"]  # another chip
+    assert main([*words, "90"]) == 0
+    assert "held out rms db" in capsys.readouterr().out
+    assert main([*words, "nan"]) == 2
+    assert "'nan' is no finite number of dB" in capsys.readouterr().err
 
 
 def test_the_truth_is_known_to_an_emulated_bench_only(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
