@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -108,7 +109,9 @@ def test_the_error_says_what_was_found_and_what_is_expected(capsys: pytest.Captu
 
 @pytest.mark.parametrize(("rate", "duration"), [("1e99", "10s"), ("10000", "3650d"), ("1", "9" * 400)])
 def test_a_log_too_long_to_number_its_rows_is_refused(
-    rate: str, duration: str, capsys: pytest.CaptureFixture[str]
+    rate: str, duration: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["log", "lumion-prototype", "--emulate", "--rate", rate, "--for", duration, "--out", "x.h5"]) == 2
+    words = ["log", "lumion-prototype", "--emulate", "--rate", rate, "--for", duration, "--out"]
+    assert main([*words, str(tmp_path / "x.h5")]) == 2
+    assert list(tmp_path.iterdir()) == []
     assert "Traceback" not in capsys.readouterr().err
