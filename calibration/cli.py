@@ -10,7 +10,6 @@ import click
 from calibration import cli_drift, cli_many, cli_plan, cli_records, cli_report, cli_run
 from calibration.cli_output import conclude
 from calibration.cli_wavelengths import wavelength_option
-from calibration.start import main
 from lumion_hw.cli.numbers import TOLERANCE_DB
 from lumion_hw.cli.opening import bench_options, open_bench
 from lumion_hw.cli.output import json_option
@@ -29,7 +28,7 @@ def calibrate() -> None:
     """
 
 
-__all__ = ["calibrate", "main"]
+__all__ = ["calibrate"]
 
 _COMMANDS = (
     cli_plan.plan,

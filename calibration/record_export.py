@@ -13,6 +13,7 @@ import numpy as np
 
 from calibration.parameters import MeshParameters
 from calibration.record_conversion import covariance_of, parameters_of, space_of
+from lumion_hw.files import AnyPath
 from lumion_hw.files.shown import csv_cell
 from lumion_hw.files.writing import Over, write_file
 from lumion_hw.mesh.array_files import write_arrays
@@ -124,12 +125,12 @@ def _joints(record: CalibrationRecord) -> Rows:
     return [[number, *ends[number], phase] for number, phase in enumerate(record.joints.phase_rad)]
 
 
-def write_tables(record: CalibrationRecord, directory: Path, over: Over = "own") -> tuple[Path, ...]:
+def write_tables(record: CalibrationRecord, directory: AnyPath, over: Over = "own") -> tuple[Path, ...]:
     """Write each table as ``NAME.csv`` into a directory and return the files; tables without rows are left out."""
     written = []
     for name, (headers, rows) in tables(record).items():
         if rows:
-            path = directory / f"{name}.csv"
+            path = Path(directory) / f"{name}.csv"
             write_file(path, "the table", _csv(headers, rows), over)
             written.append(path)
     return tuple(written)
@@ -143,7 +144,7 @@ def _csv(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return text.getvalue()
 
 
-def write_npz(record: CalibrationRecord, path: Path, over: Over = "own") -> None:
+def write_npz(record: CalibrationRecord, path: AnyPath, over: Over = "own") -> None:
     """Write parameters, ports and, if there is one, the covariance as an ``.npz`` of arrays."""
     found, space = parameters_of(record), space_of(record)
     arrays = {each.name: np.atleast_1d(getattr(found, each.name)) for each in fields(MeshParameters)}
@@ -151,4 +152,4 @@ def write_npz(record: CalibrationRecord, path: Path, over: Over = "own") -> None
     arrays |= {"monitor_ports": np.array(space.monitors, dtype=np.int64)}
     if COVARIANCE_FACTOR in record.arrays:
         arrays["covariance"] = covariance_of(record)
-    write_arrays(path, arrays, "the export", over)
+    write_arrays(Path(path), arrays, "the export", over)

@@ -14,6 +14,7 @@ import numpy as np
 
 from calibration.one_thread import on_one_blas_thread
 from lumion_hw.errors import ConfigError, LumionError
+from lumion_hw.files import AnyPath
 from lumion_hw.files.shown import one_line
 from lumion_hw.files.writing import Over, check_target, write_file
 from lumion_hw.mesh.record import CalibrationRecord
@@ -101,7 +102,7 @@ def check_report_path(path: Path, over: Over = "own") -> None:
 
 @on_one_blas_thread
 def write_report(
-    record_path: Path, out_path: Path, *, truth: Sequence[Metric] = (), plots: bool = True, over: Over = "own"
+    record_path: AnyPath, out_path: AnyPath, *, truth: Sequence[Metric] = (), plots: bool = True, over: Over = "own"
 ) -> WrittenReport:
     """Write the report of a calibration record.
 
@@ -118,6 +119,7 @@ def write_report(
     """
     from calibration.report_page import html_text, markdown_text
 
+    record_path, out_path = Path(record_path), Path(out_path)
     check_report_path(out_path, over)
     page, missing = _page(record_path, truth, plots=plots)
     if out_path.suffix in _HTML:

@@ -8,12 +8,13 @@ import numpy as np
 
 from lumion_hw.acquisition.columns import State
 from lumion_hw.acquisition.journal import read_journal
+from lumion_hw.files import AnyPath
 from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, require_hdf5
 from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.writing import write_file
 
 
-def write_hdf5(journal: Path, target: Path) -> int:
+def write_hdf5(journal: AnyPath, target: AnyPath) -> int:
     """Write the rows of a journal to an HDF5 file, all or nothing, and return their number.
 
     Datasets: ``index``, ``time_s``, and a group per column, ``/device.quantity/value`` (float64, NaN where there is no
@@ -23,6 +24,7 @@ def write_hdf5(journal: Path, target: Path) -> int:
         ConfigError: The journal is none, h5py is missing, or the target exists or cannot be written.
     """
     h5py = require_hdf5()
+    target = Path(target)
     header, rows = read_journal(journal)
 
     def fill(path: Path) -> None:

@@ -19,6 +19,7 @@ from typing import BinaryIO, Self
 
 from lumion_hw.acquisition.columns import Column, State, Value
 from lumion_hw.errors import ConfigError
+from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import parse_json, read_file
 from lumion_hw.files.writing import writing
 
@@ -107,12 +108,13 @@ class Journal:
         self._layout = _layout(len(header.columns))
 
     @classmethod
-    def create(cls, path: Path, header: Header) -> Self:
+    def create(cls, path: AnyPath, header: Header) -> Self:
         """Begin a new file.
 
         Raises:
             ConfigError: The file exists already, or cannot be made.
         """
+        path = Path(path)
         if path.exists():
             raise ConfigError(f"{path} exists", hint="Go on with --resume, or choose another name.")
         with writing("the log", path):
@@ -122,12 +124,13 @@ class Journal:
         return cls(path, header, file)
 
     @classmethod
-    def resume(cls, path: Path) -> Self:
+    def resume(cls, path: AnyPath) -> Self:
         """Open a file to go on with it; a row that a crash left unfinished is cut off.
 
         Raises:
             ConfigError: There is no such file, or it is no log.
         """
+        path = Path(path)
         header, rows, end = _scan(path)
         with writing("the log", path):
             file = path.open("r+b", buffering=0)
@@ -170,13 +173,13 @@ class Journal:
         self.close()
 
 
-def read_journal(path: Path) -> tuple[Header, list[Row]]:
+def read_journal(path: AnyPath) -> tuple[Header, list[Row]]:
     """Return header and rows of a file; an unfinished last row is left out.
 
     Raises:
         ConfigError: There is no such file, or it is no log.
     """
-    header, rows, _ = _scan(path)
+    header, rows, _ = _scan(Path(path))
     return header, rows
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from lumion_hw.acquisition.columns import State, choose
 from lumion_hw.acquisition.journal import Header
 from lumion_hw.errors import ConfigError
+from lumion_hw.files import AnyPath
 from lumion_hw.files.hdf5 import open_hdf5
 from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.shown import one_line
@@ -53,12 +54,15 @@ def require_plots() -> None:
         raise ConfigError("pictures of recordings need matplotlib", hint="pip install 'lumion-hw[plots]'") from error
 
 
-def read_recording(source: Path, patterns: Sequence[str] = ("*",)) -> tuple[str, NDArray[np.float64], list[Recorded]]:
+def read_recording(
+    source: AnyPath, patterns: Sequence[str] = ("*",)
+) -> tuple[str, NDArray[np.float64], list[Recorded]]:
     """Return the bench's name, the times in s and the chosen columns of an HDF5 file that ``lumion log`` has written.
 
     Raises:
         ConfigError: The file is none of these, or a pattern fits none of its columns.
     """
+    source = Path(source)
     hint = "Name an HDF5 file that this version of `lumion log` has written."
     with open_hdf5(source, "recording", hint=hint) as file:
         header = Header.parse(file.array("header", 1).astype(np.uint8).tobytes(), source)
@@ -79,7 +83,7 @@ def read_recording(source: Path, patterns: Sequence[str] = ("*",)) -> tuple[str,
         return header.bench, time_s, columns
 
 
-def plot(source: Path, target: Path, patterns: Sequence[str] = ("*",), over: Over = "own") -> int:
+def plot(source: AnyPath, target: AnyPath, patterns: Sequence[str] = ("*",), over: Over = "own") -> int:
     """Draw a recording, all or nothing, and return how many columns are in the picture.
 
     Values that are no number leave a gap; a mark at the foot of the panel says so, red where reading failed.
@@ -93,6 +97,7 @@ def plot(source: Path, target: Path, patterns: Sequence[str] = ("*",), over: Ove
     Raises:
         ConfigError: An extra is missing, the file is no recording, or the picture cannot be written.
     """
+    source, target = Path(source), Path(target)
     require_plots()
     if target.suffix.lower() not in FORMATS:
         raise ConfigError(f"{target}: no such kind of picture", hint=f"Name it with {', '.join(FORMATS)}.")

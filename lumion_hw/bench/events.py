@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lumion_hw.clock import Clock
+from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import check_target, writing
 
 
@@ -26,7 +27,7 @@ class EventLog:
         self._path = Path()
         self._early: list[str] = []
 
-    def write_to(self, path: Path) -> None:
+    def write_to(self, path: AnyPath) -> None:
         """Write all events, those so far and those to come, to a file, behind what it may hold already.
 
         A line that an earlier run left torn stays alone in its line.
@@ -36,6 +37,7 @@ class EventLog:
             LumionError: There is no room.
         """
         self.close()
+        path = Path(path)
         with writing("the event log", path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file, self._path = check_target(path, "the event log").open("a+b", buffering=0), path

@@ -33,6 +33,11 @@ def main(args: Sequence[str] | None = None) -> int:
     return run("lumion_hw.cli.commands:lumion", "lumion", args)
 
 
+def calibrate(args: Sequence[str] | None = None) -> int:
+    """Run the command line of ``lumion-calibrate`` and return its exit code, as for ``lumion``."""
+    return run("calibration.cli:calibrate", "lumion-calibrate", args)
+
+
 def run(command: click.Command | str, name: str, args: Sequence[str] | None = None) -> int:
     """Run a click command with this package's errors, exit codes and signals, and return the exit code.
 
@@ -81,10 +86,9 @@ def _guarded(command: click.Command | str, name: str, given: list[str]) -> int:
 
 
 def _loaded(target: str) -> click.Command:
-    import importlib
+    from lumion_hw.cli.own_packages import imported
 
-    module, _, attribute = target.partition(":")
-    command: click.Command = getattr(importlib.import_module(module), attribute)
+    command: click.Command = imported(target)
     return command
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
+
+from lumion_hw.cli.own_packages import imported
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,7 @@ class LazyCommand:
         Raises:
             TypeError: The attribute is not a click command.
         """
-        module, _, attribute = self.target.partition(":")
-        command = getattr(importlib.import_module(module), attribute)
+        command = imported(self.target)
         if not isinstance(command, click.Command):
             raise TypeError(f"{self.target} is not a click command")
         return command

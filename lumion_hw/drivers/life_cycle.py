@@ -26,6 +26,11 @@ class Driver(abc.ABC):
     def close(self) -> None:
         """Release the way to the device; idempotent, never raises."""
 
+    def __repr__(self) -> str:
+        """Return one line: what it is, and its name in the bench file where it has one."""
+        name = getattr(self, "_device", "") or getattr(getattr(self, "_session", None), "device", "")
+        return f"<{type(self).__name__}{f' {name}' if name else ''}>"
+
     def __enter__(self) -> Self:
         """Open."""
         self.open()

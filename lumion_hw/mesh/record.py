@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import CalibrationError, ConfigError
+from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import Over
 from lumion_hw.mesh.record_entries import (
     ArrayFile,
@@ -251,7 +252,7 @@ class CalibrationRecord:
 
         return record_text(self, arrays_file)
 
-    def save(self, path: Path, over: Over = "own") -> None:
+    def save(self, path: AnyPath, over: Over = "own") -> None:
         """Write the document so that a reader finds the old one or the new one, never half of it.
 
         Arrays go first, into a side file beside it named by their hash (``.h5``, or ``.npz`` without h5py).
@@ -266,10 +267,10 @@ class CalibrationRecord:
         """
         from lumion_hw.mesh.record_document import save_record
 
-        save_record(self, path, over)
+        save_record(self, Path(path), over)
 
     @classmethod
-    def load(cls, path: Path) -> CalibrationRecord:
+    def load(cls, path: AnyPath) -> CalibrationRecord:
         """Read a document; one of an older schema version is migrated.
 
         Raises:
@@ -279,7 +280,7 @@ class CalibrationRecord:
         """
         from lumion_hw.mesh.record_document import load_record
 
-        return load_record(path)
+        return load_record(Path(path))
 
 
 def _mesh_of(label: str) -> HexMesh:

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration.cli import main as calibrate
 from lumion_hw import Bench
 from lumion_hw.bench.loader import check_bench
+from lumion_hw.cli import calibrate
 from lumion_hw.errors import ConfigError, LimitError, LinkLost
 from lumion_hw.interfaces import PucState
 

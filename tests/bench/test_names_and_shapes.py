@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,14 @@ from pathlib import Path
 import pytest
 
 import lumion_hw
+from calibration.record_export import write_npz, write_tables
+from calibration.report import write_report
 from lumion_hw import Bench
+from lumion_hw.acquisition.hdf5 import write_hdf5
+from lumion_hw.acquisition.journal import Journal, read_journal
+from lumion_hw.acquisition.plot import plot, read_recording
+from lumion_hw.bench.events import EventLog
+from lumion_hw.bench.loader import check_bench, load_bench
 from lumion_hw.errors import ConfigError, UnknownNameError
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.record import CalibrationRecord
@@ -34,6 +42,25 @@ def test_whole_things_show_themselves_in_a_line() -> None:
             assert "\n" not in repr(thing)
             assert len(repr(thing)) < 300, repr(thing)
         assert "72 PUCs" in repr(bench.mesh)
+        assert repr(bench.meters["meter0"]) == "<KeysightN77xx meter0>"
+        assert repr(bench.transponders["sfp-s0n0"]) == "<SfpTransponder sfp-s0n0>"
+
+
+def test_the_path_of_a_file_may_be_text(tmp_path: Path) -> None:
+    record = CalibrationRecord.load(str(RECORD))
+    record.save(str(tmp_path / "copy.json"))
+    assert CalibrationRecord.load(tmp_path / "copy.json") == record
+
+
+def test_no_call_for_users_demands_a_path_object() -> None:
+    calls = [
+        *(CalibrationRecord.save, CalibrationRecord.load, EventLog.write_to, Journal.create, Journal.resume),
+        *(read_journal, write_hdf5, read_recording, plot, load_bench, check_bench, Bench.open, Bench.emulate),
+        *(write_report, write_tables, write_npz),
+    ]
+    for call in calls:
+        demanded = [name for name, kind in inspect.get_annotations(call).items() if kind == "Path"]
+        assert [name for name in demanded if name != "return"] == [], call
 
 
 def test_a_name_that_is_not_there_says_what_is() -> None:

@@ -16,8 +16,8 @@ from two_benches import bench_file
 from waiting import PATIENCE_S
 
 from calibration.bench_job import jobs_for
-from calibration.cli import main
 from calibration.cluster import calibrate_on_cluster
+from lumion_hw.cli import calibrate as main
 from lumion_hw.errors import ConfigError, ConnectError
 from lumion_hw.mesh.record import CalibrationRecord
 

@@ -17,9 +17,9 @@ from two_benches import bench_file
 from waiting import Bound
 
 from calibration.bench_job import Job, Outcome, calibrate_bench, jobs_for
-from calibration.cli import main
 from calibration.cli_many import code_of
 from calibration.many import calibrate_many, gather
+from lumion_hw.cli import calibrate as main
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.record import CalibrationRecord
 
@@ -166,7 +166,7 @@ def test_a_process_that_dies_takes_no_other_bench_with_it(tmp_path: Path) -> Non
 def at_sweeps(tmp_path: Path, not_for_ever: Bound) -> subprocess.Popen[str]:
     """`many` on three benches in a process of its own, the first two of which are at their sweeps."""
     files = [str(bench_file(tmp_path, name)) for name in ("a", "b", "c")]
-    run = "import sys; from calibration.cli import main; sys.exit(main(sys.argv[1:]))"
+    run = "import sys; from lumion_hw.cli import calibrate as main; sys.exit(main(sys.argv[1:]))"
     options = ["--emulate", "--out", str(tmp_path), "--workers", "2", "--json"]
     process = subprocess.Popen(
         [sys.executable, "-c", run, "many", *files, *options],

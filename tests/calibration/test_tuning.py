@@ -9,11 +9,11 @@ import yaml
 from bench_run import SMALL
 
 from calibration.bench_probe import BenchProbe
-from calibration.cli import main
 from calibration.procedure import Calibration
 from calibration.tuning import verify_at
 from lumion_hw import Bench
 from lumion_hw.bench.loader import builtin_path
+from lumion_hw.cli import calibrate as main
 from lumion_hw.errors import ConfigError, LimitError
 
 

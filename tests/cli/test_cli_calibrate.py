@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 import calibration.cli_run
-from calibration.cli import main
 from calibration.story import calibrate
 from lumion_hw import Bench
 from lumion_hw.circuits import Aligner
+from lumion_hw.cli import calibrate as main
 from lumion_hw.mesh.record import CalibrationRecord
 
 pytestmark = pytest.mark.xdist_group("cli-calibrate")
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
-ENTRY = "import sys; from calibration.cli import main; sys.exit(main())"
+ENTRY = "import sys; from lumion_hw.cli import calibrate as main; sys.exit(main())"
 
 
 @pytest.fixture(scope="module")

@@ -15,13 +15,13 @@ import pytest
 from record_fuzz import damaged, mutated, save_edited
 from sample_record import CELL, sample_record
 
-from calibration.cli import main
 from calibration.observations import Observations
 from calibration.raw_data import load_raw, save_raw
 from lumion_hw.acquisition.columns import Column, State, Value
 from lumion_hw.acquisition.hdf5 import write_hdf5
 from lumion_hw.acquisition.journal import Header, Journal, Row, read_journal
 from lumion_hw.acquisition.plot import read_recording
+from lumion_hw.cli import calibrate as main
 from lumion_hw.errors import CalibrationError, ConfigError, LumionError
 from lumion_hw.files.hdf5 import open_hdf5
 from lumion_hw.mesh.array_files import arrays_sha256, read_arrays, write_arrays

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_record import CELL, sample_record
 
-from calibration.cli import main
 from calibration.record_export import _csv
 from calibration.report_page import Page, Section, Table, html_text, markdown_text
+from lumion_hw.cli import calibrate as main
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import shown
 from lumion_hw.mesh.picture import mesh_svg
