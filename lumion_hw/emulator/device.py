@@ -22,3 +22,9 @@ class EmulatedDevice(Protocol):
 
     def advance(self) -> None:
         """Bring the device's state to the clock's present time (watchdogs, timers, settling)."""
+
+    def next_due(self) -> float | None:
+        """Return when :meth:`advance` has something to do by itself, ``None`` if it waits for a host.
+
+        Whatever only shows when somebody looks needs no hour of its own: :meth:`advance` makes up for it.
+        """

@@ -25,6 +25,8 @@ _VENDOR = struct.unpack("!H", b"LU")[0]
 _UNRECOGNISED_TYPE, _TOO_LARGE = 1, 4
 _POORLY_FORMED, _NOT_ESTABLISHED, _BAD_SEQUENCE, _TOO_MANY = 1, 2, 3, 4
 _MOST_SESSIONS = 32
+CHANNELS_PER_SESSION = 2
+"""A synchronous and an asynchronous one, each a connection of its own."""
 _WAITING_LIMIT = 64
 """Messages kept for a session that another one's lock holds back."""
 
@@ -82,6 +84,10 @@ class HislipFront:
     def advance(self) -> None:
         """Bring the instrument to the clock's present time."""
         self._device.advance()
+
+    def next_due(self) -> float | None:
+        """Return when the instrument has something to do by itself."""
+        return self._device.next_due()
 
     def _message_peer(self) -> MessagePeer:
         peer = self._device.connect()

@@ -282,8 +282,12 @@ class I2cBridge(Switchable):
 
     def next_event(self, line: SerialLine) -> float | None:
         """Return the next time at which something happens that may put bytes on ``line``."""
-        times = [line.next_departure(), line.next_arrival(b"P"), self._work[0][0] if self._work else None]
+        times = [line.next_departure(), line.next_arrival(b"P"), self.next_due()]
         return min((time for time in times if time is not None), default=None)
+
+    def next_due(self) -> float | None:
+        """Return when the work on the bus ends that is done first, ``None`` if there is none."""
+        return self._work[0][0] if self._work else None
 
     def advance(self) -> None:
         """Take what has arrived and finish the work that is done by now."""

@@ -108,6 +108,11 @@ class Acquisition:
             elif state.operation is not None:
                 state.operation.end_s = run.end_s()
 
+    def next_look(self) -> float | None:
+        """Return when a run has samples to take."""
+        times = (state.run.next_look_s() for state in self._slots.values() if state.run is not None)
+        return min((at_s for at_s in times if at_s is not None), default=None)
+
     def require_idle(self, slot: int) -> None:
         """Raise ``ScpiError`` -221 while a run of the slot is under way."""
         run = self._slots[slot].run

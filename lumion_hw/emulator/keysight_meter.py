@@ -94,7 +94,7 @@ class KeysightMeter(ScpiDevice):
         self._clock = clock
         self._heads = heads
         self._traits = traits
-        self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._acquire)
+        self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._acquire, self._next_look)
         self._zero_codes = dict.fromkeys(heads, 0)
         self._acquisition = Acquisition(self, self._scpi.state, clock)
         self._ranges = {"n": slots, "m": SuffixRange(1, max((channel for _, channel in heads), default=1))}
@@ -112,6 +112,9 @@ class KeysightMeter(ScpiDevice):
 
     def _acquire(self) -> None:
         self._acquisition.advance()
+
+    def _next_look(self) -> float | None:
+        return self._acquisition.next_look()
 
     def hardware_trigger(self, times_s: Iterable[float]) -> None:
         """Pulses at the trigger input, in the order of time; they may lie in the past."""

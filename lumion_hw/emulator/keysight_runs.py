@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from lumion_hw.emulator.n77xx_head import Head
 
 _ROUNDING_S = 1e-9
+LOOK_S = 0.004
+"""Shortest time between two looks at the light of a run that nobody asks about."""
 _MOST_AT_ONCE = 65_536
 """A min/max run that nobody has looked at for long takes this many of the samples that went by."""
 
@@ -79,7 +81,7 @@ class Run:
         self._each = start is Start.EACH and plan.function is not Function.MINMAX
         self._begin_s = now_s if start is Start.IGNORE else None
         self._triggers: deque[float] = deque()
-        self._free_s = now_s
+        self._free_s = self._looked_s = now_s
         self.done = 0
         length = 0 if plan.function is Function.MINMAX else plan.points
         self._watts = [np.zeros(length, dtype=np.float32) for _ in heads]
@@ -99,6 +101,17 @@ class Run:
             return None
         return self._begin_s + (self.plan.points - 1) * self.plan.period_s + self.plan.averaging_s
 
+    def next_look_s(self) -> float | None:
+        """Return when samples should be taken next although nobody asks: between two looks light counts as a ramp."""
+        if self.complete:
+            return None
+        if self._each:
+            over_s = self._triggers[0] + self.plan.averaging_s if self._triggers else None
+        else:
+            begin_s = self._begin_s
+            over_s = None if begin_s is None else begin_s + self.done * self.plan.period_s + self.plan.averaging_s
+        return None if over_s is None else max(over_s, self._looked_s + LOOK_S)
+
     def trigger(self, times_s: Iterable[float]) -> None:
         """Take hardware triggers, in the order of time."""
         for at_s in times_s:
@@ -113,6 +126,7 @@ class Run:
         """Take the samples that are over by now; return whether the run is complete."""
         if self.complete:
             return True
+        self._looked_s = now_s
         middles_s = self._due_each(now_s) if self._each else self._due_free(now_s)
         if len(middles_s) == 0:
             return False

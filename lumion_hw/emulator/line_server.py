@@ -214,6 +214,10 @@ class LineServer(Switchable):
             return job.end_s
         return job.begin_s + (job.end_s - job.begin_s) * job.told / steps
 
+    def next_due(self) -> float | None:
+        """Return when the reconfiguration under way has its next step, whether or not its host is still there."""
+        return self._next_step_s(self._jobs[0][0]) if self._jobs and self.powered else None
+
     def advance(self) -> None:
         """Tell the progress that is due, and apply the states whose time is over."""
         if self._advancing or not self.powered:

@@ -108,7 +108,7 @@ class ThorlabsPm100(ScpiDevice):
         self.model = model
         self._rng = rng
         self._light = light
-        self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._look)
+        self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._look, self._next_look)
         self.state = self._scpi.state
         self.auxiliary, self.measurement = RegisterGroup(), RegisterGroup()
         self.state.status.extra.update({AUXILIARY_BIT: self.auxiliary, MEASUREMENT_BIT: self.measurement})
@@ -131,8 +131,18 @@ class ThorlabsPm100(ScpiDevice):
         self._zeroing: Operation | None = None
 
     def _look(self) -> None:
-        if self._plugged is not None:
+        due_s = self._next_look()
+        if self._plugged is not None and due_s is not None and due_s <= self.clock.now():
             self._plugged.look()
+
+    def advance(self) -> None:
+        """Follow the clock; a sensor that is slow to follow sees the light as it is now."""
+        if self._plugged is not None and self._plugged.next_look_s() is not None:
+            self._plugged.look()
+        super().advance()
+
+    def _next_look(self) -> float | None:
+        return None if self._plugged is None else self._plugged.next_look_s()
 
     def plug(self, profile: SensorProfile | None) -> None:
         """Plug in another sensor, or pull out the present one."""

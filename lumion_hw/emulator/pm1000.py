@@ -127,6 +127,9 @@ class Pm1000(Switchable):
     def advance(self) -> None:
         """Do nothing: it measures when it is asked."""
 
+    def next_due(self) -> None:
+        """Return ``None``: it does nothing by itself."""
+
     # -- registers
 
     def write(self, address: int, value: int) -> None:

@@ -28,6 +28,8 @@ TEMPERATURE_C = 24.0
 PRESENCE_OHM = 10_000.0
 DRIFT_PERIOD_S = 7200.0
 RANGE_STEP_SIGMA_DB = 0.004
+LOOK_S = 0.02
+"""How often a sensor that is slow to follow looks at the light by itself."""
 
 
 class SensorKind(enum.Enum):
@@ -274,11 +276,7 @@ class Sensor:
         return tau_s
 
     def look(self) -> float:
-        """Let the signal follow the light up to now and return it.
-
-        The light is looked at whenever a host talks, and in every cycle of a server; between two looks it is taken as
-        unchanged.
-        """
+        """Let the signal follow the light up to now and return it; between two looks light is taken as unchanged."""
         now = self._now_s()
         tau_s = self._time_constant_s()
         remaining = math.exp(-(now - self._looked_s) / tau_s) if tau_s > 0 else 0.0
@@ -287,6 +285,13 @@ class Sensor:
         if tau_s == 0:
             self._signal = self._heading
         return self._signal
+
+    def next_look_s(self) -> float | None:
+        """Return when the light should be looked at next though nobody reads; ``None`` if the sensor follows at once.
+
+        Light costs the whole bench: a sensor without memory looks when it is read, and not before.
+        """
+        return self._looked_s + LOOK_S if self._time_constant_s() > 0 else None
 
     # -- readings
 

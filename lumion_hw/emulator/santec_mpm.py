@@ -193,6 +193,11 @@ class SantecMpm(Switchable):
             if not all(zeroed):
                 self._error = -300
 
+    def next_due(self) -> float | None:
+        """Return when a run has samples to take, or zeroing ends."""
+        run_s = None if self.run is None or self.stopped else self.run.next_look_s()
+        return min((at_s for at_s in (run_s, self._zero_end_s) if at_s is not None), default=None)
+
     def hardware_trigger(self, times_s: NDArray[np.float64] | list[float]) -> None:
         """Pulses at the trigger input, in the order of time; they may lie in the past."""
         if self.run is not None and not self.stopped:

@@ -144,7 +144,7 @@ class SantecTsl(ScpiDevice):
             error_number="{:d}".format,
             scpi_version=None,
         )
-        self._scpi = ScpiInstrument(name, clock, identity, self._default, self._follow)
+        self._scpi = ScpiInstrument(name, clock, identity, self._default, self._follow, self._next_look)
         self.code = LEGACY
         self.laser = SweptLaser(self.profile, clock, rng, on_triggers or (lambda _times: None))
         self._operation: Operation | None = None
@@ -185,6 +185,10 @@ class SantecTsl(ScpiDevice):
         if self._emit is not None and (light := self.light()) != self._emitted:
             self._emitted = light
             self._emit(light)
+
+    def _next_look(self) -> float | None:
+        """A sweep that repeats begins anew when it is over."""
+        return self.laser.end_s if self._repeating else None
 
     def _again(self) -> None:
         try:

@@ -1,33 +1,83 @@
 """Emulated devices on real wires: TCP on loopback, and pseudo-terminals behind stable symlinks.
 
-One thread, one selector for all devices and hosts. A host that floods, stalls or vanishes is its own problem: output is
-bounded, nothing it sends ends the loop, and the other hosts are served on.
+One thread, one selector for all devices and hosts, asleep until bytes come or something is due. Only the device that is
+spoken to, or whose hour has come, does anything. A host that floods, stalls or vanishes is its own problem: output is
+bounded, nothing it sends ends the loop, and each device gets its share of the time.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
+import math
 import selectors
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.device import EmulatedDevice
-from lumion_hw.emulator.hislip import HislipFront
+from lumion_hw.emulator.hislip import CHANNELS_PER_SESSION, HislipFront
 from lumion_hw.emulator.server_channel import Channel, PtyWire, SocketWire
 from lumion_hw.errors import ConnectError, LumionError
 
 _LOG = logging.getLogger(__name__)
 
-TICK_S = 0.004
-"""Longest time between two looks at the devices."""
+GLANCE_S = 0.05
+"""Longest time until a change from outside is noticed: a scripted fault, the trigger pulse of another instrument, or
+that there are descriptors again."""
 SHORTEST_WAIT_S = 0.0002
 """A peer whose next event is due but brings nothing must not make the loop spin."""
+MOST_CONNECTIONS = 32
+"""Hosts at a time on one port; further ones are accepted and closed."""
+SLICE_S = 0.002
+"""CPU time that the bytes of one device's hosts may take before the other devices have their turn."""
+
+_LEAST_CHUNK, _FIRST_CHUNK, _MOST_CHUNK = 16, 4096, 65536
+_ACCEPTED_AT_ONCE = 32
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+@dataclass(eq=False)
+class _Served:
+    """One device with its hosts.
+
+    Attributes:
+        device: The device.
+        channels: Its hosts by descriptor.
+        due_s: When it has to be attended to next.
+        chunk: Bytes read at once: as many as are worked off in about a slice, which each device finds by itself.
+    """
+
+    device: EmulatedDevice
+    channels: dict[int, Channel] = field(default_factory=dict)
+    due_s: float = math.inf
+    chunk: int = _FIRST_CHUNK
+
+
+@dataclass(eq=False)
+class _Port:
+    """A port that listens.
+
+    Attributes:
+        front: What hands out connections: the device, or HiSLIP in front of it.
+        served: The device.
+        most: Connections at a time.
+        hosts: Descriptors of those there are.
+        full: Hosts were refused since there was room last.
+    """
+
+    front: EmulatedDevice
+    served: _Served
+    most: int
+    hosts: set[int] = field(default_factory=set)
+    full: bool = False
 
 
 class EmulatorServer:
@@ -35,15 +85,24 @@ class EmulatorServer:
 
     Args:
         clock: The clock of the devices; it has to move by itself, as :class:`~lumion_hw.clock.SystemClock` does.
+        work_s: Says how much CPU time the loop has used, for the shares of the devices.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, work_s: Callable[[], float] = time.thread_time) -> None:
         self._clock = clock
+        self._work_s = work_s
         self._selector = selectors.DefaultSelector()
-        self._devices: dict[int, EmulatedDevice] = {}
-        self._listeners: dict[int, tuple[socket.socket, EmulatedDevice]] = {}
-        self._channels: dict[int, tuple[Channel, int]] = {}
+        self._devices: dict[int, _Served] = {}
+        self._listeners: dict[int, tuple[socket.socket, _Port]] = {}
+        self._channels: dict[int, tuple[Channel, _Served]] = {}
         self._arrivals: deque[Callable[[], None]] = deque()
+        self._glance_s = -math.inf
+        self._resting: set[int] = set()
+        self._starved = False
+        self._alarm, self._bell = socket.socketpair()
+        self._alarm.setblocking(False)
+        self._bell.setblocking(False)
+        self._selector.register(self._alarm, selectors.EVENT_READ)
         self._closed = False
 
     def __enter__(self) -> EmulatorServer:
@@ -69,12 +128,15 @@ class EmulatorServer:
         Raises:
             ConnectError: The port is taken.
         """
+        return self._add_port(device, device, port, MOST_CONNECTIONS)
+
+    def _add_port(self, front: EmulatedDevice, device: EmulatedDevice, port: int, most: int) -> str:
         self._require_open()
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("127.0.0.1", port))
-            listener.listen(64)
+            listener.listen(256)
             listener.setblocking(False)
         except OSError as error:
             listener.close()
@@ -83,7 +145,7 @@ class EmulatorServer:
                 device=device.name,
                 hint="Port 0 takes any free port.",
             ) from error
-        self._arrivals.append(lambda: self._listen(listener, device))
+        self._arrive(lambda: self._listen(listener, front, device, most))
         return f"tcp://127.0.0.1:{listener.getsockname()[1]}"
 
     def add_hislip(self, device: EmulatedDevice, port: int = 0) -> str:
@@ -100,7 +162,8 @@ class EmulatorServer:
             ConnectError: The port is taken.
             ConfigError: The device exchanges no messages.
         """
-        address = self.add_tcp(HislipFront(device, self._clock), port)
+        most = CHANNELS_PER_SESSION * MOST_CONNECTIONS
+        address = self._add_port(HislipFront(device, self._clock), device, port, most)
         return f"visa://TCPIP::127.0.0.1::hislip0,{address.rpartition(':')[2]}::INSTR"
 
     def add_pty(self, device: EmulatedDevice, link_path: Path | str) -> str:
@@ -125,26 +188,39 @@ class EmulatorServer:
             raise ConnectError(
                 f"cannot make a pseudo-terminal: {error}", device=device.name, address=str(link), hint="Use TCP."
             ) from error
-        self._arrivals.append(lambda: self._attach(channel, device))
+        self._arrive(lambda: self._attach(channel, self._served(device)))
         return f"serial://{link}"
 
     def _require_open(self) -> None:
         if self._closed:
             raise LumionError("the emulator server is closed", hint="Make a new one.")
 
-    def _listen(self, listener: socket.socket, device: EmulatedDevice) -> None:
-        self._devices[id(device)] = device
-        self._listeners[listener.fileno()] = (listener, device)
+    def _arrive(self, action: Callable[[], None]) -> None:
+        """Let the loop do something, from whatever thread."""
+        self._arrivals.append(action)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the loop look at every device now: something was done to one from outside; from whatever thread."""
+        with contextlib.suppress(OSError):  # full: it is being woken already
+            self._bell.send(b"!")
+
+    def _served(self, device: EmulatedDevice) -> _Served:
+        return self._devices.setdefault(id(device), _Served(device, due_s=-math.inf))
+
+    def _listen(self, listener: socket.socket, front: EmulatedDevice, device: EmulatedDevice, most: int) -> None:
+        self._listeners[listener.fileno()] = (listener, _Port(front, self._served(device), most))
         self._selector.register(listener, selectors.EVENT_READ)
 
-    def _attach(self, channel: Channel, device: EmulatedDevice) -> None:
-        self._devices[id(device)] = device
-        self._channels[channel.fd] = (channel, 0)
+    def _attach(self, channel: Channel, served: _Served) -> None:
+        self._channels[channel.fd] = (channel, served)
+        served.channels[channel.fd] = channel
+        served.due_s = -math.inf
 
     # -- the loop
 
     def run(self, stop: threading.Event | Callable[[], bool]) -> None:
-        """Serve until ``stop`` is set (or says so); it is looked at every few milliseconds."""
+        """Serve until ``stop`` is set (or says so); it is looked at whenever something happens, 20 times a second."""
         stopped = stop.is_set if isinstance(stop, threading.Event) else stop
         while not stopped():
             self._cycle()
@@ -166,59 +242,143 @@ class EmulatorServer:
             yield self
         finally:
             stop.set()
+            self.wake()
             thread.join()
         if failures:
             raise failures[0]
 
     def _cycle(self) -> None:
+        """Sleep until something is to be done, and do it."""
         while self._arrivals:
             self._arrivals.popleft()()
-        for device in self._devices.values():
-            try:
-                device.advance()
-            except Exception:  # noqa: BLE001 - one device's fault must not end the others' service
-                _LOG.exception("%s failed to advance", device.name)
-        events = [event for event in map(self._serve, tuple(self._channels)) if event is not None]
-        wait_s = min(events, default=float("inf")) - self._clock.now()
-        for key, mask in self._selector.select(min(max(wait_s, SHORTEST_WAIT_S), TICK_S)):
-            if key.fd in self._listeners:
+        now = self._clock.now()
+        if now >= self._glance_s:
+            self._glance(now)
+        next_s = min((served.due_s for served in self._devices.values()), default=math.inf)
+        ready: dict[_Served, set[Channel]] = {}
+        for key, mask in self._selector.select(max(min(next_s, self._glance_s) - now, 0.0)):
+            if key.fd in self._channels:
+                channel, served = self._channels[key.fd]
+                speaking = ready.setdefault(served, set())
+                if mask & selectors.EVENT_READ:
+                    speaking.add(channel)
+            elif key.fd in self._listeners:
                 self._accept(*self._listeners[key.fd])
-            elif mask & selectors.EVENT_READ:
-                self._channels[key.fd][0].readable(self._clock.now())
+            else:
+                self._alarm.recv(4096)
+                self._glance(now)
+        now = self._clock.now()
+        for served in self._devices.values():
+            if served in ready or served.due_s <= now:
+                self._attend(served, ready.get(served, set()))
 
-    def _serve(self, fd: int) -> float | None:
-        """Move one host's replies and renew what is waited for; let it go when it is gone."""
-        channel, registered = self._channels[fd]
-        event = channel.pump(self._clock.now())
-        if channel.broken:
-            self._watch(fd, registered, 0)
-            del self._channels[fd]
-            channel.close()
-            return None
-        self._watch(fd, registered, channel.interest)
-        self._channels[fd] = (channel, channel.interest)
-        return event
+    def _glance(self, now_s: float) -> None:
+        """Ask every device when it is due, in case something changed that the loop was not told of."""
+        self._glance_s = now_s + GLANCE_S
+        for served in self._devices.values():
+            served.due_s = min(served.due_s, self._due_s(served, now_s))
+        for fd in tuple(self._resting):
+            self._selector.register(self._listeners[fd][0], selectors.EVENT_READ)
+        self._resting.clear()
 
-    def _watch(self, fd: int, before: int, after: int) -> None:
-        if before and not after:
-            self._selector.unregister(fd)
-        elif after and not before:
-            self._selector.register(fd, after)
-        elif after != before:
-            self._selector.modify(fd, after)
-
-    def _accept(self, listener: socket.socket, device: EmulatedDevice) -> None:
+    def _attend(self, served: _Served, speaking: set[Channel]) -> None:
+        """Let a device take what its hosts have sent, do what is due, and answer."""
+        began_s = self._work_s()
+        for channel in [each for each in served.channels.values() if each in speaking]:
+            channel.readable(self._clock.now(), served.chunk)
+            # Whoever was heard goes behind the others, so that all of them are.
+            served.channels[channel.fd] = served.channels.pop(channel.fd)
+            if self._work_s() - began_s > SLICE_S:
+                break
+        now = self._clock.now()
         try:
-            connection, _ = listener.accept()
-        except OSError:
+            due_s = served.device.next_due()
+            if due_s is not None and due_s <= now:
+                served.device.advance()
+        except Exception:  # noqa: BLE001 - one device's fault must not end the others' service
+            _LOG.exception("%s failed to advance", served.device.name)
+        spoken = False
+        for channel in tuple(served.channels.values()):
+            spoken |= channel.pump(now)
+        due_s = self._due_s(served, now)
+        if spoken and len(served.channels) > 1:
+            due_s = now  # taking an answer may be what another host waited for
+        else:
+            due_s = max(due_s, now + SHORTEST_WAIT_S)
+        served.due_s = due_s
+        for channel in tuple(served.channels.values()):
+            self._settle(channel, served)
+        if speaking:
+            took_s = self._work_s() - began_s
+            if took_s > SLICE_S:
+                served.chunk = max(served.chunk // 2, _LEAST_CHUNK)
+            elif took_s < SLICE_S / 4:
+                served.chunk = min(served.chunk * 2, _MOST_CHUNK)
+
+    def _due_s(self, served: _Served, now_s: float) -> float:
+        """Return when a device has something to do or to say."""
+        due_s = None
+        try:
+            due_s = served.device.next_due()
+        except Exception:  # noqa: BLE001 - one device's fault must not end the others' service
+            _LOG.exception("%s failed to say when it is due", served.device.name)
+        times = [channel.next_event(now_s) for channel in served.channels.values()]
+        return min((at_s for at_s in (due_s, *times) if at_s is not None), default=math.inf)
+
+    def _settle(self, channel: Channel, served: _Served) -> None:
+        """Renew what is waited for at one host; let it go when it is gone."""
+        fd, before = channel.fd, channel.watched
+        channel.watched = 0 if channel.broken else channel.interest
+        if before and not channel.watched:
+            self._selector.unregister(fd)
+        elif channel.watched and not before:
+            self._selector.register(fd, channel.watched)
+        elif channel.watched != before:
+            self._selector.modify(fd, channel.watched)
+        if channel.broken:
+            del self._channels[fd], served.channels[fd]
+            for _, port in self._listeners.values():
+                if fd in port.hosts:
+                    port.hosts.discard(fd)
+                    port.full = False
+            channel.close()
+
+    # -- hosts that come
+
+    def _accept(self, listener: socket.socket, port: _Port) -> None:
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                connection, _address = listener.accept()
+            except OSError as failure:
+                if failure.errno in _OUT_OF_DESCRIPTORS:
+                    self._rest(listener, failure)
+                return
+            self._starved = False
+            self._welcome(connection, port)
+
+    def _welcome(self, connection: socket.socket, port: _Port) -> None:
+        """Begin to serve a host, or hang up: it may be gone already, or there are too many."""
+        if len(port.hosts) >= port.most:
+            connection.close()
+            if not port.full:
+                port.full = True
+                _LOG.warning("%s has %d connections; further ones are refused", port.front.name, port.most)
             return
         try:
             wire = SocketWire(connection)
-        except OSError:  # the host is gone already
+        except OSError:
             connection.close()
             return
-        channel = Channel(wire, device, serial_line=False)
-        self._channels[channel.fd] = (channel, 0)
+        port.hosts.add(wire.fileno())
+        self._attach(Channel(wire, port.front, serial_line=False), port.served)
+
+    def _rest(self, listener: socket.socket, failure: OSError) -> None:
+        """Wait with further hosts until there may be descriptors; those in service are served on."""
+        self._selector.unregister(listener)
+        self._resting.add(listener.fileno())
+        if not self._starved:
+            self._starved = True
+            _LOG.warning("no further hosts for now: %s", failure.strerror)
 
     def close(self) -> None:
         """Close every connection, listener and pseudo-terminal and remove the symlinks; idempotent.
@@ -228,6 +388,9 @@ class EmulatorServer:
         self._closed = True
         while self._arrivals:
             self._arrivals.popleft()()
+        if self._bell.fileno() >= 0:
+            self._alarm.close()
+            self._bell.close()
         for channel, _ in self._channels.values():
             channel.close()
         for listener, _ in self._listeners.values():

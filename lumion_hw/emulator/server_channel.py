@@ -30,8 +30,8 @@ class Wire(Protocol):
     def fileno(self) -> int:
         """The descriptor to wait on."""
 
-    def recv(self) -> bytes:
-        """Return what has arrived; ``b""`` when the host sends no more. Raises ``OSError``."""
+    def recv(self, most: int) -> bytes:
+        """Return what has arrived, up to ``most`` bytes; ``b""`` when the host sends no more. Raises ``OSError``."""
 
     def send(self, data: bytes) -> int:
         """Send what goes through now; return how much that was. Raises ``OSError``."""
@@ -52,9 +52,9 @@ class SocketWire:
         """The descriptor to wait on."""
         return self._socket.fileno()
 
-    def recv(self) -> bytes:
-        """Return what has arrived; ``b""`` when the host sends no more."""
-        return self._socket.recv(_CHUNK)
+    def recv(self, most: int) -> bytes:
+        """Return what has arrived, up to ``most`` bytes; ``b""`` when the host sends no more."""
+        return self._socket.recv(most)
 
     def send(self, data: bytes) -> int:
         """Send what goes through now; return how much that was."""
@@ -97,9 +97,9 @@ class PtyWire:
         """The descriptor to wait on."""
         return self._master
 
-    def recv(self) -> bytes:
-        """Return what has arrived; ``b""`` when the host sends no more."""
-        return os.read(self._master, _CHUNK)
+    def recv(self, most: int) -> bytes:
+        """Return what has arrived, up to ``most`` bytes; ``b""`` when the host sends no more."""
+        return os.read(self._master, most)
 
     def send(self, data: bytes) -> int:
         """Send what goes through now; return how much that was."""
@@ -125,6 +125,7 @@ class Channel:
 
     Attributes:
         fd: The wire's descriptor.
+        watched: What the server waits for at it.
         broken: The conversation is over; close the channel.
     """
 
@@ -136,6 +137,7 @@ class Channel:
         self._output = bytearray()
         self._ended_s: float | None = None
         self._peer: Peer | None = None
+        self.watched = 0
         self.broken = False
         with self._guarded():
             self._peer = device.connect()
@@ -146,10 +148,10 @@ class Channel:
         listening = self._serial_line or (self._ended_s is None and len(self._output) < BUFFER_LIMIT)
         return selectors.EVENT_READ * listening | selectors.EVENT_WRITE * bool(self._output)
 
-    def readable(self, now_s: float) -> None:
-        """Take what the host has sent."""
+    def readable(self, now_s: float, most: int) -> None:
+        """Take what the host has sent, up to ``most`` bytes."""
         try:
-            data = self._wire.recv()
+            data = self._wire.recv(most)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -163,20 +165,29 @@ class Channel:
                 self._peer = self._device.connect()
             self._peer.receive(data)
 
-    def pump(self, now_s: float) -> float | None:
-        """Move replies to the wire; return when there may be more."""
+    def pump(self, now_s: float) -> bool:
+        """Move replies to the wire; return whether there were any."""
+        fresh = b""
         with self._guarded():
             if self._peer is not None and (self._serial_line or len(self._output) < BUFFER_LIMIT):
                 fresh = self._peer.transmit()
                 room = BUFFER_LIMIT - len(self._output) if self._serial_line else len(fresh)
                 self._output += fresh[: max(room, 0)]
         self._send()
+        if self._ended_s is not None and not self._output:
+            self.broken |= now_s > self._ended_s + LINGER_S or self.next_event(now_s) is None
+        return bool(fresh)
+
+    def next_event(self, now_s: float) -> float | None:
+        """Return when there may be more to move, ``None`` if nothing is under way."""
         event = None
         with self._guarded():
             if self._peer is not None and len(self._output) < BUFFER_LIMIT:
                 event = self._peer.next_event()
-        if self._ended_s is not None and not self._output and (event is None or now_s > self._ended_s + LINGER_S):
-            self.broken = True
+        if self.broken:
+            return now_s
+        if event is not None and self._ended_s is not None:
+            return min(event, max(self._ended_s + LINGER_S, now_s))
         return event
 
     def _send(self) -> None:

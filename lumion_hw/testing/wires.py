@@ -120,8 +120,9 @@ class DisturbedLink:
 class _Served:
     """A device that does what it is told from outside in the thread that serves it."""
 
-    def __init__(self, device: EmulatedDevice) -> None:
+    def __init__(self, device: EmulatedDevice, wake: Callable[[], None]) -> None:
         self._device = device
+        self._wake = wake
         self._posted: deque[tuple[Callable[[], object], Future[None]]] = deque()
 
     @property
@@ -145,10 +146,15 @@ class _Served:
                 done.set_result(None)
         self._device.advance()
 
+    def next_due(self) -> float | None:
+        """Return when there is something to do: at once if something was posted."""
+        return float("-inf") if self._posted else self._device.next_due()
+
     def do(self, action: Callable[[], object]) -> None:
         """Post an action and wait until it is done. Raises what it raises."""
         done: Future[None] = Future()
         self._posted.append((action, done))
+        self._wake()
         done.result(_SERVED_WITHIN_S)
 
 
@@ -247,7 +253,7 @@ def wired(device: EmulatedDevice, transport: str, clock: Clock) -> Iterator[Wire
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lumion-wire-")))
         server = stack.enter_context(EmulatorServer(clock))
-        served = _Served(device)
+        served = _Served(device, server.wake)
         address = server.add_tcp(served) if transport == "tcp" else server.add_pty(served, directory / device.name)
         stack.enter_context(server.in_thread())
         yield Wire(lambda: open_link(address, clock), clock, do=served.do, pull=stack.close, address=address)

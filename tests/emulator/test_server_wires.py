@@ -97,6 +97,9 @@ class Broken:
     def advance(self) -> None:
         self._call("advance")
 
+    def next_due(self):
+        return 0.0 if self.fails_at == "advance" else None
+
     def receive(self, data: bytes) -> None:
         self._call("receive")
 
@@ -379,6 +382,9 @@ def test_device_that_refuses_a_line_is_asked_again_with_the_next_bytes(server, m
 
         def advance(self) -> None:
             meter.advance()
+
+        def next_due(self):
+            return None
 
     device = Switched()
     server.add_pty(device, tmp_path / "s")

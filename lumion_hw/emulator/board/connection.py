@@ -44,7 +44,7 @@ class _Board(Protocol):
     def advance(self) -> None:
         """Bring the board to the present time."""
 
-    def next_event(self) -> float | None:
+    def next_due(self) -> float | None:
         """Return when the board does something by itself."""
 
     def lost_bytes(self, count: int) -> None:
@@ -105,7 +105,7 @@ class BoardPeer:
 
     def next_event(self) -> float | None:
         """Return when more bytes may reach the host."""
-        times = (self.outlet.next_delivery(), self._board.next_event())
+        times = (self.outlet.next_delivery(), self._board.next_due())
         return min((time for time in times if time is not None), default=None)
 
     def close(self) -> None:

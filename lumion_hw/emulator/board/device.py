@@ -31,7 +31,7 @@ class MeshBoard(Switchable):
     It acts when it is looked at (:meth:`advance`, or bytes in either direction) and makes up for everything that fell
     due meanwhile, each thing at its own instant. Monitors are read at theirs as far as the light around can tell what
     was: heat follows the instants, but what enters the chip is what enters it when the board acts. So
-    :meth:`next_event` names every instant of a scan, and an in-memory link or the emulator's server lets the board act
+    :meth:`next_due` names every instant of a scan, and an in-memory link or the emulator's server lets the board act
     there. A sweep or a telemetry stream that nobody polls still latches every point, settles, and counts every record
     at the right tick.
 
@@ -124,7 +124,7 @@ class MeshBoard(Switchable):
         """Count bytes a host sent although there was no room for them."""
         self.core.count(StatsCounter.UART_ERRORS, count)
 
-    def next_event(self) -> float | None:
+    def next_due(self) -> float | None:
         """Return the next time at which the board does something by itself, or ``None``."""
         if self._frozen_at is not None or not self.powered:
             return self._hw_reset_due()

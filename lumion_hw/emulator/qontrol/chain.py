@@ -152,7 +152,7 @@ class QontrolChain(Switchable):
         if peer in self._peers:
             self._peers.remove(peer)
 
-    def next_error_s(self) -> float | None:
+    def next_due(self) -> float | None:
         """Return when the supervision speaks next, or ``None``."""
         if not self.powered:
             return None
@@ -179,7 +179,7 @@ class QontrolChain(Switchable):
     def _pass(self, until_s: float) -> None:
         """Let time pass: the supervision speaks."""
         self._time = max(self._time, until_s)
-        due = self.next_error_s()
+        due = self.next_due()
         if due is None or due > self._time:
             return
         lines = sorted(line for module in self._present for line in module.supervise(self._time))

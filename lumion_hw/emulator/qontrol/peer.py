@@ -30,7 +30,7 @@ class _Chain(Protocol):
     def advance(self) -> None:
         """Bring the chain to the present time."""
 
-    def next_error_s(self) -> float | None:
+    def next_due(self) -> float | None:
         """Return when the supervision speaks next."""
 
     def disconnect(self, peer: QontrolPeer) -> None:
@@ -78,7 +78,7 @@ class QontrolPeer:
     def next_event(self) -> float | None:
         """Return when more bytes may reach the host."""
         departure = self._line.next_departure()
-        times = [self._chain.next_error_s(), None if departure is None else self._timing.delivered_s(departure)]
+        times = [self._chain.next_due(), None if departure is None else self._timing.delivered_s(departure)]
         if self._coming:
             times.append(min(self._arrived_s, self._chain.now() + _LOOK_S))
         return min((time for time in times if time is not None), default=None)

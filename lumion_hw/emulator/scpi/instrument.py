@@ -28,6 +28,7 @@ class ScpiInstrument:
         profile: What the dialect asks for.
         on_reset: Puts the instrument's settings to their defaults.
         on_advance: Lets what the instrument measures or does follow the clock; called before anything else happens.
+        next_look: Returns when that has to happen at the latest although nobody asks; ``None`` for not at all.
     """
 
     def __init__(
@@ -37,9 +38,11 @@ class ScpiInstrument:
         profile: Profile,
         on_reset: Callable[[], None],
         on_advance: Callable[[], None] = lambda: None,
+        next_look: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._name = name
         self._on_advance = on_advance
+        self._next_look = next_look
         self.state = InstrumentState(clock, profile, on_reset)
         self._tree = Tree(common_commands(self.state), {})
         self._connections: list[Connection] = []
@@ -87,6 +90,11 @@ class ScpiInstrument:
         for connection in tuple(self._connections):
             connection.run()
 
+    def next_due(self) -> float | None:
+        """Return when an operation ends, or when what the instrument does has to be looked at."""
+        times = (self.state.next_end_s(), self._next_look())
+        return min((at_s for at_s in times if at_s is not None), default=None)
+
 
 class ScpiDevice(Switchable):
     """An emulated device whose face towards hosts is a :class:`ScpiInstrument`, kept as ``_scpi``."""
@@ -113,3 +121,7 @@ class ScpiDevice(Switchable):
     def advance(self) -> None:
         """Follow the clock; end what is under way and complete the replies that are due."""
         self._scpi.advance()
+
+    def next_due(self) -> float | None:
+        """Return when something ends or happens by itself, ``None`` if nothing is under way."""
+        return self._scpi.next_due()

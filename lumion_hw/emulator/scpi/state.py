@@ -123,6 +123,11 @@ class InstrumentState:
         self.status.latch(OPERATION_COMPLETE)
         return "1"
 
+    def next_end_s(self) -> float | None:
+        """Return when the next operation ends by itself, ``None`` if none will."""
+        ends = (operation.end_s for operation in self._operations)
+        return min((end_s for end_s in ends if end_s is not None), default=None)
+
     def begin(self, duration_s: float | None, on_end: Callable[[], None]) -> Operation:
         """Start an overlapped operation that ends after ``duration_s``, or when told, if ``None``."""
         operation = Operation(None if duration_s is None else self.clock.now() + duration_s, on_end)
