@@ -231,16 +231,18 @@ class ThorlabsPm100(ScpiDevice):
         """Reply the last sample; the console has one from the moment a sensor is plugged in."""
         sensor = self.sensor(*QUANTITIES[self.quantity])
         if self._last is None:
+            started = sensor.look()
             sensor.settle_range()
-            self._last = sensor.sample(sensor.look())
+            self._last = sensor.sample(started)
         return self._express(sensor, self._last)
 
     def _begin(self) -> tuple[Sensor, float, float]:
         """Return the sensor, its signal now, and how long a reading will take."""
         sensor = self.sensor(*QUANTITIES[self.quantity])
+        started = sensor.look()
         changed = sensor.settle_range()
         waiting_s = max((self._zeroing.end_s or 0.0) - self.clock.now(), 0.0) if self._zeroing else 0.0
-        return sensor, sensor.look(), waiting_s + sensor.averaging_s + physics.RANGE_CHANGE_S * changed
+        return sensor, started, waiting_s + sensor.averaging_s + physics.RANGE_CHANGE_S * changed
 
     def _express(self, sensor: Sensor, sample: Sample) -> str:
         """Return a sample in the quantity and unit configured."""

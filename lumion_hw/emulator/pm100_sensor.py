@@ -223,6 +223,7 @@ class Sensor:
         self._drift_phase = float(rng.uniform(0.0, 2.0 * math.pi))
         self._steps = [ratio_from_db(float(rng.normal(0.0, RANGE_STEP_SIGMA_DB))) for _ in profile.ranges]
         self._zero = 0.0
+        self._seen = Light(0.0)
         self._signal = self._arriving()
         self._heading = self._signal
         self._looked_s = now_s()
@@ -262,6 +263,7 @@ class Sensor:
         light = self._light()
         if not math.isfinite(light.power_w):
             raise ValueError(f"the scene gives {light.power_w} W of light")
+        self._seen = light
         amount = light.power_w
         if self.profile.kind is SensorKind.PYRO:
             amount = light.power_w / light.repetition_hz if light.repetition_hz > 0 else 0.0
@@ -315,11 +317,11 @@ class Sensor:
         return (self._offset + 0.1 * self.profile.offset * math.sin(angle)) * self._nominal
 
     def settle_range(self) -> bool:
-        """Follow automatic ranging; return whether the range changed."""
+        """Follow automatic ranging, by the signal last looked at; return whether the range changed."""
         settings, before = self.settings, self.settings.range_index
         if not settings.automatic:
             return False
-        shown = abs(self.look()) + 4.0 * self._sigma(SAMPLE_S)
+        shown = abs(self._signal) + 4.0 * self._sigma(SAMPLE_S)
         ranges = self.profile.ranges
         if not AUTORANGE_LOWER * ranges[before] <= shown <= ranges[before]:
             fitting = [index for index, scale in enumerate(ranges) if shown <= scale]
@@ -333,7 +335,7 @@ class Sensor:
         scale = self.profile.ranges[self.settings.range_index]
         shown = mean * self._steps[self.settings.range_index] + self._dark() - self._zero
         shown += float(self._rng.normal(0.0, self._sigma(self.averaging_s)))
-        repetition_hz = self._light().repetition_hz
+        repetition_hz = self._seen.repetition_hz
         if shown > scale:
             return Sample(None, repetition_hz)
         count = scale / COUNTS

@@ -282,14 +282,8 @@ class EmulatorServer:
         self._resting.clear()
 
     def _attend(self, served: _Served, speaking: set[Channel]) -> None:
-        """Let a device take what its hosts have sent, do what is due, and answer."""
-        began_s = self._work_s()
-        for channel in [each for each in served.channels.values() if each in speaking]:
-            channel.readable(self._clock.now(), served.chunk)
-            # Whoever was heard goes behind the others, so that all of them are.
-            served.channels[channel.fd] = served.channels.pop(channel.fd)
-            if self._work_s() - began_s > SLICE_S:
-                break
+        """Let a device answer what its hosts have sent, and do what is due."""
+        spoken = self._hear(served, speaking) if speaking else False
         now = self._clock.now()
         try:
             due_s = served.device.next_due()
@@ -297,23 +291,31 @@ class EmulatorServer:
                 served.device.advance()
         except Exception:  # noqa: BLE001 - one device's fault must not end the others' service
             _LOG.exception("%s failed to advance", served.device.name)
-        spoken = False
         for channel in tuple(served.channels.values()):
             spoken |= channel.pump(now)
-        due_s = self._due_s(served, now)
-        if spoken and len(served.channels) > 1:
-            due_s = now  # taking an answer may be what another host waited for
-        else:
-            due_s = max(due_s, now + SHORTEST_WAIT_S)
-        served.due_s = due_s
+        # Taking an answer may be what another of its hosts waited for.
+        again = spoken and len(served.channels) > 1
+        served.due_s = now if again else max(self._due_s(served, now), now + SHORTEST_WAIT_S)
         for channel in tuple(served.channels.values()):
             self._settle(channel, served)
-        if speaking:
-            took_s = self._work_s() - began_s
-            if took_s > SLICE_S:
-                served.chunk = max(served.chunk // 2, _LEAST_CHUNK)
-            elif took_s < SLICE_S / 4:
-                served.chunk = min(served.chunk * 2, _MOST_CHUNK)
+
+    def _hear(self, served: _Served, speaking: set[Channel]) -> bool:
+        """Take what the hosts of a device have sent, for about a slice of time; return whether there were answers."""
+        began_s = self._work_s()
+        spoken = False
+        for channel in [each for each in served.channels.values() if each in speaking]:
+            now = self._clock.now()
+            channel.readable(now, served.chunk)
+            spoken |= channel.pump(now)  # what is answered at once goes out before anything else is done
+            served.channels[channel.fd] = served.channels.pop(channel.fd)  # behind the others: all have their turn
+            if self._work_s() - began_s > SLICE_S:
+                break
+        took_s = self._work_s() - began_s
+        if took_s > SLICE_S:
+            served.chunk = max(served.chunk // 2, _LEAST_CHUNK)
+        elif took_s < SLICE_S / 4:
+            served.chunk = min(served.chunk * 2, _MOST_CHUNK)
+        return spoken
 
     def _due_s(self, served: _Served, now_s: float) -> float:
         """Return when a device has something to do or to say."""

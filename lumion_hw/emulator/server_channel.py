@@ -22,6 +22,7 @@ BUFFER_LIMIT = 65536
 LINGER_S = 30.0
 """A host that has shut down its sending side still gets the replies under way, for this long."""
 _CHUNK = 65536
+_QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 
 class Wire(Protocol):
@@ -54,7 +55,12 @@ class SocketWire:
 
     def recv(self, most: int) -> bytes:
         """Return what has arrived, up to ``most`` bytes; ``b""`` when the host sends no more."""
-        return self._socket.recv(most)
+        data = self._socket.recv(most)
+        if _QUICK_ACK is not None:
+            # A host with Nagle's algorithm holds its next message back until the last one is acknowledged; Linux, which
+            # hopes to send that along with an answer, would let it wait 40 ms, and switches this off again by itself.
+            self._socket.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
+        return data
 
     def send(self, data: bytes) -> int:
         """Send what goes through now; return how much that was."""

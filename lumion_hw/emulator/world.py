@@ -274,8 +274,10 @@ class OpticalWorld:
 
     def tapped(self, meter: str, channel: int) -> Light:
         """Return the light at one channel of a power meter; its wavelength is the mean by power, nominal if dark."""
-        self._bring_up_to_date()
         taps = [path for path in self.wiring.outputs if (path.meter, path.meter_channel) == (meter, channel)]
+        if not taps:
+            return Light(0.0, self._nominal_nm)
+        self._bring_up_to_date()
         power_w = power_nm = 0.0
         for index, chain in enumerate(self.chains):
             leaving = self._leaving_of(index)

@@ -65,8 +65,9 @@ class Connection:
             self.run()
 
     def transmit(self) -> bytes:
-        """Return the replies ready by now."""
-        self._advance()
+        """Return the replies ready by now; those that were given already do not wait for anything else."""
+        if not self._output:
+            self._advance()
         output = bytes(self._output)
         self._output.clear()
         return output
