@@ -3,7 +3,7 @@
 Messages and registers after the SC18IM700 data sheet, Rev. 02 (10 August 2007): Table 3 "ASCII commands supported" and
 the chapter on the UART message format (S, R, W, I, O, Z, P; repeated START), register summary (BRG, I2CClk, I2CStat
 0x0A), and "OK" sent after power-up. What a failed read returns, and the time after which half a message is forgotten,
-are this emulator's choices: nothing, and 0.655 s.
+are this emulator's choices: nothing, and 0.655 s; so is that 16 messages may wait for the bus, and more are lost.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ MESSAGE_TIMEOUT_S = 0.655
 """Half a message is forgotten when no further byte arrives for this long."""
 BUS_TIMEOUT_S = 0.227
 """A held bus is given up after this long."""
+MOST_WAITING = 16
+"""Messages that wait for the bus; further ones are lost."""
 
 _CRYSTAL_HZ = 7_372_800
 _BRG0, _BRG1, _IO_STATE, _CLOCK_LOW, _CLOCK_HIGH = 0x00, 0x01, 0x04, 0x07, 0x08
@@ -300,7 +302,7 @@ class I2cBridge(Switchable):
             for peer in self._peers:
                 while (piece := peer.line.arrived(now, b"P")) is not None:
                     message = peer.take(piece[1], piece[0])
-                    if message is not None:
+                    if message is not None and len(self._work) < MOST_WAITING:
                         start = max(piece[0], self._free_at)
                         self._free_at = start + self._duration_s(message)
                         self._work.append((self._free_at, peer, message))

@@ -30,10 +30,10 @@ class SerialPeer:
         line: The bytes under way.
 
     Attributes:
-        marks: The bytes on which the device acts.
+        marks: The bytes on which the device acts; ``None`` for any.
     """
 
-    marks: ClassVar[bytes] = bytes(range(256))
+    marks: ClassVar[bytes | None] = None
 
     def __init__(self, device: _Host, line: SerialLine) -> None:
         self._device = device

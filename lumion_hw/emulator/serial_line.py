@@ -3,11 +3,22 @@
 Byte i of a write arrives at ``a(i) = max(a(i-1), t_write) + 10/baud``, byte j of an answer leaves at
 ``b(j) = max(b(j-1), t_ready) + 10/baud`` (8N1; mesh controller protocol, section 15). Without a baud rate both are
 immediate.
+
+Buffers are finite, as those of a UART and of the port in front of it: what finds no room is lost (overrun).
 """
 
 from __future__ import annotations
 
 from collections import deque
+
+
+LINE_LIMIT = 4096
+"""Bytes on their way on a line that takes time, in each direction: what a serial port of Linux takes at once."""
+UNTAKEN_LIMIT = 65536
+"""Bytes of answers that lie untaken on a line that takes none."""
+
+_MOST_PIECES = 64
+"""Writes that are told apart while they wait: a look at the line costs as much as there are."""
 
 
 def _passed(start: float, byte_s: float, data: bytes, at_s: float) -> int:
@@ -21,8 +32,10 @@ def _passed(start: float, byte_s: float, data: bytes, at_s: float) -> int:
     return min(len(data), int((at_s - start) / byte_s + slack))
 
 
-def _first(data: bytes, marks: bytes, end: int) -> int:
-    """Return the place of the first byte out of ``marks`` before ``end``, or -1."""
+def _first(data: bytes, marks: bytes | None, end: int) -> int:
+    """Return the place of the first byte out of ``marks`` before ``end``, or -1; ``None`` stands for any byte."""
+    if marks is None:
+        return 0 if end else -1
     places = [place for place in (data.find(mark, 0, end) for mark in marks) if place >= 0]
     return min(places, default=-1)
 
@@ -32,9 +45,13 @@ class SerialLine:
 
     Args:
         baud: Line rate in baud, or ``None`` for a line that takes no time.
+        limit: Bytes that may be on their way in each direction, if they take time. What is written beyond is lost, and
+            so are answers once there are as many.
     """
 
-    def __init__(self, baud: float | None) -> None:
+    def __init__(self, baud: float | None, limit: int = LINE_LIMIT) -> None:
+        self._limit = limit
+        self._coming = self._untaken = 0
         self.byte_s = 0.0 if baud is None else 10.0 / baud
         self._inbound: deque[tuple[float, float, bytes]] = deque()
         self._outbound: deque[tuple[float, float, bytes]] = deque()
@@ -45,14 +62,23 @@ class SerialLine:
         self.byte_s = 10.0 / baud
 
     def receive(self, data: bytes, at_s: float) -> None:
-        """The host writes ``data`` at a time."""
-        if data:
-            start = max(self._in_free, at_s)
-            self._in_free = start + self.byte_s * len(data)
+        """The host writes ``data`` at a time; on a line that takes time, what finds no room is lost."""
+        if self.byte_s > 0.0:
+            data = data[: max(self._limit - self._coming, 0)]
+        if not data:
+            return
+        start = max(self._in_free, at_s)
+        crowded = len(self._inbound) >= _MOST_PIECES
+        if crowded and start == self._in_free and self._inbound[-1][1] == self.byte_s > 0.0:
+            begun, _, waiting = self._inbound.pop()  # right behind the last write: one piece with it
+            self._inbound.append((begun, self.byte_s, waiting + data))
+        else:
             self._inbound.append((start, self.byte_s, bytes(data)))
+        self._in_free = start + self.byte_s * len(data)
+        self._coming += len(data)
 
-    def next_arrival(self, marks: bytes) -> float | None:
-        """Return when the next byte out of ``marks`` arrives, or ``None`` if none is under way."""
+    def next_arrival(self, marks: bytes | None) -> float | None:
+        """Return when the next byte out of ``marks`` (``None``: any) arrives, or ``None`` if none is under way."""
         for start, byte_s, data in self._inbound:
             place = _first(data, marks, len(data))
             if place >= 0:
@@ -75,13 +101,18 @@ class SerialLine:
         count = count if place < 0 else place + 1
         end = start + byte_s * count
         self._inbound.popleft()
+        self._coming -= count
         if count < len(data):
             self._inbound.appendleft((end, byte_s, data[count:]))
         return end, data[:count]
 
     def send(self, data: bytes, ready_s: float) -> float:
-        """Put an answer on the line, ready at a time; returns when its last byte has left."""
-        if data:
+        """Put an answer on the line, ready at a time; returns when its last byte has left.
+
+        It is lost if too many bytes lie untaken.
+        """
+        if data and self._untaken < (self._limit if self.byte_s > 0.0 else UNTAKEN_LIMIT):
+            self._untaken += len(data)
             start = max(self._out_free, ready_s)
             self._out_free = start + self.byte_s * len(data)
             self._outbound.append((start, self.byte_s, bytes(data)))
@@ -96,6 +127,7 @@ class SerialLine:
             if count == 0:
                 break
             taken += data[:count]
+            self._untaken -= count
             self._outbound.popleft()
             if count < len(data):
                 self._outbound.appendleft((start + byte_s * count, byte_s, data[count:]))
@@ -104,7 +136,7 @@ class SerialLine:
     @property
     def untaken(self) -> int:
         """Bytes of answers that the host has not taken yet."""
-        return sum(len(data) for _, _, data in self._outbound)
+        return self._untaken
 
     def next_departure(self) -> float | None:
         """Return when the last byte of the oldest answer under way leaves, or ``None``."""
@@ -117,4 +149,5 @@ class SerialLine:
         """Lose everything under way (power loss, unplugged)."""
         self._inbound.clear()
         self._outbound.clear()
+        self._coming = self._untaken = 0
         self._in_free = self._out_free = float("-inf")

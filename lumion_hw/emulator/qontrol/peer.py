@@ -49,7 +49,7 @@ class QontrolPeer:
 
     def __init__(self, chain: _Chain, baud: float | None, reader: RequestReader, timing: ReplyTiming) -> None:
         self._chain = chain
-        self._line = SerialLine(baud)
+        self._line = SerialLine(baud, INPUT_LIMIT)
         self._reader = reader
         self._timing = timing
         self._coming = 0
