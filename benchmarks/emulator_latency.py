@@ -1,4 +1,4 @@
-"""What it costs to serve a bench: `*IDN?` round trip, a Qontrol set, CPU when idle and start, with 3 and with 23 devices.
+"""What it costs to serve a bench of 3 and of 23 devices: `*IDN?` round trip, a Qontrol set, CPU when idle, start.
 
 Run: .venv/bin/python benchmarks/emulator_latency.py [--rounds 20] [--idle-s 10]
 Both benches are served by `lumion emulate` at the same time, each a process of its own on loopback, and asked in turns:
@@ -158,7 +158,9 @@ def main() -> None:
         sets = [statistics.median(each[place] for each in rounds) for place in (2, 3)]
         ratio = statistics.median(each[1] / each[0] for each in rounds)
         loop_ms = statistics.median(each[4] for each in rounds)
-    print(f"{arguments.rounds} rounds of {QUERIES} queries; an echo of the same bytes by a bare socket: {loop_ms:.3f} ms")
+    print(
+        f"{arguments.rounds} rounds of {QUERIES} queries; an echo of the same bytes by a bare socket: {loop_ms:.3f} ms"
+    )
     print()
     print("| what | 3 devices | 23 devices | ratio | goal |")
     print("|---|---|---|---|---|")

@@ -160,11 +160,14 @@ class _Bench:
 
 
 def _devices(bench: _Bench) -> Iterator[Check]:
-    addresses, serials = _Uses(), _Uses()
+    addresses, serials, ports = _Uses(), _Uses(), _Uses()
     for name, device in bench.devices.items():
         kind, address, serial = device.get("kind"), device.get("address"), device.get("serial")
         if isinstance(address, str):
             yield from addresses.claim(address, ("devices", name, "address"), f"address {address}")
+        for key in ("emulated_port", "emulated_hislip_port"):
+            if _is_index(device.get(key)):
+                yield from ports.claim(device[key], ("devices", name, key), f"port {device[key]} of this computer")
         if isinstance(serial, str) and isinstance(kind, str):
             thing = f"serial number {serial!r} of a {kind}"
             yield from serials.claim((kind, serial), ("devices", name, "serial"), thing)
@@ -351,6 +354,10 @@ def _taps(bench: _Bench) -> Iterator[Check]:
     uses = _Uses()
     for base, fibre in bench.outputs:
         tap = _mapping(fibre.get("tap"))
+        if "transponder" not in fibre and "tap" not in fibre:
+            yield Check(base, "expected one of the keys transponder, tap; found neither")
+        if "transponder" in fibre and tap and tap.get("fraction", 1.0) == 1.0:
+            yield Check((*base, "tap"), "expected a fraction below 1, or no light is left for the transponder")
         path: Path = (*base, "tap", "channel")
         meter, channel = tap.get("meter"), tap.get("channel")
         yield from bench.reference((*base, "tap", "meter"), meter, *METER_KINDS)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from lumion_hw.bench.fields import Address, Name, Number, Pin, QontrolModule, Serial, StrictModel, Whole
+from lumion_hw.bench.fields import Address, Name, Number, Pin, Port, QontrolModule, Serial, StrictModel, Whole
 from lumion_hw.bench.module_ways import PIN_SCHEMES, checked_module_address
 
 MESH_KINDS = ("lumion-mesh", "qontrol-q8", "smartlight-line-server")
@@ -95,6 +95,13 @@ class DeviceModel(StrictModel):
         None,
         description="Where the real device is reached, such as tcp://host:port or serial:///dev/ttyUSB0?baud=115200; "
         "not used when emulated.",
+    )
+    emulated_port: Port | None = Field(
+        None, description="TCP port on which `lumion emulate` serves it, in place of any free one or a pty."
+    )
+    emulated_hislip_port: Port | None = Field(
+        None,
+        description="Port on which `lumion emulate` serves it by HiSLIP, if it is a SCPI instrument; 4880 is usual.",
     )
 
 

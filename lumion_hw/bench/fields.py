@@ -68,6 +68,8 @@ def checked_module(module: str) -> str:
     return module
 
 
+Port = Annotated[int, Field(strict=True, ge=1, le=65535)]
+"""A TCP port."""
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 """A finite number; text that looks like one is refused."""
 

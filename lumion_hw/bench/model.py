@@ -120,14 +120,19 @@ class TapModel(StrictModel):
 
     meter: Name = Field(description="Power meter behind the splitter.")
     channel: Whole = Field(ge=1, description="Channel of the meter, from 1.")
-    fraction: Number = Field(gt=0.0, lt=1.0, description="Share of the power that goes to the meter.")
+    fraction: Number = Field(
+        1.0,
+        gt=0.0,
+        le=1.0,
+        description="Share of the power that goes to the meter; below 1 where a transponder gets the rest.",
+    )
 
 
 class OutputModel(StrictModel):
-    """From a mesh port into a transponder's receiver."""
+    """From a mesh port into a transponder's receiver, or without one straight into a power meter."""
 
     port: Whole = Field(description="Mesh port the light leaves at.")
-    transponder: Name = Field(description="Module whose receiver it is.")
+    transponder: Name | None = Field(None, description="Module whose receiver it is; none where a meter takes it all.")
     loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre and connectors; neither facet nor splitter.")
     tap: TapModel | None = Field(None, description="Power meter that sees a share of this light.")
     tributary: Literal["x", "y"] | None = Field(None, description="Input of a polarization rotator-combiner.")

@@ -20,22 +20,41 @@ _ON_TCP = (
 )
 
 
+def visa_resource(address: str) -> str:
+    """Return the VISA resource string of an address: ``TCPIP::host::port::SOCKET``, ``ASRL/path::INSTR`` or as given.
+
+    Raw sockets and serial lines have no end of message in VISA: a program that opens them sets its terminators to LF,
+    or to what the instrument's manual says.
+    """
+    scheme, _, rest = address.partition("://")
+    if scheme == "tcp":
+        host, _, port = rest.rpartition(":")
+        return f"TCPIP::{host}::{port}::SOCKET"
+    return f"ASRL{rest}::INSTR" if scheme == "serial" else rest
+
+
 @click.command()
 @click.argument("file", metavar="BENCH")
 @out_option("JSON file for the addresses, by device name.", "--endpoints")
+@out_option("JSON file for the VISA resource strings, by device name.", "--visa")
 @force_option
 @click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of everything random.")
 @click.option("--tcp-only", is_flag=True, help="No ptys: serial devices on TCP as well.")
 @click.option("--cold", is_flag=True, help="Modules start up as after power-on; otherwise they are warm.")
-def emulate(file: str, endpoints: Path | None, force: bool, seed: int, tcp_only: bool, cold: bool) -> None:
+def emulate(
+    file: str, endpoints: Path | None, visa: Path | None, force: bool, seed: int, tcp_only: bool, cold: bool
+) -> None:
     """Serve every device of BENCH on loopback until SIGTERM or Ctrl-C.
 
-    Controllers, servers and meters listen on TCP, serial instruments on ptys. The endpoints file holds the address of
-    each device, to be opened with `Bench.open(file, addresses=...)` or `--endpoints`.
+    Controllers, servers and meters listen on TCP, serial instruments on ptys, and SCPI instruments by HiSLIP as well.
+    Ports are free ones unless the bench file fixes them (`emulated_port`, `emulated_hislip_port`). The endpoints file
+    holds the address of each device, to be opened with `Bench.open(file, addresses=...)` or `--endpoints`; the VISA
+    file holds the resource strings of each, for programs that open instruments through VISA.
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.bench.emulated import emulated_bench
     from lumion_hw.clock import SystemClock
+    from lumion_hw.emulator.scpi import ScpiDevice
     from lumion_hw.emulator.server import EmulatorServer
     from lumion_hw.files.writing import check_target, over, write_file
     from lumion_hw.mesh.scattering import Solver
@@ -52,17 +71,26 @@ def emulate(file: str, endpoints: Path | None, force: bool, seed: int, tcp_only:
     with tempfile.TemporaryDirectory(prefix="lumion-") as directory:
         server = EmulatorServer(clock)
         try:
-            addresses = {}
+            addresses, resources = {}, {}
             for name, device in bench.devices.items():
-                if tcp_only or getattr(model.devices[name], "kind", "") in _ON_TCP:
-                    addresses[name] = server.add_tcp(device)
+                described = model.devices[name]
+                port, hislip_port = described.emulated_port, described.emulated_hislip_port
+                if tcp_only or port is not None or getattr(described, "kind", "") in _ON_TCP:
+                    addresses[name] = server.add_tcp(device, port or 0)
                 else:
                     addresses[name] = server.add_pty(device, Path(directory) / name)
-            document = json.dumps(addresses, indent=1) + "\n"
+                resources[name] = [visa_resource(addresses[name])]
+                if isinstance(device, ScpiDevice) or hislip_port is not None:
+                    resources[name].append(visa_resource(server.add_hislip(device, hislip_port or 0)))
+            # The VISA file first: whoever waits for the endpoints finds it whole.
+            for path, what, content in (
+                (visa, "the VISA file", resources),
+                (endpoints, "the endpoints file", addresses),
+            ):
+                if path is not None:
+                    write_file(path, what, json.dumps(content, indent=1) + "\n", over(force))
             if endpoints is None:
-                click.echo(document, nl=False)
-            else:
-                write_file(endpoints, "the endpoints file", document, over(force))
+                click.echo(json.dumps(addresses, indent=1))
             note(f"{model.name}: {len(addresses)} devices, seed {seed}; Ctrl-C or SIGTERM ends")
             server.run(stop)
         finally:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 
-
 LINE_LIMIT = 4096
 """Bytes on their way on a line that takes time, in each direction: what a serial port of Linux takes at once."""
 UNTAKEN_LIMIT = 65536

@@ -48,11 +48,11 @@ class InputPath:
 
 @dataclass(frozen=True)
 class OutputPath:
-    """From a mesh port to a transponder's receiver.
+    """From a mesh port to a transponder's receiver, or straight to a power meter. Circuits end at modules only.
 
     Attributes:
         port: Mesh port.
-        transponder: Device name of the module.
+        transponder: Device name of the module; ``None`` where a meter takes all the light.
         loss_db: Passive loss from the facet to the splitter.
         meter: Device name of the power meter on the tap, if there is one.
         meter_channel: Channel of that meter, from 1.
@@ -61,7 +61,7 @@ class OutputPath:
     """
 
     port: int
-    transponder: str
+    transponder: str | None
     loss_db: float
     meter: str | None
     meter_channel: int | None

@@ -148,6 +148,21 @@ CONTRADICTIONS = [
     ),
     ("mesh0\nw", "mesh0\n  columns: [2, 5, 2]\nw", "mesh.columns", "expected the cells per column of a mesh", ""),
     ("mesh0\nw", "mesh0\n  columns: [1000000000, 1000000001]\nw", "mesh.columns", "is too large", ""),
+    # outputs
+    (
+        "{port: 5, transponder: sfp-c}",
+        "{port: 5}",
+        "wiring.outputs[2]",
+        "expected one of the keys transponder, tap",
+        "",
+    ),
+    (
+        "{port: 5, transponder: sfp-c}",
+        "{port: 5, transponder: sfp-c, tap: {meter: meter0, channel: 8}}",
+        "wiring.outputs[2].tap",
+        "expected a fraction below 1",
+        "",
+    ),
     # servers and fabric
     (
         "{name: b, nics: [sfp-b]}",

@@ -221,6 +221,36 @@ def test_without_a_file_the_addresses_are_one_document_on_stdout(not_for_ever: B
     assert all(address.startswith("tcp://127.0.0.1:") for address in found.values())
 
 
+def test_ports_are_those_of_the_file_and_visa_programs_get_resource_strings(tmp_path: Path) -> None:
+    """A meter straight on a port of the mesh, on fixed ports, asked over a raw socket and by HiSLIP."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        port, hislip_port = [each.getsockname()[1] for each in sockets]
+    text = SMALL.read_text()
+    fixed = f"emulated_port: {port}, emulated_hislip_port: {hislip_port}"
+    text = text.replace("serial: MY00000044", f"serial: MY00000044, {fixed}")
+    text = text.replace("servers:", "    - {port: 4, tap: {meter: meter0, channel: 4}}\nservers:")
+    bench, visa = tmp_path / "bench.yaml", tmp_path / "visa.json"
+    bench.write_text(text)
+    with served(bench, tmp_path, "--visa", str(visa)) as (_, found):
+        assert found["meter0"] == f"tcp://127.0.0.1:{port}"
+        resources = json.loads(visa.read_text())
+        socket_name, hislip_name = (
+            f"TCPIP::127.0.0.1::{port}::SOCKET",
+            f"TCPIP::127.0.0.1::hislip0,{hislip_port}::INSTR",
+        )
+        assert resources["meter0"] == [socket_name, hislip_name]
+        assert resources["pol-a"] == [f"ASRL{found['pol-a'].removeprefix('serial://')}::INSTR"]
+        assert len(resources["mesh0"]) == 1, "no SCPI, no HiSLIP"
+        import pyvisa
+
+        manager = pyvisa.ResourceManager("@py")
+        for name in resources["meter0"]:
+            with manager.open_resource(name, read_termination="\n", write_termination="\n", timeout=10_000) as meter:
+                assert ",N7744A,MY00000044," in meter.query("*IDN?")
+        manager.close()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -291,3 +291,19 @@ def test_a_santec_meter_sees_its_taps() -> None:
     link.write(b"UNIT 1\r\nREAD? 0\r\n", emulated.clock.now() + 1.0)
     values_mw = [float(field) for field in link.read(emulated.clock.now() + 5.0).split(b",")]
     assert values_mw[2] == pytest.approx(1e3 * emulated.world.tapped_w("pm9", 3), rel=0.06, abs=1e-6)
+
+
+def test_a_meter_straight_on_a_port_gets_all_the_light_of_it() -> None:
+    """Beside the tap of a tenth on the same port: ten times as much, and no transponder."""
+    text = (Path(__file__).parents[1] / "data" / "small.yaml").read_text()
+    line = "- {port: 13, transponder: sfp-c, loss_db: 0.3, tap: {meter: meter0, channel: 3, fraction: 0.1}}"
+    assert line in text
+    seen_w = []
+    for given in (line, "- {port: 13, loss_db: 0.3, tap: {meter: meter0, channel: 3}}"):
+        changed = text.replace(line, given)
+        if "sfp-c" not in given:
+            changed = changed.replace("  - {name: c, nics: [sfp-c]}\n", "").replace("spares: [c]", "spares: []")
+        model = load_bench("small.yaml", text=changed)
+        seen_w.append(emulated_bench(model, VirtualClock(), 7).world.tapped_w("meter0", 3))
+    assert seen_w[0] > 0.0
+    assert seen_w[1] == pytest.approx(10.0 * seen_w[0])
