@@ -228,3 +228,25 @@ def test_out_of_descriptors_is_said_once_and_waited_for(work, caplog):
                 server._listeners[listener.fileno()] = (listener, port)
                 clock.sleep(GLANCE_S)
                 ask(server, waiting)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="other systems acknowledge as they like")
+def test_a_message_without_an_answer_is_acknowledged_at_once(server, work):
+    """Else Nagle's algorithm holds the host's next message back for 40 ms, and sends it together with the one after."""
+
+    class Silent(Counting):
+        def receive(self, data: bytes) -> None:
+            self.pieces.append(len(data))
+            if data == b"x":
+                super().receive(data)
+
+    device = Silent("meter", work)
+    with dial(server.add_tcp(device)) as host:
+        for _ in range(30):  # a conversation: the system hopes to send acknowledgements along with answers
+            ask(server, host)
+        taken = len(device.pieces)
+        host.sendall(b"y")
+        while len(device.pieces) == taken:
+            server._cycle()
+        unacknowledged = int.from_bytes(host.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)[24:28], "little")
+        assert unacknowledged == 0
