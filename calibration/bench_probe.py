@@ -49,7 +49,8 @@ class BenchProbe:
             raise CalibrationError("no light is wired to the mesh", hint="See 'wiring.inputs' in the bench file.")
         if not bench.mesh.monitor_ports:
             raise CalibrationError(
-                f"nothing sees the light: {bench.model.mesh.controller} has no monitors, and no output has a tap",
+                f"nothing sees the light: {bench.model.mesh_section.controller} has no monitors, "
+                "and no output has a tap",
                 hint="Wire power meters to taps, see 'wiring.outputs' in the bench file.",
             )
 
@@ -85,7 +86,7 @@ class BenchProbe:
 
     def subject(self) -> Subject:
         """Return whose calibration this is."""
-        mesh, info, typical = self._bench.mesh, self._bench.mesh.controller.info, self._bench.model.mesh.typical
+        mesh, info, typical = self._bench.mesh, self._bench.mesh.controller.info, self._bench.model.mesh_section.typical
         alive = {port: self._sources[port] for port in self.sources}
         tunable = {port: hz for port in alive if (hz := self.tunable_hz(port)) is not None}
         # What can be tuned is tuned to what cannot.

@@ -108,7 +108,7 @@ def _show_bench(bench: Bench) -> None:
     info = bench.mesh.controller.info
     for name, device in bench.model.devices.items():
         kind = getattr(device, "kind", "")
-        if name == bench.model.mesh.controller:
+        if name == bench.model.mesh_section.controller:
             rows.append([name, kind, info.model, info.serial, f"{info.n_heaters} heaters, {info.n_monitors} monitors"])
         elif name in bench.meters:
             meter = bench.meters[name]

@@ -166,10 +166,10 @@ class _Nominal:
 
     @classmethod
     def of(cls, model: BenchModel, without_sources: Collection[int], without_monitors: Collection[int]) -> _Nominal:
-        device = model.devices[model.mesh.controller]
+        device = model.devices[model.mesh_section.controller]
         if not isinstance(device, HeaterDriverModel):
             raise ConfigError("this bench has no controller of heater currents: there is nothing to calibrate")
-        typical, wiring = model.mesh.typical, model.to_wiring()
+        typical, wiring = model.mesh_section.typical, model.to_wiring()
         inputs = [path for path in wiring.inputs if path.port not in without_sources]
         seen = model.monitors() or tuple(out.port for out in wiring.outputs if out.meter)
         monitors = tuple(port for port in seen if port not in without_monitors)

@@ -154,10 +154,9 @@ def _sources(bench: Bench) -> list[_Source]:
 
 def _mesh_controllers(bench: Bench) -> Mapping[str, MeshController]:
     """The mesh controller if it is open and has monitors."""
-    name = bench.model.mesh.controller
     try:
-        controller = bench.mesh.controller
-    except ConfigError:  # not open, or a mesh that takes states: nothing to read
+        name, controller = bench.model.mesh_section.controller, bench.mesh.controller
+    except ConfigError:  # no mesh, not open, or one that takes states: nothing to read
         return {}
     return {name: controller} if controller.info.n_monitors else {}
 

@@ -102,7 +102,7 @@ class Bench:
         self.events.add("opened", bench=model.name, devices=len(self._devices), emulated=emulated is not None)
         lacking = [] if self._mesh is None else _lacking(self._mesh.controller)
         if lacking:
-            self.events.add("controller lacks", controller=model.mesh.controller, what=", ".join(lacking))
+            self.events.add("controller lacks", controller=model.mesh_section.controller, what=", ".join(lacking))
 
     @classmethod
     def open(
@@ -173,10 +173,10 @@ class Bench:
         """The mesh and its controller.
 
         Raises:
-            ConfigError: The controller takes states of unit cells and no heater currents, which calibration, circuits
-                and all that builds on them need.
+            ConfigError: There is no mesh, or its controller takes states of unit cells and no heater currents, which
+                calibration, circuits and all that builds on them need.
         """
-        name = self.model.mesh.controller
+        name = self.model.mesh_section.controller
         if name not in self._devices:
             raise ConfigError("the mesh controller was not opened", device=name, hint="Leave out 'only', or name it.")
         if self._mesh is None:
@@ -253,9 +253,9 @@ class Bench:
             raise ExceptionGroup(f"{len(failures)} of {len(self.model.devices)} devices could not be opened", failures)
 
     def _mesh_access(self) -> MeshAccess | None:
-        """Put the mesh together from file and controller; ``None`` for one that takes no currents or is not open."""
+        """Put the mesh together from file and controller; ``None`` if there is none, or none open that takes currents."""
         section = self.model.mesh
-        if section.controller not in self._devices:
+        if section is None or section.controller not in self._devices:
             return None
         device = self.model.devices[section.controller]
         controller = self._devices[section.controller]

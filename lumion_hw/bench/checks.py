@@ -111,6 +111,7 @@ class _Bench:
 
     def __init__(self, data: Mapping[Any, Any]) -> None:
         self.devices = {name: _mapping(device) for name, device in _mapping(data.get("devices")).items()}
+        self.has_mesh = "mesh" in data
         self.mesh = _mapping(data.get("mesh"))
         wiring = _mapping(data.get("wiring"))
         self.inputs = [(("wiring", "inputs", i), _mapping(p)) for i, p in enumerate(_items(wiring.get("inputs")))]
@@ -198,6 +199,9 @@ def _mainframes(bench: _Bench) -> Iterator[Check]:
 
 def _mesh(bench: _Bench) -> Iterator[Check]:
     yield from bench.reference(("mesh", "controller"), bench.mesh.get("controller"), *MESH_KINDS)
+    if not bench.has_mesh:
+        yield from (Check(base, "expected a section mesh, found none to wire to") for base, _ in bench.inputs)
+        yield from (Check(base, "expected a section mesh, found none to wire to") for base, _ in bench.outputs)
     columns = bench.mesh.get("columns")
     if columns is None:
         return
@@ -357,7 +361,9 @@ def _taps(bench: _Bench) -> Iterator[Check]:
         if "transponder" not in fibre and "tap" not in fibre:
             yield Check(base, "expected one of the keys transponder, tap; found neither")
         if "transponder" in fibre and tap and tap.get("fraction", 1.0) == 1.0:
-            yield Check((*base, "tap"), "expected a fraction below 1, or no light is left for the transponder")
+            found = "found the number 1" if "fraction" in tap else "found none, which stands for 1"
+            message = f"expected less than 1, {found}: no light would be left for the transponder"
+            yield Check((*base, "tap", "fraction") if "fraction" in tap else (*base, "tap"), message)
         path: Path = (*base, "tap", "channel")
         meter, channel = tap.get("meter"), tap.get("channel")
         yield from bench.reference((*base, "tap", "meter"), meter, *METER_KINDS)

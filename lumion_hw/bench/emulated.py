@@ -14,7 +14,7 @@ from lumion_hw.bench.devices import (
     QontrolModel,
     SfpModel,
 )
-from lumion_hw.bench.model import BenchModel
+from lumion_hw.bench.model import BenchModel, MeshModel
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.assembly import EmulatedBench
 from lumion_hw.emulator.emulation_spec import DeviceSpec, EmulationSpec
@@ -33,23 +33,25 @@ def emulated_bench(
         warm: Modules have been powered for long.
         aged_s: Time that has passed since the chip was as the seed draws it.
     """
-    controller = model.devices[model.mesh.controller]
+    # Instruments on a bench without a mesh stand in the dark, beside the smallest mesh that nothing is wired to.
+    section = model.mesh or MeshModel(controller="none", columns=(2,))
+    controller = model.devices.get(section.controller)
     modules = [device for device in model.devices.values() if isinstance(device, SfpModel)]
-    heater_channels = tuple(channel for pair in model.mesh.heater_table() for channel in pair)
+    heater_channels = tuple(channel for pair in section.heater_table() for channel in pair)
     spec = EmulationSpec(
-        mesh=model.topology(),
+        mesh=section.topology(),
         wiring=model.to_wiring(),
         devices=tuple(
             _device_spec(name, device, max(heater_channels) + 1, model) for name, device in model.devices.items()
         ),
-        controller=model.mesh.controller,
+        controller=section.controller,
         heater_channels=heater_channels,
         monitor_ports=model.monitors(),
         responsivity_a_per_w=(
             controller.monitor_responsivity_a_per_w if isinstance(controller, MeshControllerModel) else 1.0
         ),
         nominal_nm=modules[0].wavelength_nm if modules else 1550.0,
-        physics=_physics(model, controller),
+        physics=_physics(model, section, controller),
     )
     return EmulatedBench(spec, clock, seed, warm=warm, aged_s=aged_s)
 
@@ -94,12 +96,12 @@ def _keysight_spec(
     return DeviceSpec(name, device.kind, serial, device.model or "8164B", modules=modules)
 
 
-def _physics(model: BenchModel, controller: DeviceModel) -> PhysicsParameters:
+def _physics(model: BenchModel, mesh: MeshModel, controller: DeviceModel | None) -> PhysicsParameters:
     """Return the spreads of the hidden truth: those of the file, the rest by default."""
     section = model.emulation
     return PhysicsParameters(
-        puc_loss_db=model.mesh.typical.puc_loss_db,
-        access_loss_db=model.mesh.typical.access_loss_db,
+        puc_loss_db=mesh.typical.puc_loss_db,
+        access_loss_db=mesh.typical.access_loss_db,
         heater_ohm=controller.heater_ohm if isinstance(controller, HeaterDriverModel) else 1000.0,
         puc_loss_sigma_db=section.puc_loss_sigma_db,
         access_loss_sigma_db=section.access_loss_sigma_db,

@@ -25,6 +25,7 @@ from lumion_hw.bench.devices import (
 from lumion_hw.bench.emulation import EmulationModel, HeaterEfficiencyModel
 from lumion_hw.bench.fields import Name, Number, StrictModel, Version, Whole
 from lumion_hw.bench.layout import topology_of
+from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 
 if TYPE_CHECKING:
@@ -169,7 +170,9 @@ class BenchModel(StrictModel):
     name: Name = Field(description="Name of the bench.")
     description: str = Field("", description="What it is, in words.")
     devices: dict[Name, Device] = Field(min_length=1, description="Devices by name.")
-    mesh: MeshModel = Field(description="The chip and its controller.")
+    mesh: MeshModel | None = Field(
+        None, description="The chip and its controller; a bench of instruments alone has none."
+    )
     wiring: WiringModel = Field(default_factory=WiringModel, description="Fibres between modules, lasers and mesh.")
     servers: tuple[ServerModel, ...] = Field((), description="Servers and the modules of their network ports.")
     fabric: FabricModel = Field(default_factory=FabricModel, description="Which servers are joined, which stand by.")
@@ -177,7 +180,8 @@ class BenchModel(StrictModel):
 
     def __repr__(self) -> str:
         """Return one line; the sections are attributes."""
-        return f"<BenchModel {self.name}: {len(self.devices)} devices on a mesh '{self.mesh.layout}'>"
+        mesh = "without a mesh" if self.mesh is None else f"on a mesh '{self.mesh.layout}'"
+        return f"<BenchModel {self.name}: {len(self.devices)} devices {mesh}>"
 
     @model_validator(mode="after")
     def _parts_fit_together(self) -> Self:
@@ -186,13 +190,20 @@ class BenchModel(StrictModel):
             raise ValueError("; ".join(f"{path_text(problem.path)}: {problem.message}" for problem in problems))
         return self
 
+    @property
+    def mesh_section(self) -> MeshModel:
+        """The mesh and how it is wired. Raises ``ConfigError`` where the bench has none."""
+        if self.mesh is None:
+            raise ConfigError(f"bench {self.name} has no mesh", hint="Give the bench file a section 'mesh'.")
+        return self.mesh
+
     def topology(self) -> HexMesh:
-        """Return the mesh of this bench."""
-        return self.mesh.topology()
+        """Return the mesh of this bench. Raises ``ConfigError`` if it has none."""
+        return self.mesh_section.topology()
 
     def monitors(self) -> tuple[int, ...]:
         """Return the port of each monitor channel of the controller, in channel order; empty if it has none."""
-        if not isinstance(self.devices[self.mesh.controller], MeshControllerModel):
+        if self.mesh is None or not isinstance(self.devices[self.mesh.controller], MeshControllerModel):
             return ()
         return self.topology().fibre_ports if self.mesh.monitor_ports is None else self.mesh.monitor_ports
 

@@ -188,7 +188,7 @@ def _budget(
     source, target = bench.model.devices[request.source], bench.model.devices[request.target]
     if not isinstance(source, SfpModel) or not isinstance(target, SfpModel):
         raise CircuitError(f"circuit {request.source} to {request.target}: both ends must be SFP+ modules")
-    typical = bench.model.mesh.typical.access_loss_db
+    typical = bench.model.mesh_section.typical.access_loss_db
     into, out_of = record.port(entry.port).input_loss_db, record.port(out.port).output_loss_db
     mesh_loss_db = (typical if into is None else into) + path.loss_db + (typical if out_of is None else out_of)
     fixed_loss_db = entry.loss_db + out.loss_db - 10.0 * float(np.log10(1.0 - out.tap_fraction))

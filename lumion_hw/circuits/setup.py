@@ -234,7 +234,7 @@ class PathSetup:
         if out.meter is not None:
             return level_dbm - 10.0 * math.log10(out.tap_fraction) + out.loss_db
         loss_db = self.record.port(out.port).output_loss_db
-        return level_dbm - (self.bench.model.mesh.typical.access_loss_db if loss_db is None else loss_db)
+        return level_dbm - (self.bench.model.mesh_section.typical.access_loss_db if loss_db is None else loss_db)
 
     def _measured_loss_db(self, circuit: PlannedCircuit) -> tuple[float | None, float | None, float | None]:
         """Return (mesh loss, launch power, power in the fibre behind the mesh), ``None`` where there is no number."""

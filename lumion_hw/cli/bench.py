@@ -111,6 +111,8 @@ def server_rows(model: BenchModel) -> list[tuple[object, ...]]:
 
 def _mesh_line(model: BenchModel) -> str:
     """Return layout, size and typical losses of the mesh in one line."""
+    if model.mesh is None:
+        return "none"
     mesh, chip = model.mesh, model.topology()
     layout = mesh.layout if mesh.columns is None else f"columns {' '.join(map(str, mesh.columns))}"
     losses = f"{mesh.typical.puc_loss_db:g} dB per PUC, {mesh.typical.access_loss_db:g} dB per port"

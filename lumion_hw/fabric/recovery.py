@@ -127,7 +127,7 @@ def replace_server(
             timer.mark("route_found")
             proofs = setup.establish(plan, align=False, milestone=timer.mark)
         except LumionError as error:
-            if error.device == bench.model.mesh.controller:
+            if error.device == bench.model.mesh_section.controller:
                 raise  # no other spare helps against that
             refused.append(f"{spare}: {error}")
             bench.events.add("spare refused", spare=spare, reason=str(error))

@@ -24,7 +24,7 @@ def only_problem(text: str) -> Problem:
 ONE_MISTAKE = [
     # keys
     ("serial: A1", "seriall: A1", "devices.mesh0.seriall", "found 'seriall'. Did you mean 'serial'?"),
-    ("serial: A1", "zzz: A1", "devices.mesh0.zzz", "expected one of the keys address, heater_max_ma, heater_ohm"),
+    ("serial: A1", "zzz: A1", "devices.mesh0.zzz", "expected one of the keys address, emulated_port"),
     ("name: small\n", "name: small\nfabrik: 1\n", "fabrik", "found 'fabrik'. Did you mean 'fabric'?"),
     ("loss_db: 0.5", "loss: 0.5", "wiring.inputs[0].loss", "found 'loss'. Did you mean 'loss_db'?"),
     ("fraction: 0.1", "fraction: 0.1, x: 1", "wiring.outputs[0].tap.x", "expected one of the keys meter, channel"),

@@ -160,7 +160,7 @@ CONTRADICTIONS = [
         "{port: 5, transponder: sfp-c}",
         "{port: 5, transponder: sfp-c, tap: {meter: meter0, channel: 8}}",
         "wiring.outputs[2].tap",
-        "expected a fraction below 1",
+        "expected less than 1, found none, which stands for 1",
         "",
     ),
     # servers and fabric

@@ -293,6 +293,19 @@ def test_a_santec_meter_sees_its_taps() -> None:
     assert values_mw[2] == pytest.approx(1e3 * emulated.world.tapped_w("pm9", 3), rel=0.06, abs=1e-6)
 
 
+def test_a_bench_of_a_meter_alone_is_valid_and_has_no_mesh(tmp_path: Path) -> None:
+    text = "version: 1\nname: alone\ndevices:\n  meter0: {kind: keysight-n77xx}\n"
+    file = tmp_path / "alone.yaml"
+    file.write_text(text)
+    with Bench.emulate(file) as bench:
+        assert bench.meters["meter0"].read(1).value_w < 1e-9
+        with pytest.raises(ConfigError, match="bench alone has no mesh"):
+            _ = bench.mesh
+    wired = text + "wiring:\n  outputs:\n    - {port: 4, tap: {meter: meter0, channel: 4}}\n"
+    with pytest.raises(ConfigError, match="expected a section mesh"):
+        load_bench("wired.yaml", text=wired)
+
+
 def test_a_meter_straight_on_a_port_gets_all_the_light_of_it() -> None:
     """Beside the tap of a tenth on the same port: ten times as much, and no transponder."""
     text = (Path(__file__).parents[1] / "data" / "small.yaml").read_text()
