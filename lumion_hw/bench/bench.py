@@ -253,7 +253,7 @@ class Bench:
             raise ExceptionGroup(f"{len(failures)} of {len(self.model.devices)} devices could not be opened", failures)
 
     def _mesh_access(self) -> MeshAccess | None:
-        """Put the mesh together from file and controller; ``None`` if there is none, or none open that takes currents."""
+        """Put the mesh together from file and controller; ``None`` without one, or one open that takes currents."""
         section = self.model.mesh
         if section is None or section.controller not in self._devices:
             return None

@@ -149,6 +149,11 @@ class Keysight816x(KeysightMeter):
                 self._emit(light)
         super()._acquire()
 
+    def _next_look(self) -> float | None:
+        """The laser's pulses make the sensors measure, each in the light of its time."""
+        times = (super()._next_look(), None if self.laser is None else self.laser.laser.next_look_s())
+        return min((at_s for at_s in times if at_s is not None), default=None)
+
     def _reset(self) -> None:
         super()._reset()
         if self.laser is not None:

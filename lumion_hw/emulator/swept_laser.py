@@ -21,6 +21,8 @@ from lumion_hw.quantities import w_from_dbm
 
 MOST_TRIGGERS = 100_001
 _ROUNDING_S = 1e-9
+LOOK_S = 0.004
+"""Shortest time between two deliveries of pulses that nobody asks for."""
 _PREPARATION_S = 0.1
 
 
@@ -144,6 +146,7 @@ class SweptLaser:
         self.profile = profile
         self._clock = clock
         self._on_triggers = on_triggers
+        self._looked_s = clock.now()
         self._error_nm = float(rng.normal(0.0, profile.wavelength_error_nm))
         self._error_db = float(rng.normal(0.0, profile.power_error_db))
         self._rng = rng
@@ -360,9 +363,15 @@ class SweptLaser:
             return None
         return self._ready_s if self._paused else max(self._end_s, self._ready_s)
 
+    def next_look_s(self) -> float | None:
+        """Return when pulses should be given next to somebody who measures by them, ``None`` if none are to come."""
+        if self._sent >= len(self._pulses_s):
+            return None
+        return max(float(self._pulses_s[self._sent]), self._looked_s + LOOK_S)
+
     def advance(self) -> None:
         """Give the pulses that have passed, and end what is over."""
-        now = self._clock.now()
+        now = self._looked_s = self._clock.now()
         due = int(np.searchsorted(self._pulses_s, now + _ROUNDING_S, side="right"))
         if due > self._sent:
             fresh, self._sent = self._pulses_s[self._sent : due], due

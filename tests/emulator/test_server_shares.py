@@ -12,12 +12,14 @@ import socket
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lumion_hw.bench.bench import load
 from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.emulator.server import GLANCE_S, MOST_CONNECTIONS, SLICE_S, EmulatorServer
+from lumion_hw.emulator.swept_laser import LaserProfile, SweepPlan, SweptLaser
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
 WELL_BEHAVED_S = 10.0
@@ -250,3 +252,17 @@ def test_a_message_without_an_answer_is_acknowledged_at_once(server, work):
             server._cycle()
         unacknowledged = int.from_bytes(host.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 28)[24:28], "little")
         assert unacknowledged == 0
+
+
+def test_a_mainframe_looks_at_its_sensors_while_its_laser_gives_pulses():
+    """Samples belong to the light of their time: the server has to let the meter look, though nobody asks."""
+    clock, pulses = VirtualClock(), []
+    laser = SweptLaser(LaserProfile((1480.0, 1640.0)), clock, np.random.default_rng(1), pulses.extend)
+    assert laser.next_look_s() is None, "a laser at rest is left alone"
+    laser.sweep(SweepPlan(1550.0, 1551.0, 0.1, 1.0), wait=False)
+    looks = 0
+    while (due_s := laser.next_look_s()) is not None:
+        clock.sleep(due_s - clock.now())
+        laser.advance()
+        looks += 1
+    assert len(pulses) == looks == 11
