@@ -154,11 +154,14 @@ def _sources(bench: Bench) -> list[_Source]:
 
 def _mesh_controllers(bench: Bench) -> Mapping[str, MeshController]:
     """The mesh controller if it is open and has monitors."""
-    try:
-        name, controller = bench.model.mesh_section.controller, bench.mesh.controller
-    except ConfigError:  # no mesh, not open, or one that takes states: nothing to read
+    section = bench.model.mesh
+    if section is None:
         return {}
-    return {name: controller} if controller.info.n_monitors else {}
+    try:
+        controller = bench.mesh.controller
+    except ConfigError:  # not open, or a mesh that takes states: nothing to read
+        return {}
+    return {section.controller: controller} if controller.info.n_monitors else {}
 
 
 def _meter(name: str, meter: PowerMeter) -> _Source:

@@ -59,7 +59,8 @@ class SocketWire:
         if _QUICK_ACK is not None:
             # A host with Nagle's algorithm holds its next message back until the last one is acknowledged; Linux, which
             # hopes to send that along with an answer, would let it wait 40 ms, and switches this off again by itself.
-            self._socket.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
+            with contextlib.suppress(OSError):  # the host is gone, but what it said counts
+                self._socket.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
         return data
 
     def send(self, data: bytes) -> int:
