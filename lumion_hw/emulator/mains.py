@@ -81,6 +81,10 @@ class Switchable:
         """Follow the clock."""
         raise NotImplementedError
 
+    def next_due(self) -> float | None:
+        """Return when :meth:`advance` has something to do by itself, ``None`` if it waits for a host."""
+        raise NotImplementedError
+
     def _lose_power(self) -> None:
         """End what needs power."""
 
