@@ -59,8 +59,9 @@ def emulate(
     from lumion_hw.files.writing import check_target, over, write_file
     from lumion_hw.mesh.scattering import Solver
 
-    if endpoints is not None:
-        check_target(endpoints, "the endpoints file", over(force))
+    for path, what in ((endpoints, "the endpoints file"), (visa, "the VISA file")):
+        if path is not None:
+            check_target(path, what, over(force))
     model = load(file)
     clock = SystemClock()
     bench = emulated_bench(model, clock, seed, warm=not cold)
