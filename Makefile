@@ -47,7 +47,7 @@ $(VENV)/.installed: $(VENV)/.created $(INPUTS)
 	@touch $@
 
 $(VENV)/.installed-test: $(VENV)/.created $(INPUTS)
-	$(PIP) -e '.[test]'
+	$(PIP) -e '.[test,interop]'
 	@touch $@ $(VENV)/.installed
 
 clean:
