@@ -14,7 +14,7 @@ COMMANDS = (
     LazyCommand("plot", "lumion_hw.cli.plot:plot", "Draw a recording."),
     LazyCommand("monitor", "lumion_hw.cli.monitor:monitor", "Show readings of a bench as a live table."),
     LazyCommand("bench", "lumion_hw.cli.bench:bench", "Check, show and describe bench files."),
-    LazyCommand("transponder", "lumion_hw.cli.transponder:transponder", "Show, tune, dump modules; decode dumps."),
+    LazyCommand("transponder", "lumion_hw.cli.transponder:transponder", "Show, tune, update modules; decode dumps."),
     LazyCommand("mesh", "lumion_hw.cli.mesh:mesh", "Draw a mesh, route circuits through it, find matchings."),
 )
 """One row per command; a new command is one more row."""

@@ -1,4 +1,4 @@
-"""``lumion transponder``: show, tune, switch, watch and dump the modules of a bench; decode a dump without hardware."""
+"""``lumion transponder``: show, tune, switch, watch, update and dump modules of a bench; decode a dump."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from lumion_hw.cli.numbers import MANY, PERIOD, Number
 from lumion_hw.cli.opening import bench_options, open_bench
-from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
+from lumion_hw.cli.output import echo_json, echo_table, json_option, note, progress, say
 from lumion_hw.cli.outputs import out_option
 from lumion_hw.errors import ConfigError, LumionError, NotSupportedError
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lumion_hw.drivers.transponders.decoded import DecodedField, DecodedModule
     from lumion_hw.interfaces import LockReport, Reading, Transponder
 
+_MOST_FIRMWARE_BYTES = 64 << 20
 _MODULE_KINDS = ("cmis", "sfp-8472")
 _IDENTITY_CHECKSUM = {"CMIS": "00h:222", "SFF-8472": "CC_BASE"}
 _MARKS = {"error": "!!", "warning": "!", "note": ""}
@@ -119,7 +120,9 @@ def tune(
 @click.option("--first-lane", default=1, show_default=True, type=click.IntRange(1, 8), help="Its first host lane.")
 @click.option("--lock", "lock_s", type=Number("s", 0.0, 86400.0), help="Wait so many seconds for the link.")
 @json_option
+@click.pass_context
 def enable(
+    context: click.Context,
     bench_file: str,
     device: str,
     emulate: bool,
@@ -148,7 +151,8 @@ def enable(
         if report is not None:
             say(f"{device}: {report.stage.value}: {report.detail} ({report.elapsed_s:.1f} s)")
     if report is not None and not report.locked:
-        raise LumionError(f"{report.stage.value}: {report.detail}", device=device, hint="The transmitter stays on.")
+        note(f"{device}: {report.stage.value}: {report.detail}. The transmitter stays on.")
+        context.exit(LumionError.exit_code)
 
 
 @transponder.command()
@@ -196,6 +200,87 @@ def dump(bench_file: str, device: str, emulate: bool, seed: int, endpoints: str 
         return
     write_file(out, "the dump", json.dumps(document, indent=2) + "\n", over="nothing")
     note(f"{out}: {len(document['pages'])} pages" if "pages" in document else str(out))
+
+
+class _Password(click.ParamType[str]):
+    """A module's password: up to eight hexadecimal digits."""
+
+    name = "hex"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the digits."""
+        text = str(value).lower().removeprefix("0x").removesuffix("h")
+        if not (0 < len(text) <= 8 and all(digit in "0123456789abcdef" for digit in text)):
+            self.fail("give one to eight hexadecimal digits, such as 00001011.", param, ctx)
+        return text
+
+
+@transponder.command()
+@_device_arguments
+@click.option("--download", "file", type=click.Path(dir_okay=False), help="Write this file into the bank that is idle.")
+@click.option("--run", "start", is_flag=True, help="Restart with the other image; it is dark afterwards.")
+@click.option("--hitless", is_flag=True, help="With --run: leave the traffic alone, where the module can.")
+@click.option("--commit", is_flag=True, help="Start with the running image from now on.")
+@click.option(
+    "--password",
+    type=_Password(),
+    envvar="LUMION_MODULE_PASSWORD",
+    help="The module's host password in hexadecimal; also from the environment.",
+)
+@json_option
+def firmware(
+    bench_file: str,
+    device: str,
+    emulate: bool,
+    seed: int,
+    endpoints: str | None,
+    file: str | None,
+    start: bool,
+    hitless: bool,
+    commit: bool,
+    password: str | None,
+    as_json: bool,
+) -> None:
+    """Show the firmware images of DEVICE; download, run and commit another one, in this order.
+
+    A download touches only the image that does not run. Without --commit the next reset brings the old one back; to go
+    back after a commit, --run --commit once more.
+    """
+    from dataclasses import asdict
+
+    from lumion_hw.files.reading import read_file
+
+    if hitless and not start:
+        raise click.UsageError("--hitless says how to --run.")
+    content = None if file is None else read_file(Path(file), "the firmware file", most_bytes=_MOST_FIRMWARE_BYTES)
+    with _opened(bench_file, device, emulate, seed, endpoints) as (opened, _):
+        module = _cmis(opened, "firmware")
+
+        def unlock() -> None:
+            if password is not None:
+                module.enter_password(int(password, 16))
+
+        unlock()
+        if content is not None:
+            with progress(len(content), f"{device}: download") as bar:
+                module.download_firmware(content, lambda done, of: bar.update(done - bar.pos))
+        if start:
+            note(f"{device}: restarting")
+            module.run_firmware(hitless=hitless)
+            unlock()
+        if commit:
+            module.commit_firmware()
+        images = module.firmware()
+    if as_json:
+        named = zip("AB", images, strict=True)
+        echo_json({"device": device, "images": {name: None if it is None else asdict(it) for name, it in named}})
+        return
+    rows = [
+        (name, image.version, *("yes" if it else "no" for it in (image.running, image.committed, image.valid)))
+        for name, image in zip("AB", images, strict=True)
+        if image is not None
+    ]
+    echo_table(f"Firmware of {device}", ("image", "version", "runs", "committed", "valid"), rows)
 
 
 @transponder.command()

@@ -15,6 +15,7 @@ import pytest
 from lumion_hw.cli import main
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
+from lumion_hw.emulator.transponders.firmware_store import firmware_image
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "drivers"))
 from cmis_peer import ACTIVATED, Peer
@@ -181,3 +182,49 @@ def test_enable_and_lock(scripted: Peer, capsys: pytest.CaptureFixture[str]) -> 
     scripted.receive(False)
     assert main(["transponder", "enable", "lab", "zr1", "--lock", "1"]) == 1
     assert "rx_los" in capsys.readouterr().err
+
+
+# -- firmware
+
+ZR_PAIR = str(Path(__file__).parents[1] / "data" / "zr_pair.yaml")
+
+
+def test_firmware_is_downloaded_run_and_committed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "image.bin"
+    file.write_bytes(firmware_image(7, 8, 9))
+    stored = json.loads(run(capsys, "firmware", ZR_PAIR, "zr-a", "--emulate", "--json"))["images"]
+    assert (stored["A"]["running"], stored["A"]["committed"]) == (True, True)
+    steps = ["--download", str(file), "--run", "--commit"]
+    out = run(capsys, "firmware", ZR_PAIR, "zr-a", "--emulate", "--password", "00001011", *steps, "--json")
+    images = json.loads(out)["images"]
+    assert (images["B"]["major"], images["B"]["minor"], images["B"]["build"]) == (7, 8, 9)
+    assert [images[name]["committed"] for name in "AB"] == [False, True]
+    assert main(["transponder", "firmware", ZR_PAIR, "zr-a", "--emulate", *steps]) == 1
+    assert "Enter the module's password first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--download", "missing.bin"], "cannot read the firmware file missing.bin"),
+        (["--hitless"], "--hitless says how to --run"),
+        (["--password", "secret"], "hexadecimal digits"),
+        (["--password", "80000000"], "host password"),
+    ],
+)
+def test_firmware_options_that_cannot_be(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["transponder", "firmware", ZR_PAIR, "zr-a", "--emulate", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_firmware_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "notes.bin"
+    file.write_bytes(b"not firmware " * 100)
+    assert main(["transponder", "firmware", ZR_PAIR, "zr-a", "--emulate", "--download", str(file)]) == 1
+    assert "failed" in capsys.readouterr().err
+
+
+def test_no_lock_is_one_document_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [ZR_PAIR, "zr-a", "--emulate", "--application", "1", "--lock", "1", "--json"]
+    document = json.loads(run(capsys, "enable", *arguments, code=1))
+    assert document["lock"]["stage"] != "locked"

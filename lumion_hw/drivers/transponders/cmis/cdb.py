@@ -20,6 +20,7 @@ from lumion_hw.sessions.module_pages import MAX_WRITE_BYTES
 COMMAND_S = 5.0
 """Time for a command beyond the advertised busy time (facts, transponders 3.13)."""
 _FIRST_LOOK_S = 0.1
+_PASSWORD_HINT = "Enter the module's password first; a restart locks it again."
 
 
 def command(
@@ -70,7 +71,9 @@ def command(
             failure = module.error(
                 DeviceError,
                 f"{words} failed: {codes.describe('cdb_status', status)}",
-                "See the module's documentation of its commands.",
+                _PASSWORD_HINT
+                if status == codes.CdbStatus.PASSWORD
+                else "See the module's documentation of its commands.",
             )
             failure.code = status
             raise failure
