@@ -58,7 +58,9 @@ class Duration(click.ParamType[float]):
 @click.option("--resume", is_flag=True, help="Go on with a log that was interrupted.")
 @click.option("--list", "only_list", is_flag=True, help="Name all channels and end.")
 @json_option
+@click.pass_context
 def log(
+    context: click.Context,
     bench_file: str,
     emulate: bool,
     seed: int,
@@ -118,9 +120,8 @@ def log(
     else:
         say(f"{out}: {rows} rows of {len(reader.columns)} channels")
     if recording.failed:
-        raise LumionError(
-            f"{recording.failed} values could not be read.", hint="They are NaN with state 4 in the file."
-        )
+        note(f"{recording.failed} values could not be read. They are NaN with state 4 in the file.")
+        context.exit(LumionError.exit_code)
 
 
 def _journal(path: Path, bench: str, reader: Any, rate: float, n_rows: int, resume: bool) -> Journal:
