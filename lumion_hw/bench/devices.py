@@ -396,7 +396,7 @@ class CmisModel(PluggableModel):
 class PolarizationControllerModel(DeviceModel):
     """OZ Optics EPC04 polarization controller: four fibre squeezers behind a serial line.
 
-    The instrument has no identity query, so the file can expect no serial number.
+    How it words its serial number is not published, so the file can expect none.
     """
 
     kind: Literal["oz-epc04"]
