@@ -59,12 +59,17 @@ class DriftModel:
         spread[groups["rho2"]] = self.resistance_per_root_day * root * vector[groups["rho2"]]
         spread[groups["source_db"]] = self.source_db
         spread[groups["monitor_db"]] = self.monitor_db
-        result = np.diag(spread**2)
-        # A phase that all PUCs have in common is the same phase on every joint: half from the PUC on either side.
-        warmed = np.zeros(space.size)
-        warmed[groups["loops"]] = space.directions.sum(axis=0) * self.temperature_k * self.common_phase_rad_per_k
-        widened: Real = result + np.outer(warmed, warmed)
+        warmed = self.warmed(space)
+        widened: Real = np.diag(spread**2) + np.outer(warmed, warmed)
         return widened
+
+    def warmed(self, space: ParameterSpace) -> Real:
+        """Return what one sigma of the temperature adds to all parameters, shape ``(size,)``."""
+        # A phase that all PUCs have in common is the same phase on every joint: half from the PUC on either side.
+        added = np.zeros(space.size)
+        rise_rad = self.temperature_k * self.common_phase_rad_per_k
+        added[space.groups["loops"]] = space.directions.sum(axis=0) * rise_rad
+        return added
 
 
 class Posterior(Protocol):

@@ -147,10 +147,10 @@ def test_the_story_leaves_an_incomplete_record_behind(bench: Bench, tmp_path: Pa
 
 def test_an_incomplete_record_never_replaces_one_that_is_there(bench: Bench, tmp_path: Path) -> None:
     path = tmp_path / "calibration.json"
-    path.write_text("a record that took a day")
+    path.write_text(day := '{"schema": "lumion-calibration-record", "took": "a day"}')
     with pytest.raises(KeyboardInterrupt):
         calibrate(bench, Aligner(bench.clock), 1, path, stop_after("sweeps", 1))
-    assert path.read_text() == "a record that took a day"
+    assert path.read_text() == day
     assert not CalibrationRecord.load(tmp_path / "calibration.incomplete.json").complete
 
 

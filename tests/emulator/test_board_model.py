@@ -36,12 +36,13 @@ class BoardModel(RuleBasedStateMachine):
         super().__init__()
         self.bench = Bench()
         self.host = Host(self.bench)
-        self.fault = 0
+        self.latched: list[int] = []
         self.boot()
 
     def boot(self) -> None:
-        self.fault = self._newest_fault() if self.fault else 0
-        self.driven, self.generation, self.state = [0] * 4, 0, SAFE if self.fault else BOOT
+        self.newest = len(self.latched)
+        self.latched = list(range(1, self.newest + 1))  # latched again, with ids from 1
+        self.driven, self.generation, self.state = [0] * 4, 0, SAFE if self.latched else BOOT
         self.configured = False
         self.empty_banks()
 
@@ -117,21 +118,34 @@ class BoardModel(RuleBasedStateMachine):
 
     @rule()
     def fault(self) -> None:
-        self.fault = self.bench.board.trip(5) or 0
-        self.driven, self.state = [0] * 4, SAFE
+        self.bench.board.trip(5)
+        self._stopped()
 
-    @precondition(lambda self: self.fault)
-    @rule(behind=st.integers(0, 1))
-    def clear(self, behind: int) -> None:
-        self.host.ask(FaultClearRequest(self.fault - behind))
-        if not behind:
-            self.fault, self.state = 0, READY if self.configured else BOOT
+    @precondition(lambda self: self.latched)
+    @rule(which=st.integers(0, 1))
+    def clear(self, which: int) -> None:
+        """Clear the oldest or the newest fault: only without any do the outputs come back."""
+        self.host.ask(FaultClearRequest(self.latched.pop(-which)))
+        if not self.latched:
+            self.state = READY if self.configured else BOOT
+
+    @precondition(lambda self: self.latched)
+    @rule(beyond=st.integers(1, 3))
+    def clear_a_fault_that_never_was(self, beyond: int) -> None:
+        assert isinstance(self.host.ask(FaultClearRequest(self._newest_fault() + beyond)), Refusal)
 
     @rule()
     def silence(self) -> None:
         self.bench.sleep(5.0)
         if any(self.driven):
-            self.driven, self.state, self.fault = [0] * 4, SAFE, self._newest_fault()
+            self._stopped()
+
+    def _stopped(self) -> None:
+        """All heaters are off; a fault that is latched already is not doubled."""
+        self.driven, self.state = [0] * 4, SAFE
+        if self._newest_fault() > self.newest:
+            self.newest = self._newest_fault()
+            self.latched.append(self.newest)
 
     def _newest_fault(self) -> int:
         return self.bench.board.core.faults.newest_id

@@ -244,7 +244,8 @@ class SweepModel(RuleBasedStateMachine):
     @precondition(lambda self: self.fault)
     @rule()
     def clear(self) -> None:
-        self.host.ask(FaultClearRequest(self.bench.board.core.faults.newest_id))
+        for record in list(self.bench.board.core.faults.records):  # one that is cleared already stays so
+            self.host.ask(FaultClearRequest(record.fault_id))
         self.fault, self.state = False, READY if self.configured else BOOT
 
     @rule()
