@@ -25,7 +25,7 @@ from lumion_hw.clock import Clock
 from lumion_hw.emulator.device import EmulatedDevice
 from lumion_hw.emulator.hislip import CHANNELS_PER_SESSION, HislipFront
 from lumion_hw.emulator.server_channel import Channel, PtyWire, SocketWire
-from lumion_hw.errors import ConnectError, LumionError
+from lumion_hw.errors import ConnectError, InUseError, LumionError
 
 _LOG = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ class EmulatorServer:
             Its address, ``tcp://127.0.0.1:PORT``.
 
         Raises:
-            ConnectError: The port is taken.
+            InUseError: Another program has the port.
         """
         return self._add_port(device, device, port, MOST_CONNECTIONS)
 
@@ -140,10 +140,11 @@ class EmulatorServer:
             listener.setblocking(False)
         except OSError as error:
             listener.close()
-            raise ConnectError(
+            kind = InUseError if error.errno == errno.EADDRINUSE else ConnectError
+            raise kind(
                 f"cannot listen on 127.0.0.1:{port}: {error.strerror}",
                 device=device.name,
-                hint="Port 0 takes any free port.",
+                hint="End the program that has it, or name another port; port 0 takes any free one.",
             ) from error
         self._arrive(lambda: self._listen(listener, front, device, most))
         return f"tcp://127.0.0.1:{listener.getsockname()[1]}"
@@ -159,7 +160,7 @@ class EmulatorServer:
             Its address, ``visa://TCPIP::127.0.0.1::hislip0,PORT::INSTR``.
 
         Raises:
-            ConnectError: The port is taken.
+            InUseError: Another program has the port.
             ConfigError: The device exchanges no messages.
         """
         most = CHANNELS_PER_SESSION * MOST_CONNECTIONS

@@ -20,7 +20,7 @@ from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.n77xx import KeysightN77xx
 from lumion_hw.emulator.server import EmulatorServer
 from lumion_hw.emulator.server_channel import BUFFER_LIMIT
-from lumion_hw.errors import ConfigError, ConnectError, LumionError
+from lumion_hw.errors import ConfigError, ConnectError, InUseError, LumionError
 
 DEADLINE_S = 10.0
 
@@ -279,10 +279,11 @@ def test_devices_may_be_added_while_the_server_runs(server, meter):
         assert ask(host, b"*OPC?") == b"1\n"
 
 
-def test_taken_port_is_a_connect_error(server, meter):
+def test_a_taken_port_is_in_use_which_a_command_ends_as_busy(server, meter):
     port = int(server.add_tcp(meter).rsplit(":", 1)[1])
-    with pytest.raises(ConnectError, match=f"127.0.0.1:{port}"):
+    with pytest.raises(InUseError, match=f"127.0.0.1:{port}") as told:
         server.add_tcp(meter, port)
+    assert told.value.exit_code == 6
 
 
 def test_close_ends_everything_and_a_closed_server_takes_no_devices(meter, tmp_path):
