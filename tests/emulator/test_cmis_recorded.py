@@ -12,7 +12,7 @@ from lumion_hw.emulator.transponders import RecordedModule
 from lumion_hw.errors import ConfigError
 from lumion_hw.sessions.register_access import I2cDevice
 
-DUMPS = Path("/work/shared/data/cmis_dumps")
+DUMPS = Path(__file__).parents[3] / "shared" / "data" / "cmis_dumps"  # beside the checkout
 
 
 def test_an_image_of_an_emulated_module_reads_like_the_module() -> None:

@@ -26,7 +26,7 @@ from lumion_hw.interfaces.cmis import (
 )
 from lumion_hw.interfaces.cmis.codes import TABLES
 
-DUMPS = Path("/work/shared/data/cmis_dumps")
+DUMPS = Path(__file__).parents[3] / "shared" / "data" / "cmis_dumps"  # beside the checkout
 
 
 def test_every_name_is_unique() -> None:
