@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.bench_sources import check_lit_alone, source_of
+from calibration.bench_sources import lit_together, source_of
 from calibration.subject import MONITOR_SPREAD_DB, Subject
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import Aligner
@@ -38,8 +38,9 @@ class BenchProbe:
         self._bench = bench
         self._aligner = aligner or Aligner(bench.clock)
         self._began_s = bench.clock.now()
-        check_lit_alone(bench.wiring.inputs)
-        self._inputs = {path.port: path for path in bench.wiring.inputs}
+        self._seconds = lit_together(bench.wiring.inputs)
+        second = set(self._seconds.values())
+        self._inputs = {path.port: path for path in bench.wiring.inputs if path.port not in second}
         self._sources = {port: source_of(bench, path) for port, path in self._inputs.items()}
         self._lit: int | None = None
         self._launched_dbm: dict[int, float] = {}
@@ -61,7 +62,7 @@ class BenchProbe:
 
     @property
     def sources(self) -> tuple[int, ...]:
-        """Ports fed by a module or laser whose light arrives."""
+        """Ports fed by a module or laser whose light arrives; of two that are lit together, the first."""
         return tuple(port for port in self._inputs if port not in self._dead)
 
     @property
@@ -106,6 +107,7 @@ class BenchProbe:
             monitor_spread_db=_FACET_SPREAD_DB if mesh.meters else MONITOR_SPREAD_DB,
             source_spread_hz=max(source.spread_hz for source in alive.values()) if len(alive) > 1 else 0.0,
             tunable_hz=tunable,
+            seconds={port: second for port, second in self._seconds.items() if port in alive},
         )
 
     def tunable_hz(self, port: int) -> tuple[float, float] | None:

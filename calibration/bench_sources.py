@@ -161,26 +161,17 @@ class LaserSource:
         return self.frequency_hz()
 
 
-def check_lit_alone(inputs: Iterable[InputPath]) -> None:
-    """Refuse sources that light several ports at once: a calibration has light at one port at a time.
+def lit_together(inputs: Iterable[InputPath]) -> dict[int, int]:
+    """Return, by the port of each source that lights two, the second one: the lower port stands for both.
 
-    A coherent module sends both tributaries or none: CMIS switches media lanes, and both are on one.
-
-    Raises:
-        ConfigError: There are some; the message says which ports, and what to do.
+    A coherent module sends both tributaries or none: CMIS switches media lanes, and both are on one. They are of
+    independent data, so that no interference of theirs outlasts a monitor's average: their powers add.
     """
     ports: dict[str, list[int]] = {}
     for path in inputs:
         ports.setdefault(path.source, []).append(path.port)
-    several = [f"{name} lights ports {' and '.join(map(str, lit))}" for name, lit in ports.items() if len(lit) > 1]
-    if several:
-        raise ConfigError(
-            f"{'; '.join(several)} at once: a calibration needs light at one port at a time, and a module of two "
-            "tributaries cannot send one alone",
-            hint="For a calibration, unplug one tributary of each module at its splitter and leave its input out of "
-            "the bench file, or wire tunable lasers or SFP+ modules to these ports: the record is about the mesh, and "
-            "holds for both tributaries.",
-        )
+    pairs = (sorted(lit) for lit in ports.values() if len(lit) == 2)
+    return dict(sorted((first, second) for first, second in pairs))
 
 
 def source_of(bench: Bench, path: InputPath) -> Source:

@@ -121,6 +121,7 @@ class Bootstrap:
         seed: Seed of everything random.
         plan: How to go about it.
         channels: Drive channel of every heater, to name it by; its number if not given.
+        seconds: Second ports that sources light, as of :class:`calibration.space.ParameterSpace`.
         progress: Told of every step.
         found: Told of every heater swept.
     """
@@ -136,12 +137,14 @@ class Bootstrap:
         channels: Sequence[int] | None = None,
         progress: Progress = lambda stage, done, total: None,
         found: Callable[[int, HeaterFit], None] = lambda heater, fit: None,
+        seconds: Mapping[int, int] | None = None,
     ) -> None:
         self._logbook, self._mesh = logbook, logbook.probe.mesh
         self._ohm, self._rho2_range, self._nominal = heater_ohm, rho2_range, monitor_ma_per_mw
         self._plan, self._progress = plan or BootstrapPlan(), progress
         self._rng = np.random.default_rng(np.random.SeedSequence([seed, 0xB007]))
-        self._light = MeanLight.of(self._mesh)
+        self._seconds = dict(seconds or {})
+        self._light = MeanLight.of(self._mesh).lit_together(self._seconds)
         self._channels = range(2 * self._mesh.n_pucs) if channels is None else channels
         self._found = found
         self.heaters: dict[int, HeaterFit] = {}
@@ -258,6 +261,7 @@ class Bootstrap:
             coupler_difference_rad=np.zeros(n_pucs),
             joint_phase_rad=np.zeros(len(self._mesh.joints)),
             source_db=np.zeros(len(sources)),
+            second_db=np.zeros(sum(port in self._seconds for port in sources)),
             monitor_ma_per_mw=np.full(len(monitors), self._nominal),
             crosstalk_rad_per_mw=np.array(PUBLISHED_KERNEL),
         )
@@ -270,7 +274,7 @@ class Bootstrap:
         levels = mean_levels(random, sources, self._light)
         guess = lock_in(random, heated.arm_rad, sources, self._light, levels)
         search = PhaseSearch(
-            AmplitudeModel(self._mesh, sources, survey.monitors),
+            AmplitudeModel(self._mesh, sources, survey.monitors, self._seconds),
             random,
             np.searchsorted(sources, random.source),
             heated.arm_rad,
@@ -287,12 +291,14 @@ class Bootstrap:
         # Common phases per PUC are seen against each other only: their mean is taken for the stated frequency.
         source_phase_rad = nearest_branches(found.source_phase_rad)
         middle = source_phase_rad.mean()
+        second = np.zeros(0) if found.levels.second is None else found.levels.second
         return replace(
             nominal,
             passive_phase_rad=np.mod(found.passive_rad, 2.0 * np.pi),
             joint_phase_rad=np.mod(found.joint_rad + middle, 2.0 * np.pi),
             source_db=10.0 * np.log10(found.levels.source / self._nominal),
             monitor_ma_per_mw=self._nominal * found.levels.monitor,
+            second_db=10.0 * np.log10(second[second > 0.0]),
             source_detuning_hz=(source_phase_rad - middle) / (2.0 * np.pi * BASIC_UNIT_DELAY_S),
         )
 

@@ -112,7 +112,7 @@ class ConditionsWatch:
             return None
         powers = []
         for path in self._bench.wiring.inputs:
-            with contextlib.suppress(KeyError):  # not lit yet
+            with contextlib.suppress(KeyError):  # not lit yet, or lit with another
                 powers.append(self._probe.launched_dbm(path.port) - path.gain_db + path.loss_db)
         return float(np.median(powers)) if powers else None
 

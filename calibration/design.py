@@ -45,6 +45,7 @@ DESIGN_GROUPS = (
     "coupler_common_rad",
     "loops",
     "source_db",
+    "second_db",
     "monitor_db",
 )
 """What settings are chosen for: the parameters that matter most, without the many that hardly do."""

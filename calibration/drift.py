@@ -38,7 +38,7 @@ class DriftModel:
         resistance_per_root_day: Of every heater, relative; random walk.
         passive_phase_rad_per_root_day: Of every PUC, random walk.
         loop_phase_rad_per_root_day: Of the joints, random walk.
-        source_db: Of every source, however short the time.
+        source_db: Of every source, and of its second port over its first, however short the time.
         monitor_db: Of every monitor, however short the time.
     """
 
@@ -57,7 +57,7 @@ class DriftModel:
         spread[groups["passive_phase_rad"]] = self.passive_phase_rad_per_root_day * root
         spread[groups["loops"]] = self.loop_phase_rad_per_root_day * root
         spread[groups["rho2"]] = self.resistance_per_root_day * root * vector[groups["rho2"]]
-        spread[groups["source_db"]] = self.source_db
+        spread[groups["source_db"]] = spread[space.group("second_db")] = self.source_db
         spread[groups["monitor_db"]] = self.monitor_db
         warmed = self.warmed(space)
         widened: Real = np.diag(spread**2) + np.outer(warmed, warmed)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.bench_sources import check_lit_alone
+from calibration.bench_sources import lit_together
 from calibration.bootstrap import BootstrapPlan, first_settings
 from calibration.bound import Bound, plan_bound
 from calibration.design import DESIGN_GROUPS, HardwareTimes, Walk
@@ -144,8 +144,7 @@ def dry_run(
         without_monitors: Ports whose monitors are to be left out.
 
     Raises:
-        ConfigError: Nothing to calibrate with is left, the controller takes no currents, or a source lights several
-            ports at once.
+        ConfigError: Nothing to calibrate with is left, or the controller takes no currents.
     """
     nominal = _Nominal.of(model, without_sources, without_monitors)
     return _Planner(nominal, goal or Goal(), np.random.default_rng(np.random.SeedSequence([seed, 0xD1]))).run()
@@ -163,6 +162,8 @@ class _Nominal:
     responsivity: float
     p_pi_mw: tuple[float, float]
     own_lasers: bool
+    seconds: dict[int, int]
+    second_db: Real
 
     @classmethod
     def of(cls, model: BenchModel, without_sources: Collection[int], without_monitors: Collection[int]) -> _Nominal:
@@ -170,23 +171,29 @@ class _Nominal:
         if not isinstance(device, HeaterDriverModel):
             raise ConfigError("this bench has no controller of heater currents: there is nothing to calibrate")
         typical, wiring = model.mesh_section.typical, model.to_wiring()
-        inputs = [path for path in wiring.inputs if path.port not in without_sources]
+        seconds = lit_together(wiring.inputs)
+        first_of = {second: first for first, second in seconds.items()}
+        inputs = [path for path in wiring.inputs if first_of.get(path.port, path.port) not in without_sources]
         seen = model.monitors() or tuple(out.port for out in wiring.outputs if out.meter)
         monitors = tuple(port for port in seen if port not in without_monitors)
         if not inputs or not monitors:
             raise ConfigError(f"{len(inputs)} sources and {len(monitors)} monitors are left: nothing can be measured")
-        check_lit_alone(inputs)
         inputs.sort(key=lambda path: path.port)
         lit_dbm = [_lit_dbm(model, path) for path in inputs]
         levels = [
             dbm + path.gain_db - path.loss_db - typical.access_loss_db
             for dbm, path in zip(lit_dbm, inputs, strict=True)
         ]
-        ports = tuple(path.port for path in inputs)
-        own = sum(path.laser is None for path in inputs) > 1
+        level_db = dict(zip((path.port for path in inputs), levels, strict=True))
+        ports = tuple(port for port in level_db if port not in first_of)
+        second_db = [level_db[seconds[port]] - level_db[port] for port in ports if port in seconds]
+        own = len({path.source for path in inputs if path.laser is None}) > 1
         responsive = device.monitor_responsivity_a_per_w if isinstance(device, MeshControllerModel) else 1.0
         p_pi = typical.p_pi_min_mw, typical.p_pi_max_mw
-        return cls(model.topology(), device, ports, monitors, np.array(levels), responsive, p_pi, own)
+        source_dbm = np.array([level_db[port] for port in ports])
+        return cls(
+            model.topology(), device, ports, monitors, source_dbm, responsive, p_pi, own, seconds, np.array(second_db)
+        )
 
     def parameters(self, rng: np.random.Generator) -> MeshParameters:
         """Return a mesh with nominal laws, losses and couplers, and phases drawn."""
@@ -201,6 +208,7 @@ class _Nominal:
             coupler_difference_rad=rng.normal(0.0, 0.006, n_pucs),
             joint_phase_rad=rng.uniform(0.0, 2.0 * np.pi, len(self.mesh.joints)),
             source_db=self.source_dbm,
+            second_db=self.second_db,
             monitor_ma_per_mw=np.full(len(self.monitors), self.responsivity),
             crosstalk_rad_per_mw=np.array(PUBLISHED_KERNEL),
         )
@@ -224,7 +232,9 @@ class _Planner:
         self._nominal, self._goal, self._rng = nominal, goal, rng
         self._times, self._mesh = HardwareTimes(), nominal.mesh
         self._parameters = nominal.parameters(rng)
-        self._model = MeshModel(self._mesh, nominal.sources, nominal.monitors, nominal.device.heater_ohm)
+        self._model = MeshModel(
+            self._mesh, nominal.sources, nominal.monitors, nominal.device.heater_ohm, seconds=nominal.seconds
+        )
         reach_ma = np.sqrt(2.0 * np.pi * _TURNS / self._parameters.heater_law[:, 0])
         self._most_ma = np.minimum(reach_ma, nominal.device.heater_max_ma)
         self._full_s = float(self._times.setting_s(np.array(2 * self._mesh.n_pucs)))
@@ -253,7 +263,11 @@ class _Planner:
             peak_ma=float(max(self._most_ma.max(), np.sqrt(self._swept_ma2()))),
             limit_ma=device.heater_max_ma,
             limit_mw=min(device.total_power_mw, PIC_MW),
-            sigma_rad={name: float(np.sqrt(np.mean(sigma[space.group(name)] ** 2))) for name in DESIGN_GROUPS},
+            sigma_rad={
+                name: float(np.sqrt(np.mean(sigma[space.group(name)] ** 2)))
+                for name in DESIGN_GROUPS
+                if name in space.groups
+            },
             bound=bound,
             shortfall=shortfall(space, known, whole, self._goal.sigma_rad, why),
         )

@@ -48,7 +48,7 @@ def fibre_losses_db(
     if not seen:
         return {}
     ports = tuple(sorted(seen))
-    bare = MeshModel(model.mesh, model.space.sources, ports, heater_ohm)
+    bare = MeshModel(model.mesh, model.space.sources, ports, heater_ohm, seconds=model.space.seconds)
     shape = (len(few), len(ports))
     there = replace(few, monitors=ports, reading_ma=np.zeros(shape), saturated=np.zeros(shape, dtype=np.bool_))
     leaving_mw = bare.predict(replace(parameters, monitor_ma_per_mw=np.ones(len(ports))), there)

@@ -193,7 +193,7 @@ def _turn_errors(bench: Bench, record: CalibrationRecord, covariance: Real) -> R
 def settings_bound(bench: Bench, record: CalibrationRecord, truth: MeshParameters, fitted: Observations) -> Bound:
     """Return the Cramér-Rao bound of the settings that were fitted: all else unknown, noise as emulated, no drift."""
     space = space_of(record)
-    model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm)
+    model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
     floor_ma = 1e-6 * bench.mesh.responsivity_a_per_w  # -60 dBm
     noise = NoiseModel(0.005, float(np.hypot(floor_ma, bench.mesh.monitor_step_ma / np.sqrt(12.0))))
     prior = default_prior(space, truth).anchored("source_detuning_hz", space, 1e5)
@@ -255,7 +255,8 @@ def _compared(
     per_w = 1e3 * bench.mesh.responsivity_a_per_w
     exact *= per_w
     plan = Observations(np.array(rows), source, space.monitors, read, np.isnan(read))
-    parts = list(MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm).linearise(found, plan))
+    model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
+    parts = list(model.linearise(found, plan))
     predicted = np.concatenate([part.reading_ma for part in parts])
     variance = np.concatenate([((part.jacobian @ least) * part.jacobian).sum(axis=-1) for part in parts])
     seen = exact > per_w * 10.0 ** (HELD_OUT_DBM / 10.0 - 3.0)

@@ -33,10 +33,13 @@ class Levels:
     Attributes:
         source: Shape ``(S,)``; factor of every source.
         monitor: Shape ``(M,)``; factor of every monitor, their geometric mean 1.
+        second: Shape ``(S,)``; power at the second port of every source over that at its first, 0 where there is none;
+            ``None`` if no source has one.
     """
 
     source: Real
     monitor: Real
+    second: Real | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ equations of the fields with the squares of the transfer matrix in its place, so
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +47,15 @@ class MeanLight:
         tilt = met[:, :, 0] - met[:, :, 1]
         change = gain * (tilt[:, 1, :, None] * tilt[:, 0, None, :] + tilt[:, 0, :, None] * tilt[:, 1, None, :])
         return cls(met.sum(axis=(1, 2)), power, change)
+
+    def lit_together(self, seconds: Mapping[int, int]) -> MeanLight:
+        """Return the same with the light of both ports in the columns of sources that light two alike."""
+        first, second = list(seconds), list(seconds.values())
+        entering, power, change = self.entering.copy(), self.power.copy(), self.by_bar_share.copy()
+        entering[:, first] += self.entering[:, second]
+        power[:, first] += self.power[:, second]
+        change[:, :, first] += self.by_bar_share[:, :, second]
+        return MeanLight(entering, power, change)
 
     def relative_swing(self, sources: Sequence[int], monitors: Sequence[int]) -> NDArray[np.float64]:
         """Return how the logarithm of mean powers follows bar shares, shape ``(len(sources), len(monitors), E)``."""

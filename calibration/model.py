@@ -6,7 +6,7 @@ equations (mesh.md c.1). Inside a PUC waves are taken between the couplers, wher
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -48,6 +48,10 @@ class Linearised:
     settings: slice
     reading_ma: Real
     jacobian: Real
+
+    def beside(self, other: Linearised) -> Linearised:
+        """Return both lights at once in the same settings: without relation to each other, they add by power."""
+        return Linearised(self.settings, self.reading_ma + other.reading_ma, self.jacobian + other.jacobian)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +102,8 @@ class MeshModel:
         mesh: The mesh.
         sources: Ports where light may enter, in the order of ``MeshParameters.source_db``.
         monitors: Port of every monitor.
+        seconds: Second ports that sources light, as of :class:`calibration.space.ParameterSpace`: what monitors read is
+            the sum of both powers.
         heater_ohm: Nominal resistance of a heater.
         reference_hz: Frequency at which phases are given. What heat adds to the optical path is a length, and its
             phase proportional to frequency.
@@ -111,17 +117,22 @@ class MeshModel:
         monitors: tuple[int, ...],
         heater_ohm: float = 1000.0,
         *,
+        seconds: Mapping[int, int] | None = None,
         reference_hz: float = REFERENCE_HZ,
         compiled: bool | None = None,
     ) -> None:
         self.mesh = mesh
-        self.space = ParameterSpace(mesh, sources, monitors)
+        self.space = ParameterSpace(mesh, sources, monitors, seconds)
         self.heating = Heating(mesh, heater_ohm)
         self._reference_hz = reference_hz
         self._solver = Solver(mesh, compiled=compiled)
         self._monitors = np.array(monitors, dtype=np.int64)
         self._source_number = np.full(mesh.n_ports, -1, dtype=np.int64)
         self._source_number[list(sources)] = np.arange(len(sources))
+        self._lit = np.array(sources, dtype=np.int64)
+        self._lit_second = np.array([self.space.seconds.get(port, port) for port in sources], dtype=np.int64)
+        numbers = {port: number for number, port in enumerate(self.space.seconds)}
+        self._second_number = np.array([numbers.get(port, -1) for port in sources], dtype=np.int64)
 
     def predict(self, parameters: MeshParameters, observations: Observations) -> Real:
         """Return what every monitor should read, shape ``(N, M)``, in mA; the readings taken are not looked at.
@@ -135,9 +146,12 @@ class MeshModel:
             chosen = np.flatnonzero(number == source)
             part = observations[chosen]
             cells, _ = self._cells(parameters, part, number[chosen])
-            port = self.space.sources[source]
-            field = self._solver.solve(cells, cells.reference_hz, [port])[:, self._monitors, 0]
-            reading[chosen] = np.abs(field) ** 2 * self._scale(parameters, number[chosen])
+            ports = [self.space.sources[source]]
+            ports += [self.space.seconds[port] for port in ports if port in self.space.seconds]
+            field = self._solver.solve(cells, cells.reference_hz, ports)[:, self._monitors]
+            shares = self._shares(parameters, number[chosen])
+            power = sum(np.abs(field[..., nth]) ** 2 * shares[nth] for nth in range(len(ports)))
+            reading[chosen] = power * self._scale(parameters, number[chosen])
         return reading
 
     def linearise(self, parameters: MeshParameters, observations: Observations) -> Iterator[Linearised]:
@@ -176,10 +190,19 @@ class MeshModel:
         return number
 
     def _scale(self, parameters: MeshParameters, number: NDArray[np.int64]) -> Real:
-        """Return the reading of each monitor for full transmission, shape ``(n, M)``."""
+        """Return the reading of each monitor for full transmission from the first port, shape ``(n, M)``."""
         launched_mw = 10.0 ** (parameters.source_db[number] / 10.0)
         scale: Real = launched_mw[:, None] * parameters.monitor_ma_per_mw
         return scale
+
+    def _shares(self, parameters: MeshParameters, number: NDArray[np.int64]) -> list[Real]:
+        """Return the power at the first and, if any source has one, at the second port, over that at the first."""
+        first = np.ones((len(number), 1))
+        if not self.space.seconds:
+            return [first]
+        ratio = 10.0 ** (parameters.second_db / 10.0)
+        second = self._second_number[number]
+        return [first, np.where(second >= 0, ratio[second], 0.0)[:, None]]
 
     def _detuning_hz(self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]) -> Real:
         own = np.broadcast_to(np.asarray(parameters.source_detuning_hz), len(self.space.sources))
@@ -232,50 +255,68 @@ class MeshModel:
         total = np.zeros(self.space.size)
         for first in range(0, len(observations), BATCH):
             part = slice(first, first + BATCH)
-            light = self._light(parameters, observations[part], number[part])
-            by_phase = self._by_phase(light, light.together(weight[part]))
-            total += self._by_parameter(parameters, light, by_phase).sum(axis=(0, 1))
-            per_db = _LN10_PER_10 * weight[part] * light.reading
-            np.add.at(total, self.space.groups["source_db"].start + light.number, per_db.sum(axis=1))
-            total[self.space.groups["monitor_db"]] += per_db.sum(axis=0)
+            for nth, light in enumerate(self._lights(parameters, observations[part], number[part])):
+                by_phase = self._by_phase(light, light.together(weight[part]))
+                total += self._by_parameter(parameters, light, by_phase).sum(axis=(0, 1))
+                per_db = _LN10_PER_10 * weight[part] * light.reading
+                for levels, rows in self._levels(light.number, nth):
+                    np.add.at(total, levels, per_db[rows].sum(axis=1))
+                total[self.space.groups["monitor_db"]] += per_db.sum(axis=0)
         return total
 
     # -- derivatives --------------------------------------------------------------------------------------------------
 
-    def _light(self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]) -> _Light:
+    def _lights(self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]) -> list[_Light]:
+        """Return the light of the first ports and, if any source has one, that of the second: their powers add."""
         cells, heated = self._cells(parameters, part, number)
         elements, factors, _ = self._solver.coefficients(cells, cells.reference_hz)
-        lit = np.array(self.space.sources)[number]
-        ports, inverse = np.unique(np.concatenate([self._monitors, lit]), return_inverse=True)
+        lit = [self._lit[number], self._lit_second[number]][: 2 if self.space.seconds else 1]
+        ports, inverse = np.unique(np.concatenate([self._monitors, *lit]), return_inverse=True)
         everywhere = np.arange(4 * self.mesh.n_pucs)
         waves = self._solver.entering(elements, factors, self.mesh.port_puc_port[ports], everywhere)
-        light = waves[np.arange(len(part)), :, inverse[len(self._monitors) :]]
-        feeding = light[:, self._solver.port_feeds, None]
-        field = self._solver.leaving(elements, feeding)[:, self._monitors, 0]
-        scale = self._scale(parameters, number)
-        return _Light(
-            number=number,
-            detuning_hz=self._detuning_hz(parameters, part, number),
-            cells=cells,
-            factors=factors,
-            heated=heated,
-            entering=light[:, None],
-            reading=np.abs(field) ** 2 * scale,
-            waves=waves,
-            monitors=inverse[: len(self._monitors)],
-            by_field=2.0 * scale * field.conj(),
-        )
+        monitors, *places = np.split(inverse, len(self._monitors) + len(part) * np.arange(len(lit)))
+        scale, lights = self._scale(parameters, number), []
+        for place, share in zip(places, self._shares(parameters, number), strict=True):
+            light = waves[np.arange(len(part)), :, place]
+            feeding = light[:, self._solver.port_feeds, None]
+            field = self._solver.leaving(elements, feeding)[:, self._monitors, 0]
+            lights.append(
+                _Light(
+                    number=number,
+                    detuning_hz=self._detuning_hz(parameters, part, number),
+                    cells=cells,
+                    factors=factors,
+                    heated=heated,
+                    entering=light[:, None],
+                    reading=np.abs(field) ** 2 * (scale * share),
+                    waves=waves,
+                    monitors=monitors,
+                    by_field=2.0 * (scale * share) * field.conj(),
+                )
+            )
+        return lights
+
+    def _levels(self, number: NDArray[np.int64], nth: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield the levels that the light at the first or second ports follows, and the settings in which it does."""
+        yield self.space.groups["source_db"].start + number, np.arange(len(number))
+        if nth:
+            rows = np.flatnonzero(self._second_number[number] >= 0)
+            yield self.space.groups["second_db"].start + self._second_number[number][rows], rows
 
     def _linearised(
         self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64], settings: slice
     ) -> Linearised:
-        light = self._light(parameters, part, number)
-        jacobian = self._by_parameter(parameters, light, self._by_phase(light, light.adjoint()))
-        monitors = np.arange(len(self._monitors))
-        per_db = _LN10_PER_10 * light.reading
-        jacobian[np.arange(len(part)), :, self.space.groups["source_db"].start + number] = per_db
-        jacobian[:, monitors, self.space.groups["monitor_db"].start + monitors] = per_db
-        return Linearised(settings, light.reading, jacobian)
+        monitors, total = np.arange(len(self._monitors)), None
+        for nth, light in enumerate(self._lights(parameters, part, number)):
+            jacobian = self._by_parameter(parameters, light, self._by_phase(light, light.adjoint()))
+            per_db = _LN10_PER_10 * light.reading
+            for levels, rows in self._levels(number, nth):
+                jacobian[rows, :, levels] = per_db[rows]
+            jacobian[:, monitors, self.space.groups["monitor_db"].start + monitors] = per_db
+            one = Linearised(settings, light.reading, jacobian)
+            total = one if total is None else total.beside(one)
+        assert total is not None
+        return total
 
     def _by_phase(self, light: _Light, adjoint: Complex) -> dict[str, Real]:
         """Return derivatives by arm and joint phases, coupler angles and losses; each ``(n, K, E)`` or ``(n, K, J)``.

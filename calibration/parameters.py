@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,8 @@ class MeshParameters:
         crosstalk_rad_per_mw: Shape ``(3,)``; amplitude, decay length in mm, and floor of the kernel over distance:
             ``κ(d) = amplitude·exp(-d/length) + floor``, in rad/mW, mm and rad/mW, for arms and joints.
         heat_factor: Shape ``(2E,)`` or one number; heat of each heater over that of the nominal resistance.
+        second_db: Shape ``(S2,)``; of each source that lights a second port, the power entering there over that at the
+            first.
         source_detuning_hz: Shape ``(S,)`` or one number; frequency of each source's light above that it is said to
             have.
         delay_s: Group delay of a PUC.
@@ -49,6 +51,7 @@ class MeshParameters:
     monitor_ma_per_mw: Real
     crosstalk_rad_per_mw: Real
     heat_factor: Real | float = 1.0
+    second_db: Real = field(default_factory=lambda: np.zeros(0))
     source_detuning_hz: Real | float = 0.0
     delay_s: float = BASIC_UNIT_DELAY_S
     differential_slope_rad_per_hz: float = 0.0

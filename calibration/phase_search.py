@@ -150,7 +150,8 @@ class PhaseSearch:
         if start > 1:
             spread_rad = self._plan.source_phase_rad
             point[n_pucs + n_joints :] = spread_rad * self._rng.standard_normal(self._n_sources)
-        scale = np.sqrt(levels.source), np.sqrt(levels.monitor)
+        second = [self._model.has_second.astype(np.float64)] if self._model.has_second.any() else []
+        scale: tuple[Real, ...] = (np.sqrt(levels.source), np.sqrt(levels.monitor), *second)
         costs: list[float] = []
         order = np.empty(0, dtype=np.int64)
         for step in range(1, self._plan.steps + 1):
@@ -171,7 +172,7 @@ class PhaseSearch:
             passive_rad=point[:n_pucs],
             joint_rad=point[n_pucs : n_pucs + n_joints],
             source_phase_rad=_within_half_a_turn(point[n_pucs + n_joints :]),
-            levels=Levels(scale[0] ** 2, scale[1] ** 2),
+            levels=Levels(*(part**2 for part in scale)),
             unexplained=float(np.mean(costs[-_RECENT:])) if costs else 1.0,
             steps=step,
             starts=start,
@@ -187,8 +188,8 @@ class PhaseSearch:
         return False
 
     def _step(
-        self, point: Real, scale: tuple[Real, Real], chosen: NDArray[np.int64]
-    ) -> tuple[Real, tuple[Real, Real], float]:
+        self, point: Real, scale: tuple[Real, ...], chosen: NDArray[np.int64]
+    ) -> tuple[Real, tuple[Real, ...], float]:
         """Make one step on a portion of the settings; return point, roots of the levels and mean squared residual."""
         size = len(point)
         matrix, slope = np.zeros((size, size)), np.zeros(size)
@@ -198,7 +199,7 @@ class PhaseSearch:
             part = chosen[first : first + _CHUNK]
             source = self._source[part]
             monitor = self._drawn(len(part))
-            amplitude, derivative = self._linearise(point, part, monitor)
+            amplitude, derivative, by_second = self._linearise(point, part, monitor, *scale[2:])
             factor = scale[0][source][:, None] * scale[1][monitor]
             weight = self._weight[part[:, None], monitor]
             residual = (self._amplitude[part[:, None], monitor] - factor * amplitude) * weight
@@ -208,8 +209,11 @@ class PhaseSearch:
             flat = derivative.reshape(-1, size)
             matrix += flat.T @ flat
             slope += flat.T @ (residual * root).astype(np.float32).ravel()
-            shown = factor * amplitude * weight * root
-            for where, sums in ((source[:, None] + 0 * monitor, gain[0]), (monitor, gain[1])):
+            lit = source[:, None] + 0 * monitor
+            levels: list[tuple[NDArray[np.int64], NDArray[np.floating]]]
+            levels = [(lit, amplitude), (monitor, amplitude), (lit, by_second)]
+            for (where, by_level), sums in zip(levels, gain, strict=False):
+                shown = factor * by_level * weight * root
                 np.add.at(sums[0], where, residual * root * shown)
                 np.add.at(sums[1], where, shown**2)
         return point + self._turn(matrix, slope), self._levelled(scale, gain), total / max(count, 1.0)
@@ -220,25 +224,26 @@ class PhaseSearch:
         return np.argsort(self._rng.random((n, count)), axis=1)[:, : self._plan.monitors]
 
     def _linearise(
-        self, point: Real, part: NDArray[np.int64], monitor: NDArray[np.int64]
-    ) -> tuple[Real, NDArray[np.float32]]:
-        """Return amplitudes and derivatives by passive, joint and source phases."""
+        self, point: Real, part: NDArray[np.int64], monitor: NDArray[np.int64], second: Real | None = None
+    ) -> tuple[Real, NDArray[np.float32], NDArray[np.float32]]:
+        """Return amplitudes, derivatives by passive, joint and source phases, and those by the level of seconds."""
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         source = self._source[part]
         # Light passes joints and PUCs in turn, so a phase common to all PUCs is one common to all joints.
         joint = point[n_pucs : n_pucs + n_joints] + point[n_pucs + n_joints :][source][:, None]
         heated = self._heated[0][part]
         amplitude, by_phase = self._model.linearise(
-            heated[:, 0::2] + point[:n_pucs], heated[:, 1::2], joint + self._heated[1][part], source, monitor
+            heated[:, 0::2] + point[:n_pucs], heated[:, 1::2], joint + self._heated[1][part], source, monitor, second
         )
+        by_phase, by_second = by_phase[..., : n_pucs + n_joints], by_phase[..., n_pucs + n_joints :].sum(axis=-1)
         derivative = np.zeros((*by_phase.shape[:2], len(point)), dtype=np.float32)
         derivative[..., : n_pucs + n_joints] = by_phase
         if self._plan.source_phase_rad:
             common = by_phase[..., n_pucs:].sum(axis=-1)
             derivative[np.arange(len(part)), :, n_pucs + n_joints + source] = common
-        return amplitude, derivative
+        return amplitude, derivative, by_second
 
-    def _scanned(self, point: Real, scale: tuple[Real, Real]) -> Real:
+    def _scanned(self, point: Real, scale: tuple[Real, ...]) -> Real:
         """Return the point with each source's common phase where it explains most.
 
         A shift by a sixth of a turn leaves every loop round one cell as it was: valleys lie side by side.
@@ -258,14 +263,15 @@ class PhaseSearch:
         return result
 
     def _unexplained(
-        self, point: Real, scale: tuple[Real, Real], part: NDArray[np.int64], source: int, common_rad: float
+        self, point: Real, scale: tuple[Real, ...], part: NDArray[np.int64], source: int, common_rad: float
     ) -> float:
         """Return the mean squared residual of settings lit by one source if that were its common phase."""
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
         every = np.tile(np.arange(self._amplitude.shape[1]), (len(part), 1))
         joint = point[n_pucs : n_pucs + n_joints] + common_rad + self._heated[1][part]
         heated = self._heated[0][part]
-        amplitude = self._model.predict(heated[:, 0::2] + point[:n_pucs], heated[:, 1::2], joint, source, every)
+        upper, lower = heated[:, 0::2] + point[:n_pucs], heated[:, 1::2]
+        amplitude = self._model.predict(upper, lower, joint, source, every, *scale[2:])
         residual = (self._amplitude[part] - scale[0][source] * scale[1] * amplitude) * self._weight[part]
         return float(np.minimum(residual**2, _HUBER**2).mean())
 
@@ -279,14 +285,14 @@ class PhaseSearch:
         step = np.linalg.solve(matrix + np.diag(damping), slope)
         return np.clip(step, -_LARGEST_TURN_RAD, _LARGEST_TURN_RAD)
 
-    def _levelled(self, scale: tuple[Real, Real], gain: list[Real]) -> tuple[Real, Real]:
+    def _levelled(self, scale: tuple[Real, ...], gain: list[Real]) -> tuple[Real, ...]:
         """Return the roots of the levels, moved a part of the way to where they fit best."""
         moved = [
             part * np.exp(_LEVEL_STEP * sums[0] / (sums[1] + _LEVEL_PRIOR * sums[1].mean()))
             for part, sums in zip(scale, gain, strict=True)
         ]
         common = np.exp(np.log(moved[1]).mean())
-        return moved[0] * common, moved[1] / common
+        return moved[0] * common, moved[1] / common, *moved[2:]
 
 
 def same_valley(one: SearchResult, other: SearchResult) -> bool:

@@ -65,6 +65,7 @@ PRIOR_SIGMA: dict[str, float] = {
     "rho6": 0.01,  # the square of that, and more
     "monitor_db": 0.5,  # responsivity within 12 % (assumption)
     "source_db": 2.0,  # access loss ± 1 dB (mesh.md b.8), and the meter in the module
+    "second_db": 1.5,  # access losses ± 1 dB (mesh.md b.8) of either tributary; equal at the module (assumption)
     "heat_factor": 0.05,  # cold resistance ± 3 % (assumption)
     "source_detuning_hz": 12e9,  # ± 0.1 nm
     "delay_s": 0.1e-12,
@@ -78,7 +79,7 @@ PUBLISHED_KERNEL = (2.98e-3, 1.18, 3.94e-4)
 driven together: pm · 2π/119/6 · 1/(2·1.34) (mesh.md b.7)."""
 
 MEASURED = ("passive_phase_rad", "rho2", "rho4", "rho6", "loss_db", "coupler_common_rad", "coupler_difference_rad")
-FREE_GROUPS = (*MEASURED, "loops", "source_db", "monitor_db", "crosstalk", "heat_factor")
+FREE_GROUPS = (*MEASURED, "loops", "source_db", "second_db", "monitor_db", "crosstalk", "heat_factor")
 """What a calibration at one frequency finds out."""
 _SLOPES = ("differential_slope_rad_per_hz", "coupler_slope_rad_per_hz")
 FREE_WITH_FREQUENCIES = (*FREE_GROUPS, "delay_s", *_SLOPES)

@@ -95,6 +95,7 @@ class Calibration:
             self.subject.heater_channels,
             self.progress,
             self.found,
+            self.subject.seconds,
         )
         self._start: Start | None = None
         self._account: Account | None = None
@@ -199,6 +200,7 @@ class Calibration:
             start.survey.sources,
             start.survey.monitors,
             self.subject.heater_ohm,
+            seconds=self.subject.seconds,
             reference_hz=frequency_hz_from_wavelength_m(self._reference_nm * 1e-9),
         )
 
@@ -328,7 +330,8 @@ class Calibration:
         start, fit = self._start, self._account.fit if self._account else None
         survey = start.survey if start else None
         sources = survey.sources if survey else tuple(sorted(self.probe.sources))
-        space = ParameterSpace(self.probe.mesh, sources, survey.monitors if survey else self.probe.monitors)
+        monitors = survey.monitors if survey else self.probe.monitors
+        space = ParameterSpace(self.probe.mesh, sources, monitors, self.subject.seconds)
         nominal = self._bootstrap.nominal(space.sources, space.monitors)
         parameters = self._account.parameters if self._account else nominal
         covariance = fit.covariance() if fit else None

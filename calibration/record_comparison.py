@@ -28,6 +28,7 @@ UNITS: dict[str, str] = {
     "crosstalk": "rad/mW, mm, rad/mW",
     "heat_factor": "",
     "source_db": "dB",
+    "second_db": "dB",
     "monitor_db": "dB",
     "source_detuning_hz": "Hz",
     "delay_s": "s",
@@ -140,7 +141,7 @@ def _same_ends(
     first: CalibrationRecord, second: CalibrationRecord, notes: list[str]
 ) -> tuple[CalibrationRecord, CalibrationRecord]:
     """Return both without sources and covariance if their sources or monitors differ."""
-    ends = [(space_of(one).sources, space_of(one).monitors) for one in (first, second)]
+    ends = [(space.sources, space.seconds, space.monitors) for space in map(space_of, (first, second))]
     if ends[0] == ends[1]:
         return first, second
     notes.append("sources or monitors differ: they are left out, and so are the covariances")
@@ -181,7 +182,7 @@ def _group(
     space: ParameterSpace, name: str, unit: str, difference: Real, variance: Real | None
 ) -> GroupDifference | None:
     """Return the difference of a group; ``None`` if nothing of it can be compared."""
-    place = space.groups[name]
+    place = space.group(name)
     part = difference[place]
     here = np.flatnonzero(np.isfinite(part))
     if not len(here):

@@ -106,6 +106,7 @@ def record_from(
     variance = np.zeros(space.size) if covariance is None else np.diag(covariance)
     sigma = np.sqrt(np.where(variance > 0.0, variance, np.nan))  # none where a parameter was held
     mesh = space.mesh
+    ends = {*mesh.fibre_ports, *space.sources, *space.seconds.values(), *space.monitors}
     writer = _Writer(space, parameters, origin, sigma)
     arrays: dict[str, NDArray[np.floating]] = {}
     if covariance is not None:
@@ -123,7 +124,7 @@ def record_from(
         complete=origin.complete,
         heater_ohm=origin.heater_ohm,
         pucs=tuple(writer.puc(puc) for puc in range(mesh.n_pucs)),
-        ports=tuple(writer.port(port) for port in sorted({*mesh.fibre_ports, *space.sources, *space.monitors})),
+        ports=tuple(writer.port(port) for port in sorted(ends)),
         crosstalk=CrosstalkEntry(kernel=_kernel(parameters)),
         faults=origin.faults,
         quality=dict(origin.quality),
@@ -145,7 +146,8 @@ def record_from(
 def parameters_of(record: CalibrationRecord) -> MeshParameters:
     """Return the parameters of a record: what was not found is taken as nothing, as in ``KnownMesh``.
 
-    Sources are the ports with a ``source_dbm``, monitors those of ``monitor_ports``: see :func:`space_of`.
+    Sources are the ports with a ``source_dbm`` that are not lit with another, monitors those of ``monitor_ports``: see
+    :func:`space_of`.
 
     Raises:
         CalibrationError: The record holds crosstalk that is no kernel over distance.
@@ -160,7 +162,7 @@ def parameters_of(record: CalibrationRecord) -> MeshParameters:
     heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
     couplers = [entry.coupler or CouplerEntry() for entry in record.pucs]
     dispersion = record.dispersion or Dispersion()
-    sources = [entry for entry in record.ports if entry.source_dbm is not None]
+    sources = [record.port(port) for port in space_of(record).sources]
     responsivity = [record.port(port).monitor_ma_per_mw for port in record.monitor_ports]
     return MeshParameters(
         passive_phase_rad=np.array([entry.passive_phase_rad or 0.0 for entry in record.pucs]),
@@ -173,6 +175,7 @@ def parameters_of(record: CalibrationRecord) -> MeshParameters:
         monitor_ma_per_mw=np.array([np.nan if value is None else value for value in responsivity]),
         crosstalk_rad_per_mw=np.array([kernel.amplitude_rad_per_mw, kernel.length_mm, kernel.floor_rad_per_mw]),
         heat_factor=np.array([heater.heat_factor for heater in heaters]),
+        second_db=_second_db(record),
         source_detuning_hz=np.array([entry.source_detuning_hz or 0.0 for entry in sources]),
         delay_s=dispersion.delay_s,
         differential_slope_rad_per_hz=dispersion.differential_slope_rad_per_hz,
@@ -182,8 +185,13 @@ def parameters_of(record: CalibrationRecord) -> MeshParameters:
 
 def space_of(record: CalibrationRecord) -> ParameterSpace:
     """Return where the parameters of a record have their places."""
-    sources = tuple(entry.port for entry in record.ports if entry.source_dbm is not None)
-    return ParameterSpace(record.mesh, sources, record.monitor_ports)
+    sources = tuple(entry.port for entry in record.ports if entry.source_dbm is not None and entry.lit_with is None)
+    seconds = {
+        entry.lit_with: entry.port
+        for entry in record.ports
+        if entry.source_dbm is not None and entry.lit_with is not None
+    }
+    return ParameterSpace(record.mesh, sources, record.monitor_ports, seconds)
 
 
 def dark_ma_of(record: CalibrationRecord, ports: Sequence[int]) -> Real:
@@ -296,8 +304,12 @@ class _Writer:
         """Return a port."""
         space, found, origin = self._space, self._parameters, self._origin
         source = space.sources.index(port) if port in space.sources else None
+        first = next((one for one, second in space.seconds.items() if second == port), None)
         monitor = space.monitors.index(port) if port in space.monitors else None
         source_dbm = None if source is None else float(found.source_db[source])
+        if first is not None:
+            over_first_db = found.second_db[tuple(space.seconds).index(first)]
+            source_dbm = float(found.source_db[space.sources.index(first)] + over_first_db)
         launched = origin.launched_dbm.get(port)
         told = source_dbm is not None and launched is not None
         output = origin.output_loss_db.get(port)
@@ -312,6 +324,7 @@ class _Writer:
             monitor_floor_ma=None if monitor is None else origin.monitor_floor_ma,
             source_dbm=source_dbm,
             source_detuning_hz=None if source is None else float(self._detuning[source]),
+            lit_with=first,
         )
 
     def joints(self) -> JointsEntry:
@@ -340,6 +353,11 @@ def _kernel(parameters: MeshParameters) -> CrosstalkKernel:
 
 def _coefficients(law: HeaterLaw | None) -> tuple[float, float, float]:
     return (law.rho2_rad_per_ma2, law.rho4_rad_per_ma4, law.rho6_rad_per_ma6) if law else (0.0, 0.0, 0.0)
+
+
+def _second_db(record: CalibrationRecord) -> Real:
+    entries = [(record.port(first), record.port(second)) for first, second in space_of(record).seconds.items()]
+    return np.array([(second.source_dbm or 0.0) - (first.source_dbm or 0.0) for first, second in entries])
 
 
 def _joint_phases(record: CalibrationRecord) -> Real:

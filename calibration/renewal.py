@@ -41,7 +41,7 @@ WANTED_RAD = 1e-3
 _TRIES = 8
 _STAY = 12
 """Settings before the light moves on."""
-_DESIGNED = ("passive_phase_rad", "loops", "rho2", "source_db", "monitor_db")
+_DESIGNED = ("passive_phase_rad", "loops", "rho2", "source_db", "second_db", "monitor_db")
 """What drifts, and so what settings are chosen for."""
 _VERIFICATION = 8
 _DRAWS = 5
@@ -108,7 +108,9 @@ class DriftRun:
             raise CalibrationError(
                 "none of the sources of this calibration record is alive", hint="Check modules and fibres."
             )
-        self._model = MeshModel(space.mesh, space.sources, space.monitors, self.record.heater_ohm)
+        self._model = MeshModel(
+            space.mesh, space.sources, space.monitors, self.record.heater_ohm, seconds=space.seconds
+        )
         self._rng = np.random.default_rng(np.random.SeedSequence([self.seed, 0xD21F]))
         self._held_out = 0
 

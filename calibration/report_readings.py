@@ -104,7 +104,12 @@ class Readings:
             saturated=taken.saturated[:, columns],
         )[lit]
         self._model = MeshModel(
-            record.mesh, space.sources, space.monitors, record.heater_ohm, reference_hz=record.reference_hz
+            record.mesh,
+            space.sources,
+            space.monitors,
+            record.heater_ohm,
+            seconds=space.seconds,
+            reference_hz=record.reference_hz,
         )
         self.sweeps = sweeps_in(self.taken)
         self._parameters = self._with_stuck(parameters_of(record), _stuck_phases_rad(record))

@@ -13,6 +13,7 @@ from calibration.journal import Header, now_utc
 from calibration.probe import Probe
 from calibration.procedure import Calibration
 from calibration.reference import Change, change, noise_of, reference_readings
+from calibration.subject import Subject
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record_document import content_hash
 
@@ -68,7 +69,12 @@ def header_of(
 
 
 def _plain(plan: Any) -> Any:
-    return dataclasses.asdict(plan) if dataclasses.is_dataclass(plan) and not isinstance(plan, type) else plan
+    if not dataclasses.is_dataclass(plan) or isinstance(plan, type):
+        return plan
+    plain = dataclasses.asdict(plan)
+    if isinstance(plan, Subject) and not plan.seconds:
+        del plain["seconds"]  # journals from before there were any stay those of the same plan
+    return plain
 
 
 def check_same(begun: Header, now: Header) -> None:

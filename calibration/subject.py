@@ -41,6 +41,7 @@ class Subject(Device):
         monitor_spread_db: How far they may be from that.
         source_spread_hz: Spread of the frequencies of the sources, each a laser of its own; 0 for one laser.
         tunable_hz: By port, the lowest and highest frequency of the sources that can be tuned.
+        seconds: By port of a source, the second port that it lights at the same time.
     """
 
     heater_ohm: float
@@ -49,6 +50,7 @@ class Subject(Device):
     monitor_spread_db: float = MONITOR_SPREAD_DB
     source_spread_hz: float = 0.0
     tunable_hz: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    seconds: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def rho2_range(self) -> tuple[float, float]:

@@ -44,6 +44,7 @@ def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
         coupler_difference_rad=first - second,
         joint_phase_rad=truth.joint_phase + 2.0 * np.pi * found.delay_s * offset_hz,
         source_db=found.source_db,
+        second_db=found.second_db,
         monitor_ma_per_mw=bench.mesh.responsivity_a_per_w * truth.monitor_scale[list(space.monitors)],
         crosstalk_rad_per_mw=np.array([_PER_PM * 0.906, 1.18, _PER_PM * 0.12]),
         heat_factor=truth.heater_ohm / record.heater_ohm,

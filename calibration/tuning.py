@@ -110,6 +110,9 @@ def check_wavelengths(wavelengths_nm: Sequence[float], subject: Subject) -> None
 def _lit_by(record: CalibrationRecord, ports: Sequence[int]) -> CalibrationRecord:
     """Return a record that knows these sources only."""
     entries = [
-        entry if entry.port in ports else replace(entry, source_dbm=None, input_loss_db=None) for entry in record.ports
+        entry
+        if (entry.port if entry.lit_with is None else entry.lit_with) in ports
+        else replace(entry, source_dbm=None, input_loss_db=None, lit_with=None)
+        for entry in record.ports
     ]
     return replace(record, ports=tuple(entries))

@@ -177,8 +177,11 @@ def _predicted_dbm(record: CalibrationRecord, plan: list[_Step], detuning_hz: fl
         stated_hz = record.reference_hz + detuning_hz if detuning_hz else None
         cells = known.cells(np.stack([plan[index].currents_ma for index in chosen]), stated_hz)
         own_hz = entry.source_detuning_hz or 0.0
-        field = solver.solve(cells, cells.reference_hz + detuning_hz + own_hz, [source])
-        power[chosen] = (entry.source_dbm or 0.0) + 10.0 * np.log10(np.maximum(np.abs(field[:, :, 0]) ** 2, 1e-30))
+        lit = [entry, *(one for one in record.ports if one.lit_with == source and one.source_dbm is not None)]
+        field = solver.solve(cells, cells.reference_hz + detuning_hz + own_hz, [one.port for one in lit])
+        share = 10.0 ** (np.array([(one.source_dbm or 0.0) - (entry.source_dbm or 0.0) for one in lit]) / 10.0)
+        through = (np.abs(field) ** 2 * share).sum(axis=-1)
+        power[chosen] = (entry.source_dbm or 0.0) + 10.0 * np.log10(np.maximum(through, 1e-30))
     return power
 
 
@@ -264,7 +267,14 @@ def _slopes_db(
         nothing > 0.0,
         detuning_hz,
     )
-    model = MeshModel(record.mesh, space.sources, known, record.heater_ohm, reference_hz=record.reference_hz)
+    model = MeshModel(
+        record.mesh,
+        space.sources,
+        known,
+        record.heater_ohm,
+        seconds=space.seconds,
+        reference_hz=record.reference_hz,
+    )
     slopes = np.zeros((len(plan), len(ports), space.size))
     columns = [ports.index(port) for port in known]
     per_ma = _DB_PER_SHARE / parameters.monitor_ma_per_mw / 10.0 ** (brighter_dbm[:, columns] / 10.0)

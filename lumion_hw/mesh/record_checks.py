@@ -37,6 +37,10 @@ def mismatches(record: CalibrationRecord) -> Iterator[str]:
         yield f"it names ports that its mesh of {n_ports} ports does not have"
     if len(set(ports)) < len(ports) or len(set(record.monitor_ports)) < len(record.monitor_ports):
         yield "it names a port twice"
+    lit = {entry.port for entry in record.ports if entry.source_dbm is not None and entry.lit_with is None}
+    firsts = [entry.lit_with for entry in record.ports if entry.lit_with is not None and entry.source_dbm is not None]
+    if not set(firsts) <= lit or len(set(firsts)) < len(firsts):
+        yield "it names a port that is lit with one that is no source, or two with the same"
     for name in ("wavelength_nm", "heater_ohm"):
         if not getattr(record, name) > 0.0:
             yield f"{name} is {getattr(record, name):g}"

@@ -31,6 +31,9 @@ def record_body(record: CalibrationRecord) -> dict[str, Any]:
     """Return the content that is hashed: all fields, the conventions, and the hashes of map and arrays."""
     body = dataclasses.asdict(dataclasses.replace(record, arrays={}))
     del body["arrays"]
+    for port in body["ports"]:
+        if port["lit_with"] is None:
+            del port["lit_with"]  # so that records from before there was any keep their hash
     body["conventions"] = CONVENTIONS
     body["channel_map_sha256"] = content_hash([list(record.heater_channels), list(record.monitor_ports)])
     body["arrays_sha256"] = arrays_sha256(record.arrays) if record.arrays else None

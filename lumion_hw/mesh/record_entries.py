@@ -110,6 +110,8 @@ class PortEntry:
         monitor_full_scale_ma: Reading at which it saturates.
         source_dbm: Power entering the mesh here while it was calibrated.
         source_detuning_hz: Frequency of that light above the reference frequency.
+        lit_with: Port lit by the same module at the same time, by light without relation to this: its other tributary,
+            which has its frequency here. Written only where there is one.
     """
 
     port: int
@@ -123,6 +125,7 @@ class PortEntry:
     monitor_full_scale_ma: float | None = None
     source_dbm: float | None = None
     source_detuning_hz: float | None = None
+    lit_with: int | None = None
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,7 @@ import yaml
 from bench_run import SMALL
 
 from calibration.bench_probe import BenchProbe
-from calibration.dry_run import dry_run
 from lumion_hw import Bench
-from lumion_hw.bench.bench import load
 from lumion_hw.errors import ConfigError, LimitError
 
 ZR_PAIR = SMALL.with_name("zr_pair.yaml")
@@ -134,14 +132,11 @@ def test_meters_on_the_outputs_follow_the_wavelength_of_the_light(tmp_path: Path
             assert bench.meters["pm0"].read(1).power_w == pytest.approx(light.power_w, rel=0.06)  # 5 % of its head
 
 
-def test_two_tributaries_lit_together_are_refused_in_plan_and_run_with_what_to_do() -> None:
-    """Before, the plan promised 0.23 mrad and the run blamed exchanged channels: light at two ports is not at one."""
-    words = "zr-a lights ports 5 and 7; zr-b lights ports 12 and 14 at once: .* light at one port at a time"
-    with pytest.raises(ConfigError, match=words) as planned:
-        dry_run(load(ZR_PAIR), seed=0)
-    assert "unplug one tributary of each module" in (planned.value.hint or "")
-    with Bench.emulate(ZR_PAIR) as bench, pytest.raises(ConfigError, match=words):
-        BenchProbe(bench)
+def test_two_tributaries_are_one_source_that_lights_two_ports() -> None:
+    with Bench.emulate(ZR_PAIR) as bench:
+        probe = BenchProbe(bench)
+        assert probe.sources == (5, 12)
+        assert probe.subject().seconds == {5: 7, 12: 14}
 
 
 def test_one_tributary_alone_is_light_as_any_other(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from simulated_mesh import SimulatedMesh
 from calibration.gauge import signed_incidence
 from calibration.model import BATCH, MeshModel
 from calibration.observations import Observations
+from calibration.parameters import MeshParameters
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.topology import HexMesh
 
@@ -67,10 +69,53 @@ def test_the_slope_of_a_weighed_sum_is_that_of_its_terms(small: SimulatedMesh, m
         np.testing.assert_allclose(slope[where], expected[where], rtol=0.0, atol=1e-11 * largest)
 
 
+def _paired(small: SimulatedMesh, second_db: Sequence[float] = (0.7, -1.1)) -> tuple[MeshModel, MeshParameters]:
+    """Return a model in which two of three sources light a second port, and its parameters."""
+    model = MeshModel(SMALL, small.ports[:3], small.ports, seconds={port: port + 4 for port in small.ports[:2]})
+    found = small.parameters()
+    return model, replace(found, source_db=found.source_db[:3], second_db=np.array(second_db))
+
+
+def _lit(small: SimulatedMesh, count: int) -> Observations:
+    observations = _some(small, count)
+    return replace(observations, source=np.resize(small.ports[:3], count))
+
+
+def test_two_ports_lit_together_read_the_sum_of_their_powers(small: SimulatedMesh, model: MeshModel) -> None:
+    pair, parameters = _paired(small)
+    observations, whole = _lit(small, 12), small.parameters()
+    expected = model.predict(whole, observations)
+    for port, over_first_db in zip(small.ports[:2], parameters.second_db, strict=True):
+        level_db = whole.source_db.copy()
+        level_db[small.ports.index(port + 4)] = whole.source_db[small.ports.index(port)] + over_first_db
+        rows = np.flatnonzero(observations.source == port)
+        beside = replace(observations[rows], source=np.full(len(rows), port + 4))
+        own_hz = replace(whole, source_db=level_db)
+        expected[rows] += model.predict(own_hz, beside)
+    np.testing.assert_allclose(pair.predict(parameters, observations), expected, rtol=1e-9)
+
+
+def test_derivatives_of_ports_lit_together_agree_with_differences_and_add_up(small: SimulatedMesh) -> None:
+    pair, parameters = _paired(small)
+    parameters = replace(parameters, differential_slope_rad_per_hz=1e-13, coupler_slope_rad_per_hz=1e-14)
+    _agree(pair, parameters, _lit(small, 6))
+    observations = _lit(small, 20)
+    weight = np.random.default_rng(4).standard_normal(observations.reading_ma.shape)
+    terms = [part.jacobian * weight[part.settings][..., None] for part in pair.linearise(parameters, observations)]
+    expected = np.concatenate(terms).sum(axis=(0, 1))
+    np.testing.assert_allclose(
+        pair.slope(parameters, observations, weight), expected, rtol=1e-9, atol=1e-11 * np.abs(expected).max()
+    )
+
+
 def test_derivatives_agree_with_differences(small: SimulatedMesh, model: MeshModel) -> None:
-    space, rng = model.space, np.random.default_rng(8)
-    observations = _some(small, 3)
     parameters = replace(small.parameters(), differential_slope_rad_per_hz=1e-13, coupler_slope_rad_per_hz=1e-14)
+    _agree(model, parameters, _some(small, 3))
+
+
+def _agree(model: MeshModel, parameters: MeshParameters, observations: Observations) -> None:
+    """Compare derivatives with differences, group by group."""
+    space, rng = model.space, np.random.default_rng(8)
     vector = space.pack(parameters)
     step = space.vector(
         {"rho2": 1e-6, "rho4": 1e-6, "rho6": 1e-6, "loss_db": 1e-4, "source_db": 1e-4, "monitor_db": 1e-4}, 1e-5
@@ -119,6 +164,12 @@ def test_what_a_parameter_is_called(model: MeshModel) -> None:
     assert space.describe(space.groups["rho4"].start + 7) == "rho4 of PUC 3 lower arm"
     assert space.describe(space.groups["source_db"].start + 2) == "source_db at port 2"
     assert space.describe(space.groups["delay_s"].start) == "delay_s"
+    assert "second_db" not in space.groups  # records of such benches are what they always were
+
+
+def test_the_level_of_a_second_port_is_called_by_that_port(small: SimulatedMesh) -> None:
+    space = _paired(small)[0].space
+    assert space.describe(space.groups["second_db"].start + 1) == f"second_db at port {small.ports[1] + 4}"
 
 
 def test_light_from_elsewhere_is_refused(small: SimulatedMesh) -> None:

@@ -76,6 +76,31 @@ def test_derivatives_of_amplitudes_are_those_of_finite_differences() -> None:
         np.testing.assert_allclose(slope[..., SMALL.n_pucs + index], change / (2 * step), atol=2e-5)
 
 
+def test_two_ports_lit_together_add_by_power_and_so_do_their_slopes() -> None:
+    ports, rng = SMALL.fibre_ports[:8], np.random.default_rng(3)
+    pair = AmplitudeModel(SMALL, ports[:2], ports, {ports[0]: ports[4]})
+    alone = AmplitudeModel(SMALL, ports, ports)
+    second = np.array([0.8, 0.0])
+    upper, lower = rng.uniform(0.0, 6.0, (2, 2, SMALL.n_pucs))
+    joint = rng.uniform(0.0, 6.0, len(SMALL.joints))
+    source, monitor = np.array([0, 1]), np.array([[2, 3], [5, 6]])
+    found, slope = pair.linearise(upper, lower, joint, source, monitor, second)
+    first = alone.linearise(upper, lower, joint, np.array([0, 1]), monitor)[0]
+    beside = alone.linearise(upper, lower, joint, np.array([4, 1]), monitor)[0]
+    np.testing.assert_allclose(found, np.hypot(first, second[:, None] * beside), rtol=1e-9)
+    every = pair.predict(upper[:1], lower[:1], joint, 0, monitor[:1], second)
+    np.testing.assert_allclose(every, found[:1], rtol=1e-9)
+
+    def amplitude(turned: float, joined: float, more: float) -> np.ndarray:
+        return pair.linearise(upper + turned, lower, joint + joined, source, monitor, second * np.exp(more))[0]
+
+    step, n_pucs = 1e-6, SMALL.n_pucs
+    for index, where in enumerate((slice(0, n_pucs), slice(n_pucs, -1), slice(-1, None))):
+        moved = [step * (index == one) for one in range(3)]
+        change = (amplitude(*moved) - amplitude(*(-one for one in moved))) / (2 * step)
+        np.testing.assert_allclose(slope[..., where].sum(axis=-1), change, atol=1e-4)
+
+
 def test_amplitudes_are_those_of_the_solver() -> None:
     rng, ports = np.random.default_rng(2), SMALL.fibre_ports
     upper, lower = rng.uniform(0.0, 6.0, (2, 1, SMALL.n_pucs))

@@ -1,0 +1,137 @@
+"""A bench whose modules light two ports at once, calibrated by the sum of both powers, beside its hidden truth."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from calibration.against_truth import compare
+from calibration.bench_probe import BenchProbe
+from calibration.dry_run import dry_run
+from calibration.goals import phase_errors
+from calibration.planning import Goal
+from calibration.procedure import Calibration
+from calibration.true_parameters import true_parameters
+from calibration.verification import verify
+from lumion_hw.bench.bench import Bench, load
+from lumion_hw.cli import calibrate as main
+from lumion_hw.mesh.record import CalibrationRecord
+
+ZR_PAIR = Path(__file__).parents[1] / "data" / "zr_pair.yaml"
+SEED = 2
+GOAL = Goal(sigma_rad=3e-3)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A calibrated bench, its files and its record as it was read back."""
+
+    bench: Bench
+    bench_file: Path
+    record_file: Path
+    record: CalibrationRecord
+
+
+@pytest.fixture(scope="module")
+def bench_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A chip as fabricated: passive phases at random, crosstalk."""
+    document = yaml.safe_load(ZR_PAIR.read_text()) | {"emulation": {}}
+    path = tmp_path_factory.mktemp("zr") / "bench.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+@pytest.fixture(scope="module")
+def found(bench_file: Path) -> Iterator[Found]:
+    with Bench.emulate(bench_file, seed=SEED) as bench:
+        probe = BenchProbe(bench)
+        path = bench_file.with_name("record.json")
+        Calibration(probe, probe.subject(), SEED, goal=GOAL).run().save(path)
+        yield Found(bench, bench_file, path, CalibrationRecord.load(path))
+
+
+def test_phases_and_loops_are_those_of_the_hidden_mesh(found: Found) -> None:
+    figures = phase_errors(found.bench, found.record, true_parameters(found.bench, found.record))[1]
+    assert figures["passive_mrad"] < 3.0
+    assert figures["loops_mrad"] < 3.0
+    report = compare(found.bench, found.record)
+    assert math.sqrt(float((report.phase_error_rad**2).mean())) < 0.005
+
+
+def test_nothing_is_blamed_and_light_that_no_fit_has_seen_is_as_predicted(found: Found) -> None:
+    assert found.record.complete
+    assert found.record.faults == ()
+    assert found.record.quality["fit_certified"] == 1.0
+    assert found.record.quality["held_out_excess_db"] < 0.1
+
+
+def test_the_record_says_what_was_lit_together_and_both_levels(found: Found) -> None:
+    lit = {entry.port: entry for entry in found.record.ports if entry.source_dbm is not None}
+    assert {port: entry.lit_with for port, entry in lit.items()} == {5: None, 7: 5, 12: None, 14: 12}
+    world = found.bench.emulated.world
+    loss_db = world.truth.access_loss_db
+    for first, second in ((5, 7), (12, 14)):  # equal at the module and on the way to the chip: the facets are left
+        over_first_db = (lit[second].source_dbm or 0.0) - (lit[first].source_dbm or 0.0)
+        assert over_first_db == pytest.approx(loss_db[first] - loss_db[second], abs=0.2)
+    written = {entry["port"]: entry for entry in json.loads(found.record_file.read_text())["ports"]}
+    assert written[7]["lit_with"] == 5
+    assert "lit_with" not in written[5]  # so that records of other benches keep their hash
+
+
+def test_it_verifies_here_and_not_on_another_chip(
+    found: Found, bench_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["verify", str(bench_file), str(found.record_file), "--emulate", "--json"]
+    assert main([*asked, "--seed", str(SEED)]) == 0
+    assert main([*asked, "--seed", str(SEED + 7)]) == 3
+    capsys.readouterr()
+
+
+def test_held_out_light_is_predicted_by_the_record_alone(found: Found) -> None:
+    result = verify(BenchProbe(found.bench), found.record, seed=11)
+    assert result.excess_db < 0.1
+    assert {one.source for one in result.results} == {5, 12}
+
+
+@pytest.mark.long
+def test_drift_says_that_the_record_holds(found: Found, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["drift", str(found.bench_file), str(found.record_file), "--emulate", "--seed", str(SEED)]
+    assert main([*asked, "--out", str(found.record_file.with_name("renewed.json"))]) == 0
+    assert "The record holds" in capsys.readouterr().out
+
+
+@pytest.mark.long
+def test_further_wavelengths_are_found_too(bench_file: Path, tmp_path: Path) -> None:
+    with Bench.emulate(bench_file, seed=SEED) as bench:
+        probe = BenchProbe(bench)
+        record = Calibration(probe, probe.subject(), SEED, goal=GOAL, wavelengths_nm=(1545.0, 1560.0)).run()
+    assert record.faults == ()
+    assert record.quality["unseen_wavelength_excess_db"] < 0.1
+
+
+@pytest.mark.long
+def test_the_plan_knows_that_both_are_lit(bench_file: Path) -> None:
+    planned = dry_run(load(bench_file), 0, GOAL)
+    assert planned.sources == (5, 12)
+    assert planned.sigma_rad["second_db"] < 0.2
+    assert np.hypot(planned.sigma_rad["passive_phase_rad"], planned.sigma_rad["loops"]) < 5e-3
+    assert not planned.shortfall
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_other_chips_are_found_as_well(bench_file: Path, seed: int) -> None:
+    with Bench.emulate(bench_file, seed=seed) as bench:
+        probe = BenchProbe(bench)
+        record = Calibration(probe, probe.subject(), seed, goal=GOAL).run()
+        figures = phase_errors(bench, record, true_parameters(bench, record))[1]
+    assert record.faults == ()
+    assert figures["passive_mrad"] < 3.0
+    assert figures["loops_mrad"] < 6.0
