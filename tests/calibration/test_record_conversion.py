@@ -70,6 +70,30 @@ def test_parameters_survive_the_record_on_disk(hidden: SimulatedMesh, space: Par
             np.testing.assert_array_equal(after, before, err_msg=each.name)
 
 
+def test_what_was_lit_together_survives_the_record_on_disk(hidden: SimulatedMesh, tmp_path: Path) -> None:
+    ports = CELL.fibre_ports
+    space = ParameterSpace(CELL, ports[:3], ports, {ports[0]: ports[5], ports[2]: ports[4]})
+    found = replace(hidden.parameters(), source_db=np.array([1.0, 2.0, 3.0]), second_db=np.array([0.5, -0.25]))
+    record = record_from(space, found, ORIGIN, random_covariance(space))
+    record.save(tmp_path / "record.json")
+    read = CalibrationRecord.load(tmp_path / "record.json")
+    assert read.content_sha256 == record.content_sha256
+    back = space_of(read)
+    assert (back.sources, back.seconds, back.groups) == (space.sources, space.seconds, space.groups)
+    np.testing.assert_allclose(parameters_of(read).second_db, found.second_db)
+    assert read.port(ports[4]).lit_with == ports[2]
+
+
+def test_a_record_whose_second_port_is_lit_with_no_source_is_refused(
+    hidden: SimulatedMesh, space: ParameterSpace, tmp_path: Path
+) -> None:
+    record = record_from(space, hidden.parameters(), ORIGIN)
+    entries = tuple(replace(one, lit_with=99) if one.port == space.sources[1] else one for one in record.ports)
+    replace(record, ports=entries).save(tmp_path / "record.json")
+    with pytest.raises(CalibrationError, match="lit with one that is no source"):
+        CalibrationRecord.load(tmp_path / "record.json")
+
+
 def test_model_and_record_predict_the_same_light(hidden: SimulatedMesh, space: ParameterSpace) -> None:
     found = hidden.parameters()
     record = record_from(space, found, ORIGIN)
