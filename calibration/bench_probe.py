@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.bench_sources import lit_together, source_of
+from calibration.record_conversion import space_of
 from calibration.subject import MONITOR_SPREAD_DB, Subject
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import Aligner
-from lumion_hw.errors import CalibrationError, CircuitError, DeviceError, LumionError
+from lumion_hw.errors import CalibrationError, CircuitError, ConfigError, DeviceError, LumionError
+from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import HexMesh
 from lumion_hw.quantities import wavelength_m_from_frequency_hz
 
@@ -84,6 +86,22 @@ class BenchProbe:
     def monitor_step_ma(self) -> float:
         """Smallest photocurrent step."""
         return self._bench.mesh.monitor_step_ma
+
+    def check_lit_as(self, record: CalibrationRecord) -> None:
+        """Refuse to judge by its light a record that was made with other ports lit together.
+
+        Raises:
+            ConfigError: A tributary has been wired, or unplugged, since.
+        """
+        space = space_of(record)
+        made, now = _together(space.sources, space.seconds), _together(self._inputs, self._seconds)
+        for lit in sorted(map(sorted, now - made)):
+            if before := [sorted(ports) for ports in made if ports & set(lit)]:
+                raise ConfigError(
+                    f"this bench lights {_in_words([lit])}, where the calibration record was made with light at "
+                    f"{_in_words(before)}",
+                    hint="Use a bench wired as then, or calibrate again: the mesh is as it was found all the same.",
+                )
 
     def subject(self) -> Subject:
         """Return whose calibration this is."""
@@ -240,3 +258,15 @@ class BenchProbe:
                 with contextlib.suppress(LumionError):
                     self._bench.events.add("not made safe", reason=str(error))
         self._lit = None
+
+
+def _together(sources: Iterable[int], seconds: Mapping[int, int]) -> set[frozenset[int]]:
+    """Return the ports that every source lights."""
+    return {frozenset({port, seconds.get(port, port)}) for port in sources}
+
+
+def _in_words(lit: Sequence[Sequence[int]]) -> str:
+    return ", ".join(
+        f"ports {' and '.join(map(str, ports))} together" if len(ports) > 1 else f"port {ports[0]} alone"
+        for ports in lit
+    )

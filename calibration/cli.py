@@ -89,6 +89,7 @@ def verify(
     with open_bench(bench_file, emulate, seed, endpoints, aged_s=aged_s) as bench, bench.dark():
         bench.mesh.check_record(loaded)
         probe = BenchProbe(bench)
+        probe.check_lit_as(loaded)
         tune_to_record(probe, loaded)
         doubts = cli_drift.check_in_use(bench, loaded, policy)
         probe.align_all()

@@ -116,6 +116,7 @@ def drift(
     with open_bench(bench_file, emulate, seed, endpoints, aged_s=aged_s(aged_days, emulate)) as bench, bench.dark():
         bench.mesh.check_record(loaded)
         probe = BenchProbe(bench)
+        probe.check_lit_as(loaded)
         tune_to_record(probe, loaded)
         doubts = check_in_use(bench, loaded)
         age_s = record_age_s(bench, loaded)

@@ -16,7 +16,7 @@ class Observations:
 
     Attributes:
         currents_ma: Shape ``(N, 2E)``; heater currents as set, heater 2·PUC on the upper arm.
-        source: Shape ``(N,)``; port where the light entered.
+        source: Shape ``(N,)``; port where the light entered; of two that are lit together, the first.
         monitors: Port of every monitor, M of them.
         reading_ma: Shape ``(N, M)``; photocurrents, NaN where a monitor was saturated or gave nothing.
         saturated: Shape ``(N, M)``; where it was saturated.

@@ -1,4 +1,4 @@
-"""What a calibration needs of a bench: light at one port at a time, heater currents, monitor readings."""
+"""What a calibration needs of a bench: one source lit at a time, heater currents, monitor readings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Probe(Protocol):
 
     @property
     def sources(self) -> tuple[int, ...]:
-        """Ports where light can be injected."""
+        """Ports where light can be injected; of two that are always lit together, the first."""
 
     @property
     def monitors(self) -> tuple[int, ...]:

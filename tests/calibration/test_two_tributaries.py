@@ -100,6 +100,20 @@ def test_held_out_light_is_predicted_by_the_record_alone(found: Found) -> None:
     assert {one.source for one in result.results} == {5, 12}
 
 
+def test_a_record_made_with_other_ports_lit_together_is_refused_by_name(
+    found: Found, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Light at port 5 alone would be 10 dB from what the record says of 5 and 7, and the mesh be blamed for it."""
+    document = yaml.safe_load(found.bench_file.read_text())
+    document["wiring"]["inputs"] = [path for path in document["wiring"]["inputs"] if path["port"] != 7]
+    path = tmp_path / "bench.yaml"
+    path.write_text(yaml.safe_dump(document))
+    for command in ("verify", "drift"):
+        assert main([command, str(path), str(found.record_file), "--emulate", "--seed", str(SEED)]) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert "lights port 5 alone, where the calibration record was made with light at ports 5 and 7 together" in said
+
+
 @pytest.mark.long
 def test_drift_says_that_the_record_holds(found: Found, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["drift", str(found.bench_file), str(found.record_file), "--emulate", "--seed", str(SEED)]
