@@ -6,6 +6,7 @@ equations (mesh.md c.1). Inside a PUC waves are taken between the couplers, wher
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -306,17 +307,16 @@ class MeshModel:
     def _linearised(
         self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64], settings: slice
     ) -> Linearised:
-        monitors, total = np.arange(len(self._monitors)), None
+        monitors = np.arange(len(self._monitors))
+        each: list[Linearised] = []
         for nth, light in enumerate(self._lights(parameters, part, number)):
             jacobian = self._by_parameter(parameters, light, self._by_phase(light, light.adjoint()))
             per_db = _LN10_PER_10 * light.reading
             for levels, rows in self._levels(number, nth):
                 jacobian[rows, :, levels] = per_db[rows]
             jacobian[:, monitors, self.space.groups["monitor_db"].start + monitors] = per_db
-            one = Linearised(settings, light.reading, jacobian)
-            total = one if total is None else total.beside(one)
-        assert total is not None
-        return total
+            each.append(Linearised(settings, light.reading, jacobian))
+        return functools.reduce(Linearised.beside, each)
 
     def _by_phase(self, light: _Light, adjoint: Complex) -> dict[str, Real]:
         """Return derivatives by arm and joint phases, coupler angles and losses; each ``(n, K, E)`` or ``(n, K, J)``.
