@@ -29,13 +29,25 @@ _USB_HINT = "VISA over USB without a maker's backend needs PyUSB and libusb: pip
 
 
 def _resource_manager(backend: str) -> Any:
-    """Return the one resource manager of this process; it is never closed, for that would end all its sessions."""
+    """Return the one resource manager of this process; it is never closed, for that would end all its sessions.
+
+    pyvisa gives the same manager to everybody in a process: where somebody else has closed it, a new one is made.
+    """
     import pyvisa
 
     with _manager_lock:
-        if backend not in _managers:
+        if backend not in _managers or not _is_open(_managers[backend]):
             _managers[backend] = pyvisa.ResourceManager(backend)
         return _managers[backend]
+
+
+def _is_open(manager: Any) -> bool:
+    from pyvisa.errors import InvalidSession
+
+    try:
+        return manager.session is not None
+    except InvalidSession:
+        return False
 
 
 class VisaLink:

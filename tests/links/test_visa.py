@@ -104,3 +104,18 @@ def test_usb_without_its_library_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setattr("lumion_hw.links.visa._resource_manager", lambda backend: Manager())
     with pytest.raises(ConnectError, match=r"pip install 'lumion-hw\[usb\]'"):
         VisaLink("USB0::0x1313::0x8078::P0000001::INSTR", CLOCK).open(soon())
+
+
+def test_a_manager_that_somebody_else_closed_is_made_anew(listener: socket.socket) -> None:
+    """pyvisa has one manager for everybody; a lab script that closes its own closes ours."""
+    import pyvisa
+
+    link, peer = connect(listener)
+    link.close()
+    peer.close()
+    pyvisa.ResourceManager("@py").close()
+    again, peer = connect(listener)
+    again.write(b"*IDN?\n", soon())
+    assert peer.recv(64) == b"*IDN?\n"
+    again.close()
+    peer.close()
