@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import ClassVar, Protocol
 
 from lumion_hw.emulator.disturbances import Schedule
@@ -9,7 +10,7 @@ from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.base import Peer
 
 
-class Switchable:
+class Switchable(abc.ABC):
     """Supply and cable of an emulated device; a base of all of them.
 
     Without power nothing is heard or said: a host waits in vain, and another connection is refused. Pulling the cable
@@ -33,9 +34,9 @@ class Switchable:
     _pulls = 0
 
     @property
+    @abc.abstractmethod
     def name(self) -> str:
         """Device name of the bench file."""
-        raise NotImplementedError
 
     @property
     def powered(self) -> bool:
@@ -73,22 +74,22 @@ class Switchable:
         """Plug the cable to the host in again."""
         self._cabled = True
 
+    @abc.abstractmethod
     def connect(self) -> Cord:
         """Open one more connection. Raises ``ConnectError`` without power or cable."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def advance(self) -> None:
         """Follow the clock."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def next_due(self) -> float | None:
         """Return when :meth:`advance` has something to do by itself, ``None`` if it waits for a host."""
-        raise NotImplementedError
 
-    def _lose_power(self) -> None:
+    def _lose_power(self) -> None:  # noqa: B027 - a device without anything to end needs none
         """End what needs power."""
 
-    def _regain_power(self) -> None:
+    def _regain_power(self) -> None:  # noqa: B027 - as above
         """Start up."""
 
     # -- connections
