@@ -56,10 +56,11 @@ class ModuleWay:
 
             pages: LinearPages = LinearPages(self.rest, clock, device=name)
             return pages, None
+        from lumion_hw.sessions.i2c_adapter import PinnedAdapter
         from lumion_hw.sessions.i2c_bridged import BridgedI2c
 
         adapter = self._adapter(name, pins)
-        return BridgedI2c(adapter), adapter if pins else None
+        return BridgedI2c(adapter), adapter if isinstance(adapter, PinnedAdapter) and pins else None
 
     def registers(self, clock: Clock, name: str) -> RegisterAccess:
         """Return what a driver of SFP+ modules takes, not yet open."""
@@ -78,7 +79,16 @@ class ModuleWay:
         from lumion_hw.sessions.i2c_smbus import SmbusAdapter
 
         adapters: dict[str, type[I2cAdapter]] = {"i2c": SmbusAdapter, "ftdi": FtdiAdapter, "mcp2221": Mcp2221Adapter}
-        others: dict[str, Any] = {"device": name, "pins": pins}
+        others: dict[str, Any] = {"device": name}
+        if pins and self.scheme not in PIN_SCHEMES:
+            raise ConfigError(
+                "this adapter has no pins for the signals of a socket",
+                device=name,
+                address=self.address,
+                hint=_EXPECTED,
+            )
+        if pins:
+            others["pins"] = pins
         if "read_bytes" in self.options:
             others["largest_read"] = int(self.options["read_bytes"])
         if "clock_khz" in self.options:

@@ -56,14 +56,11 @@ class ModulePins(Protocol):
 
 
 class I2cAdapter(abc.ABC):
-    """An adapter with one I2C bus and perhaps some pins; implements ``ModulePins``. Thread-safe.
-
-    Opening it changes no level of a pin, and closing leaves them as they are.
+    """An adapter with one I2C bus. Thread-safe.
 
     Args:
         address: The adapter's address in a bench file.
         device: Device name, for messages.
-        pins: Number of the pin that each signal is wired to.
         largest_read: Longest read in one transaction; the class knows the adapter's own.
         library: Stands in for the adapter's library.
     """
@@ -75,33 +72,22 @@ class I2cAdapter(abc.ABC):
     what: ClassVar[str]
     """The adapter in words."""
     own_largest_read: ClassVar[int] = 128
-    pin_numbers: ClassVar[range] = range(0)
-    """Pins that can carry a signal."""
 
     def __init__(
         self,
         address: str,
         *,
         device: str = "transponder",
-        pins: Mapping[str, int] | None = None,
         largest_read: int | None = None,
         library: Any = None,
     ) -> None:
         self._address = address
         self._device = device
-        self._pins = dict(pins or {})
         self._largest_read = largest_read or self.own_largest_read
         self._library = library
         self._handle: Any = None
         self._owner = Owner()
         self._lock = fork_safe(threading.RLock())
-        for signal, pin in self._pins.items():
-            if signal not in SIGNALS or pin not in self.pin_numbers:
-                raise self._error(
-                    NotSupportedError,
-                    f"{signal} on pin {pin}",
-                    f"{self.what} has {_words(self.pin_numbers)}; signals are {', '.join(SIGNALS)}.",
-                )
 
     @property
     def name(self) -> str:
@@ -118,8 +104,7 @@ class I2cAdapter(abc.ABC):
                 self._library = self._imported()
             try:
                 self._handle = self._opened_handle()
-                if self._pins:
-                    self._prepare_pins()
+                self._prepare()
             except Exception as error:
                 self.close()
                 if isinstance(error, LumionError):
@@ -165,25 +150,6 @@ class I2cAdapter(abc.ABC):
         with self._lock:
             yield
 
-    @property
-    def wired(self) -> Collection[str]:
-        """The signals that are wired."""
-        return self._pins.keys()
-
-    def assert_signal(self, signal: str, asserted: bool) -> None:
-        """Assert or release a signal of the host's; raises as ``ModulePins.assert_signal``, and ``LinkLost``."""
-        pin = self._pin(signal)
-        level = asserted == SIGNALS[signal].asserted_high
-        with self._lock:
-            self._tried(f"driving {signal}", lambda handle: self._drive(handle, pin, level))
-
-    def is_asserted(self, signal: str) -> bool:
-        """Look at a signal; raises as ``ModulePins.is_asserted``, and ``LinkLost``."""
-        pin = self._pin(signal)
-        with self._lock:
-            level = self._tried(f"looking at {signal}", lambda handle: self._level(handle, pin))
-        return level == SIGNALS[signal].asserted_high
-
     # -- what an adapter brings
 
     _open_hint = "Check its address, its cable, and that this user may use it."
@@ -204,30 +170,10 @@ class I2cAdapter(abc.ABC):
     def _is_silence(self, error: Exception) -> bool:
         """Tell whether an error of the library is a device that does not acknowledge."""
 
-    def _prepare_pins(self) -> None:
-        """Make inputs and outputs of the wired pins; outputs keep the level they have."""
-        raise NotImplementedError
-
-    def _drive(self, handle: Any, pin: int, level: bool) -> None:
-        """Set the level of an output."""
-        raise NotImplementedError
-
-    def _level(self, handle: Any, pin: int) -> bool:
-        """Return the level of a pin."""
-        raise NotImplementedError
+    def _prepare(self) -> None:  # noqa: B027 - only adapters with pins have something to prepare
+        """Make an open adapter ready."""
 
     # -- inside
-
-    def _outputs(self) -> tuple[int, ...]:
-        return tuple(pin for signal, pin in self._pins.items() if SIGNALS[signal].by_host)
-
-    def _pin(self, signal: str) -> int:
-        if signal in self._pins:
-            return self._pins[signal]
-        wired = ", ".join(self._pins) or "none"
-        raise self._error(
-            NotSupportedError, f"{signal} is not wired to a pin", f"Name it under 'pins'; wired: {wired}."
-        )
 
     def _transfer(self, what: str, device: int, out: bytes, n_read: int) -> bytes:
         return self._tried(what, lambda handle: self._exchange(handle, device, out, n_read))
@@ -260,6 +206,79 @@ class I2cAdapter(abc.ABC):
                 f"reading modules through {self.what} needs {self.module.partition('.')[0]}.",
                 f"Install it: pip install 'lumion-hw[{self.extra}]'.",
             ) from error
+
+
+class PinnedAdapter(I2cAdapter):
+    """An adapter with pins for the signals of a socket; implements ``ModulePins``. Thread-safe.
+
+    Opening it changes no level of a pin, and closing leaves them as they are.
+
+    Args:
+        address: The adapter's address in a bench file.
+        pins: Number of the pin that each signal is wired to.
+        **others: As for ``I2cAdapter``.
+    """
+
+    pin_numbers: ClassVar[range]
+    """Pins that can carry a signal."""
+
+    def __init__(self, address: str, *, pins: Mapping[str, int] | None = None, **others: Any) -> None:
+        super().__init__(address, **others)
+        self._pins = dict(pins or {})
+        for signal, pin in self._pins.items():
+            if signal not in SIGNALS or pin not in self.pin_numbers:
+                raise self._error(
+                    NotSupportedError,
+                    f"{signal} on pin {pin}",
+                    f"{self.what} has pins {self.pin_numbers[0]} to {self.pin_numbers[-1]}; "
+                    f"signals are {', '.join(SIGNALS)}.",
+                )
+
+    @property
+    def wired(self) -> Collection[str]:
+        """The signals that are wired."""
+        return self._pins.keys()
+
+    def assert_signal(self, signal: str, asserted: bool) -> None:
+        """Assert or release a signal of the host's; raises as ``ModulePins.assert_signal``, and ``LinkLost``."""
+        pin = self._pin(signal)
+        level = asserted == SIGNALS[signal].asserted_high
+        with self._lock:
+            self._tried(f"driving {signal}", lambda handle: self._drive(handle, pin, level))
+
+    def is_asserted(self, signal: str) -> bool:
+        """Look at a signal; raises as ``ModulePins.is_asserted``, and ``LinkLost``."""
+        pin = self._pin(signal)
+        with self._lock:
+            level = self._tried(f"looking at {signal}", lambda handle: self._level(handle, pin))
+        return level == SIGNALS[signal].asserted_high
+
+    def _prepare(self) -> None:
+        if self._pins:
+            self._prepare_pins()
+
+    @abc.abstractmethod
+    def _prepare_pins(self) -> None:
+        """Make inputs and outputs of the wired pins; outputs keep the level they have."""
+
+    @abc.abstractmethod
+    def _drive(self, handle: Any, pin: int, level: bool) -> None:
+        """Set the level of an output."""
+
+    @abc.abstractmethod
+    def _level(self, handle: Any, pin: int) -> bool:
+        """Return the level of a pin."""
+
+    def _outputs(self) -> tuple[int, ...]:
+        return tuple(pin for signal, pin in self._pins.items() if SIGNALS[signal].by_host)
+
+    def _pin(self, signal: str) -> int:
+        if signal in self._pins:
+            return self._pins[signal]
+        wired = ", ".join(self._pins) or "none"
+        raise self._error(
+            NotSupportedError, f"{signal} is not wired to a pin", f"Name it under 'pins'; wired: {wired}."
+        )
 
 
 class AdapterRegisters:
@@ -327,7 +346,3 @@ class AdapterRegisters:
 
 def _reason(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")
-
-
-def _words(pins: range) -> str:
-    return f"pins {pins[0]} to {pins[-1]}" if pins else "no pins for signals"

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from lumion_hw.sessions.i2c_adapter import I2cAdapter
+from lumion_hw.sessions.i2c_adapter import PinnedAdapter
 
 DEFAULT_CLOCK_KHZ = 100.0
 """Bus speed: the fastest at which the chip's handling of stretched clocks is said to work."""
 
 
-class FtdiAdapter(I2cAdapter):
+class FtdiAdapter(PinnedAdapter):
     """An FTDI chip; its address is that of pyftdi, such as ``ftdi://ftdi:232h/1``.
 
     Pins count as pyftdi counts them: 3 to 7 are AD3 to AD7, 8 to 15 are AC0 to AC7 of the chips that have them.
@@ -21,7 +21,7 @@ class FtdiAdapter(I2cAdapter):
     Args:
         address: The chip.
         clock_khz: Bus speed.
-        **others: As for ``I2cAdapter``.
+        **others: As for ``PinnedAdapter``.
     """
 
     module = "pyftdi.i2c"

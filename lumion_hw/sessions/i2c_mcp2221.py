@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from lumion_hw.sessions.i2c_adapter import I2cAdapter
+from lumion_hw.sessions.i2c_adapter import PinnedAdapter
 
 DEFAULT_CLOCK_KHZ = 100.0
 """Bus speed; the chip makes 47 to 400 kHz."""
 
 
-class Mcp2221Adapter(I2cAdapter):
+class Mcp2221Adapter(PinnedAdapter):
     """An MCP2221; its address is ``mcp2221://0`` for the first one plugged in, or ``mcp2221://SERIAL``.
 
     Pins 0 to 3 are GP0 to GP3.
@@ -22,7 +22,7 @@ class Mcp2221Adapter(I2cAdapter):
     Args:
         address: The chip.
         clock_khz: Bus speed.
-        **others: As for ``I2cAdapter``.
+        **others: As for ``PinnedAdapter``.
     """
 
     module = "EasyMCP2221"

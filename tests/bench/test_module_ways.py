@@ -69,6 +69,10 @@ def test_pins_need_an_adapter_that_has_them_and_one_each() -> None:
     _, pins = way.device(VirtualClock(), "zr1", {"reset_l": 0})
     assert pins is not None
     assert set(pins.wired) == {"reset_l"}
+    without = module_way("i2c://1")
+    assert without is not None
+    with pytest.raises(ConfigError, match="has no pins"):
+        without.device(VirtualClock(), "zr1", {"reset_l": 0})
     model = CmisModel(kind="cmis", address="ftdi://ftdi:232h/1", pins={"reset_l": 3, "int_l": 5})
     assert model.pins is not None
     assert model.pins.wired() == {"reset_l": 3, "int_l": 5}
