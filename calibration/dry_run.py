@@ -42,6 +42,8 @@ _LIT_DBM = {"400zr": -13.0, "zr-plus-high-power": -3.0}
 """What enters of a coherent module: 400ZR launches -10 dBm at least (OIF-400ZR), and half of two tributaries is TE."""
 _NOISE = NoiseModel(0.005, 1e-6)
 """Relative noise, and -60 dBm for a responsivity of 1 mA/mW (mesh.md b.11)."""
+_STEP_MA = 5.0 / 65535
+"""Step of a controller's converter: 5 mA over 16 bits, as the emulated board has (assumption; a board says its own)."""
 _TURNS = 1.1
 """Turns to which heaters are driven at random: bootstrap's 2.2 π."""
 _SWEPT_AGAIN = 1.25
@@ -160,6 +162,7 @@ class _Nominal:
     monitors: tuple[int, ...]
     source_dbm: Real
     responsivity: float
+    step_ma: float
     p_pi_mw: tuple[float, float]
     own_lasers: bool
     seconds: dict[int, int]
@@ -188,11 +191,22 @@ class _Nominal:
         ports = tuple(port for port in level_db if port not in first_of)
         second_db = [level_db[seconds[port]] - level_db[port] for port in ports if port in seconds]
         own = len({path.source for path in inputs if path.laser is None}) > 1
+        converts = isinstance(device, MeshControllerModel)
         responsive = device.monitor_responsivity_a_per_w if isinstance(device, MeshControllerModel) else 1.0
         p_pi = typical.p_pi_min_mw, typical.p_pi_max_mw
         source_dbm = np.array([level_db[port] for port in ports])
         return cls(
-            model.topology(), device, ports, monitors, source_dbm, responsive, p_pi, own, seconds, np.array(second_db)
+            model.topology(),
+            device,
+            ports,
+            monitors,
+            source_dbm,
+            responsive,
+            _STEP_MA * converts,
+            p_pi,
+            own,
+            seconds,
+            np.array(second_db),
         )
 
     def parameters(self, rng: np.random.Generator) -> MeshParameters:
@@ -291,7 +305,8 @@ class _Planner:
         )  # fmt: skip
 
     def _noise(self) -> NoiseModel:
-        return NoiseModel(_NOISE.relative, _NOISE.floor_ma * self._nominal.responsivity)
+        floor_ma = _NOISE.floor_ma * self._nominal.responsivity
+        return NoiseModel(_NOISE.relative, float(np.hypot(floor_ma, self._nominal.step_ma / np.sqrt(12.0))))
 
     def _chosen(self, fit: FitResult, left_s: float, left: int) -> tuple[Observations, str]:
         """Return the settings that the run will choose, about, and why they will not do."""

@@ -22,6 +22,7 @@ Real = NDArray[np.float64]
 UNCERTAIN_LAW = "uncertain law"
 """Kind of the defect that further readings may mend."""
 STUCK_PUC = "stuck PUC"
+DEAD_MONITOR, FAINT_MONITOR = "dead monitor", "faint monitor"
 UNSEEN_PUC = "unseen PUC"
 
 _ARMS = ("upper", "lower")
@@ -43,6 +44,12 @@ WORDS: dict[str, str] = {
     UNSEEN_PUC: (
         "PUC {puc} (channels {channels}): no light of this bench passes it on its way to a monitor or meter: nothing "
         "is known of it, its heaters included; routing goes round it. Light other ports, or watch others"
+    ),
+    FAINT_MONITOR: "monitor at port {number}: no light that is told from its noise; not used",
+    "unseen heater": "{heater}: no effect that is told from noise; it is left off",
+    "little light": (
+        ". There is little light: the brightest reading of a usual monitor is {contrast:.0f} times the noise, where "
+        "{least:.0f} are needed to tell what is broken. Give it more light, then calibrate again"
     ),
     "died in the run": (
         "{heater}: no effect, it stopped working during the run, {first} of {settings} random settings in; until then "
@@ -138,6 +145,34 @@ def _puc_of(defect: Defect) -> int | None:
     return {"puc": defect.number, "heater": defect.number // 2}.get(defect.element)
 
 
+def in_little_light(
+    defects: Sequence[Defect], contrast: float, least: float, channels: Sequence[int]
+) -> tuple[Defect, ...]:
+    """Return defects in which what is only dark is not called broken, for a mesh with little light.
+
+    Args:
+        defects: What was found.
+        contrast: Brightest reading of a usual monitor over the noise.
+        least: Contrast that it takes to tell what is broken.
+        channels: Drive channel of every heater.
+    """
+    advice = WORDS["little light"].format(contrast=contrast, least=least)
+
+    def named(defect: Defect) -> Defect:
+        if defect.kind == DEAD_MONITOR:
+            words = WORDS[FAINT_MONITOR].format(number=defect.number)
+            return Defect(FAINT_MONITOR, "monitor", defect.number, words + advice)
+        if defect.kind == STUCK_PUC:
+            words = f"PUC {defect.number}: no effect of its heaters is told from noise; routing goes round it"
+            return Defect(UNSEEN_PUC, "puc", defect.number, words + advice)
+        if defect.kind == "dead heater":
+            words = WORDS["unseen heater"].format(heater=heater_name(defect.number, channels))
+            return Defect("unseen heater", "heater", defect.number, words + advice)
+        return defect
+
+    return tuple(map(named, defects))
+
+
 def died_heater(heater: int, channels: Sequence[int], first: int, settings: int) -> Defect:
     """Return a heater that stopped working at one of the random settings; 0 if it worked in none of them."""
     kind = "died in the run" if first else "silent"
@@ -177,14 +212,14 @@ def saturation_defects(observations: Observations) -> tuple[Defect, ...]:
 def died_monitor(port: int, first: int, settings: int) -> Defect:
     """Return a monitor that went dark at one of the random settings."""
     return Defect(
-        "dead monitor", "monitor", port, WORDS["died monitor"].format(port=port, first=first, settings=settings)
+        DEAD_MONITOR, "monitor", port, WORDS["died monitor"].format(port=port, first=first, settings=settings)
     )
 
 
 def ports_joined(defects: Sequence[Defect]) -> tuple[Defect, ...]:
     """Return defects with one dead port in the place of a dead source and a dead monitor at the same port."""
     sources = {defect.number for defect in defects if defect.kind == "dead source"}
-    both = {defect.number for defect in defects if defect.kind == "dead monitor"} & sources
+    both = {defect.number for defect in defects if defect.kind == DEAD_MONITOR} & sources
     kept = [defect for defect in defects if not (defect.number in both and defect.element in ("source", "monitor"))]
     ports = [Defect("dead port", "port", port, WORDS["dead port"].format(port=port)) for port in sorted(both)]
     return (*kept, *ports)

@@ -18,7 +18,7 @@ from calibration.account import Account, Accountant, Run
 from calibration.bootstrap import Bootstrap, BootstrapPlan, Progress, Start, seen_by
 from calibration.bound import bound_of
 from calibration.conclusions import NOT_REACHED, defects_of, doubts_of, stuck_at, unknown_pucs
-from calibration.element_faults import STUCK_PUC
+from calibration.element_faults import DEAD_MONITOR, FAINT_MONITOR, STUCK_PUC, in_little_light
 from calibration.entry import Entry, times_s
 from calibration.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_db
 from calibration.first_account import first_account
@@ -38,6 +38,7 @@ from calibration.reference import reference_changes
 from calibration.run_drift import drift_of, excess_db
 from calibration.space import ParameterSpace
 from calibration.subject import Subject
+from calibration.survey import LEAST_CONTRAST
 from calibration.tuning import check_wavelengths, tune_sources, verify_at
 from calibration.verification import SETTINGS, TOLERANCE_DB, verify
 from calibration.wavelengths import Extended, WavelengthExtension
@@ -308,7 +309,7 @@ class Calibration:
             self.logbook.measure(np.zeros(2 * self.probe.mesh.n_pucs))
         noise = start.survey.noise
         # What a drift or a monitor that died has changed is named as such.
-        dead = {defect.number for defect in self._defects() if defect.kind == "dead monitor"}
+        dead = {defect.number for defect in self._defects() if defect.kind in (DEAD_MONITOR, FAINT_MONITOR)}
         columns = [column for column, port in enumerate(self.probe.monitors) if port in dead]
         changes = reference_changes(self.logbook.entries, start.survey.sources, noise, columns)
         self.quality["reference_power_db"] = max((abs(each.power_db) for each in changes), default=0.0)
@@ -379,10 +380,15 @@ class Calibration:
 
     def _defects(self) -> tuple[Defect, ...]:
         start, account = self._start, self._account
-        if start is None or account is None:
-            return start.defects if start else ()
+        if start is None:
+            return ()
         channels, most_ma = self.subject.heater_channels, self.probe.heater_max_ma
-        return defects_of(start, account, self._model(start).space, channels, most_ma)
+        found = start.defects
+        if account is not None:
+            found = defects_of(start, account, self._model(start).space, channels, most_ma)
+        if start.survey.is_dim:
+            found = in_little_light(found, start.survey.contrast, LEAST_CONTRAST, channels)
+        return found
 
     def _held_under(self) -> Conditions:
         """Return what the record was made under; light that was tuned says where its phases are given."""

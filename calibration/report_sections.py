@@ -27,6 +27,8 @@ _ADVICE = {
     "unseen PUC": "Routing goes round it. Light another port, or watch one, from which light passes it.",
     "uncertain law": "Use the PUC with care; calibrate again, with more light or more levels per sweep.",
     "dead monitor": "The port can be used without a monitor; prove circuits that end there with another meter.",
+    "faint monitor": "Give the mesh more light, by an amplifier or a laser, and calibrate again.",
+    "unseen heater": "Give the mesh more light, by an amplifier or a laser, and calibrate again.",
     "saturated monitor": "Lower the light or change the monitor's range, then calibrate again.",
     "dead source": "Check module, fibre and connector; without it fewer paths are seen.",
     "dead port": "Keep circuits away from the port; clean or replace the fibre and look at the facet.",

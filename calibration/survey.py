@@ -21,6 +21,8 @@ _LEAST_LOOKS = 24
 _FURTHER_BACKGROUNDS = 6
 """For what is dark on all of these: of 28 monitors one is so by interference on every thirtieth chip."""
 _LIVE_SIGMA = 10.0
+LEAST_CONTRAST = 300.0
+"""Contrast below which a sound monitor, with 15 dB less light than the usual one, is not told from a dead one."""
 _BRIGHT_SIGMA = 1000.0
 _LEAST_RELATIVE = 1e-4
 _CUT_SHARE = 0.25
@@ -45,6 +47,7 @@ class Survey:
         monitors: Ports whose monitors see light.
         defects: The others.
         dark_ma: What monitors read without light, by port; those of which readings tell that it is not nothing.
+        contrast: Brightest reading of a usual monitor over the noise.
     """
 
     noise: NoiseModel
@@ -52,6 +55,12 @@ class Survey:
     monitors: tuple[int, ...]
     defects: tuple[Defect, ...]
     dark_ma: Mapping[int, float] = field(default_factory=dict)
+    contrast: float = np.inf
+
+    @property
+    def is_dim(self) -> bool:
+        """Whether there is so little light that what is dark need not be broken."""
+        return self.contrast < LEAST_CONTRAST
 
 
 def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
@@ -110,7 +119,8 @@ def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
     )
     noise = NoiseModel(max(float(np.sqrt(np.mean(np.square(relative or [0.0])))), _LEAST_RELATIVE), floor_ma)
     dark_ma = {port: level for port, level in zip(probe.monitors, level_ma.tolist(), strict=True) if level}
-    return Survey(noise, sources, monitors, defects, dark_ma)
+    contrast = float(np.median(seen.max(axis=0, initial=0.0)) / floor_ma) if floor_ma else np.inf
+    return Survey(noise, sources, monitors, defects, dark_ma, contrast)
 
 
 def _dead(

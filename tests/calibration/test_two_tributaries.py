@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,3 +150,27 @@ def test_other_chips_are_found_as_well(bench_file: Path, seed: int) -> None:
     assert record.faults == ()
     assert figures["passive_mrad"] < 3.0
     assert figures["loops_mrad"] < 6.0
+
+
+# -- little light
+
+
+@pytest.fixture
+def dim(tmp_path: Path) -> Path:
+    """The bench of docs/bench-file.md as it stands there: no amplifier, so that most readings are below one count."""
+    page = (Path(__file__).parents[2] / "docs" / "bench-file.md").read_text()
+    (example,) = (block for block in re.findall(r"^```yaml\n(.*?)^```$", page, re.M | re.S) if "tributary: x" in block)
+    document = {"version": 1, "name": "dim", "mesh": {"controller": "mesh0", "columns": [2]}} | yaml.safe_load(example)
+    path = tmp_path / "dim.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def test_with_little_light_nothing_is_called_broken_that_is_only_dark(dim: Path) -> None:
+    with Bench.emulate(dim, seed=1) as bench:
+        probe = BenchProbe(bench)
+        record = Calibration(probe, probe.subject(), seed=1, goal=Goal(sigma_rad=30e-3)).run()
+    kinds = {defect.kind for defect in record.defects}
+    assert kinds <= {"faint monitor", "unseen PUC", "unseen heater"}
+    assert "faint monitor" in kinds
+    assert all("Give it more light" in defect.evidence for defect in record.defects)
