@@ -22,6 +22,7 @@ from lumion_hw.errors import CalibrationError
 
 if TYPE_CHECKING:
     from calibration.run_progress import RunProgress
+    from lumion_hw.files.writing import Over
     from lumion_hw.mesh.record import CalibrationRecord
 
 
@@ -64,7 +65,7 @@ def run_command(
     the same and says so: exit code 3.
     """
     from calibration.journaled_run import calibrate
-    from calibration.report import calibration_summary, calibration_text, check_report_path, write_report
+    from calibration.report import check_report_path
     from calibration.run_progress import RunProgress
     from calibration.verification import out_of_tolerance
     from lumion_hw.circuits import Aligner
@@ -99,10 +100,17 @@ def run_command(
         except BaseException:
             _tell_how_to_go_on(path, progress, command, resumed=resume)
             raise
+    return _told(record, path, report_file, over(force), as_json)
+
+
+def _told(record: CalibrationRecord, path: Path, report_file: Path | None, over: Over, as_json: bool) -> int:
+    """Say what was found, write the report if one is wanted, and return the exit code."""
+    from calibration.report import calibration_summary, calibration_text, write_report
+
     summary = calibration_summary(record)
     document, text = {"record": str(path), **summary}, f"{calibration_text(summary)}\n\nRecord: {path}"
     if report_file:
-        written = write_report(path, report_file, over=over(force)).path
+        written = write_report(path, report_file, over=over).path
         document, text = document | {"report": str(written)}, f"{text}\nReport: {written}"
     return conclude(document, text, _failure(record, path), as_json)
 

@@ -73,8 +73,7 @@ def calibrate(
     check_target(path, "the calibration record", over)
     probe, begun = BenchProbe(bench, aligner), None
     check_wavelengths(wavelengths_nm, probe.subject())  # before light is aligned, which takes a while
-    open_journal = Journal.resume if resume else Journal.begin
-    with contextlib.closing(open_journal(journal_path(path))) as book:
+    with contextlib.closing((Journal.resume if resume else Journal.begin)(journal_path(path))) as book:
         try:
             dead, stated_hz = _aligned(probe, book.header if resume else None, progress)
             run = _run(bench, probe, seed, progress, book.entries, wavelengths_nm, goal or Goal())

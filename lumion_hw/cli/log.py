@@ -81,16 +81,11 @@ def log(
     """
     from lumion_hw.acquisition.columns import Reader
     from lumion_hw.acquisition.hdf5 import write_hdf5
-    from lumion_hw.acquisition.journal import MOST_ROWS
     from lumion_hw.acquisition.recorder import record
     from lumion_hw.files.hdf5 import require_hdf5
     from lumion_hw.files.writing import check_target
 
-    n_rows = max(round(duration_s * rate), 1)
-    if n_rows > MOST_ROWS:
-        raise ConfigError(
-            f"{n_rows} rows are more than the {MOST_ROWS} of a log", hint="Record slower, or not as long."
-        )
+    n_rows = _n_rows(duration_s, rate)
     journal_path = out.with_name(out.name + ".journal")
     if not only_list:
         require_hdf5()
@@ -122,6 +117,18 @@ def log(
     if recording.failed:
         note(f"{recording.failed} values could not be read. They are NaN with state 4 in the file.")
         context.exit(LumionError.exit_code)
+
+
+def _n_rows(duration_s: float, rate: float) -> int:
+    """Return how many rows are recorded. Raises ``ConfigError`` for more than a log holds."""
+    from lumion_hw.acquisition.journal import MOST_ROWS
+
+    n_rows = max(round(duration_s * rate), 1)
+    if n_rows > MOST_ROWS:
+        raise ConfigError(
+            f"{n_rows} rows are more than the {MOST_ROWS} of a log", hint="Record slower, or not as long."
+        )
+    return n_rows
 
 
 def _journal(path: Path, bench: str, reader: Any, rate: float, n_rows: int, resume: bool) -> Journal:

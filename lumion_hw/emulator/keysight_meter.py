@@ -214,13 +214,15 @@ class KeysightMeter(ScpiDevice):
             lambda c, value: setattr(self._changing(c).settings, "offset_db", value),
             keysight_float,
         )
+        yield Command(
+            f"{SENSE}:POWer:UNIT",
+            Form(self._set_unit, (POWER_UNIT,)),
+            Form(lambda c: keysight_int(int(head(c).settings.watts))),
+        )
 
-        def set_unit(call: Call) -> Reply:
-            self._changing(call).settings.watts = call.text() == "W"
-            return None
-
-        unit = Form(lambda c: keysight_int(int(head(c).settings.watts)))
-        yield Command(f"{SENSE}:POWer:UNIT", Form(set_unit, (POWER_UNIT,)), unit)
+    def _set_unit(self, call: Call) -> Reply:
+        self._changing(call).settings.watts = call.text() == "W"
+        return None
 
     def _switches(self) -> Iterable[Command]:
         switches = [

@@ -66,17 +66,7 @@ def command(
         memory.pages.write_page(CDB_PAGE, COMMAND_BYTE, message.command)
         module.clock.sleep(first_look_s)
         module.wait(lambda: not _status(module) & codes.CDB_BUSY, patience_s, lambda: f"{words} is busy")
-        status = _status(module)
-        if status & codes.CDB_FAILED:
-            failure = module.error(
-                DeviceError,
-                f"{words} failed: {codes.describe('cdb_status', status)}",
-                _PASSWORD_HINT
-                if status == codes.CdbStatus.PASSWORD
-                else "See the module's documentation of its commands.",
-            )
-            failure.code = status
-            raise failure
+        _check_done(module, words)
         if not replies:
             return b""
         reply = memory.pages.read_page(CDB_PAGE, HALF_BYTES, HALF_BYTES)
@@ -84,6 +74,17 @@ def command(
         return decode_reply(reply)
     except ValueError as error:
         raise module.error(FrameError, f"{words}: {error}", "Repeat it; check the bus if it happens again.") from error
+
+
+def _check_done(module: Module, words: str) -> None:
+    """Raise ``DeviceError`` with the status as its code if the command failed."""
+    status = _status(module)
+    if status & codes.CDB_FAILED:
+        locked = status == codes.CdbStatus.PASSWORD
+        hint = _PASSWORD_HINT if locked else "See the module's documentation of its commands."
+        failure = module.error(DeviceError, f"{words} failed: {codes.describe('cdb_status', status)}", hint)
+        failure.code = status
+        raise failure
 
 
 def _write(module: Module, page: int, byte: int, data: bytes, longest: int) -> None:
