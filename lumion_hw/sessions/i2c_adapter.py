@@ -18,7 +18,13 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConnectError, LinkLost, LumionError, NotSupportedError
 from lumion_hw.links.owner import Owner, fork_safe
-from lumion_hw.sessions.register_access import IDENTITY_DEVICE, ModuleAbsentError, NotRespondingError, row_pieces
+from lumion_hw.sessions.register_access import (
+    IDENTITY_DEVICE,
+    ModuleAbsentError,
+    NotRespondingError,
+    repeated,
+    row_pieces,
+)
 
 _RETRY_PERIOD_S = 0.002
 _T = TypeVar("_T")
@@ -328,20 +334,16 @@ class AdapterRegisters:
 
     def _repeated(self, device: int, access: Callable[[], _T]) -> _T:
         """Make an access, again and again while it is not acknowledged, until the deadline."""
-        deadline = self._clock.now() + self._retry_s
-        while True:
-            try:
-                return access()
-            except NotRespondingError as error:
-                if self._clock.now() >= deadline:
-                    kind = ModuleAbsentError if device == IDENTITY_DEVICE else NotRespondingError
-                    raise kind(
-                        f"{error.message} for {self._retry_s:g} s",
-                        device=self._device,
-                        address=self.name,
-                        hint="Check that a module is plugged in and powered, and has this device address.",
-                    ) from error
-            self._clock.sleep(_RETRY_PERIOD_S)
+        try:
+            return repeated(access, self._clock, self._retry_s, _RETRY_PERIOD_S, (NotRespondingError,))
+        except NotRespondingError as error:
+            kind = ModuleAbsentError if device == IDENTITY_DEVICE else NotRespondingError
+            raise kind(
+                f"{error.message} for {self._retry_s:g} s",
+                device=self._device,
+                address=self.name,
+                hint="Check that a module is plugged in and powered, and has this device address.",
+            ) from error
 
 
 def _reason(error: Exception) -> str:

@@ -13,7 +13,13 @@ from lumion_hw.interfaces.cmis.fields import FIRST_BANKED_PAGE, Page
 from lumion_hw.interfaces.cmis.lower_memory import BANK_SELECT_BYTE, PAGE_SELECT_BYTE
 from lumion_hw.links.owner import Owner, fork_safe
 from lumion_hw.sessions.module_pages import MAX_WRITE_BYTES, PageNotSupportedError, check_range, check_write, page_words
-from lumion_hw.sessions.register_access import I2cDevice, ModuleAbsentError, NotRespondingError, ShortReadError
+from lumion_hw.sessions.register_access import (
+    I2cDevice,
+    ModuleAbsentError,
+    NotRespondingError,
+    ShortReadError,
+    repeated,
+)
 
 RETRY_PERIOD_S = 0.002
 """Pause before an access that was not acknowledged is repeated."""
@@ -186,25 +192,19 @@ class PagedI2c:
 
     def _repeat(self, what: str, access: Callable[[], _T]) -> _T:
         """Make an access, again and again while it is not acknowledged, until the deadline."""
-        deadline = self._clock.now() + self._retry_s
-        while True:
-            try:
-                return access()
-            except NotRespondingError as error:
-                if self._clock.now() >= deadline:
-                    raise NotRespondingError(
-                        f"{what}: not acknowledged for {self._retry_s:g} s",
-                        device=self._device,
-                        address=self.name,
-                        hint="Check that a module is plugged in and powered, and that nobody else holds the bus.",
-                    ) from error
-            except ModuleAbsentError as error:
-                # Behind a bridge a module that is busy for long looks like none.
-                if not self._is_patient or self._clock.now() >= deadline:
-                    raise _located(error, self._device, self.name) from None
-            except LinkError as error:
-                raise _located(error, self._device, self.name) from None
-            self._clock.sleep(RETRY_PERIOD_S)
+        # Behind a bridge a module that is busy for long looks like none.
+        silent = (NotRespondingError, ModuleAbsentError) if self._is_patient else (NotRespondingError,)
+        try:
+            return repeated(access, self._clock, self._retry_s, RETRY_PERIOD_S, silent)
+        except NotRespondingError as error:
+            raise NotRespondingError(
+                f"{what}: not acknowledged for {self._retry_s:g} s",
+                device=self._device,
+                address=self.name,
+                hint="Check that a module is plugged in and powered, and that nobody else holds the bus.",
+            ) from error
+        except LinkError as error:
+            raise _located(error, self._device, self.name) from None
 
 
 def _located(error: LumionError, device: str, address: str) -> LumionError:

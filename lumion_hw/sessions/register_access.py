@@ -6,11 +6,14 @@ absent, module not answering and too few bytes are three different errors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from lumion_hw.clock import Clock
 from lumion_hw.errors import FrameError, LinkError, LinkTimeout
+
+_T = TypeVar("_T")
 
 IDENTITY_DEVICE = 0x50
 """7-bit address that every pluggable module answers, once it is there and awake."""
@@ -83,6 +86,28 @@ class I2cDevice(Protocol):
 
     def write(self, offset: int, data: bytes) -> None:
         """Write the offset and ``data`` in one transaction. Raises as :meth:`read`."""
+
+
+def repeated(
+    access: Callable[[], _T], clock: Clock, retry_s: float, period_s: float, silent: tuple[type[LinkError], ...]
+) -> _T:
+    """Make an access, again and again while nothing answers; after ``retry_s`` raise what came last.
+
+    Args:
+        access: The access.
+        clock: Measures the retries.
+        retry_s: How long it is repeated.
+        period_s: Pause between two tries.
+        silent: Errors that say that nothing answered; all others are raised at once.
+    """
+    deadline = clock.now() + retry_s
+    while True:
+        try:
+            return access()
+        except silent:
+            if clock.now() >= deadline:
+                raise
+        clock.sleep(period_s)
 
 
 def row_pieces(offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:
