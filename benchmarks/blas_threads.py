@@ -15,16 +15,16 @@ sys.path.pop(0)  # this folder would hide the package calibration
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from calibration.design import Walk
-from calibration.drift import DriftModel, widened_prior
-from calibration.global_fit import GlobalFit
-from calibration.likelihood import Likelihood
-from calibration.model import MeshModel
-from calibration.observations import Observations
-from calibration.one_thread import one_blas_thread
-from calibration.posterior import RecordPosterior
-from calibration.probe import NoiseModel
-from calibration.record_conversion import space_of
+from calibration.fit.drift import DriftModel, widened_prior
+from calibration.fit.global_fit import GlobalFit
+from calibration.measure.design import Walk
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.observations import Observations
+from calibration.model.space import space_of
+from calibration.record.posterior import RecordPosterior
+from calibration.run.one_thread import one_blas_thread
 from lumion_hw.mesh.record import CalibrationRecord
 
 SETTINGS = 200

@@ -22,22 +22,22 @@ import numpy as np
 from simulated_bench import SimulatedBench
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh
 
-from calibration.amplitude_model import AmplitudeModel
-from calibration.bootstrap import Bootstrap, Start
-from calibration.bound import plan_bound
-from calibration.design import HardwareTimes, Walk
-from calibration.gauge import loop_rms_rad, wrapped
-from calibration.global_fit import GlobalFit, Round
-from calibration.heating import Heating
-from calibration.likelihood import Likelihood
-from calibration.lock_in import PassiveGuess, lock_in, mean_levels
-from calibration.logbook import Logbook
-from calibration.mean_light import MeanLight
-from calibration.model import MeshModel
-from calibration.parameters import MeshParameters
-from calibration.phase_search import PhaseSearch, SearchPlan
-from calibration.priors import FREE_GROUPS, default_prior
-from calibration.probe import NoiseModel
+from calibration.fit.bound import plan_bound
+from calibration.fit.global_fit import GlobalFit, Round
+from calibration.fit.lock_in import PassiveGuess, lock_in, mean_levels
+from calibration.fit.phase_search import PhaseSearch, SearchPlan
+from calibration.measure.design import HardwareTimes, Walk
+from calibration.measure.logbook import Logbook
+from calibration.model.amplitude_model import AmplitudeModel
+from calibration.model.gauge import loop_rms_rad, wrapped
+from calibration.model.heating import Heating
+from calibration.model.likelihood import Likelihood
+from calibration.model.mean_light import MeanLight
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.parameters import MeshParameters
+from calibration.model.priors import FREE_GROUPS, default_prior
+from calibration.run.bootstrap import Bootstrap, Start
 from lumion_hw.mesh.topology import HexMesh
 
 WHOLE = HexMesh.smartlight()

@@ -17,9 +17,9 @@ sys.path.pop(0)  # this folder would hide the package calibration
 
 import numpy as np
 
-from calibration.against_truth import compare
-from calibration.story import run_story
+from calibration.report.against_truth import compare
 from lumion_hw import Bench
+from lumion_hw.cli.demo.steps import run_story
 
 HEADERS = (
     "seed", "proven", "loss error dB, worst", "held-out dB rms", "phase mrad rms", "phase mrad worst",

@@ -18,14 +18,15 @@ sys.path.pop(0)  # this folder would hide the package calibration
 
 import numpy as np
 
-from calibration.bootstrap import BootstrapPlan, first_settings
-from calibration.bound import plan_bound
-from calibration.design import OFF_SHARE, TRIES, Designer, HardwareTimes, Walk
-from calibration.likelihood import SETTING_DRIFT, with_model_error
-from calibration.model import MeshModel
-from calibration.priors import FREE_GROUPS, FREE_WITH_MODULES, Prior, default_prior
-from calibration.probe import NoiseModel
-from calibration.record_conversion import parameters_of, space_of
+from calibration.fit.bound import plan_bound
+from calibration.measure.design import OFF_SHARE, TRIES, Designer, HardwareTimes, Walk
+from calibration.model.likelihood import SETTING_DRIFT, with_model_error
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, Prior, default_prior
+from calibration.model.space import space_of
+from calibration.record.conversion import parameters_of
+from calibration.run.bootstrap import BootstrapPlan, first_settings
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.record import CalibrationRecord
 

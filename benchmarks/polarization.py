@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.circuits import Aligner, Alignment
-from lumion_hw.circuits.alignment import EXPECTED_NOISE_DB
 from lumion_hw.clock import VirtualClock
 from lumion_hw.interfaces import ActuatorInfo
-from lumion_hw.mesh.polarization import RetarderChain, squeezer_axes, taken_share, turn_matrix
+from lumion_hw.polarization.alignment import EXPECTED_NOISE_DB
+from lumion_hw.polarization.retarders import RetarderChain, squeezer_axes, taken_share, turn_matrix
 
 PERIOD, RANGE = 3700.0, 5000.0
 GOAL_LOSS_DB, GOAL_MEDIAN, GOAL_P95 = 0.05, 8, 20

@@ -31,14 +31,14 @@ import numpy as np
 
 import firmware_protocol as fp
 from lumion_hw.clock import Clock, SystemClock
-from lumion_hw.drivers.mesh.lumion import LumionMeshController
+from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
 from lumion_hw.interfaces import ControllerLimits
 from lumion_hw.links.address import open_link
 from lumion_hw.links.base import Link, Peer
 from lumion_hw.links.memory import MemoryLink
 
 if TYPE_CHECKING:
-    from lumion_hw.emulator.device import EmulatedDevice
+    from lumion_hw.emulator.wires.device import EmulatedDevice
 
 N = 144
 ROUNDS, PER_ROUND = 40, 50
@@ -159,7 +159,7 @@ FAR_ENDS = {"tcp": tcp_far_end, "pty": pty_far_end}
 
 
 def board(clock: Clock) -> EmulatedDevice:
-    from lumion_hw.emulator.board import BoardProfile, MeshBoard
+    from lumion_hw.emulator.mesh.board import BoardProfile, MeshBoard
 
     return MeshBoard(
         "mesh0",
@@ -173,7 +173,7 @@ def board(clock: Clock) -> EmulatedDevice:
 
 @contextlib.contextmanager
 def served(device: EmulatedDevice, kind: str, clock: Clock) -> Iterator[str]:
-    from lumion_hw.emulator.server import EmulatorServer
+    from lumion_hw.emulator.wires.server import EmulatorServer
 
     with tempfile.TemporaryDirectory() as directory, EmulatorServer(clock) as server:
         add = server.add_tcp if kind == "tcp" else lambda each: server.add_pty(each, Path(directory) / "device")

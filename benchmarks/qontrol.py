@@ -28,8 +28,8 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from lumion_hw.clock import SystemClock
-from lumion_hw.drivers.mesh.qontrol import QontrolController
-from lumion_hw.drivers.mesh.qontrol_values import Mode
+from lumion_hw.drivers.mesh.qontrol.controller import QontrolController
+from lumion_hw.drivers.mesh.qontrol.values import Mode
 from lumion_hw.errors import LumionError
 from lumion_hw.links import open_link
 from lumion_hw.sessions.qontrol import WINDOW_BYTES
@@ -58,8 +58,8 @@ def serve_forever(transport: str, reply_mode: str, directory: str, told) -> None
 @contextlib.contextmanager
 def served(transport: str, reply_mode: str, directory: str) -> Iterator[str]:
     """Serve a fresh chain of 64 channels; give its address."""
-    from lumion_hw.emulator.qontrol import ChainProfile, ModuleSpec, QontrolChain, ReplyMode
-    from lumion_hw.emulator.server import EmulatorServer
+    from lumion_hw.emulator.mesh.qontrol import ChainProfile, ModuleSpec, QontrolChain, ReplyMode
+    from lumion_hw.emulator.wires.server import EmulatorServer
 
     clock = SystemClock()
     chain = QontrolChain(

@@ -30,7 +30,7 @@ _MOST_BYTES = 1 << 34
 
 
 @dataclass(frozen=True)
-class Header:
+class LogHeader:
     """What a journal is about.
 
     Attributes:
@@ -52,7 +52,7 @@ class Header:
         return json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False).encode() + b"\n"
 
     @classmethod
-    def parse(cls, line: bytes, path: Path) -> Header:
+    def parse(cls, line: bytes, path: Path) -> LogHeader:
         """Read the first line. Raises ``ConfigError`` if this is no journal."""
         from pydantic import TypeAdapter, ValidationError
 
@@ -72,7 +72,7 @@ class Header:
 
 
 @dataclass(frozen=True)
-class Row:
+class LogRow:
     """One row.
 
     Attributes:
@@ -86,7 +86,7 @@ class Row:
     values: tuple[Value, ...]
 
 
-class Journal:
+class LogJournal:
     """An open log file; use it as a context manager. Not thread-safe.
 
     Attributes:
@@ -97,7 +97,7 @@ class Journal:
         lost_bytes: Half-written bytes that were cut off when it was opened.
     """
 
-    def __init__(self, path: Path, header: Header, file: BinaryIO) -> None:
+    def __init__(self, path: Path, header: LogHeader, file: BinaryIO) -> None:
         self.path = path
         self.header = header
         self.acknowledged = 0
@@ -108,7 +108,7 @@ class Journal:
         self._layout = _layout(len(header.columns))
 
     @classmethod
-    def create(cls, path: AnyPath, header: Header) -> Self:
+    def create(cls, path: AnyPath, header: LogHeader) -> Self:
         """Begin a new file.
 
         Raises:
@@ -144,7 +144,7 @@ class Journal:
             journal.acknowledged = journal._written = journal._written + 1
         return journal
 
-    def append(self, row: Row) -> None:
+    def append(self, row: LogRow) -> None:
         """Write a row; it is safe after the next :meth:`sync`. Raises as :func:`writing`."""
         packed = _packed(self._layout, row)
         with writing("the log", self.path):
@@ -173,7 +173,7 @@ class Journal:
         self.close()
 
 
-def read_journal(path: AnyPath) -> tuple[Header, list[Row]]:
+def read_journal(path: AnyPath) -> tuple[LogHeader, list[LogRow]]:
     """Return header and rows of a file; an unfinished last row is left out.
 
     Raises:
@@ -183,11 +183,11 @@ def read_journal(path: AnyPath) -> tuple[Header, list[Row]]:
     return header, rows
 
 
-def _scan(path: Path) -> tuple[Header, list[Row], int]:
+def _scan(path: Path) -> tuple[LogHeader, list[LogRow], int]:
     """Return header, good rows, and where they end."""
     data = read_file(path, "the log", most_bytes=_MOST_BYTES)
     first, newline, rest = data.partition(b"\n")
-    header = Header.parse(first if newline else b"", path)
+    header = LogHeader.parse(first if newline else b"", path)
     layout = _layout(len(header.columns))
     rows = list(_rows(layout, rest, len(header.columns)))
     return header, rows, len(first) + 1 + len(rows) * (layout.size + 4)
@@ -197,14 +197,14 @@ def _layout(n_columns: int) -> struct.Struct:
     return struct.Struct(f"<Id{n_columns}d{n_columns}B")
 
 
-def _packed(layout: struct.Struct, row: Row) -> bytes:
+def _packed(layout: struct.Struct, row: LogRow) -> bytes:
     body = layout.pack(
         row.index, row.time_s, *(value.number for value in row.values), *(int(value.state) for value in row.values)
     )
     return body + zlib.crc32(body).to_bytes(4, "little")
 
 
-def _rows(layout: struct.Struct, data: bytes, n: int) -> Iterator[Row]:
+def _rows(layout: struct.Struct, data: bytes, n: int) -> Iterator[LogRow]:
     """Yield rows until one is cut short or damaged."""
     step = layout.size + 4
     for start in range(0, len(data) - step + 1, step):
@@ -215,7 +215,7 @@ def _rows(layout: struct.Struct, data: bytes, n: int) -> Iterator[Row]:
         if not set(rest[n:]) <= set(State):
             return
         values = tuple(Value(State(state), number) for number, state in zip(rest[:n], rest[n:], strict=True))
-        yield Row(index, time_s, values)
+        yield LogRow(index, time_s, values)
 
 
 def columns_of(names: Sequence[Column]) -> str:

@@ -11,7 +11,7 @@ from lumion_hw.errors import LumionError
 
 
 @dataclass(frozen=True)
-class Entry:
+class LatestValue:
     """One column with its latest value.
 
     Attributes:
@@ -56,11 +56,11 @@ class Latest:
             self._read_s[column.name] = self._clock.now()
             self._stale.discard(column.name)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[LatestValue]:
         """Return every column with its latest value."""
         now = self._clock.now()
         return [
-            Entry(
+            LatestValue(
                 column,
                 self._values.get(column.name, FAILED),
                 now - self._read_s.get(column.name, self._begun_s) if column.name in self._stale else None,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.acquisition.columns import State, choose
-from lumion_hw.acquisition.journal import Header
+from lumion_hw.acquisition.journal import LogHeader
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.hdf5 import open_hdf5
@@ -65,7 +65,7 @@ def read_recording(
     source = Path(source)
     hint = "Name an HDF5 file that this version of `lumion log` has written."
     with open_hdf5(source, "recording", hint=hint) as file:
-        header = Header.parse(file.array("header", 1).astype(np.uint8).tobytes(), source)
+        header = LogHeader.parse(file.array("header", 1).astype(np.uint8).tobytes(), source)
         units = {column.name: column.unit for column in header.columns}
         chosen = choose(patterns, {name: name.partition(".")[0] for name in units})
         time_s = file.array("time_s", 1).astype(np.float64)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lumion_hw.acquisition.columns import Reader
-from lumion_hw.acquisition.journal import Journal, Row, columns_of
+from lumion_hw.acquisition.journal import LogJournal, LogRow, columns_of
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError
 
@@ -31,7 +31,7 @@ class Recording:
 
 def record(
     reader: Reader,
-    journal: Journal,
+    journal: LogJournal,
     clock: Clock,
     *,
     progress: Callable[[int], None] = lambda acknowledged: None,
@@ -67,7 +67,7 @@ def record(
             time_s = clock.now() - origin_s
             values = reader.read()
             failed += sum(value.state.name == "FAILED" for value in values)
-            journal.append(Row(index, time_s, tuple(values)))
+            journal.append(LogRow(index, time_s, tuple(values)))
             if clock.now() - synced_s >= _SYNC_S:
                 synced_s = clock.now()
                 progress(journal.sync())

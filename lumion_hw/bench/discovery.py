@@ -26,7 +26,7 @@ from firmware_protocol import (
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, ConnectError, LinkLost, LumionError
 from lumion_hw.links.address import open_link
-from lumion_hw.sessions.apt_codec import AptDecoder, Message, command, parameters_of
+from lumion_hw.sessions.apt_codec import AptDecoder, DecodedAptMessage, command, parameters_of
 from lumion_hw.sessions.itla_codec import FRAME_BYTES, Register, decode_reply, read_request
 from lumion_hw.sessions.novoptel_codec import LAN, USB2
 
@@ -39,7 +39,7 @@ _LONGEST = 4096
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundInstrument:
     """Something that answered.
 
     Attributes:
@@ -126,7 +126,7 @@ def _epc04(answer: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
 
 def _paddles(answer: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
     for frame in AptDecoder().feed(answer):
-        if frame.message == Message.PARAMETERS:
+        if frame.message == DecodedAptMessage.PARAMETERS:
             velocity = parameters_of(frame).velocity_percent
             return f"Thorlabs paddles (APT) at {velocity} % of their velocity", "thorlabs-mpc", {}
     return None
@@ -171,7 +171,7 @@ QUESTIONS = (
         # Six times, a byte apart: one of them begins where the device expects a frame, whatever it was sent before.
         "Thorlabs paddles (APT, parameters)",
         (115200,),
-        (command(Message.REQUEST_PARAMETERS) + b"\0") * 6,
+        (command(DecodedAptMessage.REQUEST_PARAMETERS) + b"\0") * 6,
         _paddles,
     ),
     Question(
@@ -185,7 +185,7 @@ QUESTIONS = (
 last begins with the byte that ends what mesh controllers have taken for a frame so far."""
 
 
-def discover(places: Sequence[str], clock: Clock) -> tuple[list[Found], dict[str, LumionError]]:
+def discover(places: Sequence[str], clock: Clock) -> tuple[list[FoundInstrument], dict[str, LumionError]]:
     """Ask at every place what is there.
 
     Args:
@@ -200,7 +200,7 @@ def discover(places: Sequence[str], clock: Clock) -> tuple[list[Found], dict[str
     Raises:
         ConfigError: A place is no address.
     """
-    found: list[Found] = []
+    found: list[FoundInstrument] = []
     failures: dict[str, LumionError] = {}
     for place in places:
         try:
@@ -213,7 +213,7 @@ def discover(places: Sequence[str], clock: Clock) -> tuple[list[Found], dict[str
     return found, failures
 
 
-def _ask_everything(place: str, clock: Clock) -> Found | None:
+def _ask_everything(place: str, clock: Clock) -> FoundInstrument | None:
     """Put the questions one by one. Raises ``ConnectError`` if the place cannot be reached."""
     scheme, _, rest = place.partition("://")
     if scheme == "tcp" and ":" not in rest.rpartition("]")[2]:
@@ -226,7 +226,7 @@ def _ask_everything(place: str, clock: Clock) -> Found | None:
             told = question.recognise(_ask(address, question.asked, clock))
             if told is not None:
                 identity, kind, entry = told
-                return Found(address, identity, kind, entry)
+                return FoundInstrument(address, identity, kind, entry)
     return None
 
 
@@ -269,7 +269,7 @@ def visa_resources() -> list[str]:
         raise ConfigError(f"VISA cannot list its resources: {error}") from error
 
 
-def draft(found: Iterable[Found]) -> str:
+def draft(found: Iterable[FoundInstrument]) -> str:
     """Return the start of a bench file with the devices found; mesh and wiring are left to be written."""
     import yaml
 

@@ -71,7 +71,7 @@ def _limits(model: HeaterDriverModel, n_heaters: int, watchdog_s: float = 0.0) -
 
 
 def _open_mesh(name: str, model: MeshControllerModel, link: Link, clock: Clock) -> MeshController:
-    from lumion_hw.drivers.mesh.lumion import LumionMeshController
+    from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
 
     # On a UART every byte takes its time, and time-outs have to allow for it.
     baud = serial_baud(link.name)
@@ -86,7 +86,7 @@ def _open_mesh(name: str, model: MeshControllerModel, link: Link, clock: Clock) 
 
 
 def _open_qontrol(name: str, model: QontrolModel, link: Link, clock: Clock) -> MeshController:
-    from lumion_hw.drivers.mesh.qontrol import QontrolController
+    from lumion_hw.drivers.mesh.qontrol.controller import QontrolController
 
     controller = QontrolController(
         link,

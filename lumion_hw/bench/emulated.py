@@ -14,11 +14,11 @@ from lumion_hw.bench.devices import (
     QontrolModel,
     SfpModel,
 )
-from lumion_hw.bench.model import BenchModel, MeshModel
+from lumion_hw.bench.model import BenchModel, MeshSection
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.assembly import EmulatedBench
 from lumion_hw.emulator.emulation_spec import DeviceSpec, EmulationSpec
-from lumion_hw.emulator.truth import PhysicsParameters
+from lumion_hw.emulator.optics.truth import PhysicsParameters
 
 
 def emulated_bench(
@@ -34,7 +34,7 @@ def emulated_bench(
         aged_s: Time that has passed since the chip was as the seed draws it.
     """
     # Instruments on a bench without a mesh stand in the dark, beside the smallest mesh that nothing is wired to.
-    section = model.mesh or MeshModel(controller="none", columns=(2,))
+    section = model.mesh or MeshSection(controller="none", columns=(2,))
     controller = model.devices.get(section.controller)
     modules = [device for device in model.devices.values() if isinstance(device, SfpModel)]
     heater_channels = tuple(channel for pair in section.heater_table() for channel in pair)
@@ -96,7 +96,7 @@ def _keysight_spec(
     return DeviceSpec(name, device.kind, serial, device.model or "8164B", modules=modules)
 
 
-def _physics(model: BenchModel, mesh: MeshModel, controller: DeviceModel | None) -> PhysicsParameters:
+def _physics(model: BenchModel, mesh: MeshSection, controller: DeviceModel | None) -> PhysicsParameters:
     """Return the spreads of the hidden truth: those of the file, the rest by default."""
     section = model.emulation
     return PhysicsParameters(

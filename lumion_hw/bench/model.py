@@ -42,7 +42,7 @@ __all__ = [
     "InputModel",
     "LineServerModel",
     "MeshControllerModel",
-    "MeshModel",
+    "MeshSection",
     "OutputModel",
     "PolarizationControllerModel",
     "PowerMeterModel",
@@ -70,7 +70,7 @@ class TypicalMeshModel(StrictModel):
         return self
 
 
-class MeshModel(StrictModel):
+class MeshSection(StrictModel):
     """The mesh chip and how its controller is wired to it."""
 
     controller: Name = Field(
@@ -170,7 +170,7 @@ class BenchModel(StrictModel):
     name: Name = Field(description="Name of the bench.")
     description: str = Field("", description="What it is, in words.")
     devices: dict[Name, Device] = Field(min_length=1, description="Devices by name.")
-    mesh: MeshModel | None = Field(
+    mesh: MeshSection | None = Field(
         None, description="The chip and its controller; a bench of instruments alone has none."
     )
     wiring: WiringModel = Field(default_factory=WiringModel, description="Fibres between modules, lasers and mesh.")
@@ -191,7 +191,7 @@ class BenchModel(StrictModel):
         return self
 
     @property
-    def mesh_section(self) -> MeshModel:
+    def mesh_section(self) -> MeshSection:
         """The mesh and how it is wired. Raises ``ConfigError`` where the bench has none."""
         if self.mesh is None:
             raise ConfigError(f"bench {self.name} has no mesh", hint="Give the bench file a section 'mesh'.")

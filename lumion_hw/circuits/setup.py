@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.record_use import check_use
-from lumion_hw.circuits.alignment import Aligner, Alignment
 from lumion_hw.circuits.plan import CircuitPlan, CircuitRequest, PlannedCircuit, plan_circuits
 from lumion_hw.errors import CircuitError, DeviceError, LumionError
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.record_validity import Policy
 from lumion_hw.mesh.topology import State
+from lumion_hw.polarization.alignment import Aligner, Alignment
 
 _LOS_DEADLINE_S = 1.0
 _LOS_POLL_S = 0.02

@@ -33,9 +33,9 @@ def main(args: Sequence[str] | None = None) -> int:
     return run("lumion_hw.cli.commands:lumion", "lumion", args)
 
 
-def calibrate(args: Sequence[str] | None = None) -> int:
+def calibrate_main(args: Sequence[str] | None = None) -> int:
     """Run the command line of ``lumion-calibrate`` and return its exit code, as for ``lumion``."""
-    return run("calibration.cli:calibrate", "lumion-calibrate", args)
+    return run("lumion_hw.cli.calibrate.commands:calibrate", "lumion-calibrate", args)
 
 
 def run(command: click.Command | str, name: str, args: Sequence[str] | None = None) -> int:

@@ -7,7 +7,7 @@ import click
 from lumion_hw.cli.lazy import LazyCommand, LazyGroup
 
 COMMANDS = (
-    LazyCommand("demo", "calibration.demo:demo", "Calibrate, connect, break and recover the built-in bench."),
+    LazyCommand("demo", "lumion_hw.cli.demo.command:demo", "Calibrate, connect, break and recover the built-in bench."),
     LazyCommand("emulate", "lumion_hw.cli.emulate:emulate", "Serve the devices of a bench file on TCP and ptys."),
     LazyCommand("discover", "lumion_hw.cli.discover:discover", "Find and identify instruments; draft a bench file."),
     LazyCommand("log", "lumion_hw.cli.log:log", "Record readings of a bench at a steady rate."),

@@ -55,7 +55,7 @@ def emulate(
     from lumion_hw.bench.emulated import emulated_bench
     from lumion_hw.clock import SystemClock
     from lumion_hw.emulator.scpi import ScpiDevice
-    from lumion_hw.emulator.server import EmulatorServer
+    from lumion_hw.emulator.wires.server import EmulatorServer
     from lumion_hw.files.writing import check_target, over, write_file
     from lumion_hw.mesh.scattering import Solver
 

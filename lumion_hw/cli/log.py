@@ -16,7 +16,7 @@ from lumion_hw.cli.outputs import out_option
 from lumion_hw.errors import ConfigError, LumionError
 
 if TYPE_CHECKING:
-    from lumion_hw.acquisition.journal import Journal
+    from lumion_hw.acquisition.journal import LogJournal
 
 _LONGEST_D = 3660
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -131,13 +131,13 @@ def _n_rows(duration_s: float, rate: float) -> int:
     return n_rows
 
 
-def _journal(path: Path, bench: str, reader: Any, rate: float, n_rows: int, resume: bool) -> Journal:
-    from lumion_hw.acquisition.journal import Header, Journal
+def _journal(path: Path, bench: str, reader: Any, rate: float, n_rows: int, resume: bool) -> LogJournal:
+    from lumion_hw.acquisition.journal import LogHeader, LogJournal
 
     if not resume:
         started = datetime.now(tz=UTC).isoformat(timespec="milliseconds")
-        return Journal.create(path, Header(bench, reader.columns, 1.0 / rate, n_rows, started))
-    journal = Journal.resume(path)
+        return LogJournal.create(path, LogHeader(bench, reader.columns, 1.0 / rate, n_rows, started))
+    journal = LogJournal.resume(path)
     if journal.lost_bytes:
         note(f"{path}: a row that was never acknowledged is cut off ({journal.lost_bytes} bytes)")
     return journal

@@ -13,7 +13,7 @@ from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
 from lumion_hw.cli.outputs import force_option, out_option
 
 if TYPE_CHECKING:
-    from lumion_hw.mesh.faults import Faults
+    from lumion_hw.mesh.faults import MeshFaults
     from lumion_hw.mesh.matchings import AllToAll
     from lumion_hw.mesh.routing import Routing
     from lumion_hw.mesh.topology import HexMesh, State
@@ -275,7 +275,7 @@ def _tell_matchings(found: AllToAll) -> None:
     )
 
 
-def _picture(topology: HexMesh, routing: Routing, states: dict[int, State], faults: Faults) -> str:
+def _picture(topology: HexMesh, routing: Routing, states: dict[int, State], faults: MeshFaults) -> str:
     """Draw circuits."""
     from lumion_hw.mesh.picture import PicturePath, mesh_svg
 
@@ -304,15 +304,17 @@ def _write(svg: str, output: pathlib.Path | None, force: bool) -> None:
         note(f"wrote {output}")
 
 
-def _faults(topology: HexMesh, stuck: Sequence[str], excess_loss: Sequence[str], dead_ports: Sequence[int]) -> Faults:
+def _faults(
+    topology: HexMesh, stuck: Sequence[str], excess_loss: Sequence[str], dead_ports: Sequence[int]
+) -> MeshFaults:
     """Return the faults that options name."""
-    from lumion_hw.mesh.faults import Faults
+    from lumion_hw.mesh.faults import MeshFaults
 
     held: dict[int, State | float] = {}
     for puc, word in (_assignment(text) for text in stuck):
         held[puc] = _COUPLING.convert(word, None, None) if word not in ("bar", "cross") else _state(word)
     losses = {puc: _LOSS_DB.convert(word, None, None) for puc, word in (_assignment(text) for text in excess_loss)}
-    faults = Faults(held, losses, frozenset(dead_ports))
+    faults = MeshFaults(held, losses, frozenset(dead_ports))
     faults.check(topology)
     return faults
 

@@ -10,39 +10,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.board import BoardProfile, MeshBoard
-from lumion_hw.emulator.disturbances import Schedule
 from lumion_hw.emulator.emulation_spec import DeviceSpec, EmulationSpec
-from lumion_hw.emulator.epc04 import Epc04
-from lumion_hw.emulator.faults import Faults
-from lumion_hw.emulator.i2c_bridge import I2cBridge
-from lumion_hw.emulator.itla import Itla
-from lumion_hw.emulator.keysight_816x import DUAL_SENSORS, Keysight816x
-from lumion_hw.emulator.keysight_laser import KeysightLaser
-from lumion_hw.emulator.keysight_slots import ports_of
-from lumion_hw.emulator.light import Light
-from lumion_hw.emulator.line_server import LineServer
-from lumion_hw.emulator.mains import Switchable
-from lumion_hw.emulator.mpc320 import Mpc320
-from lumion_hw.emulator.n77xx import KeysightN77xx
-from lumion_hw.emulator.n7785c import KeysightN7785C
-from lumion_hw.emulator.photonic_unit import unit_currents_ma
-from lumion_hw.emulator.pm100 import ThorlabsPm100
-from lumion_hw.emulator.pm1000 import Pm1000
-from lumion_hw.emulator.polarization_optics import Jones, Squeezers, sphere_turn
-from lumion_hw.emulator.qontrol import BAUD, OPEN, ChainProfile, HeaterLoad, ModuleSpec, QontrolChain, ReplyMode
-from lumion_hw.emulator.santec_mpm import SantecMpm
-from lumion_hw.emulator.santec_tsl import SantecTsl
-from lumion_hw.emulator.sff8472 import SfpModule, SfpProfile
-from lumion_hw.emulator.slow_drift import SlowDrift
-from lumion_hw.emulator.truth import draw_chains, draw_mesh, random_unitary
-from lumion_hw.emulator.world import OpticalWorld
+from lumion_hw.emulator.faults.bench_faults import BenchFaults
+from lumion_hw.emulator.lasers.itla import Itla
+from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser
+from lumion_hw.emulator.lasers.santec_tsl import EmulatedSantecTsl
+from lumion_hw.emulator.mesh.board import BoardProfile, MeshBoard
+from lumion_hw.emulator.mesh.line_server import LineServer
+from lumion_hw.emulator.mesh.photonic_unit import unit_currents_ma
+from lumion_hw.emulator.mesh.qontrol import BAUD, OPEN, ChainProfile, HeaterLoad, ModuleSpec, QontrolChain, ReplyMode
+from lumion_hw.emulator.meters.keysight_816x import DUAL_SENSORS, EmulatedKeysight816x
+from lumion_hw.emulator.meters.keysight_slots import ports_of
+from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.meters.pm100 import ThorlabsPm100
+from lumion_hw.emulator.meters.santec_mpm import EmulatedSantecMpm
+from lumion_hw.emulator.optics.disturbances import Schedule
+from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.optics.polarization import Jones, Squeezers, sphere_turn
+from lumion_hw.emulator.optics.slow_drift import SlowDrift
+from lumion_hw.emulator.optics.truth import draw_chains, draw_mesh, random_unitary
+from lumion_hw.emulator.optics.world import OpticalWorld
+from lumion_hw.emulator.polarization.epc04 import Epc04
+from lumion_hw.emulator.polarization.mpc320 import Mpc320
+from lumion_hw.emulator.polarization.n7785c import EmulatedKeysightN7785C
+from lumion_hw.emulator.polarization.pm1000 import Pm1000
+from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
+from lumion_hw.emulator.transponders.sff8472 import SfpModule, SfpProfile
+from lumion_hw.emulator.wires.mains import Switchable
 from lumion_hw.errors import ConfigError
 from lumion_hw.links.base import Link
 from lumion_hw.links.memory import MemoryLink
 
 if TYPE_CHECKING:
-    from lumion_hw.emulator.coherent_light import CoherentLight
+    from lumion_hw.emulator.optics.coherent_light import CoherentLight
     from lumion_hw.emulator.transponders import CmisModule
 
 DRIVE_FULL_SCALE_UA = 3_000
@@ -121,7 +121,7 @@ class EmulatedBench:
             body.occasions = schedule
         self.world.before_reading.insert(0, schedule.advance)
         kinds = {device.name: device.kind for device in spec.devices}
-        self.faults = Faults(
+        self.faults = BenchFaults(
             self.world, {**self._modules, **self.transponders}, self.devices, kinds, spec.monitor_ports, schedule
         )
         self.world.leaving_w()  # loads the solver now: a device that did so while it is served would miss deadlines
@@ -210,7 +210,7 @@ class EmulatedBench:
         return server
 
     def _power_meter(self, device: DeviceSpec) -> Switchable:
-        return KeysightN77xx(
+        return EmulatedKeysightN77xx(
             device.name,
             self.clock,
             self._rng(device.name),
@@ -237,7 +237,7 @@ class EmulatedBench:
             return self.world.tapped(device.name, channels[slot, channel])
 
         laser = next((each for each in self.spec.devices if each.mainframe == device.name), device)
-        mainframe = Keysight816x(
+        mainframe = EmulatedKeysight816x(
             device.name,
             self.clock,
             self._rng(device.name),
@@ -257,7 +257,7 @@ class EmulatedBench:
         def light(module: int, port: int, _at_s: float) -> Light:
             return self.world.tapped(device.name, 4 * module + port)
 
-        return SantecMpm(device.name, self.clock, self._rng(device.name), light, serial=device.serial)
+        return EmulatedSantecMpm(device.name, self.clock, self._rng(device.name), light, serial=device.serial)
 
     def _launch(self, device: DeviceSpec) -> Callable[[Light], None]:
         """Return what the light of a laser does: it enters the mesh where the wiring says so, if it does."""
@@ -266,7 +266,7 @@ class EmulatedBench:
     def _keysight_laser(self, device: DeviceSpec) -> Switchable:
         if device.modules is not None:
             return self._mainframe(device)
-        laser = KeysightLaser(
+        laser = EmulatedKeysightLaser(
             device.name,
             self.clock,
             self._rng(device.name),
@@ -278,7 +278,7 @@ class EmulatedBench:
         return laser
 
     def _santec_laser(self, device: DeviceSpec) -> Switchable:
-        laser = SantecTsl(
+        laser = EmulatedSantecTsl(
             device.name,
             self.clock,
             self._rng(device.name),
@@ -320,7 +320,7 @@ class EmulatedBench:
 
     def _coherent_module(self, device: DeviceSpec) -> Switchable:
         # A tenth of a second of tables, which benches without such modules need not load.
-        from lumion_hw.emulator.coherent_light import CoherentLight
+        from lumion_hw.emulator.optics.coherent_light import CoherentLight
         from lumion_hw.emulator.transponders import CmisModule, ModuleOnBus
         from lumion_hw.emulator.transponders.profiles import profile_named
 
@@ -380,7 +380,7 @@ class EmulatedBench:
         return controller
 
     def _stabilizer(self, device: DeviceSpec) -> Switchable:
-        return KeysightN7785C(
+        return EmulatedKeysightN7785C(
             device.name, self.clock, self._rng(device.name), turn=self._turn(device), serial=device.serial
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lumion_hw.emulator.truth import PhysicsParameters
+from lumion_hw.emulator.optics.truth import PhysicsParameters
 from lumion_hw.interfaces.wiring import Wiring
 from lumion_hw.mesh.topology import HexMesh
 

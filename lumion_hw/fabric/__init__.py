@@ -1,7 +1,16 @@
 """Servers joined by light: circuits between servers, detection of a lost one, and its replacement by a spare."""
 
-from lumion_hw.fabric.detection import LightWatch, Verdict
+from lumion_hw.fabric.detection import FailureVerdict, LightWatch
 from lumion_hw.fabric.recovery import Recovery, Span, replace_server
 from lumion_hw.fabric.servers import pair_requests, partners, substituted
 
-__all__ = ["LightWatch", "Recovery", "Span", "Verdict", "pair_requests", "partners", "replace_server", "substituted"]
+__all__ = [
+    "FailureVerdict",
+    "LightWatch",
+    "Recovery",
+    "Span",
+    "pair_requests",
+    "partners",
+    "replace_server",
+    "substituted",
+]

@@ -20,7 +20,7 @@ _CONSECUTIVE = 2
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FailureVerdict:
     """What the light says.
 
     Attributes:
@@ -53,7 +53,7 @@ class LightWatch:
         self._silent: set[str] = set()
         self._well_s = bench.clock.now()
 
-    def poll(self) -> Verdict | None:
+    def poll(self) -> FailureVerdict | None:
         """Look at every receiver once; return a verdict if a server has gone dark."""
         bench = self._bench
         # A module that did not answer is not asked again: its time-out would delay the verdict on the others.
@@ -70,7 +70,7 @@ class LightWatch:
             return None
         return self._judge(silent)
 
-    def wait(self, timeout_s: float) -> Verdict | None:
+    def wait(self, timeout_s: float) -> FailureVerdict | None:
         """Poll at the bench file's period until there is a verdict, or ``None`` after ``timeout_s``."""
         period_s = self._bench.model.fabric.detect_poll_s
         deadline = deadline_after(self._bench.clock, timeout_s)
@@ -81,7 +81,7 @@ class LightWatch:
                 return verdict
             self._bench.clock.sleep(max(began_s + period_s - self._bench.clock.now(), 0.0))
 
-    def _judge(self, silent: set[str]) -> Verdict | None:
+    def _judge(self, silent: set[str]) -> FailureVerdict | None:
         """Return the server all of whose light is lost, if there is one."""
         model = self._bench.model
         fed: dict[str, list[str]] = {}
@@ -92,7 +92,7 @@ class LightWatch:
         for server_name, receivers in fed.items():
             if receivers and all(self._dark_polls.get(name, 0) >= _CONSECUTIVE for name in receivers):
                 nics = next(server.nics for server in model.servers if server.name == server_name)
-                verdict = Verdict(
+                verdict = FailureVerdict(
                     server_name,
                     tuple(receivers),
                     tuple(sorted(silent & set(nics))),

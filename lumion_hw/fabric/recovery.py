@@ -14,7 +14,7 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.model import BenchModel
 from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, PathSetup, PlannedCircuit
 from lumion_hw.errors import CircuitError, LumionError, RoutingError
-from lumion_hw.fabric.detection import Verdict
+from lumion_hw.fabric.detection import FailureVerdict
 from lumion_hw.fabric.servers import find_server, substituted
 
 
@@ -91,7 +91,7 @@ class SpanTimer:
 
 
 def replace_server(
-    setup: PathSetup, verdict: Verdict, *, fault_s: float | None = None, began_cpu_s: float | None = None
+    setup: PathSetup, verdict: FailureVerdict, *, fault_s: float | None = None, began_cpu_s: float | None = None
 ) -> Recovery:
     """Put a spare in the place of a failed server and prove the new circuits.
 

@@ -4,17 +4,17 @@ from lumion_hw.links.address import open_link
 from lumion_hw.links.base import Link, Peer
 from lumion_hw.links.fault import FaultLink
 from lumion_hw.links.memory import MemoryLink
-from lumion_hw.links.replay import Exchange, ReplayPeer, replay_link
+from lumion_hw.links.replay import RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.links.serial import SerialLink
 from lumion_hw.links.tcp import TcpLink
 from lumion_hw.links.visa import VisaLink
 
 __all__ = [
-    "Exchange",
     "FaultLink",
     "Link",
     "MemoryLink",
     "Peer",
+    "RecordedExchange",
     "ReplayPeer",
     "SerialLink",
     "TcpLink",

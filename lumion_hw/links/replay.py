@@ -12,7 +12,7 @@ from lumion_hw.links.memory import MemoryLink
 
 
 @dataclass(frozen=True)
-class Exchange:
+class RecordedExchange:
     """One step of a conversation.
 
     Attributes:
@@ -34,14 +34,14 @@ class ReplayPeer:
         clock: The clock of the link.
     """
 
-    def __init__(self, exchanges: Iterable[Exchange], clock: Clock) -> None:
+    def __init__(self, exchanges: Iterable[RecordedExchange], clock: Clock) -> None:
         self._ahead = deque(exchanges)
         self._clock = clock
         self._heard = bytearray()
         self._replies: deque[tuple[float, bytes]] = deque()
 
     @property
-    def remaining(self) -> tuple[Exchange, ...]:
+    def remaining(self) -> tuple[RecordedExchange, ...]:
         """The part of the conversation that has not taken place."""
         return tuple(self._ahead)
 

@@ -16,7 +16,7 @@ _STATES: tuple[State, State] = ("bar", "cross")
 
 
 @dataclass(frozen=True)
-class Faults:
+class MeshFaults:
     """What is wrong with a mesh.
 
     A fault belongs to a state, not to a PUC: a PUC stuck in bar still carries light in bar, one with excess loss
@@ -84,7 +84,7 @@ class Faults:
         }
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Faults:
+    def from_dict(cls, document: Mapping[str, Any]) -> MeshFaults:
         """Return the faults that :meth:`to_dict` wrote; whatever is missing is sound.
 
         Raises:

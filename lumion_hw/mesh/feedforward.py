@@ -21,7 +21,7 @@ from lumion_hw.mesh.topology import LEAVES, HexMesh, State
 
 
 @dataclass(frozen=True)
-class Wire:
+class BlockWire:
     """A slanted PUC that carries one row.
 
     Attributes:
@@ -36,7 +36,7 @@ class Wire:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class FeedForwardBlock:
     """A part of a mesh that N modes cross side by side, each in its own row.
 
     Attributes:
@@ -52,7 +52,7 @@ class Block:
     mesh: HexMesh
     first_row: int
     n_modes: int
-    wires: tuple[tuple[Wire, ...], ...]
+    wires: tuple[tuple[BlockWire, ...], ...]
     mixers: tuple[tuple[tuple[int, bool], ...], ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -87,7 +87,9 @@ class Block:
         return inside
 
 
-def block(mesh: HexMesh, n_modes: int, *, first_row: int | None = None, avoid: Collection[int] = ()) -> Block:
+def block(
+    mesh: HexMesh, n_modes: int, *, first_row: int | None = None, avoid: Collection[int] = ()
+) -> FeedForwardBlock:
     """Return a block of N modes across a mesh of columns.
 
     Args:
@@ -135,13 +137,13 @@ class _Rows:
         ends = self._at.get(first), self._at.get(second)
         return None if None in ends else self._edge.get(frozenset(ends))
 
-    def block(self, first_row: int, n_modes: int) -> Block:
+    def block(self, first_row: int, n_modes: int) -> FeedForwardBlock:
         """Return the block of rows from ``first_row`` on."""
         rows = range(first_row, first_row + n_modes)
         mixers = tuple(tuple(self._mixer(c, row) for row in rows) for c in range(self._columns - 1))
         ways = [self._way(row, [column[mode][0] for column in mixers]) for mode, row in enumerate(rows)]
         wires = tuple(zip(*(way[0] for way in ways), strict=True))
-        return Block(
+        return FeedForwardBlock(
             self._mesh, first_row, n_modes, wires, mixers, tuple(way[1] for way in ways), tuple(way[2] for way in ways)
         )
 
@@ -157,7 +159,7 @@ class _Rows:
             )
         return puc, j == row
 
-    def _way(self, row: int, mixers: list[int]) -> tuple[list[Wire], int, int]:
+    def _way(self, row: int, mixers: list[int]) -> tuple[list[BlockWire], int, int]:
         """Return the wires of a row, and the ports where it enters and leaves."""
         wires = []
         ports = []
@@ -170,7 +172,7 @@ class _Rows:
             entering = self._port_side(puc, behind) if before is None else before
             leaving = self._port_side(puc, before) if behind is None else behind
             state: State = "bar" if leaving == entering ^ LEAVES["bar"] else "cross"
-            wires.append(Wire(puc, state, bool(entering % 2)))
+            wires.append(BlockWire(puc, state, bool(entering % 2)))
             ports += [entering] * (before is None) + [leaving] * (behind is None)
         return wires, *(int(self._mesh.port_at[puc_port]) for puc_port in ports)  # type: ignore[return-value]
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from lumion_hw.mesh.routing.negotiation import Negotiation, Settled
 from lumion_hw.mesh.routing.reasons import only
-from lumion_hw.mesh.routing.request import Request
+from lumion_hw.mesh.routing.request import RoutingProblem
 from lumion_hw.mesh.routing.result import Way
 from lumion_hw.mesh.routing.search import HARD, GivenUp, Nodes, Prices, Search
 
@@ -57,7 +57,7 @@ class Router:
         request: The request for all pairs at once.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: RoutingProblem) -> None:
         self._request = request
         self._index = {pair: index for index, pair in enumerate(request.pairs)}
         self._known: dict[Matching, Settled] = {}
@@ -121,7 +121,7 @@ class Matcher:
         steps: How often, in all, a pair left over may push its way into a configuration.
     """
 
-    def __init__(self, request: Request, ports: Sequence[int], order: random.Random, steps: int) -> None:
+    def __init__(self, request: RoutingProblem, ports: Sequence[int], order: random.Random, steps: int) -> None:
         self._pairs = request.pairs
         self._ports = sorted(ports)
         self._random = order

@@ -18,11 +18,11 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from lumion_hw.errors import ConfigError, VerifyError
-from lumion_hw.mesh.faults import Faults
+from lumion_hw.mesh.faults import MeshFaults
 from lumion_hw.mesh.matching_search import Matcher
 from lumion_hw.mesh.routing.negotiation import Negotiation
 from lumion_hw.mesh.routing.reasons import check_limits, no_path_alone
-from lumion_hw.mesh.routing.request import Request, check_ports, request_for
+from lumion_hw.mesh.routing.request import RoutingProblem, check_ports, request_for
 from lumion_hw.mesh.routing.result import Path, Way, traced_paths
 from lumion_hw.mesh.routing.search import GivenUp
 from lumion_hw.mesh.topology import HexMesh, State
@@ -96,7 +96,7 @@ def all_to_all(
     *,
     max_hops: int | None = None,
     puc_loss_db: ArrayLike = 0.5,
-    faults: Faults | None = None,
+    faults: MeshFaults | None = None,
     unusable: Iterable[tuple[int, State]] = (),
     seed: int = 0,
     steps: int = 1000,
@@ -120,7 +120,7 @@ def all_to_all(
     ports = tuple(int(port) for port in ports)
     if len(ports) < 2:
         raise ConfigError(f"all-to-all between {len(ports)} ports", hint="Give two ports or more.")
-    check_ports(mesh, ports, faults or Faults())
+    check_ports(mesh, ports, faults or MeshFaults())
     pairs = [(a, b) for a in sorted(ports) for b in sorted(ports) if a < b]
     request = request_for(
         mesh, pairs, objective="hops", puc_loss_db=puc_loss_db, faults=faults, unusable=unusable, max_hops=max_hops
@@ -133,7 +133,7 @@ def all_to_all(
     return AllToAll(ports, tuple(_configuration(request, ways) for ways in routed))
 
 
-def _check_each_alone(request: Request) -> None:
+def _check_each_alone(request: RoutingProblem) -> None:
     """Refuse ports of which two cannot be joined at all."""
     try:
         alone = Negotiation(request).alone()
@@ -144,7 +144,7 @@ def _check_each_alone(request: Request) -> None:
             raise no_path_alone(request, index)
 
 
-def _configuration(request: Request, ways: Mapping[tuple[int, int], Way]) -> Configuration:
+def _configuration(request: RoutingProblem, ways: Mapping[tuple[int, int], Way]) -> Configuration:
     """Trace one matching through the states of its ways, and check it."""
     pairs = sorted(ways)
     states = {w // 4: s for way in ways.values() for w, s in zip(way.waves, way.states, strict=True)}

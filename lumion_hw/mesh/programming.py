@@ -82,7 +82,7 @@ class PucTarget:
 
 
 @dataclass(frozen=True)
-class Limits:
+class HeaterLimits:
     """What the controller allows besides the largest current of every heater.
 
     Attributes:
@@ -117,7 +117,7 @@ def program(
     known: KnownMesh,
     targets: Mapping[int, PucTarget],
     *,
-    limits: Limits | None = None,
+    limits: HeaterLimits | None = None,
     cancel_joints: NDArray[np.bool_] | None = None,
 ) -> Programmed:
     """Return the currents that do what is wanted with the least heat; PUCs without a target are left unheated.
@@ -133,7 +133,7 @@ def program(
         CalibrationError: A PUC is not calibrated or stuck, or crosstalk is so strong that no setting makes up for it.
         LimitError: A heater does not reach its phase, or the heat in all exceeds the limit; nothing is clipped.
     """
-    limits = limits or Limits()
+    limits = limits or HeaterLimits()
     for puc in targets:
         if np.isnan(known.passive_rad[puc]):
             note = known.record.pucs[puc].note or "its passive phase was not found"

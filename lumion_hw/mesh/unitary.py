@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError, LimitError
-from lumion_hw.mesh.feedforward import Block, block
+from lumion_hw.mesh.feedforward import FeedForwardBlock, block
 from lumion_hw.mesh.gradient import gradient
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.prediction import drawn_cells
-from lumion_hw.mesh.programming import Limits, PucTarget, program, rounded_ma
+from lumion_hw.mesh.programming import HeaterLimits, PucTarget, program, rounded_ma
 from lumion_hw.mesh.scattering import Solver
 
 Real = NDArray[np.float64]
@@ -60,7 +60,7 @@ class UnitarySetting:
         loss_db: Predicted mean loss from an input to all outputs.
     """
 
-    block: Block
+    block: FeedForwardBlock
     currents_ma: Real
     heat_mw: float
     matrix: Complex
@@ -142,7 +142,7 @@ def _matrix(mixer: Mixer) -> Complex:
     return matrix
 
 
-def block_targets(where: Block, unitary: Complex) -> dict[int, PucTarget]:
+def block_targets(where: FeedForwardBlock, unitary: Complex) -> dict[int, PucTarget]:
     """Return what every PUC of a block has to do for a unitary, if couplers were ideal and joints without phase.
 
     Raises:
@@ -178,7 +178,7 @@ def block_targets(where: Block, unitary: Complex) -> dict[int, PucTarget]:
     return _targets(where, theta, phase)
 
 
-def _targets(where: Block, theta: dict[int, float], phase: Real) -> dict[int, PucTarget]:
+def _targets(where: FeedForwardBlock, theta: dict[int, float], phase: Real) -> dict[int, PucTarget]:
     """Return the arm phases of mixers and wires: T = -j·e^{-jΔ}·[[sin θ, cos θ], [cos θ, -sin θ]]."""
     quarter = 0.5 * math.pi
     targets = {}
@@ -199,9 +199,9 @@ def program_unitary(
     known: KnownMesh,
     unitary: Complex,
     *,
-    where: Block | None = None,
+    where: FeedForwardBlock | None = None,
     avoid: Collection[int] = (),
-    limits: Limits | None = None,
+    limits: HeaterLimits | None = None,
     refine: bool = True,
 ) -> UnitarySetting:
     """Program a unitary by what a record knows; rows beside the block are led straight through.
@@ -219,7 +219,7 @@ def program_unitary(
         CalibrationError: A PUC is not calibrated, or crosstalk cannot be compensated.
         LimitError: A heater does not reach its phase, or the heat in all exceeds the limit.
     """
-    limits = limits or Limits()
+    limits = limits or HeaterLimits()
     dead = {int(heater) // 2 for heater in np.flatnonzero(known.max_ma == 0.0)}
     unknown = set(np.flatnonzero(np.isnan(known.passive_rad)).tolist())
     where = where or block(known.mesh, len(unitary), avoid=dead | unknown | set(avoid))
@@ -250,7 +250,7 @@ def predicted_fidelities(
     return np.array([fidelity_up_to_port_phases(unitary, field[outputs]) for field in fields])
 
 
-def _parked(known: KnownMesh, where: Block) -> dict[int, PucTarget]:
+def _parked(known: KnownMesh, where: FeedForwardBlock) -> dict[int, PucTarget]:
     """Return targets for the rows beside a block, so that what leaks there leaves; whatever cannot be set is left."""
     rest = range(where.mesh.n_pucs)
     targets: dict[int, PucTarget] = {}
@@ -270,7 +270,7 @@ class UnitaryModel:
         unitary: Shape ``(N, N)``.
     """
 
-    def __init__(self, known: KnownMesh, where: Block, unitary: Complex) -> None:
+    def __init__(self, known: KnownMesh, where: FeedForwardBlock, unitary: Complex) -> None:
         self.unitary = unitary
         self._known, self._where = known, where
         self._solver = Solver(known.mesh)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from lumion_hw.clock import Clock
 from lumion_hw.errors import LinkTimeout
 from lumion_hw.links.base import Link, ModemLink
-from lumion_hw.sessions.apt_codec import AptDecoder, Frame, Message, command
+from lumion_hw.sessions.apt_codec import AptDecoder, AptFrame, DecodedAptMessage, command
 from lumion_hw.sessions.conversation import Conversation
 
 DEFAULT_TIMEOUT_S = 0.5
@@ -40,7 +40,7 @@ class AptSession(Conversation):
         clock: Clock,
         *,
         device: str,
-        on_frame: Callable[[Frame], None] = lambda frame: None,
+        on_frame: Callable[[AptFrame], None] = lambda frame: None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         super().__init__(link, clock, device=device, timeout_s=timeout_s)
@@ -81,7 +81,7 @@ class AptSession(Conversation):
         with self.exchange(what) as deadline:
             self._put(message, deadline)
 
-    def ask(self, message: bytes, what: str, wanted: Message, channel: int | None = None) -> Frame:
+    def ask(self, message: bytes, what: str, wanted: DecodedAptMessage, channel: int | None = None) -> AptFrame:
         """Send a request and return its reply.
 
         Args:
@@ -116,8 +116,8 @@ class AptSession(Conversation):
         if not self._is_first_probe:
             self._put(b"\0", deadline)
         self._is_first_probe = False
-        self._put(command(Message.REQUEST_PARAMETERS), deadline)
-        self._is_first_probe = self._wait_for(Message.PARAMETERS, None, deadline) is not None
+        self._put(command(DecodedAptMessage.REQUEST_PARAMETERS), deadline)
+        self._is_first_probe = self._wait_for(DecodedAptMessage.PARAMETERS, None, deadline) is not None
         return self._is_first_probe
 
     def _put(self, message: bytes, deadline: float) -> None:
@@ -128,7 +128,7 @@ class AptSession(Conversation):
         self.send(message, deadline)
         self._written_at = self._clock.now()
 
-    def _wait_for(self, wanted: Message, channel: int | None, deadline: float) -> Frame | None:
+    def _wait_for(self, wanted: DecodedAptMessage, channel: int | None, deadline: float) -> AptFrame | None:
         """Take messages until one is wanted, the latest if several came at once; ``None`` at the deadline."""
         while data := self._link.read(deadline):
             found = [
@@ -140,7 +140,7 @@ class AptSession(Conversation):
                 break
         return None
 
-    def _taken(self, data: bytes) -> list[Frame]:
+    def _taken(self, data: bytes) -> list[AptFrame]:
         frames = self._decoder.feed(data)
         for frame in frames:
             self._on_frame(frame)

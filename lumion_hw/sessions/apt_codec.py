@@ -21,7 +21,7 @@ _PARAMETERS = struct.Struct("<6H")
 _MOVE = struct.Struct("<Hi")
 
 
-class Message(enum.IntEnum):
+class DecodedAptMessage(enum.IntEnum):
     """Ids of the messages that a driver uses."""
 
     SET_CHANNEL_ENABLE = 0x0210
@@ -38,12 +38,12 @@ class Message(enum.IntEnum):
 
 
 _DATA_BYTES = {
-    Message.MOVE_HOMED: (0,),
+    DecodedAptMessage.MOVE_HOMED: (0,),
     # Told by the header alone, with the channel in p1, or with position and status behind it.
-    Message.MOVE_COMPLETED: (0, _MOVE.size, _STATUS.size),
-    Message.MOVE_STOPPED: (0, _MOVE.size, _STATUS.size),
-    Message.STATUS: (_STATUS.size,),
-    Message.PARAMETERS: (_PARAMETERS.size,),
+    DecodedAptMessage.MOVE_COMPLETED: (0, _MOVE.size, _STATUS.size),
+    DecodedAptMessage.MOVE_STOPPED: (0, _MOVE.size, _STATUS.size),
+    DecodedAptMessage.STATUS: (_STATUS.size,),
+    DecodedAptMessage.PARAMETERS: (_PARAMETERS.size,),
 }
 """Lengths of data that a message of a device may have."""
 
@@ -61,7 +61,7 @@ class StatusBit(enum.IntFlag):
 
 
 @dataclass(frozen=True)
-class Frame:
+class AptFrame:
     """One frame from a device.
 
     Attributes:
@@ -83,7 +83,7 @@ class Frame:
 
 
 @dataclass(frozen=True)
-class Status:
+class AptStatus:
     """What a paddle says of itself.
 
     Attributes:
@@ -129,22 +129,22 @@ def command_with(message: int, data: bytes) -> bytes:
 
 def move_absolute(channel: int, counts: int) -> bytes:
     """Return the frame that moves a paddle."""
-    return command_with(Message.MOVE_ABSOLUTE, _MOVE.pack(channel, counts))
+    return command_with(DecodedAptMessage.MOVE_ABSOLUTE, _MOVE.pack(channel, counts))
 
 
 def set_parameters(parameters: Parameters) -> bytes:
     """Return the frame that sets what is common to all paddles."""
     words = (0, parameters.velocity_percent, parameters.home_counts, *parameters.jog_counts)
-    return command_with(Message.SET_PARAMETERS, _PARAMETERS.pack(*words))
+    return command_with(DecodedAptMessage.SET_PARAMETERS, _PARAMETERS.pack(*words))
 
 
-def status_of(frame: Frame) -> Status:
+def status_of(frame: AptFrame) -> AptStatus:
     """Return what a status frame says."""
     channel, counts, _velocity, _current_ma, bits = _STATUS.unpack(frame.data)
-    return Status(channel, counts, StatusBit(bits))
+    return AptStatus(channel, counts, StatusBit(bits))
 
 
-def parameters_of(frame: Frame) -> Parameters:
+def parameters_of(frame: AptFrame) -> Parameters:
     """Return what a parameter frame says."""
     _, velocity, home, *jogs = _PARAMETERS.unpack(frame.data)
     return Parameters(velocity, home, (jogs[0], jogs[1], jogs[2]))
@@ -171,7 +171,7 @@ class AptDecoder:
         self.foreign_bytes += len(self._buffer)
         self._buffer.clear()
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def feed(self, data: bytes) -> list[AptFrame]:
         """Take bytes and return the frames that they complete, in their order."""
         self._buffer += data
         frames = []
@@ -186,7 +186,7 @@ class AptDecoder:
                 break
             message, p1, p2 = struct.unpack_from("<HBB", self._buffer)
             content = bytes(self._buffer[HEADER_BYTES:end])
-            frames.append(Frame(message, 0, 0, content) if content else Frame(message, p1, p2, b""))
+            frames.append(AptFrame(message, 0, 0, content) if content else AptFrame(message, p1, p2, b""))
             del self._buffer[:end]
         return frames
 

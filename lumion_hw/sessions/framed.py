@@ -41,7 +41,7 @@ from lumion_hw.errors import BusyError, LinkLost
 from lumion_hw.links.base import Link
 from lumion_hw.links.owner import Owner, fork_safe
 from lumion_hw.sessions.framed_errors import Where, check_hello, encoding, error_from_refusal
-from lumion_hw.sessions.framed_exchange import LEAST_BUSY_WAIT_S, Exchange
+from lumion_hw.sessions.framed_exchange import LEAST_BUSY_WAIT_S, FramedExchange
 from lumion_hw.sessions.framed_inbox import Sink, Wanted
 from lumion_hw.sessions.framed_line import HOST_MTU, Line, Loss, SessionState
 from lumion_hw.sessions.framed_lock import TurnLock
@@ -90,7 +90,7 @@ class FramedSession:
         self._owner = Owner()
         self._exchanging = False
         self._hello: HelloReply | None = None
-        self._exchange: Exchange | None = None
+        self._exchange: FramedExchange | None = None
         self._epoch = 0
 
     @property
@@ -215,7 +215,7 @@ class FramedSession:
             self._line.write(b"\0", "HELLO")
             hello, seq = self._say_hello(session, seq, take_over=take_over, until=until)
             self._hello = hello
-            self._exchange = Exchange(self._line, self._clock, self._where, hello, self._baud, seq)
+            self._exchange = FramedExchange(self._line, self._clock, self._where, hello, self._baud, seq)
             self._epoch += 1
             self._line.state = SessionState.OPEN
             self._line.loss = None
@@ -393,7 +393,7 @@ class FramedSession:
         finally:
             self._exchanging = False
 
-    def _exchange_now(self) -> Exchange:
+    def _exchange_now(self) -> FramedExchange:
         if self._exchange is None:
             raise LinkLost("the session was never opened", device=self.device, address=self.address, hint="Open it.")
         return self._exchange

@@ -90,7 +90,7 @@ class _Job(Wanted):
         return encode_body(_HEADER.pack(_REQ, flags, self.command, 0, self.seq, self.session) + self.payload)
 
 
-class Exchange:
+class FramedExchange:
     """Sends the requests of one session, as many at once as window and kind allow, and collects their answers.
 
     Args:

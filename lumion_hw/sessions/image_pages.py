@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lumion_hw.errors import LinkLost, NotSupportedError
-from lumion_hw.interfaces.cmis.fields import HALF_BYTES, Page
-from lumion_hw.interfaces.cmis.image import MemoryImage
 from lumion_hw.sessions.module_pages import MAX_WRITE_BYTES, PageNotSupportedError, check_range, check_write, page_words
+from lumion_hw.standards.cmis.fields import HALF_BYTES, Page
+from lumion_hw.standards.cmis.image import MemoryImage
 
 
 class ImagePages:

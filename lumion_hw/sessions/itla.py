@@ -10,10 +10,10 @@ from lumion_hw.links.base import Link
 from lumion_hw.sessions.conversation import Conversation, shown
 from lumion_hw.sessions.itla_codec import (
     FRAME_BYTES,
-    Problem,
+    FrameProblem,
+    ItlaReplyStatus,
     Register,
     Reply,
-    Status,
     decode_reply,
     read_request,
     repeat_request,
@@ -25,13 +25,13 @@ DEFAULT_TIMEOUT_S = 0.5
 _ATTEMPTS = 3
 _LONGEST_STRING_BYTES = 4096
 _ERRORS: dict[int, tuple[type[DeviceError], str]] = {
-    Problem.NOT_IMPLEMENTED: (NotSupportedError, "this module does not have this register (RNI)"),
-    Problem.NOT_WRITABLE: (NotSupportedError, "this register cannot be written (RNW)"),
-    Problem.VALUE_RANGE: (BadValueError, "the value is outside the module's range (RVE)"),
-    Problem.PENDING: (BusyError, "an operation is pending (CIP)"),
-    Problem.INITIALISING: (BusyError, "the module is starting (CII)"),
-    Problem.OUTPUT_ENABLED: (DeviceError, "the output is enabled (CIE)"),
-    Problem.CONFIGURATION: (DeviceError, "the configuration is not valid (IVC)"),
+    FrameProblem.NOT_IMPLEMENTED: (NotSupportedError, "this module does not have this register (RNI)"),
+    FrameProblem.NOT_WRITABLE: (NotSupportedError, "this register cannot be written (RNW)"),
+    FrameProblem.VALUE_RANGE: (BadValueError, "the value is outside the module's range (RVE)"),
+    FrameProblem.PENDING: (BusyError, "an operation is pending (CIP)"),
+    FrameProblem.INITIALISING: (BusyError, "the module is starting (CII)"),
+    FrameProblem.OUTPUT_ENABLED: (DeviceError, "the output is enabled (CIE)"),
+    FrameProblem.CONFIGURATION: (DeviceError, "the configuration is not valid (IVC)"),
 }
 
 
@@ -70,7 +70,7 @@ class ItlaSession(Conversation):
         what = f"write 0x{register:02X} = {data}"
         with self.transaction():
             reply = self._accepted(what, self._ask(what, write_request(register, data), register))
-            return reply.status is Status.PENDING
+            return reply.status is ItlaReplyStatus.PENDING
 
     def read_string(self, register: int) -> bytes:
         """Return the bytes of a string register (AEA), read through the register AEA-EAR. Raises as :meth:`read`."""
@@ -84,7 +84,7 @@ class ItlaSession(Conversation):
         """Read a string from its beginning: each read of AEA-EAR goes on by a word, so none can be repeated."""
         what = f"read string 0x{register:02X}"
         reply = self._accepted(what, self._ask(what, read_request(register), register))
-        if reply.status is not Status.AEA or reply.data > _LONGEST_STRING_BYTES:
+        if reply.status is not ItlaReplyStatus.AEA or reply.data > _LONGEST_STRING_BYTES:
             raise self._frame_error(what, f"no string: {reply}")
         data = b"".join(self.read(Register.AEA_EAR).to_bytes(2, "big") for _ in range((reply.data + 1) // 2))
         return data[: reply.data]
@@ -135,7 +135,7 @@ class ItlaSession(Conversation):
 
     def _accepted(self, what: str, reply: Reply) -> Reply:
         """Return a reply that is no execution error; else ask why, and raise that."""
-        if reply.status is not Status.EXECUTION_ERROR:
+        if reply.status is not ItlaReplyStatus.EXECUTION_ERROR:
             return reply
         data = self._ask("read 0x00", read_request(Register.NOP), Register.NOP).data
         code = data & 0x0F

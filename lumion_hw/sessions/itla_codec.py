@@ -57,7 +57,7 @@ class Register(enum.IntEnum):
     LFH3 = 0x6A
 
 
-class Status(enum.IntEnum):
+class ItlaReplyStatus(enum.IntEnum):
     """What became of a request."""
 
     OK = 0
@@ -66,7 +66,7 @@ class Status(enum.IntEnum):
     PENDING = 3
 
 
-class Problem(enum.IntEnum):
+class FrameProblem(enum.IntEnum):
     """Why a request could not be executed: bits 3-0 of the register NOP."""
 
     NONE = 0x0
@@ -95,7 +95,7 @@ class Reply:
     """
 
     damaged: bool
-    status: Status
+    status: ItlaReplyStatus
     register: int
     data: int
 
@@ -130,7 +130,7 @@ def decode_reply(frame: bytes) -> Reply | None:
     """Return what a module says, or ``None`` for bytes that are no reply: wrong length, checksum or mark."""
     if len(frame) != FRAME_BYTES or frame[0] >> 4 != bip4(frame) or not frame[0] & _FROM_MODULE:
         return None
-    return Reply(bool(frame[0] & _DAMAGED), Status(frame[0] & 0x03), frame[1], frame[2] << 8 | frame[3])
+    return Reply(bool(frame[0] & _DAMAGED), ItlaReplyStatus(frame[0] & 0x03), frame[1], frame[2] << 8 | frame[3])
 
 
 def signed(data: int) -> int:

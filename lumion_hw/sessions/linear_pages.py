@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from lumion_hw.interfaces.cmis.codec import linear_offset
-from lumion_hw.interfaces.cmis.fields import HALF_BYTES, Page
 from lumion_hw.sessions.linear_file import MemoryFile
 from lumion_hw.sessions.module_pages import MAX_WRITE_BYTES, check_range, check_write, page_words
 from lumion_hw.sessions.register_access import ShortReadError
+from lumion_hw.standards.cmis.codec import linear_offset
+from lumion_hw.standards.cmis.fields import HALF_BYTES, Page
 
 _LIKENESS_BYTES = 16
 

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol, runtime_checkable
 
 from lumion_hw.errors import ConfigError, NotSupportedError
-from lumion_hw.interfaces.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Page
+from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Page
 
 MAX_WRITE_BYTES = 8
 """Longest write in one transaction (facts, transponders 2.3)."""

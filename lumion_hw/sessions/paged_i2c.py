@@ -9,8 +9,6 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 from lumion_hw.clock import Clock
 from lumion_hw.errors import LinkError, LumionError
-from lumion_hw.interfaces.cmis.fields import FIRST_BANKED_PAGE, Page
-from lumion_hw.interfaces.cmis.lower_memory import BANK_SELECT_BYTE, PAGE_SELECT_BYTE
 from lumion_hw.links.owner import Owner, fork_safe
 from lumion_hw.sessions.module_pages import MAX_WRITE_BYTES, PageNotSupportedError, check_range, check_write, page_words
 from lumion_hw.sessions.register_access import (
@@ -20,6 +18,8 @@ from lumion_hw.sessions.register_access import (
     ShortReadError,
     repeated,
 )
+from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, Page
+from lumion_hw.standards.cmis.lower_memory import BANK_SELECT_BYTE, PAGE_SELECT_BYTE
 
 RETRY_PERIOD_S = 0.002
 """Pause before an access that was not acknowledged is repeated."""

@@ -23,7 +23,7 @@ from lumion_hw.sessions.qontrol_codec import (
     RENUMBERED,
     REQUEST_ERRORS,
     SERIAL_ERROR,
-    Request,
+    QontrolRequest,
     error_name,
     text_request,
 )
@@ -123,11 +123,11 @@ class QontrolSession(Conversation):
         """Let the modules number themselves anew (``NUP=0``); return how many said so."""
         return len(self.ask_list(text_request("NUP=0", RENUMBERED)))
 
-    def ask(self, request: Request) -> tuple[str, ...]:
+    def ask(self, request: QontrolRequest) -> tuple[str, ...]:
         """Send one request and return the lines of its reply. Raises as :meth:`run`."""
         return self.run((request,))[0]
 
-    def run(self, requests: Sequence[Request]) -> list[tuple[str, ...]]:
+    def run(self, requests: Sequence[QontrolRequest]) -> list[tuple[str, ...]]:
         """Send requests in order, some ahead of their replies, and return the lines of each reply.
 
         All of them have to be such that saying them twice does no harm: after ``E15`` (serial communication error)
@@ -149,7 +149,7 @@ class QontrolSession(Conversation):
                     _log.warning("%s; sending again", error)
             return self._run_once(requests)
 
-    def ask_list(self, request: Request) -> tuple[str, ...]:
+    def ask_list(self, request: QontrolRequest) -> tuple[str, ...]:
         """Send one request whose number of lines is not known; its reply ends with 0.1 s of silence.
 
         Raises:
@@ -199,8 +199,8 @@ class QontrolSession(Conversation):
         except (LinkTimeout, FrameError):
             return False
 
-    def _run_once(self, requests: Sequence[Request]) -> list[tuple[str, ...]]:
-        ahead, flying = deque(requests), deque[Request]()
+    def _run_once(self, requests: Sequence[QontrolRequest]) -> list[tuple[str, ...]]:
+        ahead, flying = deque(requests), deque[QontrolRequest]()
         flying_bytes = 0
         replies: list[tuple[str, ...]] = []
         with self.exchange(_named(requests)):
@@ -220,7 +220,7 @@ class QontrolSession(Conversation):
                 flying_bytes -= len(request.data)
         return replies
 
-    def _collect(self, request: Request, n_lines: int, deadline: float) -> tuple[str, ...]:
+    def _collect(self, request: QontrolRequest, n_lines: int, deadline: float) -> tuple[str, ...]:
         """Return the lines of one reply; error lines in between are kept as reports."""
         lines: list[str] = []
         codes: list[int] = []
@@ -244,7 +244,7 @@ class QontrolSession(Conversation):
                 self._check_time(request, deadline)
         return tuple(lines)
 
-    def _check_time(self, request: Request, deadline: float) -> None:
+    def _check_time(self, request: QontrolRequest, deadline: float) -> None:
         """Raise ``LinkTimeout`` after the deadline, however much is still arriving."""
         if self._clock.now() > deadline:
             raise LinkTimeout(
@@ -254,7 +254,7 @@ class QontrolSession(Conversation):
                 hint="The modules report errors without end, or somebody else uses this serial line.",
             )
 
-    def _refusal(self, request: Request, codes: Sequence[int]) -> DeviceError:
+    def _refusal(self, request: QontrolRequest, codes: Sequence[int]) -> DeviceError:
         names = ", ".join(f"E{code:02d} {error_name(code)}" for code in codes)
         return DeviceError(
             f"{request.text}: answered with {names} and no acknowledgement.",
@@ -318,7 +318,7 @@ class QontrolSession(Conversation):
         return foreign
 
 
-def _named(requests: Sequence[Request]) -> str:
+def _named(requests: Sequence[QontrolRequest]) -> str:
     if not requests:
         return "nothing"
     return requests[0].text if len(requests) == 1 else f"{requests[0].text} … {requests[-1].text}"

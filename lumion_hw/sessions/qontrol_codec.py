@@ -83,7 +83,7 @@ def error_name(code: int) -> str:
 
 
 @dataclass(frozen=True)
-class Request:
+class QontrolRequest:
     """One request and the shape of its reply.
 
     Attributes:
@@ -99,9 +99,9 @@ class Request:
     n_lines: int = 1
 
 
-def text_request(text: str, line: re.Pattern[str] = DONE, n_lines: int = 1) -> Request:
+def text_request(text: str, line: re.Pattern[str] = DONE, n_lines: int = 1) -> QontrolRequest:
     """Return a request in text, ended by LF."""
-    return Request(text, text.encode("ascii") + b"\n", line, n_lines)
+    return QontrolRequest(text, text.encode("ascii") + b"\n", line, n_lines)
 
 
 def words_from_values(values: NDArray[np.float64], full_scale: NDArray[np.float64] | float) -> NDArray[np.uint16]:
@@ -119,32 +119,32 @@ def value_text(value: float) -> str:
     return f"{whole}.{decimals.rstrip('0') or '0'}"
 
 
-def set_one_text(quantity: Quantity, channel: int, value: float) -> Request:
+def set_one_text(quantity: Quantity, channel: int, value: float) -> QontrolRequest:
     """Return the text request that sets one channel, such as ``V3=4.5``."""
     return text_request(f"{quantity.text}{channel}={value_text(value)}")
 
 
-def set_vector_text(quantity: Quantity, first_channel: int, values: Sequence[float]) -> Request:
+def set_vector_text(quantity: Quantity, first_channel: int, values: Sequence[float]) -> QontrolRequest:
     """Return the text request that sets one whole module, such as ``IVEC8=0.0,1.25,…``."""
     return text_request(f"{quantity.text}VEC{first_channel}={','.join(map(value_text, values))}")
 
 
-def set_vector_binary(quantity: Quantity, first_channel: int, words: NDArray[np.uint16]) -> Request:
+def set_vector_binary(quantity: Quantity, first_channel: int, words: NDArray[np.uint16]) -> QontrolRequest:
     """Return the binary request that sets neighbouring channels of one module."""
     head = struct.pack(">BBBHH", _header(_FLAG_VECTOR), quantity.code, 0, first_channel, len(words))
     last = first_channel + len(words) - 1
-    return Request(f"binary {quantity.text}{first_channel}…{last}=", head + words.astype(">u2").tobytes())
+    return QontrolRequest(f"binary {quantity.text}{first_channel}…{last}=", head + words.astype(">u2").tobytes())
 
 
-def read_all_text(quantity: Quantity, n_channels: int) -> Request:
+def read_all_text(quantity: Quantity, n_channels: int) -> QontrolRequest:
     """Return the text request that reads all channels, such as ``IALL?``."""
     return text_request(f"{quantity.text}ALL?", _LINES_BY_UNIT[quantity.unit], n_channels)
 
 
-def read_all_binary(quantity: Quantity, n_channels: int) -> Request:
+def read_all_binary(quantity: Quantity, n_channels: int) -> QontrolRequest:
     """Return the binary request that reads all channels; its reply is text."""
     data = struct.pack(">BBBHH", _header(_FLAG_READ | _FLAG_ALL), quantity.code, 0, 0, 0)
-    return Request(f"binary {quantity.text}ALL?", data, _LINES_BY_UNIT[quantity.unit], n_channels)
+    return QontrolRequest(f"binary {quantity.text}ALL?", data, _LINES_BY_UNIT[quantity.unit], n_channels)
 
 
 def _header(flags: int) -> int:

@@ -16,7 +16,7 @@ from lumion_hw.links.base import Link, Peer
 from lumion_hw.links.draining import drain_by_reading
 
 if TYPE_CHECKING:
-    from lumion_hw.emulator.device import EmulatedDevice
+    from lumion_hw.emulator.wires.device import EmulatedDevice
 
 TRANSPORTS = ("memory", "tcp", "pty")
 """The wires there are. A device in memory runs on virtual time and in one thread, the others on the wall clock."""
@@ -117,7 +117,7 @@ class DisturbedLink:
             raise LinkLost("the plug was pulled", address=self.name, hint="This is what the test wanted.")
 
 
-class _Served:
+class _ServedWire:
     """A device that does what it is told from outside in the thread that serves it."""
 
     def __init__(self, device: EmulatedDevice, wake: Callable[[], None]) -> None:
@@ -162,7 +162,7 @@ def _do_here(action: Callable[[], object]) -> None:
     action()
 
 
-class Wire:
+class WireUnderTest:
     """The way to one emulated device.
 
     Args:
@@ -229,7 +229,7 @@ class Wire:
 
 
 @contextlib.contextmanager
-def wired(device: EmulatedDevice, transport: str, clock: Clock) -> Iterator[Wire]:
+def wired(device: EmulatedDevice, transport: str, clock: Clock) -> Iterator[WireUnderTest]:
     """Put an emulated device at the end of a wire for the length of a block.
 
     Args:
@@ -244,16 +244,16 @@ def wired(device: EmulatedDevice, transport: str, clock: Clock) -> Iterator[Wire
     if transport == "memory":
         from lumion_hw.links.memory import MemoryLink
 
-        yield Wire(lambda: MemoryLink(device.connect, clock, f"emulated {device.name}"), clock)
+        yield WireUnderTest(lambda: MemoryLink(device.connect, clock, f"emulated {device.name}"), clock)
         return
-    from lumion_hw.emulator.server import EmulatorServer
+    from lumion_hw.emulator.wires.server import EmulatorServer
     from lumion_hw.links.address import open_link
 
     clock_for(transport)  # refuses what is no transport
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lumion-wire-")))
         server = stack.enter_context(EmulatorServer(clock))
-        served = _Served(device, server.wake)
+        served = _ServedWire(device, server.wake)
         address = server.add_tcp(served) if transport == "tcp" else server.add_pty(served, directory / device.name)
         stack.enter_context(server.in_thread())
-        yield Wire(lambda: open_link(address, clock), clock, do=served.do, pull=stack.close, address=address)
+        yield WireUnderTest(lambda: open_link(address, clock), clock, do=served.do, pull=stack.close, address=address)

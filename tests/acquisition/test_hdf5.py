@@ -10,7 +10,7 @@ import pytest
 
 from lumion_hw.acquisition.columns import Column, State, Value
 from lumion_hw.acquisition.hdf5 import write_hdf5
-from lumion_hw.acquisition.journal import Header, Journal, Row
+from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow
 from lumion_hw.errors import ConfigError
 
 h5py = pytest.importorskip("h5py", reason="h5py, of the extra hdf5, is not there")
@@ -18,9 +18,9 @@ COLUMN = Column("meter0.power.1", "meter0", "W")
 
 
 def journal(path: Path) -> Path:
-    with Journal.create(path, Header("small", (COLUMN,), 0.5, 3, "2026-11-20T12:00:00+00:00")) as log:
+    with LogJournal.create(path, LogHeader("small", (COLUMN,), 0.5, 3, "2026-11-20T12:00:00+00:00")) as log:
         for index, value in enumerate((Value(State.OK, 1e-6), Value(State.OVER_RANGE), Value(State.OK, -1e-12))):
-            log.append(Row(index, 0.5 * index, (value,)))
+            log.append(LogRow(index, 0.5 * index, (value,)))
         log.sync()
     return path
 

@@ -15,25 +15,25 @@ from hypothesis import strategies as st
 from waiting import Bound
 
 from lumion_hw.acquisition.columns import FAILED, Column, State, Value
-from lumion_hw.acquisition.journal import Header, Journal, Row, read_journal
+from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow, read_journal
 from lumion_hw.errors import ConfigError, LumionError
 
 COLUMNS = (Column("meter0.power.1", "meter0", "W"), Column("sfp-a.temperature_c", "sfp-a", "°C"))
-HEADER = Header("small", COLUMNS, 0.5, 100, "2026-11-20T12:00:00.000+00:00")
+HEADER = LogHeader("small", COLUMNS, 0.5, 100, "2026-11-20T12:00:00.000+00:00")
 
 
-def row(index: int) -> Row:
-    return Row(index, 0.5 * index, (Value(State.OK, 1e-6 * index), FAILED if index % 3 else Value(State.DARK)))
+def row(index: int) -> LogRow:
+    return LogRow(index, 0.5 * index, (Value(State.OK, 1e-6 * index), FAILED if index % 3 else Value(State.DARK)))
 
 
 def written(path: Path, n: int) -> None:
-    with Journal.create(path, HEADER) as journal:
+    with LogJournal.create(path, HEADER) as journal:
         for index in range(n):
             journal.append(row(index))
         assert journal.sync() == n
 
 
-def same(found: Row, expected: Row) -> bool:
+def same(found: LogRow, expected: LogRow) -> bool:
     pairs = zip(found.values, expected.values, strict=True)
     return (found.index, found.time_s) == (expected.index, expected.time_s) and all(
         a.state is b.state and (a.number == b.number or (math.isnan(a.number) and math.isnan(b.number)))
@@ -60,7 +60,7 @@ def test_a_file_cut_anywhere_keeps_the_rows_before_and_goes_on_behind_them(
     head, length = len(HEADER.line()), 4 + 8 + 2 * 8 + 2 + 4
     kept = head + min(cut, 5 * length)
     path.write_bytes(data[:kept])
-    with Journal.resume(path) as journal:
+    with LogJournal.resume(path) as journal:
         whole = min(cut, 5 * length) // length
         assert (journal.acknowledged, journal.last_index) == (whole, whole - 1)
         assert journal.lost_bytes == min(cut, 5 * length) - whole * length
@@ -80,7 +80,7 @@ def test_a_damaged_row_ends_what_is_believed(tmp_path: Path) -> None:
 
 
 def test_a_row_counts_as_acknowledged_only_after_the_sync(tmp_path: Path) -> None:
-    with Journal.create(tmp_path / "log", HEADER) as journal:
+    with LogJournal.create(tmp_path / "log", HEADER) as journal:
         journal.append(row(0))
         assert journal.acknowledged == 0
         assert journal.sync() == journal.acknowledged == 1
@@ -89,7 +89,7 @@ def test_a_row_counts_as_acknowledged_only_after_the_sync(tmp_path: Path) -> Non
 def test_an_existing_log_is_not_overwritten(tmp_path: Path) -> None:
     written(tmp_path / "log", 1)
     with pytest.raises(ConfigError, match="--resume"):
-        Journal.create(tmp_path / "log", HEADER)
+        LogJournal.create(tmp_path / "log", HEADER)
     assert len(read_journal(tmp_path / "log")[1]) == 1
 
 
@@ -100,20 +100,20 @@ def test_another_file_is_no_log_and_stays_as_it_is(tmp_path: Path, content: byte
     path = tmp_path / "other"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match="is no log of this program"):
-        Journal.resume(path)
+        LogJournal.resume(path)
     assert path.read_bytes() == content
 
 
 def test_a_log_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="missing"):
-        Journal.resume(tmp_path / "missing")
+        LogJournal.resume(tmp_path / "missing")
 
 
 def test_a_full_disk_is_said_and_what_was_acknowledged_stays(tmp_path: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
     with Path("/dev/full").open("wb", buffering=0) as full:
-        journal = Journal(tmp_path / "log", HEADER, full)
+        journal = LogJournal(tmp_path / "log", HEADER, full)
         with pytest.raises(LumionError, match="Make room"):
             journal.append(row(0))
         assert journal.acknowledged == 0
@@ -123,12 +123,12 @@ _WRITER = """
 import sys
 from pathlib import Path
 from lumion_hw.acquisition.columns import Column, State, Value
-from lumion_hw.acquisition.journal import Header, Journal, Row
+from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow
 
-header = Header("small", (Column("a.b", "a", "W"),), 1.0, 10**6, "now")
-journal = Journal.create(Path(sys.argv[1]), header)
+header = LogHeader("small", (Column("a.b", "a", "W"),), 1.0, 10**6, "now")
+journal = LogJournal.create(Path(sys.argv[1]), header)
 for index in range(10**6):
-    journal.append(Row(index, float(index), (Value(State.OK, 1.0),)))
+    journal.append(LogRow(index, float(index), (Value(State.OK, 1.0),)))
     if index % 7 == 0:
         print(journal.sync(), flush=True)
 """

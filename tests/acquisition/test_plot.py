@@ -9,7 +9,7 @@ import pytest
 
 from lumion_hw.acquisition.columns import Column, State, Value
 from lumion_hw.acquisition.hdf5 import write_hdf5
-from lumion_hw.acquisition.journal import Header, Journal, Row
+from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow
 from lumion_hw.acquisition.plot import plot
 from lumion_hw.cli import main
 from lumion_hw.errors import ConfigError
@@ -25,11 +25,11 @@ COLUMNS = (
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    with Journal.create(tmp_path / "log", Header("small", COLUMNS, 0.5, 4, "2026-11-20T12:00:00+00:00")) as log:
+    with LogJournal.create(tmp_path / "log", LogHeader("small", COLUMNS, 0.5, 4, "2026-11-20T12:00:00+00:00")) as log:
         for index in range(4):
             first = Value(State.OVER_RANGE) if index == 2 else Value(State.OK, 1e-6 * index)
             second = Value(State.FAILED) if index == 1 else Value(State.OK, 2e-6)
-            log.append(Row(index, 0.5 * index, (first, second, Value(State.OK, 40.0 + index))))
+            log.append(LogRow(index, 0.5 * index, (first, second, Value(State.OK, 40.0 + index))))
         log.sync()
     write_hdf5(tmp_path / "log", tmp_path / "r.h5")
     return tmp_path / "r.h5"

@@ -8,7 +8,7 @@ import pytest
 
 from lumion_hw import Bench
 from lumion_hw.acquisition.columns import Reader, State
-from lumion_hw.acquisition.journal import Header, Journal, read_journal
+from lumion_hw.acquisition.journal import LogHeader, LogJournal, read_journal
 from lumion_hw.acquisition.latest import Latest
 from lumion_hw.acquisition.recorder import record
 from lumion_hw.errors import ConfigError
@@ -16,8 +16,8 @@ from lumion_hw.errors import ConfigError
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
 
 
-def header(reader: Reader, n_rows: int, period_s: float = 0.5) -> Header:
-    return Header("small", reader.columns, period_s, n_rows, "2026-11-20T12:00:00.000+00:00")
+def header(reader: Reader, n_rows: int, period_s: float = 0.5) -> LogHeader:
+    return LogHeader("small", reader.columns, period_s, n_rows, "2026-11-20T12:00:00.000+00:00")
 
 
 def test_a_device_name_means_all_its_channels_and_wildcards_choose() -> None:
@@ -56,7 +56,7 @@ def test_values_are_what_the_devices_say() -> None:
 def test_rows_come_at_their_rate_and_the_plan_ends_the_recording(tmp_path: Path) -> None:
     with Bench.emulate(SMALL) as bench:
         reader = Reader(bench, ["meter0"])
-        with Journal.create(tmp_path / "log", header(reader, 20)) as journal:
+        with LogJournal.create(tmp_path / "log", header(reader, 20)) as journal:
             recording = record(reader, journal, bench.clock)
     assert (recording.rows, recording.missed, recording.failed) == (20, 0, 0)
     _, rows = read_journal(tmp_path / "log")
@@ -67,7 +67,7 @@ def test_rows_come_at_their_rate_and_the_plan_ends_the_recording(tmp_path: Path)
 def test_rows_that_cannot_be_kept_up_with_are_left_out_and_counted(tmp_path: Path) -> None:
     with Bench.emulate(SMALL) as bench:
         reader = Reader(bench, ["sfp-*"])  # three modules behind slow buses
-        with Journal.create(tmp_path / "log", header(reader, 40, period_s=0.005)) as journal:
+        with LogJournal.create(tmp_path / "log", header(reader, 40, period_s=0.005)) as journal:
             recording = record(reader, journal, bench.clock)
     _, rows = read_journal(tmp_path / "log")
     assert recording.missed > 0
@@ -79,7 +79,7 @@ def test_a_silent_device_gives_failed_values_and_the_others_go_on(tmp_path: Path
     with Bench.emulate(SMALL) as bench:
         reader = Reader(bench, ["meter0.power.1", "sfp-a.temperature_c"])
         bench.emulated.faults.kill_modules(["sfp-a"])
-        with Journal.create(tmp_path / "log", header(reader, 3)) as journal:
+        with LogJournal.create(tmp_path / "log", header(reader, 3)) as journal:
             recording = record(reader, journal, bench.clock)
         assert set(reader.failures) == {"sfp-a"}
     assert recording.failed == 3
@@ -99,10 +99,10 @@ def test_an_interruption_loses_no_row_and_the_rest_follows_later(tmp_path: Path)
                 raise KeyboardInterrupt
             return False
 
-        with Journal.create(path, header(reader, 12)) as journal, pytest.raises(KeyboardInterrupt):
+        with LogJournal.create(path, header(reader, 12)) as journal, pytest.raises(KeyboardInterrupt):
             record(reader, journal, bench.clock, stop=interrupt)
         assert len(read_journal(path)[1]) == 5
-        with Journal.resume(path) as journal:
+        with LogJournal.resume(path) as journal:
             assert record(reader, journal, bench.clock).rows == 12
     assert [row.index for row in read_journal(path)[1]] == list(range(12))
 
@@ -111,7 +111,7 @@ def test_a_log_of_other_channels_is_not_gone_on_with(tmp_path: Path) -> None:
     with Bench.emulate(SMALL) as bench:
         one, other = Reader(bench, ["meter0.power.1"]), Reader(bench, ["meter0.power.2"])
         with (
-            Journal.create(tmp_path / "log", header(one, 5)) as journal,
+            LogJournal.create(tmp_path / "log", header(one, 5)) as journal,
             pytest.raises(ConfigError, match=r"has the channels meter0.power.1, not meter0.power.2"),
         ):
             record(other, journal, bench.clock)
@@ -121,7 +121,7 @@ def test_progress_tells_only_what_is_on_the_disk(tmp_path: Path) -> None:
     told: list[int] = []
     with Bench.emulate(SMALL) as bench:
         reader = Reader(bench, ["meter0"])
-        with Journal.create(tmp_path / "log", header(reader, 8)) as journal:
+        with LogJournal.create(tmp_path / "log", header(reader, 8)) as journal:
             record(reader, journal, bench.clock, progress=lambda n: told.append(n - journal.acknowledged))
     assert told
     assert set(told) == {0}

@@ -31,7 +31,7 @@ def test_the_mesh_controller_is_told_the_rate_of_its_serial_line(
         def open(self) -> None:
             raise ConnectError("no hardware here")
 
-    monkeypatch.setattr("lumion_hw.drivers.mesh.lumion.LumionMeshController", Controller)
+    monkeypatch.setattr("lumion_hw.drivers.mesh.lumion.controller.LumionMeshController", Controller)
     clock = SystemClock()
     with pytest.raises(ConnectError):
         open_device("mesh0", MeshControllerModel(kind="lumion-mesh", serial="LM1"), open_link(address, clock), clock)

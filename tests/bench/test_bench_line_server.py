@@ -10,7 +10,7 @@ import pytest
 
 from lumion_hw import Bench
 from lumion_hw.bench.loader import check_bench
-from lumion_hw.cli import calibrate
+from lumion_hw.cli import calibrate_main
 from lumion_hw.errors import ConfigError, LimitError, LinkLost
 from lumion_hw.interfaces import PucState
 
@@ -72,7 +72,7 @@ def test_everything_that_needs_currents_is_refused_with_what_to_do(bench: Bench)
 def test_a_calibration_is_refused_as_a_matter_of_the_bench_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert calibrate(["run", str(bench_file(tmp_path)), "--emulate", "--out", str(tmp_path / "record.json")]) == 2
+    assert calibrate_main(["run", str(bench_file(tmp_path)), "--emulate", "--out", str(tmp_path / "record.json")]) == 2
     assert "takes states of its unit cells and no heater currents" in capsys.readouterr().err
     assert not (tmp_path / "record.json").exists()
 

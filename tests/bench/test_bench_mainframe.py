@@ -13,10 +13,10 @@ from lumion_hw import Bench
 from lumion_hw.bench.devices import DEFAULT_LASER, DEFAULT_SENSORS, MAINFRAME_SLOTS, SENSOR_CHANNELS
 from lumion_hw.bench.model import BenchModel
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator import keysight_slots
-from lumion_hw.emulator.keysight_816x import DUAL_SENSORS, Keysight816x
-from lumion_hw.emulator.light import Light
-from lumion_hw.emulator.server import EmulatorServer
+from lumion_hw.emulator.meters import keysight_slots
+from lumion_hw.emulator.meters.keysight_816x import DUAL_SENSORS, EmulatedKeysight816x
+from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.wires.server import EmulatorServer
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
 
@@ -107,7 +107,9 @@ def test_laser_and_sensors_are_one_instrument(tmp_path):
 def test_a_laser_is_reached_at_the_address_of_its_mainframe(tmp_path):
     clock = SystemClock()
     modules = {0: DEFAULT_LASER, 1: "81635A"}
-    device = Keysight816x("mf0", clock, np.random.default_rng(1), lambda *_: Light(1e-4), serial="DE1", modules=modules)
+    device = EmulatedKeysight816x(
+        "mf0", clock, np.random.default_rng(1), lambda *_: Light(1e-4), serial="DE1", modules=modules
+    )
     with EmulatorServer(clock) as server, server.in_thread():
         data = document(
             mf0={"kind": "keysight-816x", "address": server.add_tcp(device), "averaging_s": 0.001},

@@ -11,7 +11,7 @@ from lumion_hw import Bench
 from lumion_hw.bench.bench import load
 from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator.server import EmulatorServer
+from lumion_hw.emulator.wires.server import EmulatorServer
 from lumion_hw.errors import ConfigError, ConnectError, IdentityError, LinkError
 from lumion_hw.interfaces import RangeState
 

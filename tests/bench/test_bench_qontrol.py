@@ -12,8 +12,8 @@ from lumion_hw import Bench
 from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.bench.loader import check_bench, load_bench
 from lumion_hw.clock import VirtualClock
-from lumion_hw.drivers.mesh.qontrol import QontrolController
-from lumion_hw.emulator.qontrol import OPEN
+from lumion_hw.drivers.mesh.qontrol.controller import QontrolController
+from lumion_hw.emulator.mesh.qontrol import OPEN
 from lumion_hw.errors import ConfigError, DeviceError, IdentityError, NotSupportedError, OutOfRangeError, VerifyError
 
 SMALL_QONTROL = Path(__file__).parents[1] / "data" / "small_qontrol.yaml"

@@ -14,13 +14,13 @@ from pydantic import TypeAdapter
 
 from lumion_hw.bench.bench import load
 from lumion_hw.bench.devices import Device
-from lumion_hw.bench.discovery import QUESTIONS, Found, discover, draft
+from lumion_hw.bench.discovery import QUESTIONS, FoundInstrument, discover, draft
 from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.cli import main
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator.itla import Itla
-from lumion_hw.emulator.santec_tsl import SantecTsl
-from lumion_hw.emulator.server import EmulatorServer
+from lumion_hw.emulator.lasers.itla import Itla
+from lumion_hw.emulator.lasers.santec_tsl import EmulatedSantecTsl
+from lumion_hw.emulator.wires.server import EmulatorServer
 from lumion_hw.errors import ConfigError
 from lumion_hw.sessions.itla_codec import FRAME_BYTES, bip4
 
@@ -43,7 +43,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
                 chain.devices[load(DATA / "small_qontrol.yaml").mesh.controller], directory / "chain"
             ),
         }
-        laser = SantecTsl("laser1", CLOCK, np.random.default_rng(1), model="TSL-570")
+        laser = EmulatedSantecTsl("laser1", CLOCK, np.random.default_rng(1), model="TSL-570")
         addresses["laser"] = server.add_tcp(laser)
         addresses["itla"] = server.add_pty(Itla("laser0", CLOCK, np.random.default_rng(1)), directory / "itla")
         with server.in_thread():
@@ -132,7 +132,7 @@ def test_an_instrument_without_a_driver_is_named_and_left_out_of_the_draft() -> 
     address, listener = stranger(b"ACME,Frobnicator 9,123,1.0\n")
     with listener:
         found, _ = discover([address], CLOCK)
-    assert found == [Found(address, "ACME,Frobnicator 9,123,1.0", None)]
+    assert found == [FoundInstrument(address, "ACME,Frobnicator 9,123,1.0", None)]
     assert yaml.safe_load(draft(found))["devices"] == {}
 
 

@@ -8,7 +8,7 @@ import yaml
 from pydantic import ValidationError
 
 from lumion_hw.bench.loader import load_bench
-from lumion_hw.bench.model import BenchModel, EmulationModel, MeshModel, PowerMeterModel, SfpModel, TypicalMeshModel
+from lumion_hw.bench.model import BenchModel, EmulationModel, MeshSection, PowerMeterModel, SfpModel, TypicalMeshModel
 from lumion_hw.interfaces.wiring import InputPath, OutputPath
 
 
@@ -57,7 +57,7 @@ def test_a_controller_without_photodiodes_has_no_monitors(data: dict[str, Any], 
 
 
 def test_heaters_follow_the_puc_numbers_unless_told_otherwise() -> None:
-    table = MeshModel(controller="mesh0", heater_channels={5: (300, 301)}).heater_table()
+    table = MeshSection(controller="mesh0", heater_channels={5: (300, 301)}).heater_table()
     assert len(table) == 72
     assert table[0] == (0, 1)
     assert table[5] == (300, 301)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import lumion_hw
-from calibration.record_export import write_npz, write_tables
-from calibration.report import write_report
+from calibration.record.export import write_npz, write_tables
+from calibration.report.summary import write_report
 from lumion_hw import Bench
 from lumion_hw.acquisition.hdf5 import write_hdf5
-from lumion_hw.acquisition.journal import Journal, read_journal
+from lumion_hw.acquisition.journal import LogJournal, read_journal
 from lumion_hw.acquisition.plot import plot, read_recording
 from lumion_hw.bench.events import EventLog
 from lumion_hw.bench.loader import check_bench, load_bench
@@ -54,7 +54,7 @@ def test_the_path_of_a_file_may_be_text(tmp_path: Path) -> None:
 
 def test_no_call_for_users_demands_a_path_object() -> None:
     calls = [
-        *(CalibrationRecord.save, CalibrationRecord.load, EventLog.write_to, Journal.create, Journal.resume),
+        *(CalibrationRecord.save, CalibrationRecord.load, EventLog.write_to, LogJournal.create, LogJournal.resume),
         *(read_journal, write_hdf5, read_recording, plot, load_bench, check_bench, Bench.open, Bench.emulate),
         *(write_report, write_tables, write_npz),
     ]

@@ -9,13 +9,13 @@ import numpy as np
 from bench_run import SMALL
 from numpy.typing import NDArray
 
-from calibration.against_truth import compare
-from calibration.gauge import gauge_fixed_difference
-from calibration.parameters import MeshParameters
-from calibration.story import calibrate
+from calibration.model.gauge import gauge_fixed_difference
+from calibration.model.parameters import MeshParameters
+from calibration.report.against_truth import compare
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.loader import builtin_path
 from lumion_hw.circuits import Aligner
+from lumion_hw.cli.demo.steps import calibrate
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from calibration.against_truth import TruthReport, compare
-from calibration.bench_probe import BenchProbe
-from calibration.observations import Observations
-from calibration.procedure import Calibration
+from calibration.measure.bench_probe import BenchProbe
+from calibration.model.observations import Observations
+from calibration.report.against_truth import TruthReport, compare
+from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
 from lumion_hw.emulator.assembly import EmulatedBench
 from lumion_hw.mesh.record import CalibrationRecord

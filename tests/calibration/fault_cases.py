@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from calibration.bench_probe import BenchProbe
+from calibration.measure.bench_probe import BenchProbe
 from lumion_hw.bench.bench import Bench
 
 Named = tuple[str, str, int]

@@ -27,14 +27,15 @@ import numpy as np
 from fault_cases import CASES, Moments, Named
 from numpy.typing import NDArray
 
-from calibration.bench_probe import BenchProbe
-from calibration.design import Walk
-from calibration.gauge import gauge_fixed_difference, loop_basis, wrapped
-from calibration.goals import extinctions, unitary_fidelity
-from calibration.logbook import Logbook
-from calibration.model import MeshModel
-from calibration.procedure import Calibration
-from calibration.record_conversion import covariance_of, parameters_of, space_of
+from calibration.measure.bench_probe import BenchProbe
+from calibration.measure.design import Walk
+from calibration.measure.logbook import Logbook
+from calibration.model.gauge import gauge_fixed_difference, loop_basis, wrapped
+from calibration.model.mesh_model import MeshModel
+from calibration.model.space import space_of
+from calibration.record.conversion import covariance_of, parameters_of
+from calibration.report.goals import extinctions, unitary_fidelity
+from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, ConfigError, LimitError
 from lumion_hw.mesh.cell import BASIC_UNIT_DELAY_S

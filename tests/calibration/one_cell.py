@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calibration.record_conversion import Origin
-from calibration.space import ParameterSpace
+from calibration.model.space import ParameterSpace
+from calibration.record.conversion import Origin
 from lumion_hw.mesh.topology import HexMesh
 
 CELL = HexMesh.columns([1])

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.observations import Observations
-from calibration.parameters import MeshParameters
-from calibration.priors import PUBLISHED_KERNEL
-from lumion_hw.emulator.truth import MeshTruth, PhysicsParameters, draw_mesh
+from calibration.model.observations import Observations
+from calibration.model.parameters import MeshParameters
+from calibration.model.priors import PUBLISHED_KERNEL
+from lumion_hw.emulator.optics.truth import MeshTruth, PhysicsParameters, draw_mesh
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.scattering import Solver
 from lumion_hw.mesh.topology import HexMesh

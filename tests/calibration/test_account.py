@@ -11,18 +11,18 @@ import pytest
 from numpy.typing import NDArray
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh, start_near
 
-from calibration.account import Account, Accountant, Run
-from calibration.design import Walk
-from calibration.gauge import gauge_fixed_difference, loop_rms_rad, wrapped
-from calibration.global_fit import Round
-from calibration.likelihood import SETTING_DRIFT, Likelihood
-from calibration.model import MeshModel
-from calibration.observations import Observations
-from calibration.parameters import MeshParameters
-from calibration.priors import FREE_GROUPS, default_prior, run_prior
-from calibration.probe import NoiseModel
-from calibration.run_drift import Courses
-from calibration.subject import Subject
+from calibration.diagnose.drift_trajectory import Courses
+from calibration.fit.account import Account, Accountant, TimedReadings
+from calibration.fit.global_fit import Round
+from calibration.measure.design import Walk
+from calibration.model.device_under_test import Subject
+from calibration.model.gauge import gauge_fixed_difference, loop_rms_rad, wrapped
+from calibration.model.likelihood import SETTING_DRIFT, Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.observations import Observations
+from calibration.model.parameters import MeshParameters
+from calibration.model.priors import FREE_GROUPS, default_prior, run_prior
 from lumion_hw.mesh.topology import HexMesh
 
 Real = NDArray[np.float64]
@@ -79,7 +79,7 @@ class Bench:
             [100.0] * 2 * SMALL.n_pucs,
             (1.2, 3.0),
             Likelihood(part, NOISE, drift=SETTING_DRIFT),
-            Run(part, TAKEN_S[:count]),
+            TimedReadings(part, TAKEN_S[:count]),
             self.rounds.append,
         )
         return accountant.settle(accountant.begin(start)) if before is None else accountant.go_on(before)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from bench_run import SMALL
 
-from calibration.bench_probe import BenchProbe
+from calibration.measure.bench_probe import BenchProbe
 from lumion_hw import Bench
 from lumion_hw.errors import ConfigError, LimitError
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from simulated_bench import SimulatedBench
 
-from calibration.bootstrap import Bootstrap, BootstrapPlan, Start
-from calibration.entry import Entry
-from calibration.gauge import loop_rms_rad, wrapped
-from calibration.global_fit import GlobalFit
-from calibration.likelihood import Likelihood
-from calibration.logbook import Logbook
-from calibration.model import MeshModel
-from calibration.priors import default_prior
+from calibration.fit.global_fit import GlobalFit
+from calibration.measure.entry import LogbookEntry
+from calibration.measure.logbook import Logbook
+from calibration.model.gauge import loop_rms_rad, wrapped
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.priors import default_prior
+from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Start
 from lumion_hw.mesh.topology import HexMesh
 
 WHOLE = HexMesh.smartlight()
@@ -25,7 +25,7 @@ SMALL_PLAN = BootstrapPlan(random_settings=200)
 
 
 def _started(
-    bench: SimulatedBench, plan: BootstrapPlan, before: Sequence[Entry] = (), seed: int = 1
+    bench: SimulatedBench, plan: BootstrapPlan, before: Sequence[LogbookEntry] = (), seed: int = 1
 ) -> tuple[Logbook, Start]:
     logbook = Logbook(bench, before=before)
     return logbook, Bootstrap(logbook, 1000.0, RHO2_RANGE, 0.8, seed, plan).run()

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh, currents_for, unread
 
-from calibration.bound import Bound, bound_of, plan_bound
-from calibration.global_fit import GlobalFit
-from calibration.likelihood import Likelihood
-from calibration.model import MeshModel
-from calibration.observations import Observations
-from calibration.priors import default_prior
-from calibration.probe import NoiseModel
+from calibration.fit.bound import Bound, bound_of, plan_bound
+from calibration.fit.global_fit import GlobalFit
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.observations import Observations
+from calibration.model.priors import default_prior
 from lumion_hw.mesh.topology import HexMesh
 
 NOISE = NoiseModel(RELATIVE, FLOOR_MA)

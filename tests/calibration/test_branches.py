@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh, start_near
 
-from calibration.account import Account, Accountant, Run
-from calibration.branches import nearest_branches, other_branches
-from calibration.design import Walk
-from calibration.likelihood import SETTING_DRIFT, Likelihood
-from calibration.model import MeshModel
-from calibration.parameters import MeshParameters
-from calibration.priors import FREE_WITH_MODULES, default_prior
-from calibration.probe import NoiseModel
+from calibration.fit.account import Account, Accountant, TimedReadings
+from calibration.measure.design import Walk
+from calibration.model.branches import nearest_branches, other_branches
+from calibration.model.likelihood import SETTING_DRIFT, Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.parameters import MeshParameters
+from calibration.model.priors import FREE_WITH_MODULES, default_prior
 from lumion_hw.mesh.cell import BASIC_UNIT_DELAY_S
 from lumion_hw.mesh.topology import HexMesh
 
@@ -57,7 +57,7 @@ def _accounted(small: SimulatedMesh, start: MeshParameters) -> Account:
         [100.0] * 2 * SMALL.n_pucs,
         (1.2, 3.0),
         Likelihood(read, NoiseModel(RELATIVE, FLOOR_MA), drift=SETTING_DRIFT),
-        Run(read, 0.05 * np.arange(SETTINGS)),
+        TimedReadings(read, 0.05 * np.arange(SETTINGS)),
     )
     return accountant.settle(accountant.begin(start))
 

@@ -15,22 +15,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration.entry import Entry
-from calibration.journal import Header, Journal, read_journal
+from calibration.measure.entry import LogbookEntry
+from calibration.run.journal import JournalHeader, RunJournal, read_journal
 from lumion_hw.errors import BusyError, CalibrationError, ConfigError, LumionError
 
-HEADER = Header("S-1", "board", "1.0", "aa", "bb", "cc", 7, "lumion-hw 0", 1550.0, (1, 6), {11: "dark"})
+HEADER = JournalHeader("S-1", "board", "1.0", "aa", "bb", "cc", 7, "lumion-hw 0", 1550.0, (1, 6), {11: "dark"})
 
 
-def entry(number: int) -> Entry:
+def entry(number: int) -> LogbookEntry:
     rng = np.random.default_rng(number)
     answer = rng.standard_normal((2, 3))
     answer[0, 1] = np.nan
-    return Entry("settings", 6, rng.uniform(0.0, 2.0, (2, 4)), answer, 0.1 * number)
+    return LogbookEntry("settings", 6, rng.uniform(0.0, 2.0, (2, 4)), answer, 0.1 * number)
 
 
-def begun(path: Path, header: Header = HEADER) -> Journal:
-    journal = Journal.begin(path)
+def begun(path: Path, header: JournalHeader = HEADER) -> RunJournal:
+    journal = RunJournal.begin(path)
     journal.head(header)
     return journal
 
@@ -85,7 +85,7 @@ def test_what_a_power_failure_leaves_behind_the_last_line_is_dropped(path: Path)
 def test_a_run_goes_on_behind_what_was_torn(path: Path) -> None:
     whole = written(path).read_bytes()
     path.write_bytes(whole[:-20])
-    journal = Journal.resume(path)
+    journal = RunJournal.resume(path)
     assert len(journal.entries) == 2
     journal.add(entry(2))
     journal.close()
@@ -118,32 +118,32 @@ def test_what_is_no_journal_is_refused(path: Path, content: bytes) -> None:
 
 def test_without_a_journal_there_is_nothing_to_go_on_from(path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no journal to go on from.*without --resume"):
-        Journal.resume(path)
+        RunJournal.resume(path)
 
 
 def test_a_finished_run_is_not_gone_on_with(path: Path) -> None:
-    journal = Journal.resume(written(path))
+    journal = RunJournal.resume(written(path))
     journal.note("finished")
     journal.close()
     with pytest.raises(CalibrationError, match="was finished"):
-        Journal.resume(path)
+        RunJournal.resume(path)
 
 
 def test_a_journal_in_use_is_refused_in_this_process_and_in_others(path: Path) -> None:
-    journal = Journal.resume(written(path))
-    for opened in (lambda: Journal.resume(path), lambda: Journal.begin(path)):
+    journal = RunJournal.resume(written(path))
+    for opened in (lambda: RunJournal.resume(path), lambda: RunJournal.begin(path)):
         with pytest.raises(BusyError, match="in use by another process"):
             opened()
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply_async(_refused, (path,)).get(timeout=60.0)
     assert len(read_journal(path).entries) == 3
     journal.close()
-    Journal.resume(path).close()
+    RunJournal.resume(path).close()
 
 
 def _refused(path: Path) -> bool:
     try:
-        Journal.resume(path)
+        RunJournal.resume(path)
     except BusyError:
         return True
     return False
@@ -158,16 +158,16 @@ def test_a_new_run_keeps_the_readings_of_one_that_was_cut_short_aside(path: Path
 
 
 def test_a_run_cut_short_before_it_has_a_header_leaves_what_was_there_and_else_nothing(path: Path) -> None:
-    Journal.begin(path).close()
+    RunJournal.begin(path).close()
     assert not path.exists()
     before = written(path).read_bytes()
-    Journal.begin(path).close()
+    RunJournal.begin(path).close()
     assert path.read_bytes() == before
     assert not path.with_name("record.old.journal").exists()
 
 
 def test_a_new_run_replaces_the_journal_of_one_that_was_finished(path: Path) -> None:
-    journal = Journal.resume(written(path))
+    journal = RunJournal.resume(written(path))
     journal.note("finished")
     journal.close()
     begun(path).close()
@@ -199,7 +199,7 @@ def test_a_full_disk_is_said_and_what_was_written_stays_whole(path: Path) -> Non
 def test_its_hash_is_that_of_the_file(path: Path) -> None:
     import hashlib
 
-    journal = Journal.resume(written(path))
+    journal = RunJournal.resume(written(path))
     assert journal.sha256() == hashlib.sha256(path.read_bytes()).hexdigest()
     journal.close()
 
@@ -223,7 +223,7 @@ def test_nan_in_an_entry_with_the_right_checksum_is_refused_by_name(path: Path, 
         (replace(entry(1), answer=np.zeros(3)), "shape"),
     ],
 )
-def test_an_answer_that_no_bench_gives_is_refused_by_name(path: Path, bad: Entry, words: str) -> None:
+def test_an_answer_that_no_bench_gives_is_refused_by_name(path: Path, bad: LogbookEntry, words: str) -> None:
     journal = begun(path)
     journal.add(bad)
     journal.close()
@@ -234,11 +234,11 @@ def test_an_answer_that_no_bench_gives_is_refused_by_name(path: Path, bad: Entry
 @pytest.mark.parametrize(("name", "value"), [("sources", 7), ("dead", {"x": 1}), ("stated_hz", {"1": "fast"})])
 def test_a_header_of_other_types_is_refused_by_name(name: str, value: object) -> None:
     with pytest.raises(CalibrationError, match=f"no header of a lumion-calibration-journal: {name}"):
-        Header.of(json.loads(json.dumps(HEADER.document())) | {name: value})
+        JournalHeader.of(json.loads(json.dumps(HEADER.document())) | {name: value})
 
 
 def test_what_is_no_file_is_no_journal(path: Path) -> None:
     os.mkfifo(path)
-    for opened in (Journal.begin, Journal.resume, read_journal):
+    for opened in (RunJournal.begin, RunJournal.resume, read_journal):
         with pytest.raises(ConfigError, match="not a file"):
             opened(path)

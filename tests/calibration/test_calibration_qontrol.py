@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from bench_run import SMALL, calibrated_bench, within_tolerance
 
-from calibration.bench_probe import BenchProbe
+from calibration.measure.bench_probe import BenchProbe
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest, PathSetup
 from lumion_hw.errors import CalibrationError

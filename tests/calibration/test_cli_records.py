@@ -14,10 +14,10 @@ import pytest
 from one_cell import CELL, SPACE
 from simulated_mesh import SimulatedMesh
 
-from calibration.parameters import MeshParameters
-from calibration.record_comparison import compare_records
-from calibration.record_conversion import record_from
-from lumion_hw.cli import calibrate as main
+from calibration.model.parameters import MeshParameters
+from calibration.record.comparison import compare_records
+from calibration.record.conversion import record_from
+from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record import CalibrationRecord, CrosstalkEntry, Defect
 

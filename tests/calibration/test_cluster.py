@@ -15,9 +15,9 @@ import pytest
 from two_benches import bench_file
 from waiting import PATIENCE_S
 
-from calibration.bench_job import jobs_for
-from calibration.cluster import calibrate_on_cluster
-from lumion_hw.cli import calibrate as main
+from calibration.run.bench_job import jobs_for
+from calibration.run.cluster import calibrate_on_cluster
+from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import ConfigError, ConnectError
 from lumion_hw.mesh.record import CalibrationRecord
 
@@ -94,7 +94,7 @@ def test_what_is_lost_is_told_and_nobody_waits_for_it(
     lost: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("calibration.cluster._NO_WORKER_S", 1.0)
+    monkeypatch.setattr("calibration.run.cluster._NO_WORKER_S", 1.0)
     address, scheduler, worker = away
     jobs = jobs_for([str(bench_file(tmp_path, name)) for name in ("a", "b")], tmp_path, emulate=True)
 
@@ -112,7 +112,7 @@ def test_what_is_lost_is_told_and_nobody_waits_for_it(
 
 def test_without_a_scheduler_there_is_one_clear_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = jobs_for([str(bench_file(tmp_path, "a"))], tmp_path, emulate=True)
-    monkeypatch.setattr("calibration.cluster._CONNECT_S", 0.3)
+    monkeypatch.setattr("calibration.run.cluster._CONNECT_S", 0.3)
     with pytest.raises(ConnectError, match=r"no scheduler answers at 127\.0\.0\.1:1"):
         calibrate_on_cluster(jobs, "127.0.0.1:1", 1, lambda line: None)
 

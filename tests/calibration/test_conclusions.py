@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh
 
-from calibration.conclusions import strained
-from calibration.design import Walk
-from calibration.global_fit import GlobalFit
-from calibration.likelihood import Likelihood
-from calibration.model import MeshModel
-from calibration.observations import Observations
-from calibration.priors import default_prior
-from calibration.probe import NoiseModel
+from calibration.fit.global_fit import GlobalFit
+from calibration.measure.design import Walk
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.observations import Observations
+from calibration.model.priors import default_prior
+from calibration.run.conclusions import strained
 from lumion_hw.mesh.topology import HexMesh
 
 SMALL = HexMesh.columns((2, 3, 2))

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from bench_run import SMALL
 
-from calibration.bench_probe import BenchProbe
-from calibration.conditions import (
+from calibration.fit.drift import DriftModel
+from calibration.measure.bench_probe import BenchProbe
+from calibration.record.conditions import (
     ConditionsWatch,
     loop_reach_hz,
     temperature_reach_k,
     valid_for_s,
     wavelength_reach_nm,
 )
-from calibration.drift import DriftModel
-from calibration.story import calibrate
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import Aligner
+from lumion_hw.cli.demo.steps import calibrate
 from lumion_hw.mesh.record import CalibrationRecord
 
 

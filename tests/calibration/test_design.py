@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh
 
-from calibration.bound import plan_bound
-from calibration.design import DESIGN_GROUPS, Designer, HardwareTimes, Walk
-from calibration.model import MeshModel
-from calibration.priors import default_prior
-from calibration.probe import NoiseModel
+from calibration.fit.bound import plan_bound
+from calibration.measure.design import DESIGN_GROUPS, Designer, HardwareTimes, Walk
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.priors import default_prior
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.topology import HexMesh
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh, start_near
 
-from calibration.design import Walk
-from calibration.drift import DriftModel, renew, widened_prior
-from calibration.gauge import loop_rms_rad, wrapped
-from calibration.global_fit import FitResult, GlobalFit
-from calibration.likelihood import Likelihood
-from calibration.model import MeshModel
-from calibration.priors import default_prior
-from calibration.probe import NoiseModel
+from calibration.fit.drift import DriftModel, renew, widened_prior
+from calibration.fit.global_fit import FitResult, GlobalFit
+from calibration.measure.design import Walk
+from calibration.model.gauge import loop_rms_rad, wrapped
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.priors import default_prior
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.topology import HexMesh
 
@@ -93,7 +93,7 @@ def test_a_fit_that_gives_up_before_it_frees_all_leaves_the_rest_in_the_doubt_th
     last = _fitted(small, model)
     taken = _readings(small, 30)
     nonsense = replace(taken.observations, reading_ma=np.roll(taken.observations.reading_ma, 1, axis=0))
-    monkeypatch.setattr("calibration.drift.GlobalFit", partial(GlobalFit, give_up=lambda _: True))
+    monkeypatch.setattr("calibration.fit.drift.GlobalFit", partial(GlobalFit, give_up=lambda _: True))
     renewal = renew(model, replace(taken, observations=nonsense), last, days=1.0)
     assert not renewal.holds
     held, known = last.free & ~renewal.fit.free, np.diag(renewal.covariance)

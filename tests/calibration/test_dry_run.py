@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from bench_run import Calibrated
 
-from calibration.dry_run import DryRun, dry_run
-from calibration.planning import Goal
+from calibration.run.dry_run import DryRun, dry_run
+from calibration.run.planning import Goal
 from lumion_hw.bench.bench import Bench, load
-from lumion_hw.cli import calibrate as main
+from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import ConfigError, LimitError
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from simulated_mesh import SimulatedMesh
 
-from calibration.element_faults import (
+from calibration.diagnose.element_faults import (
     died_heater,
     exchanged_channels,
     fitted_defects,
@@ -17,7 +17,7 @@ from calibration.element_faults import (
     stuck_puc,
     unseen_named,
 )
-from calibration.parameters import MeshParameters
+from calibration.model.parameters import MeshParameters
 from lumion_hw.mesh.record import Defect
 from lumion_hw.mesh.topology import HexMesh
 

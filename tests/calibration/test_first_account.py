@@ -9,11 +9,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from calibration.account import Account, Accountant
-from calibration.bootstrap import Bootstrap, Start
-from calibration.first_account import first_account
-from calibration.lock_in import Levels
-from calibration.phase_search import SearchResult
+from calibration.fit.account import Account, Accountant
+from calibration.fit.lock_in import Levels
+from calibration.fit.phase_search import SearchResult
+from calibration.run.bootstrap import Bootstrap, Start
+from calibration.run.first_account import first_account
 
 PASSIVE = np.random.default_rng(5).uniform(0.0, 2.0 * np.pi, 20)
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh, start_near
 
-from calibration.global_fit import GlobalFit
-from calibration.likelihood import Likelihood
-from calibration.model import MeshModel
-from calibration.priors import default_prior
-from calibration.probe import NoiseModel
-from calibration.raw_data import save_raw
-from calibration.record_comparison import compare_records
-from calibration.record_conversion import Origin, record_from
+from calibration.fit.global_fit import GlobalFit
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.priors import default_prior
+from calibration.record.comparison import compare_records
+from calibration.record.conversion import Origin, record_from
+from calibration.record.raw_data import save_raw
 from lumion_hw.mesh.cell import coupling_floors
 from lumion_hw.mesh.inverse import heater_currents_ma
 from lumion_hw.mesh.known_mesh import KnownMesh

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh, start_near
 
-from calibration.design import Walk
-from calibration.frequencies import find_detunings
-from calibration.gauge import wrapped
-from calibration.global_fit import GlobalFit
-from calibration.likelihood import Likelihood
-from calibration.model import MeshModel
-from calibration.priors import FREE_WITH_FREQUENCIES, FREE_WITH_MODULES, default_prior
-from calibration.probe import NoiseModel
+from calibration.fit.frequencies import find_detunings
+from calibration.fit.global_fit import GlobalFit
+from calibration.measure.design import Walk
+from calibration.model.gauge import wrapped
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.priors import FREE_WITH_FREQUENCIES, FREE_WITH_MODULES, default_prior
 from lumion_hw.mesh.topology import HexMesh
 
 SMALL = HexMesh.columns((1, 2, 1))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from calibration.gauge import (
+from calibration.model.gauge import (
     gauge_fixed_difference,
     loop_basis,
     loop_rms_rad,

@@ -9,15 +9,22 @@ import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, RESPONSIVITY_MA_PER_MW, SimulatedMesh, start_near
 
-from calibration.design import Walk
-from calibration.gauge import loop_rms_rad, wrapped
-from calibration.global_fit import FitResult, GlobalFit
-from calibration.likelihood import Likelihood, SettingDrift
-from calibration.model import MeshModel
-from calibration.normal import NormalEquations, drift_at, equations_with, normal_equations, setting_drifts, strain
-from calibration.parameters import MeshParameters
-from calibration.priors import FREE_GROUPS, default_prior
-from calibration.probe import NoiseModel
+from calibration.fit.global_fit import FitResult, GlobalFit
+from calibration.measure.design import Walk
+from calibration.model.gauge import loop_rms_rad, wrapped
+from calibration.model.likelihood import Likelihood, SettingDrift
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.normal_equations import (
+    NormalEquations,
+    drift_at,
+    equations_with,
+    normal_equations,
+    setting_drifts,
+    strain,
+)
+from calibration.model.parameters import MeshParameters
+from calibration.model.priors import FREE_GROUPS, default_prior
 from lumion_hw.mesh.topology import HexMesh
 
 SMALL = HexMesh.columns((1, 2, 1))
@@ -136,7 +143,7 @@ def gathered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         counts.append(len(given[2].observations))
         return normal_equations(*given)
 
-    monkeypatch.setattr("calibration.global_fit.normal_equations", counting)
+    monkeypatch.setattr("calibration.fit.global_fit.normal_equations", counting)
     return counts
 
 
@@ -147,7 +154,7 @@ def test_information_that_is_kept_ends_where_information_gathered_in_every_round
     start = start_near(small, 0.1, 0.03)
     kept = _fitted(small, likelihood, start)
     few = len(gathered)
-    monkeypatch.setattr("calibration.global_fit._KEPT_SIGMA", 0.0)
+    monkeypatch.setattr("calibration.fit.global_fit._KEPT_SIGMA", 0.0)
     anew = _fitted(small, likelihood, start)
     assert few < len(kept.rounds)
     assert len(gathered) - few >= len(anew.rounds)  # a last step that is none leaves the point where it was

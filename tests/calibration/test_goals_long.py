@@ -10,9 +10,9 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from calibration.bench_probe import BenchProbe
-from calibration.goals import GOALS, Goal, Judgement, goal_bench, judge
-from calibration.procedure import Calibration
+from calibration.measure.bench_probe import BenchProbe
+from calibration.report.goals import GOALS, FigureGoal, GoalJudgement, goal_bench, judge
+from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("goals")]
@@ -22,7 +22,7 @@ SEEDS = (6, 101, 102)
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, Judgement]:
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, GoalJudgement]:
     """The judgement of every seed's calibration."""
     path = goal_bench(tmp_path_factory.mktemp("goals"))
     found = {}
@@ -39,18 +39,20 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, Judgement]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("goal", GOALS, ids=lambda goal: goal.figure)
-def test_no_seed_misses_the_goal_of_the_worst_one(judged: Mapping[int, Judgement], goal: Goal, seed: int) -> None:
+def test_no_seed_misses_the_goal_of_the_worst_one(
+    judged: Mapping[int, GoalJudgement], goal: FigureGoal, seed: int
+) -> None:
     figure = judged[seed].figures[goal.figure]
     assert figure >= -goal.worst if goal.worst < 0.0 else figure <= goal.worst
 
 
 @pytest.mark.parametrize("goal", [goal for goal in GOALS if goal.bound], ids=lambda goal: goal.figure)
-def test_errors_stay_near_the_bound_of_the_settings_used(judged: Mapping[int, Judgement], goal: Goal) -> None:
+def test_errors_stay_near_the_bound_of_the_settings_used(judged: Mapping[int, GoalJudgement], goal: FigureGoal) -> None:
     ratios = [found.figures[goal.figure] / found.figures[goal.bound] for found in judged.values()]
     assert max(ratios) < goal.ratio
 
 
-def test_the_fit_is_certified_and_no_fault_is_named_on_a_healthy_bench(judged: Mapping[int, Judgement]) -> None:
+def test_the_fit_is_certified_and_no_fault_is_named_on_a_healthy_bench(judged: Mapping[int, GoalJudgement]) -> None:
     assert [found.figures["fit_certified"] for found in judged.values()] == [1.0] * len(SEEDS)
     assert [found.figures["faults"] for found in judged.values()] == [0.0] * len(SEEDS)
 
@@ -59,7 +61,7 @@ def test_the_fit_is_certified_and_no_fault_is_named_on_a_healthy_bench(judged: M
     "group",
     ["passive_phase_rad", "loops", "loss_db", "coupler_common_rad", "coupler_difference_rad", "law_turn"],
 )
-def test_stated_errors_are_true(judged: Mapping[int, Judgement], group: str) -> None:
+def test_stated_errors_are_true(judged: Mapping[int, GoalJudgement], group: str) -> None:
     pooled = np.concatenate([found.normalised[group] for found in judged.values()])
     assert len(pooled) >= 52 * len(SEEDS)
     assert 0.8 < np.sqrt(np.mean(pooled**2)) < 1.3

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from calibration.heater_fringe import HeaterSweep, fit_heater
-from calibration.probe import NoiseModel
+from calibration.measure.heater_fringe import HeaterSweep, fit_heater
+from calibration.model.noise import NoiseModel
 
 NOISE = NoiseModel(0.005, 1e-6)
 RANGE = (1.4, 2.9)

@@ -7,11 +7,11 @@ import pytest
 from simulated_bench import SimulatedBench
 from simulated_mesh import FLOOR_MA, RELATIVE
 
-from calibration.heater_fringe import HeaterFit
-from calibration.heater_sweeps import HeaterSweeps, SweepPlan
-from calibration.logbook import Logbook
-from calibration.mean_light import MeanLight
-from calibration.probe import NoiseModel
+from calibration.measure.heater_fringe import HeaterFit
+from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
+from calibration.measure.logbook import Logbook
+from calibration.model.mean_light import MeanLight
+from calibration.model.noise import NoiseModel
 from lumion_hw.mesh.topology import HexMesh
 
 MESH = HexMesh.columns((1, 2, 1))
@@ -22,7 +22,7 @@ def _swept(bench: SimulatedBench) -> tuple[Logbook, dict[int, HeaterFit]]:
     logbook = Logbook(bench)
     noise = NoiseModel(RELATIVE, FLOOR_MA)
     sweeps = HeaterSweeps(
-        logbook, MeanLight.of(bench.mesh), bench.sources, noise, RHO2_RANGE, SweepPlan(), np.random.default_rng(5)
+        logbook, MeanLight.of(bench.mesh), bench.sources, noise, RHO2_RANGE, HeaterSweepPlan(), np.random.default_rng(5)
     )
     fits: dict[int, HeaterFit] = {}
     sweeps.run(fits, lambda done, total: None)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from bench_run import SMALL
 
-from calibration.against_truth import compare
-from calibration.journal import read_journal
-from calibration.journaled_run import calibrate, journal_path
+from calibration.report.against_truth import compare
+from calibration.run.journal import read_journal
+from calibration.run.journaled_run import calibrate, journal_path
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import Aligner
 from lumion_hw.errors import CalibrationError, LinkLost

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from simulated_bench import SimulatedBench
 
-from calibration.logbook import Logbook
+from calibration.measure.logbook import Logbook
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.topology import HexMesh
 

@@ -16,16 +16,16 @@ import pytest
 from two_benches import bench_file
 from waiting import Bound
 
-from calibration.bench_job import Job, Outcome, calibrate_bench, jobs_for
-from calibration.cli_many import code_of
-from calibration.many import calibrate_many, gather
-from lumion_hw.cli import calibrate as main
+from calibration.run.bench_job import BenchOutcome, Job, calibrate_bench, jobs_for
+from calibration.run.many import calibrate_many, gather
+from lumion_hw.cli import calibrate_main as main
+from lumion_hw.cli.calibrate.many import code_of
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.record import CalibrationRecord
 
 
-def outcome(name: str, code: int = 0) -> Outcome:
-    return Outcome(name, "calibrated" if code == 0 else "failed", exit_code=code)
+def outcome(name: str, code: int = 0) -> BenchOutcome:
+    return BenchOutcome(name, "calibrated" if code == 0 else "failed", exit_code=code)
 
 
 # Whose benches they are -----------------------------------------------------------------------------------------------
@@ -100,22 +100,22 @@ def test_a_bench_without_light_fails_in_words_and_leaves_no_record(tmp_path: Pat
 
 def test_an_interruption_drops_what_has_not_begun_and_waits_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [Job("x", name, f"{name}.json") for name in ("a", "b", "c")]
-    done, running, queued = Future[Outcome](), Future[Outcome](), Future[Outcome]()
+    done, running, queued = Future[BenchOutcome](), Future[BenchOutcome](), Future[BenchOutcome]()
     running.set_running_or_notify_cancel()
     done.set_result(outcome("a"))
     stopped: list[bool] = []
 
     def stop() -> None:
         stopped.append(True)
-        running.set_result(Outcome("b", "interrupted", exit_code=130))
+        running.set_result(BenchOutcome("b", "interrupted", exit_code=130))
 
-    def interrupted_wait(futures: Sequence[Future[Outcome]]) -> object:
+    def interrupted_wait(futures: Sequence[Future[BenchOutcome]]) -> object:
         """As the original, with Ctrl-C pressed the first time."""
         if not stopped:
             raise KeyboardInterrupt
         return wait(futures, timeout=5.0)
 
-    monkeypatch.setattr("calibration.many.wait", interrupted_wait)
+    monkeypatch.setattr("calibration.run.many.wait", interrupted_wait)
     ended = gather(jobs, [done, running, queued], stop, lambda line: None)
     assert isinstance(ended.interruption, KeyboardInterrupt)
     assert stopped == [True]
@@ -166,7 +166,7 @@ def test_a_process_that_dies_takes_no_other_bench_with_it(tmp_path: Path) -> Non
 def at_sweeps(tmp_path: Path, not_for_ever: Bound) -> subprocess.Popen[str]:
     """`many` on three benches in a process of its own, the first two of which are at their sweeps."""
     files = [str(bench_file(tmp_path, name)) for name in ("a", "b", "c")]
-    run = "import sys; from lumion_hw.cli import calibrate as main; sys.exit(main(sys.argv[1:]))"
+    run = "import sys; from lumion_hw.cli import calibrate_main as main; sys.exit(main(sys.argv[1:]))"
     options = ["--emulate", "--out", str(tmp_path), "--workers", "2", "--json"]
     process = subprocess.Popen(
         [sys.executable, "-c", run, "many", *files, *options],

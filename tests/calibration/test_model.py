@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from simulated_mesh import SimulatedMesh
 
-from calibration.gauge import signed_incidence
-from calibration.model import BATCH, MeshModel
-from calibration.observations import Observations
-from calibration.parameters import MeshParameters
+from calibration.model.gauge import signed_incidence
+from calibration.model.mesh_model import BATCH, MeshModel
+from calibration.model.observations import Observations
+from calibration.model.parameters import MeshParameters
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.topology import HexMesh
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from calibration.one_thread import on_one_blas_thread, one_blas_thread
-from calibration.procedure import Calibration
-from calibration.verification import verify
+from calibration.run.one_thread import on_one_blas_thread, one_blas_thread
+from calibration.run.procedure import Calibration
+from calibration.run.verification import verify
 
 
 def blas_threads() -> list[int]:

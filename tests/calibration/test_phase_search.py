@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh
 
-from calibration.amplitude_model import AmplitudeModel
-from calibration.gauge import loop_rms_rad, wrapped
-from calibration.heating import Heating
-from calibration.lock_in import Levels, PassiveGuess, lock_in, mean_levels
-from calibration.mean_light import MeanLight
-from calibration.observations import Observations
-from calibration.phase_search import PhaseSearch, SearchPlan, SearchResult, same_valley
-from calibration.probe import NoiseModel
-from lumion_hw.emulator.truth import PhysicsParameters
+from calibration.fit.lock_in import Levels, PassiveGuess, lock_in, mean_levels
+from calibration.fit.phase_search import PhaseSearch, SearchPlan, SearchResult, same_valley
+from calibration.model.amplitude_model import AmplitudeModel
+from calibration.model.gauge import loop_rms_rad, wrapped
+from calibration.model.heating import Heating
+from calibration.model.mean_light import MeanLight
+from calibration.model.noise import NoiseModel
+from calibration.model.observations import Observations
+from lumion_hw.emulator.optics.truth import PhysicsParameters
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.scattering import Solver
 from lumion_hw.mesh.topology import HexMesh

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from simulated_bench import SimulatedBench
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, start_near
 
-from calibration.design import HardwareTimes, Walk
-from calibration.global_fit import FitResult, GlobalFit
-from calibration.likelihood import Likelihood
-from calibration.logbook import Logbook
-from calibration.model import MeshModel
-from calibration.observations import Observations
-from calibration.planning import Goal, Knowledge, Outcome, Pursuit, light_change_s
-from calibration.priors import default_prior
-from calibration.probe import NoiseModel
+from calibration.fit.global_fit import FitResult, GlobalFit
+from calibration.measure.design import HardwareTimes, Walk
+from calibration.measure.logbook import Logbook
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.observations import Observations
+from calibration.model.priors import default_prior
+from calibration.run.planning import Goal, Knowledge, PlanningOutcome, Pursuit, light_change_s
 from lumion_hw.mesh.topology import HexMesh
 
 SMALL = HexMesh.columns((1, 2, 1))
@@ -63,7 +63,7 @@ class Bench:
         fit = GlobalFit(self.model, Likelihood(observations, NOISE), prior)
         return fit.run(start) if last is None else fit.run(last.parameters, near=True)
 
-    def pursue(self, goal: Goal, dead: tuple[str, ...] = ()) -> tuple[FitResult, Observations, Outcome]:
+    def pursue(self, goal: Goal, dead: tuple[str, ...] = ()) -> tuple[FitResult, Observations, PlanningOutcome]:
         pursuit = Pursuit(
             self.logbook,
             self.model,

@@ -8,8 +8,8 @@ import pytest
 from bench_run import SMALL, Calibrated, calibrated_bench
 from same_record import content
 
-from calibration.bench_probe import BenchProbe
-from calibration.verification import TOLERANCE_DB, verify
+from calibration.measure.bench_probe import BenchProbe
+from calibration.run.verification import TOLERANCE_DB, verify
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.inverse import heater_currents_ma

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from bench_run import SMALL, Calibrated, calibrated_bench, faulty_bench, within_tolerance
 
-from calibration.bench_probe import BenchProbe
+from calibration.measure.bench_probe import BenchProbe
 from lumion_hw.bench.bench import Bench
 from lumion_hw.emulator.assembly import EmulatedBench
 from lumion_hw.errors import CalibrationError

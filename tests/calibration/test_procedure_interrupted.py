@@ -11,11 +11,11 @@ import pytest
 from bench_run import SMALL, calibrated_bench
 from numpy.typing import NDArray
 
-from calibration.bench_probe import BenchProbe
-from calibration.procedure import Calibration, Progress
-from calibration.story import calibrate
+from calibration.measure.bench_probe import BenchProbe
+from calibration.run.procedure import Calibration, Progress
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import Aligner
+from lumion_hw.cli.demo.steps import calibrate
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record import CalibrationRecord

@@ -11,21 +11,14 @@ import pytest
 from one_cell import CELL
 from simulated_mesh import SimulatedMesh
 
-from calibration.bound import plan_bound
-from calibration.gauge import loop_rms_rad
-from calibration.model import MeshModel
-from calibration.parameters import MeshParameters
-from calibration.probe import NoiseModel
-from calibration.raw_data import load_raw, save_raw
-from calibration.record_conversion import (
-    covariance_of,
-    parameters_of,
-    record_from,
-    refitted,
-    rising_to_ma,
-    space_of,
-)
-from calibration.space import ParameterSpace
+from calibration.fit.bound import plan_bound
+from calibration.model.gauge import loop_rms_rad
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.parameters import MeshParameters
+from calibration.model.space import ParameterSpace, space_of
+from calibration.record.conversion import covariance_of, parameters_of, record_from, refitted, rising_to_ma
+from calibration.record.raw_data import load_raw, save_raw
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.prediction import predict, predict_path

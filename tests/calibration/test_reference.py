@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calibration.entry import DARK, Entry
-from calibration.probe import NoiseModel
-from calibration.reference import change, noise_of, reference_changes, reference_readings
+from calibration.measure.entry import DARK, LogbookEntry
+from calibration.measure.reference import change, noise_of, reference_changes, reference_readings
+from calibration.model.noise import NoiseModel
 
 NOISE = NoiseModel(0.005, 1e-5)
 BRIGHT_MA = np.array([0.4, 0.1, 0.02, 0.3, 0.001])
@@ -18,12 +18,12 @@ def noisy(exact_ma: np.ndarray) -> np.ndarray:
     return exact_ma + NOISE.sigma_ma(exact_ma) * RNG.standard_normal(exact_ma.shape)
 
 
-def setting(source: int, answer_ma: np.ndarray, current_ma: float = 0.0) -> Entry:
-    return Entry("settings", source, np.full((1, 4), current_ma), answer_ma[None])
+def setting(source: int, answer_ma: np.ndarray, current_ma: float = 0.0) -> LogbookEntry:
+    return LogbookEntry("settings", source, np.full((1, 4), current_ma), answer_ma[None])
 
 
-def tuned(source: int, frequency_hz: float) -> Entry:
-    return Entry("tuned", source, np.zeros((0, 4)), np.array([[frequency_hz]]), asked_hz=frequency_hz)
+def tuned(source: int, frequency_hz: float) -> LogbookEntry:
+    return LogbookEntry("tuned", source, np.zeros((0, 4)), np.array([[frequency_hz]]), asked_hz=frequency_hz)
 
 
 def test_weaker_light_is_power_and_nothing_else() -> None:
@@ -60,7 +60,7 @@ def test_saturated_and_dark_monitors_say_nothing() -> None:
 
 
 def test_only_single_settings_with_light_and_without_heat_are_references() -> None:
-    batch = Entry("settings", 6, np.zeros((2, 4)), np.zeros((2, 5)))
+    batch = LogbookEntry("settings", 6, np.zeros((2, 4)), np.zeros((2, 5)))
     entries = [
         setting(DARK, BRIGHT_MA),
         setting(6, BRIGHT_MA, 1.0),

@@ -13,14 +13,14 @@ from bench_run import SMALL
 from numpy.typing import NDArray
 from test_procedure_interrupted import assert_safe
 
-from calibration.bench_probe import BenchProbe
-from calibration.cli_drift import next_name
-from calibration.posterior import RecordPosterior
-from calibration.raw_data import load_raw
-from calibration.record_conversion import covariance_of, parameters_of
-from calibration.renewal import DriftRun
+from calibration.measure.bench_probe import BenchProbe
+from calibration.record.conversion import covariance_of, parameters_of
+from calibration.record.posterior import RecordPosterior
+from calibration.record.raw_data import load_raw
+from calibration.run.renewal import DriftRun
 from lumion_hw.bench.bench import Bench
-from lumion_hw.cli import calibrate as main
+from lumion_hw.cli import calibrate_main as main
+from lumion_hw.cli.calibrate.drift import next_name
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.prediction import LOOP_DIRECTIONS
 from lumion_hw.mesh.record import CalibrationRecord

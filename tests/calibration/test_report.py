@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from bench_run import SMALL, Calibrated, calibrated_bench
 
-from calibration.raw_data import save_raw
-from calibration.report import write_report
+from calibration.record.raw_data import save_raw
+from calibration.report.summary import write_report
 from lumion_hw.bench.bench import Bench
-from lumion_hw.cli import calibrate as main
+from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import CalibrationError, ConfigError
 from lumion_hw.mesh.record import CalibrationRecord, Conditions, Defect
 

@@ -9,10 +9,11 @@ import pytest
 from one_cell import CELL, ORIGIN, SPACE
 from simulated_mesh import SimulatedMesh
 
-from calibration.gauge import signed_incidence
-from calibration.record_conversion import record_from
-from calibration.report_numbers import Metric, arm_crosstalk_rad, extinctions, metrics, other_quality
-from calibration.report_uncertainty import (
+from calibration.model.gauge import signed_incidence
+from calibration.model.space import ParameterSpace
+from calibration.record.conversion import record_from
+from calibration.report.numbers import Metric, arm_crosstalk_rad, extinctions, metrics, other_quality
+from calibration.report.uncertainty import (
     cell_loops,
     cell_sigma_mrad,
     correlation_by_group,
@@ -20,7 +21,6 @@ from calibration.report_uncertainty import (
     dispersion,
     set_by_prior,
 )
-from calibration.space import ParameterSpace
 from lumion_hw.mesh.crosstalk import BUL_MM
 from lumion_hw.mesh.record import CalibrationRecord, CouplerEntry, CrosstalkEntry, CrosstalkKernel, HeaterEntry
 from lumion_hw.mesh.topology import HexMesh

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh
 
-from calibration.observations import Observations
-from calibration.parameters import MeshParameters
-from calibration.record_conversion import Origin, record_from
-from calibration.report_readings import Readings, Sweep, sweeps_in
-from calibration.space import ParameterSpace
+from calibration.model.observations import Observations
+from calibration.model.parameters import MeshParameters
+from calibration.model.space import ParameterSpace
+from calibration.record.conversion import Origin, record_from
+from calibration.report.readings import Readings, Sweep, sweeps_in
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record import CalibrationRecord, Defect
 from lumion_hw.mesh.topology import HexMesh

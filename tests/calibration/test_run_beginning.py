@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from bench_run import SMALL
 
-from calibration.bench_probe import BenchProbe
-from lumion_hw.cli import calibrate as main
+from calibration.measure.bench_probe import BenchProbe
+from lumion_hw.cli import calibrate_main as main
 
 
 def test_an_interruption_of_the_alignment_says_how_to_begin_again_and_leaves_no_journal(

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh
 
-from calibration.design import Walk
-from calibration.entry import Entry, times_s
-from calibration.model import MeshModel
-from calibration.observations import Observations
-from calibration.probe import NoiseModel
-from calibration.run_drift import Courses, courses_of, drift_of, excess_db
+from calibration.diagnose.drift_trajectory import Courses, courses_of, drift_of, excess_db
+from calibration.measure.design import Walk
+from calibration.measure.entry import LogbookEntry, times_s
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.observations import Observations
 from lumion_hw.mesh.topology import HexMesh
 
 SMALL = HexMesh.columns((2, 3, 2))
@@ -104,10 +104,12 @@ def test_what_drifted_is_taken_out_of_settings_and_readings(small: SimulatedMesh
 
 
 def test_a_batch_takes_the_time_since_what_was_asked_before_it() -> None:
-    def entry(count: int, at_s: float) -> Entry:
-        return Entry("settings", 3, np.zeros((count, 2)), np.zeros((count, 4)), at_s)
+    def entry(count: int, at_s: float) -> LogbookEntry:
+        return LogbookEntry("settings", 3, np.zeros((count, 2)), np.zeros((count, 4)), at_s)
 
-    found = times_s([entry(1, 1.0), Entry("launched", 3, np.zeros((0, 2)), np.zeros((1, 1)), 2.0), entry(4, 3.0)])
+    found = times_s(
+        [entry(1, 1.0), LogbookEntry("launched", 3, np.zeros((0, 2)), np.zeros((1, 1)), 2.0), entry(4, 3.0)]
+    )
     assert found.tolist() == [1.0, 2.25, 2.5, 2.75, 3.0]
 
 

@@ -8,12 +8,18 @@ import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh
 
-from calibration.design import Walk
-from calibration.likelihood import Likelihood
-from calibration.model import MeshModel
-from calibration.observations import Observations
-from calibration.probe import NoiseModel
-from calibration.run_events import Death, heater_death, monitor_deaths, without_dead_heater, without_dead_monitors
+from calibration.diagnose.breakdowns import (
+    Death,
+    heater_death,
+    monitor_deaths,
+    without_dead_heater,
+    without_dead_monitors,
+)
+from calibration.measure.design import Walk
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.observations import Observations
 from lumion_hw.mesh.topology import HexMesh
 
 SMALL = HexMesh.columns((2, 3, 2))

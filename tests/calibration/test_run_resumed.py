@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from same_record import content
 from simulated_bench import SimulatedBench
 
-from calibration.bootstrap import BootstrapPlan
-from calibration.entry import Entry
-from calibration.journal import Journal, read_journal
-from calibration.logbook import Logbook
-from calibration.procedure import Calibration
-from calibration.resumption import check_light, check_same, header_of
-from calibration.subject import Subject
+from calibration.measure.entry import LogbookEntry
+from calibration.measure.logbook import Logbook
+from calibration.model.device_under_test import Subject
+from calibration.run.bootstrap import BootstrapPlan
+from calibration.run.journal import RunJournal, read_journal
+from calibration.run.procedure import Calibration
+from calibration.run.resumption import check_light, check_same, header_of
 from lumion_hw.errors import CalibrationError, LinkLost, LumionError
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import HexMesh
@@ -90,7 +90,7 @@ def opened() -> KeyedBench:
     return bench
 
 
-def run_of(bench: KeyedBench, before: Sequence[Entry] = (), seed: int = 1) -> Calibration:
+def run_of(bench: KeyedBench, before: Sequence[LogbookEntry] = (), seed: int = 1) -> Calibration:
     run = Calibration(bench, SUBJECT, seed, plan=PLAN, before=before)
     bench.logbook = run.logbook
     return run
@@ -99,7 +99,7 @@ def run_of(bench: KeyedBench, before: Sequence[Entry] = (), seed: int = 1) -> Ca
 def begun(path: Path, bench: KeyedBench) -> CalibrationRecord:
     """Run with a journal, to the end or to where the bench fails."""
     run = run_of(bench)
-    book = Journal.begin(path)
+    book = RunJournal.begin(path)
     try:
         book.head(header_of(run, {}))
         run.logbook.keep = book.add
@@ -110,7 +110,7 @@ def begun(path: Path, bench: KeyedBench) -> CalibrationRecord:
 
 def gone_on_with(path: Path, bench: KeyedBench) -> CalibrationRecord:
     """Go on from the journal; check the light first, as a run on a bench does."""
-    book = Journal.resume(path)
+    book = RunJournal.resume(path)
     try:
         run = run_of(bench, book.entries)
         check_same(book.header, header_of(run, {}))

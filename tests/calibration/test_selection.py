@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh, start_near
 
-from calibration.design import Walk
-from calibration.gauge import wrapped
-from calibration.global_fit import FitResult, GlobalFit
-from calibration.likelihood import Likelihood
-from calibration.model import MeshModel
-from calibration.priors import FREE_GROUPS, default_prior
-from calibration.probe import NoiseModel
-from calibration.selection import law_terms_needed, open_signs, significance
-from lumion_hw.emulator.truth import PhysicsParameters
+from calibration.fit.global_fit import FitResult, GlobalFit
+from calibration.fit.selection import law_terms_needed, open_signs, significance
+from calibration.measure.design import Walk
+from calibration.model.gauge import wrapped
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.priors import FREE_GROUPS, default_prior
+from lumion_hw.emulator.optics.truth import PhysicsParameters
 from lumion_hw.mesh.topology import HexMesh
 
 SMALL = HexMesh.columns((1, 2, 1))

@@ -7,8 +7,8 @@ import pytest
 from simulated_bench import SimulatedBench
 from simulated_mesh import FLOOR_MA, RELATIVE
 
-from calibration.logbook import Logbook
-from calibration.survey import Survey, take_survey
+from calibration.measure.logbook import Logbook
+from calibration.measure.survey import Survey, take_survey
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.topology import HexMesh
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 from bench_run import Calibrated
 
-from calibration.against_truth import reference_offset_hz
-from calibration.goals import phase_errors, without_common
-from calibration.priors import default_prior
-from calibration.record_conversion import parameters_of, space_of
-from calibration.true_parameters import heater_reach_ma, own_phase_rad, true_laws, true_parameters
+from calibration.model.priors import default_prior
+from calibration.model.space import space_of
+from calibration.record.conversion import parameters_of
+from calibration.report.against_truth import reference_offset_hz
+from calibration.report.goals import phase_errors, without_common
+from calibration.report.true_parameters import heater_reach_ma, own_phase_rad, true_laws, true_parameters
 
 
 def test_a_tied_mean_leaves_differences_as_unknown_as_they_were(small_calibrated: Calibrated) -> None:

@@ -8,12 +8,12 @@ import pytest
 import yaml
 from bench_run import SMALL
 
-from calibration.bench_probe import BenchProbe
-from calibration.procedure import Calibration
-from calibration.tuning import verify_at
+from calibration.measure.bench_probe import BenchProbe
+from calibration.run.procedure import Calibration
+from calibration.run.verification import verify_at
 from lumion_hw import Bench
 from lumion_hw.bench.loader import builtin_path
-from lumion_hw.cli import calibrate as main
+from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import ConfigError, LimitError
 
 

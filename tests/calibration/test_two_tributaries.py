@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 import yaml
 
-from calibration.against_truth import compare
-from calibration.bench_probe import BenchProbe
-from calibration.dry_run import dry_run
-from calibration.goals import phase_errors
-from calibration.planning import Goal
-from calibration.procedure import Calibration
-from calibration.true_parameters import true_parameters
-from calibration.verification import verify
+from calibration.measure.bench_probe import BenchProbe
+from calibration.report.against_truth import compare
+from calibration.report.goals import phase_errors
+from calibration.report.true_parameters import true_parameters
+from calibration.run.dry_run import dry_run
+from calibration.run.planning import Goal
+from calibration.run.procedure import Calibration
+from calibration.run.verification import verify
 from lumion_hw.bench.bench import Bench, load
-from lumion_hw.cli import calibrate as main
+from lumion_hw.cli import calibrate_main as main
 from lumion_hw.mesh.record import CalibrationRecord
 
 ZR_PAIR = Path(__file__).parents[1] / "data" / "zr_pair.yaml"

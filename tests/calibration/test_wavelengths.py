@@ -10,18 +10,18 @@ import pytest
 from simulated_bench import SimulatedBench
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, REFERENCE_HZ, RELATIVE, RESPONSIVITY_MA_PER_MW
 
-from calibration.bench_probe import BenchProbe
-from calibration.likelihood import Likelihood, SettingDrift
-from calibration.logbook import Logbook
-from calibration.model import MeshModel
-from calibration.observations import Observations
-from calibration.parameters import MeshParameters
-from calibration.probe import NoiseModel
-from calibration.procedure import Calibration
-from calibration.record_conversion import parameters_of
-from calibration.subject import Subject
-from calibration.tuning import verify_at
-from calibration.wavelengths import Extended, WavelengthExtension
+from calibration.measure.bench_probe import BenchProbe
+from calibration.measure.logbook import Logbook
+from calibration.model.device_under_test import Subject
+from calibration.model.likelihood import Likelihood, SettingDrift
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.observations import Observations
+from calibration.model.parameters import MeshParameters
+from calibration.record.conversion import parameters_of
+from calibration.run.procedure import Calibration
+from calibration.run.verification import verify_at
+from calibration.run.wavelengths import Extended, WavelengthExtension
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.known_mesh import KnownMesh

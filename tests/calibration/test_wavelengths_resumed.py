@@ -12,12 +12,12 @@ from same_record import content
 from simulated_bench import SimulatedBench
 from simulated_mesh import REFERENCE_HZ
 
-from calibration.bootstrap import BootstrapPlan
-from calibration.journal import Journal
-from calibration.logbook import Logbook
-from calibration.procedure import Calibration
-from calibration.resumption import check_light, check_same, header_of
-from calibration.subject import Subject
+from calibration.measure.logbook import Logbook
+from calibration.model.device_under_test import Subject
+from calibration.run.bootstrap import BootstrapPlan
+from calibration.run.journal import RunJournal
+from calibration.run.procedure import Calibration
+from calibration.run.resumption import check_light, check_same, header_of
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import HexMesh
@@ -67,7 +67,7 @@ def opened(cut_at: int = 0) -> CutBench:
 
 def run(bench: CutBench, path: Path, wavelengths_nm: tuple[float, ...] = WAVELENGTHS_NM) -> CalibrationRecord:
     """Run with a journal, or go on from it."""
-    book = Journal.resume(path) if path.exists() else Journal.begin(path)
+    book = RunJournal.resume(path) if path.exists() else RunJournal.begin(path)
     going_on, plan = bool(book.entries), BootstrapPlan(random_settings=120)
     try:
         made = Calibration(bench, SUBJECT, 1, plan=plan, before=book.entries, wavelengths_nm=wavelengths_nm)

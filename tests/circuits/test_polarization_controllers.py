@@ -10,13 +10,13 @@ import pytest
 
 from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.bench.loader import load_bench
-from lumion_hw.circuits.alignment import Aligner
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.polarization.keysight_n778x import KeysightN7785C
 from lumion_hw.drivers.polarization.oz_epc04 import OzEpc04
 from lumion_hw.drivers.polarization.thorlabs_mpc import ThorlabsMpc
 from lumion_hw.emulator.assembly import EmulatedBench
 from lumion_hw.emulator.emulation_spec import DeviceSpec
+from lumion_hw.polarization.alignment import Aligner
 
 MODEL = load_bench(Path(__file__).parents[1] / "data" / "small.yaml")
 FLOOR_DB = 30.0

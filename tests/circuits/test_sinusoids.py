@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lumion_hw.circuits.sinusoids import Coordinate, harmonic_columns, learnt_period
+from lumion_hw.polarization.sinusoids import Coordinate, harmonic_columns, learnt_period
 
 SQUEEZER = Coordinate(-5000.0, 5000.0, 3600.0, 1)
 PLATE = Coordinate(0.0, 170.0, 180.0, 2)

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-import calibration.cli_run
-from calibration.story import calibrate
+import lumion_hw.cli.calibrate.run
 from lumion_hw import Bench
 from lumion_hw.circuits import Aligner
-from lumion_hw.cli import calibrate as main
+from lumion_hw.cli import calibrate_main as main
+from lumion_hw.cli.demo.steps import calibrate
 from lumion_hw.mesh.record import CalibrationRecord
 
 pytestmark = pytest.mark.xdist_group("cli-calibrate")
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
-ENTRY = "import sys; from lumion_hw.cli import calibrate as main; sys.exit(main())"
+ENTRY = "import sys; from lumion_hw.cli import calibrate_main as main; sys.exit(main())"
 
 
 @pytest.fixture(scope="module")
@@ -179,14 +179,14 @@ def test_faults_found_are_exit_code_3_and_the_rest_is_calibrated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "record.json"
-    open_bench = calibration.cli_run.open_bench
+    open_bench = lumion_hw.cli.calibrate.run.open_bench
 
     def open_broken(file: str, emulate: bool, seed: int, endpoints: str | None) -> Bench:
         bench = open_bench(file, emulate, seed, endpoints)
         bench.emulated.faults.stick_heater(4, 0)
         return bench
 
-    monkeypatch.setattr(calibration.cli_run, "open_bench", open_broken)
+    monkeypatch.setattr(lumion_hw.cli.calibrate.run, "open_bench", open_broken)
     assert main(["run", str(SMALL), "--emulate", "--seed", "1", "--out", str(path), "--json"]) == 3
     out, err = capsys.readouterr()
     document = json.loads(out)

@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration.journal import read_journal
-from calibration.raw_data import load_raw
-from lumion_hw.cli import calibrate as main
+from calibration.record.raw_data import load_raw
+from calibration.run.journal import read_journal
+from lumion_hw.cli import calibrate_main as main
 from lumion_hw.mesh.record import CalibrationRecord
 
 pytestmark = pytest.mark.xdist_group("cli-calibrate-resume")
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
-ENTRY = "import sys; from lumion_hw.cli import calibrate as main; sys.exit(main())"
+ENTRY = "import sys; from lumion_hw.cli import calibrate_main as main; sys.exit(main())"
 SURVEYED = 120_000
 """Bytes of a journal whose run has come to the sweeps."""
 

@@ -29,7 +29,7 @@ def test_the_prototype_is_calibrated_connected_broken_and_recovered(seed: int, t
 
 
 def test_a_calibration_over_tcp_and_ptys_is_as_good_as_one_in_memory(tmp_path: Path) -> None:
-    entry = [sys.executable, "-c", "import sys; from lumion_hw.cli import calibrate as main; sys.exit(main())"]
+    entry = [sys.executable, "-c", "import sys; from lumion_hw.cli import calibrate_main as main; sys.exit(main())"]
     record, endpoints = tmp_path / "record.json", tmp_path / "endpoints.json"
     with served(SMALL, tmp_path, "--seed", "5"):
         common = [str(SMALL), "--endpoints", str(endpoints)]

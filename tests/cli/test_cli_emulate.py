@@ -21,7 +21,7 @@ from lumion_hw import Bench
 from lumion_hw.bench.drivers import open_device
 from lumion_hw.bench.loader import load_bench
 from lumion_hw.clock import SystemClock
-from lumion_hw.drivers.mesh.lumion import LumionMeshController
+from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
 from lumion_hw.errors import BusyError, LinkTimeout
 from lumion_hw.links.address import open_link
 

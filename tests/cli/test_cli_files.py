@@ -13,9 +13,8 @@ import click
 import pytest
 from test_cli_numbers import commands
 
-from calibration.cli import calibrate
-from lumion_hw.cli import calibrate as calibrate_main
-from lumion_hw.cli import main, run
+from lumion_hw.cli import calibrate_main, main, run
+from lumion_hw.cli.calibrate.commands import calibrate
 from lumion_hw.cli.commands import lumion
 from lumion_hw.cli.outputs import NamedFile
 from lumion_hw.mesh.record import CalibrationRecord
@@ -189,6 +188,7 @@ def test_ctrl_c_while_click_itself_is_loaded_is_no_traceback(
 
 
 def test_nothing_is_loaded_before_ctrl_c_is_taken_care_of() -> None:
-    script = "import sys, lumion_hw.cli; sys.exit(bool({'click', 'numpy', 'calibration.cli'} & set(sys.modules)))"
+    late = "{'click', 'numpy', 'lumion_hw.cli.calibrate.commands'}"
+    script = f"import sys, lumion_hw.cli; sys.exit(bool({late} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")

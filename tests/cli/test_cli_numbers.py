@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from calibration.cli import calibrate
 from lumion_hw.cli import main
+from lumion_hw.cli.calibrate.commands import calibrate
 from lumion_hw.cli.commands import lumion
 
 NO_NUMBERS = ("nan", "NaN", "-nan", "inf", "-inf", "+Infinity", "1e999", "-1e999", "9" * 400)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-START = "import sys; from lumion_hw.cli import calibrate, main; sys.exit({})"
+START = "import sys; from lumion_hw.cli import calibrate_main, main; sys.exit({})"
 
 
 def started(directory: Path, code: str) -> subprocess.CompletedProcess[str]:
@@ -31,7 +31,7 @@ def test_a_file_of_the_packages_name_is_passed_over(tmp_path: Path, call: str) -
 
 def test_a_module_that_was_imported_before_is_named(tmp_path: Path) -> None:
     (tmp_path / "calibration.py").write_text("")
-    done = started(tmp_path, "import calibration; " + START.format("calibrate(['--help'])"))
+    done = started(tmp_path, "import calibration; " + START.format("calibrate_main(['--help'])"))
     assert done.returncode == 2
     assert f"{tmp_path}{os.sep}calibration.py" in done.stderr
     assert "Traceback" not in done.stderr

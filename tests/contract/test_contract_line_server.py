@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from lumion_hw.drivers.mesh.line_server import LineServerMesh
-from lumion_hw.emulator.line_server import LineServer
+from lumion_hw.emulator.mesh.line_server import LineServer
 from lumion_hw.interfaces import PucState
 from lumion_hw.testing.contracts import MeshStatesContract, OverEveryWire
 

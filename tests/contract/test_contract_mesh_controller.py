@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from firmware_protocol import FaultSource
-from lumion_hw.drivers.mesh.lumion import LumionMeshController
-from lumion_hw.emulator.board import BoardProfile, MeshBoard
+from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
+from lumion_hw.emulator.mesh.board import BoardProfile, MeshBoard
 from lumion_hw.interfaces import ControllerLimits
 from lumion_hw.testing.contracts import MeshControllerContract, OverEveryWire
 

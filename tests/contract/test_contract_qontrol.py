@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from lumion_hw.drivers.mesh.qontrol import QontrolController
-from lumion_hw.emulator.qontrol import OPEN, ChainProfile, HeaterLoad, ModuleSpec, QontrolChain, Readback
+from lumion_hw.drivers.mesh.qontrol.controller import QontrolController
+from lumion_hw.emulator.mesh.qontrol import OPEN, ChainProfile, HeaterLoad, ModuleSpec, QontrolChain, Readback
 from lumion_hw.interfaces import ControllerLimits
 from lumion_hw.testing.contracts import MeshControllerContract, OverEveryWire
 

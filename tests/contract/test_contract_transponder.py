@@ -8,10 +8,10 @@ import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.sfp import SfpTransponder
-from lumion_hw.emulator.i2c_bridge import I2cBridge
-from lumion_hw.emulator.sff8472 import SfpModule
+from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
+from lumion_hw.emulator.transponders.sff8472 import SfpModule
 from lumion_hw.errors import FrameError, LinkError
-from lumion_hw.links.replay import Exchange, ReplayPeer, replay_link
+from lumion_hw.links.replay import RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.quantities import w_from_dbm
 from lumion_hw.sessions.registers import Sc18im700
 from lumion_hw.testing.contracts import OverEveryWire, TransponderContract
@@ -101,7 +101,12 @@ def test_bytes_behind_the_status_of_a_transfer_make_it_untrusted() -> None:
     read = b"S" + bytes([0xA2, 1, 96]) + b"S" + bytes([0xA3, 16]) + b"P"  # offset 96 of A2h, then 16 bytes
     noise, reply = bytes(16) + b"\xf0", bytes(range(16))
     peer = ReplayPeer(
-        [Exchange(b"R\x0aP", b"\xf0"), Exchange(read, noise + reply), Exchange(b"R\x0aP", b"\xf0")], clock
+        [
+            RecordedExchange(b"R\x0aP", b"\xf0"),
+            RecordedExchange(read, noise + reply),
+            RecordedExchange(b"R\x0aP", b"\xf0"),
+        ],
+        clock,
     )
     bridge = Sc18im700(replay_link(peer, clock), clock, device="sfp0")
     bridge.open()

@@ -7,9 +7,9 @@ import struct
 from collections import deque
 
 from lumion_hw.clock import Clock, VirtualClock
-from lumion_hw.drivers.mesh.qontrol import QontrolController
+from lumion_hw.drivers.mesh.qontrol.controller import QontrolController
 from lumion_hw.errors import LinkLost
-from lumion_hw.links import Exchange, MemoryLink, ReplayPeer, replay_link
+from lumion_hw.links import MemoryLink, RecordedExchange, ReplayPeer, replay_link
 
 IDLE_S = 0.05  # silence after which an unfinished request is forgotten
 CODES = {0x00: "V", 0x01: "I", 0x02: "VMAX", 0x03: "IMAX"}
@@ -19,34 +19,34 @@ def lines(*texts: str) -> bytes:
     return "".join(f"{text}\n" for text in texts).encode()
 
 
-def opening(kind: str = "Q8iv", n_modules: int = 2) -> list[Exchange]:
+def opening(kind: str = "Q8iv", n_modules: int = 2) -> list[RecordedExchange]:
     """Return how a chain is found: the first module numbered, the others not (recorded for two Q8iv)."""
     names = [f"{kind}-0001", *[f"{kind}-****"] * (n_modules - 1)]
     n = 8 * n_modules
     return [
-        Exchange(b"ID?\n", lines(names[0])),
-        Exchange(b"NUPALL?\n", lines(*[f"{name}: {index}" for index, name in enumerate(names)])),
-        Exchange(b"NCHANALL?\n", lines(*["8"] * n_modules)),
-        Exchange(b"VFULLALL?\n", lines(*["+12.0000 V"] * n_modules)),
-        Exchange(b"IFULLALL?\n", lines(*["+24.0000 mA"] * n_modules)),
-        Exchange(b"FIRMWAREALL?\n", lines(*["v2.4.1"] * n_modules)),
-        Exchange(b"ID?\n", lines(names[0]), delay_s=0.011),
-        Exchange(bytes.fromhex("a9030000000000"), lines(*["+24.0000 mA"] * n)),
-        Exchange(bytes.fromhex("a9020000000000"), lines(*["+12.0000 V"] * n)),
+        RecordedExchange(b"ID?\n", lines(names[0])),
+        RecordedExchange(b"NUPALL?\n", lines(*[f"{name}: {index}" for index, name in enumerate(names)])),
+        RecordedExchange(b"NCHANALL?\n", lines(*["8"] * n_modules)),
+        RecordedExchange(b"VFULLALL?\n", lines(*["+12.0000 V"] * n_modules)),
+        RecordedExchange(b"IFULLALL?\n", lines(*["+24.0000 mA"] * n_modules)),
+        RecordedExchange(b"FIRMWAREALL?\n", lines(*["v2.4.1"] * n_modules)),
+        RecordedExchange(b"ID?\n", lines(names[0]), delay_s=0.011),
+        RecordedExchange(bytes.fromhex("a9030000000000"), lines(*["+24.0000 mA"] * n)),
+        RecordedExchange(bytes.fromhex("a9020000000000"), lines(*["+12.0000 V"] * n)),
     ]
 
 
-def opening_in_text() -> list[Exchange]:
+def opening_in_text() -> list[RecordedExchange]:
     """Return the same for a driver that speaks text only."""
     return [
         *opening()[:-2],
-        Exchange(b"IMAXALL?\n", lines(*["+24.0000 mA"] * 16)),
-        Exchange(b"VMAXALL?\n", lines(*["+12.0000 V"] * 16)),
+        RecordedExchange(b"IMAXALL?\n", lines(*["+24.0000 mA"] * 16)),
+        RecordedExchange(b"VMAXALL?\n", lines(*["+12.0000 V"] * 16)),
     ]
 
 
 def replayed(
-    *exchanges: Exchange, clock: VirtualClock | None = None, **options
+    *exchanges: RecordedExchange, clock: VirtualClock | None = None, **options
 ) -> tuple[QontrolController, ReplayPeer]:
     """Return an open controller whose device says what is written down."""
     clock = clock or VirtualClock()

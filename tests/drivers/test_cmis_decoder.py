@@ -20,7 +20,7 @@ from lumion_hw.drivers.transponders.decoded import DecodedModule, Severity
 from lumion_hw.drivers.transponders.dump_decoder import decode_file
 from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces import Quality
-from lumion_hw.interfaces.cmis.image import MemoryImage, parse_image
+from lumion_hw.standards.cmis.image import MemoryImage, parse_image
 
 SHARED = Path(os.environ.get("LUMION_SHARED", Path(__file__).parents[3] / "shared")) / "data" / "cmis_dumps"
 DUMPS = sorted(SHARED.glob("*.json"))

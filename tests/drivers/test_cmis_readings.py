@@ -21,10 +21,10 @@ from lumion_hw.errors import (
     OutOfRangeError,
 )
 from lumion_hw.interfaces import LockStage, Quality
-from lumion_hw.interfaces.cmis.cdb import check_code
-from lumion_hw.interfaces.cmis.codes import Pattern
-from lumion_hw.interfaces.cmis.image import image_from_document
 from lumion_hw.sessions.image_pages import ImagePages
+from lumion_hw.standards.cmis.cdb import check_code
+from lumion_hw.standards.cmis.codes import Pattern
+from lumion_hw.standards.cmis.image import image_from_document
 
 
 @pytest.fixture

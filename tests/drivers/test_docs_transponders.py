@@ -10,8 +10,8 @@ import pytest
 
 from lumion_hw.drivers.transponders.decoded import Severity
 from lumion_hw.drivers.transponders.dump_decoder import decode_file
-from lumion_hw.interfaces.cmis import PAGES, Page, fields_of
-from lumion_hw.interfaces.cmis.fields import Certainty
+from lumion_hw.standards.cmis import PAGES, Page, fields_of
+from lumion_hw.standards.cmis.fields import Certainty
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "transponders.md").read_text(encoding="utf-8")

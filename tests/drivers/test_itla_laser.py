@@ -25,7 +25,7 @@ from lumion_hw.errors import (
     NotSupportedError,
 )
 from lumion_hw.interfaces import TunableLaser
-from lumion_hw.links import Exchange, MemoryLink, ReplayPeer, replay_link
+from lumion_hw.links import MemoryLink, RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.sessions.itla import ItlaSession
 from lumion_hw.testing.contracts import TunableLaserContract
 from lumion_hw.testing.wires import DisturbedLink
@@ -103,7 +103,7 @@ def test_a_bench_keeps_it_among_its_lasers_and_leaves_its_light_alone(clock: Vir
 def session_on(*pairs: str) -> tuple[ItlaSession, ReplayPeer]:
     clock = VirtualClock()
     frames = [bytes.fromhex(pair) for pair in pairs]
-    peer = ReplayPeer([Exchange(sent, got) for sent, got in zip(frames[::2], frames[1::2], strict=True)], clock)
+    peer = ReplayPeer([RecordedExchange(sent, got) for sent, got in zip(frames[::2], frames[1::2], strict=True)], clock)
     session = ItlaSession(replay_link(peer, clock), clock, device="laser0")
     session.open_link(1.0)
     return session, peer

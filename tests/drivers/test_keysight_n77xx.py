@@ -22,7 +22,7 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.interfaces import PowerMeter, RangeState
-from lumion_hw.links import Exchange, ReplayPeer, replay_link
+from lumion_hw.links import RecordedExchange, ReplayPeer, replay_link
 
 IDN = "Keysight Technologies,N7744C,MY00000001,1.0"
 # Channel map of a four-port meter, and its block header (instruments, 2.6).
@@ -30,20 +30,20 @@ MAP = b"#216" + bytes.fromhex("01000100020001000300010004000100")
 FLT_MAX = 3.4028234663852886e38
 
 
-def ask(command: str, reply: str, delay_s: float = 0.0) -> Exchange:
-    return Exchange(command.encode() + b"\n", reply.encode() + b"\n", delay_s)
+def ask(command: str, reply: str, delay_s: float = 0.0) -> RecordedExchange:
+    return RecordedExchange(command.encode() + b"\n", reply.encode() + b"\n", delay_s)
 
 
-def put(command: str, *errors: str) -> list[Exchange]:
+def put(command: str, *errors: str) -> list[RecordedExchange]:
     """A set, and the error queue read until it is empty."""
-    return [Exchange(command.encode() + b"\n"), *drained(*errors)]
+    return [RecordedExchange(command.encode() + b"\n"), *drained(*errors)]
 
 
-def drained(*errors: str) -> list[Exchange]:
+def drained(*errors: str) -> list[RecordedExchange]:
     return [ask("SYST:ERR?", error) for error in (*errors, '+0,"No error"')]
 
 
-def opening(ports: int = 4) -> list[Exchange]:
+def opening(ports: int = 4) -> list[RecordedExchange]:
     steps = drained()
     for port in range(1, ports + 1):
         steps += put(f"SENS{port}:POW:REF:STAT 0")
@@ -54,15 +54,15 @@ def opening(ports: int = 4) -> list[Exchange]:
     return steps
 
 
-def meter_on(*exchanges: Exchange, **options: str) -> tuple[KeysightN77xx, ReplayPeer, VirtualClock]:
+def meter_on(*exchanges: RecordedExchange, **options: str) -> tuple[KeysightN77xx, ReplayPeer, VirtualClock]:
     clock = VirtualClock()
     peer = ReplayPeer(exchanges, clock)
     return KeysightN77xx(replay_link(peer, clock), clock, device="pm1", **options), peer, clock
 
 
-def opened(*exchanges: Exchange) -> tuple[KeysightN77xx, ReplayPeer, VirtualClock]:
+def opened(*exchanges: RecordedExchange) -> tuple[KeysightN77xx, ReplayPeer, VirtualClock]:
     meter, peer, clock = meter_on(
-        ask("*IDN?", IDN), Exchange(b"READ:POW:ALL:CONF?\n", MAP + b"\n"), *opening(), *exchanges
+        ask("*IDN?", IDN), RecordedExchange(b"READ:POW:ALL:CONF?\n", MAP + b"\n"), *opening(), *exchanges
     )
     meter.open()
     return meter, peer, clock
@@ -78,7 +78,9 @@ def test_opening_checks_identity_and_ports_and_prepares_every_port() -> None:
 
 def test_errors_left_by_others_do_not_stop_the_opening() -> None:
     left = drained('-113,"Undefined header"', '-350,"Queue overflow"')
-    meter, peer, _ = meter_on(ask("*IDN?", IDN), Exchange(b"READ:POW:ALL:CONF?\n", MAP + b"\n"), *left, *opening()[1:])
+    meter, peer, _ = meter_on(
+        ask("*IDN?", IDN), RecordedExchange(b"READ:POW:ALL:CONF?\n", MAP + b"\n"), *left, *opening()[1:]
+    )
     meter.open()
     assert peer.remaining == ()
 
@@ -87,7 +89,7 @@ def test_an_older_eight_port_unit_is_accepted() -> None:
     channel_map = b"#232" + b"".join(struct.pack("<HH", port, 1) for port in range(1, 9))
     meter, _, _ = meter_on(
         ask("*IDN?", "Agilent Technologies,N7745A,DE00000001,V1.16"),
-        Exchange(b"READ:POW:ALL:CONF?\n", channel_map + b"\n"),
+        RecordedExchange(b"READ:POW:ALL:CONF?\n", channel_map + b"\n"),
         *opening(8),
     )
     meter.open()
@@ -118,7 +120,7 @@ def test_after_a_refusal_the_right_instrument_can_be_opened() -> None:
     meter, _, _ = meter_on(
         ask("*IDN?", "Thorlabs,PM100D,P0000001,2.4.0"),
         ask("*IDN?", IDN),
-        Exchange(b"READ:POW:ALL:CONF?\n", MAP + b"\n"),
+        RecordedExchange(b"READ:POW:ALL:CONF?\n", MAP + b"\n"),
         *opening(),
     )
     with pytest.raises(IdentityError):
@@ -129,20 +131,20 @@ def test_after_a_refusal_the_right_instrument_can_be_opened() -> None:
 
 def test_a_wrong_number_of_ports_is_another_identity() -> None:
     half = b"#18" + bytes.fromhex("0100010002000100")
-    meter, _, _ = meter_on(ask("*IDN?", IDN), Exchange(b"READ:POW:ALL:CONF?\n", half + b"\n"))
+    meter, _, _ = meter_on(ask("*IDN?", IDN), RecordedExchange(b"READ:POW:ALL:CONF?\n", half + b"\n"))
     with pytest.raises(IdentityError, match="4 ports"):
         meter.open()
 
 
 def test_a_unit_that_does_not_become_watt_stops_the_opening() -> None:
     steps = [*drained(), *put("SENS1:POW:REF:STAT 0"), *put("SENS1:POW:UNIT 1"), ask("SENS1:POW:UNIT?", "+0")]
-    meter, _, _ = meter_on(ask("*IDN?", IDN), Exchange(b"READ:POW:ALL:CONF?\n", MAP + b"\n"), *steps)
+    meter, _, _ = meter_on(ask("*IDN?", IDN), RecordedExchange(b"READ:POW:ALL:CONF?\n", MAP + b"\n"), *steps)
     with pytest.raises(VerifyError, match="unit of port 1"):
         meter.open()
 
 
 def test_nothing_answering_is_a_time_out() -> None:
-    meter, _, _ = meter_on(Exchange(b"*IDN?\n"))
+    meter, _, _ = meter_on(RecordedExchange(b"*IDN?\n"))
     with pytest.raises(LinkTimeout):
         meter.open()
 
@@ -184,7 +186,7 @@ def test_a_mark_never_becomes_a_power(reply: str, state: RangeState) -> None:
 
 def test_all_ports_are_read_in_one_block_of_little_endian_floats() -> None:
     block = b"#216" + struct.pack("<4f", 1e-6, 2e-6, FLT_MAX, -1e-12)
-    meter, _, _ = opened(Exchange(b"READ:POW:ALL?\n", block + b"\n"))
+    meter, _, _ = opened(RecordedExchange(b"READ:POW:ALL?\n", block + b"\n"))
     readings = meter.read_all()
     assert [reading.channel for reading in readings] == [1, 2, 3, 4]
     assert readings[0].power_w == pytest.approx(1e-6, rel=1e-7)
@@ -194,7 +196,7 @@ def test_all_ports_are_read_in_one_block_of_little_endian_floats() -> None:
 
 
 def test_a_block_of_another_length_is_refused() -> None:
-    meter, _, _ = opened(Exchange(b"READ:POW:ALL?\n", b"#18" + bytes(8) + b"\n"))
+    meter, _, _ = opened(RecordedExchange(b"READ:POW:ALL?\n", b"#18" + bytes(8) + b"\n"))
     with pytest.raises(FrameError, match="8 bytes for 4 ports"):
         meter.read_all()
 
@@ -205,7 +207,7 @@ def test_a_word_instead_of_a_number_is_refused() -> None:
         meter.read(1)
 
 
-def limits(header: str, low: str, high: str) -> list[Exchange]:
+def limits(header: str, low: str, high: str) -> list[RecordedExchange]:
     return [ask(f"{header}? MIN", low), ask(f"{header}? MAX", high)]
 
 
@@ -295,7 +297,7 @@ def test_an_averaging_time_is_set_in_seconds_and_gives_readings_their_time() -> 
 
 
 def test_a_short_averaging_time_still_gives_two_seconds() -> None:
-    meter, _, clock = opened(Exchange(b"READ1:POW?\n"))
+    meter, _, clock = opened(RecordedExchange(b"READ1:POW?\n"))
     started = clock.now()
     with pytest.raises(LinkTimeout):
         meter.read(1)
@@ -366,7 +368,7 @@ def test_the_error_queue_can_be_drained() -> None:
 
 def test_errors_from_before_a_link_fault_are_not_blamed_on_the_next_command() -> None:
     meter, peer, _ = opened(
-        Exchange(b"READ1:POW?\n"),
+        RecordedExchange(b"READ1:POW?\n"),
         ask("*IDN?", IDN),
         ask("READ2:POW?", "+1.00000000E-006"),
         *drained('-410,"Query INTERRUPTED"', '-113,"Undefined header"'),
@@ -381,7 +383,7 @@ def test_errors_from_before_a_link_fault_are_not_blamed_on_the_next_command() ->
 
 
 def test_closing_gives_the_ports_back_and_never_raises() -> None:
-    giving_back = [Exchange(f"INIT{port}:CONT 1\n".encode()) for port in range(1, 5)]
+    giving_back = [RecordedExchange(f"INIT{port}:CONT 1\n".encode()) for port in range(1, 5)]
     meter, peer, _ = opened(*giving_back)
     meter.close()
     assert peer.remaining == ()
@@ -397,7 +399,7 @@ def test_closing_a_meter_that_went_away_never_raises() -> None:
 
 
 def test_leaving_the_context_closes() -> None:
-    meter, _, _ = meter_on(ask("*IDN?", IDN), Exchange(b"READ:POW:ALL:CONF?\n", MAP + b"\n"), *opening())
+    meter, _, _ = meter_on(ask("*IDN?", IDN), RecordedExchange(b"READ:POW:ALL:CONF?\n", MAP + b"\n"), *opening())
     with meter as inside:
         assert inside.model == "N7744C"
     with pytest.raises(LinkLost):

@@ -13,8 +13,8 @@ from lumion_hw.drivers.lasers.itla import ItlaLaser
 from lumion_hw.drivers.lasers.keysight_laser import KeysightLaser
 from lumion_hw.drivers.lasers.santec_tsl import SantecTsl
 from lumion_hw.drivers.life_cycle import Driver
-from lumion_hw.drivers.mesh.lumion import LumionMeshController
-from lumion_hw.drivers.mesh.qontrol import QontrolController
+from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
+from lumion_hw.drivers.mesh.qontrol.controller import QontrolController
 from lumion_hw.drivers.meters.keysight_816x import Keysight816x
 from lumion_hw.drivers.meters.keysight_n77xx import KeysightN77xx
 from lumion_hw.drivers.meters.santec_mpm import SantecMpm

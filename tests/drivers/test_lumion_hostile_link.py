@@ -17,7 +17,7 @@ from lumion_testboard import HELLO, SpecBoard
 
 import firmware_protocol as fp
 from lumion_hw.clock import VirtualClock
-from lumion_hw.drivers.mesh.lumion import LumionMeshController
+from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
 from lumion_hw.errors import BusyError, LinkError, LinkLost, LinkTimeout
 from lumion_hw.interfaces import ControllerLimits, SweepPlan
 from lumion_hw.links.fault import Direction, FaultEvent, FaultKind, FaultLink, FaultPlan, FaultRates

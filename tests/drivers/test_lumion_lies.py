@@ -19,7 +19,7 @@ from lumion_testboard import HELLO, SpecBoard
 
 import firmware_protocol as fp
 from lumion_hw.clock import VirtualClock
-from lumion_hw.drivers.mesh.lumion import LumionMeshController
+from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
 from lumion_hw.errors import DeviceError, FrameError, LinkError, LinkTimeout, LumionError, VerifyError
 from lumion_hw.interfaces import ControllerLimits, SweepPlan
 from lumion_hw.links.memory import MemoryLink

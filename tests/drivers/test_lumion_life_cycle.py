@@ -16,8 +16,8 @@ from waiting import until
 
 import firmware_protocol as fp
 from lumion_hw.clock import SystemClock, VirtualClock
-from lumion_hw.drivers.mesh.lumion import LumionMeshController
-from lumion_hw.drivers.mesh.lumion_safety import safe_on_signals
+from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
+from lumion_hw.drivers.mesh.lumion.safety import safe_on_signals
 from lumion_hw.errors import BadValueError, LimitError, LinkLost, SafetyError
 from lumion_hw.interfaces import ControllerLimits, Fault
 from lumion_hw.links.memory import MemoryLink

@@ -12,7 +12,7 @@ import pytest
 
 import firmware_protocol as fp
 from lumion_hw.clock import VirtualClock
-from lumion_hw.drivers.mesh.lumion import LumionMeshController
+from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
 from lumion_hw.errors import (
     BusyError,
     ConfigError,

@@ -17,8 +17,8 @@ from waiting import until
 
 import firmware_protocol as fp
 from lumion_hw.clock import SystemClock, VirtualClock
-from lumion_hw.drivers.mesh.lumion import LumionMeshController
-from lumion_hw.drivers.mesh.lumion_reconnect import LinkEvent, LinkEventKind, LinkState, ReconnectPolicy
+from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
+from lumion_hw.drivers.mesh.lumion.reconnect import LinkEvent, LinkEventKind, LinkState, ReconnectPolicy
 from lumion_hw.errors import BusyError, ForkError, IdentityError, LinkLost, LinkTimeout, SafetyError
 from lumion_hw.interfaces import ControllerLimits
 from lumion_hw.links.memory import MemoryLink

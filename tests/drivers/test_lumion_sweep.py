@@ -13,7 +13,7 @@ from lumion_testboard import HELLO, SpecBoard
 
 import firmware_protocol as fp
 from lumion_hw.clock import SystemClock, VirtualClock
-from lumion_hw.drivers.mesh.lumion import LumionMeshController
+from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
 from lumion_hw.errors import (
     ConfigError,
     DeviceError,

@@ -26,7 +26,7 @@ from lumion_hw.errors import (
     OutOfRangeError,
     VerifyError,
 )
-from lumion_hw.links import Exchange, MemoryLink, ReplayPeer, replay_link
+from lumion_hw.links import MemoryLink, RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.sessions.novoptel import NovoptelSession
 from lumion_hw.sessions.novoptel_codec import LAN, USB2
 from lumion_hw.testing.contracts import PolarimeterContract
@@ -78,7 +78,7 @@ class TestPm1000OverUsb2KeepsThePromises(TestPm1000OverLanKeepsThePromises):
 
 def session_on(form: object, *exchanges: tuple[bytes, bytes]) -> tuple[NovoptelSession, ReplayPeer]:
     clock = VirtualClock()
-    peer = ReplayPeer([Exchange(sent, got) for sent, got in exchanges], clock)
+    peer = ReplayPeer([RecordedExchange(sent, got) for sent, got in exchanges], clock)
     session = NovoptelSession(replay_link(peer, clock), clock, device="pm0", form=form, landmarks=(656, 657, 658))
     session.open_link(1.0)
     return session, peer

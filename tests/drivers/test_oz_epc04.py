@@ -20,7 +20,7 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.interfaces import PolarizationController
-from lumion_hw.links import Exchange, ReplayPeer, replay_link
+from lumion_hw.links import RecordedExchange, ReplayPeer, replay_link
 
 
 class Dialect:
@@ -29,19 +29,19 @@ class Dialect:
     def __init__(self, echo: bool) -> None:
         self._echo = echo
 
-    def reply(self, command: str, *lines: str, end: str = "Done") -> Exchange:
+    def reply(self, command: str, *lines: str, end: str = "Done") -> RecordedExchange:
         """Answer a command; one that sets says in a line what it does."""
         if not lines and end == "Done" and (said := re.fullmatch(r"V(\d),(-?\d+)", command)):
             lines = (f"Set CH{said[1]} DC Voltage at: {said[2]}mV",)
         told = ([command] if self._echo else []) + [*lines, end]
-        return Exchange(f"{command}\r\n".encode(), "".join(f"{line}\r\n" for line in told).encode())
+        return RecordedExchange(f"{command}\r\n".encode(), "".join(f"{line}\r\n" for line in told).encode())
 
-    def voltages(self, *mv: int) -> Exchange:
+    def voltages(self, *mv: int) -> RecordedExchange:
         return self.reply(
             "V?", "Voltage(mV): " + " ".join(f"CH{n} {value:+05d}" for n, value in enumerate(mv, start=1))
         )
 
-    def opening(self, *mv: int) -> list[Exchange]:
+    def opening(self, *mv: int) -> list[RecordedExchange]:
         return [
             self.voltages(*(mv or (0, 0, 0, 0))),
             self.reply("MDC", "Set To DC Mode"),
@@ -54,13 +54,13 @@ def says(request: pytest.FixtureRequest) -> Dialect:
     return Dialect(request.param)
 
 
-def controller_on(*exchanges: Exchange) -> tuple[OzEpc04, ReplayPeer, VirtualClock]:
+def controller_on(*exchanges: RecordedExchange) -> tuple[OzEpc04, ReplayPeer, VirtualClock]:
     clock = VirtualClock()
     peer = ReplayPeer(exchanges, clock)
     return OzEpc04(replay_link(peer, clock), clock, device="epc1", settle_s=0.02), peer, clock
 
 
-def opened(*exchanges: Exchange) -> tuple[OzEpc04, ReplayPeer]:
+def opened(*exchanges: RecordedExchange) -> tuple[OzEpc04, ReplayPeer]:
     controller, peer, _ = controller_on(*exchanges)
     controller.open()
     return controller, peer
@@ -214,7 +214,7 @@ def test_a_reading_without_voltages_is_refused_and_recovered_from() -> None:
 
 
 def test_nothing_answering_is_a_time_out() -> None:
-    controller, _, _ = controller_on(Exchange(b"V?\r\n"))
+    controller, _, _ = controller_on(RecordedExchange(b"V?\r\n"))
     with pytest.raises(LinkTimeout):
         controller.open()
 

@@ -11,7 +11,7 @@ import pytest
 from qontrol_wire import ModelChain
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.drivers.mesh.qontrol import DEFAULT_TOLERANCE_MA, QontrolController
+from lumion_hw.drivers.mesh.qontrol.controller import DEFAULT_TOLERANCE_MA, QontrolController
 from lumion_hw.errors import LinkError, LumionError
 from lumion_hw.interfaces import ControllerLimits
 from lumion_hw.links import MemoryLink

@@ -12,7 +12,7 @@ import pytest
 from qontrol_wire import ModelChain, lines, opening, opening_in_text, replayed
 
 from lumion_hw.clock import SystemClock, VirtualClock
-from lumion_hw.drivers.mesh.qontrol import QontrolController
+from lumion_hw.drivers.mesh.qontrol.controller import QontrolController
 from lumion_hw.errors import (
     ConfigError,
     ConnectError,
@@ -28,7 +28,7 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.interfaces import ControllerLimits, MeshController, SweepPlan
-from lumion_hw.links import Exchange, MemoryLink, ReplayPeer, replay_link
+from lumion_hw.links import MemoryLink, RecordedExchange, ReplayPeer, replay_link
 
 LIMITS = ControllerLimits(heater_max_ma=np.full(16, 15.0), heater_ohm=np.full(16, 500.0), total_power_mw=1500.0)
 TABLE = np.linspace(0.0, 14.0, 16)
@@ -130,7 +130,7 @@ def test_other_modules_than_expected_are_refused() -> None:
 def test_the_modules_are_numbered_anew_on_request_only() -> None:
     steps = opening()
     clock = VirtualClock()
-    peer = ReplayPeer([steps[0], Exchange(b"NUP=0\n", b"\x06OK\n\x06OK\n"), *steps[1:]], clock)
+    peer = ReplayPeer([steps[0], RecordedExchange(b"NUP=0\n", b"\x06OK\n\x06OK\n"), *steps[1:]], clock)
     QontrolController(replay_link(peer, clock), clock, device="mesh0", reenumerate=True).open()
     assert peer.remaining == ()
 
@@ -147,7 +147,9 @@ def test_a_table_goes_out_in_one_binary_vector_per_module_and_is_read_back() -> 
     ]
     reading = lines(*[f"{value:+.4f} mA" for value in table])
     controller, peer = replayed(
-        Exchange(vectors[0], b"OK\n"), Exchange(vectors[1], b"OK\n"), Exchange(bytes.fromhex("a9010000000000"), reading)
+        RecordedExchange(vectors[0], b"OK\n"),
+        RecordedExchange(vectors[1], b"OK\n"),
+        RecordedExchange(bytes.fromhex("a9010000000000"), reading),
     )
     generation = controller.program(table)
     assert peer.remaining == ()
@@ -160,9 +162,9 @@ def test_in_text_a_short_table_goes_out_in_one_line_per_module() -> None:
     text = b"0.0,1.25,2.5,9.2,0.5,0.0,3.3333,4.0\n"
     reading = lines(*[f"{value:+.4f} mA" for value in table])
     controller, peer = replayed(
-        Exchange(b"IVEC0=" + text, b"OK\n"),
-        Exchange(b"IVEC8=" + text, b"OK\n"),
-        Exchange(b"IALL?\n", reading),
+        RecordedExchange(b"IVEC0=" + text, b"OK\n"),
+        RecordedExchange(b"IVEC8=" + text, b"OK\n"),
+        RecordedExchange(b"IALL?\n", reading),
         mode="ascii",
     )
     controller.program(table)
@@ -172,11 +174,11 @@ def test_in_text_a_short_table_goes_out_in_one_line_per_module() -> None:
 def test_in_text_values_too_long_for_one_line_go_out_one_by_one() -> None:
     values = [10.1234 + channel for channel in range(8)]  # 7 characters each: a line of 70 bytes
     table = np.array([*values, *[0.0] * 8])
-    singles = [Exchange(f"I{channel}={value:.4f}\n".encode(), b"OK\n") for channel, value in enumerate(values)]
+    singles = [RecordedExchange(f"I{channel}={value:.4f}\n".encode(), b"OK\n") for channel, value in enumerate(values)]
     controller, peer = replayed(
         *singles,
-        Exchange(b"IVEC8=0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0\n", b"OK\n"),
-        Exchange(b"IALL?\n", lines(*[f"{value:+.4f} mA" for value in table])),
+        RecordedExchange(b"IVEC8=0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0\n", b"OK\n"),
+        RecordedExchange(b"IALL?\n", lines(*[f"{value:+.4f} mA" for value in table])),
         mode="ascii",
     )
     controller.program(table)
@@ -187,7 +189,7 @@ def test_the_limits_are_set_in_the_modules_and_read_back() -> None:
     imax, vmax = round(15 / 24 * 65535), round(11.25 / 12 * 65535)  # VMAX: 15 mA in 500 ohm, and half as much again
     heads = ("82030000000008", "82030000080008", "82020000000008", "82020000080008")
     sets = [
-        Exchange(bytes.fromhex(head) + struct.pack(">8H", *[word] * 8), b"OK\n")
+        RecordedExchange(bytes.fromhex(head) + struct.pack(">8H", *[word] * 8), b"OK\n")
         for head, word in zip(heads, (imax, imax, vmax, vmax), strict=True)
     ]
     before = opening()[-2:]

@@ -12,7 +12,7 @@ from qontrol_wire import ModelChain, lines
 
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.errors import DeviceError, FrameError, IdentityError, LinkLost, LinkTimeout
-from lumion_hw.links import Exchange, MemoryLink, ReplayPeer, replay_link
+from lumion_hw.links import MemoryLink, RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.links.fault import Direction, FaultEvent, FaultKind, FaultLink, FaultPlan
 from lumion_hw.sessions.qontrol import QontrolSession
 from lumion_hw.sessions.qontrol_codec import (
@@ -24,7 +24,7 @@ from lumion_hw.sessions.qontrol_codec import (
     text_request,
 )
 
-MARKER = Exchange(b"ID?\n", b"Q8iv-0001\n")
+MARKER = RecordedExchange(b"ID?\n", b"Q8iv-0001\n")
 OK = b"OK\n"
 
 
@@ -36,7 +36,7 @@ def ask_i(channel: int):
     return text_request(f"I{channel}?", MILLIAMPERES)
 
 
-def opened(*exchanges: Exchange, **options) -> tuple[QontrolSession, ReplayPeer, VirtualClock]:
+def opened(*exchanges: RecordedExchange, **options) -> tuple[QontrolSession, ReplayPeer, VirtualClock]:
     clock = VirtualClock()
     peer = ReplayPeer([MARKER, *exchanges], clock)
     session = QontrolSession(replay_link(peer, clock), clock, device="mesh0", **options)
@@ -45,13 +45,13 @@ def opened(*exchanges: Exchange, **options) -> tuple[QontrolSession, ReplayPeer,
 
 
 def test_a_reply_has_as_many_lines_as_the_request_says() -> None:
-    session, peer, _ = opened(Exchange(b"IALL?\n", lines("+4.5000 mA", "-0.0033 mA")))
+    session, peer, _ = opened(RecordedExchange(b"IALL?\n", lines("+4.5000 mA", "-0.0033 mA")))
     assert session.ask(read_all_text(Quantity.CURRENT, 2)) == ("+4.5000 mA", "-0.0033 mA")
     assert peer.remaining == ()
 
 
 def test_requests_go_ahead_of_their_replies_up_to_the_window() -> None:
-    exchanges = [Exchange(f"I{channel}=1.0\n".encode(), OK, delay_s=0.016) for channel in range(8)]
+    exchanges = [RecordedExchange(f"I{channel}=1.0\n".encode(), OK, delay_s=0.016) for channel in range(8)]
     session, _, clock = opened(*exchanges, window_bytes=28)  # four requests of seven bytes
     began = clock.now()
     assert session.run(sets(*range(8))) == [("OK",)] * 8
@@ -59,7 +59,7 @@ def test_requests_go_ahead_of_their_replies_up_to_the_window() -> None:
 
 
 def test_without_a_window_every_request_waits_for_its_reply() -> None:
-    exchanges = [Exchange(f"I{channel}=1.0\n".encode(), OK, delay_s=0.016) for channel in range(8)]
+    exchanges = [RecordedExchange(f"I{channel}=1.0\n".encode(), OK, delay_s=0.016) for channel in range(8)]
     session, _, clock = opened(*exchanges, window_bytes=0)
     began = clock.now()
     session.run(sets(*range(8)))
@@ -68,7 +68,7 @@ def test_without_a_window_every_request_waits_for_its_reply() -> None:
 
 @pytest.mark.parametrize("code", [0, 10, 11, 12, 13, 14, 16])
 def test_a_refused_request_raises_at_once(code: int) -> None:
-    session, _, clock = opened(Exchange(b"I3=1.0\n", f"E{code:02d}:03\n".encode()))
+    session, _, clock = opened(RecordedExchange(b"I3=1.0\n", f"E{code:02d}:03\n".encode()))
     began = clock.now()
     with pytest.raises(DeviceError, match=r"I3=1\.0") as caught:
         session.run(sets(3))
@@ -78,7 +78,7 @@ def test_a_refused_request_raises_at_once(code: int) -> None:
 
 
 def test_a_set_that_gets_an_error_and_no_acknowledgement_raises_at_the_deadline() -> None:
-    session, _, clock = opened(Exchange(b"I3=1.0\n", b"E01:03\n"))
+    session, _, clock = opened(RecordedExchange(b"I3=1.0\n", b"E01:03\n"))
     with pytest.raises(DeviceError, match=r"E01 OVER_VOLTAGE and no acknowledgement") as caught:
         session.run(sets(3))
     assert caught.value.code == 1
@@ -97,7 +97,7 @@ def test_a_set_that_gets_an_error_and_no_acknowledgement_raises_at_the_deadline(
     ],
 )
 def test_error_lines_around_an_acknowledgement_are_reports(reply: list[str], reports: list[tuple[int, int]]) -> None:
-    session, _, _ = opened(Exchange(b"I3=1.0\n", lines(*reply)), Exchange(b"I4=1.0\n", OK))
+    session, _, _ = opened(RecordedExchange(b"I3=1.0\n", lines(*reply)), RecordedExchange(b"I4=1.0\n", OK))
     session.run(sets(3))
     session.run(sets(4))
     assert [(report.code, report.channel) for report in session.take_reports()] == reports
@@ -107,7 +107,7 @@ def test_error_lines_around_an_acknowledgement_are_reports(reply: list[str], rep
 
 def test_error_lines_inside_a_reading_do_not_end_it() -> None:
     session, _, _ = opened(
-        Exchange(b"I0?\n", lines("E01:07", "+2.0063 mA", "E01:06")), Exchange(b"I1?\n", b"+1.0000 mA\n")
+        RecordedExchange(b"I0?\n", lines("E01:07", "+2.0063 mA", "E01:06")), RecordedExchange(b"I1?\n", b"+1.0000 mA\n")
     )
     assert session.ask(ask_i(0)) == ("+2.0063 mA",)
     assert session.ask(ask_i(1)) == ("+1.0000 mA",)
@@ -131,7 +131,7 @@ def test_a_report_that_comes_in_silence_is_heard_without_asking() -> None:
 
 def test_a_late_reply_answers_no_other_request() -> None:
     session, _, clock = opened(
-        Exchange(b"I1?\n", b"+1.1111 mA\n", delay_s=0.6), MARKER, Exchange(b"I3?\n", b"+3.3333 mA\n")
+        RecordedExchange(b"I1?\n", b"+1.1111 mA\n", delay_s=0.6), MARKER, RecordedExchange(b"I3?\n", b"+3.3333 mA\n")
     )
     with pytest.raises(LinkTimeout):
         session.ask(ask_i(1))
@@ -141,11 +141,11 @@ def test_a_late_reply_answers_no_other_request() -> None:
 
 
 def test_serial_errors_are_repeated_three_times_and_no_more() -> None:
-    failed = Exchange(b"I3=1.0\n", b"E15:00\n")
-    session, peer, _ = opened(failed, MARKER, failed, MARKER, Exchange(b"I3=1.0\n", OK))
+    failed = RecordedExchange(b"I3=1.0\n", b"E15:00\n")
+    session, peer, _ = opened(failed, MARKER, failed, MARKER, RecordedExchange(b"I3=1.0\n", OK))
     assert session.run(sets(3)) == [("OK",)]
     assert peer.remaining == ()
-    session, peer, _ = opened(failed, MARKER, failed, MARKER, failed, Exchange(b"never"))
+    session, peer, _ = opened(failed, MARKER, failed, MARKER, failed, RecordedExchange(b"never"))
     with pytest.raises(DeviceError, match="E15") as caught:
         session.run(sets(3))
     assert caught.value.code == 15
@@ -158,27 +158,33 @@ def test_serial_errors_are_repeated_three_times_and_no_more() -> None:
     ids=["exponent", "other unit", "acknowledgement", "not text", "two values", "empty line", "control"],
 )
 def test_a_line_of_another_shape_is_refused_and_recovered_from(reply: bytes) -> None:
-    session, _, _ = opened(Exchange(b"I3?\n", reply), MARKER, Exchange(b"I3?\n", b"+1.2000 mA\n"))
+    session, _, _ = opened(RecordedExchange(b"I3?\n", reply), MARKER, RecordedExchange(b"I3?\n", b"+1.2000 mA\n"))
     with pytest.raises(FrameError, match="no line of such a reply"):
         session.ask(ask_i(3))
     assert session.ask(ask_i(3)) == ("+1.2000 mA",)
 
 
 def test_carriage_returns_and_the_echo_of_old_firmware_do_no_harm() -> None:
-    session, _, _ = opened(Exchange(b"I3=1.0\n", b"I3=1.0\nOK\r\n"), Exchange(b"I3?\n", b"I3?\r\n+1.0000 mA\r\n"))
+    session, _, _ = opened(
+        RecordedExchange(b"I3=1.0\n", b"I3=1.0\nOK\r\n"), RecordedExchange(b"I3?\n", b"I3?\r\n+1.0000 mA\r\n")
+    )
     assert session.run(sets(3)) == [("OK",)]
     assert session.ask(ask_i(3)) == ("+1.0000 mA",)
 
 
 def test_a_line_without_its_end_is_no_line() -> None:
-    session, _, _ = opened(Exchange(b"I3?\n", b"+1.2000 mA"), MARKER, Exchange(b"I3?\n", b"+1.3000 mA\n"))
+    session, _, _ = opened(
+        RecordedExchange(b"I3?\n", b"+1.2000 mA"), MARKER, RecordedExchange(b"I3?\n", b"+1.3000 mA\n")
+    )
     with pytest.raises(LinkTimeout, match="so far"):
         session.ask(ask_i(3))
     assert session.ask(ask_i(3)) == ("+1.3000 mA",)
 
 
 def test_bytes_nobody_asked_for_lead_to_a_resynchronisation() -> None:
-    session, _, _ = opened(Exchange(b"I3?\n", b"+1.0000 mA\nOK\n"), MARKER, Exchange(b"I4?\n", b"+4.0000 mA\n"))
+    session, _, _ = opened(
+        RecordedExchange(b"I3?\n", b"+1.0000 mA\nOK\n"), MARKER, RecordedExchange(b"I4?\n", b"+4.0000 mA\n")
+    )
     session.ask(ask_i(3))
     assert session.ask(ask_i(4)) == ("+4.0000 mA",)
     assert session.counters.foreign_bytes == 3
@@ -186,7 +192,9 @@ def test_bytes_nobody_asked_for_lead_to_a_resynchronisation() -> None:
 
 def test_reports_are_not_lost_while_it_resynchronises() -> None:
     session, _, _ = opened(
-        Exchange(b"I3?\n"), Exchange(b"ID?\n", lines("E02:01", "Q8iv-0001")), Exchange(b"I3?\n", b"+1.0000 mA\n")
+        RecordedExchange(b"I3?\n"),
+        RecordedExchange(b"ID?\n", lines("E02:01", "Q8iv-0001")),
+        RecordedExchange(b"I3?\n", b"+1.0000 mA\n"),
     )
     with pytest.raises(LinkTimeout):
         session.ask(ask_i(3))
@@ -196,7 +204,10 @@ def test_reports_are_not_lost_while_it_resynchronises() -> None:
 
 def test_the_remains_of_a_request_spoil_one_question_and_not_the_next() -> None:
     session, _, _ = opened(
-        Exchange(b"I3?\n"), Exchange(b"ID?\n", b"E10:00\n"), MARKER, Exchange(b"I3?\n", b"+1.0000 mA\n")
+        RecordedExchange(b"I3?\n"),
+        RecordedExchange(b"ID?\n", b"E10:00\n"),
+        MARKER,
+        RecordedExchange(b"I3?\n", b"+1.0000 mA\n"),
     )
     with pytest.raises(LinkTimeout):
         session.ask(ask_i(3))
@@ -204,7 +215,7 @@ def test_the_remains_of_a_request_spoil_one_question_and_not_the_next() -> None:
 
 
 def test_a_silent_chain_is_lost() -> None:
-    session, _, _ = opened(Exchange(b"I3?\n"), *[Exchange(b"ID?\n")] * 3)
+    session, _, _ = opened(RecordedExchange(b"I3?\n"), *[RecordedExchange(b"ID?\n")] * 3)
     with pytest.raises(LinkTimeout):
         session.ask(ask_i(3))
     with pytest.raises(LinkLost, match="no longer in step"):
@@ -212,7 +223,7 @@ def test_a_silent_chain_is_lost() -> None:
 
 
 def test_another_first_module_is_refused() -> None:
-    session, _, _ = opened(Exchange(b"ID?\n", b"Q8iv-0002\n"))
+    session, _, _ = opened(RecordedExchange(b"ID?\n", b"Q8iv-0002\n"))
     with pytest.raises(IdentityError, match="Q8iv-0002"):
         session.check_identity()
 
@@ -220,7 +231,9 @@ def test_another_first_module_is_refused() -> None:
 def test_a_list_ends_with_silence() -> None:
     request = text_request("NUPALL?", CHAIN_ENTRY)
     session, _, _ = opened(
-        Exchange(b"NUPALL?\n", b"Q8iv-0001: 0\n"), Exchange(b"", b""), Exchange(b"NUPALL?\n", b"Q8iv-0001: 0\nQ8i")
+        RecordedExchange(b"NUPALL?\n", b"Q8iv-0001: 0\n"),
+        RecordedExchange(b"", b""),
+        RecordedExchange(b"NUPALL?\n", b"Q8iv-0001: 0\nQ8i"),
     )
     assert session.ask_list(request) == ("Q8iv-0001: 0",)
     with pytest.raises(LinkTimeout):
@@ -228,7 +241,7 @@ def test_a_list_ends_with_silence() -> None:
 
 
 def test_renumbering_counts_the_modules_that_answer() -> None:
-    session, _, _ = opened(Exchange(b"NUP=0\n", b"\x06OK\n\x06OK\n"))
+    session, _, _ = opened(RecordedExchange(b"NUP=0\n", b"\x06OK\n\x06OK\n"))
     assert session.renumber() == 2
 
 

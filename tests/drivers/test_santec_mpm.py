@@ -22,7 +22,7 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.interfaces import PowerMeter, RangeState
-from lumion_hw.links import Exchange, MemoryLink, ReplayPeer, replay_link
+from lumion_hw.links import MemoryLink, RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.testing.contracts import PowerMeterContract
 
 IDN = "SANTEC,MPM-210H,17110001,Ver. 1.02"
@@ -127,7 +127,7 @@ def test_the_conversation_is_words_with_commas_and_cr_lf() -> None:
         ("AVG?", "5"),
         ("READ? 1", "0.000100,0.000200,-0.000001,0.000400"),
     ]
-    exchanges = [Exchange(f"{sent}\r\n".encode(), f"{got}\r\n".encode() if got else b"") for sent, got in pairs]
+    exchanges = [RecordedExchange(f"{sent}\r\n".encode(), f"{got}\r\n".encode() if got else b"") for sent, got in pairs]
     peer = ReplayPeer(exchanges, clock)
     meter = SantecMpm(replay_link(peer, clock), clock, device="pm1")
     meter.open()

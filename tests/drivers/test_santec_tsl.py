@@ -13,7 +13,7 @@ from lumion_hw.drivers.lasers.santec_tsl import Dialect, SantecTsl
 from lumion_hw.drivers.lasers.scpi_laser import thz_from_nm
 from lumion_hw.errors import ConfigError, DeviceTimeoutError, FrameError, IdentityError, NotSupportedError
 from lumion_hw.interfaces import LaserSweep
-from lumion_hw.links import Exchange, MemoryLink, ReplayPeer, replay_link
+from lumion_hw.links import MemoryLink, RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.testing.contracts import TunableLaserContract
 
 
@@ -178,7 +178,7 @@ def test_a_log_is_not_supported(clock: VirtualClock) -> None:
 @pytest.mark.parametrize("end", [b"\r", b"\r\n", b"\n"])
 def test_another_instrument_is_refused_and_messages_end_with_cr(end: bytes) -> None:
     clock = VirtualClock()
-    peer = ReplayPeer([Exchange(b"*IDN?\r", b"SANTEC,MPM-210H,1,Ver. 1.0" + end)], clock)
+    peer = ReplayPeer([RecordedExchange(b"*IDN?\r", b"SANTEC,MPM-210H,1,Ver. 1.0" + end)], clock)
     with pytest.raises(IdentityError, match="TSL-510 or"):
         SantecTsl(replay_link(peer, clock), clock, device="laser0").open()
 

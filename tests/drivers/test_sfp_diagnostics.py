@@ -8,14 +8,14 @@ import pytest
 
 from lumion_hw.drivers.transponders.sfp_diagnostics import (
     MONITORS,
-    Calibration,
     CalibrationKind,
+    DiagnosticCalibration,
     calibration_kind,
 )
 from lumion_hw.interfaces import RangeState
 
 IDENTITY_CONSTANTS = bytes(56) + struct.pack(">5f", 0, 0, 0, 1, 0) + bytes.fromhex("01000000" * 4) + bytes(4)
-INTERNAL = Calibration.from_memory(CalibrationKind.INTERNAL, IDENTITY_CONSTANTS)
+INTERNAL = DiagnosticCalibration.from_memory(CalibrationKind.INTERNAL, IDENTITY_CONSTANTS)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_the_ends_of_the_power_scale_are_no_numbers() -> None:
 
 @pytest.mark.parametrize("monitor", MONITORS)
 def test_identity_constants_change_nothing(monitor: str) -> None:
-    external = Calibration.from_memory(CalibrationKind.EXTERNAL, IDENTITY_CONSTANTS)
+    external = DiagnosticCalibration.from_memory(CalibrationKind.EXTERNAL, IDENTITY_CONSTANTS)
     for raw in (1, 1000, 30000):
         assert external.value(monitor, raw) == pytest.approx(INTERNAL.value(monitor, raw))
 
@@ -79,16 +79,16 @@ def external_constants() -> bytes:
 def test_external_calibration_is_slope_and_offset_and_powers_of_the_received_count(
     monitor: str, raw: int, value: float
 ) -> None:
-    calibration = Calibration.from_memory(CalibrationKind.EXTERNAL, external_constants())
+    calibration = DiagnosticCalibration.from_memory(CalibrationKind.EXTERNAL, external_constants())
     assert calibration.value(monitor, raw) == pytest.approx(value, rel=1e-6)
-    internal = Calibration.from_memory(CalibrationKind.INTERNAL, external_constants())
+    internal = DiagnosticCalibration.from_memory(CalibrationKind.INTERNAL, external_constants())
     assert internal.value(monitor, raw) != pytest.approx(value, rel=1e-3)
 
 
 def test_an_offset_that_makes_a_power_negative_is_under_range() -> None:
     memory = bytearray(external_constants())
     memory[72:76] = struct.pack(">f", -50.0)
-    calibration = Calibration.from_memory(CalibrationKind.EXTERNAL, bytes(memory))
+    calibration = DiagnosticCalibration.from_memory(CalibrationKind.EXTERNAL, bytes(memory))
     assert calibration.power("rx_power", 1).state is RangeState.UNDER
 
 
@@ -96,7 +96,7 @@ def test_thresholds_are_calibrated_like_their_monitor() -> None:
     memory = bytearray(external_constants())
     memory[0:8] = struct.pack(">4h", 75 * 256, -10 * 256, 70 * 256, -5 * 256)
     memory[24:32] = struct.pack(">4H", 20000, 0, 2000, 200)
-    calibration = Calibration.from_memory(CalibrationKind.EXTERNAL, bytes(memory))
+    calibration = DiagnosticCalibration.from_memory(CalibrationKind.EXTERNAL, bytes(memory))
     temperature = calibration.thresholds("temperature", bytes(memory))
     assert (temperature.high_alarm, temperature.low_alarm) == (76.0, -9.0)
     power = calibration.thresholds("tx_power", bytes(memory))
@@ -120,5 +120,5 @@ def test_the_two_calibration_bits(internal: bool, external: bool, kind: Calibrat
 
 
 def test_inconsistent_bits_mean_internal_calibration() -> None:
-    calibration = Calibration.from_memory(CalibrationKind.INCONSISTENT, external_constants())
+    calibration = DiagnosticCalibration.from_memory(CalibrationKind.INCONSISTENT, external_constants())
     assert calibration.value("tx_power", 20000) == pytest.approx(2e-3)

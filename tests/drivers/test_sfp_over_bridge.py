@@ -7,9 +7,9 @@ import pytest
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.sfp import SfpTransponder
 from lumion_hw.errors import LinkError, LinkTimeout
-from lumion_hw.interfaces.sff8472 import FIELDS, checksum, encode
 from lumion_hw.links import MemoryLink
 from lumion_hw.sessions.registers import ModuleAbsentError, NotRespondingError, Sc18im700
+from lumion_hw.standards.sff8472.registers import FIELDS, checksum, encode
 
 BYTE_S = 10 / 9600
 

@@ -21,19 +21,22 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.interfaces import PowerMeter, RangeState
-from lumion_hw.links import Exchange, MemoryLink, ReplayPeer, replay_link
+from lumion_hw.links import MemoryLink, RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.testing.contracts import PowerMeterContract
 
 IDN = "Thorlabs,PM100D,P0000001,2.4.0"
 SENSOR = "S154C,17021101,01-Feb-2017,1,18,33"
 
 
-def ask(command: str, reply: str, delay_s: float = 0.0) -> Exchange:
-    return Exchange(command.encode() + b"\n", reply.encode() + b"\n", delay_s)
+def ask(command: str, reply: str, delay_s: float = 0.0) -> RecordedExchange:
+    return RecordedExchange(command.encode() + b"\n", reply.encode() + b"\n", delay_s)
 
 
-def put(command: str, *errors: str) -> list[Exchange]:
-    return [Exchange(command.encode() + b"\n"), *(ask("SYST:ERR?", error) for error in (*errors, '+0,"No error"'))]
+def put(command: str, *errors: str) -> list[RecordedExchange]:
+    return [
+        RecordedExchange(command.encode() + b"\n"),
+        *(ask("SYST:ERR?", error) for error in (*errors, '+0,"No error"')),
+    ]
 
 
 OPENING = [
@@ -47,13 +50,13 @@ OPENING = [
 ]
 
 
-def meter_on(*exchanges: Exchange, **options: str) -> tuple[ThorlabsPm, ReplayPeer, VirtualClock]:
+def meter_on(*exchanges: RecordedExchange, **options: str) -> tuple[ThorlabsPm, ReplayPeer, VirtualClock]:
     clock = VirtualClock()
     peer = ReplayPeer(exchanges, clock)
     return ThorlabsPm(replay_link(peer, clock), clock, device="pm1", **options), peer, clock
 
 
-def opened(*exchanges: Exchange) -> tuple[ThorlabsPm, ReplayPeer, VirtualClock]:
+def opened(*exchanges: RecordedExchange) -> tuple[ThorlabsPm, ReplayPeer, VirtualClock]:
     meter, peer, clock = meter_on(ask("*IDN?", IDN), *OPENING, *exchanges)
     meter.open()
     return meter, peer, clock

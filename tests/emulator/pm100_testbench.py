@@ -6,9 +6,9 @@ import numpy as np
 from scpi_testbench import Host
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.light import Light
-from lumion_hw.emulator.pm100 import ThorlabsPm100
-from lumion_hw.emulator.pm100_sensor import S154C
+from lumion_hw.emulator.meters.pm100 import ThorlabsPm100
+from lumion_hw.emulator.meters.pm100_sensor import S154C
+from lumion_hw.emulator.optics.light import Light
 
 
 class Bench:

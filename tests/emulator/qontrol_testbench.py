@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.qontrol import EXACT, ChainProfile, HeaterLoad, ModuleSpec, QontrolChain
+from lumion_hw.emulator.mesh.qontrol import EXACT, ChainProfile, HeaterLoad, ModuleSpec, QontrolChain
 from lumion_hw.links.memory import MemoryLink
 
 TWO = (ModuleSpec(number=1), ModuleSpec())

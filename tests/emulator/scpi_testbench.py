@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.scpi import (
-    Block,
     Boolean,
     Call,
     Choice,
-    Command,
     Form,
     Later,
     Numeric,
     Profile,
+    ScpiBlock,
+    ScpiCommand,
     ScpiInstrument,
     SuffixRange,
     Text,
@@ -73,23 +73,23 @@ class Meter:
     def _reset(self) -> None:
         self.values.update(DEFAULTS)
 
-    def _number(self, pattern: str, name: str, parameter: Numeric, reply=plain_float) -> Command:
+    def _number(self, pattern: str, name: str, parameter: Numeric, reply=plain_float) -> ScpiCommand:
         def write(call: Call, value: float) -> None:
             self.values[name] = value
 
         return number_setting(pattern, parameter, lambda _: self.values[name], write, reply)
 
-    def _flag(self, pattern: str, name: str, parameter: Boolean) -> Command:
+    def _flag(self, pattern: str, name: str, parameter: Boolean) -> ScpiCommand:
         def write(call: Call, value: bool) -> None:
             self.values[name] = value
 
         return flag_setting(pattern, parameter, lambda _: self.values[name], write, keysight_int)
 
-    def _word(self, pattern: str, name: str, parameter, reply) -> Command:
+    def _word(self, pattern: str, name: str, parameter, reply) -> ScpiCommand:
         def write(call: Call) -> None:
             self.values[name] = call.values[0]
 
-        return Command(pattern, Form(write, (parameter,)), Form(lambda _: reply(self.values[name])))
+        return ScpiCommand(pattern, Form(write, (parameter,)), Form(lambda _: reply(self.values[name])))
 
     def _commands(self):
         yield self._number("[:SENSe[n]]:CORRection:WAVelength", "wavelength", Numeric(400, 1700, 1310))
@@ -103,7 +103,7 @@ class Meter:
         yield self._flag("[:SENSe[n]]:POWer[:DC]:RANGe:AUTO", "auto", Boolean())
         yield self._word("[:SENSe[n]]:POWer[:DC]:UNIT", "unit", Choice(("W", "DBM", "LOGGing")), str)
         yield self._word(":DISPlay:LABel", "label", Text(), quoted)
-        yield self._word(":DATA:BLOB", "blob", Block(), lambda blob: b"#1" + str(len(blob)).encode() + blob)
+        yield self._word(":DATA:BLOB", "blob", ScpiBlock(), lambda blob: b"#1" + str(len(blob)).encode() + blob)
         yield query(":MEASure[:SCALar]:VOLTage[:DC]", lambda _: "+1.00000000E+000")
         yield query(":READ", self._read)
         yield event(":ABORt", lambda _: None)

@@ -6,11 +6,11 @@ import pytest
 from cmis_testbench import Host, lit, ready
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.i2c_bridge import I2cBridge
-from lumion_hw.emulator.transponders import PROFILES, CmisModule, LinearView, ModuleOnBus, Quirks
+from lumion_hw.emulator.transponders import PROFILES, CmisModule, LinearView, ModuleOnBus, ModuleQuirks
+from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
 from lumion_hw.errors import ConfigError
-from lumion_hw.interfaces.cmis import byte_access
 from lumion_hw.sessions.register_access import I2cDevice, ModuleAbsentError, NotRespondingError
+from lumion_hw.standards.cmis import byte_access
 
 
 def awake(profile: str = "400zr", **options) -> Host:
@@ -68,7 +68,7 @@ def test_a_coherent_module_keeps_34h_and_35h_and_a_dr4_does_not() -> None:
 
 
 def test_silent_refusal_of_a_page_is_an_option() -> None:
-    host = awake(quirks=Quirks(refuses_page_silently=True))
+    host = awake(quirks=ModuleQuirks(refuses_page_silently=True))
     assert host.select(0x50) == 0x50
     assert host.module.read(128, 4) == bytes(4)
 
@@ -102,7 +102,7 @@ def test_more_than_eight_bytes_are_not_acknowledged_and_not_written() -> None:
 
 
 def test_lenient_modules_take_long_writes() -> None:
-    host = awake(quirks=Quirks(lenient_writes=True))
+    host = awake(quirks=ModuleQuirks(lenient_writes=True))
     host.select(0x03)
     host.module.write(128, bytes(range(128)))
     assert host.module.read(128, 128) == bytes(range(128))
@@ -255,7 +255,7 @@ def test_a_pulled_module_is_absent_and_comes_back_like_new() -> None:
 
 
 def test_hold_off_after_page_changes_and_eeprom_writes_is_an_option() -> None:
-    host = awake(quirks=Quirks(page_change_s=0.010, nv_write_s=0.080))
+    host = awake(quirks=ModuleQuirks(page_change_s=0.010, nv_write_s=0.080))
     module = host.module
     module.write(127, b"\x03")
     with pytest.raises(NotRespondingError, match="holds off"):

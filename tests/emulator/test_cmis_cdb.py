@@ -9,11 +9,11 @@ import pytest
 from cmis_testbench import Host
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.transponders import PROFILES, CmisModule, Quirks
+from lumion_hw.emulator.transponders import PROFILES, CmisModule, ModuleQuirks
 from lumion_hw.emulator.transponders.profile import CdbProfile
-from lumion_hw.interfaces.cmis.cdb import decode_reply
-from lumion_hw.interfaces.cmis.firmware import decode_firmware_info
 from lumion_hw.sessions.register_access import NotRespondingError
+from lumion_hw.standards.cmis.cdb import decode_reply
+from lumion_hw.standards.cmis.firmware import decode_firmware_info
 
 DONE, UNKNOWN, PARAMETER, BAD_CODE, PASSWORD = 0x01, 0x41, 0x42, 0x45, 0x46
 CAPTURED, CHECKING, EXECUTING = 0x81, 0x82, 0x83
@@ -218,7 +218,7 @@ def test_a_reset_ends_a_command() -> None:
 
 
 def test_the_password_opens_the_user_eeprom_where_it_is_locked() -> None:
-    host = awake(quirks=Quirks(password_protects_eeprom=True))
+    host = awake(quirks=ModuleQuirks(password_protects_eeprom=True))
     host.write(0x03, 128, 0x55)
     assert host.read(0x03, 128) == b"\x00"
     host.module.write(122, b"\x00\x00\x10\x11")
@@ -230,7 +230,7 @@ def test_the_password_opens_the_user_eeprom_where_it_is_locked() -> None:
 
 
 def test_a_password_is_changed_only_by_who_knows_the_old_one() -> None:
-    host = awake(quirks=Quirks(password_protects_eeprom=True))
+    host = awake(quirks=ModuleQuirks(password_protects_eeprom=True))
     host.module.write(118, b"\x12\x34\x56\x78")
     host.module.write(122, b"\x00\x00\x10\x11")
     host.write(0x03, 128, 0x01)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cmis_testbench import INIT_S, Host, lit, ready
 
-from lumion_hw.emulator.transponders import Quirks
+from lumion_hw.emulator.transponders import ModuleQuirks
 
 SUCCESS, REJECTED, APPSEL, PATH, SI, IN_USE, PARTIAL, PROGRESS = 1, 2, 3, 4, 5, 6, 7, 0xC
 DEACTIVATED, INIT, ACTIVATED, TURN_OFF, INITIALIZED = 1, 2, 4, 6, 7
@@ -272,7 +272,7 @@ def test_init_pending_lasts_until_the_initialisation_is_over() -> None:
 
 
 def test_a_stepped_only_module_wants_the_path_deactivated_first() -> None:
-    host = lit(quirks=Quirks(stepped_config_only=True))
+    host = lit(quirks=ModuleQuirks(stepped_config_only=True))
     assert host.get("stepped_config_only") is True
     host.stage(1, 1, 8)
     assert host.apply(0xFF) == [IN_USE] * 8
@@ -302,7 +302,7 @@ def test_apply_immediate_changes_settings_without_leaving_the_state() -> None:
 
 
 def test_apply_immediate_is_ignored_where_hot_changes_are_not_supported() -> None:
-    host = lit(quirks=Quirks(stepped_config_only=True))
+    host = lit(quirks=ModuleQuirks(stepped_config_only=True))
     host.stage(1, 1, 8)
     assert host.apply(0xFF, immediate=True) == [0] * 8
 
@@ -347,7 +347,7 @@ def test_config_status_can_stay_in_progress_for_ever() -> None:
 
 
 def test_config_status_can_take_seconds() -> None:
-    host = ready(quirks=Quirks(apply_s=3.0))
+    host = ready(quirks=ModuleQuirks(apply_s=3.0))
     host.stage(1, 1, 8)
     host.write(0x10, 143, 0xFF)
     host.wait(2.9)
@@ -368,7 +368,7 @@ def test_init_pending_may_not_be_raised_when_the_application_stays() -> None:
 
 
 def test_init_pending_may_be_visible_for_milliseconds_only() -> None:
-    host = ready(quirks=Quirks(init_pending_s=0.004))
+    host = ready(quirks=ModuleQuirks(init_pending_s=0.004))
     host.stage(1, 1, 8)
     host.write(0x10, 143, 0xFF)
     host.wait(0.022)
@@ -378,7 +378,7 @@ def test_init_pending_may_be_visible_for_milliseconds_only() -> None:
 
 
 def test_raising_init_pending_of_one_path_may_clear_that_of_another() -> None:
-    host = ready("400g-dr4", quirks=Quirks(init_pending_clobbers=True))
+    host = ready("400g-dr4", quirks=ModuleQuirks(init_pending_clobbers=True))
     breakout(host)
     host.apply(0xFF)
     host.stage(2, 3, 2)

@@ -8,9 +8,9 @@ from cmis_testbench import GOOD_LIGHT, Host, lit, ready
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.transponders import FAULTS, PROFILES, CmisModule, Fibre, join
 from lumion_hw.errors import ConfigError
-from lumion_hw.interfaces.cmis import CHECKSUMS, decode_from, fields_of
-from lumion_hw.interfaces.cmis.codec import checksum_matches
 from lumion_hw.sessions.register_access import ModuleAbsentError, NotRespondingError
+from lumion_hw.standards.cmis import CHECKSUMS, decode_from, fields_of
+from lumion_hw.standards.cmis.codec import checksum_matches
 
 NAMED_IN_THE_FACTS = {
     "los", "lol", "lof", "tx_failure", "tec_runaway", "temp_high", "module_fault", "stuck_init", "stuck_config",

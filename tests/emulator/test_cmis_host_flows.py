@@ -12,7 +12,7 @@ from cmis_testbench import GOOD_LIGHT
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.transponders import CmisModule, Fibre, LinearView, ReceivedLight, join
-from lumion_hw.interfaces.cmis.codec import DURATION_BOUNDS_S
+from lumion_hw.standards.cmis.codec import DURATION_BOUNDS_S
 
 
 def at(page: int, byte: int) -> int:

@@ -10,8 +10,8 @@ from cmis_testbench import GOOD_LIGHT, Host, lit, ready
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.transponders import Fibre, ReceivedLight, join
-from lumion_hw.interfaces.cmis.codec import f16_decode, q_db, vdm_value
-from lumion_hw.interfaces.cmis.vdm import OBSERVABLES_BY_NAME, decode_descriptor
+from lumion_hw.standards.cmis.codec import f16_decode, q_db, vdm_value
+from lumion_hw.standards.cmis.vdm import OBSERVABLES_BY_NAME, decode_descriptor
 
 FREEZE = 0x80
 
@@ -101,7 +101,7 @@ def test_link_quantities_are_those_of_the_light() -> None:
 def test_minimum_average_and_maximum_are_in_order_everywhere() -> None:
     host = lit()
     host.wait(20)
-    from lumion_hw.interfaces.cmis.coherent_pages import LINK_QUANTITIES
+    from lumion_hw.standards.cmis.coherent_pages import LINK_QUANTITIES
 
     host.select(0x35)
     for item in LINK_QUANTITIES:

@@ -16,7 +16,7 @@ from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.transponders import FAULTS, PROFILES, ReceivedLight
 from lumion_hw.emulator.transponders.image import pages_of
 from lumion_hw.errors import LinkError
-from lumion_hw.interfaces.cmis import byte_access
+from lumion_hw.standards.cmis import byte_access
 
 # CMIS 6.3.2 and 6.3.3, facts 4.1 and 4.2; a reset leads to 1 from anywhere, a fault to 5 and to 1 of the paths
 MODULE_STEPS = {(1, 2), (2, 3), (2, 4), (3, 4), (4, 1)}

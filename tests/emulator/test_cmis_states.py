@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from cmis_testbench import GOOD_LIGHT, INIT_S, POWER_UP_S, Host, lit, ready
 
-from lumion_hw.emulator.transponders import PROFILES, Quirks
-from lumion_hw.interfaces.cmis.codec import DURATION_BOUNDS_S
+from lumion_hw.emulator.transponders import PROFILES, ModuleQuirks
+from lumion_hw.standards.cmis.codec import DURATION_BOUNDS_S
 
 LOW, UP, READY, DOWN, FAULT = 1, 2, 3, 4, 5
 DEACTIVATED, INIT, DEINIT, ACTIVATED, TURN_ON, TURN_OFF, INITIALIZED = range(1, 8)
@@ -167,7 +167,7 @@ def test_state_changes_are_flagged_in_steady_states_only() -> None:
 
 
 def test_a_module_of_power_class_1_may_ignore_low_power() -> None:
-    host = Host(quirks=Quirks(ignores_low_power=True))
+    host = Host(quirks=ModuleQuirks(ignores_low_power=True))
     host.wait(16)
     assert module_state(host) == READY
 
@@ -312,7 +312,7 @@ def test_a_coherent_module_obeys_bit_0_of_tx_disable() -> None:
 
 
 def test_cmis_3_inverts_the_deinit_bits() -> None:
-    host = Host(quirks=Quirks(inverted_deinit=True))
+    host = Host(quirks=ModuleQuirks(inverted_deinit=True))
     host.wait(0.6)
     host.write(0x10, 128, 0x00)
     host.write(None, 26, 0x00)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.emulator.disturbances import Disturbances, Schedule
+from lumion_hw.emulator.optics.disturbances import Disturbances, Schedule
 
 
 def test_nothing_is_disturbed_unless_told() -> None:

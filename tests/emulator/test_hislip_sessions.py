@@ -9,10 +9,10 @@ import pytest
 from scpi_testbench import Meter
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.hislip import HislipFront
-from lumion_hw.emulator.hislip_frames import MAX_PAYLOAD, BadHeader, HislipDecoder, HislipMessage
-from lumion_hw.emulator.hislip_frames import MessageType as Kind
-from lumion_hw.emulator.line_server import LineServer
+from lumion_hw.emulator.mesh.line_server import LineServer
+from lumion_hw.emulator.wires.hislip import HislipFront
+from lumion_hw.emulator.wires.hislip_frames import MAX_PAYLOAD, BadHeader, HislipDecoder, HislipMessage
+from lumion_hw.emulator.wires.hislip_frames import MessageType as Kind
 from lumion_hw.errors import ConfigError, LinkLost
 
 FIRST_ID = 0xFFFF_FF00

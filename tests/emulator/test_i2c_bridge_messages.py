@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.i2c_bridge import I2cBridge
-from lumion_hw.emulator.sff8472 import SfpModule
+from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
+from lumion_hw.emulator.transponders.sff8472 import SfpModule
 from lumion_hw.errors import ConnectError
 from lumion_hw.links.memory import MemoryLink
 

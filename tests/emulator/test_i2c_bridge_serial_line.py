@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lumion_hw.emulator.serial_line import SerialLine
+from lumion_hw.emulator.wires.serial_line import SerialLine
 
 
 def test_bytes_arrive_one_by_one_at_the_line_rate() -> None:

@@ -15,20 +15,20 @@ import pytest
 from fuzz_testbench import COMMON, MOST_MORE_BLOCKS, STATUS, Host, Target, blocks, hammer, mutate
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.hislip import HislipFront
-from lumion_hw.emulator.hislip_frames import HislipDecoder, HislipMessage
-from lumion_hw.emulator.hislip_frames import MessageType as Kind
-from lumion_hw.emulator.itla import Itla
-from lumion_hw.emulator.itla_frames import bip4
-from lumion_hw.emulator.keysight_816x import Keysight816x
-from lumion_hw.emulator.keysight_laser import KeysightLaser
-from lumion_hw.emulator.light import Light
-from lumion_hw.emulator.n77xx import KeysightN77xx
-from lumion_hw.emulator.pm100 import ThorlabsPm100
-from lumion_hw.emulator.pm100_sensor import ES111C, S154C, S405C
-from lumion_hw.emulator.santec_mpm import SantecMpm
-from lumion_hw.emulator.santec_mpm_commands import COMMANDS, ERRORS
-from lumion_hw.emulator.santec_tsl import SantecTsl
+from lumion_hw.emulator.lasers.itla import Itla
+from lumion_hw.emulator.lasers.itla_frames import bip4
+from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser
+from lumion_hw.emulator.lasers.santec_tsl import EmulatedSantecTsl
+from lumion_hw.emulator.meters.keysight_816x import EmulatedKeysight816x
+from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.meters.pm100 import ThorlabsPm100
+from lumion_hw.emulator.meters.pm100_sensor import ES111C, S154C, S405C
+from lumion_hw.emulator.meters.santec_mpm import EmulatedSantecMpm
+from lumion_hw.emulator.meters.santec_mpm_commands import COMMANDS, ERRORS
+from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.wires.hislip import HislipFront
+from lumion_hw.emulator.wires.hislip_frames import HislipDecoder, HislipMessage
+from lumion_hw.emulator.wires.hislip_frames import MessageType as Kind
 from lumion_hw.errors import LinkLost
 
 METER = [
@@ -154,14 +154,16 @@ def thorlabs(sensor) -> Target:
     return Target(make, COMMON + STATUS + THORLABS)
 
 
-def n77xx(clock: VirtualClock) -> KeysightN77xx:
+def n77xx(clock: VirtualClock) -> EmulatedKeysightN77xx:
     light = random_light(2)
-    return KeysightN77xx("pm0", clock, np.random.default_rng(1), lambda _: light().power_w, model="N7744A", n_ports=4)
+    return EmulatedKeysightN77xx(
+        "pm0", clock, np.random.default_rng(1), lambda _: light().power_w, model="N7744A", n_ports=4
+    )
 
 
-def mainframe(clock: VirtualClock) -> Keysight816x:
+def mainframe(clock: VirtualClock) -> EmulatedKeysight816x:
     modules = {0: "81600B-200", 1: "81635A"}
-    return Keysight816x("mf0", clock, np.random.default_rng(1), random_light(2), modules=modules)
+    return EmulatedKeysight816x("mf0", clock, np.random.default_rng(1), random_light(2), modules=modules)
 
 
 def hislip(clock: VirtualClock) -> HislipFront:
@@ -176,11 +178,16 @@ TARGETS = {
     "n77xx": Target(n77xx, COMMON + STATUS + METER),
     "816x": Target(mainframe, COMMON + STATUS + METER + LASER),
     "keysight-laser": Target(
-        lambda clock: KeysightLaser("laser0", clock, np.random.default_rng(1)), COMMON + STATUS + LASER
+        lambda clock: EmulatedKeysightLaser("laser0", clock, np.random.default_rng(1)), COMMON + STATUS + LASER
     ),
-    "santec-tsl": Target(lambda clock: SantecTsl("laser0", clock, np.random.default_rng(1)), COMMON + STATUS + TSL),
+    "santec-tsl": Target(
+        lambda clock: EmulatedSantecTsl("laser0", clock, np.random.default_rng(1)), COMMON + STATUS + TSL
+    ),
     "santec-mpm": Target(
-        lambda clock: SantecMpm("pm0", clock, np.random.default_rng(1), random_light(2)), MPM, mpm_alive, b"\r\n"
+        lambda clock: EmulatedSantecMpm("pm0", clock, np.random.default_rng(1), random_light(2)),
+        MPM,
+        mpm_alive,
+        b"\r\n",
     ),
 }
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.device import EmulatedDevice
-from lumion_hw.emulator.itla import Itla
-from lumion_hw.emulator.itla_frames import bip4
-from lumion_hw.emulator.itla_laser import ItlaProfile
+from lumion_hw.emulator.lasers.itla import Itla
+from lumion_hw.emulator.lasers.itla_frames import bip4
+from lumion_hw.emulator.lasers.itla_laser import ItlaProfile
+from lumion_hw.emulator.wires.device import EmulatedDevice
 from lumion_hw.errors import ConnectError
 
 FRAME_S = 4 * 10 / 9600

@@ -7,9 +7,9 @@ import pytest
 from scpi_testbench import Host
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.device import EmulatedDevice
-from lumion_hw.emulator.keysight_816x import Keysight816x
-from lumion_hw.emulator.light import Light
+from lumion_hw.emulator.meters.keysight_816x import EmulatedKeysight816x
+from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.wires.device import EmulatedDevice
 from lumion_hw.errors import ConfigError
 
 MARKER = "+3.40282347E+038"
@@ -22,7 +22,7 @@ class Bench:
     def __init__(self, **options) -> None:
         self.clock = VirtualClock()
         self.light = lambda slot, channel, at_s: Light(1e-4 * channel)
-        self.mainframe = Keysight816x("mf0", self.clock, np.random.default_rng(8), self._light, **options)
+        self.mainframe = EmulatedKeysight816x("mf0", self.clock, np.random.default_rng(8), self._light, **options)
         self.host = Host(self.mainframe)
 
     def _light(self, slot: int, channel: int, at_s: float) -> Light:

@@ -7,10 +7,10 @@ import pytest
 from scpi_testbench import Host
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.device import EmulatedDevice
-from lumion_hw.emulator.keysight_laser import KeysightLaser
-from lumion_hw.emulator.light import Light
-from lumion_hw.emulator.n77xx import KeysightN77xx
+from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser
+from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.wires.device import EmulatedDevice
 
 
 class Bench:
@@ -19,7 +19,9 @@ class Bench:
     def __init__(self, seed: int = 6) -> None:
         self.clock = VirtualClock()
         self.pulses: list[float] = []
-        self.laser = KeysightLaser("laser0", self.clock, np.random.default_rng(seed), on_triggers=self.pulses.extend)
+        self.laser = EmulatedKeysightLaser(
+            "laser0", self.clock, np.random.default_rng(seed), on_triggers=self.pulses.extend
+        )
         self.host = Host(self.laser)
 
     def ask(self, line: str) -> str | None:
@@ -292,7 +294,7 @@ def test_meter_beside_it_sees_the_spectrum_of_what_lies_between(bench):
         notch = 1.0 - 0.9 * np.exp(-(((light.wavelength_nm - 1555.0) / 0.5) ** 2))
         return Light(light.power_w * notch, light.wavelength_nm)
 
-    meter = KeysightN77xx(
+    meter = EmulatedKeysightN77xx(
         "pm0",
         bench.clock,
         np.random.default_rng(3),

@@ -7,8 +7,8 @@ import pytest
 from scpi_testbench import Host
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.light import Light
-from lumion_hw.emulator.n77xx import KeysightN77xx
+from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.optics.light import Light
 
 FLT_MAX = np.float32(3.4028235e38)
 
@@ -19,7 +19,7 @@ class Bench:
     def __init__(self, light=lambda port, at_s: Light(1e-4), *, known_past: bool = True, seed: int = 4) -> None:
         self.clock = VirtualClock()
         self.light = light
-        self.meter = KeysightN77xx(
+        self.meter = EmulatedKeysightN77xx(
             "pm0",
             self.clock,
             np.random.default_rng(seed),

@@ -10,10 +10,10 @@ import pytest
 from scpi_testbench import Host
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.keysight_816x import Keysight816x
-from lumion_hw.emulator.keysight_laser import KeysightLaser
-from lumion_hw.emulator.light import Light
-from lumion_hw.emulator.n77xx import KeysightN77xx
+from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser
+from lumion_hw.emulator.meters.keysight_816x import EmulatedKeysight816x
+from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.optics.light import Light
 
 DUAL, SINGLE, LASER = "81635A", "81634B", "81600B-200"
 
@@ -24,15 +24,15 @@ def clock():
 
 
 def mainframe(clock, **options) -> Host:
-    return Host(Keysight816x("mf0", clock, np.random.default_rng(3), lambda *_: Light(1e-4), **options))
+    return Host(EmulatedKeysight816x("mf0", clock, np.random.default_rng(3), lambda *_: Light(1e-4), **options))
 
 
 def meter(clock, **options) -> Host:
-    return Host(KeysightN77xx("pm0", clock, np.random.default_rng(3), lambda _: 1e-4, **options))
+    return Host(EmulatedKeysightN77xx("pm0", clock, np.random.default_rng(3), lambda _: 1e-4, **options))
 
 
 def laser(clock) -> Host:
-    return Host(KeysightLaser("laser0", clock, np.random.default_rng(3)))
+    return Host(EmulatedKeysightLaser("laser0", clock, np.random.default_rng(3)))
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_opc_query_answers_at_once_0_while_a_module_is_busy(clock):
 
 
 def test_what_waits_for_a_trigger_keeps_nobody_waiting(clock):
-    device = KeysightLaser("laser0", clock, np.random.default_rng(3))
+    device = EmulatedKeysightLaser("laser0", clock, np.random.default_rng(3))
     host, other = Host(device), Host(device)
     host.ask("TRIG0:OUTP STF;:TRIG0:INP SWS;:SOUR0:WAV:SWE:STAR 1550NM;STOP 1560NM;STEP 1NM;MODE CONT;:WAV:SWE 1")
     clock.sleep(1.0)

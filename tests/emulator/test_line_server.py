@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumion_hw.clock import SystemClock, VirtualClock
-from lumion_hw.emulator.line_server import MAX_CONNECTIONS, MAX_LINE, LineServer, parse_states
-from lumion_hw.emulator.server import EmulatorServer
+from lumion_hw.emulator.mesh.line_server import MAX_CONNECTIONS, MAX_LINE, LineServer, parse_states
+from lumion_hw.emulator.wires.server import EmulatorServer
 from lumion_hw.errors import ConfigError, ConnectError, DeviceError, LinkLost
 from lumion_hw.links.memory import MemoryLink
 

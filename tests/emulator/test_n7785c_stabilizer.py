@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.n7785c import KeysightN7785C
+from lumion_hw.emulator.polarization.n7785c import EmulatedKeysightN7785C
 
 
 class Bench:
@@ -15,7 +15,7 @@ class Bench:
     def __init__(self, seed: int = 1) -> None:
         self.clock, self.rng = VirtualClock(), np.random.default_rng(1000 + seed)
         self.turns: list[np.ndarray] = []
-        self.device = KeysightN7785C("pol0", self.clock, np.random.default_rng(seed), turn=self.turns.append)
+        self.device = EmulatedKeysightN7785C("pol0", self.clock, np.random.default_rng(seed), turn=self.turns.append)
         self.peer = self.device.connect()
         self.field = self.rng.standard_normal(2) + 1j * self.rng.standard_normal(2)
         self.field /= np.linalg.norm(self.field)

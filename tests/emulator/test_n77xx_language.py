@@ -9,8 +9,8 @@ import pytest
 from scpi_testbench import Host
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.device import EmulatedDevice
-from lumion_hw.emulator.n77xx import KeysightN77xx
+from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.wires.device import EmulatedDevice
 from lumion_hw.errors import ConfigError
 
 
@@ -24,8 +24,8 @@ def light():
     return dict.fromkeys(range(1, 9), 1e-3)
 
 
-def make(clock, light, **options) -> KeysightN77xx:
-    return KeysightN77xx("pm0", clock, np.random.default_rng(7), light.__getitem__, **options)
+def make(clock, light, **options) -> EmulatedKeysightN77xx:
+    return EmulatedKeysightN77xx("pm0", clock, np.random.default_rng(7), light.__getitem__, **options)
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from scpi_testbench import Host
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator import n77xx_head as physics
-from lumion_hw.emulator.n77xx import KeysightN77xx
-from lumion_hw.emulator.n77xx_head import Head
+from lumion_hw.emulator.meters import n77xx_head as physics
+from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.meters.n77xx_head import EmulatedHead
 
 MARKER = "+3.40282347E+038"
 
@@ -30,7 +30,7 @@ class Scene:
 
 
 def bench(clock, scene, seed=3, **options) -> Host:
-    device = KeysightN77xx(
+    device = EmulatedKeysightN77xx(
         "pm0",
         clock,
         np.random.default_rng(seed),
@@ -366,7 +366,7 @@ def test_head_full_scales_are_the_published_ones():
 
 def test_head_drifts_slowly_around_its_zero():
     now = [0.0]
-    head = Head(lambda: 0.0, lambda: 1.55e-6, np.random.default_rng(5), lambda: now[0])
+    head = EmulatedHead(lambda: 0.0, lambda: 1.55e-6, np.random.default_rng(5), lambda: now[0])
     head.settings.averaging_s = 10.0
     values = []
     for now[0] in np.linspace(0, physics.ZERO_DRIFT_PERIOD_S, 200):

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from pm100_testbench import Bench
 
-from lumion_hw.emulator.light import Light
-from lumion_hw.emulator.pm100_sensor import (
+from lumion_hw.emulator.meters.pm100_sensor import (
     ES111C,
     RANGE_CHANGE_S,
     S154C,
     S405C,
     SAMPLE_S,
     ZEROING_S,
-    Sensor,
+    Pm100Sensor,
 )
+from lumion_hw.emulator.optics.light import Light
 
 OVER, NOT_A_NUMBER = 9.9e37, 9.91e37
 
@@ -207,4 +207,4 @@ def test_a_scene_that_gives_no_number_is_an_internal_error(caplog):
     bench = Bench()
     bench.light = Light(math.nan)
     with pytest.raises(ValueError, match="nan"):
-        Sensor(S154C, lambda: bench.light, np.random.default_rng(1), bench.clock.now)
+        Pm100Sensor(S154C, lambda: bench.light, np.random.default_rng(1), bench.clock.now)

@@ -15,11 +15,11 @@ import pytest
 from fuzz_testbench import COMMON, MOST_MORE_BLOCKS, STATUS, Host, Target, blocks, hammer, mutate
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.epc04 import Epc04
-from lumion_hw.emulator.mpc320 import Mpc320
-from lumion_hw.emulator.mpc320_messages import MESSAGES
-from lumion_hw.emulator.n7785c import KeysightN7785C
-from lumion_hw.emulator.pm1000 import Pm1000
+from lumion_hw.emulator.polarization.epc04 import Epc04
+from lumion_hw.emulator.polarization.mpc320 import Mpc320
+from lumion_hw.emulator.polarization.mpc320_messages import MESSAGES
+from lumion_hw.emulator.polarization.n7785c import EmulatedKeysightN7785C
+from lumion_hw.emulator.polarization.pm1000 import Pm1000
 
 STABILIZER = [
     b"STAB:STAB 1;STAB?",
@@ -31,8 +31,8 @@ EPC = [b"V1,1234", b"V2,-500", b"V?", b"MDC", b"MAC", b"M?", b"F1,50", b"F?", b"
 EPC += [b"VH1", b"VL2", b"VZ3", b"ENVF1", b"VF2", b"VF?", b"ENABLE0", b"BR1", b"BR?", b"SN?", b"VER?", b"RESET", b"?"]
 
 
-def n7785c(clock: VirtualClock) -> KeysightN7785C:
-    return KeysightN7785C("pol0", clock, np.random.default_rng(1), turn=lambda _: None)
+def n7785c(clock: VirtualClock) -> EmulatedKeysightN7785C:
+    return EmulatedKeysightN7785C("pol0", clock, np.random.default_rng(1), turn=lambda _: None)
 
 
 def epc04(clock: VirtualClock) -> Epc04:

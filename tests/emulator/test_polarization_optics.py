@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lumion_hw.emulator.polarization_optics import (
+from lumion_hw.emulator.optics.polarization import (
     HALF,
     QUARTER,
     SqueezerProfile,

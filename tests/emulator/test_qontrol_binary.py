@@ -7,7 +7,7 @@ import struct
 import pytest
 from qontrol_testbench import Rig
 
-from lumion_hw.emulator.qontrol import HeaterLoad, ModuleSpec
+from lumion_hw.emulator.mesh.qontrol import HeaterLoad, ModuleSpec
 
 STEP_V = 12.0 / 65535
 

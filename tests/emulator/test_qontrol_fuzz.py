@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from qontrol_testbench import TWO, Rig
 
-from lumion_hw.emulator.qontrol import OPEN, ErrorOrder, HeaterLoad, OverLimit, ReplyMode
-from lumion_hw.emulator.qontrol.requests import BinaryRequest, RequestReader, TextLine
-from lumion_hw.emulator.qontrol.table import COMMANDS
+from lumion_hw.emulator.mesh.qontrol import OPEN, ErrorOrder, HeaterLoad, OverLimit, ReplyMode
+from lumion_hw.emulator.mesh.qontrol.requests import BinaryRequest, RequestReader, TextLine
+from lumion_hw.emulator.mesh.qontrol.table import COMMANDS
 
 WORDS = [name.encode() for name in COMMANDS] + [
     b"ALL", b"VEC", b"0", b"3", b"8", b"99", b"=", b"?", b",", b"1", b"4.5", b"-1", b"1e5", b"nan", b"\n", b"\r\n",

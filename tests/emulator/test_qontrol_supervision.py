@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from qontrol_testbench import Rig
 
-from lumion_hw.emulator.qontrol import OPEN, SHORT, ErrorOrder, HeaterLoad, ModuleSpec, OverLimit
-from lumion_hw.emulator.qontrol.errors import ErrorLimiter
-from lumion_hw.emulator.qontrol.load import Limited, settle
+from lumion_hw.emulator.mesh.qontrol import OPEN, SHORT, ErrorOrder, HeaterLoad, ModuleSpec, OverLimit
+from lumion_hw.emulator.mesh.qontrol.errors import ErrorLimiter
+from lumion_hw.emulator.mesh.qontrol.load import Limited, settle
 from lumion_hw.errors import ConfigError
 
 AT_ONCE = {"supervision_s": (0.0, 0.0)}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from qontrol_testbench import TWO, Rig
 
-from lumion_hw.emulator.qontrol import ChainProfile, HeaterLoad, ModuleSpec
+from lumion_hw.emulator.mesh.qontrol import ChainProfile, HeaterLoad, ModuleSpec
 from lumion_hw.errors import ConfigError
 
 VIP_LINE = re.compile(r"\d+,\d: [+-]\d+\.\d{4} V, [+-]\d+\.\d{4} mA(, +\d+\.\d{4} mW, +\d+ Ohm)?")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from qontrol_testbench import TWO, Rig
 
-from lumion_hw.emulator.qontrol import OPEN, ModuleSpec, ReplyMode
-from lumion_hw.emulator.qontrol.peer import OUTPUT_LIMIT
+from lumion_hw.emulator.mesh.qontrol import OPEN, ModuleSpec, ReplyMode
+from lumion_hw.emulator.mesh.qontrol.peer import OUTPUT_LIMIT
 from lumion_hw.errors import ConnectError
 
 BYTE_S = 10 / 115_200

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.device import EmulatedDevice
-from lumion_hw.emulator.light import Light
-from lumion_hw.emulator.santec_mpm import SantecMpm
-from lumion_hw.emulator.santec_tsl import SantecTsl
+from lumion_hw.emulator.lasers.santec_tsl import EmulatedSantecTsl
+from lumion_hw.emulator.meters.santec_mpm import EmulatedSantecMpm
+from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.wires.device import EmulatedDevice
 from lumion_hw.errors import ConfigError
 
 
@@ -19,7 +19,7 @@ class Bench:
     def __init__(self, **options) -> None:
         self.clock = VirtualClock()
         self.light = lambda module, port, at_s: Light(1e-5 * port)
-        self.meter = SantecMpm("pm0", self.clock, np.random.default_rng(4), self._light, **options)
+        self.meter = EmulatedSantecMpm("pm0", self.clock, np.random.default_rng(4), self._light, **options)
         self.peer = self.meter.connect()
 
     def _light(self, module: int, port: int, at_s: float) -> Light:
@@ -286,7 +286,7 @@ def test_first_trigger_starts_a_free_run(bench):
 
 def test_swept_run_reckons_each_sample_with_its_wavelength(bench):
     """A TSL swept from 1500 to 1600 nm; flat light reads flat, at any wavelength."""
-    laser = SantecTsl("laser0", bench.clock, np.random.default_rng(2), on_triggers=bench.meter.hardware_trigger)
+    laser = EmulatedSantecTsl("laser0", bench.clock, np.random.default_rng(2), on_triggers=bench.meter.hardware_trigger)
     bench.light = lambda module, port, at_s: Light(1e-4, laser.light_at(at_s).wavelength_nm)
     for line in ("WMOD SWEEP1", "WSET 1500,1600,0.1", "SPE 50", "LEV 2", "UNIT 1"):
         bench.ask(line)

@@ -7,8 +7,8 @@ import pytest
 from scpi_testbench import Host
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.device import EmulatedDevice
-from lumion_hw.emulator.santec_tsl import SantecTsl
+from lumion_hw.emulator.lasers.santec_tsl import EmulatedSantecTsl
+from lumion_hw.emulator.wires.device import EmulatedDevice
 from lumion_hw.errors import ConfigError
 
 
@@ -18,7 +18,7 @@ class Bench:
     def __init__(self, **options) -> None:
         self.clock = VirtualClock()
         self.pulses: list[float] = []
-        self.laser = SantecTsl(
+        self.laser = EmulatedSantecTsl(
             "laser0", self.clock, np.random.default_rng(6), on_triggers=self.pulses.extend, **options
         )
         self.host = Host(self.laser)

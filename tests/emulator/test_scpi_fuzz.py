@@ -10,7 +10,7 @@ from fuzz_testbench import SCPI_ERROR, mutate
 from scpi_testbench import Host, Meter
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.n77xx import KeysightN77xx
+from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
 
 CORPUS = [
     b"*IDN?",
@@ -58,7 +58,9 @@ def check_alive(host: Host, clock: VirtualClock) -> set[int]:
 
 def instruments(clock: VirtualClock):
     light = np.random.default_rng(2)
-    meter = KeysightN77xx("pm", clock, np.random.default_rng(3), lambda _: 10 ** light.uniform(-12, -1), n_ports=4)
+    meter = EmulatedKeysightN77xx(
+        "pm", clock, np.random.default_rng(3), lambda _: 10 ** light.uniform(-12, -1), n_ports=4
+    )
     return Meter(clock, message_limit=LIMIT).instrument, meter
 
 

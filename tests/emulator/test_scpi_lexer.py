@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lumion_hw.emulator.scpi.errors import ScpiError
-from lumion_hw.emulator.scpi.lexer import Kind, parse_token, parse_unit
+from lumion_hw.emulator.scpi.lexer import TokenKind, parse_token, parse_unit
 
 
 def code_of(function, *arguments) -> int:
@@ -65,7 +65,7 @@ def test_malformed_header_or_foreign_byte(text, code):
 )
 def test_numbers(text, value):
     token = parse_token(text)
-    assert token.kind is Kind.NUMBER
+    assert token.kind is TokenKind.NUMBER
     assert float(token.text) * 10.0**token.exponent == pytest.approx(value, rel=1e-15)
 
 

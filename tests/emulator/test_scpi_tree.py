@@ -6,7 +6,7 @@ import pytest
 from scpi_testbench import Host, Meter
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.scpi import Command, Form, ScpiError, SuffixRange, Tree, query
+from lumion_hw.emulator.scpi import Form, ScpiCommand, ScpiError, SuffixRange, Tree, query
 from lumion_hw.errors import ConfigError
 
 RANGES = {"n": SuffixRange(1, 4), "m": SuffixRange(0, 2, default=0)}
@@ -118,5 +118,5 @@ def test_alias_of_nothing_is_refused():
 
 
 def test_set_and_query_of_one_header_may_be_declared_apart():
-    built = Tree([Command(":A", set=Form(lambda call: None)), query(":A", lambda call: "")], {})
+    built = Tree([ScpiCommand(":A", set=Form(lambda call: None)), query(":A", lambda call: "")], {})
     assert built.find(("A",), query=False)[0] is not built.find(("A",), query=True)[0]

@@ -7,7 +7,7 @@ import pytest
 from scpi_testbench import Host, Meter
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.n77xx import KeysightN77xx
+from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def host(meter):
 
 @pytest.fixture
 def keysight(clock):
-    return Host(KeysightN77xx("pm", clock, np.random.default_rng(1), lambda _: 1e-3, model="N7744A", n_ports=4))
+    return Host(EmulatedKeysightN77xx("pm", clock, np.random.default_rng(1), lambda _: 1e-3, model="N7744A", n_ports=4))
 
 
 # -- path table (2.3)

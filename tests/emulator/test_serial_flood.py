@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.epc04 import Epc04
-from lumion_hw.emulator.i2c_bridge import MOST_WAITING, I2cBridge
-from lumion_hw.emulator.itla import Itla
-from lumion_hw.emulator.mpc320 import Mpc320
-from lumion_hw.emulator.pm1000 import Pm1000
-from lumion_hw.emulator.serial_line import LINE_LIMIT, UNTAKEN_LIMIT, SerialLine
-from lumion_hw.emulator.sff8472 import SfpModule
+from lumion_hw.emulator.lasers.itla import Itla
+from lumion_hw.emulator.polarization.epc04 import Epc04
+from lumion_hw.emulator.polarization.mpc320 import Mpc320
+from lumion_hw.emulator.polarization.pm1000 import Pm1000
+from lumion_hw.emulator.transponders.i2c_bridge import MOST_WAITING, I2cBridge
+from lumion_hw.emulator.transponders.sff8472 import SfpModule
+from lumion_hw.emulator.wires.serial_line import LINE_LIMIT, UNTAKEN_LIMIT, SerialLine
 
 MEGABYTE = 1 << 20
 LINE_S = 10 * LINE_LIMIT / 9600

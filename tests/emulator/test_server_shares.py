@@ -18,8 +18,8 @@ import pytest
 from lumion_hw.bench.bench import load
 from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.clock import SystemClock, VirtualClock
-from lumion_hw.emulator.server import GLANCE_S, MOST_CONNECTIONS, SLICE_S, EmulatorServer
-from lumion_hw.emulator.swept_laser import LaserProfile, SweepPlan, SweptLaser
+from lumion_hw.emulator.lasers.swept_laser import ArmedSweep, LaserProfile, SweptLaser
+from lumion_hw.emulator.wires.server import GLANCE_S, MOST_CONNECTIONS, SLICE_S, EmulatorServer
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
 WELL_BEHAVED_S = 10.0
@@ -259,7 +259,7 @@ def test_a_mainframe_looks_at_its_sensors_while_its_laser_gives_pulses():
     clock, pulses = VirtualClock(), []
     laser = SweptLaser(LaserProfile((1480.0, 1640.0)), clock, np.random.default_rng(1), pulses.extend)
     assert laser.next_look_s() is None, "a laser at rest is left alone"
-    laser.sweep(SweepPlan(1550.0, 1551.0, 0.1, 1.0), wait=False)
+    laser.sweep(ArmedSweep(1550.0, 1551.0, 0.1, 1.0), wait=False)
     looks = 0
     while (due_s := laser.next_look_s()) is not None:
         clock.sleep(due_s - clock.now())

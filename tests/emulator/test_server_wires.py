@@ -17,9 +17,9 @@ from scpi_testbench import Meter
 from waiting import until
 
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator.n77xx import KeysightN77xx
-from lumion_hw.emulator.server import EmulatorServer
-from lumion_hw.emulator.server_channel import BUFFER_LIMIT
+from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.wires.server import EmulatorServer
+from lumion_hw.emulator.wires.server_channel import BUFFER_LIMIT
 from lumion_hw.errors import ConfigError, ConnectError, InUseError, LumionError
 
 DEADLINE_S = 10.0
@@ -191,7 +191,7 @@ def test_query_in_three_segments_and_two_messages_in_one(server, meter):
 
 
 def test_pending_reply_paces_itself_and_holds_nobody_else_back(server):
-    device = KeysightN77xx("pm", SystemClock(), np.random.default_rng(1), lambda _: 1e-3)
+    device = EmulatedKeysightN77xx("pm", SystemClock(), np.random.default_rng(1), lambda _: 1e-3)
     address = server.add_tcp(device)
     with server.in_thread(), dial(address) as slow, dial(address) as quick:
         start = time.monotonic()

@@ -12,8 +12,8 @@ from world_testbench import MESH, PLAIN
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.slow_drift import DAY_S, SlowDrift
-from lumion_hw.emulator.truth import MeshTruth, draw_mesh
+from lumion_hw.emulator.optics.slow_drift import DAY_S, SlowDrift
+from lumion_hw.emulator.optics.truth import MeshTruth, draw_mesh
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
 

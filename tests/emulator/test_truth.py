@@ -3,7 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lumion_hw.emulator.truth import ChainTruth, MeshTruth, PhysicsParameters, draw_chains, draw_mesh, random_unitary
+from lumion_hw.emulator.optics.truth import (
+    ChainTruth,
+    MeshTruth,
+    PhysicsParameters,
+    draw_chains,
+    draw_mesh,
+    random_unitary,
+)
 from lumion_hw.interfaces.wiring import InputPath, Wiring
 from lumion_hw.mesh.cell import coupling_floors
 from lumion_hw.mesh.topology import HexMesh

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from world_testbench import ACCESS_DB, MESH, PLAIN, detector, loss, source, world_of
 
-from lumion_hw.emulator.coherent_paths import CoherentLaunch, CoherentReception, path_pair
-from lumion_hw.emulator.truth import random_unitary
-from lumion_hw.emulator.world import OpticalWorld
+from lumion_hw.emulator.optics.coherent_paths import CoherentLaunch, CoherentReception, path_pair
+from lumion_hw.emulator.optics.truth import random_unitary
+from lumion_hw.emulator.optics.world import OpticalWorld
 from lumion_hw.interfaces.wiring import Tributary
 
 PUC_PS = 11.25

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from world_testbench import ACCESS_DB, MESH, P_PI_MW, PI_MA, PLAIN, TAU_S, currents, loss, source, world_of
 
-from lumion_hw.emulator.truth import PhysicsParameters, draw_mesh
+from lumion_hw.emulator.optics.truth import PhysicsParameters, draw_mesh
 from lumion_hw.mesh.topology import HexMesh, State
 
 PUC = 4

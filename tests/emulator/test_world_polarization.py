@@ -7,8 +7,8 @@ import pytest
 from world_testbench import ACCESS_DB, MESH, PLAIN, loss, source, squeezing, world_of
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.truth import random_unitary
-from lumion_hw.emulator.world import OpticalWorld
+from lumion_hw.emulator.optics.truth import random_unitary
+from lumion_hw.emulator.optics.world import OpticalWorld
 
 ALL_TE = 1e-3 * loss(0.5 + ACCESS_DB + 0.5 * len(MESH.trace(1, dict.fromkeys(range(MESH.n_pucs), "cross")).pucs))
 """What leaves a mesh of unheated ideal cells for 1 mW at port 1, all of it TE."""

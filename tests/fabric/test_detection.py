@@ -8,7 +8,7 @@ from known_mesh import path_setup
 
 from lumion_hw import Bench
 from lumion_hw.circuits import Aligner, CircuitRequest, PathSetup
-from lumion_hw.fabric import LightWatch, Verdict, pair_requests
+from lumion_hw.fabric import FailureVerdict, LightWatch, pair_requests
 
 
 def watch_of(setup: PathSetup) -> LightWatch:
@@ -123,7 +123,7 @@ def test_the_verdict_is_in_the_log_with_its_evidence(joined: PathSetup, tmp_path
     bench.events.write_to(tmp_path / "events.jsonl")
     watch = watch_of(joined)
     bench.emulated.faults.kill_modules(["sfp-b"])
-    assert isinstance(watch.wait(5.0), Verdict)
+    assert isinstance(watch.wait(5.0), FailureVerdict)
     last = json.loads((tmp_path / "events.jsonl").read_text().splitlines()[-1])
     assert {key: last[key] for key in ("event", "server", "dark", "unreachable")} == {
         "event": "verdict",

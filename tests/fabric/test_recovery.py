@@ -10,14 +10,14 @@ from known_mesh import A_TO_B, edited, path_setup, record_of_truth, with_puc
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, PathSetup, PlannedCircuit
 from lumion_hw.errors import CircuitError, DeviceError, LinkError, NoPathError, SafetyError
-from lumion_hw.fabric import LightWatch, Recovery, Verdict, pair_requests, replace_server
+from lumion_hw.fabric import FailureVerdict, LightWatch, Recovery, pair_requests, replace_server
 from lumion_hw.mesh.topology import State
 
 SPANS = ["los_seen", "spare_chosen", "route_found", "programmed", "settled", "los_clear", "link_up"]
 """Spans 1 to 7 of recovery.md 5; 8 to 11 are the job's."""
 
 
-def lose(setup: PathSetup, server: str) -> Verdict:
+def lose(setup: PathSetup, server: str) -> FailureVerdict:
     """Kill a server and return the verdict on it."""
     assert setup.active is not None
     watch = LightWatch(setup.bench, [circuit.request for circuit in setup.active.circuits])
@@ -75,7 +75,7 @@ def assert_as_before(setup: PathSetup, before_ma: np.ndarray[tuple[int], np.dtyp
     assert [circuit.request for circuit in setup.active.circuits] == A_TO_B
 
 
-def refusal(setup: PathSetup, verdict: Verdict) -> str:
+def refusal(setup: PathSetup, verdict: FailureVerdict) -> str:
     """Return why no spare was found, with the circuits as they were."""
     before_ma = setup.bench.mesh.driven_ma()
     with pytest.raises(CircuitError) as caught:

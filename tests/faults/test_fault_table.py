@@ -10,10 +10,10 @@ import pytest
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.loader import load_bench
-from lumion_hw.emulator.device_faults import KINDS
-from lumion_hw.emulator.fault_table import BENCH, markdown
-from lumion_hw.emulator.faults import BENCH_FAULTS, FAULTS, Faults
-from lumion_hw.emulator.module_faults import FAULTS as MODULE_FAULTS
+from lumion_hw.emulator.faults.bench_faults import BENCH_FAULTS, FAULTS, BenchFaults
+from lumion_hw.emulator.faults.device_faults import KINDS
+from lumion_hw.emulator.faults.fault_table import BENCH, markdown
+from lumion_hw.emulator.transponders.module_faults import FAULTS as MODULE_FAULTS
 from lumion_hw.errors import ConfigError, LimitError, LinkError, LumionError
 from lumion_hw.interfaces import LaserSweep
 
@@ -298,13 +298,13 @@ def test_faults_of_the_bench_act_on_an_open_bench() -> None:
 
 
 @pytest.fixture(scope="module")
-def faults() -> Iterator[Faults]:
+def faults() -> Iterator[BenchFaults]:
     with opened("pol-a") as bench:
         yield bench.emulated.faults
 
 
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.arguments], ids=lambda fault: fault.name)
-def test_wrong_arguments_are_told(fault, faults: Faults) -> None:
+def test_wrong_arguments_are_told(fault, faults: BenchFaults) -> None:
     """Missing, unknown, of the wrong kind, not finite, out of range: each message says what may be given."""
     kind = fault.kinds[0]
     name = BENCH if kind == BENCH else NAMES[kind]
@@ -347,6 +347,6 @@ def test_wrong_arguments_are_told(fault, faults: Faults) -> None:
         (lambda faults: faults.after(1.0, "x"), "'x' is no fault"),
     ],
 )
-def test_unknown_names_say_what_there_is(call, says: str, faults: Faults) -> None:
+def test_unknown_names_say_what_there_is(call, says: str, faults: BenchFaults) -> None:
     with pytest.raises((ConfigError, LimitError), match=f"(?s){says}"):
         call(faults)

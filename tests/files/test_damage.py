@@ -15,13 +15,13 @@ import pytest
 from record_fuzz import damaged, mutated, save_edited
 from sample_record import CELL, sample_record
 
-from calibration.observations import Observations
-from calibration.raw_data import load_raw, save_raw
+from calibration.model.observations import Observations
+from calibration.record.raw_data import load_raw, save_raw
 from lumion_hw.acquisition.columns import Column, State, Value
 from lumion_hw.acquisition.hdf5 import write_hdf5
-from lumion_hw.acquisition.journal import Header, Journal, Row, read_journal
+from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow, read_journal
 from lumion_hw.acquisition.plot import read_recording
-from lumion_hw.cli import calibrate as main
+from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import CalibrationError, ConfigError, LumionError
 from lumion_hw.files.hdf5 import open_hdf5
 from lumion_hw.mesh.array_files import arrays_sha256, read_arrays, write_arrays
@@ -50,9 +50,9 @@ def record(tmp_path: Path) -> Path:
 @pytest.fixture
 def binaries(tmp_path: Path) -> dict[Path, Callable[[Path], object]]:
     """A file of each binary kind, and what reads it."""
-    with Journal.create(tmp_path / "log", Header("small", COLUMNS, 0.5, 4, "2026-11-20T12:00:00+00:00")) as log:
+    with LogJournal.create(tmp_path / "log", LogHeader("small", COLUMNS, 0.5, 4, "2026-11-20T12:00:00+00:00")) as log:
         for index in range(4):
-            log.append(Row(index, 0.5 * index, (Value(State.OK, 1.0), Value(State.OK, 2.0))))
+            log.append(LogRow(index, 0.5 * index, (Value(State.OK, 1.0), Value(State.OK, 2.0))))
         log.sync()
     write_hdf5(tmp_path / "log", tmp_path / "r.h5")
     write_arrays(tmp_path / "a.h5", ARRAYS)

@@ -12,7 +12,7 @@ from sample_record import CELL, sample_record
 
 from lumion_hw.acquisition.columns import Column, State, Value
 from lumion_hw.acquisition.hdf5 import write_hdf5
-from lumion_hw.acquisition.journal import Header, Journal, Row
+from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow
 from lumion_hw.acquisition.plot import FORMATS, plot
 from lumion_hw.bench.events import EventLog
 from lumion_hw.clock import VirtualClock
@@ -66,9 +66,9 @@ def test_recordings_and_their_pictures_are_ours(tmp_path: Path) -> None:
     pytest.importorskip("h5py", reason="h5py, of the extra hdf5, is not there")
     pytest.importorskip("matplotlib", reason="matplotlib, of the extra plots, is not there")
     columns = tuple(Column(f"meter0.power.{n}", "meter0", unit) for n, unit in enumerate(("W", "$\\frac", "_dBm\x1b")))
-    with Journal.create(tmp_path / "log", Header("small", columns, 0.5, 2, "2026-11-20T12:00:00+00:00")) as log:
+    with LogJournal.create(tmp_path / "log", LogHeader("small", columns, 0.5, 2, "2026-11-20T12:00:00+00:00")) as log:
         for index in range(2):
-            log.append(Row(index, 0.5 * index, (Value(State.OK, 1.0),) * 3))
+            log.append(LogRow(index, 0.5 * index, (Value(State.OK, 1.0),) * 3))
         log.sync()
     write_hdf5(tmp_path / "log", tmp_path / "r.h5")
     write_arrays(tmp_path / "a.h5", {"a": np.zeros(3)})

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_record import CELL, sample_record
 
-from calibration.record_export import _csv
-from calibration.report_page import Page, Section, Table, html_text, markdown_text
-from lumion_hw.cli import calibrate as main
+from calibration.record.export import _csv
+from calibration.report.page import Page, ReportTable, Section, html_text, markdown_text
+from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import shown
 from lumion_hw.mesh.picture import mesh_svg
@@ -43,7 +43,7 @@ def test_a_spreadsheet_reckons_nothing() -> None:
 
 
 def test_a_page_shows_markup_and_escapes_as_they_are() -> None:
-    page = Page("<b>" + CLEAR, ["<script>|" + CLEAR], [Section("a", [Table(["x"], [["| <i> " + CLEAR]])])])
+    page = Page("<b>" + CLEAR, ["<script>|" + CLEAR], [Section("a", [ReportTable(["x"], [["| <i> " + CLEAR]])])])
     for text in (html_text(page), markdown_text(page, "pictures")):
         assert not any(letter in text for letter in "\x1b\x9b\x07\u202e")
         assert "<script>" not in text

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.errors import LimitError
-from lumion_hw.interfaces.cmis import (
+from lumion_hw.standards.cmis import (
     ALL_FIELDS,
     CHECKSUMS,
     FIELDS,
@@ -26,7 +26,7 @@ from lumion_hw.interfaces.cmis import (
     interface_ids,
     vdm,
 )
-from lumion_hw.interfaces.cmis.codes import Quality
+from lumion_hw.standards.cmis.codes import Quality
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.errors import LimitError
-from lumion_hw.interfaces.cmis import FIELDS, encode
-from lumion_hw.interfaces.cmis.codes import Grid
-from lumion_hw.interfaces.cmis.grids import (
+from lumion_hw.standards.cmis import FIELDS, encode
+from lumion_hw.standards.cmis.codes import Grid
+from lumion_hw.standards.cmis.grids import (
     GRIDS,
     FineRange,
     LaserGrids,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.interfaces.cmis.image import LOWER, MemoryImage, image_from_document, parse_image
+from lumion_hw.standards.cmis.image import LOWER, MemoryImage, image_from_document, parse_image
 
 LOWER_HEX = bytes(range(128)).hex()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lumion_hw.interfaces.cmis import (
+from lumion_hw.standards.cmis import (
     ALL_FIELDS,
     CONDITIONS,
     FIELDS,
@@ -24,7 +24,7 @@ from lumion_hw.interfaces.cmis import (
     is_supported,
     quiet_runs,
 )
-from lumion_hw.interfaces.cmis.codes import TABLES
+from lumion_hw.standards.cmis.codes import TABLES
 
 DUMPS = Path(__file__).parents[3] / "shared" / "data" / "cmis_dumps"  # beside the checkout
 

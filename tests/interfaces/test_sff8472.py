@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from lumion_hw.interfaces import sff8472
-from lumion_hw.interfaces.sff8472 import A0H, A2H, BITS, CHECKSUMS, FIELDS, Access, Kind, checksum, decode, encode
+from lumion_hw.standards.sff8472 import registers as sff8472
+from lumion_hw.standards.sff8472.registers import (
+    A0H,
+    A2H,
+    BITS,
+    CHECKSUMS,
+    FIELDS,
+    Access,
+    Kind,
+    checksum,
+    decode,
+    encode,
+)
 
 
 def identity_memory() -> bytes:

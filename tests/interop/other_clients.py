@@ -15,7 +15,7 @@ import pytest
 from waiting import until
 
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator.server import EmulatorServer
+from lumion_hw.emulator.wires.server import EmulatorServer
 
 _PACKAGES = {"pylablib": "pylablib-lightweight", "qmi": "qmi"}
 

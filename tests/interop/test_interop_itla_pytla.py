@@ -16,9 +16,9 @@ import pytest
 from waiting import until
 
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator.itla import Itla
-from lumion_hw.emulator.itla_laser import ItlaProfile
-from lumion_hw.emulator.server import EmulatorServer
+from lumion_hw.emulator.lasers.itla import Itla
+from lumion_hw.emulator.lasers.itla_laser import ItlaProfile
+from lumion_hw.emulator.wires.server import EmulatorServer
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it imports pkg_resources

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.keysight_816x import Keysight816x
-from lumion_hw.emulator.keysight_laser import KeysightLaser
-from lumion_hw.emulator.light import Light
-from lumion_hw.emulator.n77xx import KeysightN77xx
+from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser
+from lumion_hw.emulator.meters.keysight_816x import EmulatedKeysight816x
+from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.optics.light import Light
 
 
 class Client:
@@ -67,7 +67,7 @@ def notch(light: Light) -> Light:
 @pytest.fixture
 def mainframe(clock):
     """An 8164B whose own laser comes back to its sensors through the filter."""
-    made = Keysight816x(
+    made = EmulatedKeysight816x(
         "mf0",
         clock,
         np.random.default_rng(8),
@@ -167,7 +167,7 @@ def test_labext_prepares_and_starts_a_sweep(mainframe, clock):
 
 
 def test_labext_logs_with_a_meter(clock):
-    meter = Client(KeysightN77xx("pm0", clock, np.random.default_rng(1), lambda _: 1e-4, model="N7745C"), clock)
+    meter = Client(EmulatedKeysightN77xx("pm0", clock, np.random.default_rng(1), lambda _: 1e-4, model="N7745C"), clock)
 
     def command(line: str) -> None:
         meter.write(line)
@@ -191,8 +191,8 @@ def test_labext_logs_with_a_meter(clock):
 
 def test_the_makers_example_of_laser_and_meter(clock):
     """An N777xC gives its triggers to an N774x by a cable; the largest power is taken as W while the unit is dBm."""
-    source = KeysightLaser("tls", clock, np.random.default_rng(2))
-    sensor = KeysightN77xx(
+    source = EmulatedKeysightLaser("tls", clock, np.random.default_rng(2))
+    sensor = EmulatedKeysightN77xx(
         *("pm", clock, np.random.default_rng(3), lambda _: notch(source.light()).power_w),
         light_at=lambda _, at_s: notch(source.light_at(at_s)),
         model="N7744A",

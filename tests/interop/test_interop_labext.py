@@ -14,11 +14,11 @@ from pyvisa.highlevel import open_visa_library
 from waiting import until
 
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator.keysight_816x import Keysight816x
-from lumion_hw.emulator.keysight_laser import KeysightLaser
-from lumion_hw.emulator.light import Light
-from lumion_hw.emulator.n77xx import KeysightN77xx
-from lumion_hw.emulator.server import EmulatorServer
+from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser
+from lumion_hw.emulator.meters.keysight_816x import EmulatedKeysight816x
+from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.wires.server import EmulatorServer
 
 WHY = "needs LabExT and tkinter: pip install --no-deps LabExT_pkg"
 laser_client = pytest.importorskip("LabExT.Instruments.LaserMainframeKeysight", reason=WHY, exc_type=ImportError)
@@ -53,7 +53,7 @@ def connect(server, own_manager):
         client.close()
 
 
-def mainframe() -> Keysight816x:
+def mainframe() -> EmulatedKeysight816x:
     """An 8164B whose own laser comes back to its sensor through a filter that takes 90 % at 1555 nm."""
 
     def light(slot: int, channel: int, at_s: float) -> Light:
@@ -62,7 +62,7 @@ def mainframe() -> Keysight816x:
         return Light(seen.power_w * (1.0 - depth), seen.wavelength_nm)
 
     modules = {0: "81600B-200", 1: "81635A"}
-    made = Keysight816x("mf0", SystemClock(), np.random.default_rng(8), light, modules=modules)
+    made = EmulatedKeysight816x("mf0", SystemClock(), np.random.default_rng(8), light, modules=modules)
     return made
 
 
@@ -70,7 +70,7 @@ def mainframe() -> Keysight816x:
     ("device", "model", "limits_nm"),
     [
         (mainframe, "81600B", (1441, 1639)),
-        (lambda: KeysightLaser("tls0", SystemClock(), np.random.default_rng(1)), "N7776C", (1481, 1639)),
+        (lambda: EmulatedKeysightLaser("tls0", SystemClock(), np.random.default_rng(1)), "N7776C", (1481, 1639)),
     ],
 )
 def test_settings_of_a_laser(connect, device, model, limits_nm):
@@ -114,7 +114,7 @@ def test_lambda_scan_inside_a_mainframe(connect):
 
 
 def test_readings_and_log_of_a_multiport_meter(connect):
-    device = KeysightN77xx("pm0", SystemClock(), np.random.default_rng(1), lambda _: 1e-4, model="N7745C")
+    device = EmulatedKeysightN77xx("pm0", SystemClock(), np.random.default_rng(1), lambda _: 1e-4, model="N7745C")
     meter = connect(device, meter_client.PowerMeterN7744A, 2)
     meter.unit = "Watt"
     meter.averagetime = 1e-3

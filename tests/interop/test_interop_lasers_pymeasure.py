@@ -9,9 +9,9 @@ import pytest
 from waiting import until
 
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator.keysight_laser import KeysightLaser
-from lumion_hw.emulator.santec_tsl import SantecTsl
-from lumion_hw.emulator.server import EmulatorServer
+from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser
+from lumion_hw.emulator.lasers.santec_tsl import EmulatedSantecTsl
+from lumion_hw.emulator.wires.server import EmulatorServer
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -53,7 +53,7 @@ def connect(server):
 
 @pytest.fixture
 def n7776c(connect):
-    device = KeysightLaser("laser0", SystemClock(), np.random.default_rng(1))
+    device = EmulatedKeysightLaser("laser0", SystemClock(), np.random.default_rng(1))
     return connect(device, KeysightN7776C), device
 
 
@@ -136,7 +136,7 @@ def test_n7776c_manual_steps(n7776c):
 
 @pytest.fixture(params=["TSL-550", "TSL-570"])
 def tsl(request, connect):
-    device = SantecTsl("laser0", SystemClock(), np.random.default_rng(1), model=request.param)
+    device = EmulatedSantecTsl("laser0", SystemClock(), np.random.default_rng(1), model=request.param)
     return connect(device, TSL550 if request.param == "TSL-550" else TSL570, "\r"), device
 
 
@@ -212,7 +212,7 @@ def test_tsl_sweep(tsl):
 
 
 def test_tsl_570_command_sets(connect):
-    device = SantecTsl("laser0", SystemClock(), np.random.default_rng(1))
+    device = EmulatedSantecTsl("laser0", SystemClock(), np.random.default_rng(1))
     client = connect(device, TSL570, "\r")
     assert client.command_set == "Legacy"
     assert (client.wavelength_min, client.wavelength_max) == (1480.0, 1640.0)

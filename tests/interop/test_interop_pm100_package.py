@@ -15,10 +15,10 @@ import pytest
 from waiting import until
 
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator.light import Light
-from lumion_hw.emulator.pm100 import ThorlabsPm100
-from lumion_hw.emulator.pm100_sensor import ES111C, PHOTODIODE_ADAPTER, S154C, S405C
-from lumion_hw.emulator.server import EmulatorServer
+from lumion_hw.emulator.meters.pm100 import ThorlabsPm100
+from lumion_hw.emulator.meters.pm100_sensor import ES111C, PHOTODIODE_ADAPTER, S154C, S405C
+from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.wires.server import EmulatorServer
 
 client_module = pytest.importorskip(
     "ThorlabsPM100", reason="needs the package ThorlabsPM100: pip install 'lumion-hw[test]'"

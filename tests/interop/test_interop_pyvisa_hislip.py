@@ -7,8 +7,8 @@ import pytest
 from pyvisa import ResourceManager
 
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator.n77xx import KeysightN77xx
-from lumion_hw.emulator.server import EmulatorServer
+from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.wires.server import EmulatorServer
 
 POWER_W = 1e-4
 
@@ -21,7 +21,9 @@ def server():
 
 @pytest.fixture
 def resource_name(server):
-    meter = KeysightN77xx("pm0", SystemClock(), np.random.default_rng(1), lambda _: POWER_W, model="N7744A", n_ports=4)
+    meter = EmulatedKeysightN77xx(
+        "pm0", SystemClock(), np.random.default_rng(1), lambda _: POWER_W, model="N7744A", n_ports=4
+    )
     return server.add_hislip(meter).removeprefix("visa://")
 
 

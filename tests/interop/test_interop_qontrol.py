@@ -21,7 +21,7 @@ import pytest
 from waiting import until
 
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator.qontrol import (
+from lumion_hw.emulator.mesh.qontrol import (
     EXACT,
     OPEN,
     ChainProfile,
@@ -31,7 +31,7 @@ from lumion_hw.emulator.qontrol import (
     QontrolChain,
     ReplyMode,
 )
-from lumion_hw.emulator.server import EmulatorServer
+from lumion_hw.emulator.wires.server import EmulatorServer
 from lumion_hw.links.base import Peer
 
 OPENING_TIMEOUT_S = 0.2

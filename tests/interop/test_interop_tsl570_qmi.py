@@ -11,12 +11,12 @@ from other_clients import module, qmi_instrument, qmi_tcp, serving
 from waiting import until
 
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator.santec_tsl import SantecTsl
+from lumion_hw.emulator.lasers.santec_tsl import EmulatedSantecTsl
 
 
 @pytest.fixture
-def laser() -> SantecTsl:
-    return SantecTsl("laser0", SystemClock(), np.random.default_rng(1))
+def laser() -> EmulatedSantecTsl:
+    return EmulatedSantecTsl("laser0", SystemClock(), np.random.default_rng(1))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.emulator.truth import MeshTruth, PhysicsParameters, draw_mesh
+from lumion_hw.emulator.optics.truth import MeshTruth, PhysicsParameters, draw_mesh
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.crosstalk import BUL_MM
 from lumion_hw.mesh.heater import HeaterLaw

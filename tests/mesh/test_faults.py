@@ -8,51 +8,51 @@ import numpy as np
 import pytest
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.faults import Faults
+from lumion_hw.mesh.faults import MeshFaults
 from lumion_hw.mesh.topology import HexMesh
 
 
 def test_a_puc_stuck_in_one_state_loses_only_the_other() -> None:
-    assert Faults(stuck={3: "bar", 5: "cross"}).unusable() == {(3, "cross"), (5, "bar")}
+    assert MeshFaults(stuck={3: "bar", 5: "cross"}).unusable() == {(3, "cross"), (5, "bar")}
 
 
 def test_a_puc_stuck_in_between_loses_both_states_unless_the_split_is_accepted() -> None:
-    faults = Faults(stuck={3: 0.02, 5: 0.5, 7: 1.0})
+    faults = MeshFaults(stuck={3: 0.02, 5: 0.5, 7: 1.0})
     assert faults.unusable() == {(3, "bar"), (3, "cross"), (5, "bar"), (5, "cross"), (7, "bar")}
     assert faults.unusable(split_tolerance=0.05) == {(3, "cross"), (5, "bar"), (5, "cross"), (7, "bar")}
 
 
 def test_excess_loss_deletes_no_state() -> None:
-    faults = Faults(excess_loss_db={4: 3.0})
+    faults = MeshFaults(excess_loss_db={4: 3.0})
     assert faults.unusable() == frozenset()
     loss_db = faults.loss_db(HexMesh.rings(1))
     np.testing.assert_array_equal(loss_db, [0, 0, 0, 0, 3, 0])
 
 
 def test_faults_come_back_from_json_as_they_were() -> None:
-    faults = Faults({1: "bar", 2: 0.25}, {3: 1.5}, frozenset({0, 11}))
-    assert Faults.from_dict(json.loads(json.dumps(faults.to_dict()))) == faults
-    assert Faults.from_dict({}) == Faults()
+    faults = MeshFaults({1: "bar", 2: 0.25}, {3: 1.5}, frozenset({0, 11}))
+    assert MeshFaults.from_dict(json.loads(json.dumps(faults.to_dict()))) == faults
+    assert MeshFaults.from_dict({}) == MeshFaults()
 
 
 @pytest.mark.parametrize("document", [{"broken": {}}, {"stuck": {"x": "bar"}}, {"stuck": [1]}, {"dead_ports": ["p"]}])
 def test_a_document_that_is_none_is_refused(document: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=r"faults (know nothing|that cannot be read)"):
-        Faults.from_dict(document)
+        MeshFaults.from_dict(document)
 
 
 @pytest.mark.parametrize(
     ("faults", "message"),
     [
-        (Faults(stuck={6: "bar"}), r"faults at PUCs \[6\]"),
-        (Faults(excess_loss_db={-1: 1.0}), r"faults at PUCs \[-1\]"),
-        (Faults(dead_ports=frozenset({12})), r"dead ports \[12\]"),
-        (Faults(stuck={0: 1.5}), "stuck at 1.5"),
-        (Faults(stuck={0: "half"}), "stuck at 'half'"),  # type: ignore[dict-item]
-        (Faults(excess_loss_db={0: -0.1}), "excess loss of -0.1 dB"),
-        (Faults(excess_loss_db={0: float("nan")}), "excess loss of nan dB"),
+        (MeshFaults(stuck={6: "bar"}), r"faults at PUCs \[6\]"),
+        (MeshFaults(excess_loss_db={-1: 1.0}), r"faults at PUCs \[-1\]"),
+        (MeshFaults(dead_ports=frozenset({12})), r"dead ports \[12\]"),
+        (MeshFaults(stuck={0: 1.5}), "stuck at 1.5"),
+        (MeshFaults(stuck={0: "half"}), "stuck at 'half'"),  # type: ignore[dict-item]
+        (MeshFaults(excess_loss_db={0: -0.1}), "excess loss of -0.1 dB"),
+        (MeshFaults(excess_loss_db={0: float("nan")}), "excess loss of nan dB"),
     ],
 )
-def test_faults_that_a_mesh_cannot_have_are_refused(faults: Faults, message: str) -> None:
+def test_faults_that_a_mesh_cannot_have_are_refused(faults: MeshFaults, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         faults.check(HexMesh.rings(1))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError, NoPathError
-from lumion_hw.mesh.faults import Faults
+from lumion_hw.mesh.faults import MeshFaults
 from lumion_hw.mesh.matching_search import random_matching, round_robin
 from lumion_hw.mesh.matchings import AllToAll, all_to_all, fewest_configurations
 from lumion_hw.mesh.topology import LEAVES, HexMesh
@@ -132,7 +132,7 @@ def test_ports_farther_apart_than_the_ceiling_are_named(smartlight: HexMesh) -> 
 
 
 def test_faults_are_gone_round_in_every_configuration(smartlight: HexMesh) -> None:
-    faults = Faults(stuck={10: "bar", 30: "cross", 45: 0.5})
+    faults = MeshFaults(stuck={10: "bar", 30: "cross", 45: 0.5})
     ports = spread(smartlight, 5)
     result = all_to_all(smartlight, ports, faults=faults)
     assert_all_to_all(smartlight, ports, result)

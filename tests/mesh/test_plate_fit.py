@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from lumion_hw.mesh.plate_fit import PlateLight, fit_plates
-from lumion_hw.mesh.polarization import rotating_plate, taken_share
+from lumion_hw.polarization.plate_fit import PlateLight, fit_plates
+from lumion_hw.polarization.retarders import rotating_plate, taken_share
 
 RETARDANCES = (1.4, 3.3, 1.7)
 OFFSETS = (0.0, 1.1, -0.7)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lumion_hw.mesh.polarization import (
+from lumion_hw.polarization.retarders import (
     S1,
     S2,
     S3,

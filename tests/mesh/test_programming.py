@@ -17,7 +17,7 @@ from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.inverse import heater_currents_ma
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.prediction import COVARIANCE_FACTOR, predict, predict_path
-from lumion_hw.mesh.programming import Limits, PucTarget, common_for_joints, program, rounded_ma
+from lumion_hw.mesh.programming import HeaterLimits, PucTarget, common_for_joints, program, rounded_ma
 from lumion_hw.mesh.record import (
     CalibrationRecord,
     CouplerEntry,
@@ -193,9 +193,9 @@ def test_heat_beyond_the_limit_is_refused(hidden) -> None:
     _, record = hidden
     targets = {puc: PucTarget.arms(3.0, 6.0) for puc in range(72)}
     with pytest.raises(LimitError, match="heat of all heaters") as caught:
-        program(KnownMesh.of(record), targets, limits=Limits(total_mw=100.0))
+        program(KnownMesh.of(record), targets, limits=HeaterLimits(total_mw=100.0))
     assert caught.value.asked > 100.0
-    assert program(KnownMesh.of(record), targets, limits=Limits(total_mw=caught.value.asked + 1)).heat_mw < 1000.0
+    assert program(KnownMesh.of(record), targets, limits=HeaterLimits(total_mw=caught.value.asked + 1)).heat_mw < 1000.0
 
 
 def test_the_controllers_own_limit_counts(hidden) -> None:
@@ -212,7 +212,7 @@ def test_currents_are_rounded_to_the_converter_and_the_error_is_told(hidden) -> 
     step = MAX_MA / 2**12
     targets = dict.fromkeys(range(72), PucTarget.coupling(0.5))
     known = KnownMesh.of(record)
-    programmed = program(known, targets, limits=Limits(dac_step_ma=step))
+    programmed = program(known, targets, limits=HeaterLimits(dac_step_ma=step))
     exact = program(known, targets)
     steps = programmed.currents_ma / step
     np.testing.assert_allclose(steps, np.rint(steps), atol=1e-9)

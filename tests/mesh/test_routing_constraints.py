@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError, NoPathError, VerifyError
-from lumion_hw.mesh.faults import Faults
+from lumion_hw.mesh.faults import MeshFaults
 from lumion_hw.mesh.routing import Path, route, standing_states
 from lumion_hw.mesh.routing.result import traced_paths
 from lumion_hw.mesh.topology import LEAVES, HexMesh, State
@@ -94,7 +94,7 @@ def test_each_circuit_may_have_its_own_hop_ceiling(smartlight: HexMesh) -> None:
 
 
 def test_faults_are_gone_round(smartlight: HexMesh) -> None:
-    faults = Faults(stuck={10: "bar", 7: 0.5}, excess_loss_db={16: 10.0}, dead_ports=frozenset({7}))
+    faults = MeshFaults(stuck={10: "bar", 7: 0.5}, excess_loss_db={16: 10.0}, dead_ports=frozenset({7}))
     routing = route(smartlight, [(0, 5), (37, 15)], faults=faults)
     assert routing.states.get(10, "bar") == "bar"
     assert not {7, 16} & set(routing.states)
@@ -102,13 +102,13 @@ def test_faults_are_gone_round(smartlight: HexMesh) -> None:
 
 def test_a_dead_port_is_named(smartlight: HexMesh) -> None:
     with pytest.raises(NoPathError, match="port 5 is dead") as refusal:
-        route(smartlight, [(0, 5)], faults=Faults(dead_ports=frozenset({5})))
+        route(smartlight, [(0, 5)], faults=MeshFaults(dead_ports=frozenset({5})))
     assert refusal.value.ports == (5,)
 
 
 def test_faults_of_another_mesh_are_refused(smartlight: HexMesh) -> None:
     with pytest.raises(ConfigError, match=r"faults at PUCs \[72\]"):
-        route(smartlight, [(0, 5)], faults=Faults(stuck={72: "bar"}))
+        route(smartlight, [(0, 5)], faults=MeshFaults(stuck={72: "bar"}))
 
 
 # -------------------------------------------------------------------------------------------------------- equal lengths

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError, NoPathError, RoutingError, UndecidedError
-from lumion_hw.mesh.faults import Faults
+from lumion_hw.mesh.faults import MeshFaults
 from lumion_hw.mesh.routing import cpsat, route
 from lumion_hw.mesh.routing.result import Routing
 from lumion_hw.mesh.topology import LEAVES, HexMesh, State
@@ -127,7 +127,7 @@ def test_light_follows_every_routing_and_no_means_that_cp_sat_agrees(seed: int, 
     ports = rng.permutation(SMALL.n_ports)[: 2 * circuits].tolist()
     pairs = list(zip(ports[::2], ports[1::2], strict=True))
     stuck = {int(puc): STUCK[int(bit)] for puc, bit in zip(rng.permutation(30)[:4], rng.integers(0, 2, 4), strict=True)}
-    faults = Faults(stuck=stuck)
+    faults = MeshFaults(stuck=stuck)
     routing, refused = None, False
     try:
         routing = route(SMALL, pairs, faults=faults)
@@ -142,11 +142,11 @@ def test_light_follows_every_routing_and_no_means_that_cp_sat_agrees(seed: int, 
         assert routing.cost >= exact.bound - 1e-6
 
 
-def decided(pairs: list[tuple[int, int]], faults: Faults) -> cpsat.Verdict:
+def decided(pairs: list[tuple[int, int]], faults: MeshFaults) -> cpsat.ProofVerdict:
     """Ask CP-SAT alone."""
-    from lumion_hw.mesh.routing.request import Limits, Request
+    from lumion_hw.mesh.routing.request import RoutingLimits, RoutingProblem
 
-    request = Request(
+    request = RoutingProblem(
         mesh=SMALL,
         pairs=tuple(pairs),
         pass_cost=np.full((30, 2), 0.5),
@@ -154,7 +154,7 @@ def decided(pairs: list[tuple[int, int]], faults: Faults) -> cpsat.Verdict:
         sunk=0.0,
         loss_db=np.full(30, 0.5),
         blocked=faults.unusable(),
-        limits=(Limits(),) * len(pairs),
+        limits=(RoutingLimits(),) * len(pairs),
         equal=(),
         homes={},
         move_price=0.0,
@@ -169,7 +169,7 @@ def decided(pairs: list[tuple[int, int]], faults: Faults) -> cpsat.Verdict:
 def test_whatever_cp_sat_can_route_is_routed(seed: int, circuits: int) -> None:
     ports = np.random.default_rng(seed).permutation(SMALL.n_ports)[: 2 * circuits].tolist()
     pairs = list(zip(ports[::2], ports[1::2], strict=True))
-    feasible = decided(pairs, Faults()).status != "infeasible"
+    feasible = decided(pairs, MeshFaults()).status != "infeasible"
     routed = True
     try:
         assert_lit(SMALL, pairs, route(SMALL, pairs))

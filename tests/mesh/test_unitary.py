@@ -9,12 +9,12 @@ import pytest
 from known_truth import drawn, haar_unitary, off_by, record_of, true_cells
 from numpy.typing import NDArray
 
-from lumion_hw.emulator.truth import MeshTruth
+from lumion_hw.emulator.optics.truth import MeshTruth
 from lumion_hw.errors import ConfigError, LimitError
-from lumion_hw.mesh.feedforward import Block, block
+from lumion_hw.mesh.feedforward import FeedForwardBlock, block
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
-from lumion_hw.mesh.programming import Limits
+from lumion_hw.mesh.programming import HeaterLimits
 from lumion_hw.mesh.record import CovarianceEntry
 from lumion_hw.mesh.scattering import Solver
 from lumion_hw.mesh.topology import HexMesh, State
@@ -229,7 +229,9 @@ def test_a_converter_of_14_bits_costs_next_to_nothing(smartlight: HexMesh, solve
     truth = drawn(smartlight, 3)
     unitary = haar_unitary(4, np.random.default_rng(3))
     step = 2.4 / 2**14
-    setting = program_unitary(KnownMesh.of(record_of(smartlight, truth)), unitary, limits=Limits(dac_step_ma=step))
+    setting = program_unitary(
+        KnownMesh.of(record_of(smartlight, truth)), unitary, limits=HeaterLimits(dac_step_ma=step)
+    )
     steps = setting.currents_ma / step
     np.testing.assert_allclose(steps, np.rint(steps), atol=1e-6)
     assert fidelity(unitary, measured(solver, truth, setting)) > 0.9995
@@ -250,12 +252,12 @@ def test_dead_heaters_are_kept_out_of_the_block(smartlight: HexMesh, solver: Sol
 def test_too_much_heat_is_refused(smartlight: HexMesh) -> None:
     known = KnownMesh.of(record_of(smartlight, drawn(smartlight, 5)))
     with pytest.raises(LimitError, match="heat of all heaters"):
-        program_unitary(known, np.eye(4, dtype=complex), limits=Limits(total_mw=50.0))
+        program_unitary(known, np.eye(4, dtype=complex), limits=HeaterLimits(total_mw=50.0))
 
 
 def test_the_block_must_have_room_for_the_matrix(smartlight: HexMesh) -> None:
     known = KnownMesh.of(record_of(smartlight, drawn(smartlight, 5)))
-    where: Block = block(smartlight, 3)
+    where: FeedForwardBlock = block(smartlight, 3)
     with pytest.raises(ConfigError, match="a matrix of 4 modes on a block of 3"):
         program_unitary(known, np.eye(4, dtype=complex), where=where)
     short = HexMesh.columns([2, 3, 2])

@@ -16,9 +16,9 @@ import warnings
 import numpy as np
 
 from lumion_hw.clock import SystemClock
-from lumion_hw.drivers.mesh.lumion import LumionMeshController
-from lumion_hw.drivers.mesh.lumion_reconnect import LinkEvent, ReconnectPolicy
-from lumion_hw.drivers.mesh.lumion_safety import safe_on_signals
+from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
+from lumion_hw.drivers.mesh.lumion.reconnect import LinkEvent, ReconnectPolicy
+from lumion_hw.drivers.mesh.lumion.safety import safe_on_signals
 from lumion_hw.errors import LinkError, LumionError, exit_code
 from lumion_hw.interfaces import ControllerLimits
 from lumion_hw.links.address import open_link

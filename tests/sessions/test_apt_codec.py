@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lumion_hw.sessions.apt_codec import (
     AptDecoder,
-    Message,
+    DecodedAptMessage,
     Parameters,
     StatusBit,
     command,
@@ -26,10 +26,10 @@ FRAMES = (STATUS, HOMED, COMPLETED, PARAMETERS)
 
 
 def test_the_check_vectors_are_met() -> None:
-    assert command(Message.MOVE_HOME, 1) == bytes.fromhex("43 04 01 00 50 01")
+    assert command(DecodedAptMessage.MOVE_HOME, 1) == bytes.fromhex("43 04 01 00 50 01")
     assert move_absolute(2, 363) == bytes.fromhex("53 04 06 00 D0 01 02 00 6B 01 00 00")
     assert move_absolute(4, 1370) == bytes.fromhex("53 04 06 00 D0 01 04 00 5A 05 00 00")
-    assert command(Message.REQUEST_STATUS, 4) == bytes.fromhex("90 04 04 00 50 01")
+    assert command(DecodedAptMessage.REQUEST_STATUS, 4) == bytes.fromhex("90 04 04 00 50 01")
     assert set_parameters(Parameters(100, 685, (201, 201, 201))) == bytes.fromhex(
         "30 05 0C 00 D0 01 00 00 64 00 AD 02 C9 00 C9 00 C9 00"
     )
@@ -38,7 +38,7 @@ def test_the_check_vectors_are_met() -> None:
 def test_a_status_tells_channel_position_and_bits() -> None:
     (frame,) = AptDecoder().feed(STATUS)
     status = status_of(frame)
-    assert (frame.message, frame.channel) == (Message.STATUS, 2)
+    assert (frame.message, frame.channel) == (DecodedAptMessage.STATUS, 2)
     assert (status.channel, status.counts) == (2, 363)
     assert status.bits == StatusBit.SETTLED | StatusBit.HOMED | StatusBit.ENABLED
     assert not status.moving
@@ -77,7 +77,7 @@ def test_frames_are_found_however_the_stream_is_cut(frames: list[bytes], cuts: l
 def test_noise_without_an_address_costs_no_frame_behind_it(noise: bytes) -> None:
     decoder = AptDecoder()
     frames = decoder.feed(noise + STATUS)
-    assert [frame.message for frame in frames] == [Message.STATUS]
+    assert [frame.message for frame in frames] == [DecodedAptMessage.STATUS]
     assert decoder.foreign_bytes == len(noise)
 
 
@@ -87,11 +87,11 @@ def test_no_bytes_break_the_decoder(data: bytes) -> None:
     for frame in decoder.feed(data):
         assert len(frame.data) <= 255
     decoder.reset()
-    assert [frame.message for frame in decoder.feed(STATUS)] == [Message.STATUS]
+    assert [frame.message for frame in decoder.feed(STATUS)] == [DecodedAptMessage.STATUS]
 
 
 def test_a_status_of_the_wrong_length_is_no_status() -> None:
     short = bytes.fromhex("91 04 06 00 81 50 02 00 6B 01 00 00")
     decoder = AptDecoder()
-    assert decoder.feed(short + HOMED)[-1].message == Message.MOVE_HOMED
+    assert decoder.feed(short + HOMED)[-1].message == DecodedAptMessage.MOVE_HOMED
     assert decoder.foreign_bytes == len(short)

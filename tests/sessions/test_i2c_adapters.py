@@ -16,16 +16,16 @@ from i2c_libraries import Wire, mcp2221_on, pyftdi_on, smbus2_on
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
 from lumion_hw.drivers.transponders.sfp import SfpTransponder
-from lumion_hw.emulator.sff8472 import SfpModule
 from lumion_hw.emulator.transponders import CmisModule
+from lumion_hw.emulator.transponders.sff8472 import SfpModule
 from lumion_hw.errors import ConnectError, LinkLost, NotSupportedError
-from lumion_hw.interfaces.cmis.codes import ModuleState
 from lumion_hw.sessions.i2c_adapter import AdapterRegisters, I2cAdapter
 from lumion_hw.sessions.i2c_bridged import BridgedI2c
 from lumion_hw.sessions.i2c_ftdi import FtdiAdapter
 from lumion_hw.sessions.i2c_mcp2221 import Mcp2221Adapter
 from lumion_hw.sessions.i2c_smbus import SmbusAdapter
 from lumion_hw.sessions.registers import ModuleAbsentError, NotRespondingError
+from lumion_hw.standards.cmis.codes import ModuleState
 
 
 @dataclass(frozen=True)

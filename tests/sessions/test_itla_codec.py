@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.sessions.itla_codec import (
+    ItlaReplyStatus,
     Reply,
-    Status,
     bip4,
     dbm_times_100,
     decode_reply,
@@ -54,14 +54,14 @@ def test_a_read_is_the_frame_of_the_table(register: int, frame: str) -> None:
 @pytest.mark.parametrize(
     ("frame", "reply"),
     [
-        ("54 00 00 10", Reply(False, Status.OK, 0x00, 0x0010)),
-        ("E7 32 00 08", Reply(False, Status.PENDING, 0x32, 8)),
-        ("44 00 01 10", Reply(False, Status.OK, 0x00, 0x0110)),
-        ("74 42 03 E8", Reply(False, Status.OK, 0x42, 1000)),
-        ("F5 31 0B B8", Reply(False, Status.EXECUTION_ERROR, 0x31, 3000)),
-        ("F6 01 00 08", Reply(False, Status.AEA, 0x01, 8)),
-        ("A4 0B 43 57", Reply(False, Status.OK, 0x0B, 0x4357)),
-        ("CC 00 00 00", Reply(True, Status.OK, 0x00, 0)),
+        ("54 00 00 10", Reply(False, ItlaReplyStatus.OK, 0x00, 0x0010)),
+        ("E7 32 00 08", Reply(False, ItlaReplyStatus.PENDING, 0x32, 8)),
+        ("44 00 01 10", Reply(False, ItlaReplyStatus.OK, 0x00, 0x0110)),
+        ("74 42 03 E8", Reply(False, ItlaReplyStatus.OK, 0x42, 1000)),
+        ("F5 31 0B B8", Reply(False, ItlaReplyStatus.EXECUTION_ERROR, 0x31, 3000)),
+        ("F6 01 00 08", Reply(False, ItlaReplyStatus.AEA, 0x01, 8)),
+        ("A4 0B 43 57", Reply(False, ItlaReplyStatus.OK, 0x0B, 0x4357)),
+        ("CC 00 00 00", Reply(True, ItlaReplyStatus.OK, 0x00, 0)),
     ],
 )
 def test_a_reply_is_read_as_the_table_says(frame: str, reply: Reply) -> None:

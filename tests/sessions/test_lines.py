@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, DeviceError, FrameError, LinkLost, LinkTimeout
-from lumion_hw.links import Exchange, ReplayPeer, replay_link
+from lumion_hw.links import RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.sessions.lines import LineSession
 
-MARKER = Exchange(b"V?\r\n", b"CH1 0 CH2 0 CH3 0 CH4 0\r\nDone\r\n")
+MARKER = RecordedExchange(b"V?\r\n", b"CH1 0 CH2 0 CH3 0 CH4 0\r\nDone\r\n")
 LINES = ("CH1 0 CH2 0 CH3 0 CH4 0",)
 
 
-def opened(*exchanges: Exchange) -> tuple[LineSession, ReplayPeer, VirtualClock]:
+def opened(*exchanges: RecordedExchange) -> tuple[LineSession, ReplayPeer, VirtualClock]:
     clock = VirtualClock()
     peer = ReplayPeer([MARKER, *exchanges], clock)
     session = LineSession(
@@ -45,14 +45,16 @@ def opened(*exchanges: Exchange) -> tuple[LineSession, ReplayPeer, VirtualClock]
     ids=["bare", "echo", "echo and empty lines", "two lines", "echo and line, LF only"],
 )
 def test_a_reply_gives_its_lines_without_echo_and_end_word(reply: bytes, lines: tuple[str, ...]) -> None:
-    session, peer, _ = opened(Exchange(b"V1,100\r\n", reply))
+    session, peer, _ = opened(RecordedExchange(b"V1,100\r\n", reply))
     assert session.command("V1,100") == lines
     assert peer.remaining == ()
 
 
 @pytest.mark.parametrize("echo", [b"", b"V9,100\r\n"])
 def test_the_word_for_failure_is_a_device_error_and_no_taint(echo: bytes) -> None:
-    session, _, _ = opened(Exchange(b"V9,100\r\n", echo + b"Error!\r\n"), Exchange(b"M?\r\n", b"MDC\r\nDone\r\n"))
+    session, _, _ = opened(
+        RecordedExchange(b"V9,100\r\n", echo + b"Error!\r\n"), RecordedExchange(b"M?\r\n", b"MDC\r\nDone\r\n")
+    )
     with pytest.raises(DeviceError, match="refused") as caught:
         session.command("V9,100")
     assert caught.value.command == "V9,100"
@@ -62,7 +64,9 @@ def test_the_word_for_failure_is_a_device_error_and_no_taint(echo: bytes) -> Non
 
 def test_a_late_reply_answers_no_other_command() -> None:
     session, _, _ = opened(
-        Exchange(b"M?\r\n", b"MDC\r\nDone\r\n", delay_s=1.1), MARKER, Exchange(b"F?\r\n", b"10\r\nDone\r\n")
+        RecordedExchange(b"M?\r\n", b"MDC\r\nDone\r\n", delay_s=1.1),
+        MARKER,
+        RecordedExchange(b"F?\r\n", b"10\r\nDone\r\n"),
     )
     with pytest.raises(LinkTimeout):
         session.command("M?")
@@ -73,7 +77,10 @@ def test_a_late_reply_answers_no_other_command() -> None:
 def test_a_late_marker_reply_is_not_taken_for_the_next_one() -> None:
     old = b"CH1 9 CH2 9 CH3 9 CH4 9\r\nDone\r\n"
     session, _, _ = opened(
-        Exchange(b"V?\r\n", old, delay_s=1.5), Exchange(b"V?\r\n", MARKER.received, delay_s=0.35), MARKER, MARKER
+        RecordedExchange(b"V?\r\n", old, delay_s=1.5),
+        RecordedExchange(b"V?\r\n", MARKER.received, delay_s=0.35),
+        MARKER,
+        MARKER,
     )
     with pytest.raises(LinkTimeout):
         session.command("V?")
@@ -81,8 +88,8 @@ def test_a_late_marker_reply_is_not_taken_for_the_next_one() -> None:
 
 
 def test_a_device_that_stays_silent_is_lost() -> None:
-    silent = Exchange(b"V?\r\n")
-    session, _, _ = opened(Exchange(b"M?\r\n"), silent, silent, silent)
+    silent = RecordedExchange(b"V?\r\n")
+    session, _, _ = opened(RecordedExchange(b"M?\r\n"), silent, silent, silent)
     with pytest.raises(LinkTimeout):
         session.command("M?")
     with pytest.raises(LinkLost, match="no longer in step"):
@@ -91,7 +98,7 @@ def test_a_device_that_stays_silent_is_lost() -> None:
 
 def test_garbage_is_refused_and_recovered_from() -> None:
     session, _, _ = opened(
-        Exchange(b"M?\r\n", b"\xff\xff\r\nDone\r\n"), MARKER, Exchange(b"M?\r\n", b"MDC\r\nDone\r\n")
+        RecordedExchange(b"M?\r\n", b"\xff\xff\r\nDone\r\n"), MARKER, RecordedExchange(b"M?\r\n", b"MDC\r\nDone\r\n")
     )
     with pytest.raises(FrameError, match="not text"):
         session.command("M?")
@@ -99,7 +106,7 @@ def test_garbage_is_refused_and_recovered_from() -> None:
 
 
 def test_a_reply_without_end_is_refused() -> None:
-    session, _, _ = opened(Exchange(b"M?\r\n", b"x\r\n" * 1001))
+    session, _, _ = opened(RecordedExchange(b"M?\r\n", b"x\r\n" * 1001))
     with pytest.raises(FrameError, match="without an end word"):
         session.command("M?")
 
@@ -120,7 +127,7 @@ def test_what_is_not_one_line_is_not_sent(text: str) -> None:
 def test_any_reply_gives_its_lines_and_its_end(echo: bool, lines: list[str], succeeded: bool) -> None:
     assume(not {"Done", "Error!", "X?"} & set(lines))
     told = [*(["X?"] if echo else []), *lines, "Done" if succeeded else "Error!"]
-    session, _, _ = opened(Exchange(b"X?\r\n", "".join(f"{line}\r\n" for line in told).encode()))
+    session, _, _ = opened(RecordedExchange(b"X?\r\n", "".join(f"{line}\r\n" for line in told).encode()))
     if succeeded:
         assert session.command("X?") == tuple(lines)
     else:
@@ -132,7 +139,9 @@ def test_any_reply_gives_its_lines_and_its_end(echo: bool, lines: list[str], suc
 @settings(max_examples=60, deadline=None)
 @given(garbage=st.binary(max_size=60))
 def test_no_bytes_raise_anything_but_the_errors_of_the_tree(garbage: bytes) -> None:
-    session, _, _ = opened(Exchange(b"X?\r\n", garbage), MARKER, MARKER, Exchange(b"M?\r\n", b"MDC\r\nDone\r\n"))
+    session, _, _ = opened(
+        RecordedExchange(b"X?\r\n", garbage), MARKER, MARKER, RecordedExchange(b"M?\r\n", b"MDC\r\nDone\r\n")
+    )
     with contextlib.suppress(FrameError, LinkTimeout):
         session.command("X?")
     if session.tainted:

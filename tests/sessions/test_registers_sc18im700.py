@@ -6,15 +6,15 @@ import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, ConnectError, FrameError, LinkLost, LinkTimeout
-from lumion_hw.links import Exchange, ReplayPeer, replay_link
+from lumion_hw.links import RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.sessions.registers import ModuleAbsentError, NotRespondingError, Sc18im700, ShortReadError
 
 STATUS = b"R\x0aP"
 OK, NACK_ADDRESS, NACK_DATA, TIME_OUT = b"\xf0", b"\xf1", b"\xf2", b"\xf8"
 
 
-def status(reply: bytes = OK, delay_s: float = 0.0) -> Exchange:
-    return Exchange(STATUS, reply, delay_s)
+def status(reply: bytes = OK, delay_s: float = 0.0) -> RecordedExchange:
+    return RecordedExchange(STATUS, reply, delay_s)
 
 
 def read_message(device: int, offset: int, length: int) -> bytes:
@@ -22,12 +22,12 @@ def read_message(device: int, offset: int, length: int) -> bytes:
     return b"S" + bytes([2 * device, 1, offset]) + b"S" + bytes([2 * device + 1, length]) + b"P"
 
 
-def stored(device: int, offset: int) -> tuple[Exchange, Exchange]:
+def stored(device: int, offset: int) -> tuple[RecordedExchange, RecordedExchange]:
     """The poll after a write: the offset alone, acknowledged once the module has stored what was written."""
-    return Exchange(b"S" + bytes([2 * device, 1, offset]) + b"P"), status()
+    return RecordedExchange(b"S" + bytes([2 * device, 1, offset]) + b"P"), status()
 
 
-def opened(*exchanges: Exchange, **options: float) -> tuple[Sc18im700, ReplayPeer, VirtualClock]:
+def opened(*exchanges: RecordedExchange, **options: float) -> tuple[Sc18im700, ReplayPeer, VirtualClock]:
     clock = VirtualClock()
     peer = ReplayPeer([status(), *exchanges], clock)
     bridge = Sc18im700(replay_link(peer, clock), clock, device="sfp1", **options)  # type: ignore[arg-type]
@@ -37,7 +37,7 @@ def opened(*exchanges: Exchange, **options: float) -> tuple[Sc18im700, ReplayPee
 
 def test_a_read_is_a_write_of_the_offset_and_a_repeated_start() -> None:
     # Data sheet form for A2h (0x51) offset 96, 2 bytes: 53 A2 01 60 53 A3 02 50.
-    exchange = Exchange(bytes.fromhex("53A2016053A30250"), b"\x19\x80")
+    exchange = RecordedExchange(bytes.fromhex("53A2016053A30250"), b"\x19\x80")
     bridge, peer, _ = opened(exchange, status())
     assert bridge.read(0x51, 96, 2) == b"\x19\x80"
     assert peer.remaining == ()
@@ -45,14 +45,16 @@ def test_a_read_is_a_write_of_the_offset_and_a_repeated_start() -> None:
 
 def test_a_write_is_offset_and_data() -> None:
     # A2h offset 110, one byte 40h: 53 A2 02 6E 40 50.
-    bridge, peer, _ = opened(Exchange(bytes.fromhex("53A2026E4050")), status(), *stored(0x51, 110))
+    bridge, peer, _ = opened(RecordedExchange(bytes.fromhex("53A2026E4050")), status(), *stored(0x51, 110))
     bridge.write(0x51, 110, b"\x40")
     assert peer.remaining == ()
 
 
 def test_a_write_returns_only_when_the_module_answers_again() -> None:
-    busy = Exchange(b"S\xa2\x01\x6eP"), status(NACK_ADDRESS)
-    bridge, peer, _ = opened(Exchange(bytes.fromhex("53A2026E4050")), status(), *busy, *busy, *stored(0x51, 110))
+    busy = RecordedExchange(b"S\xa2\x01\x6eP"), status(NACK_ADDRESS)
+    bridge, peer, _ = opened(
+        RecordedExchange(bytes.fromhex("53A2026E4050")), status(), *busy, *busy, *stored(0x51, 110)
+    )
     bridge.write(0x51, 110, b"\x40")
     assert peer.remaining == ()
 
@@ -63,7 +65,7 @@ def test_no_message_is_longer_than_the_fifo() -> None:
         *[
             step
             for start in range(0, 96, 16)
-            for step in (Exchange(read_message(0x50, start, 16), memory[start : start + 16]), status())
+            for step in (RecordedExchange(read_message(0x50, start, 16), memory[start : start + 16]), status())
         ]
     )
     assert bridge.read(0x50, 0, 96) == memory
@@ -72,20 +74,23 @@ def test_no_message_is_longer_than_the_fifo() -> None:
 
 def test_an_odd_end_is_read_exactly() -> None:
     bridge, _, _ = opened(
-        Exchange(read_message(0x50, 3, 16), bytes(16)), status(), Exchange(read_message(0x50, 19, 1), b"\x07"), status()
+        RecordedExchange(read_message(0x50, 3, 16), bytes(16)),
+        status(),
+        RecordedExchange(read_message(0x50, 19, 1), b"\x07"),
+        status(),
     )
     assert bridge.read(0x50, 3, 17) == bytes(16) + b"\x07"
 
 
 def test_writes_stay_inside_rows_of_eight_bytes() -> None:
     bridge, peer, _ = opened(
-        Exchange(b"S\xa2\x03\x86\x01\x02P"),
+        RecordedExchange(b"S\xa2\x03\x86\x01\x02P"),
         status(),
         *stored(0x51, 0x86),
-        Exchange(b"S\xa2\x09\x88\x03\x04\x05\x06\x07\x08\x09\x0aP"),
+        RecordedExchange(b"S\xa2\x09\x88\x03\x04\x05\x06\x07\x08\x09\x0aP"),
         status(),
         *stored(0x51, 0x88),
-        Exchange(b"S\xa2\x02\x90\x0bP"),
+        RecordedExchange(b"S\xa2\x02\x90\x0bP"),
         status(),
         *stored(0x51, 0x90),
     )
@@ -120,17 +125,17 @@ def test_what_does_not_answer_like_a_bridge_is_a_connect_error(reply: bytes) -> 
 
 
 def test_a_module_busy_after_a_write_is_asked_again() -> None:
-    busy = [Exchange(read_message(0x51, 110, 1)), status(NACK_ADDRESS)]
-    bridge, peer, _ = opened(*busy, *busy, Exchange(read_message(0x51, 110, 1), b"\x40"), status())
+    busy = [RecordedExchange(read_message(0x51, 110, 1)), status(NACK_ADDRESS)]
+    bridge, peer, _ = opened(*busy, *busy, RecordedExchange(read_message(0x51, 110, 1), b"\x40"), status())
     assert bridge.read(0x51, 110, 1) == b"\x40"
     assert peer.remaining == ()
 
 
 def test_bytes_that_came_with_a_refusal_are_not_believed() -> None:
     bridge, _, _ = opened(
-        Exchange(read_message(0x51, 96, 2), b"\xff\xff"),
+        RecordedExchange(read_message(0x51, 96, 2), b"\xff\xff"),
         status(NACK_DATA),
-        Exchange(read_message(0x51, 96, 2), b"\x19\x80"),
+        RecordedExchange(read_message(0x51, 96, 2), b"\x19\x80"),
         status(),
     )
     assert bridge.read(0x51, 96, 2) == b"\x19\x80"
@@ -146,7 +151,7 @@ def test_bytes_that_came_with_a_refusal_are_not_believed() -> None:
     ],
 )
 def test_a_refusal_that_lasts_says_what_is_missing(device: int, code: bytes, error: type[Exception]) -> None:
-    refusals = [Exchange(read_message(device, 0, 1)), status(code)] * 20
+    refusals = [RecordedExchange(read_message(device, 0, 1)), status(code)] * 20
     bridge, _, clock = opened(*refusals)
     started = clock.now()
     with pytest.raises(error) as caught:
@@ -156,17 +161,17 @@ def test_a_refusal_that_lasts_says_what_is_missing(device: int, code: bytes, err
 
 
 def test_a_write_that_stays_refused_raises() -> None:
-    bridge, _, _ = opened(*[Exchange(b"S\xa2\x02\x6e\x40P"), status(NACK_ADDRESS)] * 400)
+    bridge, _, _ = opened(*[RecordedExchange(b"S\xa2\x02\x6e\x40P"), status(NACK_ADDRESS)] * 400)
     with pytest.raises(NotRespondingError, match="writing 0x51:110"):
         bridge.write(0x51, 110, b"\x40")
 
 
 def test_too_few_bytes_are_a_short_read_and_taint() -> None:
     bridge, _, _ = opened(
-        Exchange(read_message(0x50, 0, 4), b"\x03\x04\x07"),
+        RecordedExchange(read_message(0x50, 0, 4), b"\x03\x04\x07"),
         status(),
         status(),  # resynchronisation
-        Exchange(read_message(0x50, 0, 4), b"\x03\x04\x07\x80"),
+        RecordedExchange(read_message(0x50, 0, 4), b"\x03\x04\x07\x80"),
         status(),
     )
     with pytest.raises(ShortReadError, match="only"):
@@ -178,11 +183,11 @@ def test_too_few_bytes_are_a_short_read_and_taint() -> None:
 
 def test_late_bytes_never_become_another_reads_data() -> None:
     bridge, _, _ = opened(
-        Exchange(read_message(0x51, 96, 2), b"\x11\x22", delay_s=0.3),
+        RecordedExchange(read_message(0x51, 96, 2), b"\x11\x22", delay_s=0.3),
         status(OK, delay_s=0.3),
         status(),  # answered together with the late status above, so there is a second round
         status(),
-        Exchange(read_message(0x51, 98, 2), b"\x33\x44"),
+        RecordedExchange(read_message(0x51, 98, 2), b"\x33\x44"),
         status(),
     )
     with pytest.raises((LinkTimeout, FrameError)):
@@ -192,10 +197,10 @@ def test_late_bytes_never_become_another_reads_data() -> None:
 
 def test_a_late_line_feed_is_a_foreign_byte_like_any_other() -> None:
     bridge, _, _ = opened(
-        Exchange(read_message(0x51, 96, 1), b"\x11\x0a"),
+        RecordedExchange(read_message(0x51, 96, 1), b"\x11\x0a"),
         status(),
         status(),
-        Exchange(read_message(0x51, 97, 1), b"\x33"),
+        RecordedExchange(read_message(0x51, 97, 1), b"\x33"),
         status(),
     )
     with pytest.raises(FrameError):
@@ -205,7 +210,7 @@ def test_a_late_line_feed_is_a_foreign_byte_like_any_other() -> None:
 
 def test_a_bridge_that_stops_answering_is_lost_after_its_own_message_time_out() -> None:
     silent = status(b"")
-    bridge, _, clock = opened(Exchange(read_message(0x50, 0, 1)), silent, silent, silent, silent)
+    bridge, _, clock = opened(RecordedExchange(read_message(0x50, 0, 1)), silent, silent, silent, silent)
     with pytest.raises(LinkTimeout):
         bridge.read(0x50, 0, 1)
     started = clock.now()

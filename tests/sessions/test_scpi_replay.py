@@ -8,14 +8,14 @@ import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, FrameError, IdentityError, LinkLost, LinkTimeout
-from lumion_hw.links import Exchange, ReplayPeer, replay_link
+from lumion_hw.links import RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.sessions.scpi import ScpiSession
 
 IDN = b"Keysight Technologies,N7745C,MY00000001,1.0"
-IDENTITY = Exchange(b"*IDN?\n", IDN + b"\n")
+IDENTITY = RecordedExchange(b"*IDN?\n", IDN + b"\n")
 
 
-def opened(*exchanges: Exchange, **options: object) -> tuple[ScpiSession, ReplayPeer, VirtualClock]:
+def opened(*exchanges: RecordedExchange, **options: object) -> tuple[ScpiSession, ReplayPeer, VirtualClock]:
     clock = VirtualClock()
     peer = ReplayPeer([IDENTITY, *exchanges], clock)
     session = ScpiSession(replay_link(peer, clock), clock, device="meter", **options)  # type: ignore[arg-type]
@@ -24,13 +24,13 @@ def opened(*exchanges: Exchange, **options: object) -> tuple[ScpiSession, Replay
 
 
 def test_a_query_gives_the_reply_without_its_terminator() -> None:
-    session, peer, _ = opened(Exchange(b"READ1:POW?\n", b"+1.33555600E-006\r\n"))
+    session, peer, _ = opened(RecordedExchange(b"READ1:POW?\n", b"+1.33555600E-006\r\n"))
     assert session.query("READ1:POW?") == "+1.33555600E-006"
     assert peer.remaining == ()
 
 
 def test_a_reply_in_pieces_is_one_reply() -> None:
-    session, _, clock = opened(Exchange(b"UNIT", b""), Exchange(b"?\n", b"1\n"))
+    session, _, clock = opened(RecordedExchange(b"UNIT", b""), RecordedExchange(b"?\n", b"1\n"))
     assert session.query("UNIT?") == "1"
     assert clock.now() < 1.0
 
@@ -38,13 +38,13 @@ def test_a_reply_in_pieces_is_one_reply() -> None:
 @pytest.mark.parametrize("pieces", [[b"1\r"], [b"1\r\n"], [b"1\r", b"\n"], [b"1\n"]])
 def test_where_messages_end_with_cr_alone_replies_may_too(pieces: list[bytes]) -> None:
     clock = VirtualClock()
-    late = [Exchange(b"", piece, 0.01) for piece in pieces[1:]]
+    late = [RecordedExchange(b"", piece, 0.01) for piece in pieces[1:]]
     conversation = [
-        Exchange(b"*IDN?\r", IDN + b"\r"),
-        Exchange(b"POW:UNIT?\r", pieces[0]),
+        RecordedExchange(b"*IDN?\r", IDN + b"\r"),
+        RecordedExchange(b"POW:UNIT?\r", pieces[0]),
         *late,
-        Exchange(b"READ:DAT?\r", b"#12\r\n"),
-        Exchange(b"WAV?\r", b"1550.0000\r"),
+        RecordedExchange(b"READ:DAT?\r", b"#12\r\n"),
+        RecordedExchange(b"WAV?\r", b"1550.0000\r"),
     ]
     peer = ReplayPeer(conversation, clock)
     session = ScpiSession(replay_link(peer, clock), clock, device="laser", terminator=b"\r")
@@ -58,7 +58,7 @@ def test_where_messages_end_with_cr_alone_replies_may_too(pieces: list[bytes]) -
 
 
 def test_a_command_has_no_reply() -> None:
-    session, peer, _ = opened(Exchange(b"SENS1:POW:UNIT 1\n"))
+    session, peer, _ = opened(RecordedExchange(b"SENS1:POW:UNIT 1\n"))
     session.write("SENS1:POW:UNIT 1")
     assert peer.remaining == ()
 
@@ -82,7 +82,7 @@ def test_what_would_break_the_conversation_is_not_sent(call: Callable[[ScpiSessi
 
 
 def test_a_missing_reply_is_a_time_out_that_names_all_there_is_to_know() -> None:
-    session, _, clock = opened(Exchange(b"READ1:POW?\n", b"+1.33"))
+    session, _, clock = opened(RecordedExchange(b"READ1:POW?\n", b"+1.33"))
     started = clock.now()
     with pytest.raises(LinkTimeout) as caught:
         session.query("READ1:POW?", timeout_s=0.5)
@@ -94,7 +94,7 @@ def test_a_missing_reply_is_a_time_out_that_names_all_there_is_to_know() -> None
 
 def test_after_a_time_out_the_late_reply_answers_no_other_query() -> None:
     session, peer, _ = opened(
-        Exchange(b"A?\n", b"answer to A\n", delay_s=2.5), IDENTITY, Exchange(b"B?\n", b"answer to B\n")
+        RecordedExchange(b"A?\n", b"answer to A\n", delay_s=2.5), IDENTITY, RecordedExchange(b"B?\n", b"answer to B\n")
     )
     with pytest.raises(LinkTimeout):
         session.query("A?", timeout_s=0.5)
@@ -107,7 +107,9 @@ def test_after_a_time_out_the_late_reply_answers_no_other_query() -> None:
 
 def test_a_late_reply_in_front_of_the_marker_is_passed_over() -> None:
     session, _, _ = opened(
-        Exchange(b"A?\n", b""), Exchange(b"*IDN?\n", b"answer to A\n" + IDN + b"\n"), Exchange(b"B?\n", b"2\n")
+        RecordedExchange(b"A?\n", b""),
+        RecordedExchange(b"*IDN?\n", b"answer to A\n" + IDN + b"\n"),
+        RecordedExchange(b"B?\n", b"2\n"),
     )
     with pytest.raises(LinkTimeout):
         session.query("A?")
@@ -115,23 +117,23 @@ def test_a_late_reply_in_front_of_the_marker_is_passed_over() -> None:
 
 
 def test_a_marker_that_comes_too_late_does_not_answer_the_next_query() -> None:
-    late = Exchange(b"*IDN?\n", IDN + b"\n", delay_s=2.01)
-    session, _, _ = opened(Exchange(b"A?\n", b""), late, IDENTITY, Exchange(b"B?\n", b"2\n"))
+    late = RecordedExchange(b"*IDN?\n", IDN + b"\n", delay_s=2.01)
+    session, _, _ = opened(RecordedExchange(b"A?\n", b""), late, IDENTITY, RecordedExchange(b"B?\n", b"2\n"))
     with pytest.raises(LinkTimeout):
         session.query("A?")
     assert session.query("B?") == "2"
 
 
 def test_an_identity_in_answer_to_another_query_is_refused() -> None:
-    session, _, _ = opened(Exchange(b"B?\n", IDN + b"\n"), IDENTITY, Exchange(b"B?\n", b"2\n"))
+    session, _, _ = opened(RecordedExchange(b"B?\n", IDN + b"\n"), IDENTITY, RecordedExchange(b"B?\n", b"2\n"))
     with pytest.raises(FrameError, match="earlier identity query"):
         session.query("B?")
     assert session.query("B?") == "2"
 
 
 def test_a_device_that_stays_silent_is_lost_after_three_rounds() -> None:
-    silent = Exchange(b"*IDN?\n", b"")
-    session, peer, _ = opened(Exchange(b"A?\n", b""), silent, silent, silent, Exchange(b"B?\n", b"2\n"))
+    silent = RecordedExchange(b"*IDN?\n", b"")
+    session, peer, _ = opened(RecordedExchange(b"A?\n", b""), silent, silent, silent, RecordedExchange(b"B?\n", b"2\n"))
     with pytest.raises(LinkTimeout):
         session.query("A?")
     with pytest.raises(LinkLost, match="no longer in step"):
@@ -142,8 +144,8 @@ def test_a_device_that_stays_silent_is_lost_after_three_rounds() -> None:
 
 
 def test_another_identity_is_no_marker() -> None:
-    other = Exchange(b"*IDN?\n", b"Keysight Technologies,N7745C,MY99999999,1.0\n")
-    session, _, _ = opened(Exchange(b"A?\n", b""), other, other, other)
+    other = RecordedExchange(b"*IDN?\n", b"Keysight Technologies,N7745C,MY99999999,1.0\n")
+    session, _, _ = opened(RecordedExchange(b"A?\n", b""), other, other, other)
     with pytest.raises(LinkTimeout):
         session.query("A?")
     with pytest.raises(LinkLost):
@@ -151,7 +153,7 @@ def test_another_identity_is_no_marker() -> None:
 
 
 def test_two_replies_to_one_query_are_noticed_before_the_next() -> None:
-    session, _, _ = opened(Exchange(b"A?\n", b"1\n2\n"), IDENTITY, Exchange(b"B?\n", b"3\n"))
+    session, _, _ = opened(RecordedExchange(b"A?\n", b"1\n2\n"), IDENTITY, RecordedExchange(b"B?\n", b"3\n"))
     assert session.query("A?") == "1"
     assert session.query("B?") == "3"
     assert session.counters.taints == 1
@@ -177,7 +179,7 @@ class Interrupting:
 
 def test_an_interrupt_between_question_and_answer_taints_too() -> None:
     clock = VirtualClock()
-    peer = ReplayPeer([IDENTITY, Exchange(b"A?\n", b"1\n"), IDENTITY, Exchange(b"B?\n", b"2\n")], clock)
+    peer = ReplayPeer([IDENTITY, RecordedExchange(b"A?\n", b"1\n"), IDENTITY, RecordedExchange(b"B?\n", b"2\n")], clock)
     link = Interrupting(peer, clock)
     session = ScpiSession(link, clock, device="meter")  # type: ignore[arg-type]
     session.open()
@@ -189,7 +191,7 @@ def test_an_interrupt_between_question_and_answer_taints_too() -> None:
 
 
 def test_reopening_checks_that_the_same_instrument_answers() -> None:
-    session, _, _ = opened(Exchange(b"*IDN?\n", b"Thorlabs,PM100D,P0000001,2.4\n"), IDENTITY)
+    session, _, _ = opened(RecordedExchange(b"*IDN?\n", b"Thorlabs,PM100D,P0000001,2.4\n"), IDENTITY)
     session.close()
     with pytest.raises(IdentityError, match=r"expected 'Keysight.*found 'Thorlabs"):
         session.open()
@@ -197,7 +199,7 @@ def test_reopening_checks_that_the_same_instrument_answers() -> None:
 
 
 def test_a_forgotten_identity_lets_another_instrument_in() -> None:
-    session, _, _ = opened(Exchange(b"*IDN?\n", b"Thorlabs,PM100D,P0000001,2.4\n"))
+    session, _, _ = opened(RecordedExchange(b"*IDN?\n", b"Thorlabs,PM100D,P0000001,2.4\n"))
     session.close()
     session.forget_identity()
     assert session.open() == "Thorlabs,PM100D,P0000001,2.4"
@@ -205,7 +207,9 @@ def test_a_forgotten_identity_lets_another_instrument_in() -> None:
 
 def test_without_an_identity_yet_four_fields_are_the_marker() -> None:
     clock = VirtualClock()
-    peer = ReplayPeer([Exchange(b"*IDN?\n", b""), Exchange(b"*IDN?\n", b"0\n" + IDN + b"\n"), IDENTITY], clock)
+    peer = ReplayPeer(
+        [RecordedExchange(b"*IDN?\n", b""), RecordedExchange(b"*IDN?\n", b"0\n" + IDN + b"\n"), IDENTITY], clock
+    )
     session = ScpiSession(replay_link(peer, clock), clock, device="meter")
     with pytest.raises(LinkTimeout):
         session.open()
@@ -229,7 +233,7 @@ FLOATS = bytes.fromhex("BD378635BD370636")
     ],
 )
 def test_a_block_gives_its_content_whatever_it_is(reply: bytes, payload: bytes) -> None:
-    session, _, _ = opened(Exchange(b"READ:POW:ALL?\n", reply), Exchange(b"B?\n", b"2\n"))
+    session, _, _ = opened(RecordedExchange(b"READ:POW:ALL?\n", reply), RecordedExchange(b"B?\n", b"2\n"))
     assert session.query_block("READ:POW:ALL?") == payload
     assert session.query("B?") == "2"
     assert session.counters.taints == 0
@@ -237,7 +241,7 @@ def test_a_block_gives_its_content_whatever_it_is(reply: bytes, payload: bytes) 
 
 def test_a_block_of_line_feeds_costs_no_time() -> None:
     payload = b"\n" * 400_000
-    session, _, clock = opened(Exchange(b"A?\n", b"#6400000" + payload + b"\n"))
+    session, _, clock = opened(RecordedExchange(b"A?\n", b"#6400000" + payload + b"\n"))
     started = clock.now()
     assert session.query_block("A?") == payload
     assert clock.now() == started
@@ -255,26 +259,28 @@ def test_a_block_of_line_feeds_costs_no_time() -> None:
     ids=["text", "indefinite", "length", "too long", "two blocks"],
 )
 def test_what_is_not_one_block_is_refused_and_taints(reply: bytes, message: str) -> None:
-    session, _, _ = opened(Exchange(b"A?\n", reply), IDENTITY, Exchange(b"B?\n", b"2\n"), block_limit_bytes=1000)
+    session, _, _ = opened(
+        RecordedExchange(b"A?\n", reply), IDENTITY, RecordedExchange(b"B?\n", b"2\n"), block_limit_bytes=1000
+    )
     with pytest.raises(FrameError, match=message):
         session.query_block("A?")
     assert session.query("B?") == "2"
 
 
 def test_a_truncated_block_is_a_time_out() -> None:
-    session, _, _ = opened(Exchange(b"A?\n", b"#18" + FLOATS[:5]), IDENTITY, Exchange(b"B?\n", b"2\n"))
+    session, _, _ = opened(RecordedExchange(b"A?\n", b"#18" + FLOATS[:5]), IDENTITY, RecordedExchange(b"B?\n", b"2\n"))
     with pytest.raises(LinkTimeout):
         session.query_block("A?")
     assert session.query("B?") == "2"
 
 
 def test_a_reply_that_is_not_text_is_refused() -> None:
-    session, _, _ = opened(Exchange(b"A?\n", b"\xff\xfe\n"))
+    session, _, _ = opened(RecordedExchange(b"A?\n", b"\xff\xfe\n"))
     with pytest.raises(FrameError, match="not text"):
         session.query("A?")
 
 
 def test_a_line_without_end_is_refused() -> None:
-    session, _, _ = opened(Exchange(b"A?\n", bytes(2_000_000)))
+    session, _, _ = opened(RecordedExchange(b"A?\n", bytes(2_000_000)))
     with pytest.raises(FrameError, match="line without an end"):
         session.query("A?")

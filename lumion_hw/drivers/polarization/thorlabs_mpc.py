@@ -29,10 +29,10 @@ from lumion_hw.interfaces import ActuatorInfo
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.apt import AptSession
 from lumion_hw.sessions.apt_codec import (
-    Frame,
-    Message,
+    AptFrame,
+    AptStatus,
+    DecodedAptMessage,
     Parameters,
-    Status,
     StatusBit,
     command,
     move_absolute,
@@ -184,7 +184,7 @@ class ThorlabsMpc(Driver):
 
     # -- what it takes
 
-    def _move(self, wanted: Mapping[int, int], present: Mapping[int, Status]) -> None:
+    def _move(self, wanted: Mapping[int, int], present: Mapping[int, AptStatus]) -> None:
         """Send the paddles that are not there yet to their positions in counts, and wait until they are."""
         wanted = {channel: counts for channel, counts in wanted.items() if not self._is_at(present[channel], counts)}
         travel_deg = STEP_DEG * sum(abs(counts - present[channel].counts) for channel, counts in wanted.items())
@@ -193,7 +193,7 @@ class ThorlabsMpc(Driver):
             self._targets.pop(channel, None)
             self._session.tell(move_absolute(channel, counts), f"move paddle {_number(channel)}")
 
-        def arrived(status: Status) -> bool:
+        def arrived(status: AptStatus) -> bool:
             said = bool(status.bits & StatusBit.SETTLED) or status.channel in self._completed
             return said and not status.moving and abs(status.counts - wanted[status.channel]) <= _TOLERANCE_COUNTS
 
@@ -202,7 +202,7 @@ class ThorlabsMpc(Driver):
         for channel, status in last.items():
             self._check_arrived(status, wanted[channel], arrived(status))
 
-    def _check_arrived(self, status: Status, wanted: int, arrived: bool) -> None:
+    def _check_arrived(self, status: AptStatus, wanted: int, arrived: bool) -> None:
         if arrived:
             return
         name = f"paddle {_number(status.channel)}"
@@ -226,7 +226,7 @@ class ThorlabsMpc(Driver):
     def _home(self, channels: Iterable[int]) -> None:
         for channel in channels:
             self._targets.pop(channel, None)
-            self._session.tell(command(Message.MOVE_HOME, channel), f"home paddle {_number(channel)}")
+            self._session.tell(command(DecodedAptMessage.MOVE_HOME, channel), f"home paddle {_number(channel)}")
         last = self._await(
             channels, lambda status: bool(status.bits & StatusBit.HOMED) and not status.moving, _HOMING_S
         )
@@ -240,10 +240,12 @@ class ThorlabsMpc(Driver):
                     hint="Look whether its fibre or somebody's hand holds it.",
                 )
 
-    def _await(self, channels: Iterable[int], arrived: Callable[[Status], bool], within_s: float) -> dict[int, Status]:
+    def _await(
+        self, channels: Iterable[int], arrived: Callable[[AptStatus], bool], within_s: float
+    ) -> dict[int, AptStatus]:
         """Poll paddles until all have arrived or the time is over; return the last state of each."""
         deadline = self._clock.now() + within_s
-        last: dict[int, Status] = {}
+        last: dict[int, AptStatus] = {}
         waiting = list(channels)
         while waiting:
             self._clock.sleep(_POLL_S)
@@ -264,23 +266,23 @@ class ThorlabsMpc(Driver):
 
     # -- what it says
 
-    def _statuses(self, channels: Iterable[int]) -> dict[int, Status]:
+    def _statuses(self, channels: Iterable[int]) -> dict[int, AptStatus]:
         return {channel: self._status(channel) for channel in channels}
 
-    def _status(self, channel: int) -> Status:
-        request = command(Message.REQUEST_STATUS, channel)
+    def _status(self, channel: int) -> AptStatus:
+        request = command(DecodedAptMessage.REQUEST_STATUS, channel)
         what = f"state of paddle {_number(channel)}"
-        return status_of(self._session.ask(request, what, Message.STATUS, channel))
+        return status_of(self._session.ask(request, what, DecodedAptMessage.STATUS, channel))
 
     def _parameters(self) -> Parameters:
-        request = command(Message.REQUEST_PARAMETERS)
-        return parameters_of(self._session.ask(request, "parameters", Message.PARAMETERS))
+        request = command(DecodedAptMessage.REQUEST_PARAMETERS)
+        return parameters_of(self._session.ask(request, "parameters", DecodedAptMessage.PARAMETERS))
 
-    def _note(self, frame: Frame) -> None:
-        if frame.message == Message.MOVE_COMPLETED:
+    def _note(self, frame: AptFrame) -> None:
+        if frame.message == DecodedAptMessage.MOVE_COMPLETED:
             self._completed.add(frame.channel)
 
-    def _setting_counts(self, status: Status) -> int:
+    def _setting_counts(self, status: AptStatus) -> int:
         """Return the setting a paddle is at: where it was sent if it stands there, and never just off its range."""
         target = self._targets.get(status.channel)
         if target is not None and abs(status.counts - target) <= _TOLERANCE_COUNTS:
@@ -288,7 +290,7 @@ class ThorlabsMpc(Driver):
         nearest = min(max(status.counts, 0), TRAVEL_COUNTS)
         return nearest if abs(status.counts - nearest) <= _TOLERANCE_COUNTS else status.counts
 
-    def _is_at(self, status: Status, counts: int) -> bool:
+    def _is_at(self, status: AptStatus, counts: int) -> bool:
         return not status.moving and self._setting_counts(status) == counts
 
     # -- opening
@@ -330,7 +332,9 @@ class ThorlabsMpc(Driver):
 
     def _enable(self) -> None:
         """Enable all paddles at once: enabling one disables the others."""
-        self._session.tell(command(Message.SET_CHANNEL_ENABLE, sum(self._channels), _ENABLE), "enable all paddles")
+        self._session.tell(
+            command(DecodedAptMessage.SET_CHANNEL_ENABLE, sum(self._channels), _ENABLE), "enable all paddles"
+        )
 
     def _stranger(self, found: str) -> IdentityError:
         return IdentityError(

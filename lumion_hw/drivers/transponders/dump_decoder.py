@@ -5,9 +5,9 @@ from __future__ import annotations
 from lumion_hw.drivers.transponders.cmis_decoder import decode_image
 from lumion_hw.drivers.transponders.decoded import DecodedModule
 from lumion_hw.drivers.transponders.sfp_decoder import decode_sfp
-from lumion_hw.interfaces.cmis.image import LOWER, MemoryImage, document_of, image_from_document, image_from_linear
-from lumion_hw.interfaces.sff8472_codes import SFF8472_IDENTIFIERS
-from lumion_hw.interfaces.sff8472_image import sfp_image_from_document, sfp_image_from_linear
+from lumion_hw.standards.cmis.image import LOWER, MemoryImage, document_of, image_from_document, image_from_linear
+from lumion_hw.standards.sff8472.codes import SFF8472_IDENTIFIERS
+from lumion_hw.standards.sff8472.image import sfp_image_from_document, sfp_image_from_linear
 
 
 def decode_file(data: bytes, source: str = "") -> DecodedModule:

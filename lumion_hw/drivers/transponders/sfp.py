@@ -10,8 +10,8 @@ from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
 from lumion_hw.drivers.transponders.sfp_diagnostics import (
     DIAGNOSTIC_BYTES,
     MONITORS,
-    Calibration,
     CalibrationKind,
+    DiagnosticCalibration,
     OpticalPower,
     Thresholds,
     raw_count,
@@ -32,9 +32,9 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.interfaces import Monitors, RangeState, SignalStatus, TransponderIdentity
-from lumion_hw.interfaces.sff8472 import A0H, A2H, CHECKSUMS, MEMORY_SIZE
-from lumion_hw.interfaces.sff8472_image import SfpImage
 from lumion_hw.sessions.registers import RegisterAccess
+from lumion_hw.standards.sff8472.image import SfpImage
+from lumion_hw.standards.sff8472.registers import A0H, A2H, CHECKSUMS, MEMORY_SIZE
 
 BUS_READY_S = 2.0
 """Time given to a module just plugged in until its identity can be read; SFF-8431 asks for 0.3 s."""
@@ -103,7 +103,7 @@ class SfpTransponder(Driver):
         self._assume_diagnostics = assume_diagnostics
         self._identity: TransponderIdentity | None = None
         self._abilities: Abilities | None = None
-        self._calibration: Calibration | None = None
+        self._calibration: DiagnosticCalibration | None = None
         self._thresholds: dict[str, Thresholds] = {}
         self._seen: dict[tuple[str, bool], Flag] = {}
 
@@ -308,14 +308,14 @@ class SfpTransponder(Driver):
                 hint="Use another module; this mode is obsolete.",
             )
 
-    def _diagnostics(self) -> Calibration:
+    def _diagnostics(self) -> DiagnosticCalibration:
         """Return the calibration; reads it, and the thresholds, from a module that was not read yet."""
         if self._calibration is None:
             if not self._assume_diagnostics:
                 self._needs("diagnostics", "reading monitors")
             kind = self.abilities.calibration
             memory = self._memory.checked(A2H, DIAGNOSTIC_BYTES, ("CC_DMI",))
-            calibration = Calibration.from_memory(kind, memory)
+            calibration = DiagnosticCalibration.from_memory(kind, memory)
             self._thresholds = {monitor: calibration.thresholds(monitor, memory) for monitor in MONITORS}
             self._calibration = calibration
         return self._calibration

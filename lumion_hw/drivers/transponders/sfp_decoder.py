@@ -13,11 +13,18 @@ from lumion_hw.drivers.transponders.decoded import (
     text_findings,
     worst_first,
 )
-from lumion_hw.drivers.transponders.sfp_diagnostics import MONITORS, Calibration, CalibrationKind, OpticalPower
+from lumion_hw.drivers.transponders.sfp_diagnostics import (
+    MONITORS,
+    CalibrationKind,
+    DiagnosticCalibration,
+    OpticalPower,
+)
 from lumion_hw.drivers.transponders.sfp_identity import abilities_of, identity_of, is_set
 from lumion_hw.interfaces import Quality, RangeState
-from lumion_hw.interfaces.cmis import codes
-from lumion_hw.interfaces.sff8472 import (
+from lumion_hw.standards.cmis import codes
+from lumion_hw.standards.sff8472.codes import ENCODINGS, EXTENDED_COMPLIANCE, REVISIONS, is_copper, technologies
+from lumion_hw.standards.sff8472.image import SfpImage
+from lumion_hw.standards.sff8472.registers import (
     A0H,
     A2H,
     BITS,
@@ -31,8 +38,6 @@ from lumion_hw.interfaces.sff8472 import (
     checksum_matches,
     decode,
 )
-from lumion_hw.interfaces.sff8472_codes import ENCODINGS, EXTENDED_COMPLIANCE, REVISIONS, is_copper, technologies
-from lumion_hw.interfaces.sff8472_image import SfpImage
 
 LIMITS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
 _POWERS = ("tx_power", "rx_power")
@@ -88,10 +93,10 @@ class _Dump:
         return {item: checksum_matches(item, memory) for item, memory in known.items() if len(memory) > item.offset}
 
     @cached_property
-    def calibration(self) -> Calibration | None:
+    def calibration(self) -> DiagnosticCalibration | None:
         """From counts to quantities; ``None`` without the constants."""
         known = len(self.image.a2) >= FIELDS["cc_dmi"].end
-        return Calibration.from_memory(self.abilities.calibration, self.image.a2) if known else None
+        return DiagnosticCalibration.from_memory(self.abilities.calibration, self.image.a2) if known else None
 
     def knows(self, field: Field) -> bool:
         """Tell whether all bytes of a field are known."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lumion_hw.interfaces import RangeState
-from lumion_hw.interfaces.sff8472 import A2H, FIELDS, decode
 from lumion_hw.quantities import dbm_from_w
+from lumion_hw.standards.sff8472.registers import A2H, FIELDS, decode
 
 MONITORS = ("temperature", "supply", "tx_bias", "tx_power", "rx_power")
 """The five monitors, by their field names."""
@@ -55,7 +55,7 @@ def calibration_kind(*, internal: bool, external: bool) -> CalibrationKind:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class DiagnosticCalibration:
     """From raw counts to quantities.
 
     Attributes:
@@ -71,7 +71,7 @@ class Calibration:
     rx_power: tuple[float, ...]
 
     @classmethod
-    def from_memory(cls, kind: CalibrationKind, diagnostics: bytes) -> Calibration:
+    def from_memory(cls, kind: CalibrationKind, diagnostics: bytes) -> DiagnosticCalibration:
         """Read the constants of A2h:56 to 91.
 
         Args:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from lumion_hw.drivers.transponders.sfp_diagnostics import CalibrationKind, calibration_kind, raw_count
 from lumion_hw.interfaces import TransponderIdentity
-from lumion_hw.interfaces.sff8472 import BITS, FIELDS, decode
-from lumion_hw.interfaces.sff8472_codes import is_copper, technologies
+from lumion_hw.standards.sff8472.codes import is_copper, technologies
+from lumion_hw.standards.sff8472.registers import BITS, FIELDS, decode
 
 IDENTITY_BYTES = FIELDS["cc_ext"].end
 """Length of the checked part of A0h."""

@@ -18,16 +18,16 @@ messages), :mod:`lexer` (units to tokens), :mod:`commands` and :mod:`parameters`
 :mod:`connection` (one host) and :mod:`instrument`.
 """
 
-from lumion_hw.emulator.scpi.commands import Call, Command, Form, Later, Profile, Reply, Value, event, query
+from lumion_hw.emulator.scpi.commands import Call, Form, Later, Profile, Reply, ScpiCommand, Value, event, query
 from lumion_hw.emulator.scpi.errors import NotApplied, ScpiError
 from lumion_hw.emulator.scpi.instrument import ScpiDevice, ScpiInstrument
 from lumion_hw.emulator.scpi.parameters import (
-    Block,
     Boolean,
     Choice,
     LimitName,
     NumberOrWord,
     Numeric,
+    ScpiBlock,
     Text,
     flag_setting,
     number_setting,
@@ -38,11 +38,9 @@ from lumion_hw.emulator.scpi.state import InstrumentState, Operation
 from lumion_hw.emulator.scpi.tree import SuffixRange, Tree
 
 __all__ = [
-    "Block",
     "Boolean",
     "Call",
     "Choice",
-    "Command",
     "Form",
     "InstrumentState",
     "Later",
@@ -54,6 +52,8 @@ __all__ = [
     "Profile",
     "RegisterGroup",
     "Reply",
+    "ScpiBlock",
+    "ScpiCommand",
     "ScpiDevice",
     "ScpiError",
     "ScpiInstrument",

@@ -1,4 +1,4 @@
-"""How an instrument's commands are declared: one :class:`Command` per documented header.
+"""How an instrument's commands are declared: one :class:`ScpiCommand` per documented header.
 
 A handler takes a :class:`Call` and returns the reply (text, a block, or ``None`` for none) at once, or a :class:`Later`
 that becomes one at an instant of the clock. It raises :class:`~lumion_hw.emulator.scpi.errors.ScpiError` to refuse.
@@ -116,7 +116,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Command:
+class ScpiCommand:
     """One documented header.
 
     Attributes:
@@ -130,14 +130,14 @@ class Command:
     query: Form | None = None
 
 
-def query(pattern: str, run: Handler, *parameters: Parameter, marker: Reply = None) -> Command:
+def query(pattern: str, run: Handler, *parameters: Parameter, marker: Reply = None) -> ScpiCommand:
     """Declare a header that only exists as a query."""
-    return Command(pattern, query=Form(run, parameters, marker))
+    return ScpiCommand(pattern, query=Form(run, parameters, marker))
 
 
-def event(pattern: str, run: Handler, *parameters: Parameter) -> Command:
+def event(pattern: str, run: Handler, *parameters: Parameter) -> ScpiCommand:
     """Declare a header that only exists as a command."""
-    return Command(pattern, set=Form(run, parameters))
+    return ScpiCommand(pattern, set=Form(run, parameters))
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from lumion_hw.emulator.scpi import errors
 from lumion_hw.emulator.scpi.commands import Call, Form, Later, Reply, Value
 from lumion_hw.emulator.scpi.errors import NotApplied, ScpiError
-from lumion_hw.emulator.scpi.framing import Framer, Message
-from lumion_hw.emulator.scpi.lexer import Header, parse_token, parse_unit
+from lumion_hw.emulator.scpi.framing import Framer, ScpiMessage
+from lumion_hw.emulator.scpi.lexer import CommandHeader, parse_token, parse_unit
 from lumion_hw.emulator.scpi.state import ROUNDING_S, InstrumentState
 from lumion_hw.emulator.scpi.tree import Tree
 
@@ -42,7 +42,7 @@ class Connection:
         self._advance = advance
         self._on_close = on_close
         self._framer = self._fresh_framer()
-        self._messages: deque[Message] = deque()
+        self._messages: deque[ScpiMessage] = deque()
         self._waiting_bytes = 0
         self._units: deque[bytes] | None = None
         self._path: tuple[str, ...] = ()
@@ -126,7 +126,7 @@ class Connection:
         profile = self._state.profile
         return Framer(profile.message_limit, blocks=self._tree.takes_blocks, cr_ends=profile.cr_ends)
 
-    def _enqueue(self, message: Message) -> None:
+    def _enqueue(self, message: ScpiMessage) -> None:
         """Keep a message until its turn; while a unit is waited for, the input buffer is finite."""
         if message.overrun or self._waiting_bytes + message.size > self._state.profile.message_limit:
             self._state.report(errors.INPUT_BUFFER_OVERRUN)
@@ -196,7 +196,7 @@ class Connection:
 
         self._guard(carry_out, None)
 
-    def _resolve(self, header: Header) -> tuple[Form, dict[str, int]]:
+    def _resolve(self, header: CommandHeader) -> tuple[Form, dict[str, int]]:
         """Apply the path rule: below the path of the unit before, or from the root after a colon."""
         if header.common:
             return self._tree.find(header.mnemonics, query=header.query)

@@ -17,7 +17,7 @@ _CR, _LF, _SEMICOLON, _HASH = b"\r\n;#"
 
 
 @dataclass(frozen=True)
-class Message:
+class ScpiMessage:
     """One program message.
 
     Attributes:
@@ -76,22 +76,22 @@ class Framer:
         self._checked = 0
         self._damaged = not self._blocks
 
-    def feed(self, data: bytes) -> list[Message]:
+    def feed(self, data: bytes) -> list[ScpiMessage]:
         """Take bytes and return the messages they complete, in order."""
         self._data += data
-        messages: list[Message] = []
+        messages: list[ScpiMessage] = []
         while not self._discarding or self._drop_to_terminator():
             message = self._next()
             if message is not None:
                 messages.append(message)
             elif len(self._data) > self._limit:
-                messages.append(Message((), len(self._data), overrun=True))
+                messages.append(ScpiMessage((), len(self._data), overrun=True))
                 self._discarding = True
             else:
                 break
         return messages
 
-    def end(self) -> list[Message]:
+    def end(self) -> list[ScpiMessage]:
         """The transport says that a message ends here (END, EOI), even if a block in it is not complete."""
         messages = self.feed(b"\n")
         if self._data:
@@ -106,7 +106,7 @@ class Framer:
         self._discarding = end < 0
         return end >= 0
 
-    def _next(self) -> Message | None:
+    def _next(self) -> ScpiMessage | None:
         while match := self._interest.search(self._data, self._at):
             at, byte = match.start(), self._data[match.start()]
             if byte in self._ends:
@@ -139,7 +139,7 @@ class Framer:
             self._checked = max(end, self._checked)
         return end
 
-    def _cut(self, end: int) -> Message:
+    def _cut(self, end: int) -> ScpiMessage:
         starts = [0, *(cut + 1 for cut in self._cuts)]
         units = tuple(bytes(self._data[start:stop]) for start, stop in zip(starts, [*self._cuts, end], strict=True))
         if self._data[end - 1 : end] == b"\r" and end - 1 >= self._checked:  # not the last byte of a block
@@ -147,4 +147,4 @@ class Framer:
         del self._data[: end + 1]
         self._restart()
         size = end + 1
-        return Message((), size, overrun=True) if size > self._limit else Message(units, size)
+        return ScpiMessage((), size, overrun=True) if size > self._limit else ScpiMessage(units, size)

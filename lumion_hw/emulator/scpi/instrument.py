@@ -6,19 +6,19 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.mains import MessageCord, Switchable
-from lumion_hw.emulator.scpi.commands import Command, Profile
+from lumion_hw.emulator.scpi.commands import Profile, ScpiCommand
 from lumion_hw.emulator.scpi.connection import Connection
 from lumion_hw.emulator.scpi.errors import SYSTEM_ERROR
 from lumion_hw.emulator.scpi.standard import common_commands
 from lumion_hw.emulator.scpi.state import InstrumentState
 from lumion_hw.emulator.scpi.tree import SuffixRange, Tree
+from lumion_hw.emulator.wires.mains import MessageCord, Switchable
 
 _LOG = logging.getLogger(__name__)
 
 
 class ScpiInstrument:
-    """An emulated device (:class:`~lumion_hw.emulator.device.EmulatedDevice`) that speaks SCPI.
+    """An emulated device (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`) that speaks SCPI.
 
     Single-threaded, like the clock it runs on; a server's loop or the caller serialises access.
 
@@ -47,7 +47,7 @@ class ScpiInstrument:
         self._tree = Tree(common_commands(self.state), {})
         self._connections: list[Connection] = []
 
-    def declare(self, commands: Iterable[Command], suffixes: Mapping[str, SuffixRange] | None = None) -> None:
+    def declare(self, commands: Iterable[ScpiCommand], suffixes: Mapping[str, SuffixRange] | None = None) -> None:
         """Declare the instrument's commands, besides those every instrument has.
 
         Args:

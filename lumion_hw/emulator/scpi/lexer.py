@@ -22,7 +22,7 @@ _BASES = {"H": 16, "Q": 8, "B": 2}
 
 
 @dataclass(frozen=True)
-class Header:
+class CommandHeader:
     """A header as sent.
 
     Attributes:
@@ -41,7 +41,7 @@ class Header:
         return self.mnemonics[0].startswith("*")
 
 
-class Kind(enum.Enum):
+class TokenKind(enum.Enum):
     """What a parameter looks like."""
 
     NUMBER = "number"
@@ -62,7 +62,7 @@ class Token:
         data: Content of a block.
     """
 
-    kind: Kind
+    kind: TokenKind
     text: str = ""
     exponent: int = 0
     suffix: str = ""
@@ -73,7 +73,7 @@ class Token:
 class Unit:
     """One unit: its header, and its parameters still as bytes."""
 
-    header: Header
+    header: CommandHeader
     parameters: tuple[bytes, ...]
 
 
@@ -100,15 +100,15 @@ def parse_unit(raw: bytes, limit: int) -> Unit | None:
     return Unit(_parse_header(head.decode("ascii")), tuple(parameters))
 
 
-def _parse_header(text: str) -> Header:
+def _parse_header(text: str) -> CommandHeader:
     if not _HEADER_CHARACTERS.fullmatch(text):
         raise ScpiError(errors.INVALID_CHARACTER)
     match = _HEADER.fullmatch(text)
     if match is None:
         raise ScpiError(errors.SYNTAX_ERROR)
     if match["star"]:
-        return Header((match["star"],), absolute=False, query=bool(match["query"]))
-    return Header(tuple(match["path"].split(":")), absolute=bool(match["root"]), query=bool(match["query"]))
+        return CommandHeader((match["star"],), absolute=False, query=bool(match["query"]))
+    return CommandHeader(tuple(match["path"].split(":")), absolute=bool(match["root"]), query=bool(match["query"]))
 
 
 def _split_parameters(text: bytes, limit: int) -> list[bytes]:
@@ -157,7 +157,7 @@ def parse_token(raw: bytes) -> Token:
     if first.isalpha():
         if not _WORD.fullmatch(text):
             raise ScpiError(errors.INVALID_CHARACTER_DATA)
-        return Token(Kind.WORD, text)
+        return Token(TokenKind.WORD, text)
     raise ScpiError(errors.DATA_TYPE_ERROR if first == b"(" else errors.SYNTAX_ERROR)
 
 
@@ -166,7 +166,7 @@ def _parse_string(text: str) -> Token:
     inner = text[1:-1]
     if len(text) < 2 or text[-1] != quote or quote in inner.replace(quote * 2, ""):
         raise ScpiError(errors.SYNTAX_ERROR)
-    return Token(Kind.STRING, inner.replace(quote * 2, quote))
+    return Token(TokenKind.STRING, inner.replace(quote * 2, quote))
 
 
 def _parse_hash(raw: bytes) -> Token:
@@ -174,14 +174,14 @@ def _parse_hash(raw: bytes) -> Token:
     base = _BASES.get(raw[1:2].decode("latin-1").upper())
     if base is not None:
         try:
-            return Token(Kind.NUMBER, str(_integer(raw[2:].strip(b" \t"), base)))
+            return Token(TokenKind.NUMBER, str(_integer(raw[2:].strip(b" \t"), base)))
         except ValueError:
             raise ScpiError(errors.INVALID_CHARACTER_IN_NUMBER) from None
     padded = b" " + raw
     end = block_end(padded, 1, len(raw))
     if end is None or end == 1 or padded[end:].strip(b" \t"):
         raise ScpiError(errors.SYNTAX_ERROR)
-    return Token(Kind.BLOCK, data=padded[3 + int(raw[1:2]) : end])
+    return Token(TokenKind.BLOCK, data=padded[3 + int(raw[1:2]) : end])
 
 
 def _integer(digits: bytes, base: int) -> int:
@@ -199,7 +199,7 @@ def _parse_number(text: str) -> Token:
     if sum(character.isdigit() for character in match["mantissa"].lstrip("+-0.")) > 255:
         raise ScpiError(errors.TOO_MANY_DIGITS)
     return Token(
-        Kind.NUMBER, match["mantissa"], _exponent(match["exponent"] or "0"), _parse_suffix(text[match.end() :])
+        TokenKind.NUMBER, match["mantissa"], _exponent(match["exponent"] or "0"), _parse_suffix(text[match.end() :])
     )
 
 

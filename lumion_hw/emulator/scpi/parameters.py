@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from lumion_hw.emulator.scpi import errors
-from lumion_hw.emulator.scpi.commands import Call, Command, Form, Reply, Value
+from lumion_hw.emulator.scpi.commands import Call, Form, Reply, ScpiCommand, Value
 from lumion_hw.emulator.scpi.errors import NotApplied, ScpiError
-from lumion_hw.emulator.scpi.lexer import Kind, Token
+from lumion_hw.emulator.scpi.lexer import Token, TokenKind
 from lumion_hw.emulator.scpi.spelling import forms
 from lumion_hw.emulator.scpi.units import Suffixes
 
@@ -16,15 +16,15 @@ Limit = float | Callable[[Call], float]
 """A fixed limit, or one that depends on the channel addressed or on the sensor plugged in."""
 
 _WRONG_KIND = {
-    Kind.NUMBER: errors.NUMERIC_NOT_ALLOWED,
-    Kind.WORD: errors.CHARACTER_NOT_ALLOWED,
-    Kind.STRING: errors.STRING_NOT_ALLOWED,
-    Kind.BLOCK: errors.BLOCK_NOT_ALLOWED,
+    TokenKind.NUMBER: errors.NUMERIC_NOT_ALLOWED,
+    TokenKind.WORD: errors.CHARACTER_NOT_ALLOWED,
+    TokenKind.STRING: errors.STRING_NOT_ALLOWED,
+    TokenKind.BLOCK: errors.BLOCK_NOT_ALLOWED,
 }
 _LIMIT_WORDS = {word: name for name in ("MINimum", "MAXimum", "DEFault") for word in forms(name)}
 
 
-def _expect(token: Token, *kinds: Kind) -> None:
+def _expect(token: Token, *kinds: TokenKind) -> None:
     if token.kind not in kinds:
         raise ScpiError(_WRONG_KIND[token.kind])
 
@@ -80,8 +80,8 @@ class Numeric:
 
     def parse(self, token: Token, call: Call) -> Value:
         """Return the number in the parameter's unit."""
-        _expect(token, Kind.NUMBER, Kind.WORD)
-        if token.kind is Kind.WORD:
+        _expect(token, TokenKind.NUMBER, TokenKind.WORD)
+        if token.kind is TokenKind.WORD:
             return self.named(token.text, call)
         value = _number(token, self.suffixes)
         low, high = (limit(call) if callable(limit) else limit for limit in (self.minimum, self.maximum))
@@ -99,7 +99,7 @@ class LimitName:
 
     def parse(self, token: Token, call: Call) -> Value:
         """Return the limit named."""
-        _expect(token, Kind.WORD)
+        _expect(token, TokenKind.WORD)
         return self.of.named(token.text, call)
 
 
@@ -119,8 +119,8 @@ class Boolean:
     def parse(self, token: Token, call: Call) -> Value:
         """Return the truth value."""
         del call
-        _expect(token, Kind.NUMBER, Kind.WORD)
-        if token.kind is Kind.WORD:
+        _expect(token, TokenKind.NUMBER, TokenKind.WORD)
+        if token.kind is TokenKind.WORD:
             if token.text.upper() not in ("ON", "OFF"):
                 raise ScpiError(errors.ILLEGAL_PARAMETER_VALUE)
             return token.text.upper() == "ON"
@@ -146,7 +146,7 @@ class Choice:
     def parse(self, token: Token, call: Call) -> Value:
         """Return the documented spelling."""
         del call
-        _expect(token, Kind.WORD)
+        _expect(token, TokenKind.WORD)
         word = self._by_form.get(token.text.upper())
         if word is None:
             raise ScpiError(errors.ILLEGAL_PARAMETER_VALUE)
@@ -169,7 +169,7 @@ class NumberOrWord:
 
     def parse(self, token: Token, call: Call) -> Value:
         """Return the documented spelling."""
-        if token.kind is Kind.WORD:
+        if token.kind is TokenKind.WORD:
             word = str(Choice((*self.words, *self.synonyms)).parse(token, call))
             return self.synonyms.get(word, word)
         return self.words[int(Numeric(0, len(self.words) - 1, integer=True).parse(token, call))]
@@ -184,12 +184,12 @@ class Text:
     def parse(self, token: Token, call: Call) -> Value:
         """Return its content."""
         del call
-        _expect(token, Kind.STRING)
+        _expect(token, TokenKind.STRING)
         return token.text
 
 
 @dataclass(frozen=True)
-class Block:
+class ScpiBlock:
     """A definite-length block."""
 
     optional: bool = False
@@ -197,7 +197,7 @@ class Block:
     def parse(self, token: Token, call: Call) -> Value:
         """Return its content."""
         del call
-        _expect(token, Kind.BLOCK)
+        _expect(token, TokenKind.BLOCK)
         return token.data
 
 
@@ -207,7 +207,7 @@ def number_setting(
     read: Callable[[Call], float],
     write: Callable[[Call, float], None],
     reply: Callable[[float], str],
-) -> Command:
+) -> ScpiCommand:
     """Declare a bounded number with its query; both forms take ``MIN MAX DEF``."""
 
     def run_set(call: Call) -> Reply:
@@ -217,7 +217,7 @@ def number_setting(
     def run_query(call: Call) -> Reply:
         return reply(call.number() if call.values else read(call))
 
-    return Command(pattern, Form(run_set, (parameter,)), Form(run_query, (LimitName(parameter),)))
+    return ScpiCommand(pattern, Form(run_set, (parameter,)), Form(run_query, (LimitName(parameter),)))
 
 
 def flag_setting(
@@ -226,7 +226,7 @@ def flag_setting(
     read: Callable[[Call], bool],
     write: Callable[[Call, bool], None],
     reply: Callable[[int], str],
-) -> Command:
+) -> ScpiCommand:
     """Declare a switch with its query."""
 
     def run_set(call: Call) -> Reply:
@@ -236,4 +236,4 @@ def flag_setting(
     def run_query(call: Call) -> Reply:
         return reply(int(read(call)))
 
-    return Command(pattern, Form(run_set, (parameter,)), Form(run_query))
+    return ScpiCommand(pattern, Form(run_set, (parameter,)), Form(run_query))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lumion_hw.emulator.scpi.commands import Call, Command, Form, Later, Reply, event, query
+from lumion_hw.emulator.scpi.commands import Call, Form, Later, Reply, ScpiCommand, event, query
 from lumion_hw.emulator.scpi.formats import plain_int
 from lumion_hw.emulator.scpi.parameters import Numeric
 from lumion_hw.emulator.scpi.registers import RegisterGroup
@@ -25,7 +25,7 @@ def _does(action: Callable[[], None]) -> Callable[[Call], Reply]:
     return run
 
 
-def common_commands(state: InstrumentState) -> tuple[Command, ...]:
+def common_commands(state: InstrumentState) -> tuple[ScpiCommand, ...]:
     """Return ``*IDN? *RST *CLS *TST? *OPC *OPC? *WAI *ESE *ESR? *SRE *STB?``, ``SYSTem`` and ``STATus``."""
     status = state.status
     version = state.profile.scpi_version
@@ -43,7 +43,7 @@ def common_commands(state: InstrumentState) -> tuple[Command, ...]:
         event("*RST", _does(state.reset)),
         event("*CLS", _does(state.clear)),
         event("*WAI", lambda _: state.when_complete(None)),
-        Command("*OPC", Form(_does(state.announce_completion)), Form(completion)),
+        ScpiCommand("*OPC", Form(_does(state.announce_completion)), Form(completion)),
         _mask(
             "*ESE", _BYTE, lambda: status.event_enable, lambda bits: setattr(status, "event_enable", bits), plain_int
         ),
@@ -64,10 +64,10 @@ def common_commands(state: InstrumentState) -> tuple[Command, ...]:
     )
 
 
-def group_commands(pattern: str, group: RegisterGroup, reply: Callable[[int], str]) -> tuple[Command, ...]:
+def group_commands(pattern: str, group: RegisterGroup, reply: Callable[[int], str]) -> tuple[ScpiCommand, ...]:
     """Return the commands of one register group below ``pattern``."""
 
-    def mask(leaf: str, name: str) -> Command:
+    def mask(leaf: str, name: str) -> ScpiCommand:
         return _mask(
             f"{pattern}:{leaf}", _WORD, lambda: getattr(group, name), lambda bits: setattr(group, name, bits), reply
         )
@@ -87,9 +87,9 @@ def _mask(
     read: Callable[[], int],
     write: Callable[[int], None],
     reply: Callable[[int], str],
-) -> Command:
+) -> ScpiCommand:
     def run_set(call: Call) -> Reply:
         write(call.integer())
         return None
 
-    return Command(pattern, Form(run_set, (parameter,)), Form(lambda _: reply(read())))
+    return ScpiCommand(pattern, Form(run_set, (parameter,)), Form(lambda _: reply(read())))

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lumion_hw.emulator.scpi import errors
-from lumion_hw.emulator.scpi.commands import Command, Form
+from lumion_hw.emulator.scpi.commands import Form, ScpiCommand
 from lumion_hw.emulator.scpi.errors import ScpiError
-from lumion_hw.emulator.scpi.parameters import Block
+from lumion_hw.emulator.scpi.parameters import ScpiBlock
 from lumion_hw.emulator.scpi.spelling import forms
 from lumion_hw.errors import ConfigError
 
@@ -88,12 +88,15 @@ class Tree:
     """
 
     def __init__(
-        self, commands: Iterable[Command], suffixes: Mapping[str, SuffixRange], aliases: Mapping[str, str] | None = None
+        self,
+        commands: Iterable[ScpiCommand],
+        suffixes: Mapping[str, SuffixRange],
+        aliases: Mapping[str, str] | None = None,
     ) -> None:
         self._root = _Branch()
         self._suffixes = suffixes
         self.takes_blocks = False
-        by_pattern: dict[str, Command] = {}
+        by_pattern: dict[str, ScpiCommand] = {}
         for command in commands:
             by_pattern[command.pattern] = command
             self._add(command.pattern, command)
@@ -102,7 +105,7 @@ class Tree:
                 raise ConfigError(f"alias {alias!r} stands for {pattern!r}, which is not declared")
             self._add(alias, by_pattern[pattern])
 
-    def _add(self, pattern: str, command: Command) -> None:
+    def _add(self, pattern: str, command: ScpiCommand) -> None:
         sequences = _parse_pattern(pattern)
         names = {node.suffix for nodes in sequences for node in nodes if node.suffix}
         missing = sorted(names - set(self._suffixes))
@@ -114,7 +117,7 @@ class Tree:
             for is_query, form in ((False, command.set), (True, command.query)):
                 if form is None:
                     continue
-                self.takes_blocks |= any(isinstance(parameter, Block) for parameter in form.parameters)
+                self.takes_blocks |= any(isinstance(parameter, ScpiBlock) for parameter in form.parameters)
                 if branch.ends.setdefault(is_query, (nodes, form, defaults))[1] is not form:
                     raise ConfigError(f"pattern {pattern!r} claims a header that another command has")
 

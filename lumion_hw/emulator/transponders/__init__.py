@@ -4,15 +4,15 @@
 provider and an ``emit`` callback, so that it can stand on a bench, in an optical world, or at the end of a fibre.
 """
 
-from lumion_hw.emulator.module_faults import FAULTS
 from lumion_hw.emulator.transponders.bus import LinearView, ModuleOnBus
 from lumion_hw.emulator.transponders.core import Transition
 from lumion_hw.emulator.transponders.fibre import Fibre, join
 from lumion_hw.emulator.transponders.module import Access, CmisModule
+from lumion_hw.emulator.transponders.module_faults import FAULTS
 from lumion_hw.emulator.transponders.optics import LaunchedLight, ReceivedLight
-from lumion_hw.emulator.transponders.profile import Profile, Timing
+from lumion_hw.emulator.transponders.profile import ModuleProfile, Timing
 from lumion_hw.emulator.transponders.profiles import PROFILES, SFP_PROFILES
-from lumion_hw.emulator.transponders.quirks import Quirks
+from lumion_hw.emulator.transponders.quirks import ModuleQuirks
 from lumion_hw.emulator.transponders.recorded import RecordedModule
 
 __all__ = [
@@ -25,8 +25,8 @@ __all__ = [
     "LaunchedLight",
     "LinearView",
     "ModuleOnBus",
-    "Profile",
-    "Quirks",
+    "ModuleProfile",
+    "ModuleQuirks",
     "ReceivedLight",
     "RecordedModule",
     "Timing",

@@ -7,13 +7,13 @@ import contextlib
 from lumion_hw.emulator.transponders.host_port import WRITE_BYTES
 from lumion_hw.emulator.transponders.module import CmisModule
 from lumion_hw.errors import LinkError
-from lumion_hw.interfaces.cmis.fields import HALF_BYTES
-from lumion_hw.interfaces.cmis.lower_memory import BANK_SELECT_BYTE
 from lumion_hw.sessions.register_access import IDENTITY_DEVICE
+from lumion_hw.standards.cmis.fields import HALF_BYTES
+from lumion_hw.standards.cmis.lower_memory import BANK_SELECT_BYTE
 
 
 class ModuleOnBus:
-    """A module as an I2C target at 50h (see :class:`lumion_hw.emulator.i2c_bridge.I2cTarget`).
+    """A module as an I2C target at 50h (see :class:`lumion_hw.emulator.transponders.i2c_bridge.I2cTarget`).
 
     A write takes effect at STOP or at a repeated START, as one transaction, however long it was.
 

@@ -14,9 +14,9 @@ from lumion_hw.emulator.transponders.firmware_commands import Answer, FirmwareCo
 from lumion_hw.emulator.transponders.host_port import Written
 from lumion_hw.emulator.transponders.passwords import Passwords
 from lumion_hw.emulator.transponders.profile import CdbProfile
-from lumion_hw.interfaces.cmis.cdb import CDB_PAGE, COMMAND_BYTE, LPL_BYTE, MAX_LPL, command_is_intact, encode_reply
-from lumion_hw.interfaces.cmis.codes import CdbStatus
-from lumion_hw.interfaces.cmis.fields import HALF_BYTES
+from lumion_hw.standards.cmis.cdb import CDB_PAGE, COMMAND_BYTE, LPL_BYTE, MAX_LPL, command_is_intact, encode_reply
+from lumion_hw.standards.cmis.codes import CdbStatus
+from lumion_hw.standards.cmis.fields import HALF_BYTES
 
 TRIGGER_BYTE = COMMAND_BYTE + 1
 """The write of this byte triggers the command."""

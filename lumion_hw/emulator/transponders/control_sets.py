@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from lumion_hw.emulator.transponders.core import Core
 from lumion_hw.emulator.transponders.data_paths import DataPaths, lanes_of
-from lumion_hw.interfaces.cmis import FIELDS
-from lumion_hw.interfaces.cmis.codes import ConfigStatus, DataPathState, ModuleState
-from lumion_hw.interfaces.cmis.fields import LANES
+from lumion_hw.standards.cmis import FIELDS
+from lumion_hw.standards.cmis.codes import ConfigStatus, DataPathState, ModuleState
+from lumion_hw.standards.cmis.fields import LANES
 
 _STEADY_IN_USE = frozenset({DataPathState.INITIALIZED, DataPathState.ACTIVATED})
 _SETTINGS = tuple(

@@ -10,9 +10,9 @@ import numpy as np
 from lumion_hw.emulator.transponders.agenda import Agenda
 from lumion_hw.emulator.transponders.flags import Flags
 from lumion_hw.emulator.transponders.memory import Memory
-from lumion_hw.emulator.transponders.profile import Profile, Timing
-from lumion_hw.emulator.transponders.quirks import Quirks
-from lumion_hw.interfaces.cmis.codes import DataPathState, ModuleState
+from lumion_hw.emulator.transponders.profile import ModuleProfile, Timing
+from lumion_hw.emulator.transponders.quirks import ModuleQuirks
+from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
 
 _HISTORY = 10_000
 
@@ -46,9 +46,9 @@ class Core:
     """
 
     name: str
-    profile: Profile
+    profile: ModuleProfile
     timing: Timing
-    quirks: Quirks
+    quirks: ModuleQuirks
     agenda: Agenda
     rng: np.random.Generator
     memory: Memory

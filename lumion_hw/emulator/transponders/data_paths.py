@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from lumion_hw.emulator.transponders.agenda import Appointment
 from lumion_hw.emulator.transponders.core import Core
-from lumion_hw.emulator.transponders.profile import Application
-from lumion_hw.interfaces.cmis.codes import DATA_PATH_TRANSIENT, DataPathState
-from lumion_hw.interfaces.cmis.fields import LANES
+from lumion_hw.emulator.transponders.profile import AdvertisedApplication
+from lumion_hw.standards.cmis.codes import DATA_PATH_TRANSIENT, DataPathState
+from lumion_hw.standards.cmis.fields import LANES
 
 _S = DataPathState
 LIT = frozenset({_S.INITIALIZED, _S.TX_TURN_ON, _S.ACTIVATED, _S.TX_TURN_OFF})
@@ -23,7 +23,7 @@ def lanes_of(mask: int) -> Iterator[int]:
 
 
 @dataclass
-class DataPath:
+class EmulatedDataPath:
     """One data path.
 
     Attributes:
@@ -39,7 +39,7 @@ class DataPath:
 
     first_lane: int
     app_sel: int
-    application: Application
+    application: AdvertisedApplication
     host_mask: int
     media_mask: int
     state: DataPathState = DataPathState.DEACTIVATED
@@ -58,7 +58,7 @@ class DataPaths:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self.paths: list[DataPath] = []
+        self.paths: list[EmulatedDataPath] = []
 
     def restart(self) -> None:
         """Form the data paths of the active set as it is after a reset."""
@@ -72,11 +72,11 @@ class DataPaths:
         """Whether every data path is deactivated."""
         return all(path.state is _S.DEACTIVATED for path in self.paths)
 
-    def on_media_lane(self, lane: int) -> list[DataPath]:
+    def on_media_lane(self, lane: int) -> list[EmulatedDataPath]:
         """Return the data paths that use a media lane (several share one carrier)."""
         return [path for path in self.paths if path.media_mask >> (lane - 1) & 1]
 
-    def overlapping(self, host_mask: int) -> list[DataPath]:
+    def overlapping(self, host_mask: int) -> list[EmulatedDataPath]:
         """Return the data paths that have a host lane in ``host_mask``."""
         return [path for path in self.paths if path.host_mask & host_mask]
 
@@ -101,7 +101,7 @@ class DataPaths:
             if application is None or memory.count("active_data_path_id", lane) != lane - 1:
                 continue
             mask = ((1 << application.host_lanes) - 1) << (lane - 1)
-            path = former.get((lane, mask)) or DataPath(lane, app_sel, application, mask, 0)
+            path = former.get((lane, mask)) or EmulatedDataPath(lane, app_sel, application, mask, 0)
             unchanged = path.app_sel == app_sel and (lane, mask) in former
             path.app_sel, path.application = app_sel, application
             path.media_mask = application.media_mask(lane)
@@ -110,7 +110,7 @@ class DataPaths:
                 self._set_pending(path, unchanged)
         self._put()
 
-    def _set_pending(self, path: DataPath, unchanged: bool) -> None:
+    def _set_pending(self, path: EmulatedDataPath, unchanged: bool) -> None:
         core = self._core
         path.pending = True
         path.pending_shown = not (core.has("no_init_pending") and unchanged)
@@ -121,7 +121,7 @@ class DataPaths:
         if core.quirks.init_pending_s is not None:
             core.agenda.after(core.quirks.init_pending_s, lambda: self._hide_pending(path))
 
-    def _hide_pending(self, path: DataPath) -> None:
+    def _hide_pending(self, path: EmulatedDataPath) -> None:
         path.pending_shown = False
         self._put()
 
@@ -145,20 +145,20 @@ class DataPaths:
                 moved = True
         return moved
 
-    def _deinit(self, path: DataPath, ready: bool) -> bool:
+    def _deinit(self, path: EmulatedDataPath, ready: bool) -> bool:
         """DPDeinitS (CMIS 6.3.3.3)."""
         asked = self._core.memory.lanes("data_path_deinit")
         if self._core.quirks.inverted_deinit:
             asked = ~asked
         return not ready or bool(asked & path.host_mask)
 
-    def tx_disabled(self, path: DataPath) -> bool:
+    def tx_disabled(self, path: EmulatedDataPath) -> bool:
         """DPTxDisableS: all media lanes of the path are disabled or squelched (one dark lane keeps the others on)."""
         memory = self._core.memory
         dark = memory.lanes("tx_disable") | memory.lanes("tx_forced_squelch")
         return path.media_mask & ~dark == 0
 
-    def _next(self, path: DataPath, ready: bool) -> DataPathState | None:
+    def _next(self, path: EmulatedDataPath, ready: bool) -> DataPathState | None:
         deinit = self._deinit(path, ready)
         again = path.pending and not self._core.quirks.stepped_config_only
         down = deinit or again
@@ -175,7 +175,7 @@ class DataPaths:
         }
         return next((state for condition, state in table[path.state] if condition), None)
 
-    def _enter(self, path: DataPath, state: DataPathState) -> None:
+    def _enter(self, path: EmulatedDataPath, state: DataPathState) -> None:
         core = self._core
         if path.state is _S.INIT and state is _S.INITIALIZED:
             path.pending = path.pending_shown = False
@@ -203,7 +203,7 @@ class DataPaths:
             _S.TX_TURN_OFF: times.tx_turn_off_s,
         }.get(state)
 
-    def _finish(self, path: DataPath) -> None:
+    def _finish(self, path: EmulatedDataPath) -> None:
         path.timer_done = True
 
     def _put(self) -> None:

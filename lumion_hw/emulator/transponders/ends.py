@@ -11,7 +11,7 @@ from lumion_hw.emulator.transponders.data_paths import LIT, DataPaths, lanes_of
 from lumion_hw.emulator.transponders.laser import Laser
 from lumion_hw.emulator.transponders.optics import DARK_DBM, DARKNESS, Emit, LaunchedLight, Optics, ReceivedLight
 from lumion_hw.emulator.transponders.reception import Reception, receive
-from lumion_hw.interfaces.cmis.codes import DataPathState
+from lumion_hw.standards.cmis.codes import DataPathState
 
 _TX_OFFSET_DB = 0.1
 _LOOPBACK_OSNR_DB = 40.0

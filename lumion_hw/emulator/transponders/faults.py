@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lumion_hw.emulator.fault_table import Argument
-from lumion_hw.emulator.module_faults import FAULTS
+from lumion_hw.emulator.faults.fault_table import Argument
 from lumion_hw.emulator.transponders.core import Core
+from lumion_hw.emulator.transponders.module_faults import FAULTS
 from lumion_hw.errors import ConfigError
 
 

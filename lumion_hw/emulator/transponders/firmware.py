@@ -9,7 +9,7 @@ from lumion_hw.emulator.transponders.command_block import TRIGGER_BYTE, CommandB
 from lumion_hw.emulator.transponders.control_sets import ControlSets
 from lumion_hw.emulator.transponders.core import Core
 from lumion_hw.emulator.transponders.data_paths import DataPaths
-from lumion_hw.emulator.transponders.diagnostics import RESULTS_PAGE, SELECTOR_BYTE, Diagnostics
+from lumion_hw.emulator.transponders.diagnostics import RESULTS_PAGE, SELECTOR_BYTE, EmulatedDiagnostics
 from lumion_hw.emulator.transponders.ends import Receivers, Transmitters
 from lumion_hw.emulator.transponders.firmware_commands import FirmwareCommands
 from lumion_hw.emulator.transponders.firmware_store import FirmwareStore, Image
@@ -18,16 +18,16 @@ from lumion_hw.emulator.transponders.host_port import USER_EEPROM_PAGE, Effect, 
 from lumion_hw.emulator.transponders.image import build_memory
 from lumion_hw.emulator.transponders.laser import TUNING_PAGE, Laser, tuning_bytes
 from lumion_hw.emulator.transponders.module_machine import ModuleMachine
-from lumion_hw.emulator.transponders.monitors import Monitors
+from lumion_hw.emulator.transponders.monitors import ModuleMonitors
 from lumion_hw.emulator.transponders.optics import Emit, Optics
 from lumion_hw.emulator.transponders.passwords import CHANGE_BYTE, Passwords
-from lumion_hw.emulator.transponders.performance import Performance
-from lumion_hw.emulator.transponders.profile import CdbProfile, Profile
+from lumion_hw.emulator.transponders.performance import EmulatedPerformance
+from lumion_hw.emulator.transponders.profile import CdbProfile, ModuleProfile
 from lumion_hw.emulator.transponders.results import FREEZE_BYTE, CoherentPages, VdmPages
-from lumion_hw.interfaces.cmis import Page
-from lumion_hw.interfaces.cmis.cdb import CDB_PAGE
-from lumion_hw.interfaces.cmis.codes import ModuleState
-from lumion_hw.interfaces.cmis.vdm import CONTROL_PAGE, SAMPLE_PAGE
+from lumion_hw.standards.cmis import Page
+from lumion_hw.standards.cmis.cdb import CDB_PAGE
+from lumion_hw.standards.cmis.codes import ModuleState
+from lumion_hw.standards.cmis.vdm import CONTROL_PAGE, SAMPLE_PAGE
 
 _CONTROL_BYTE = 26
 _SOFTWARE_RESET = 0x08
@@ -48,7 +48,7 @@ _IDLE_SAMPLES = 10
 """A module that is not ready measures itself so many times more seldom."""
 
 
-class Firmware:
+class ModuleFirmware:
     """All parts of one module, and the order in which they work.
 
     Args:
@@ -69,11 +69,11 @@ class Firmware:
         self._lasers = self._make_lasers()
         self.transmitters = Transmitters(core, self.paths, self._lasers)
         self._receivers = Receivers(core, self.paths, self._lasers, self.transmitters)
-        self._monitors = Monitors(core, self.transmitters, self._receivers)
-        self._performance = Performance(core, self.paths, self.transmitters, self._receivers, self._monitors)
+        self._monitors = ModuleMonitors(core, self.transmitters, self._receivers)
+        self._performance = EmulatedPerformance(core, self.paths, self.transmitters, self._receivers, self._monitors)
         self._coherent = CoherentPages(core, self._performance)
         self._vdm = VdmPages(core, self._performance)
-        self.diagnostics = Diagnostics(core, self.paths, self._receivers)
+        self.diagnostics = EmulatedDiagnostics(core, self.paths, self._receivers)
         self._passwords = Passwords(core)
         self.banks = _store_of(core.profile)
         self.commands, self._images = self._make_commands()
@@ -271,7 +271,7 @@ class Firmware:
             self._core.memory.put("page_00h_checksum", ~self._core.memory.count("page_00h_checksum") & 0xFF)
 
 
-def _store_of(profile: Profile) -> FirmwareStore:
+def _store_of(profile: ModuleProfile) -> FirmwareStore:
     """Return the images of a new module: A runs and is committed."""
     cdb = profile.cdb or CdbProfile()
     images = {bank: Image(version, valid=True) for bank, version in zip("AB", cdb.firmware, strict=True)}

@@ -17,9 +17,9 @@ from lumion_hw.emulator.transponders.firmware_store import (
     Image,
 )
 from lumion_hw.emulator.transponders.profile import CdbProfile, Timing
-from lumion_hw.interfaces.cmis.cdb import EPL_PAGES, MAX_LPL
-from lumion_hw.interfaces.cmis.codes import CdbStatus
-from lumion_hw.interfaces.cmis.fields import HALF_BYTES
+from lumion_hw.standards.cmis.cdb import EPL_PAGES, MAX_LPL
+from lumion_hw.standards.cmis.codes import CdbStatus
+from lumion_hw.standards.cmis.fields import HALF_BYTES
 
 Answer = bytes | int
 """The reply's payload, or the status of a failure."""

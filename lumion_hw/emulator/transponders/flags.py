@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lumion_hw.emulator.transponders.memory import Memory
-from lumion_hw.interfaces.cmis import ALL_FIELDS, FIELDS, Access, Page, is_supported
-from lumion_hw.interfaces.cmis.fields import Field
+from lumion_hw.standards.cmis import ALL_FIELDS, FIELDS, Access, Page, is_supported
+from lumion_hw.standards.cmis.fields import Field
 
 _SUMMARY_PAGES = (0x11, 0x12, 0x14, 0x2C)
 _CUSTOM = ("custom_flags", "custom_masks")

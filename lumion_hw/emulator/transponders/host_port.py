@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from lumion_hw.emulator.transponders.core import Core
-from lumion_hw.interfaces.cmis import FIELDS, Access, Page, byte_access, fields_of, is_supported
-from lumion_hw.interfaces.cmis.cdb import CDB_PAGE, EPL_PAGES
-from lumion_hw.interfaces.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES
-from lumion_hw.interfaces.cmis.lower_memory import BANK_SELECT_BYTE, PAGE_SELECT_BYTE
+from lumion_hw.standards.cmis import FIELDS, Access, Page, byte_access, fields_of, is_supported
+from lumion_hw.standards.cmis.cdb import CDB_PAGE, EPL_PAGES
+from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES
+from lumion_hw.standards.cmis.lower_memory import BANK_SELECT_BYTE, PAGE_SELECT_BYTE
 
 WRITE_BYTES = 8
 """Longest write in one transaction (CMIS 5.2.3)."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lumion_hw.emulator.transponders.memory import Memory
-from lumion_hw.emulator.transponders.profile import Limits, Profile, VdmInstance
-from lumion_hw.emulator.transponders.quirks import Quirks
-from lumion_hw.interfaces.cmis import FIELDS, Kind
-from lumion_hw.interfaces.cmis.administrative_pages import GRID_NAMES
-from lumion_hw.interfaces.cmis.cdb import CDB_PAGE, EPL_PAGES
-from lumion_hw.interfaces.cmis.codec import duration_code, encode_vdm_value, optical_power_count
-from lumion_hw.interfaces.cmis.fields import LIMITS
-from lumion_hw.interfaces.cmis.interface_ids import END_OF_APPLICATIONS
-from lumion_hw.interfaces.cmis.vdm import DESCRIPTOR_PAGE, OBSERVABLES, Descriptor, encode_descriptor
+from lumion_hw.emulator.transponders.profile import Limits, ModuleProfile, VdmInstance
+from lumion_hw.emulator.transponders.quirks import ModuleQuirks
+from lumion_hw.standards.cmis import FIELDS, Kind
+from lumion_hw.standards.cmis.administrative_pages import GRID_NAMES
+from lumion_hw.standards.cmis.cdb import CDB_PAGE, EPL_PAGES
+from lumion_hw.standards.cmis.codec import duration_code, encode_vdm_value, optical_power_count
+from lumion_hw.standards.cmis.fields import LIMITS
+from lumion_hw.standards.cmis.interface_ids import END_OF_APPLICATIONS
+from lumion_hw.standards.cmis.vdm import DESCRIPTOR_PAGE, OBSERVABLES, Descriptor, encode_descriptor
 
 _DURATION_MARGIN = 1.2
 _COHERENT_PAGES = (0x30, 0x31, 0x32, 0x33, 0x34, 0x35, 0x38, 0x3A, 0x3B, 0x40, 0x41, 0x42, 0x43, 0x44, 0x45)
@@ -21,7 +21,7 @@ _LOWER_APPLICATIONS = 8
 _OPEN_UNSIGNED_SET, _OPEN_SIGNED_SET = 14, 15
 
 
-def pages_of(profile: Profile) -> tuple[int, ...]:
+def pages_of(profile: ModuleProfile) -> tuple[int, ...]:
     """Return the upper pages a module of this type has."""
     pages = [0x00, 0x01, 0x02, 0x10, 0x11]
     if profile.user_eeprom:
@@ -40,7 +40,7 @@ def pages_of(profile: Profile) -> tuple[int, ...]:
     return tuple(sorted(pages))
 
 
-def build_memory(profile: Profile, quirks: Quirks, serial: str) -> Memory:
+def build_memory(profile: ModuleProfile, quirks: ModuleQuirks, serial: str) -> Memory:
     """Return the memory of a module after a reset.
 
     Raises:
@@ -64,7 +64,7 @@ def build_memory(profile: Profile, quirks: Quirks, serial: str) -> Memory:
     return memory
 
 
-def _put_applications(memory: Memory, profile: Profile) -> None:
+def _put_applications(memory: Memory, profile: ModuleProfile) -> None:
     for number in range(1, 16):
         prefix = "application" if number <= _LOWER_APPLICATIONS else "more_application"
         application = profile.application(number)
@@ -86,7 +86,7 @@ def _put_applications(memory: Memory, profile: Profile) -> None:
         memory.put("rx_lane_fibre", lane if present else 0, lane)
 
 
-def _put_advertisements(memory: Memory, profile: Profile) -> None:
+def _put_advertisements(memory: Memory, profile: ModuleProfile) -> None:
     memory.put("vdm_supported", bool(profile.vdm))
     memory.put("diagnostic_pages_supported", profile.diagnostics)
     memory.put("page_03h_supported", profile.user_eeprom)
@@ -100,7 +100,7 @@ def _put_advertisements(memory: Memory, profile: Profile) -> None:
         memory.put("cdb_extended_busy", 1)
 
 
-def _put_durations(memory: Memory, profile: Profile) -> None:
+def _put_durations(memory: Memory, profile: ModuleProfile) -> None:
     times = profile.timing
     for name, seconds in (
         ("dp_deinit", times.dp_deinit_s),
@@ -126,7 +126,7 @@ def threshold_value(memory: Memory, monitor: str, value: float) -> float:
     return value
 
 
-def _put_thresholds(memory: Memory, profile: Profile) -> None:
+def _put_thresholds(memory: Memory, profile: ModuleProfile) -> None:
     for monitor, limits in profile.thresholds.items():
         for limit, value in zip(LIMITS, limits, strict=True):
             memory.put(f"{monitor}_{limit}_threshold", threshold_value(memory, monitor, value))
@@ -136,7 +136,7 @@ def _put_thresholds(memory: Memory, profile: Profile) -> None:
                 memory.put(f"{which}_{limit}_threshold", value)
 
 
-def _put_laser(memory: Memory, profile: Profile) -> None:
+def _put_laser(memory: Memory, profile: ModuleProfile) -> None:
     laser = profile.laser
     if laser is None:
         return
@@ -154,7 +154,7 @@ def _put_laser(memory: Memory, profile: Profile) -> None:
     memory.put("max_output_power", laser.max_power_dbm)
 
 
-def threshold_sets(profile: Profile, group: int) -> dict[int, int]:
+def threshold_sets(profile: ModuleProfile, group: int) -> dict[int, int]:
     """Return the threshold set of each observable of a group that has limits of its own."""
     codes = dict.fromkeys(item.code for item in profile.vdm[group] if item.code in profile.vdm_thresholds)
     return {code: number for number, code in enumerate(codes)}
@@ -165,7 +165,7 @@ def _set_of(instance: VdmInstance, sets: dict[int, int]) -> int:
     return sets.get(instance.code, _OPEN_SIGNED_SET if signed else _OPEN_UNSIGNED_SET)
 
 
-def _threshold_rows(profile: Profile, group: int) -> Iterator[tuple[int, list[bytes]]]:
+def _threshold_rows(profile: ModuleProfile, group: int) -> Iterator[tuple[int, list[bytes]]]:
     """Yield each threshold set with the bytes of its four limits; two sets never raise an alarm."""
     for code, number in threshold_sets(profile, group).items():
         limits: Limits = profile.vdm_thresholds[code]
@@ -174,7 +174,7 @@ def _threshold_rows(profile: Profile, group: int) -> Iterator[tuple[int, list[by
     yield _OPEN_SIGNED_SET, [b"\x7f\xff", b"\x80\x00"] * 2
 
 
-def _put_vdm(memory: Memory, profile: Profile) -> None:
+def _put_vdm(memory: Memory, profile: ModuleProfile) -> None:
     for group, instances in enumerate(profile.vdm):
         sets = threshold_sets(profile, group)
         for place, instance in enumerate(instances):
@@ -188,7 +188,7 @@ def _put_vdm(memory: Memory, profile: Profile) -> None:
         memory.put("vdm_fine_interval", profile.timing.sub_interval_s * 1e3)
 
 
-def _put_defaults(memory: Memory, profile: Profile) -> None:
+def _put_defaults(memory: Memory, profile: ModuleProfile) -> None:
     """Set the controls to what they are after a reset (CMIS 8.2.9: 00h:26 is 40h; application 1 on its lanes)."""
     memory.put("low_pwr_allow_request_hw", True)
     first = profile.applications[0]

@@ -10,9 +10,9 @@ from lumion_hw.emulator.transponders.agenda import Appointment
 from lumion_hw.emulator.transponders.core import Core
 from lumion_hw.emulator.transponders.data_paths import DataPaths
 from lumion_hw.emulator.transponders.host_port import Written
-from lumion_hw.emulator.transponders.profile import LaserProfile
-from lumion_hw.interfaces.cmis.codes import Grid
-from lumion_hw.interfaces.cmis.grids import LaserGrids, reported_mhz
+from lumion_hw.emulator.transponders.profile import ModuleLaserProfile
+from lumion_hw.standards.cmis.codes import Grid
+from lumion_hw.standards.cmis.grids import LaserGrids, reported_mhz
 
 _GRID, _CHANNEL, _FINE, _POWER = 128, 136, 152, 200
 TUNING_PAGE = 0x12
@@ -42,7 +42,7 @@ class Laser:
         error_mhz: Fixed difference between its true and its reported frequency.
     """
 
-    def __init__(self, core: Core, paths: DataPaths, profile: LaserProfile, lane: int, error_mhz: float) -> None:
+    def __init__(self, core: Core, paths: DataPaths, profile: ModuleLaserProfile, lane: int, error_mhz: float) -> None:
         self._core, self._paths, self._profile = core, paths, profile
         self.lane, self.error_mhz = lane, error_mhz
         self._grids = LaserGrids(profile.grids, profile.fine)

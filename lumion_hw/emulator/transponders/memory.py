@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from lumion_hw.interfaces.cmis import CHECKSUMS, FIELDS, Page, Value, decode, encode, raw
-from lumion_hw.interfaces.cmis.codec import checksum_of, raw_limits
-from lumion_hw.interfaces.cmis.fields import HALF_BYTES, Kind
+from lumion_hw.standards.cmis import CHECKSUMS, FIELDS, Page, Value, decode, encode, raw
+from lumion_hw.standards.cmis.codec import checksum_of, raw_limits
+from lumion_hw.standards.cmis.fields import HALF_BYTES, Kind
 
 
 class Memory:

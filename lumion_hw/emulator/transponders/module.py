@@ -1,6 +1,6 @@
 """An emulated CMIS module: registers behind I2C address 50h, and a laser, receivers and firmware behind the registers.
 
-After OIF CMIS 5.2 and C-CMIS as far as public implementations agree (register map: ``lumion_hw.interfaces.cmis``);
+After OIF CMIS 5.2 and C-CMIS as far as public implementations agree (register map: ``lumion_hw.standards.cmis``);
 times and the optical model are stated in :mod:`.profile` and :mod:`.reception`.
 """
 
@@ -15,15 +15,15 @@ from lumion_hw.clock import Clock
 from lumion_hw.emulator.transponders.agenda import Agenda
 from lumion_hw.emulator.transponders.core import Core, Transition
 from lumion_hw.emulator.transponders.faults import FaultPanel
-from lumion_hw.emulator.transponders.firmware import Firmware
+from lumion_hw.emulator.transponders.firmware import ModuleFirmware
 from lumion_hw.emulator.transponders.flags import Flags
 from lumion_hw.emulator.transponders.image import build_memory
 from lumion_hw.emulator.transponders.optics import Emit, LaunchedLight, Optics, darkness, ignored
-from lumion_hw.emulator.transponders.profile import Profile, Timing
+from lumion_hw.emulator.transponders.profile import ModuleProfile, Timing
 from lumion_hw.emulator.transponders.profiles import profile_named
-from lumion_hw.emulator.transponders.quirks import Quirks
-from lumion_hw.interfaces.cmis.codes import DataPathState, ModuleState
+from lumion_hw.emulator.transponders.quirks import ModuleQuirks
 from lumion_hw.sessions.register_access import IDENTITY_DEVICE, ModuleAbsentError, NotRespondingError
+from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
 
 _LOG_LENGTH = 10_000
 
@@ -64,13 +64,13 @@ class CmisModule:
 
     def __init__(
         self,
-        profile: Profile,
+        profile: ModuleProfile,
         clock: Clock,
         rng: np.random.Generator,
         *,
         name: str = "",
         serial: str = "EMU0000001",
-        quirks: Quirks | None = None,
+        quirks: ModuleQuirks | None = None,
         time_scale: float = 1.0,
         low_power_pin: bool = True,
         optics: Optics = darkness,
@@ -78,12 +78,12 @@ class CmisModule:
         warm: bool = False,
     ) -> None:
         self._clock = clock
-        quirks = quirks or Quirks()
+        quirks = quirks or ModuleQuirks()
         timing = quirks.timing(profile.timing).scaled(time_scale)
         memory = build_memory(profile, quirks, serial)
         agenda = Agenda(clock.now() - (_warm_up_s(timing) if warm else 0.0))
         self._core = Core(name or profile.name, profile, timing, quirks, agenda, rng, memory, Flags(memory))
-        self._firmware = Firmware(self._core, serial, low_power_pin, optics, emit)
+        self._firmware = ModuleFirmware(self._core, serial, low_power_pin, optics, emit)
         self._advancing = False
         self.faults = FaultPanel(self._core, self._firmware.fault_changed, self.advance)
         self.log: deque[Access] = deque(maxlen=_LOG_LENGTH)
@@ -99,7 +99,7 @@ class CmisModule:
         seed: int = 0,
         device: str = "",
         serial: str = "EMU0000001",
-        quirks: Quirks | None = None,
+        quirks: ModuleQuirks | None = None,
         time_scale: float = 1.0,
         low_power_pin: bool = True,
         optics: Optics = darkness,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lumion_hw.emulator.transponders.agenda import Appointment
 from lumion_hw.emulator.transponders.core import Core
-from lumion_hw.interfaces.cmis.codes import FaultCause, ModuleState
+from lumion_hw.standards.cmis.codes import FaultCause, ModuleState
 
 _STEADY = frozenset({ModuleState.LOW_PWR, ModuleState.READY, ModuleState.FAULT})
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from lumion_hw.emulator.transponders.core import Core
 from lumion_hw.emulator.transponders.ends import Receivers, Transmitters
 from lumion_hw.emulator.transponders.image import threshold_value
-from lumion_hw.interfaces.cmis.codec import optical_power_count
-from lumion_hw.interfaces.cmis.fields import LIMITS
+from lumion_hw.standards.cmis.codec import optical_power_count
+from lumion_hw.standards.cmis.fields import LIMITS
 
 _RAMP_S = 20.0
 """Time constant with which the case warms up and cools down."""
 
 
-class Monitors:
+class ModuleMonitors:
     """What the module measures about itself, sampled together.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lumion_hw.emulator.transponders.core import Core
 from lumion_hw.emulator.transponders.host_port import Written
-from lumion_hw.interfaces.cmis.lower_memory import DEFAULT_HOST_PASSWORD
+from lumion_hw.standards.cmis.lower_memory import DEFAULT_HOST_PASSWORD
 
 CHANGE_BYTE, ENTRY_BYTE = 118, 122
 """First bytes of the two registers; the write of the last byte of each acts."""

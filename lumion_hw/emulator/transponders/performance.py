@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from lumion_hw.emulator.transponders.core import Core
 from lumion_hw.emulator.transponders.data_paths import DataPaths
 from lumion_hw.emulator.transponders.ends import Receivers, ReceiverState, Transmitters
-from lumion_hw.emulator.transponders.monitors import Monitors
+from lumion_hw.emulator.transponders.monitors import ModuleMonitors
 from lumion_hw.emulator.transponders.profile import LineFormat
 from lumion_hw.emulator.transponders.reception import bit_error_ratio, frame_error_ratio
-from lumion_hw.interfaces.cmis.codec import MIN_POWER_DBM, q_db
-from lumion_hw.interfaces.cmis.coherent_pages import LINK_QUANTITIES
 from lumion_hw.quantities import ratio_from_db
+from lumion_hw.standards.cmis.codec import MIN_POWER_DBM, q_db
+from lumion_hw.standards.cmis.coherent_pages import LINK_QUANTITIES
 
 _MAX_Q_BER = 1e-30
 _HOST_BER = 1e-10
@@ -96,7 +96,7 @@ class _SubInterval:
     host: int = 0
 
 
-class Performance:
+class EmulatedPerformance:
     """Measures the link with every sample of the receivers.
 
     Args:
@@ -108,7 +108,7 @@ class Performance:
     """
 
     def __init__(
-        self, core: Core, paths: DataPaths, transmitters: Transmitters, receivers: Receivers, monitors: Monitors
+        self, core: Core, paths: DataPaths, transmitters: Transmitters, receivers: Receivers, monitors: ModuleMonitors
     ) -> None:
         self._core, self._paths = core, paths
         self._transmitters, self._receivers, self._monitors = transmitters, receivers, monitors

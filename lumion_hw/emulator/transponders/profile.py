@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lumion_hw.interfaces.cmis import Value
-from lumion_hw.interfaces.cmis.codec import EPL_PAGES
-from lumion_hw.interfaces.cmis.codes import DataPathState, Grid
-from lumion_hw.interfaces.cmis.grids import FineRange
+from lumion_hw.standards.cmis import Value
+from lumion_hw.standards.cmis.codec import EPL_PAGES
+from lumion_hw.standards.cmis.codes import DataPathState, Grid
+from lumion_hw.standards.cmis.grids import FineRange
 
 Limits = tuple[float, float, float, float]
 """High alarm, low alarm, high warning, low warning."""
@@ -21,7 +21,7 @@ AT_REST = frozenset({DataPathState.DEACTIVATED, DataPathState.INITIALIZED})
 
 
 @dataclass(frozen=True)
-class Application:
+class AdvertisedApplication:
     """An application the module offers (CMIS 6.2: host and media interface, lanes, where it may start).
 
     Attributes:
@@ -49,7 +49,7 @@ class Application:
 
 
 @dataclass(frozen=True)
-class LaserProfile:
+class ModuleLaserProfile:
     """A tunable laser.
 
     Attributes:
@@ -202,7 +202,7 @@ class CdbProfile:
 
 
 @dataclass(frozen=True)
-class Profile:
+class ModuleProfile:
     """A type of module.
 
     Attributes:
@@ -233,10 +233,10 @@ class Profile:
 
     name: str
     registers: Mapping[str, Value]
-    applications: tuple[Application, ...]
+    applications: tuple[AdvertisedApplication, ...]
     media_lanes: int
     receiver: ReceiverProfile
-    laser: LaserProfile | None = None
+    laser: ModuleLaserProfile | None = None
     launch_dbm: float = 0.0
     fixed_frequency_mhz: float = 193_100_000.0
     tx_osnr_db: float = 36.0
@@ -260,6 +260,6 @@ class Profile:
         """Whether it is a coherent module (pages 30h and up)."""
         return self.receiver.coherent
 
-    def application(self, app_sel: int) -> Application | None:
+    def application(self, app_sel: int) -> AdvertisedApplication | None:
         """Return application ``app_sel`` (from 1), ``None`` if it is not offered."""
         return self.applications[app_sel - 1] if 1 <= app_sel <= len(self.applications) else None

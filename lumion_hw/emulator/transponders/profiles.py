@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from lumion_hw.emulator.sff8472 import SfpModule
 from lumion_hw.emulator.transponders.profile import (
     EVERY_STATE,
-    Application,
+    AdvertisedApplication,
     CdbProfile,
-    LaserProfile,
     Limits,
     LineFormat,
-    Profile,
+    ModuleLaserProfile,
+    ModuleProfile,
     ReceiverProfile,
     Timing,
     VdmInstance,
 )
+from lumion_hw.emulator.transponders.sff8472 import SfpModule
 from lumion_hw.errors import ConfigError
-from lumion_hw.interfaces.cmis import Value
-from lumion_hw.interfaces.cmis.codes import Grid
-from lumion_hw.interfaces.cmis.grids import FineRange
-from lumion_hw.interfaces.cmis.vdm import OBSERVABLES_BY_NAME
+from lumion_hw.standards.cmis import Value
+from lumion_hw.standards.cmis.codes import Grid
+from lumion_hw.standards.cmis.grids import FineRange
+from lumion_hw.standards.cmis.vdm import OBSERVABLES_BY_NAME
 
 SFP_PROFILES: Mapping[str, type[SfpModule]] = MappingProxyType({"10gbase-er": SfpModule})
 """Profiles that are not CMIS modules, and the class that emulates them."""
@@ -168,16 +168,16 @@ _COHERENT_VDM_LIMITS: Mapping[int, Limits] = {
 
 _ZR_GRIDS = {Grid.GHZ_100: (-17, 30), Grid.GHZ_75: (-69, 120), Grid.GHZ_6_25: (-276, 480)}
 
-_400ZR = Profile(
+_400ZR = ModuleProfile(
     name="400zr",
     registers={**_COHERENT, "part_number": "EMU-400ZR", "max_power": 18.0},
     applications=(
-        Application(0x11, 0x3E, 8, 1, 0x01, 0x01),
-        Application(0x0D, 0x3E, 2, 1, 0x55, 0x01),
+        AdvertisedApplication(0x11, 0x3E, 8, 1, 0x01, 0x01),
+        AdvertisedApplication(0x0D, 0x3E, 2, 1, 0x55, 0x01),
     ),
     media_lanes=1,
     receiver=ReceiverProfile(coherent=True, formats={0x3E: _CFEC}),
-    laser=LaserProfile(
+    laser=ModuleLaserProfile(
         grids=_ZR_GRIDS,
         fine=FineRange(100, -6000, 6000),
         min_power_dbm=-22.0,
@@ -195,15 +195,15 @@ _400ZR = Profile(
     vdm_thresholds=_COHERENT_VDM_LIMITS,
 )
 
-_ZR_PLUS = Profile(
+_ZR_PLUS = ModuleProfile(
     name="zr-plus-high-power",
     registers={**_COHERENT, "part_number": "EMU-ZRPLUS-HP", "max_power": 23.0, "staged_set_1_supported": 1},
     applications=(
-        Application(0x11, 0x46, 8, 1, 0x01, 0x01),
-        Application(0x11, 0x3E, 8, 1, 0x01, 0x01),
-        Application(0x0D, 0x46, 2, 1, 0x55, 0x01),
-        Application(0x0F, 0x48, 4, 1, 0x01, 0x01),
-        Application(0x0D, 0x49, 2, 1, 0x01, 0x01),
+        AdvertisedApplication(0x11, 0x46, 8, 1, 0x01, 0x01),
+        AdvertisedApplication(0x11, 0x3E, 8, 1, 0x01, 0x01),
+        AdvertisedApplication(0x0D, 0x46, 2, 1, 0x55, 0x01),
+        AdvertisedApplication(0x0F, 0x48, 4, 1, 0x01, 0x01),
+        AdvertisedApplication(0x0D, 0x49, 2, 1, 0x01, 0x01),
     ),
     media_lanes=1,
     receiver=ReceiverProfile(
@@ -211,7 +211,7 @@ _ZR_PLUS = Profile(
         formats={0x46: _OFEC_400, 0x3E: _CFEC, 0x48: _OFEC_200, 0x49: _OFEC_100},
         max_cd_ps_per_nm=20_000.0,
     ),
-    laser=LaserProfile(
+    laser=ModuleLaserProfile(
         grids={**_ZR_GRIDS, Grid.GHZ_50: (-35, 60)},
         fine=FineRange(1, -6000, 6000),
         min_power_dbm=-9.0,
@@ -239,7 +239,7 @@ _DR4_VDM = tuple(
     for name in ("esnr_media", "pam4_ltp_media", *_fec_names("media"))
 )
 
-_DR4 = Profile(
+_DR4 = ModuleProfile(
     name="400g-dr4",
     registers={
         **_COMMON,
@@ -255,8 +255,8 @@ _DR4 = Profile(
         "staged_set_1_supported": 1,
     },
     applications=(
-        Application(0x11, 0x1C, 8, 4, 0x01, 0x01),
-        Application(0x0D, 0x14, 2, 1, 0x55, 0x0F),
+        AdvertisedApplication(0x11, 0x1C, 8, 4, 0x01, 0x01),
+        AdvertisedApplication(0x0D, 0x14, 2, 1, 0x55, 0x0F),
     ),
     media_lanes=4,
     receiver=ReceiverProfile(
@@ -284,11 +284,11 @@ _DR4 = Profile(
     timing=Timing(power_up_s=3.0, power_down_s=1.0, dp_init_s=4.0, dp_deinit_s=0.1),
 )
 
-PROFILES: Mapping[str, Profile] = MappingProxyType({item.name: item for item in (_400ZR, _ZR_PLUS, _DR4)})
+PROFILES: Mapping[str, ModuleProfile] = MappingProxyType({item.name: item for item in (_400ZR, _ZR_PLUS, _DR4)})
 """CMIS modules by profile name."""
 
 
-def profile_named(name: str) -> Profile:
+def profile_named(name: str) -> ModuleProfile:
     """Return a CMIS profile.
 
     Raises:

@@ -9,7 +9,7 @@ from lumion_hw.emulator.transponders.profile import Timing
 
 
 @dataclass(frozen=True)
-class Quirks:
+class ModuleQuirks:
     """Options, each seen in the field (facts, transponders 2.3, 3.7, 4.1, 4.3); the defaults follow the standard.
 
     Attributes:

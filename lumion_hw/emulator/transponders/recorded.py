@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.interfaces.cmis import Page, byte_access
-from lumion_hw.interfaces.cmis.fields import HALF_BYTES
-from lumion_hw.interfaces.cmis.lower_memory import PAGE_SELECT_BYTE
+from lumion_hw.standards.cmis import Page, byte_access
+from lumion_hw.standards.cmis.fields import HALF_BYTES
+from lumion_hw.standards.cmis.lower_memory import PAGE_SELECT_BYTE
 
 
 class RecordedModule:

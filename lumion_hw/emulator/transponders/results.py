@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from lumion_hw.emulator.transponders.core import Core
 from lumion_hw.emulator.transponders.host_port import Written
-from lumion_hw.emulator.transponders.performance import FecCounters, Performance
-from lumion_hw.interfaces.cmis.codec import encode_vdm_value
-from lumion_hw.interfaces.cmis.coherent_pages import LINK_QUANTITIES
-from lumion_hw.interfaces.cmis.fields import LIMITS, Kind
-from lumion_hw.interfaces.cmis.vdm import CONTROL_PAGE, OBSERVABLES, SAMPLE_PAGE, Observable
+from lumion_hw.emulator.transponders.performance import EmulatedPerformance, FecCounters
+from lumion_hw.standards.cmis.codec import encode_vdm_value
+from lumion_hw.standards.cmis.coherent_pages import LINK_QUANTITIES
+from lumion_hw.standards.cmis.fields import LIMITS, Kind
+from lumion_hw.standards.cmis.vdm import CONTROL_PAGE, OBSERVABLES, SAMPLE_PAGE, Observable
 
 FREEZE_BYTE = 144
 """Byte of page 2Fh with the freeze request."""
@@ -25,7 +25,7 @@ class CoherentPages:
         performance: The statistics.
     """
 
-    def __init__(self, core: Core, performance: Performance) -> None:
+    def __init__(self, core: Core, performance: EmulatedPerformance) -> None:
         self._core, self._performance = core, performance
 
     def put_media_fec(self) -> None:
@@ -73,7 +73,7 @@ class VdmPages:
         performance: Current values and statistics.
     """
 
-    def __init__(self, core: Core, performance: Performance) -> None:
+    def __init__(self, core: Core, performance: EmulatedPerformance) -> None:
         self._core, self._performance = core, performance
         self._limited = [
             (group, place, instance.lane, OBSERVABLES[instance.code].name, core.profile.vdm_thresholds[instance.code])

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.routing.request import STATES, Request
+from lumion_hw.mesh.routing.request import STATES, RoutingProblem
 from lumion_hw.mesh.routing.result import Way
 from lumion_hw.mesh.routing.search import estimates, wave_graph
 
@@ -32,7 +32,7 @@ Status = Literal["optimal", "feasible", "infeasible", "undecided"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ProofVerdict:
     """What CP-SAT found out.
 
     Attributes:
@@ -52,13 +52,13 @@ def available() -> bool:
 
 
 def decide(
-    request: Request,
+    request: RoutingProblem,
     *,
     time_limit_s: float,
     workers: int = 1,
     hint: Sequence[Way] | None = None,
     feasibility_only: bool = False,
-) -> Verdict:
+) -> ProofVerdict:
     """Solve a request.
 
     Args:
@@ -93,7 +93,7 @@ def decide(
     bound = 0.0 if feasibility_only or status == "infeasible" else solver.best_objective_bound / model.scale
     if feasibility_only and status == "optimal":
         status = "feasible"
-    return Verdict(status, ways, bound)
+    return ProofVerdict(status, ways, bound)
 
 
 class _Model:
@@ -104,7 +104,7 @@ class _Model:
         model: An empty model.
     """
 
-    def __init__(self, request: Request, model: cp_model.CpModel) -> None:
+    def __init__(self, request: RoutingProblem, model: cp_model.CpModel) -> None:
         self.model = model
         self._request = request
         self._graph = wave_graph(request.mesh)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.mesh.routing.request import Request
+from lumion_hw.mesh.routing.request import RoutingProblem
 
 _MOST_FLOWS = 400
 """Runs of ports tried at most; one takes 0.3 ms on 72 PUCs and 2 ms on 725."""
@@ -50,7 +50,7 @@ class Cut:
         return f"{least}{way} can leave port{'s' * (len(self.ports) > 1)} {ports}"
 
 
-def find_cut(request: Request) -> Cut | None:
+def find_cut(request: RoutingProblem) -> Cut | None:
     """Return the smallest set of circuits found for which a cut proves that they cannot be had together, if any.
 
     Sets of ends that follow one another round the rim are tried, the smaller ones first.
@@ -66,7 +66,7 @@ def find_cut(request: Request) -> Cut | None:
     return None
 
 
-def _sides(request: Request) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+def _sides(request: RoutingProblem) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Yield the ends inside and outside of every run of ports round the rim, short runs first."""
     partner = {a: b for pair in request.pairs for a, b in (pair, pair[::-1])}
     rim = sorted(partner)
@@ -90,7 +90,7 @@ class _Network:
         request: The request.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: RoutingProblem) -> None:
         self._request = request
         mesh = request.mesh
         self._ports = 4 * mesh.n_pucs

@@ -28,7 +28,7 @@ _DARK_DB = -200.0
 """Crosstalk below this is reported as this: nothing at all has no decibels."""
 
 
-class Field(Protocol):
+class CircuitField(Protocol):
     """Whoever knows the light in a mesh whose PUCs are all set."""
 
     def at_ports(self, states: Mapping[int, State], inputs: Sequence[int]) -> NDArray[np.complex128]:
@@ -103,7 +103,7 @@ class DarkRouting:
     tried: tuple[float, ...]
 
 
-def crosstalk(field: Field, states: Mapping[int, State], paths: Sequence[Path]) -> tuple[Crosstalk, ...]:
+def crosstalk(field: CircuitField, states: Mapping[int, State], paths: Sequence[Path]) -> tuple[Crosstalk, ...]:
     """Return the crosstalk at the end of every circuit.
 
     Args:
@@ -132,7 +132,9 @@ def _db(power: float, signal: float) -> float:
     return float(10.0 * np.log10(max(ratio, 10.0 ** (_DARK_DB / 10.0))))
 
 
-def shares(mesh: HexMesh, field: Field, states: Mapping[int, State], paths: Sequence[Path]) -> NDArray[np.float64]:
+def shares(
+    mesh: HexMesh, field: CircuitField, states: Mapping[int, State], paths: Sequence[Path]
+) -> NDArray[np.float64]:
     """Return each PUC's part in the crosstalk, shape ``(n_pucs,)``: power over all circuits' ends, to first order.
 
     Args:
@@ -156,7 +158,7 @@ def shares(mesh: HexMesh, field: Field, states: Mapping[int, State], paths: Sequ
 def route_dark(
     mesh: HexMesh,
     pairs: Sequence[tuple[int, int]],
-    field: Field,
+    field: CircuitField,
     *,
     rounds: int = 6,
     price: float = 1.0,

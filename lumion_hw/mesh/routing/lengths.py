@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import product
 
 from lumion_hw.mesh.routing.negotiation import Negotiation
-from lumion_hw.mesh.routing.request import Request
+from lumion_hw.mesh.routing.request import RoutingProblem
 from lumion_hw.mesh.routing.result import Way
 from lumion_hw.mesh.routing.search import GivenUp
 
@@ -16,7 +16,7 @@ _MOST_LENGTHENINGS = 6
 _ROUNDS_PER_LENGTH = 40
 
 
-def settle_lengths(request: Request, rounds: int) -> tuple[tuple[Way, ...] | None, tuple[int, ...]]:
+def settle_lengths(request: RoutingProblem, rounds: int) -> tuple[tuple[Way, ...] | None, tuple[int, ...]]:
     """Return the ways found if any, and the PUCs contested when it was given up.
 
     Args:

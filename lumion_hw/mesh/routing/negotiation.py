@@ -15,7 +15,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lumion_hw.mesh.routing.request import Request
+from lumion_hw.mesh.routing.request import RoutingProblem
 from lumion_hw.mesh.routing.result import Way
 from lumion_hw.mesh.routing.search import HARD, GivenUp, Nodes, Prices, Search
 
@@ -57,7 +57,7 @@ class Negotiation:
         request: The request; groups of equal length are for the caller to resolve into exact ones.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: RoutingProblem) -> None:
         self._request = request
         self._prices = Prices(request)
         self._search = Search(request, self._prices)

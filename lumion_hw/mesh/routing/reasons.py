@@ -8,14 +8,14 @@ from dataclasses import replace
 from lumion_hw.errors import NoPathError, UndecidedError, VerifyError
 from lumion_hw.mesh.routing import cpsat
 from lumion_hw.mesh.routing.cuts import Cut, find_cut
-from lumion_hw.mesh.routing.request import Request
+from lumion_hw.mesh.routing.request import RoutingProblem
 from lumion_hw.mesh.routing.result import Path
 from lumion_hw.mesh.topology import State
 
 _LOSS_TOLERANCE_DB = 1e-4
 
 
-def no_path_alone(request: Request, index: int) -> NoPathError:
+def no_path_alone(request: RoutingProblem, index: int) -> NoPathError:
     """Return the error for one circuit that has no path even with the mesh to itself."""
     source, target = request.pairs[index]
     cut = find_cut(only(request, [index]))
@@ -32,7 +32,7 @@ def no_path_alone(request: Request, index: int) -> NoPathError:
     )
 
 
-def by_cut(request: Request) -> NoPathError | None:
+def by_cut(request: RoutingProblem) -> NoPathError | None:
     """Return the error for circuits that a cut keeps apart, or ``None`` if no such cut is found."""
     cut = find_cut(request)
     if cut is None:
@@ -51,7 +51,7 @@ def _hint(cut: Cut) -> str:
     return f"Give up {excess} of them, or move an end to the other side of the cut."
 
 
-def by_conflict(request: Request, settles: Callable[[Request], bool | None]) -> NoPathError:
+def by_conflict(request: RoutingProblem, settles: Callable[[RoutingProblem], bool | None]) -> NoPathError:
     """Return the error for a request that CP-SAT has proven impossible: the circuits that conflict.
 
     Circuits are left out one by one as long as the rest is still proven impossible.
@@ -79,7 +79,7 @@ def by_conflict(request: Request, settles: Callable[[Request], bool | None]) -> 
 
 
 def undecided(
-    request: Request,
+    request: RoutingProblem,
     rounds: int,
     contested: Sequence[int],
     *,
@@ -96,7 +96,7 @@ def undecided(
     )
 
 
-def only(request: Request, indices: Sequence[int]) -> Request:
+def only(request: RoutingProblem, indices: Sequence[int]) -> RoutingProblem:
     """Return the request for some of its circuits."""
     at = {index: position for position, index in enumerate(indices)}
     groups = (tuple(at[index] for index in group if index in at) for group in request.equal)
@@ -109,7 +109,7 @@ def only(request: Request, indices: Sequence[int]) -> Request:
     )
 
 
-def check_limits(request: Request, paths: Sequence[Path], states: Mapping[int, State]) -> None:
+def check_limits(request: RoutingProblem, paths: Sequence[Path], states: Mapping[int, State]) -> None:
     """Check traced paths against everything the request prescribes, whoever found them.
 
     Raises:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lumion_hw.errors import ConfigError, NoPathError
-from lumion_hw.mesh.faults import Faults
+from lumion_hw.mesh.faults import MeshFaults
 from lumion_hw.mesh.routing.result import Path, Way
 from lumion_hw.mesh.topology import HexMesh, State
 
@@ -29,7 +29,7 @@ _SHORTHAND: dict[str, dict[str, float]] = {
 
 
 @dataclass(frozen=True)
-class Limits:
+class RoutingLimits:
     """What one circuit may not exceed.
 
     Attributes:
@@ -63,7 +63,7 @@ class Limits:
 
 
 @dataclass(frozen=True, eq=False)
-class Request:
+class RoutingProblem:
     """A checked request.
 
     Attributes:
@@ -88,7 +88,7 @@ class Request:
     sunk: float
     loss_db: NDArray[np.float64]
     blocked: frozenset[tuple[int, State]]
-    limits: tuple[Limits, ...]
+    limits: tuple[RoutingLimits, ...]
     equal: tuple[tuple[int, ...], ...]
     homes: Mapping[int, Way]
     move_price: float
@@ -116,7 +116,7 @@ def other(state: State) -> State:
     return "cross" if state == "bar" else "bar"
 
 
-def check_ports(mesh: HexMesh, ports: Iterable[int], faults: Faults, busy: Iterable[Path] = ()) -> None:
+def check_ports(mesh: HexMesh, ports: Iterable[int], faults: MeshFaults, busy: Iterable[Path] = ()) -> None:
     """Refuse ports that do not exist, have no fibre, are dead, in use, or asked for twice.
 
     Raises:
@@ -204,7 +204,7 @@ def costs(
 
 def limits_of(
     n_pairs: int, max_hops: int | Sequence[int | None] | None, max_loss_db: float | None, exact_hops: Mapping[int, int]
-) -> tuple[Limits, ...]:
+) -> tuple[RoutingLimits, ...]:
     """Return the limits of each circuit.
 
     Raises:
@@ -217,10 +217,10 @@ def limits_of(
             f"{n_pairs} circuits",
             hint="Circuits count from 0 in the order of the request.",
         )
-    return tuple(Limits(ceiling, max_loss_db, exact_hops.get(index)) for index, ceiling in enumerate(ceilings))
+    return tuple(RoutingLimits(ceiling, max_loss_db, exact_hops.get(index)) for index, ceiling in enumerate(ceilings))
 
 
-def check_parities(mesh: HexMesh, pairs: Sequence[tuple[int, int]], limits: Sequence[Limits]) -> None:
+def check_parities(mesh: HexMesh, pairs: Sequence[tuple[int, int]], limits: Sequence[RoutingLimits]) -> None:
     """Refuse exact lengths of the wrong parity or below the shortest way (mesh.md a.6).
 
     Raises:
@@ -267,21 +267,21 @@ def request_for(
     puc_loss_db: ArrayLike = 0.5,
     heater_power_mw: ArrayLike | None = None,
     surcharge: ArrayLike = 0.0,
-    faults: Faults | None = None,
+    faults: MeshFaults | None = None,
     unusable: Iterable[tuple[int, State]] = (),
     fixed: Mapping[int, State] | None = None,
     max_hops: int | Sequence[int | None] | None = None,
     max_loss_db: float | None = None,
     exact_hops: Mapping[int, int] | None = None,
     equal_hops: Sequence[Sequence[int]] = (),
-) -> Request:
+) -> RoutingProblem:
     """Return the request for pairs whose ports are in order, without standing circuits; ``route`` tells the arguments.
 
     Raises:
         ConfigError: The request is wrong.
         NoPathError: Lengths that parity forbids are asked for.
     """
-    faults, fixed = faults or Faults(), fixed or {}
+    faults, fixed = faults or MeshFaults(), fixed or {}
     faults.check(mesh)
     refused = {*unusable, *faults.unusable()}
     check_states(mesh, {*refused, *fixed.items()})
@@ -290,7 +290,7 @@ def request_for(
     limits = limits_of(len(pairs), max_hops, max_loss_db, exact_hops or {})
     check_parities(mesh, pairs, limits)
     check_groups(mesh, pairs, equal_hops)
-    return Request(
+    return RoutingProblem(
         mesh=mesh,
         pairs=tuple((int(source), int(target)) for source, target in pairs),
         pass_cost=passing,

@@ -10,12 +10,12 @@ from typing import Literal
 from numpy.typing import ArrayLike
 
 from lumion_hw.errors import ConfigError, NoPathError, VerifyError
-from lumion_hw.mesh.faults import Faults
+from lumion_hw.mesh.faults import MeshFaults
 from lumion_hw.mesh.routing import cpsat, reasons
 from lumion_hw.mesh.routing.duplex import Duplex
 from lumion_hw.mesh.routing.lengths import settle_lengths
 from lumion_hw.mesh.routing.negotiation import Negotiation
-from lumion_hw.mesh.routing.request import STATES, Request, check_ports, limits_of, other, request_for
+from lumion_hw.mesh.routing.request import STATES, RoutingProblem, check_ports, limits_of, other, request_for
 from lumion_hw.mesh.routing.result import Path, Routing, Way, standing_states, traced_paths, way_of
 from lumion_hw.mesh.routing.search import GivenUp, floor
 from lumion_hw.mesh.topology import HexMesh, State
@@ -34,7 +34,7 @@ def route(
     puc_loss_db: ArrayLike = 0.5,
     heater_power_mw: ArrayLike | None = None,
     surcharge: ArrayLike = 0.0,
-    faults: Faults | None = None,
+    faults: MeshFaults | None = None,
     unusable: Iterable[tuple[int, State]] = (),
     fixed: Mapping[int, State] | None = None,
     standing: Sequence[Path] = (),
@@ -87,7 +87,7 @@ def route(
         UndecidedError: No routes were found in the effort allowed, and none were proven impossible.
     """
     duplex = Duplex(pairs, allowed=counter_propagation)
-    check_ports(mesh, [port for pair in duplex.pairs for port in pair], faults or Faults(), standing)
+    check_ports(mesh, [port for pair in duplex.pairs for port in pair], faults or MeshFaults(), standing)
     if move_price is not None and not move_price >= 0.0:
         raise ConfigError(f"a price of {move_price} for moving a circuit", hint="Give 0 or more, or None for never.")
     request = request_for(
@@ -128,7 +128,7 @@ class _Effort:
         self._time_limit_s = time_limit_s
         self._workers = workers
 
-    def negotiate(self, request: Request) -> tuple[tuple[Way, ...] | None, float, tuple[int, ...]]:
+    def negotiate(self, request: RoutingProblem) -> tuple[tuple[Way, ...] | None, float, tuple[int, ...]]:
         """Return the ways found by negotiation if any, a lower bound of their cost, and the PUCs still contested.
 
         Raises:
@@ -151,7 +151,7 @@ class _Effort:
         return settled.ways, bound, settled.contested
 
     def decide(
-        self, request: Request, ways: tuple[Way, ...] | None, bound: float, contested: tuple[int, ...]
+        self, request: RoutingProblem, ways: tuple[Way, ...] | None, bound: float, contested: tuple[int, ...]
     ) -> tuple[tuple[Way, ...], float, str]:
         """Rescue or certify what negotiation found, and return ways, bound and method.
 
@@ -180,7 +180,7 @@ class _Effort:
         proven = request.cost(found) if verdict.status == "optimal" else max(bound, verdict.bound)
         return found, proven, method
 
-    def _settles(self, request: Request) -> bool | None:
+    def _settles(self, request: RoutingProblem) -> bool | None:
         """Return whether there is a routing; ``None`` if that cannot be told soon."""
         try:
             if self.negotiate(request)[0] is not None:
@@ -203,7 +203,9 @@ class _Standing:
         effort: How hard to try.
     """
 
-    def __init__(self, request: Request, standing: tuple[Path, ...], move_price: float | None, effort: _Effort) -> None:
+    def __init__(
+        self, request: RoutingProblem, standing: tuple[Path, ...], move_price: float | None, effort: _Effort
+    ) -> None:
         self._request = request
         self._standing = standing
         self._ways = tuple(way_of(request.mesh, path) for path in standing)
@@ -252,7 +254,7 @@ class _Standing:
                     best = cost, free, ways
         return None if best is None else best[1:]
 
-    def _with(self, free: Sequence[int]) -> Request:
+    def _with(self, free: Sequence[int]) -> RoutingProblem:
         """Return the request in which some standing circuits may move and the others stay."""
         request = self._request
         stay = [path for index, path in enumerate(self._standing) if index not in free]
@@ -275,7 +277,7 @@ class _Standing:
         )
 
     def _routing(
-        self, request: Request, free: Sequence[int], ways: tuple[Way, ...], bound: float, method: str
+        self, request: RoutingProblem, free: Sequence[int], ways: tuple[Way, ...], bound: float, method: str
     ) -> Routing:
         """Trace everything through the states set, check it against the request, and hand it out."""
         everyone = [*ways, *(way for _, way in request.kept)]

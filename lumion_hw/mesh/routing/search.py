@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.mesh.routing.request import STATES, Request
+from lumion_hw.mesh.routing.request import STATES, RoutingProblem
 from lumion_hw.mesh.routing.result import Way
 from lumion_hw.mesh.topology import HexMesh
 
@@ -70,7 +70,7 @@ def _hops_left(mesh: HexMesh, port: int) -> list[float]:
     return left
 
 
-def estimates(request: Request, weight: NDArray[np.float64]) -> list[list[float]]:
+def estimates(request: RoutingProblem, weight: NDArray[np.float64]) -> list[list[float]]:
     """Return, for each circuit, the least total weight from each node to leaving at its target.
 
     Args:
@@ -87,7 +87,9 @@ def estimates(request: Request, weight: NDArray[np.float64]) -> list[list[float]
     return _estimates_round_obstacles(request, weight, targets)
 
 
-def _estimates_round_obstacles(request: Request, weight: NDArray[np.float64], targets: list[int]) -> list[list[float]]:
+def _estimates_round_obstacles(
+    request: RoutingProblem, weight: NDArray[np.float64], targets: list[int]
+) -> list[list[float]]:
     """Return the estimates of a mesh with obstacles or uneven weights."""
     import scipy.sparse as sp
     from scipy.sparse.csgraph import dijkstra
@@ -108,7 +110,7 @@ def _estimates_round_obstacles(request: Request, weight: NDArray[np.float64], ta
     return lists
 
 
-def floor(request: Request) -> float:
+def floor(request: RoutingProblem) -> float:
     """Return a cost that no routing is below: the cheapest walks of all circuits, each alone."""
     entry = wave_graph(request.mesh).entry
     left = estimates(request, request.pass_cost)
@@ -123,7 +125,7 @@ class Prices:
         request: The request.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: RoutingProblem) -> None:
         graph = wave_graph(request.mesh)
         self.graph = graph
         base = request.pass_cost + request.state_cost
@@ -180,7 +182,7 @@ class Search:
         prices: Prices, read anew by every search.
     """
 
-    def __init__(self, request: Request, prices: Prices) -> None:
+    def __init__(self, request: RoutingProblem, prices: Prices) -> None:
         self._request = request
         self._prices = prices
         self._graph = prices.graph

@@ -9,7 +9,7 @@ import pytest
 
 from lumion_hw.clock import Clock
 from lumion_hw.testing.contracts.common import not_given
-from lumion_hw.testing.wires import TRANSPORTS, Wire, clock_for, wired
+from lumion_hw.testing.wires import TRANSPORTS, WireUnderTest, clock_for, wired
 
 
 class OverEveryWire:
@@ -31,27 +31,27 @@ class OverEveryWire:
         not_given("device", "the emulated device of the driver, on the fixture 'clock'")
 
     @pytest.fixture
-    def wire(self, device: Any, transport: str, clock: Clock) -> Iterator[Wire]:
+    def wire(self, device: Any, transport: str, clock: Clock) -> Iterator[WireUnderTest]:
         """The way to the device: ``wire.link()`` is what the driver is given."""
         with wired(device, transport, clock) as wire:
             yield wire
 
     @pytest.fixture
-    def unplug(self, wire: Wire) -> Callable[[], None]:
+    def unplug(self, wire: WireUnderTest) -> Callable[[], None]:
         """Takes the device off its wire."""
         return wire.unplug
 
     @pytest.fixture
-    def disturb(self, wire: Wire) -> Callable[[bytes], None]:
+    def disturb(self, wire: WireUnderTest) -> Callable[[bytes], None]:
         """Lets bytes that no device sent arrive in front of the next reply."""
         return wire.disturb
 
     @pytest.fixture
-    def hold_replies(self, wire: Wire) -> Callable[[bool], None]:
+    def hold_replies(self, wire: WireUnderTest) -> Callable[[bool], None]:
         """Holds back all replies, and lets them arrive late."""
         return wire.hold
 
     @pytest.fixture
-    def drip(self, wire: Wire) -> Callable[[], None]:
+    def drip(self, wire: WireUnderTest) -> Callable[[], None]:
         """Lets replies arrive byte by byte."""
         return wire.drip

@@ -14,11 +14,11 @@ from lumion_hw.interfaces import (
     TransponderIdentity,
     TuningRange,
 )
-from lumion_hw.interfaces.cmis import FIELDS, Page, Value, codes, decode_from, interface_ids, is_supported
-from lumion_hw.interfaces.cmis.codec import duration_s
-from lumion_hw.interfaces.cmis.coherent_pages import COHERENT
-from lumion_hw.interfaces.cmis.grids import GRIDS, LaserGrids, laser_grids, reported_mhz
 from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S
+from lumion_hw.standards.cmis import FIELDS, Page, Value, codes, decode_from, interface_ids, is_supported
+from lumion_hw.standards.cmis.codec import duration_s
+from lumion_hw.standards.cmis.coherent_pages import COHERENT
+from lumion_hw.standards.cmis.grids import GRIDS, LaserGrids, laser_grids, reported_mhz
 
 N_APPLICATIONS = 15
 """Most applications a module can describe."""

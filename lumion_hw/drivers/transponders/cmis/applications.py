@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from lumion_hw.drivers.transponders.cmis import data_paths as dp
-from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.errors import ConfigError, ConfigRejectedError, DeviceTimeoutError
 from lumion_hw.interfaces import Application
-from lumion_hw.interfaces.cmis import codes
-from lumion_hw.interfaces.cmis.codes import ConfigStatus
+from lumion_hw.standards.cmis import codes
+from lumion_hw.standards.cmis.codes import ConfigStatus
 
 APPLY_S = 10.0
 """Time for the module to accept or refuse a configuration (facts, transponders 5)."""
 _PENDING = frozenset({ConfigStatus.UNDEFINED, ConfigStatus.SUCCESS, ConfigStatus.IN_PROGRESS})
 
 
-def select_application(module: Module, number: int, first_lane: int, *, check: bool = True) -> None:
+def select_application(module: ModuleContext, number: int, first_lane: int, *, check: bool = True) -> None:
     """Run an application on the host lanes from ``first_lane`` on; the transmitter is off afterwards.
 
     Args:
@@ -44,7 +44,7 @@ def select_application(module: Module, number: int, first_lane: int, *, check: b
     _apply(module, lanes, number << 4 | (first_lane - 1) << 1)
 
 
-def _offered(module: Module, number: int, first_lane: int, check: bool) -> Application:
+def _offered(module: ModuleContext, number: int, first_lane: int, check: bool) -> Application:
     offered = {item.number: item for item in module.advertised.applications}
     if number in offered and first_lane in offered[number].first_host_lanes:
         return offered[number]
@@ -62,7 +62,7 @@ def _offered(module: Module, number: int, first_lane: int, check: bool) -> Appli
     )
 
 
-def _decommission(module: Module, lanes: Collection[int]) -> None:
+def _decommission(module: ModuleContext, lanes: Collection[int]) -> None:
     """Put lanes out of use. Some modules refuse that; it only means that they do it by themselves."""
     try:
         _apply(module, lanes, 0)
@@ -70,7 +70,7 @@ def _decommission(module: Module, lanes: Collection[int]) -> None:
         module.warnings.append(f"lanes were not put out of use first: {error.message}")
 
 
-def _apply(module: Module, lanes: Collection[int], staged: int) -> None:
+def _apply(module: ModuleContext, lanes: Collection[int], staged: int) -> None:
     """Stage one byte per lane, apply it, and wait for the module's answer."""
     memory = module.memory
     ordered = sorted(lanes)
@@ -109,7 +109,7 @@ def _words(lanes: Collection[int], last: dict[int, int]) -> str:
     return f"config_in_progress: host lane {lane} shows {codes.describe('config_status', last[lane])}"
 
 
-def _rejected(module: Module, lane: int, code: int, staged: int) -> ConfigRejectedError:
+def _rejected(module: ModuleContext, lane: int, code: int, staged: int) -> ConfigRejectedError:
     return ConfigRejectedError(
         f"application {staged >> 4} was refused",
         lane=lane,

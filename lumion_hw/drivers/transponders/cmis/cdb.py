@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from lumion_hw.drivers.transponders.cmis.context import MARGIN, Module
+from lumion_hw.drivers.transponders.cmis.context import MARGIN, ModuleContext
 from lumion_hw.errors import DeviceError, FrameError
-from lumion_hw.interfaces.cmis import codes
-from lumion_hw.interfaces.cmis.cdb import (
+from lumion_hw.sessions.module_pages import MAX_WRITE_BYTES
+from lumion_hw.standards.cmis import codes
+from lumion_hw.standards.cmis.cdb import (
     CDB_PAGE,
     COMMAND_BYTE,
     EPL_PAGES,
@@ -13,9 +14,8 @@ from lumion_hw.interfaces.cmis.cdb import (
     decode_reply,
     encode_command,
 )
-from lumion_hw.interfaces.cmis.codec import cdb_busy_s
-from lumion_hw.interfaces.cmis.fields import HALF_BYTES
-from lumion_hw.sessions.module_pages import MAX_WRITE_BYTES
+from lumion_hw.standards.cmis.codec import cdb_busy_s
+from lumion_hw.standards.cmis.fields import HALF_BYTES
 
 COMMAND_S = 5.0
 """Time for a command beyond the advertised busy time (facts, transponders 3.13)."""
@@ -24,7 +24,7 @@ _PASSWORD_HINT = "Enter the module's password first; a restart locks it again."
 
 
 def command(
-    module: Module,
+    module: ModuleContext,
     number: int,
     payload: bytes = b"",
     *,
@@ -76,7 +76,7 @@ def command(
         raise module.error(FrameError, f"{words}: {error}", "Repeat it; check the bus if it happens again.") from error
 
 
-def _check_done(module: Module, words: str) -> None:
+def _check_done(module: ModuleContext, words: str) -> None:
     """Raise ``DeviceError`` with the status as its code if the command failed."""
     status = _status(module)
     if status & codes.CDB_FAILED:
@@ -87,10 +87,10 @@ def _check_done(module: Module, words: str) -> None:
         raise failure
 
 
-def _write(module: Module, page: int, byte: int, data: bytes, longest: int) -> None:
+def _write(module: ModuleContext, page: int, byte: int, data: bytes, longest: int) -> None:
     for start in range(0, len(data), longest):
         module.memory.pages.write_page(page, byte + start, data[start : start + longest], longest=longest)
 
 
-def _status(module: Module) -> int:
+def _status(module: ModuleContext) -> int:
     return module.memory.number("cdb_status", 1)

@@ -19,8 +19,8 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.interfaces import TransponderIdentity
-from lumion_hw.interfaces.cmis import FIELDS, codes
-from lumion_hw.interfaces.cmis.codec import text
+from lumion_hw.standards.cmis import FIELDS, codes
+from lumion_hw.standards.cmis.codec import text
 
 MARGIN = 1.5
 """Deadlines are this much longer than the module advertises (facts, transponders 5)."""
@@ -30,7 +30,7 @@ _LEAST_S = 1.0
 _ErrorT = TypeVar("_ErrorT", bound=LumionError)
 
 
-class Module:
+class ModuleContext:
     """One open module, shared by the parts of its driver.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
-from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.diagnostics import Diagnostics
 from lumion_hw.drivers.transponders.cmis.opening import open_module
 from lumion_hw.drivers.transponders.cmis.performance import PerformanceReader
@@ -61,7 +61,7 @@ class OpenModule(Driver):
         self._lane = lane
         self._pins = pins
         self._changing = fork_safe(threading.RLock())
-        self._module: Module | None = None
+        self._module: ModuleContext | None = None
         self._lit_here = False
 
     # -- opening and closing
@@ -123,7 +123,7 @@ class OpenModule(Driver):
     # -- inside
 
     @property
-    def _opened(self) -> Module:
+    def _opened(self) -> ModuleContext:
         if self._module is None:
             raise self._not_open()
         return self._module
@@ -132,7 +132,7 @@ class OpenModule(Driver):
         return not_open("the module", self._device, self._pages.name)
 
     @contextlib.contextmanager
-    def _operation(self) -> Iterator[Module]:
+    def _operation(self) -> Iterator[ModuleContext]:
         """Let one thread change the module at a time."""
         with self._changing:
             yield self._opened

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.errors import DeviceError
 from lumion_hw.interfaces import Application
-from lumion_hw.interfaces.cmis import codes
-from lumion_hw.interfaces.cmis.codes import DATA_PATH_TRANSIENT, DataPathState, ModuleState
+from lumion_hw.standards.cmis import codes
+from lumion_hw.standards.cmis.codes import DATA_PATH_TRANSIENT, DataPathState, ModuleState
 
 ALL_LANES = tuple(range(1, 9))
 """Lanes of a bank."""
@@ -51,7 +51,7 @@ def media_lanes_of(application: Application, first_host_lane: int) -> tuple[int,
     return tuple(lane for lane in range(first, first + application.media_lanes) if lane in ALL_LANES)
 
 
-def data_paths(module: Module) -> tuple[DataPath, ...]:
+def data_paths(module: ModuleContext) -> tuple[DataPath, ...]:
     """Read the active control set and return the data paths in use."""
     with module.memory.pages.transaction():
         selected = module.memory.numbers("active_app_sel")
@@ -72,35 +72,35 @@ def host_lanes(paths: Iterable[DataPath]) -> tuple[int, ...]:
     return tuple(sorted({lane for path in paths for lane in path.host_lanes}))
 
 
-def media_lanes(module: Module, paths: Iterable[DataPath]) -> tuple[int, ...]:
+def media_lanes(module: ModuleContext, paths: Iterable[DataPath]) -> tuple[int, ...]:
     """Return all media lanes of data paths; all eight if the module obeys only that."""
     if module.quirks.tx_disable_all:
         return ALL_LANES
     return tuple(sorted({lane for path in paths for lane in path.media_lanes}))
 
 
-def states(module: Module) -> dict[int, int]:
+def states(module: ModuleContext) -> dict[int, int]:
     """Read the data path state of every host lane."""
     return dict(zip(ALL_LANES, module.memory.numbers("data_path_state"), strict=True))
 
 
-def await_steady(module: Module) -> None:
+def await_steady(module: ModuleContext) -> None:
     """Wait until no data path is on its way: a host writes only then."""
     timeout_s = sum(module.longest_s(stage) for stage in ("dp_init", "dp_deinit", "tx_turn_on", "tx_turn_off"))
     _await(module, ALL_LANES, frozenset(range(16)) - DATA_PATH_TRANSIENT, timeout_s, "")
 
 
-def set_deinit(module: Module, lanes: Iterable[int], on: bool) -> None:
+def set_deinit(module: ModuleContext, lanes: Iterable[int], on: bool) -> None:
     """Ask for de-initialisation of host lanes, or no longer; in CMIS 3 the bit means the opposite."""
     module.memory.set_lanes("data_path_deinit", lanes, on is not module.quirks.inverted_deinit)
 
 
-def wants_deinit(module: Module) -> tuple[bool, ...]:
+def wants_deinit(module: ModuleContext) -> tuple[bool, ...]:
     """Read which host lanes are asked to be de-initialised."""
     return tuple(bool(bit) is not module.quirks.inverted_deinit for bit in module.memory.values("data_path_deinit"))
 
 
-def deactivate(module: Module, paths: Collection[DataPath], lanes: Iterable[int] = ()) -> None:
+def deactivate(module: ModuleContext, paths: Collection[DataPath], lanes: Iterable[int] = ()) -> None:
     """Switch the transmitters off, de-initialise the lanes, and wait until they are deactivated."""
     wanted = tuple(sorted({*host_lanes(paths), *lanes}))
     if module.advertised.supported("tx_disable"):
@@ -110,14 +110,14 @@ def deactivate(module: Module, paths: Collection[DataPath], lanes: Iterable[int]
     _await(module, wanted, frozenset({DataPathState.DEACTIVATED}), timeout_s, "dp_deinit")
 
 
-def initialise(module: Module, paths: Collection[DataPath]) -> None:
+def initialise(module: ModuleContext, paths: Collection[DataPath]) -> None:
     """Let the lanes initialise, and wait until they have."""
     lanes = host_lanes(paths)
     set_deinit(module, lanes, False)
     _await(module, lanes, _INITIALISED, module.longest_s("dp_init"), "dp_init")
 
 
-def switch_on(module: Module, paths: Collection[DataPath]) -> None:
+def switch_on(module: ModuleContext, paths: Collection[DataPath]) -> None:
     """Switch the transmitters of initialised data paths on, and wait until they are."""
     if module.advertised.supported("tx_disable"):
         module.memory.set_lanes("tx_disable", media_lanes(module, paths), False)
@@ -125,7 +125,7 @@ def switch_on(module: Module, paths: Collection[DataPath]) -> None:
     _await(module, host_lanes(paths), frozenset({DataPathState.ACTIVATED}), timeout_s, "tx_turn_on")
 
 
-def switch_off(module: Module, paths: Collection[DataPath]) -> None:
+def switch_off(module: ModuleContext, paths: Collection[DataPath]) -> None:
     """Switch the transmitters off, and wait until no data path is active; initialised ones stay so."""
     if not module.advertised.supported("tx_disable"):
         deactivate(module, paths)
@@ -135,7 +135,9 @@ def switch_off(module: Module, paths: Collection[DataPath]) -> None:
     _await(module, host_lanes(paths), frozenset(range(16)) - _LIT, timeout_s, "tx_turn_off")
 
 
-def _await(module: Module, lanes: Collection[int], wanted: Collection[int], timeout_s: float, stage: str) -> None:
+def _await(
+    module: ModuleContext, lanes: Collection[int], wanted: Collection[int], timeout_s: float, stage: str
+) -> None:
     """Wait until all lanes are in one of the states; stop at once if the module is no longer powered up."""
     last: dict[int, int] = {}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from lumion_hw.drivers.transponders.cmis.advertised import LOOPBACKS
-from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES
 from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces import Quality, Reading
-from lumion_hw.interfaces.cmis import FIELDS
-from lumion_hw.interfaces.cmis.codes import DiagnosticsSelector, Pattern
+from lumion_hw.standards.cmis import FIELDS
+from lumion_hw.standards.cmis.codes import DiagnosticsSelector, Pattern
 
 RESULTS_S = 0.2
 """Time until page 14h shows what its selector was set to (facts, transponders 2.3)."""
@@ -29,7 +29,7 @@ class Diagnostics:
         loopbacks: Names of the loopbacks it has.
     """
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: ModuleContext) -> None:
         self._module = module
         self._offers = bool(module.advertised.supported("diagnostics_selector"))
         memory = module.memory

@@ -9,7 +9,7 @@ from typing import Literal
 
 from lumion_hw.drivers.transponders.cmis import applications, cdb, firmware, power, tuning, user_memory
 from lumion_hw.drivers.transponders.cmis import data_paths as dp
-from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES, DataPath
 from lumion_hw.drivers.transponders.cmis.firmware import Images, Progress
 from lumion_hw.drivers.transponders.cmis.readings import DARK_DBM, ModuleReadings
@@ -18,8 +18,8 @@ from lumion_hw.interfaces import (
     Reading,
     TuningResult,
 )
-from lumion_hw.interfaces.cmis.codes import CDB_FIRMWARE_WRITES, DataPathState, ModuleState, Pattern
-from lumion_hw.interfaces.cmis.firmware import FirmwareFeatures
+from lumion_hw.standards.cmis.codes import CDB_FIRMWARE_WRITES, DataPathState, ModuleState, Pattern
+from lumion_hw.standards.cmis.firmware import FirmwareFeatures
 
 LIGHT_S = 5.0
 """Time from an active data path to a power reading above the floor."""
@@ -329,7 +329,7 @@ class CmisTransponder(ModuleReadings):
         with self._operation() as module:
             user_memory.write(module, offset, data)
 
-    def _await_light(self, module: Module) -> None:
+    def _await_light(self, module: ModuleContext) -> None:
         if self._power_reading(module) is None:
             return
 
@@ -340,7 +340,7 @@ class CmisTransponder(ModuleReadings):
 
         module.wait(lit, LIGHT_S, lambda: f"tx_failure: media lane {self._lane} launches no light")
 
-    def _check_dark(self, module: Module) -> None:
+    def _check_dark(self, module: ModuleContext) -> None:
         end = self._clock.now() + 1.0
         while (reading := self._power_reading(module)) is not None and (reading.value or DARK_DBM) > DARK_DBM:
             if self._clock.now() >= end:

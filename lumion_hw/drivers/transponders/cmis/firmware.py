@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from lumion_hw.drivers.transponders.cmis import cdb
-from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.errors import DeviceError, FrameError, LinkError, LumionError, NotSupportedError
-from lumion_hw.interfaces.cmis.codes import CdbCommand, ModuleState
-from lumion_hw.interfaces.cmis.fields import HALF_BYTES
-from lumion_hw.interfaces.cmis.firmware import (
+from lumion_hw.standards.cmis.codes import CdbCommand, ModuleState
+from lumion_hw.standards.cmis.fields import HALF_BYTES
+from lumion_hw.standards.cmis.firmware import (
     FirmwareFeatures,
     FirmwareImage,
     decode_firmware_features,
@@ -39,17 +39,17 @@ _NAMES = "AB"
 _T = TypeVar("_T")
 
 
-def images(module: Module) -> Images:
+def images(module: ModuleContext) -> Images:
     """Return the stored images A and B. Raises as :func:`cdb.command`."""
     return _decoded(module, decode_firmware_info, cdb.command(module, CdbCommand.FIRMWARE_INFO))
 
 
-def features(module: Module) -> FirmwareFeatures:
+def features(module: ModuleContext) -> FirmwareFeatures:
     """Return how this module takes firmware. Raises as :func:`cdb.command`."""
     return _decoded(module, decode_firmware_features, cdb.command(module, CdbCommand.FIRMWARE_FEATURES))
 
 
-def download(module: Module, file: bytes, progress: Progress) -> None:
+def download(module: ModuleContext, file: bytes, progress: Progress) -> None:
     """Write a vendor's file into the bank that does not run. Whatever ends it early, the running image is untouched.
 
     Raises:
@@ -76,7 +76,7 @@ def download(module: Module, file: bytes, progress: Progress) -> None:
         )
 
 
-def run(module: Module, *, inactive: bool, hitless: bool) -> None:
+def run(module: ModuleContext, *, inactive: bool, hitless: bool) -> None:
     """Restart the module with the other image, or with the one that runs, and wait until it answers.
 
     Raises:
@@ -104,7 +104,7 @@ def run(module: Module, *, inactive: bool, hitless: bool) -> None:
         )
 
 
-def commit(module: Module) -> None:
+def commit(module: ModuleContext) -> None:
     """Make the running image the one that starts from now on.
 
     Raises:
@@ -116,7 +116,7 @@ def commit(module: Module) -> None:
         raise module.error_verify("committed firmware image", "the running one", "another one", "Look at its images.")
 
 
-def copy(module: Module, source: str) -> None:
+def copy(module: ModuleContext, source: str) -> None:
     """Copy image ``A`` or ``B`` into the other bank.
 
     Raises:
@@ -133,7 +133,7 @@ def copy(module: Module, source: str) -> None:
         raise module.error_verify(f"firmware image {_NAMES[target]}", "valid", "invalid", "Copy or download it again.")
 
 
-def _write_blocks(module: Module, body: bytes, can: FirmwareFeatures, progress: Callable[[int], None]) -> None:
+def _write_blocks(module: ModuleContext, body: bytes, can: FirmwareFeatures, progress: Callable[[int], None]) -> None:
     size = can.block_bytes
     for start in range(0, len(body), size):
         block = body[start : start + size]
@@ -154,7 +154,7 @@ def _write_blocks(module: Module, body: bytes, can: FirmwareFeatures, progress: 
 
 
 @contextlib.contextmanager
-def _aborted_if_failed(module: Module, can: FirmwareFeatures) -> Iterator[None]:
+def _aborted_if_failed(module: ModuleContext, can: FirmwareFeatures) -> Iterator[None]:
     """End a download that failed, so that the next one can begin; Ctrl-C is such a failure."""
     try:
         yield
@@ -165,11 +165,11 @@ def _aborted_if_failed(module: Module, can: FirmwareFeatures) -> Iterator[None]:
         raise
 
 
-def _command(module: Module, number: CdbCommand, payload: bytes, within_s: float) -> None:
+def _command(module: ModuleContext, number: CdbCommand, payload: bytes, within_s: float) -> None:
     cdb.command(module, number, payload, within_s=within_s, replies=False)
 
 
-def _spare_bank(module: Module, stored: Images) -> int:
+def _spare_bank(module: ModuleContext, stored: Images) -> int:
     """Return the bank that does not run: 0 for A, 1 for B."""
     running = [bank for bank, image in enumerate(stored) if image is not None and image.running]
     if len(running) != 1:
@@ -181,7 +181,7 @@ def _spare_bank(module: Module, stored: Images) -> int:
     return 1 - running[0]
 
 
-def _answers(module: Module) -> bool:
+def _answers(module: ModuleContext) -> bool:
     try:
         # A module in its start-up says Reset; before that its registers mean nothing.
         return module.memory.number("module_state") in (ModuleState.LOW_PWR, ModuleState.READY)
@@ -190,7 +190,7 @@ def _answers(module: Module) -> bool:
         return False
 
 
-def _decoded(module: Module, decode: Callable[[bytes], _T], reply: bytes) -> _T:
+def _decoded(module: ModuleContext, decode: Callable[[bytes], _T], reply: bytes) -> _T:
     try:
         return decode(reply)
     except ValueError as error:

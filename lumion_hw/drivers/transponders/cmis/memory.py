@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, VerifyError
 from lumion_hw.interfaces import StickyFlag
-from lumion_hw.interfaces.cmis import FIELDS, Access, Field, Kind, Page, Value, decode, encode, fields_of, quiet_runs
-from lumion_hw.interfaces.cmis.fields import HALF_BYTES
-from lumion_hw.interfaces.cmis.index import flag_bytes
 from lumion_hw.sessions.module_pages import ModulePages
+from lumion_hw.standards.cmis import FIELDS, Access, Field, Kind, Page, Value, decode, encode, fields_of, quiet_runs
+from lumion_hw.standards.cmis.fields import HALF_BYTES
+from lumion_hw.standards.cmis.index import flag_bytes
 
 FlagKey = tuple[str, int | None]
 """Name of a flag without its suffix, and its lane."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lumion_hw.drivers.transponders.cmis import data_paths as dp
-from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.errors import OutOfRangeError
 from lumion_hw.interfaces import Monitors, Quality, Reading, SignalStatus
-from lumion_hw.interfaces.cmis import FIELDS, codes
-from lumion_hw.interfaces.cmis.codec import aux_monitor, decode, multiplied, optical_power, raw
-from lumion_hw.interfaces.cmis.codes import DataPathState, ModuleState
+from lumion_hw.standards.cmis import FIELDS, codes
+from lumion_hw.standards.cmis.codec import aux_monitor, decode, multiplied, optical_power, raw
+from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
 
 LANE_STATUS_PAGE = 0x11
 """Page of lane flags and lane monitors."""
@@ -24,7 +24,7 @@ _AUX_UNITS = {"tec": "%", "temperature": "degC", "supply": "V", "": ""}
 _LANE = ("tx_power", "tx_bias", "rx_power")
 
 
-def module_readings(module: Module) -> dict[str, Reading]:
+def module_readings(module: ModuleContext) -> dict[str, Reading]:
     """Read the monitors of the module, in one transfer."""
     first, last = FIELDS["temperature"].byte, FIELDS["custom_monitor"].span().stop
     data = module.memory.pages.read_page(None, first, last - first)
@@ -47,14 +47,14 @@ def module_readings(module: Module) -> dict[str, Reading]:
     return readings
 
 
-def lane_readings(module: Module, lane: int) -> dict[str, Reading]:
+def lane_readings(module: ModuleContext, lane: int) -> dict[str, Reading]:
     """Read power, bias and received power of a media lane, in one transfer for all lanes."""
     first, last = FIELDS["tx_power"].byte, FIELDS["rx_power"].whole_span().stop
     data = module.memory.pages.read_page(LANE_STATUS_PAGE, first, last - first, module.memory.bank)
     return {name: _lane_reading(module, name, lane, data, first) for name in _LANE}
 
 
-def _lane_reading(module: Module, name: str, lane: int, data: bytes, first: int) -> Reading:
+def _lane_reading(module: ModuleContext, name: str, lane: int, data: bytes, first: int) -> Reading:
     field = FIELDS[name]
     span = field.span(lane)
     source = f"11h:{span.start}"
@@ -70,7 +70,7 @@ def _lane_reading(module: Module, name: str, lane: int, data: bytes, first: int)
     return Reading(value, unit, quality, source)
 
 
-def monitors(module: Module, lane: int, received: Reading | None, launched: Reading | None) -> Monitors:
+def monitors(module: ModuleContext, lane: int, received: Reading | None, launched: Reading | None) -> Monitors:
     """Return the monitors in the form that all transponders have.
 
     Args:
@@ -98,7 +98,7 @@ def monitors(module: Module, lane: int, received: Reading | None, launched: Read
     )
 
 
-def _power_dbm(module: Module, reading: Reading | None) -> float | None:
+def _power_dbm(module: ModuleContext, reading: Reading | None) -> float | None:
     module.needs(reading is not None, "a power monitor")
     if reading is not None and reading.quality is Quality.ABOVE_RANGE:
         raise module.error(
@@ -107,7 +107,7 @@ def _power_dbm(module: Module, reading: Reading | None) -> float | None:
     return reading.value if reading is not None and reading.quality is Quality.OK else None
 
 
-def status(module: Module, lane: int) -> SignalStatus:
+def status(module: ModuleContext, lane: int) -> SignalStatus:
     """Read the live status of a media lane.
 
     Flags are read twice, because the first read only clears old ones. A module raises none for a data path that is

@@ -7,14 +7,14 @@ from typing import Any
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.transponders.cmis.advertised import Advertised
-from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.memory import CmisMemory
 from lumion_hw.drivers.transponders.cmis.quirks import quirks_of
 from lumion_hw.errors import IdentityError
-from lumion_hw.interfaces.cmis import CHECKSUMS, Page, codes
-from lumion_hw.interfaces.cmis.codec import checksum_matches
-from lumion_hw.interfaces.cmis.interface_ids import CMIS_IDENTIFIERS
 from lumion_hw.sessions.module_pages import ModulePages
+from lumion_hw.standards.cmis import CHECKSUMS, Page, codes
+from lumion_hw.standards.cmis.codec import checksum_matches
+from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS
 
 START_UP_S = 2.0
 """Time given to a module just plugged in until it answers (facts, transponders 4.1)."""
@@ -29,7 +29,7 @@ def open_module(
     bank: int,
     expected: Mapping[str, str | None],
     quirks: Mapping[str, Any],
-) -> Module:
+) -> ModuleContext:
     """Read identity and advertisement of a module, and check that it is the one expected.
 
     Raises:
@@ -57,7 +57,7 @@ def open_module(
             address=memory.address,
             hint="Check the bench file, or which module is plugged in there.",
         )
-    module = Module(memory, clock, advertised, identity, quirks_of(identity, advertised.revision, dict(quirks)))
+    module = ModuleContext(memory, clock, advertised, identity, quirks_of(identity, advertised.revision, dict(quirks)))
     module.warnings += [
         f"the check sum at {item.name} does not fit: some of what this page says may be wrong"
         for item in CHECKSUMS

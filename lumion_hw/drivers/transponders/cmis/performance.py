@@ -6,16 +6,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.diagnostics import Diagnostics
 from lumion_hw.drivers.transponders.cmis.monitors import lane_readings
-from lumion_hw.drivers.transponders.cmis.vdm import Instance, Sample, Vdm
+from lumion_hw.drivers.transponders.cmis.vdm import Instance, Vdm, VdmSample
 from lumion_hw.interfaces import LinkQuantity, Performance, Quality, Reading
-from lumion_hw.interfaces.cmis import FIELDS, codes, decode
-from lumion_hw.interfaces.cmis.codec import MIN_POWER_DBM, q_db
-from lumion_hw.interfaces.cmis.coherent_pages import FEC_COUNTERS, LINK_QUANTITIES
-from lumion_hw.interfaces.cmis.fields import HALF_BYTES
-from lumion_hw.interfaces.cmis.vdm import MODULE_RESOURCE, Observable
+from lumion_hw.standards.cmis import FIELDS, codes, decode
+from lumion_hw.standards.cmis.codec import MIN_POWER_DBM, q_db
+from lumion_hw.standards.cmis.coherent_pages import FEC_COUNTERS, LINK_QUANTITIES
+from lumion_hw.standards.cmis.fields import HALF_BYTES
+from lumion_hw.standards.cmis.vdm import MODULE_RESOURCE, Observable
 
 FEC_PAGE = 0x34
 """Media FEC counters."""
@@ -69,7 +69,7 @@ class PerformanceReader:
         lane: Media lane.
     """
 
-    def __init__(self, module: Module, vdm: Vdm, diagnostics: Diagnostics, lane: int) -> None:
+    def __init__(self, module: ModuleContext, vdm: Vdm, diagnostics: Diagnostics, lane: int) -> None:
         self._lane = lane
         self._module = module
         self._vdm = vdm
@@ -221,7 +221,7 @@ def _take_link(drafts: dict[str, _Draft], page: bytes) -> None:
             draft.add(member, _floored(quantity.name, number, quantity.unit, str(item)))
 
 
-def _take_samples(drafts: dict[str, _Draft], samples: tuple[Sample, ...]) -> None:
+def _take_samples(drafts: dict[str, _Draft], samples: tuple[VdmSample, ...]) -> None:
     """Take VDM samples; those of unknown types are left out."""
     for sample in samples:
         observable = sample.instance.descriptor.observable

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from lumion_hw.drivers.transponders.cmis import data_paths as dp
 from lumion_hw.drivers.transponders.cmis import monitors, snapshots, tuning
-from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.core import OpenModule
 from lumion_hw.drivers.transponders.cmis.data_paths import DataPath
 from lumion_hw.drivers.transponders.cmis.lock import LockWatch
-from lumion_hw.drivers.transponders.cmis.vdm import Sample
+from lumion_hw.drivers.transponders.cmis.vdm import VdmSample
 from lumion_hw.interfaces import (
     LockReport,
     Monitors,
@@ -18,9 +18,9 @@ from lumion_hw.interfaces import (
     SignalStatus,
     StickyFlag,
 )
-from lumion_hw.interfaces.cmis import codes, flag_bytes
-from lumion_hw.interfaces.cmis.codes import DataPathState, ModuleState
-from lumion_hw.interfaces.cmis.image import MemoryImage
+from lumion_hw.standards.cmis import codes, flag_bytes
+from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
+from lumion_hw.standards.cmis.image import MemoryImage
 
 DARK_DBM = -30.0
 """A transmitter below this power is off; modules show their floor of -40 dBm then."""
@@ -93,7 +93,7 @@ class ModuleReadings(OpenModule):
         module.needs(not module.advertised.flat, "reading lane status")
         return monitors.status(module, self._lane)
 
-    def samples(self) -> tuple[Sample, ...]:
+    def samples(self) -> tuple[VdmSample, ...]:
         """Read all diagnostic samples, unfrozen."""
         self._opened.memory.number("module_state")
         return self._vdm.samples()
@@ -154,7 +154,7 @@ class ModuleReadings(OpenModule):
         floor = value is None or value <= DARK_DBM - 10.0
         return Reading(value, "dBm", Quality.BELOW_RANGE if floor else Quality.OK, source)
 
-    def _flag_page_exists(self, module: Module, page: int | None) -> bool:
+    def _flag_page_exists(self, module: ModuleContext, page: int | None) -> bool:
         if module.advertised.flat or not flag_bytes(page):
             return page is None
         if page == _COHERENT_FLAGS:
@@ -165,7 +165,7 @@ class ModuleReadings(OpenModule):
             return bool(module.advertised.supported("diagnostics_selector"))
         return page != 0x2C or bool(self._vdm.instances)
 
-    def _power_reading(self, module: Module) -> Reading | None:
+    def _power_reading(self, module: ModuleContext) -> Reading | None:
         """Return the launched power, where the module measures it."""
         reading = monitors.lane_readings(module, self._lane)["tx_power"]
         if reading.quality is not Quality.NOT_SUPPORTED:

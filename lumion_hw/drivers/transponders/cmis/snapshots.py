@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.vdm import Vdm
-from lumion_hw.interfaces.cmis import FIELDS, PAGES, Access, Page, Value, decode, fields_of
-from lumion_hw.interfaces.cmis.cdb import CDB_PAGE
-from lumion_hw.interfaces.cmis.codec import cut, multiplied
-from lumion_hw.interfaces.cmis.image import Half, MemoryImage
-from lumion_hw.interfaces.cmis.vdm import CONTROL_PAGE, DESCRIPTOR_PAGE, FLAG_PAGE, GROUPS, MASK_PAGE
+from lumion_hw.standards.cmis import FIELDS, PAGES, Access, Page, Value, decode, fields_of
+from lumion_hw.standards.cmis.cdb import CDB_PAGE
+from lumion_hw.standards.cmis.codec import cut, multiplied
+from lumion_hw.standards.cmis.image import Half, MemoryImage
+from lumion_hw.standards.cmis.vdm import CONTROL_PAGE, DESCRIPTOR_PAGE, FLAG_PAGE, GROUPS, MASK_PAGE
 
 _HOW_IT_WAS_READ = frozenset({"bank_select", "page_select"})
 
@@ -27,7 +27,7 @@ class Difference:
     after: Value | None
 
 
-def dump(module: Module, vdm: Vdm) -> MemoryImage:
+def dump(module: ModuleContext, vdm: Vdm) -> MemoryImage:
     """Read all pages that the module advertises, without its flags: those stay set, and unknown in the image."""
     halves: dict[Half, bytes] = {}
     unknown: dict[Half, frozenset[int]] = {}
@@ -42,7 +42,7 @@ def dump(module: Module, vdm: Vdm) -> MemoryImage:
     return MemoryImage(halves, unknown, f"{identity.vendor} {identity.part_number} {identity.serial}")
 
 
-def _pages(module: Module, vdm: Vdm) -> Iterator[Page]:
+def _pages(module: ModuleContext, vdm: Vdm) -> Iterator[Page]:
     """Yield the pages that the module should have."""
     groups = {item.group for item in vdm.instances}
     for page in PAGES:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from lumion_hw.drivers.transponders.cmis import data_paths as dp
-from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.errors import DeviceError, LimitError, VerifyError
 from lumion_hw.interfaces import TuningResult
-from lumion_hw.interfaces.cmis import codes
-from lumion_hw.interfaces.cmis.codes import DataPathState, Grid
-from lumion_hw.interfaces.cmis.grids import GRIDS, Tuning, reported_mhz
-from lumion_hw.interfaces.cmis.lane_pages import TUNING_FLAGS
+from lumion_hw.standards.cmis import codes
+from lumion_hw.standards.cmis.codes import DataPathState, Grid
+from lumion_hw.standards.cmis.grids import GRIDS, Tuning, reported_mhz
+from lumion_hw.standards.cmis.lane_pages import TUNING_FLAGS
 
 TUNING_S = 180.0
 """Longest time of a channel change in a 400ZR data sheet."""
@@ -21,7 +21,7 @@ REFUSALS = ("invalid_channel", "tuning_not_accepted", "fine_tuning_oor")
 _POWER_CHECK_S = 0.2
 
 
-def tune(module: Module, frequency_thz: float, grid_ghz: float | None, lane: int) -> TuningResult:
+def tune(module: ModuleContext, frequency_thz: float, grid_ghz: float | None, lane: int) -> TuningResult:
     """Tune the laser of a media lane; a data path that was active is taken down for it and brought up again.
 
     Raises:
@@ -49,7 +49,7 @@ def tune(module: Module, frequency_thz: float, grid_ghz: float | None, lane: int
     return TuningResult(codes.describe("grid", plan.grid), plan.channel, plan.fine_mhz / 1e3, found_mhz / 1e6)
 
 
-def plan_tuning(module: Module, frequency_thz: float, grid_ghz: float | None) -> Tuning:
+def plan_tuning(module: ModuleContext, frequency_thz: float, grid_ghz: float | None) -> Tuning:
     """Return grid, channel and fine offset of a frequency, rounded to MHz. Raises as :func:`tune`."""
     module.needs(module.advertised.tunable, "tuning")
     try:
@@ -59,7 +59,7 @@ def plan_tuning(module: Module, frequency_thz: float, grid_ghz: float | None) ->
         raise
 
 
-def _grid(module: Module, grid_ghz: float | None) -> Grid | None:
+def _grid(module: ModuleContext, grid_ghz: float | None) -> Grid | None:
     if grid_ghz is None:
         return None
     spacings = {grid: float(GRIDS[grid].spacing_mhz) / 1e3 for grid in module.advertised.grids.channels}
@@ -70,7 +70,7 @@ def _grid(module: Module, grid_ghz: float | None) -> Grid | None:
     return fitting[0]
 
 
-def _write_and_wait(module: Module, plan: Tuning, lane: int) -> int:
+def _write_and_wait(module: ModuleContext, plan: Tuning, lane: int) -> int:
     """Write a tuning, wait until the laser has settled, and return its frequency in MHz."""
     memory, flags = module.memory, module.flags
     fine = module.advertised.grids.fine is not None
@@ -110,7 +110,7 @@ def _write_and_wait(module: Module, plan: Tuning, lane: int) -> int:
     return last["mhz"]
 
 
-def configured_mhz(module: Module, lane: int) -> int | None:
+def configured_mhz(module: ModuleContext, lane: int) -> int | None:
     """Return the frequency that the module has been told; ``None`` if its registers name no grid."""
     memory = module.memory
     with memory.pages.transaction():
@@ -120,7 +120,7 @@ def configured_mhz(module: Module, lane: int) -> int | None:
     return reported_mhz(Grid(code), channel, fine) if code in tuple(Grid) else None
 
 
-def set_power(module: Module, power_dbm: float, lane: int) -> None:
+def set_power(module: ModuleContext, power_dbm: float, lane: int) -> None:
     """Set the output power of a media lane. Raises as ``CoherentTransponder.set_tx_power_dbm``."""
     limits = module.advertised.tx_power_limits_dbm
     module.needs(limits is not None, "setting the output power")

@@ -6,33 +6,33 @@ CMIS 5.2: passwords 00h:118-125 and CDB 0001h, 0002h; user EEPROM page 03h. A ho
 from __future__ import annotations
 
 from lumion_hw.drivers.transponders.cmis import cdb
-from lumion_hw.drivers.transponders.cmis.context import Module
-from lumion_hw.interfaces.cmis.codes import CdbCommand
-from lumion_hw.interfaces.cmis.fields import HALF_BYTES
+from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.sessions.module_pages import MAX_WRITE_BYTES
+from lumion_hw.standards.cmis.codes import CdbCommand
+from lumion_hw.standards.cmis.fields import HALF_BYTES
 
 LARGEST_HOST_PASSWORD = 0x7FFF_FFFF
 _PAGE = 0x03
 _CHANGE_BYTE, _ENTRY_BYTE = 118, 122
 
 
-def enter_password(module: Module, password: int) -> None:
+def enter_password(module: ModuleContext, password: int) -> None:
     """Enter the host's password. Only a command data block tells whether it was right: raises ``DeviceError``."""
     _send(module, CdbCommand.ENTER_PASSWORD, _ENTRY_BYTE, password)
 
 
-def change_password(module: Module, password: int) -> None:
+def change_password(module: ModuleContext, password: int) -> None:
     """Change the host's password. Raises as :func:`enter_password`, and ``LimitError``."""
     _send(module, CdbCommand.CHANGE_PASSWORD, _CHANGE_BYTE, password)
 
 
-def read(module: Module) -> bytes:
+def read(module: ModuleContext) -> bytes:
     """Return the user's bytes. Raises ``NotSupportedError``."""
     _needs_page(module)
     return module.memory.pages.read_page(_PAGE, HALF_BYTES, HALF_BYTES)
 
 
-def write(module: Module, offset: int, data: bytes) -> None:
+def write(module: ModuleContext, offset: int, data: bytes) -> None:
     """Write some of the user's bytes and read them back.
 
     Raises:
@@ -60,11 +60,11 @@ def write(module: Module, offset: int, data: bytes) -> None:
         )
 
 
-def _needs_page(module: Module) -> None:
+def _needs_page(module: ModuleContext) -> None:
     module.needs(module.advertised.supported("user_eeprom"), "memory for the user (page 03h)")
 
 
-def _send(module: Module, command: CdbCommand, byte: int, password: int) -> None:
+def _send(module: ModuleContext, command: CdbCommand, byte: int, password: int) -> None:
     if not 0 <= password <= LARGEST_HOST_PASSWORD:
         raise module.error_limit("host password", password, 0 if password < 0 else LARGEST_HOST_PASSWORD, "")
     data = password.to_bytes(4, "big")

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lumion_hw.drivers.transponders.cmis.context import Module
+from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.memory import FlagKey
 from lumion_hw.errors import DeviceTimeoutError
-from lumion_hw.interfaces.cmis.codec import vdm_value
-from lumion_hw.interfaces.cmis.fields import HALF_BYTES, LIMITS
-from lumion_hw.interfaces.cmis.vdm import (
+from lumion_hw.standards.cmis.codec import vdm_value
+from lumion_hw.standards.cmis.fields import HALF_BYTES, LIMITS
+from lumion_hw.standards.cmis.vdm import (
     DESCRIPTOR_PAGE,
     GROUPS,
     INSTANCES,
@@ -45,7 +45,7 @@ class Instance:
 
 
 @dataclass(frozen=True)
-class Sample:
+class VdmSample:
     """One sample: its instance, and its value in the observable's unit (the raw number of an unknown type)."""
 
     instance: Instance
@@ -74,7 +74,7 @@ class Vdm:
         instances: What the module lists.
     """
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: ModuleContext) -> None:
         self._module = module
         self.instances: tuple[Instance, ...] = ()
         if module.advertised.supported("vdm_groups"):
@@ -98,7 +98,7 @@ class Vdm:
                 return item
         return None
 
-    def samples(self, statistic: bool | None = None) -> tuple[Sample, ...]:
+    def samples(self, statistic: bool | None = None) -> tuple[VdmSample, ...]:
         """Read samples, in one transfer per group.
 
         Args:
@@ -110,7 +110,7 @@ class Vdm:
         for group in sorted({item.group for item in wanted}):
             data = memory.pages.read_page(SAMPLE_PAGE + group, HALF_BYTES, HALF_BYTES, memory.bank)
             found += [
-                Sample(item, sample_value(item, data[2 * item.number : 2 * item.number + 2]))
+                VdmSample(item, sample_value(item, data[2 * item.number : 2 * item.number + 2]))
                 for item in wanted
                 if item.group == group
             ]

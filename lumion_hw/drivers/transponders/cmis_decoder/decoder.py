@@ -18,14 +18,14 @@ from lumion_hw.drivers.transponders.decoded import (
 )
 from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces import Quality
-from lumion_hw.interfaces.cmis import ALL_FIELDS, FIELDS, Field, codes
-from lumion_hw.interfaces.cmis.codes import DiagnosticsSelector
-from lumion_hw.interfaces.cmis.diagnostic_pages import VIEW_BER, VIEW_COUNTERS, VIEW_SNR
-from lumion_hw.interfaces.cmis.fields import FIRST_BANKED_PAGE
-from lumion_hw.interfaces.cmis.image import MemoryImage
-from lumion_hw.interfaces.cmis.interface_ids import CMIS_IDENTIFIERS
-from lumion_hw.interfaces.cmis.lane_pages import HOST, MEDIA
-from lumion_hw.interfaces.cmis.vdm import CUSTOM_TYPES
+from lumion_hw.standards.cmis import ALL_FIELDS, FIELDS, Field, codes
+from lumion_hw.standards.cmis.codes import DiagnosticsSelector
+from lumion_hw.standards.cmis.diagnostic_pages import VIEW_BER, VIEW_COUNTERS, VIEW_SNR
+from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE
+from lumion_hw.standards.cmis.image import MemoryImage
+from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS
+from lumion_hw.standards.cmis.lane_pages import HOST, MEDIA
+from lumion_hw.standards.cmis.vdm import CUSTOM_TYPES
 
 _OTHER_STANDARDS = {0x03: "SFF-8472", 0x0C: "SFF-8436", 0x0D: "SFF-8636", 0x11: "SFF-8636"}
 _CMIS_MAJORS = range(3, 6)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 from lumion_hw.drivers.transponders.cmis_decoder.memory import Dump, address, finding
 from lumion_hw.drivers.transponders.decoded import Finding, Severity, text_findings
-from lumion_hw.interfaces.cmis import ALL_FIELDS, FIELDS, codes
-from lumion_hw.interfaces.cmis.codec import MULTIPLIERS, SMF_MULTIPLIER_2_SINCE, checksum_of, duration_s
-from lumion_hw.interfaces.cmis.fields import HALF_BYTES
-from lumion_hw.interfaces.cmis.interface_ids import (
+from lumion_hw.standards.cmis import ALL_FIELDS, FIELDS, codes
+from lumion_hw.standards.cmis.codec import MULTIPLIERS, SMF_MULTIPLIER_2_SINCE, checksum_of, duration_s
+from lumion_hw.standards.cmis.fields import HALF_BYTES
+from lumion_hw.standards.cmis.interface_ids import (
     CMIS_IDENTIFIERS,
     COPPER_TECHNOLOGIES,
     END_OF_APPLICATIONS,

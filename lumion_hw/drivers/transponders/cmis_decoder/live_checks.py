@@ -8,11 +8,11 @@ from lumion_hw.drivers.transponders.cmis.performance import FEC_PAGE, bit_error_
 from lumion_hw.drivers.transponders.cmis.vdm import Instance, listed, sample_value
 from lumion_hw.drivers.transponders.cmis_decoder.memory import Dump, finding
 from lumion_hw.drivers.transponders.decoded import Finding, Severity
-from lumion_hw.interfaces.cmis import FIELDS, byte_access, codes
-from lumion_hw.interfaces.cmis.codec import aux_monitor
-from lumion_hw.interfaces.cmis.coherent_pages import FEC_COUNTERS, LINK_QUANTITIES
-from lumion_hw.interfaces.cmis.fields import HALF_BYTES
-from lumion_hw.interfaces.cmis.vdm import CUSTOM_TYPES, DESCRIPTOR_PAGE, GROUPS, SAMPLE_PAGE
+from lumion_hw.standards.cmis import FIELDS, byte_access, codes
+from lumion_hw.standards.cmis.codec import aux_monitor
+from lumion_hw.standards.cmis.coherent_pages import FEC_COUNTERS, LINK_QUANTITIES
+from lumion_hw.standards.cmis.fields import HALF_BYTES
+from lumion_hw.standards.cmis.vdm import CUSTOM_TYPES, DESCRIPTOR_PAGE, GROUPS, SAMPLE_PAGE
 
 _ERROR, _WARNING, _NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 _LANES = range(1, 9)

@@ -7,10 +7,10 @@ from functools import cached_property
 
 from lumion_hw.drivers.transponders.cmis.advertised import Advertised
 from lumion_hw.drivers.transponders.decoded import Finding, Severity
-from lumion_hw.interfaces.cmis import CHECKSUMS, FIELDS, Field, Page, Value, decode
-from lumion_hw.interfaces.cmis.codec import checksum_matches, cut, multiplied
-from lumion_hw.interfaces.cmis.fields import LANES, Checksum
-from lumion_hw.interfaces.cmis.image import MemoryImage
+from lumion_hw.standards.cmis import CHECKSUMS, FIELDS, Field, Page, Value, decode
+from lumion_hw.standards.cmis.codec import checksum_matches, cut, multiplied
+from lumion_hw.standards.cmis.fields import LANES, Checksum
+from lumion_hw.standards.cmis.image import MemoryImage
 
 ALL_LANES = frozenset(range(1, LANES + 1))
 """Lanes of a bank."""

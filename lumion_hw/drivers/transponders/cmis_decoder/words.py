@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lumion_hw.drivers.transponders.cmis_decoder.memory import Dump
-from lumion_hw.interfaces.cmis import Field, Kind, Value, codes
-from lumion_hw.interfaces.cmis.codec import (
+from lumion_hw.standards.cmis import Field, Kind, Value, codes
+from lumion_hw.standards.cmis.codec import (
     SMF_MULTIPLIER_2_SINCE,
     aux_monitor,
     cable_length_m,

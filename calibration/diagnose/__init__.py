@@ -1,0 +1,1 @@
+"""What is wrong with elements of a mesh, or changed while it was measured."""

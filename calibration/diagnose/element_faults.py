@@ -1,0 +1,300 @@
+"""What is wrong with heaters, PUCs, monitors, sources and channels, in words and as data.
+
+Every message names the element with its channel or port, what was seen and what was expected, what still works, and
+what to do (calibration.md 12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.measure.heater_fringe import HeaterFit
+from calibration.model.observations import Observations
+from calibration.model.parameters import MeshParameters
+from lumion_hw.mesh.record import Defect
+from lumion_hw.mesh.topology import State
+
+Real = NDArray[np.float64]
+
+UNCERTAIN_LAW = "uncertain law"
+"""Kind of the defect that further readings may mend."""
+STUCK_PUC = "stuck PUC"
+DEAD_MONITOR, FAINT_MONITOR = "dead monitor", "faint monitor"
+UNSEEN_PUC = "unseen PUC"
+
+_ARMS = ("upper", "lower")
+_SATURATED_SHARE = 0.01
+_USABLE_LEAK = 0.01
+"""Power on the wrong output up to which a stuck PUC serves as bar or cross: 20 dB."""
+_BALANCED_LEAK = 0.015
+"""Four standard deviations of published couplers leave less (mesh.md b.2)."""
+_FRINGE_RAD = 2.0 * np.pi
+_OTHER_ARM = "all couplings are set by the other arm, its common phase is not free"
+
+WORDS: dict[str, str] = {
+    "dead heater": "{heater}: no effect; " + _OTHER_ARM + ". Check the wire and the contact of this channel",
+    UNCERTAIN_LAW: "{heater}: its sweeps fit several laws; the best one was taken",
+    STUCK_PUC: (
+        "PUC {puc} (channels {channels}): neither heater has any effect on the light{coupling}; {use}. Check the wires "
+        "of both channels"
+    ),
+    UNSEEN_PUC: (
+        "PUC {puc} (channels {channels}): no light of this bench passes it on its way to a monitor or meter: nothing "
+        "is known of it, its heaters included; routing goes round it. Light other ports, or watch others"
+    ),
+    FAINT_MONITOR: "monitor at port {number}: no light that is told from its noise; not used",
+    "unseen heater": "{heater}: no effect that is told from noise; it is left off",
+    "little light": (
+        ". There is little light: the brightest reading of a usual monitor is {contrast:.0f} times the noise, where "
+        "{least:.0f} are needed to tell what is broken. Give it more light, then calibrate again"
+    ),
+    "died in the run": (
+        "{heater}: no effect, it stopped working during the run, {first} of {settings} random settings in; until then "
+        "it followed its law; " + _OTHER_ARM + ". Check the wire and the contact of this channel"
+    ),
+    "silent": (
+        "{heater}: no effect in {settings} random settings, though something moved while it was swept; "
+        + _OTHER_ARM
+        + ". Check the wire and the contact of this channel"
+    ),
+    "weak heater": (
+        "{heater}: {reach:.2f}π of phase at {most_ma:g} mA, less than the 2π of a fringe; by this arm alone couplings "
+        "from {least:.3f} to {largest:.3f} are reached, {rest}. Check its resistance, or allow more current"
+    ),
+    "couplers off balance": (
+        "PUC {puc}: its couplers are off balance, couplings from {least:.3f} to {largest:.3f} can be set where 0.015 "
+        "to 0.985 is usual: extinction {bar:.0f} dB in bar, {cross:.0f} dB in cross. Settings within are as "
+        "good as any; routing should give it the better state"
+    ),
+    "exchanged channels": (
+        "channels {channel} and {other} appear exchanged: channel {channel}, by the map {name}, heats {wrong}. Nothing "
+        "is certified with this map: exchange the two in the bench file's channel map, or their wires, and begin anew"
+    ),
+    "saturated monitor": (
+        "monitor at port {port}: saturated in {share:.0f} % of the settings; those readings are bounds only, all "
+        "others are used. Choose a less sensitive range, or less light"
+    ),
+    "died monitor": (
+        "monitor at port {port}: dark from random setting {first} of {settings} on, it worked before; readings up to "
+        "there are used. The port can be used, its light is not seen: check the diode and its amplifier"
+    ),
+    "dead port": (
+        "port {port}: no light goes in, and its monitor sees none come out; not used. Check the fibre and its facet; "
+        "PUCs next to it are measured from other ports"
+    ),
+}  # fmt: skip
+
+
+def heater_name(heater: int, channels: Sequence[int]) -> str:
+    """Return a heater in words, such as ``PUC 41 lower heater (channel 83)``."""
+    return f"PUC {heater // 2} {_ARMS[heater % 2]} heater (channel {channels[heater]})"
+
+
+def heater_defects(heaters: Sequence[HeaterFit], channels: Sequence[int]) -> tuple[Defect, ...]:
+    """Name stuck PUCs, dead heaters, and heaters whose law remains uncertain.
+
+    Args:
+        heaters: What the sweeps said, by 2·PUC + arm.
+        channels: Drive channel of every heater.
+    """
+    defects = []
+    for puc in range(len(heaters) // 2):
+        pair = heaters[2 * puc : 2 * puc + 2]
+        if all(fit.law is None for fit in pair):
+            defects.append(stuck_puc(puc, channels))
+            continue
+        for arm, fit in enumerate(pair):
+            kind = "dead heater" if fit.law is None else UNCERTAIN_LAW
+            if fit.law is None or not np.isfinite(fit.turn_sigma_rad):
+                words = WORDS[kind].format(heater=heater_name(2 * puc + arm, channels))
+                defects.append(Defect(kind, "heater", 2 * puc + arm, words))
+    return tuple(defects)
+
+
+def stuck_puc(
+    puc: int, channels: Sequence[int], coupling: float | None = None, coupling_sigma: float | None = None
+) -> Defect:
+    """Return a stuck PUC; with its coupling, if that is known, it stays usable in the state it is in."""
+    states: tuple[State, ...] = ()
+    at = ""
+    if coupling is not None:
+        states = ("bar",) if coupling < _USABLE_LEAK else ("cross",) if coupling > 1.0 - _USABLE_LEAK else ()
+        at = f", it is stuck at a coupling of {coupling:.4f} ± {coupling_sigma or 0.0:.4f}"
+    words = WORDS[STUCK_PUC].format(
+        puc=puc,
+        channels=f"{channels[2 * puc]} and {channels[2 * puc + 1]}",
+        coupling=at,
+        use=f"it may be used as {states[0]}, else it must be routed round" if states else "it must be routed round",
+    )
+    return Defect(STUCK_PUC, "puc", puc, words, states, coupling, coupling_sigma)
+
+
+def unseen_named(defects: Sequence[Defect], unseen: Sequence[int], channels: Sequence[int]) -> tuple[Defect, ...]:
+    """Return defects in which PUCs that no reading feels are unseen, and neither stuck nor without heaters."""
+    kept = [each for each in defects if _puc_of(each) not in unseen]
+    words = WORDS[UNSEEN_PUC]
+    named = [words.format(puc=puc, channels=f"{channels[2 * puc]} and {channels[2 * puc + 1]}") for puc in unseen]
+    return (*kept, *(Defect(UNSEEN_PUC, "puc", puc, text) for puc, text in zip(unseen, named, strict=True)))
+
+
+def _puc_of(defect: Defect) -> int | None:
+    """Return the PUC that a defect is about, ``None`` if it is about something else."""
+    return {"puc": defect.number, "heater": defect.number // 2}.get(defect.element)
+
+
+def in_little_light(
+    defects: Sequence[Defect], contrast: float, least: float, channels: Sequence[int]
+) -> tuple[Defect, ...]:
+    """Return defects in which what is only dark is not called broken, for a mesh with little light.
+
+    Args:
+        defects: What was found.
+        contrast: Brightest reading of a usual monitor over the noise.
+        least: Contrast that it takes to tell what is broken.
+        channels: Drive channel of every heater.
+    """
+    advice = WORDS["little light"].format(contrast=contrast, least=least)
+
+    def named(defect: Defect) -> Defect:
+        if defect.kind == DEAD_MONITOR:
+            words = WORDS[FAINT_MONITOR].format(number=defect.number)
+            return Defect(FAINT_MONITOR, "monitor", defect.number, words + advice)
+        if defect.kind == STUCK_PUC:
+            words = f"PUC {defect.number}: no effect of its heaters is told from noise; routing goes round it"
+            return Defect(UNSEEN_PUC, "puc", defect.number, words + advice)
+        if defect.kind == "dead heater":
+            words = WORDS["unseen heater"].format(heater=heater_name(defect.number, channels))
+            return Defect("unseen heater", "heater", defect.number, words + advice)
+        return defect
+
+    return tuple(map(named, defects))
+
+
+def died_heater(heater: int, channels: Sequence[int], first: int, settings: int) -> Defect:
+    """Return a heater that stopped working at one of the random settings; 0 if it worked in none of them."""
+    kind = "died in the run" if first else "silent"
+    words = WORDS[kind].format(heater=heater_name(heater, channels), first=first, settings=settings)
+    return Defect("dead heater", "heater", heater, words)
+
+
+def exchanged_channels(pairs: Sequence[tuple[int, int]], channels: Sequence[int]) -> tuple[Defect, ...]:
+    """Return channels that heat what others should, by pairs of heaters."""
+    return tuple(
+        Defect(
+            "exchanged channels",
+            "heater",
+            heater,
+            WORDS["exchanged channels"].format(
+                channel=channels[heater],
+                other=channels[other],
+                name=heater_name(heater, channels),
+                wrong=heater_name(other, channels),
+            ),
+        )
+        for pair in pairs
+        for heater, other in (pair, pair[::-1])
+    )
+
+
+def saturation_defects(observations: Observations) -> tuple[Defect, ...]:
+    """Name monitors that saturate."""
+    share = observations.saturated.mean(axis=0)
+    return tuple(
+        Defect("saturated monitor", "monitor", port, WORDS["saturated monitor"].format(port=port, share=100 * part))
+        for port, part in zip(observations.monitors, share.tolist(), strict=True)
+        if part > _SATURATED_SHARE
+    )
+
+
+def died_monitor(port: int, first: int, settings: int) -> Defect:
+    """Return a monitor that went dark at one of the random settings."""
+    return Defect(
+        DEAD_MONITOR, "monitor", port, WORDS["died monitor"].format(port=port, first=first, settings=settings)
+    )
+
+
+def ports_joined(defects: Sequence[Defect]) -> tuple[Defect, ...]:
+    """Return defects with one dead port in the place of a dead source and a dead monitor at the same port."""
+    sources = {defect.number for defect in defects if defect.kind == "dead source"}
+    both = {defect.number for defect in defects if defect.kind == DEAD_MONITOR} & sources
+    kept = [defect for defect in defects if not (defect.number in both and defect.element in ("source", "monitor"))]
+    ports = [Defect("dead port", "port", port, WORDS["dead port"].format(port=port)) for port in sorted(both)]
+    return (*kept, *ports)
+
+
+def named_once(defects: Sequence[Defect]) -> tuple[Defect, ...]:
+    """Return defects of which each element has one of a kind, the first; a stuck PUC stands for its dead heaters."""
+    stuck = {defect.number for defect in defects if defect.kind == STUCK_PUC}
+    kept: dict[tuple[str, str, int], Defect] = {}
+    for defect in defects:
+        if not (defect.kind == "dead heater" and defect.number // 2 in stuck):
+            kept.setdefault((defect.kind, defect.element, defect.number), defect)
+    return tuple(kept.values())
+
+
+def fitted_defects(
+    parameters: MeshParameters, covariance: Real, phases: slice, channels: Sequence[int], most_ma: float
+) -> tuple[Defect, ...]:
+    """Name what a fit that explains all readings says of PUCs: where one is stuck, weak heaters, couplers off balance.
+
+    Args:
+        parameters: What was found; dead heaters have no law.
+        covariance: Shape ``(size, size)``.
+        phases: Where passive phases are in it.
+        channels: Drive channel of every heater.
+        most_ma: Largest current.
+    """
+    sigma = np.sqrt(np.maximum(np.diag(covariance)[phases], 0.0))
+    defects: list[Defect] = []
+    for puc, alpha in enumerate(parameters.passive_phase_rad.tolist()):
+        least = float(np.sin(parameters.coupler_difference_rad[puc]) ** 2)
+        largest = float(np.cos(2.0 * parameters.coupler_common_rad[puc]) ** 2)
+        laws = parameters.heater_law[2 * puc : 2 * puc + 2]
+        if least > _BALANCED_LEAK or largest < 1.0 - _BALANCED_LEAK:
+            defects.append(_off_balance(puc, least, largest))
+        if not laws.any():
+            coupling = least + (largest - least) * np.cos(alpha / 2.0) ** 2
+            slope = 0.5 * (largest - least) * abs(np.sin(alpha))
+            # At an extreme the slope vanishes, and the error is of second order.
+            off = float(np.hypot(slope * sigma[puc], 0.25 * (largest - least) * sigma[puc] ** 2))
+            defects.append(stuck_puc(puc, channels, float(coupling), off))
+            continue
+        defects += _weak_heaters(puc, laws, alpha, (least, largest), channels, most_ma)
+    return tuple(defects)
+
+
+def _off_balance(puc: int, least: float, largest: float) -> Defect:
+    bar, cross = (-10.0 * np.log10(max(leak, 1e-9) / (1.0 - leak)) for leak in (least, 1.0 - largest))
+    words = WORDS["couplers off balance"].format(puc=puc, least=least, largest=largest, bar=bar, cross=cross)
+    return Defect("couplers off balance", "puc", puc, words)
+
+
+def _weak_heaters(
+    puc: int, laws: Real, alpha: float, interval: tuple[float, float], channels: Sequence[int], most_ma: float
+) -> list[Defect]:
+    """Name heaters that do not reach a fringe, with the couplings they reach by themselves."""
+    square = np.linspace(0.0, most_ma**2, 200)
+    found = []
+    for arm, law in enumerate(laws):
+        phase = square * (law[0] + square * (law[1] + square * law[2]))
+        reach = float(phase.max())
+        if not law.any() or reach >= _FRINGE_RAD:
+            continue
+        least, largest = interval
+        turned = alpha + (phase if arm == 0 else -phase)
+        couplings = least + (largest - least) * np.cos(turned / 2.0) ** 2
+        other = laws[1 - arm]
+        covered = float((square * (other[0] + square * (other[1] + square * other[2]))).max()) >= _FRINGE_RAD
+        words = WORDS["weak heater"].format(
+            heater=heater_name(2 * puc + arm, channels),
+            reach=reach / np.pi,
+            most_ma=most_ma,
+            least=float(couplings.min()),
+            largest=float(couplings.max()),
+            rest="all of them by the other arm" if covered else "states outside are refused",
+        )
+        found.append(Defect("weak heater", "heater", 2 * puc + arm, words))
+    return found

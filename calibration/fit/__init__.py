@@ -1,0 +1,1 @@
+"""From readings to parameters, and how well they are known."""

@@ -1,0 +1,374 @@
+"""A fit, and what has to be taken into account beside the model for it to explain all readings.
+
+A fit that explains everything is left as it is. Else the run itself is asked: did anything drift, did a heater die on
+the way, are two channels exchanged? What explains most is taken out of settings and readings, and all is fitted again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.diagnose.breakdowns import (
+    Death,
+    coarse_cost,
+    exchange,
+    gain_by,
+    heater_death,
+    monitor_deaths,
+    other_law,
+    without_dead_heater,
+    without_dead_monitors,
+)
+from calibration.diagnose.drift_trajectory import Courses, courses_of, drift_of
+from calibration.diagnose.element_faults import died_heater, exchanged_channels
+from calibration.fit.global_fit import FitResult, GlobalFit, Round
+from calibration.model.branches import other_branches
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.normal_equations import strain
+from calibration.model.observations import Observations
+from calibration.model.parameters import MeshParameters
+from calibration.model.priors import Prior
+from calibration.model.space import LAW_TERMS
+from lumion_hw.mesh.record import Defect
+
+Real = NDArray[np.float64]
+
+_log = logging.getLogger(__name__)
+
+_MOST_ROUNDS = 6
+_MOST_FOLLOWED = 2
+_HEATER_GROUPS = (*LAW_TERMS, "heat_factor")
+_COUPLER_GROUPS = ("coupler_common_rad", "coupler_difference_rad")
+"""Held where a PUC is stuck: of one that never moves light shows its split and the loops about it. What couplers and
+phase contribute to these nobody can tell, and a fit that tried would follow a bent valley without end."""
+_SUSPECTS = 5
+"""PUCs between whose heaters an exchange is looked for."""
+_EXCHANGED_SHARE = 0.6
+_SWEPT_ALIVE_SIGMA = 8.0
+
+
+@dataclass(frozen=True, eq=False)
+class Account:
+    """A fit, and what had to be assumed for it.
+
+    Attributes:
+        fit: The fit.
+        likelihood: The readings it explains, what happened to them taken out.
+        dead: Heaters without effect at the end of the run.
+        defects: What happened.
+        exchanged: Pairs of heaters whose channels are exchanged.
+        courses: What drifted; ``None`` if it was not looked at.
+        deaths: Heaters that died.
+        followed: How often courses were found since the last settings were taken.
+        rough: Whether the fit went in full steps from where it was not near enough.
+    """
+
+    fit: FitResult
+    likelihood: Likelihood
+    dead: frozenset[int]
+    defects: tuple[Defect, ...] = ()
+    exchanged: tuple[tuple[int, int], ...] = ()
+    courses: Courses | None = None
+    deaths: tuple[Death, ...] = ()
+    followed: int = 0
+    rough: bool = False
+
+    @property
+    def certified(self) -> bool:
+        """Whether all is explained, with the channel map as given."""
+        return self.fit.certified and not self.exchanged
+
+    @property
+    def parameters(self) -> MeshParameters:
+        """The parameters at the end of the run: dead heaters have no law."""
+        laws = self.fit.parameters.heater_law.copy()
+        laws[sorted(self.dead)] = 0.0
+        return replace(self.fit.parameters, heater_law=laws)
+
+
+@dataclass(frozen=True, eq=False)
+class TimedReadings:
+    """All settings of a run in the order of time.
+
+    Attributes:
+        observations: Settings and readings.
+        taken_s: Shape ``(N,)``; when.
+    """
+
+    observations: Observations
+    taken_s: Real
+
+
+@dataclass(frozen=True, eq=False)
+class Accountant:
+    """Fits readings and finds out what happened to them.
+
+    Attributes:
+        model: The model.
+        prior: What is known without readings.
+        free: Shape ``(size,)``; parameters that are free.
+        reach_ma: Shape ``(2E,)``; currents up to which heaters are driven in the settings to fit.
+        channels: Drive channel of every heater, to name it by.
+        swept_sigma: By heater, how clearly its sweep showed it.
+        rho2_range: Least and largest ρ2 to expect, rad/mA².
+        likelihood: The readings to explain.
+        whole: All settings of the run, those of the likelihood the last ones with heat.
+        done: Told of every round of a fit.
+    """
+
+    model: MeshModel
+    prior: Prior
+    free: NDArray[np.bool_]
+    reach_ma: Real
+    channels: Sequence[int]
+    swept_sigma: Sequence[float]
+    rho2_range: tuple[float, float]
+    likelihood: Likelihood
+    whole: TimedReadings
+    done: Callable[[Round], None] = lambda _: None
+
+    def begin(self, start: MeshParameters) -> Account:
+        """Fit from a start, and think of nothing but the readings; dead heaters have no law there."""
+        dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
+        return self._branched(Account(self._fit(start, self._alive, dead), self._alive, dead))
+
+    def settle(self, now: Account) -> Account:
+        """Go on from a fit until all is explained or nothing more can be thought of."""
+        return self._named(self._exchanged(self._settled(now)))
+
+    def go_on(self, before: Account) -> Account:
+        """Fit from an account of fewer readings, until all is explained or nothing more can be thought of."""
+        return self.settle(self._again(self._expected(before), before.fit))
+
+    def stated(self, now: Account) -> Account:
+        """Return an account whose fit states its errors for where it ended."""
+        return replace(now, fit=self._fitting(now.likelihood, now.dead).stated(now.fit))
+
+    def _named(self, now: Account) -> Account:
+        """Return the account with what happened in words."""
+        if now.exchanged:
+            return replace(now, defects=exchanged_channels(now.exchanged, self.channels))
+        settings = len(now.likelihood.observations)
+        named = [died_heater(death.number, self.channels, death.first, settings) for death in now.deaths]
+        return replace(now, defects=tuple(named))
+
+    @cached_property
+    def _alive(self) -> Likelihood:
+        """The readings without those of dead monitors."""
+        observations = self.likelihood.observations
+        alive = without_dead_monitors(observations, monitor_deaths(observations, self.likelihood.noise))
+        return replace(self.likelihood, observations=alive)
+
+    def _settled(self, now: Account) -> Account:
+        """Return an account that explains all, or of which nothing more can be thought."""
+        for _ in range(_MOST_ROUNDS):
+            other = self._explained(now)
+            if other is None:
+                break
+            again = self._again(other, now.fit if other.deaths == now.deaths else None)
+            law = other is not now and other.courses is now.courses and other.deaths == now.deaths
+            if law and again.fit.doubt >= now.fit.doubt:  # not the law: the fit is lost elsewhere
+                break
+            now = again
+        return now
+
+    def _branched(self, now: Account) -> Account:
+        """Return the account with a source half a turn per PUC away, if that explains more than it is unlikely."""
+        group = self.model.space.group("source_detuning_hz")
+        if not self.free[group].all():
+            return now
+        readings = int(now.likelihood.used.sum())
+        best, least = now, now.fit.chi2_per_reading * readings
+        for point, cost in other_branches(now.fit.parameters, float(self.prior.sigma[group].mean())):
+            fit = self._fit(point, now.likelihood, now.dead, near=True, known=now.fit)
+            if fit.chi2_per_reading * readings + cost < least:
+                best, least = replace(now, fit=fit), fit.chi2_per_reading * readings + cost
+        if best is now:
+            return now
+        # There the frequencies show in another way: that it looks almost the same is good for a comparison only.
+        return replace(now, fit=self._fit(best.fit.parameters, now.likelihood, now.dead, near=True))
+
+    def _expected(self, before: Account) -> Account:
+        """Return an account of fewer settings with the courses that it sees in all of them, if anything had drifted.
+
+        A fit knows phases to a few milliradians: what goes on drifting is seen before it leads the next fit astray.
+        """
+        now = replace(before, followed=0)
+        if now.courses is None:
+            return now
+        courses = self._courses(now)
+        return replace(self._following(now, courses), followed=0) if courses.differs(now.courses) else now
+
+    def _explained(self, now: Account) -> Account | None:
+        """Return an account of what explains more, not fitted yet; ``None`` if nothing more can be thought of."""
+        courses = self._courses(now) if now.followed < _MOST_FOLLOWED else None
+        if now.fit.doubt > 0.0 and not now.rough:
+            death = heater_death(self.model, now.fit.parameters, now.likelihood, now.dead)
+            if death is not None and (courses is None or death.gain > self._gain(now, courses)):
+                _log.info("%s; doubt %.3g before", death, now.fit.doubt)
+                return replace(now, dead=now.dead | {death.number}, deaths=(*now.deaths, death))
+        if courses is not None and (courses.moved if now.courses is None else courses.differs(now.courses)):
+            _log.info("the run drifted; doubt %.3g before", now.fit.doubt)
+            return self._following(now, courses)
+        if now.rough:  # what seemed near may not have been: then the long way round
+            return now
+        if now.fit.doubt > 0.0:
+            law = other_law(self.model, now.fit.parameters, now.likelihood, self.rho2_range, now.dead)
+            return None if law is None else replace(now, fit=replace(now.fit, parameters=law))
+        return None
+
+    def _courses(self, now: Account) -> Courses:
+        """Return what drifted, by the readings as they were taken."""
+        whole, noise = self.whole, self._alive.noise
+        joined = _put(whole.observations, self._taken_out(replace(now, courses=None)))
+        return courses_of(drift_of(self.model, now.fit.parameters, joined, whole.taken_s, noise, self.reach_ma))
+
+    def _gain(self, now: Account, courses: Courses) -> float:
+        """Return how much better the readings fit once these courses are taken out."""
+        other = self._taken_out(replace(now, courses=courses))
+        return gain_by(self.model, now.fit.parameters, now.likelihood, other)
+
+    def _taken_out(self, now: Account) -> Observations:
+        """Return the settings and readings with all taken out that is known to have happened."""
+        observations = self._alive.observations
+        for death in now.deaths:
+            observations = without_dead_heater(observations, death)
+        for one, other in now.exchanged:
+            observations = _exchanged(observations, one, other)
+        if now.courses is not None:
+            taken_s = self.whole.taken_s[_places(self.whole.observations, observations)]
+            observations = now.courses.taken_out(observations, taken_s, now.fit.parameters.delay_s)
+        return observations
+
+    def _following(self, now: Account, courses: Courses) -> Account:
+        """Return an account with other courses, and its parameters moved to the end of these.
+
+        A fit is about where its courses end. Another end is another phase that all PUCs have in common, the same on all
+        joints, and another power of the sources: known from what is taken out of its settings now and was before.
+        """
+        following = replace(now, courses=courses, followed=now.followed + 1)
+        before, parameters = now.likelihood.observations, now.fit.parameters
+        after = self._taken_out(following)[np.arange(len(before))]
+        turn_hz = float(np.median(before.detunings_hz - after.detunings_hz))
+        source_db = np.array(parameters.source_db, dtype=np.float64)
+        for number, port in enumerate(self.model.space.sources):
+            mine = before.source == port
+            was, now_is = before.reading_ma[mine], after.reading_ma[mine]
+            bright = (was > 0.0) & (now_is > 0.0)
+            if bright.any():
+                source_db[number] += 10.0 * float(np.log10(np.median(now_is[bright] / was[bright])))
+        joints = parameters.joint_phase_rad + 2.0 * np.pi * parameters.delay_s * turn_hz
+        moved = replace(parameters, joint_phase_rad=joints, source_db=source_db)
+        return replace(following, fit=replace(now.fit, parameters=moved))
+
+    def _again(self, now: Account, known: FitResult | None = None) -> Account:
+        """Return a fit with all taken out that is known to have happened.
+
+        Args:
+            now: Where to begin, and what happened.
+            known: The last fit, if settings and parameters are about those it had.
+        """
+        likelihood = replace(self._alive, observations=self._taken_out(now))
+        passive = now.fit.parameters.passive_phase_rad.copy()
+        laws = now.fit.parameters.heater_law.copy()
+        for death in now.deaths:
+            if death.first == 0 and laws[death.number].any():
+                laws[death.number] = 0.0
+                passive[death.number // 2] += death.turn_rad
+        start = replace(now.fit.parameters, passive_phase_rad=passive, heater_law=laws)
+        never = frozenset(np.flatnonzero(laws[:, 0] == 0.0).tolist())
+        near = now.fit.certified
+        if not np.array_equal(now.likelihood.used, likelihood.used[: len(now.likelihood.used)]):
+            known = None
+        fit = self._fit(start, likelihood, never, near=near, known=known)
+        return replace(now, fit=fit, likelihood=likelihood, rough=near and not fit.certified)
+
+    def _exchanged(self, now: Account) -> Account:
+        """Return the account with two channels exchanged, if that explains more than two heaters being dead."""
+        odd = [d.number for d in now.deaths if self.swept_sigma[d.number] > _SWEPT_ALIVE_SIGMA]
+        for one, other in itertools.combinations(sorted(odd), 2):
+            rest = tuple(death for death in now.deaths if death.number not in (one, other))
+            case = replace(now, dead=now.dead - {one, other}, exchanged=((one, other),), deaths=rest, courses=None)
+            given = replace(self._alive, observations=self._taken_out(case))
+            start, _ = exchange(self.model, now.fit.parameters, given, one, other, self.prior)
+            again = self._again(replace(case, fit=replace(now.fit, parameters=start), courses=now.courses))
+            if again.fit.doubt < now.fit.doubt or again.fit.chi2_per_dof < now.fit.chi2_per_dof:
+                return again
+        return now
+
+    def exchanged_from(self, start: MeshParameters, now: Account) -> Account:
+        """Return the account with two channels exchanged, if that explains everything; the last thing to think of.
+
+        With two channels exchanged a fit goes astray everywhere. Where it began, the phases of all other PUCs are about
+        right, the two are among those whose readings fit worst, and exchanging the right pair takes away most of that.
+
+        Args:
+            start: Where the fit began.
+            now: The account that does not explain them.
+        """
+        dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
+        tension = strain(self.model, start, self._alive)[self.model.space.group("passive_phase_rad")]
+        suspects = np.argsort(-tension)[:_SUSPECTS].tolist()
+        live = sorted(heater for puc in suspects for heater in (2 * puc, 2 * puc + 1) if heater not in dead)
+        least, best = _EXCHANGED_SHARE * coarse_cost(self.model, start, self._alive), None
+        for one, other in itertools.combinations(live, 2):
+            if one // 2 == other // 2:  # nobody can tell
+                continue
+            given = replace(self._alive, observations=_exchanged(self._alive.observations, one, other))
+            found, cost = exchange(self.model, start, given, one, other, self.prior)
+            if cost < least:
+                least, best = cost, (found, ((one, other),))
+        if best is None:
+            return now
+        _log.info("channels of heaters %s exchanged; doubt %.3g before", best[1][0], now.fit.doubt)
+        fit = replace(now.fit, parameters=best[0])
+        case = Account(fit, self._alive, dead, exchanged=best[1])
+        again = self._settled(self._again(case))
+        return self._named(again) if again.fit.certified else now
+
+    def _fit(
+        self,
+        start: MeshParameters,
+        likelihood: Likelihood,
+        dead: frozenset[int],
+        *,
+        near: bool = False,
+        known: FitResult | None = None,
+    ) -> FitResult:
+        return self._fitting(likelihood, dead).run(start, near=near, known=known, kept=True)
+
+    def _fitting(self, likelihood: Likelihood, dead: frozenset[int]) -> GlobalFit:
+        free = self.free.copy()
+        for name in _HEATER_GROUPS:
+            free[self.model.space.group(name).start + np.array(sorted(dead), dtype=np.int64)] = False
+        stuck = np.array([heater // 2 for heater in sorted(dead) if heater % 2 == 0 and heater + 1 in dead], np.int64)
+        for name in _COUPLER_GROUPS:
+            free[self.model.space.group(name).start + stuck] = False
+        return GlobalFit(self.model, likelihood, self.prior, free, self.done)
+
+
+def _places(whole: Observations, part: Observations) -> NDArray[np.int64]:
+    """Return where in a whole run the settings of its end are; reference settings are not among them."""
+    return np.flatnonzero(whole.currents_ma.any(axis=1))[-len(part) :]
+
+
+def _put(whole: Observations, part: Observations) -> Observations:
+    """Return a whole run with the settings of its end as they are taken to have been."""
+    places = _places(whole, part)
+    currents, reading = whole.currents_ma.copy(), whole.reading_ma.copy()
+    currents[places], reading[places] = part.currents_ma, part.reading_ma
+    return replace(whole, currents_ma=currents, reading_ma=reading)
+
+
+def _exchanged(observations: Observations, one: int, other: int) -> Observations:
+    currents = observations.currents_ma.copy()
+    currents[:, [one, other]] = currents[:, [other, one]]
+    return replace(observations, currents_ma=currents)

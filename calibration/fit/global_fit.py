@@ -1,0 +1,393 @@
+"""The global clear-box fit: all parameters of a mesh from all readings at once, by maximum likelihood.
+
+Gauss-Newton steps on the exact derivatives, damped where a step does not help (Levenberg-Marquardt). Gathering the
+information takes four fifths of a round's time: it is kept while the point stays within a standard error or two of
+where that was done, and the slope, exact in every round, corrects it (BFGS).
+
+From afar a fit is led by the doubt of :mod:`calibration.model.likelihood`: the noise a wrong model would have is found
+from the residuals, falls with them, and is zero at the end, where the fit is one of maximum likelihood for the noise
+alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.model.likelihood import Likelihood, without_drift
+from calibration.model.mesh_model import MeshModel
+from calibration.model.normal_equations import (
+    NormalEquations,
+    drift_at,
+    equations_with,
+    normal_equations,
+    surrogate_cost,
+)
+from calibration.model.parameters import MeshParameters
+from calibration.model.priors import FREE_GROUPS, PHASE_GROUPS, Prior, modulo_a_turn
+
+Real = NDArray[np.float64]
+
+_log = logging.getLogger(__name__)
+
+MOST_ROUNDS = 60
+_CONVERGED = 0.02
+"""Root mean square step, in standard errors, at which a fit has converged."""
+_LATE_GROUPS = ("rho4", "rho6", "coupler_common_rad", "coupler_difference_rad", "crosstalk", "heat_factor")
+_EARLY_DOUBT = 0.05
+"""As long as fields are wrong by more than this, the fine parameters stay where they started."""
+_EARLY_STEP = 0.3
+_UNLIKE_RAD = 3e-3
+"""Where coupler differences of 0 begin instead: that of a PUC that is a path of its own (15, 34, 53) shows as its
+square only, so that 0 is no slope to leave by, and its sign stays open."""
+_PATIENCE, _PROGRESS = 8, 0.93
+"""A fit is given up whose doubt has not fallen by this factor over so many rounds."""
+_STILL = 5
+"""The same, where it has not fallen at all."""
+_KEPT_SIGMA = 1.5
+"""Root mean square distance, in standard errors, from where information was gathered up to which it is kept."""
+_LEAST_CURVED = 1e-3
+"""A slope that changes by less than this share of what was expected is no measure of curvature."""
+_DAMPING_START, _DAMPING_NEAR = 1e-3, 1e-7
+_DAMPING_LEAST = 1e-9
+_DAMPING_MOST = 1e6
+_LARGEST_TURN_RAD = 0.4
+"""No phase turns farther in one step."""
+_LARGEST_DB = 3.0
+
+
+@dataclass(frozen=True)
+class Round:
+    """One step of a fit.
+
+    Attributes:
+        doubt: η, the share of the typical field by which the model was taken to be wrong.
+        chi2_per_reading: Mean squared residual against noise alone, cut at three sigma each.
+        step_sigma: Root mean square step, in standard errors.
+    """
+
+    doubt: float
+    chi2_per_reading: float
+    step_sigma: float
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """What a fit found.
+
+    Attributes:
+        parameters: The point of largest likelihood.
+        vector: The same as a vector.
+        free: Shape ``(size,)``; which parameters were free.
+        information: Shape ``(P, P)``; Fisher information of the readings about the free parameters.
+        prior_information: Shape ``(P, P)``; that of the prior. A phase that shows in no reading is known modulo a
+            turn: it has that error, and not none.
+        converged: Whether steps became smaller than the standard errors.
+        doubt: η at the end; above 0 the model does not explain the readings.
+        chi2_per_reading: Sum of squared residuals over readings used, noise alone.
+        readings: How many readings are used.
+        rounds: What each step did.
+        settings: How many settings were fitted.
+    """
+
+    parameters: MeshParameters
+    vector: Real
+    free: NDArray[np.bool_]
+    information: Real
+    prior_information: Real
+    converged: bool
+    doubt: float
+    chi2_per_reading: float
+    readings: int
+    rounds: tuple[Round, ...]
+    settings: int
+
+    @property
+    def certified(self) -> bool:
+        """Whether the fit has converged on a point that explains the readings."""
+        return self.converged and self.doubt == 0.0
+
+    @property
+    def chi2_per_dof(self) -> float:
+        """Sum of squared residuals over readings less what of the parameters they determine, not the prior."""
+        determined = float((self._inverse * self.information).sum())
+        return self.chi2_per_reading * self.readings / max(self.readings - determined, 1.0)
+
+    def covariance(self) -> Real:
+        """Return the covariance of all parameters, prior included, shape ``(size, size)``; 0 where they were held."""
+        result = np.zeros((len(self.vector), len(self.vector)))
+        result[np.ix_(self.free, self.free)] = self._inverse
+        return result
+
+    @cached_property
+    def _inverse(self) -> Real:
+        """Shape ``(P, P)``; covariance of the free parameters."""
+        total = self.information + self.prior_information
+        scale = _scale(total)
+        unit = np.outer(scale, scale)
+        inverse: Real = np.linalg.pinv(total / unit, hermitian=True) / unit
+        return inverse
+
+
+@dataclass(frozen=True, eq=False)
+class _Here:
+    """Where a fit stands; P free parameters.
+
+    Attributes:
+        point: Shape ``(size,)``.
+        equations: The normal equations about it; their information may be that of a point near by.
+        doubt: η they are weighed by.
+        curvature: Shape ``(P, P)``; information and prior, corrected by how slopes have changed since.
+        gathered: Shape ``(size,)``; the point where information was gathered.
+    """
+
+    point: Real
+    equations: NormalEquations
+    doubt: float
+    curvature: Real
+    gathered: Real
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """A step: where it leads, the readings there, its rms in standard errors, and the damping from there on."""
+
+    point: Real
+    reading_ma: Real
+    size_sigma: float
+    damping: float
+
+
+class GlobalFit:
+    """Fits a model to readings.
+
+    Args:
+        model: The model.
+        likelihood: The readings and what to make of them.
+        prior: What is known without them.
+        free: Groups of parameters, or a mask of shape ``(size,)``; the others keep their start values.
+        done: Told of every round.
+        give_up: Told the point after every round; ends the fit by answering yes.
+    """
+
+    def __init__(
+        self,
+        model: MeshModel,
+        likelihood: Likelihood,
+        prior: Prior,
+        free: Sequence[str] | NDArray[np.bool_] = FREE_GROUPS,
+        done: Callable[[Round], None] = lambda _: None,
+        give_up: Callable[[Real], bool] = lambda _: False,
+    ) -> None:
+        self._model, self._likelihood, self._prior = model, likelihood, prior
+        self._wanted = free if isinstance(free, np.ndarray) else model.space.mask(free)
+        self._free_first(early=True)
+        self._done, self._give_up = done, give_up
+
+    def _free_first(self, *, early: bool) -> None:
+        """Free all that is wanted; early only what moves light much: a fine knob must not stand in for a coarse."""
+        self._free = self._wanted & ~self._model.space.mask(_LATE_GROUPS) if early else self._wanted
+        self._prior_information = self._prior.information(self._free)
+
+    def run(
+        self,
+        start: MeshParameters,
+        rounds: int = MOST_ROUNDS,
+        *,
+        near: bool = False,
+        known: FitResult | None = None,
+        kept: bool = False,
+    ) -> FitResult:
+        """Fit from a start.
+
+        Args:
+            start: Where to begin.
+            rounds: Most rounds.
+            near: Whether that is another fit's end, or near one: steps are full from the first one on.
+            known: The fit of the first so many of these settings, if its information still holds at the start.
+            kept: Whether the information given may be that of a point near the end. To go on from that is enough; the
+                errors to be stated, call :meth:`stated` first: where a parameter shows as its square, they are others.
+        """
+        point = self._model.space.pack(start)
+        level = self._model.space.mask(("coupler_difference_rad",)) & (point == 0.0) & self._wanted
+        point[level] = _UNLIKE_RAD
+        self._free_first(early=not near)
+        here = self._near(point, known) if near else self._first(point)
+        damping, converged, early = _DAMPING_NEAR if near else _DAMPING_START, False, not near
+        history: list[Round] = []
+        while not converged and len(history) < rounds and not _stalled(history):
+            step = self._step(here, damping)
+            freed = early and (here.doubt < _EARLY_DOUBT or step.size_sigma < _EARLY_STEP)
+            if freed:
+                early = False
+                self._free_first(early=False)
+            before, here, damping = here, self._after(here, step, anew=freed), step.damping
+            history.append(Round(here.doubt, self._chi2(here.equations), step.size_sigma))
+            _log.debug("round %d: %s, damping %.1e", len(history), history[-1], damping)
+            self._done(history[-1])
+            converged = step.size_sigma < _CONVERGED and here.doubt == before.doubt and not early
+            if self._give_up(here.point):
+                break
+        result = self._result(here, converged, history)
+        return result if kept or here.gathered is here.point else self.stated(result)
+
+    def stated(self, fit: FitResult) -> FitResult:
+        """Return a fit of these readings with the information gathered where it ended."""
+        equations = normal_equations(self._model, fit.parameters, self._likelihood, fit.free, fit.doubt)
+        return replace(fit, information=equations.information)
+
+    def _first(self, point: Real) -> _Here:
+        """Return the state at a start from afar."""
+        reading_ma = self._reading_ma(point)
+        doubt = self._likelihood.doubt(reading_ma, np.zeros((*reading_ma.shape, 2)))
+        return self._gathered(point, doubt)
+
+    def _near(self, point: Real, known: FitResult | None) -> _Here:
+        """Return the state at a start near another fit's end."""
+        parameters, likelihood = self._model.space.unpack(point), self._likelihood
+        reading_ma, settings = self._reading_ma(point), likelihood.observations
+        drift_ma = drift_at(self._model, parameters, settings, reading_ma, likelihood.drift)
+        doubt = likelihood.doubt(reading_ma, drift_ma)
+        if known is None or doubt > 0.0 or not known.certified or (known.free != self._free).any():
+            return self._gathered(point, doubt)
+        information = known.information
+        if len(settings) > known.settings:
+            later = replace(likelihood, observations=settings[np.arange(known.settings, len(settings))])
+            information = information + normal_equations(self._model, parameters, later, self._free).information
+        equations = equations_with(self._model, parameters, likelihood, information, reading_ma, self._free)
+        return self._here(point, equations, doubt)
+
+    def _gathered(self, point: Real, doubt: float) -> _Here:
+        """Return the state at a point with information gathered there."""
+        parameters = self._model.space.unpack(point)
+        return self._here(point, normal_equations(self._model, parameters, self._likelihood, self._free, doubt), doubt)
+
+    def _here(self, point: Real, equations: NormalEquations, doubt: float) -> _Here:
+        return _Here(point, equations, doubt, equations.information + self._prior_information, point)
+
+    def _after(self, here: _Here, step: _Step, *, anew: bool) -> _Here:
+        """Return the state after a step, with information gathered anew if it has to be or is asked for."""
+        doubt = min(here.doubt, self._likelihood.doubt(step.reading_ma, here.equations.drift_ma))
+        off = (step.point - here.gathered)[self._free]
+        if anew or doubt != here.doubt or _rms(off, here.curvature) > _KEPT_SIGMA:
+            return self._gathered(step.point, doubt)
+        parameters = self._model.space.unpack(step.point)
+        information = here.equations.information
+        equations = equations_with(
+            self._model, parameters, self._likelihood, information, step.reading_ma, self._free, doubt
+        )
+        after = replace(here, point=step.point, equations=equations)
+        turn, change = (step.point - here.point)[self._free], self._slope(here) - self._slope(after)
+        return replace(after, curvature=_bent(here.curvature, turn, change))
+
+    def _reading_ma(self, point: Real) -> Real:
+        return self._model.predict(self._model.space.unpack(point), self._likelihood.observations)
+
+    def _slope(self, here: _Here) -> Real:
+        """Return the slope of the logarithm of likelihood and prior."""
+        away = (here.point - self._prior.mean)[self._free]
+        slope: Real = here.equations.gradient - self._prior_information @ away
+        return slope
+
+    def _step(self, here: _Here, damping: float) -> _Step:
+        """Return the step to the next point; the point itself if no step leads downhill."""
+        slope, cost = self._slope(here), self._cost(here, here.point, here.equations.reading_ma)
+        while True:
+            turn = _solve(here.curvature, slope, damping)
+            turn *= self._shortening(turn)
+            ahead = here.point.copy()
+            ahead[self._free] += turn
+            reading_ma, size = self._reading_ma(ahead), _rms(turn, here.curvature)
+            if self._cost(here, ahead, reading_ma) <= cost:
+                return _Step(ahead, reading_ma, size, max(damping / 10.0, _DAMPING_LEAST))
+            if size < _CONVERGED or damping > _DAMPING_MOST:
+                return _Step(here.point, here.equations.reading_ma, 0.0, damping)
+            damping *= 10.0
+
+    def _shortening(self, step: Real) -> float:
+        """Return what to multiply a step by so that no phase and no level moves too far at once."""
+        space = self._model.space
+        full = np.zeros(space.size)
+        full[self._free] = np.abs(step)
+        turn = float(full[space.mask(("passive_phase_rad", "loops"))].max())
+        level = float(full[space.mask(("source_db", "monitor_db"))].max())
+        return min(1.0, _LARGEST_TURN_RAD / max(turn, 1e-300), _LARGEST_DB / max(level, 1e-300))
+
+    def _cost(self, here: _Here, point: Real, reading_ma: Real) -> float:
+        away = (point - self._prior.mean)[self._free]
+        cost = surrogate_cost(self._likelihood, here.equations, reading_ma, here.doubt)
+        return cost + 0.5 * float(away @ self._prior_information @ away)
+
+    def _chi2(self, equations: NormalEquations) -> float:
+        squares = self._squares(equations)
+        return float(np.minimum(squares, 9.0).mean()) if len(squares) else 0.0
+
+    def _squares(self, equations: NormalEquations) -> Real:
+        """Return the squared residuals of the readings used, noise alone, what drifted taken out."""
+        residual, sigma = self._likelihood.residual(equations.reading_ma, 0.0), self._likelihood.sigma_ma(0.0)
+        squares: Real = without_drift(residual, equations.drift_ma / sigma[..., None])[self._likelihood.used] ** 2
+        return squares
+
+    def _result(self, here: _Here, converged: bool, history: list[Round]) -> FitResult:
+        equations = here.equations
+        total, used = float(self._squares(equations).sum()), int(self._likelihood.used.sum())
+        return FitResult(
+            parameters=self._model.space.unpack(here.point),
+            vector=here.point,
+            free=self._free,
+            information=equations.information,
+            prior_information=modulo_a_turn(self._prior_information, self._model.space.mask(PHASE_GROUPS)[self._free]),
+            converged=converged,
+            doubt=here.doubt,
+            chi2_per_reading=total / max(used, 1),
+            readings=used,
+            rounds=tuple(history),
+            settings=len(self._likelihood.observations),
+        )
+
+
+def _stalled(history: list[Round]) -> bool:
+    """Whether the doubt, still there, has hardly fallen over many rounds."""
+    doubts = [one.doubt for one in history]
+    if doubts[-1:] == [0.0]:
+        return False
+    still = len(doubts) > _STILL and doubts[-1] == doubts[-1 - _STILL]
+    return still or (len(doubts) > _PATIENCE and doubts[-1] > _PROGRESS * doubts[-1 - _PATIENCE])
+
+
+def _rms(step: Real, curvature: Real) -> float:
+    """Return the root mean square of a step, in standard errors."""
+    return float(np.sqrt(np.maximum(step @ curvature @ step, 0.0) / max(len(step), 1)))
+
+
+def _bent(curvature: Real, step: Real, change: Real) -> Real:
+    """Return a curvature by which a step changes the slope as it did (Broyden, Fletcher, Goldfarb, Shanno, 1970)."""
+    expected = curvature @ step
+    if not step @ change > _LEAST_CURVED * (step @ expected):
+        return curvature
+    bent: Real = (
+        curvature + np.outer(change, change / (step @ change)) - np.outer(expected, expected / (step @ expected))
+    )
+    return bent
+
+
+def _scale(matrix: Real) -> Real:
+    """Return the roots of a diagonal, 1 where it is zero."""
+    root = np.sqrt(np.maximum(np.diag(matrix), 0.0))
+    return np.where(root > 0.0, root, 1.0)
+
+
+def _solve(matrix: Real, slope: Real, damping: float) -> Real:
+    """Return the damped step; every parameter is damped in units of its own scale."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    scale = _scale(matrix)
+    scaled = matrix / np.outer(scale, scale)
+    scaled[np.diag_indices_from(scaled)] += damping
+    step: Real = cho_solve(cho_factor(scaled, overwrite_a=True, check_finite=False), slope / scale) / scale
+    return step

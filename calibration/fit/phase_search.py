@@ -1,0 +1,309 @@
+"""All passive and loop phases from random settings, from no idea of the loops.
+
+Amplitudes at the monitors of some hundred random settings outnumber the unknown phases a hundredfold, and then their
+landscape has hardly any false valleys: damped Gauss-Newton steps on ever new random portions of the readings find the
+true one from passive phases that are roughly right and loops that are anything. A portion costs a fraction of all
+readings, and its noise shakes the search out of shallow valleys. What is found is a start for the global fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.fit.lock_in import Levels, PassiveGuess
+from calibration.model.amplitude_model import AmplitudeModel
+from calibration.model.noise import NoiseModel
+from calibration.model.observations import Observations
+
+Real = NDArray[np.float64]
+
+_CHUNK = 50
+_HUBER = 0.5
+_DAMPING = 1e-3
+_LARGEST_TURN_RAD = 0.5
+_LEVEL_STEP = 0.3
+_LEVEL_PRIOR = 0.02
+_SURE = 5.0
+_RECENT = 6
+_PATIENCE = 25
+_HARDLY_LESS = 0.8
+_SCAN_EVERY = 20
+_SCAN_SETTINGS = 30
+_SCAN_STEP_RAD = np.pi / 18.0
+_SCAN_SIGMA = 4.5
+_SCAN_MOVED_RAD = 0.35
+_ALIKE_SHARE, _ALIKE_RAD, _ALIKE_UNEXPLAINED = 0.9, 0.2, 0.02
+"""Nine in ten passive phases within so much, and the same light left unexplained to two per cent: two starts have found
+the same valley. Passive phases alone may agree between valleys whose loops do not."""
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """How to search.
+
+    Attributes:
+        portion: Settings per step.
+        monitors: Monitors looked at per setting, drawn anew each time.
+        steps: Most steps from one start.
+        starts: Most starts.
+        unexplained: Share of the light that the ideal model may leave unexplained.
+        plausible: Share up to which another start is no better use of time than the global fit: one heater whose law is
+            wrong by 7 % leaves 0.5 %, from every start.
+        source_phase_rad: Spread of the common phase per PUC between sources, each a laser of its own; 0 for one laser.
+        source_prior: Share of the light that a source one such spread from the others has to explain more.
+    """
+
+    portion: int = 200
+    monitors: int = 14
+    steps: int = 150
+    starts: int = 5
+    unexplained: float = 0.0025
+    plausible: float = 0.008
+    source_phase_rad: float = 0.0
+    source_prior: float = 5e-4
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """Where the search ended.
+
+    Attributes:
+        passive_rad: Shape ``(E,)``.
+        joint_rad: Shape ``(J,)``; in no particular gauge.
+        source_phase_rad: Shape ``(S,)``; common phase per PUC of each source's light, on top of the joints.
+        levels: Levels of sources and monitors.
+        unexplained: Share of the light left unexplained.
+        steps: Steps made from the last start.
+        starts: Starts made.
+        agreed: Whether two starts ended in the same valley: no chance find, however much of the light it leaves open.
+    """
+
+    passive_rad: Real
+    joint_rad: Real
+    source_phase_rad: Real
+    levels: Levels
+    unexplained: float
+    steps: int
+    starts: int
+    agreed: bool = False
+
+
+class PhaseSearch:
+    """Searches phases that explain readings.
+
+    Args:
+        model: Model of the amplitudes.
+        observations: Readings of random settings.
+        source_number: Shape ``(N,)``; which of the model's sources was lit.
+        arm_rad: Shape ``(N, 2E)``; phases that heat gives the arms.
+        joint_rad: Shape ``(N, J)``; phases that heat gives the joints.
+        noise: Noise of a reading.
+        plan: How to search.
+        rng: Portions and first loops.
+    """
+
+    def __init__(
+        self,
+        model: AmplitudeModel,
+        observations: Observations,
+        source_number: NDArray[np.int64],
+        arm_rad: Real,
+        joint_rad: Real,
+        noise: NoiseModel,
+        plan: SearchPlan,
+        rng: np.random.Generator,
+    ) -> None:
+        self._model, self._source, self._heated = model, source_number, (arm_rad, joint_rad)
+        self._plan, self._rng = plan, rng
+        self._n_sources = int(source_number.max()) + 1
+        reading = observations.reading_ma
+        self._amplitude = np.sqrt(np.maximum(np.nan_to_num(reading), 0.0))
+        mean = np.nanmean(np.maximum(reading, 0.0), axis=0)
+        self._weight = np.where(np.isnan(reading), 0.0, 1.0 / np.sqrt(mean + 10.0 * noise.floor_ma))
+
+    def run(self, guess: PassiveGuess, levels: Levels, done: Callable[[int, float], None]) -> SearchResult:
+        """Search from a guess; ``done`` is told each step and the share unexplained.
+
+        Later starts draw loops and the phases of sources anew, and passive phases of which the guess is not sure.
+        """
+        passive_rad, doubtful = guess.passive_rad, guess.strength < _SURE
+        best, starts = self._from(passive_rad, levels, 1, done), 1
+        while best.unexplained > self._plan.plausible and starts < self._plan.starts:
+            starts += 1
+            drawn = np.where(doubtful, self._rng.uniform(0.0, 2.0 * np.pi, len(doubtful)), passive_rad)
+            other = self._from(drawn, levels, starts, done)
+            agreed = same_valley(best, other)
+            best = replace(min(best, other, key=lambda one: one.unexplained), agreed=agreed)
+            if agreed:
+                break  # what is left unexplained is not the search's to find
+        return replace(best, starts=starts)
+
+    def _from(self, passive_rad: Real, levels: Levels, start: int, done: Callable[[int, float], None]) -> SearchResult:
+        n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
+        point = np.zeros(n_pucs + n_joints + self._n_sources)
+        point[:n_pucs] = passive_rad
+        point[n_pucs : n_pucs + n_joints] = self._rng.uniform(0.0, 2.0 * np.pi, n_joints)
+        if start > 1:
+            spread_rad = self._plan.source_phase_rad
+            point[n_pucs + n_joints :] = spread_rad * self._rng.standard_normal(self._n_sources)
+        second = [self._model.has_second.astype(np.float64)] if self._model.has_second.any() else []
+        scale: tuple[Real, ...] = (np.sqrt(levels.source), np.sqrt(levels.monitor), *second)
+        costs: list[float] = []
+        order = np.empty(0, dtype=np.int64)
+        for step in range(1, self._plan.steps + 1):
+            if len(order) < self._plan.portion:
+                order = self._rng.permutation(len(self._source))
+            chosen, order = np.sort(order[: self._plan.portion]), order[self._plan.portion :]
+            point, scale, cost = self._step(point, scale, chosen)
+            costs.append(cost)
+            done(step, cost)
+            if self._plan.source_phase_rad and step % _SCAN_EVERY == 0 and cost > self._plan.unexplained:
+                point = self._scanned(point, scale)
+            if self._settled(costs):
+                elsewhere = self._scanned(point, scale) if self._plan.source_phase_rad else point
+                if np.abs(elsewhere - point).max() < _SCAN_MOVED_RAD:
+                    break
+                point, costs = elsewhere, []  # a source was a valley off
+        return SearchResult(
+            passive_rad=point[:n_pucs],
+            joint_rad=point[n_pucs : n_pucs + n_joints],
+            source_phase_rad=_within_half_a_turn(point[n_pucs + n_joints :]),
+            levels=Levels(*(part**2 for part in scale)),
+            unexplained=float(np.mean(costs[-_RECENT:])) if costs else 1.0,
+            steps=step,
+            starts=start,
+        )
+
+    def _settled(self, costs: list[float]) -> bool:
+        """Return whether the last steps explain no more than those before; patience is greater while much is open."""
+        for patience, most in ((_RECENT, self._plan.unexplained), (_PATIENCE, np.inf)):
+            if len(costs) >= 2 * patience:
+                before, now = np.mean(costs[-2 * patience : -patience]), np.mean(costs[-patience:])
+                if now < most and now > _HARDLY_LESS * before:
+                    return True
+        return False
+
+    def _step(
+        self, point: Real, scale: tuple[Real, ...], chosen: NDArray[np.int64]
+    ) -> tuple[Real, tuple[Real, ...], float]:
+        """Make one step on a portion of the settings; return point, roots of the levels and mean squared residual."""
+        size = len(point)
+        matrix, slope = np.zeros((size, size)), np.zeros(size)
+        gain = [np.zeros((2, len(part))) for part in scale]
+        total, count = 0.0, 0.0
+        for first in range(0, len(chosen), _CHUNK):
+            part = chosen[first : first + _CHUNK]
+            source = self._source[part]
+            monitor = self._drawn(len(part))
+            amplitude, derivative, by_second = self._linearise(point, part, monitor, *scale[2:])
+            factor = scale[0][source][:, None] * scale[1][monitor]
+            weight = self._weight[part[:, None], monitor]
+            residual = (self._amplitude[part[:, None], monitor] - factor * amplitude) * weight
+            total, count = total + float((residual**2).sum()), count + float((weight > 0.0).sum())
+            root = np.sqrt(_HUBER / np.maximum(np.abs(residual), _HUBER))
+            derivative *= (factor * weight * root).astype(np.float32)[..., None]
+            flat = derivative.reshape(-1, size)
+            matrix += flat.T @ flat
+            slope += flat.T @ (residual * root).astype(np.float32).ravel()
+            lit = source[:, None] + 0 * monitor
+            levels: list[tuple[NDArray[np.int64], NDArray[np.floating]]]
+            levels = [(lit, amplitude), (monitor, amplitude), (lit, by_second)]
+            for (where, by_level), sums in zip(levels, gain, strict=False):
+                shown = factor * by_level * weight * root
+                np.add.at(sums[0], where, residual * root * shown)
+                np.add.at(sums[1], where, shown**2)
+        return point + self._turn(matrix, slope), self._levelled(scale, gain), total / max(count, 1.0)
+
+    def _drawn(self, n: int) -> NDArray[np.int64]:
+        """Draw the monitors to be looked at, shape ``(n, k)``."""
+        count = self._amplitude.shape[1]
+        return np.argsort(self._rng.random((n, count)), axis=1)[:, : self._plan.monitors]
+
+    def _linearise(
+        self, point: Real, part: NDArray[np.int64], monitor: NDArray[np.int64], second: Real | None = None
+    ) -> tuple[Real, NDArray[np.float32], NDArray[np.float32]]:
+        """Return amplitudes, derivatives by passive, joint and source phases, and those by the level of seconds."""
+        n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
+        source = self._source[part]
+        # Light passes joints and PUCs in turn, so a phase common to all PUCs is one common to all joints.
+        joint = point[n_pucs : n_pucs + n_joints] + point[n_pucs + n_joints :][source][:, None]
+        heated = self._heated[0][part]
+        amplitude, by_phase = self._model.linearise(
+            heated[:, 0::2] + point[:n_pucs], heated[:, 1::2], joint + self._heated[1][part], source, monitor, second
+        )
+        by_phase, by_second = by_phase[..., : n_pucs + n_joints], by_phase[..., n_pucs + n_joints :].sum(axis=-1)
+        derivative = np.zeros((*by_phase.shape[:2], len(point)), dtype=np.float32)
+        derivative[..., : n_pucs + n_joints] = by_phase
+        if self._plan.source_phase_rad:
+            common = by_phase[..., n_pucs:].sum(axis=-1)
+            derivative[np.arange(len(part)), :, n_pucs + n_joints + source] = common
+        return amplitude, derivative, by_second
+
+    def _scanned(self, point: Real, scale: tuple[Real, ...]) -> Real:
+        """Return the point with each source's common phase where it explains most.
+
+        A shift by a sixth of a turn leaves every loop round one cell as it was: valleys lie side by side.
+        """
+        phases = len(point) - self._n_sources
+        spread = self._plan.source_phase_rad
+        count = int(np.ceil(_SCAN_SIGMA * spread / _SCAN_STEP_RAD))
+        centre = float(np.median(point[phases:]))
+        shifts = centre + np.arange(-count, count + 1) * _SCAN_STEP_RAD
+        # The spread of lasers decides where readings do not.
+        prior = ((shifts - centre) / spread) ** 2 * self._plan.source_prior
+        result = point.copy()
+        for source in range(self._n_sources):
+            part = self._rng.permutation(np.flatnonzero(self._source == source))[:_SCAN_SETTINGS]
+            costs = [self._unexplained(point, scale, part, source, float(shift)) for shift in shifts]
+            result[phases + source] = shifts[int(np.argmin(costs + prior))]
+        return result
+
+    def _unexplained(
+        self, point: Real, scale: tuple[Real, ...], part: NDArray[np.int64], source: int, common_rad: float
+    ) -> float:
+        """Return the mean squared residual of settings lit by one source if that were its common phase."""
+        n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
+        every = np.tile(np.arange(self._amplitude.shape[1]), (len(part), 1))
+        joint = point[n_pucs : n_pucs + n_joints] + common_rad + self._heated[1][part]
+        heated = self._heated[0][part]
+        upper, lower = heated[:, 0::2] + point[:n_pucs], heated[:, 1::2]
+        amplitude = self._model.predict(upper, lower, joint, source, every, *scale[2:])
+        residual = (self._amplitude[part] - scale[0][source] * scale[1] * amplitude) * self._weight[part]
+        return float(np.minimum(residual**2, _HUBER**2).mean())
+
+    def _turn(self, matrix: Real, slope: Real) -> Real:
+        """Return the damped step of all phases, none farther than half a radian."""
+        diagonal = np.diag(matrix)
+        phases = len(diagonal) - self._n_sources
+        damping = _DAMPING * (diagonal + diagonal[:phases].mean())
+        if self._plan.source_phase_rad:
+            damping[phases:] += diagonal[phases:].mean() * _DAMPING
+        step = np.linalg.solve(matrix + np.diag(damping), slope)
+        return np.clip(step, -_LARGEST_TURN_RAD, _LARGEST_TURN_RAD)
+
+    def _levelled(self, scale: tuple[Real, ...], gain: list[Real]) -> tuple[Real, ...]:
+        """Return the roots of the levels, moved a part of the way to where they fit best."""
+        moved = [
+            part * np.exp(_LEVEL_STEP * sums[0] / (sums[1] + _LEVEL_PRIOR * sums[1].mean()))
+            for part, sums in zip(scale, gain, strict=True)
+        ]
+        common = np.exp(np.log(moved[1]).mean())
+        return moved[0] * common, moved[1] / common, *moved[2:]
+
+
+def same_valley(one: SearchResult, other: SearchResult) -> bool:
+    """Return whether two searches of the same readings have ended in the same valley."""
+    off = np.abs((one.passive_rad - other.passive_rad + np.pi) % (2.0 * np.pi) - np.pi)
+    left = abs(one.unexplained - other.unexplained) <= _ALIKE_UNEXPLAINED * max(one.unexplained, other.unexplained)
+    return left and bool(np.quantile(off, _ALIKE_SHARE) < _ALIKE_RAD)
+
+
+def _within_half_a_turn(source_rad: Real) -> Real:
+    """Return common phases of sources near their median: half a turn per PUC is none on loops of an even number."""
+    middle = float(np.median(source_rad))
+    near: Real = middle + (source_rad - middle + 0.5 * np.pi) % np.pi - 0.5 * np.pi
+    return near

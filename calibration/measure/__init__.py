@@ -1,0 +1,1 @@
+"""What a calibration measures, and how it reaches a bench."""

@@ -1,0 +1,340 @@
+"""Which settings to measure: random ones made to cost little, or those that tell most per second of hardware time.
+
+Most heaters are off in a setting: passive phases are those of cold heaters, and readings of warm ones alone leave them
+to the heater laws' intercepts (on 72 PUCs three times less is known of them). From one setting to the next only
+some of the heaters change: writing few channels is faster than writing all, and the light of a recirculating mesh is
+another already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.model.likelihood import SettingDrift, without_drift
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.normal_equations import drift_slopes_ma
+from calibration.model.observations import Observations
+from calibration.model.parameters import MeshParameters
+from calibration.model.priors import PHASE_GROUPS, Prior, modulo_a_turn
+from calibration.model.space import ParameterSpace
+from lumion_hw.errors import ConfigError
+
+Real = NDArray[np.float64]
+
+OFF_SHARE = 0.7
+"""Share of the heaters that are off; of 0.25, 0.5, 0.7, 0.85 and 0.95 the one that tells most per second."""
+TRIES = 4
+"""Steps to choose from: half the hardware time of a random walk of the same kind (docs/performance.md). More cost in
+proportion and bring less: chosen from 32, settings reach 0.40 mrad where those chosen from 8 reach 0.45."""
+_MEAN_HZ = 1e6
+_ROUNDING = 1e-12
+"""Share of what a reading tells of a parameter alone below which a combination counts as not seen."""
+CHANGED = 18
+"""Heaters changed from setting to setting: of 144, the number that tells most per second with the times below."""
+DESIGN_GROUPS = (
+    "passive_phase_rad",
+    "rho2",
+    "rho4",
+    "rho6",
+    "loss_db",
+    "coupler_common_rad",
+    "loops",
+    "source_db",
+    "second_db",
+    "monitor_db",
+)
+"""What settings are chosen for: the parameters that matter most, without the many that hardly do."""
+
+
+@dataclass(frozen=True)
+class HardwareTimes:
+    """What a setting costs (D. Sánchez-Jácome, PhD thesis, UPV 2025; mesh.md b.6).
+
+    These are times of that unit's driver, transfer included. A controller that sweeps by itself may be faster: what is
+    stated by these times does not count on it.
+
+    Attributes:
+        write_one_s: Writing one channel.
+        write_all_s: Writing ``all_channels``; between the two the time grows linearly.
+        all_channels: Channels of the full write.
+        settle_s: Five thermal time constants.
+        read_s: Reading all monitors.
+        input_change_s: Moving the light to another input; 0 where nobody has said how long that takes.
+    """
+
+    write_one_s: float = 0.014
+    write_all_s: float = 0.0625
+    all_channels: int = 160
+    settle_s: float = 0.0005
+    read_s: float = 0.0003
+    input_change_s: float = 0.0
+
+    def setting_s(self, changed: NDArray[np.int64]) -> Real:
+        """Return the time of settings in which so many channels change, any shape."""
+        per_channel = (self.write_all_s - self.write_one_s) / (self.all_channels - 1)
+        write = np.where(changed > 0, self.write_one_s + (np.maximum(changed, 1) - 1) * per_channel, 0.0)
+        seconds: Real = write + self.settle_s + self.read_s
+        return seconds
+
+    def plan_s(self, plan: Observations) -> float:
+        """Return the time of settings in their order, from all heaters off and no light."""
+        before = np.vstack([np.zeros(plan.currents_ma.shape[1]), plan.currents_ma[:-1]])
+        changes = int((np.diff(plan.source) != 0).sum()) + 1
+        seconds = self.setting_s((plan.currents_ma != before).sum(axis=1)).sum()
+        return float(seconds) + changes * self.input_change_s
+
+
+@dataclass(frozen=True, eq=False)
+class Walk:
+    """Settings of which each changes some of the heaters of the one before.
+
+    Attributes:
+        most_ma: Shape ``(2E,)``; largest current of every heater, 0 for those that must stay off.
+        sources: Ports lit in turn.
+        monitors: Port of every monitor.
+        stay: Settings per source before the light moves on.
+        changed: Heaters changed from setting to setting.
+        off_share: Share of the heaters that are off.
+    """
+
+    most_ma: Real
+    sources: tuple[int, ...]
+    monitors: tuple[int, ...]
+    stay: int = 1
+    changed: int = CHANGED
+    off_share: float = OFF_SHARE
+
+    def random(self, count: int, rng: np.random.Generator, first: int = 0) -> Observations:
+        """Return so many settings, unread; ``first`` is the number of the first one where a walk goes on."""
+        currents = np.empty((count, len(self.most_ma)))
+        now = self._draw(rng, np.arange(len(self.most_ma)))
+        for row in currents:
+            row[:] = now
+            now = self.step(now, rng)
+        turn = (first + np.arange(count)) // self.stay % len(self.sources)
+        return self.lit(currents, np.array(self.sources)[turn])
+
+    def step(self, now: Real, rng: np.random.Generator) -> Real:
+        """Return the currents of the next setting."""
+        following = now.copy()
+        chosen = rng.choice(len(now), min(self.changed, len(now)), replace=False)
+        following[chosen] = self._draw(rng, chosen)
+        return following
+
+    def lit(self, currents_ma: Real, source: NDArray[np.int64]) -> Observations:
+        """Return settings with these currents, shape ``(N, 2E)``, and light from these ports, ``(N,)``, unread."""
+        nothing = np.zeros((len(currents_ma), len(self.monitors)))
+        return Observations(currents_ma, source, self.monitors, nothing, nothing > 0.0)
+
+    def _draw(self, rng: np.random.Generator, heaters: NDArray[np.int64]) -> Real:
+        """Return currents uniform in their square, or off."""
+        on = rng.random(len(heaters)) >= self.off_share
+        drawn: Real = np.where(on, np.sqrt(rng.random(len(heaters))) * self.most_ma[heaters], 0.0)
+        return drawn
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Settings chosen, and what they promise.
+
+    Attributes:
+        plan: The settings, unread.
+        seconds: Their hardware time.
+        sigma_rad: Root mean square standard error of passive phases and loops, the larger of the two, after each.
+        reached: Whether the wanted standard error is met.
+        reason: Why the design ends where it does.
+    """
+
+    plan: Observations
+    seconds: float
+    sigma_rad: Real
+    reached: bool
+    reason: str
+
+
+class Designer:
+    """Chooses settings by expected information per second of hardware time.
+
+    A greedy design: of some random steps always the one that takes most off the mean variance of passive phases and
+    loops, per second (A-optimal). What tells most about all parameters alike (D-optimal) leaves a third more of the
+    standard error of passive phases.
+
+    Phases count at the mean frequency of the sources: where each source is a laser of its own, what all of them are off
+    by is no phase of the mesh.
+
+    Args:
+        model: The model.
+        parameters: The best guess of the mesh.
+        noise: Noise of a reading.
+        prior: What is known besides: before anything is measured, or after a fit.
+        free: Groups of unknown parameters, or a mask; fewer are faster.
+        times: What settings cost.
+        wanted: Shape ``(size,)``; parameters to be found out, by default all passive phases and loops.
+        drift: What may differ from setting to setting.
+    """
+
+    def __init__(
+        self,
+        model: MeshModel,
+        parameters: MeshParameters,
+        noise: NoiseModel,
+        prior: Prior,
+        free: Sequence[str] | NDArray[np.bool_] = DESIGN_GROUPS,
+        times: HardwareTimes | None = None,
+        wanted: NDArray[np.bool_] | None = None,
+        drift: SettingDrift | None = None,
+    ) -> None:
+        self._model, self._parameters, self._noise = model, parameters, noise
+        self._drift = drift or SettingDrift()
+        mask = free if isinstance(free, np.ndarray) else model.space.mask(free)
+        self._free = np.flatnonzero(mask)
+        self._times = times or HardwareTimes()
+        self._groups = [self._inside(name, wanted) for name in PHASE_GROUPS]
+        self._wanted = np.concatenate(self._groups)
+        known = at_mean_frequency(model.space, mask, prior.information(mask))
+        self._root = _root(known, model.space.mask(PHASE_GROUPS)[self._free])
+
+    def _inside(self, name: str, wanted: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+        """Return where the wanted parameters of a group are among the free ones."""
+        place = self._model.space.group(name)
+        inside = (self._free >= place.start) & (self._free < place.stop)
+        return np.flatnonzero(inside if wanted is None else inside & wanted[self._free])
+
+    def sigma_rad(self) -> float:
+        """Return the rms standard error of the passive phases and the loops wanted, the larger of the two."""
+        sums = ((self._root[group] ** 2).sum(axis=1) for group in self._groups if len(group))
+        return float(np.sqrt(max((float(variance.mean()) for variance in sums), default=0.0)))
+
+    def add(self, observations: Observations) -> None:
+        """Count settings as measured."""
+        for rows in self._rows(observations):
+            self._learn(rows)
+
+    def gain_rad2(self, candidates: Observations) -> Real:
+        """Return what each of some settings would take off the sum of the wanted variances, shape ``(N,)``."""
+        return self._gains(self._rows(candidates))
+
+    def choose(
+        self,
+        walk: Walk,
+        seconds: float,
+        wanted_rad: float,
+        rng: np.random.Generator,
+        tries: int = TRIES,
+        most: int | None = None,
+    ) -> Design:
+        """Walk on until enough is known, always by the step that tells most per second.
+
+        The light moves where it tells most, its own time included: that is asked every ``walk.stay`` settings.
+
+        Args:
+            walk: The kind of settings.
+            seconds: Hardware time there is.
+            wanted_rad: Standard error at which to stop; see :meth:`sigma_rad`.
+            rng: Random steps.
+            tries: Steps to choose from.
+            most: Most settings.
+
+        Raises:
+            ConfigError: There is nothing to choose from.
+        """
+        if tries < 1:
+            raise ConfigError(f"a design cannot choose from {tries} settings", hint="Give at least 1.")
+        now, lit, used = np.zeros(len(walk.most_ma)), -1, 0.0
+        chosen: list[Real] = []
+        sources: list[int] = []
+        sigmas, source = [self.sigma_rad()], lit
+        while sigmas[-1] > wanted_rad and (most is None or len(chosen) < most):
+            if len(chosen) % walk.stay == 0:
+                source = self._next_source(walk, now, lit, rng, tries)
+            step, rows, cost = self._best_step(walk, now, source, rng, tries)
+            cost += self._times.input_change_s if source != lit else 0.0
+            if used + cost > seconds:
+                break
+            self._learn(rows)
+            now, lit, used = step, source, used + cost
+            chosen.append(now)
+            sources.append(source)
+            sigmas.append(self.sigma_rad())
+        reached = sigmas[-1] <= wanted_rad
+        told = f"{sigmas[-1]:.2g} rad after {len(chosen)} settings and {used:.3g} s"
+        reason = told if reached else f"{told}: no time is left to reach {wanted_rad:.2g} rad"
+        currents = np.stack(chosen) if chosen else np.zeros((0, len(now)))
+        return Design(walk.lit(currents, np.array(sources, np.int64)), used, np.array(sigmas[1:]), reached, reason)
+
+    def _best_step(
+        self, walk: Walk, now: Real, source: int, rng: np.random.Generator, tries: int
+    ) -> tuple[Real, Real, float]:
+        """Return the step that tells most per second with the light at a source, its rows, and its time."""
+        steps = np.stack([walk.step(now, rng) for _ in range(tries)])
+        costs = self._times.setting_s((steps != now).sum(axis=1))
+        rows = self._rows(walk.lit(steps, np.full(tries, source)))
+        best = int(np.argmax(self._gains(rows) / costs)) if tries > 1 else 0
+        return steps[best], rows[best], float(costs[best])
+
+    def _next_source(self, walk: Walk, now: Real, lit: int, rng: np.random.Generator, tries: int) -> int:
+        """Return the source that tells most per second over a stretch, moving the light there included."""
+        if tries == 1 or len(walk.sources) == 1:
+            return walk.sources[(walk.sources.index(lit) + 1) % len(walk.sources) if lit in walk.sources else 0]
+        steps = np.stack([walk.step(now, rng) for _ in range(tries)])
+        seconds = walk.stay * float(self._times.setting_s((steps != now).sum(axis=1)).mean())
+        values = []
+        for source in walk.sources:
+            gain = walk.stay * float(self.gain_rad2(walk.lit(steps, np.full(tries, source))).mean())
+            values.append(gain / (seconds + (self._times.input_change_s if source != lit else 0.0)))
+        return walk.sources[int(np.argmax(values))]
+
+    def _rows(self, observations: Observations) -> list[Real]:
+        """Return the derivatives of every setting's readings in sigmas, each ``(M, P)``."""
+        rows: list[Real] = []
+        for part in self._model.linearise(self._parameters, observations):
+            sigma = self._noise.sigma_ma(part.reading_ma)
+            drift = drift_slopes_ma(self._model, self._parameters, part, self._drift) / sigma[..., None]
+            rows += list(without_drift(part.jacobian[..., self._free] / sigma[..., None], drift))
+        return rows
+
+    def _gains(self, rows: list[Real]) -> Real:
+        """Return what every setting would take off the wanted variances; single precision is enough to compare."""
+        root = self._root.astype(np.float32)
+        every = (np.concatenate(rows).astype(np.float32) @ root).reshape(len(rows), -1, root.shape[1])
+        taken = (every @ root[self._wanted].T).astype(np.float64)
+        felt = every.astype(np.float64)
+        lower = np.linalg.cholesky(np.eye(felt.shape[1]) + felt @ np.swapaxes(felt, 1, 2))
+        gains: Real = (np.linalg.solve(lower, taken) ** 2).sum(axis=(1, 2))
+        return gains
+
+    def _learn(self, rows: Real) -> None:
+        """Count a setting as measured: R·(1 + FᵀF)^-1/2 with F = rows·R, by the few values that F·Fᵀ has."""
+        felt = rows @ self._root
+        squares, u = np.linalg.eigh(felt @ felt.T)
+        one = np.sqrt(1.0 + np.maximum(squares, 0.0))
+        shrunk = (u / (one * (1.0 + one))) @ u.T  # (1 - 1/√(1+s²)) / s², which is 1/2 at 0
+        self._root -= (self._root @ felt.T) @ (shrunk @ felt)
+
+
+def at_mean_frequency(space: ParameterSpace, free: NDArray[np.bool_], information: Real) -> Real:
+    """Return information, shape ``(P, P)``, about the free parameters with the mean frequency of the sources known.
+
+    A mean frequency that is off turns all loops alike: of several lasers only differences can be found.
+    """
+    mean = np.where(space.mask(("source_detuning_hz",)), 1.0 / max(len(space.sources), 1), 0.0)[free]
+    known: Real = information + np.outer(mean, mean) / _MEAN_HZ**2
+    return known
+
+
+def _root(information: Real, phases: NDArray[np.bool_]) -> Real:
+    """Return R with R·Rᵀ the covariance: its root loses nothing where it shrinks by many orders of magnitude.
+
+    Combinations of which nothing is known, phases no more than modulo a turn, are what the ports do not show: their
+    variance is large and finite, and no setting takes anything off it.
+    """
+    whole = modulo_a_turn(information, phases)
+    power = np.diag(whole)
+    whole = whole + np.diag(np.where(power > 0.0, _ROUNDING * power, 1.0))
+    scale = np.sqrt(np.diag(whole))
+    return np.ascontiguousarray((np.linalg.inv(np.linalg.cholesky(whole / np.outer(scale, scale))) / scale).T)

@@ -1,0 +1,265 @@
+"""The law of a heater from a few settings, whatever the rest of the mesh does with the light.
+
+One phase shifter passed in one direction changes the equations of a mesh by rank one. So with x = e^{-jφ} every field
+transmission is (a + b·x) / (c + d·x), with c and d the same for all detectors, and every power
+
+    P_q = (A_q + B_q·cos φ + C_q·sin φ) / (1 + D·cos φ + E·sin φ):
+
+loops of any order are in the denominator. Where light comes back through the same arm the change has rank two, and
+numerators have a second harmonic as well; and the heat of the arm warms its neighbours, which makes numerators drift
+with I². Both are taken in where the residual asks for them. Numerators are linear and are projected out for all
+detectors at once (variable projection); the law and D, E are searched. φ = ρ2·I²·(1 + κ·I² + κ²·I⁴), the series of a
+resistance that rises with its heat (mesh.md b.4). Several sweeps of a heater, on different backgrounds, share the law.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.model.noise import NoiseModel
+from lumion_hw.mesh.heater import HeaterLaw
+
+Real = NDArray[np.float64]
+
+MODULATION_SIGMA = 2.5
+"""Rms swing of the best detector, in units of its noise, below which a heater has had no effect."""
+
+_BENDING, _BENDING_SIGMA = 0.02, 0.004
+"""κ in 1/mA²: 2 % rise of resistance per mW at 1 kΩ, with a wide spread (assumption of mesh.md b.4)."""
+_LOOP_SIGMA = 0.4
+_STRONGEST_LOOP = 0.9
+_MODEL_ERROR = 0.005
+"""Relative error left by what is not modelled: the swept heater warms its neighbours."""
+_GRID_RAD = 0.15
+_LOOP_GRID = np.array([(0.0, 0.0), *((0.35 * np.cos(a), 0.35 * np.sin(a)) for a in np.arange(6) * np.pi / 3)])
+_STARTS = 3
+_HALF_RATE_SHARE = 0.25
+_WORTH = 1.3
+"""How many times smaller χ² per degree of freedom must become for more terms to be taken in."""
+_DISTINCT = 0.1
+_STEPS = np.array([1e-4, 1e-4, 1e-3, 1e-3])
+_ROUNDS = 20
+_AMBIGUOUS_SIGMA = 25.0
+"""Excess of χ², scaled to the best fit, up to which another law could be the true one."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeaterSweep:
+    """One heater driven to a few levels, everything else at rest.
+
+    Attributes:
+        squares_ma2: Shape ``(n,)``; I².
+        reading_ma: Shape ``(n, M)``; all detectors. Those with a NaN are left out.
+    """
+
+    squares_ma2: Real
+    reading_ma: Real
+
+
+@dataclass(frozen=True)
+class HeaterFit:
+    """What sweeps say about a heater.
+
+    Attributes:
+        law: The law; ``None`` if no detector saw the heater act.
+        turn_sigma_rad: Standard error of the phase where the law says one turn; infinite if another law fits as well.
+        residual_sigma: Rms residual in units of the noise.
+        modulation_sigma: Rms swing of the best detector in units of its noise.
+    """
+
+    law: HeaterLaw | None
+    turn_sigma_rad: float
+    residual_sigma: float
+    modulation_sigma: float
+
+
+def fit_heater(
+    sweeps: Sequence[HeaterSweep], noise: NoiseModel, heater_max_ma: float, rho2_range: tuple[float, float]
+) -> HeaterFit:
+    """Fit the law of one heater.
+
+    Args:
+        sweeps: One or several sweeps.
+        noise: Noise of a reading.
+        heater_max_ma: Largest current of the heater.
+        rho2_range: Least and largest ρ2 to consider, rad/mA².
+    """
+    traces = [_scaled(sweep, noise) for sweep in sweeps]
+    modulation = max(t.modulation for t in traces)
+    if modulation < MODULATION_SIGMA:
+        return HeaterFit(None, np.inf, modulation, modulation)
+    found, per_freedom = _in_form(_FORMS[0], traces, rho2_range)
+    for form in _FORMS[1:]:
+        other, other_per_freedom = _in_form(form, traces, rho2_range)
+        if other_per_freedom * _WORTH < per_freedom:
+            found, per_freedom = other, other_per_freedom
+    best = found[0]
+    rho2, bending = best.point[:2]
+    law = HeaterLaw(float(rho2), float(rho2 * bending), heater_max_ma, float(rho2 * bending**2))
+    ambiguous = any(
+        abs(other.point[0] - rho2) > _DISTINCT and other.cost - best.cost < _AMBIGUOUS_SIGMA * max(per_freedom, 1.0)
+        for other in found[1:]
+    )
+    sigma = np.inf if ambiguous else np.sqrt(max(per_freedom, 1.0)) * _turn_sigma(best)
+    return HeaterFit(law, float(sigma), float(np.sqrt(per_freedom)), modulation)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What numerators hold besides a constant: harmonics of these orders, and a drift with the heat."""
+
+    orders: tuple[int, ...]
+    drift: bool
+
+
+_FORMS = (_Form((1,), False), _Form((1,), True), _Form((1, 2), False), _Form((1, 2), True))
+
+
+@dataclass(frozen=True, eq=False)
+class _Trace:
+    """A sweep in units of noise, its detectors compressed to as many columns as it has levels.
+
+    Attributes:
+        squares: Shape ``(n,)``.
+        values: Shape ``(n, m)``.
+        detectors: Number of detectors.
+        modulation: Rms swing of the best detector.
+    """
+
+    squares: Real
+    values: Real
+    detectors: int
+    modulation: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """A minimum: ρ2, κ, and D, E of every sweep; its cost and normal matrix."""
+
+    point: Real
+    cost: float
+    matrix: Real
+
+
+def _in_form(form: _Form, traces: Sequence[_Trace], rho2_range: tuple[float, float]) -> tuple[list[_Point], float]:
+    """Return the minima of one form, the best first, and its χ² per degree of freedom."""
+    starts = _starts(traces, rho2_range, form)
+    found = sorted((_polish(start, traces, form) for start in starts), key=lambda one: one.cost)
+    found = [one for one in found if not _of_half_rate(one, traces, form)] or found
+    columns = 1 + 2 * len(form.orders) + form.drift
+    freedom = sum(t.detectors * (len(t.squares) - columns) for t in traces) - 2 - 2 * len(traces)
+    return found, found[0].cost / max(freedom, 1)
+
+
+def _of_half_rate(found: _Point, traces: Sequence[_Trace], form: _Form) -> bool:
+    """Return whether a law has half the true rate: its second harmonic does the first one's work, and that has none."""
+    if form.orders == (1,):
+        return False
+    first, second = (_cost(found.point, traces, replace(form, orders=(order,))) for order in (2, 1))
+    both = _cost(found.point, traces, form)
+    return first - both < _HALF_RATE_SHARE * (second - both)
+
+
+def _cost(point: Real, traces: Sequence[_Trace], form: _Form) -> float:
+    """Return the sum of squares that numerators of a form leave at a point."""
+    rest = (
+        _residual(point[:1], point[1:2], point[None, 2 + 2 * index : 4 + 2 * index], trace, form)
+        for index, trace in enumerate(traces)
+    )
+    return sum(float((part**2).sum()) for part in rest)
+
+
+def _scaled(sweep: HeaterSweep, noise: NoiseModel) -> _Trace:
+    readings = sweep.reading_ma[:, np.isfinite(sweep.reading_ma).all(axis=0)]
+    mean = readings.mean(axis=0)
+    scaled = (readings - mean) / np.hypot(noise.sigma_ma(mean), _MODEL_ERROR * mean)
+    modulation = float(np.sqrt((scaled**2).mean(axis=0).max(initial=0.0)))
+    left, size, _ = np.linalg.svd(scaled, full_matrices=False)
+    return _Trace(sweep.squares_ma2, left * size, scaled.shape[1], modulation)
+
+
+def _residual(rho2: Real, bending: Real, loop: Real, trace: _Trace, form: _Form) -> Real:
+    """Return what A, B, C of every detector leave, for k laws at once: shape ``(k, n, m)``; ``loop`` is ``(k, 2)``."""
+    square, bend = trace.squares, bending[:, None]
+    phase = rho2[:, None] * square * (1.0 + bend * square * (1.0 + bend * square))
+    cosine, sine = np.cos(phase), np.sin(phase)
+    lower = 1.0 + loop[:, :1] * cosine + loop[:, 1:] * sine
+    columns = [np.ones_like(phase)]
+    for order in form.orders:
+        columns += [np.cos(order * phase), np.sin(order * phase)]
+    if form.drift:
+        columns.append(square * np.ones_like(phase))
+    basis, _ = np.linalg.qr(np.stack(columns, axis=-1) / lower[..., None])
+    rest: Real = trace.values - basis @ (np.swapaxes(basis, 1, 2) @ trace.values)
+    return rest
+
+
+def _starts(traces: Sequence[_Trace], rho2_range: tuple[float, float], form: _Form) -> list[Real]:
+    """Return the best points of a grid with different ρ2, each with the best D, E for every sweep."""
+    most = max(float(t.squares.max()) for t in traces)
+    rho2 = np.arange(*rho2_range, _GRID_RAD / most)
+    laws, loops = np.repeat(rho2, len(_LOOP_GRID)), np.tile(_LOOP_GRID, (len(rho2), 1))
+    total, chosen = np.zeros(len(rho2)), []
+    for trace in traces:
+        rest = _residual(laws, np.full(len(laws), _BENDING), loops, trace, form)
+        cost = (rest**2).sum(axis=(1, 2)).reshape(len(rho2), -1)
+        total += cost.min(axis=1)
+        chosen.append(_LOOP_GRID[cost.argmin(axis=1)])
+    starts: list[Real] = []
+    for index in np.argsort(total, kind="stable"):
+        if all(abs(rho2[index] - start[0]) > _DISTINCT for start in starts):
+            starts.append(np.array([rho2[index], _BENDING, *(value for loop in chosen for value in loop[index])]))
+        if len(starts) == _STARTS:
+            break
+    return starts
+
+
+def _polish(start: Real, traces: Sequence[_Trace], form: _Form) -> _Point:
+    """Descend from a start by damped Gauss-Newton steps."""
+    size = 2 + 2 * len(traces)
+    steps = np.concatenate([_STEPS[:2], np.tile(_STEPS[2:], len(traces))])
+    sigma = np.concatenate([[np.inf, _BENDING_SIGMA], np.full(2 * len(traces), _LOOP_SIGMA)])
+    mean = np.zeros(size)
+    mean[1] = _BENDING
+
+    def off(points: Real) -> Real:
+        parts = [
+            _residual(points[:, 0], points[:, 1], points[:, 2 + 2 * i : 4 + 2 * i], trace, form).reshape(
+                len(points), -1
+            )
+            for i, trace in enumerate(traces)
+        ]
+        return np.concatenate([*parts, (points - mean) / sigma], axis=1)
+
+    point, here, damping = start, off(start[None])[0], 1e-2
+    for _ in range(_ROUNDS):
+        jacobian = ((off(point + np.diag(steps)) - here) / steps[:, None]).T
+        matrix, slope = jacobian.T @ jacobian, jacobian.T @ here
+        gain = 0.0
+        while damping < 1e4:
+            ahead = point - np.linalg.solve(matrix + damping * np.diag(np.diag(matrix)), slope)
+            if (np.hypot(ahead[2::2], ahead[3::2]) < _STRONGEST_LOOP).all():
+                there = off(ahead[None])[0]
+                gain = float(here @ here - there @ there)
+                if gain > 0.0:
+                    break
+            damping *= 5.0
+        else:
+            break
+        point, here, damping = ahead, there, max(damping / 5.0, 1e-6)
+        if gain < 1e-5 * (1.0 + float(here @ here)):
+            break
+    return _Point(point, float(here @ here), matrix)
+
+
+def _turn_sigma(found: _Point) -> float:
+    """Return the standard error of the phase where the law says one turn, for noise as stated."""
+    rho2, bending = found.point[:2]
+    square = 2.0 * np.pi / rho2
+    slope = np.zeros(len(found.point))
+    slope[:2] = square * (1.0 + bending * square), rho2 * square**2
+    return float(np.sqrt(slope @ np.linalg.solve(found.matrix, slope)))

@@ -1,0 +1,366 @@
+"""Access to the mesh that counts what it costs, keeps what it reads, and can go on where an interrupted run stopped.
+
+Every stage of a calibration is a function of plan, seed and readings. So a run is resumed by running it again: as long
+as it asks for what was read before, the answers come from the readings kept; from there on from the bench.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.measure.design import HardwareTimes
+from calibration.measure.entry import DARK, Kind, LogbookEntry
+from calibration.measure.probe import Probe
+from calibration.model.observations import Observations
+from lumion_hw.errors import CalibrationError
+from lumion_hw.mesh.topology import HexMesh
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a stage has cost.
+
+    Attributes:
+        settings: Settings of heaters and light.
+        readings: Reads of all monitors, several per setting where a setting is read again.
+        changed_channels: Heater channels that were written.
+        source_changes: How often the light was moved.
+        hardware_s: Time of writes, settling, reads and moves of the light on the hardware.
+        cpu_s: Processor time of this process.
+    """
+
+    settings: int = 0
+    readings: int = 0
+    changed_channels: int = 0
+    source_changes: int = 0
+    hardware_s: float = 0.0
+    cpu_s: float = 0.0
+
+    def __add__(self, other: Effort) -> Effort:
+        """Return the cost of both."""
+        return Effort(
+            self.settings + other.settings,
+            self.readings + other.readings,
+            self.changed_channels + other.changed_channels,
+            self.source_changes + other.source_changes,
+            self.hardware_s + other.hardware_s,
+            self.cpu_s + other.cpu_s,
+        )
+
+    def since(self, before: Effort) -> Effort:
+        """Return what was added to an earlier count."""
+        return Effort(
+            self.settings - before.settings,
+            self.readings - before.readings,
+            self.changed_channels - before.changed_channels,
+            self.source_changes - before.source_changes,
+            self.hardware_s - before.hardware_s,
+            self.cpu_s - before.cpu_s,
+        )
+
+
+class Logbook:
+    """A probe that counts and keeps.
+
+    Args:
+        probe: Access to the mesh.
+        times: What steps take.
+        before: Answers in an interrupted run, given again before the bench is asked.
+        keep: Told of every new answer, for a journal.
+
+    Attributes:
+        probe: Access to the mesh.
+        times: What steps take.
+        keep: As given; may be changed at any time.
+        light_db: By source, how much brighter it is than when the answers before were given; new ones are brought to
+            the light of then.
+        stages: What each stage has cost.
+        entries: All that was asked and answered.
+    """
+
+    def __init__(
+        self,
+        probe: Probe,
+        times: HardwareTimes | None = None,
+        before: Sequence[LogbookEntry] = (),
+        keep: Callable[[LogbookEntry], None] = lambda entry: None,
+    ) -> None:
+        self.probe = probe
+        self.times = times or HardwareTimes()
+        self.stages: dict[str, Effort] = {}
+        self._before, self.keep = tuple(before), keep
+        self._before_s = (self._before[-1].at_s if self._before else 0.0) - probe.elapsed_s()
+        self._wanted: int | None = None
+        self._lit: int | None = None
+        self._lit_known = False
+        self._there = False
+        self._applied: tuple[int | None, NDArray[np.float64]] | None = None
+        self._effort = Effort()
+        self.light_db: Mapping[int, float] = {}
+        self._launched_dbm: dict[int, float] = {}
+        self._to_tune: dict[int, float] = {}
+        self.entries: list[LogbookEntry] = []
+        self._n_readings = 0
+
+    @property
+    def effort(self) -> Effort:
+        """What was spent so far, processor time apart."""
+        return self._effort
+
+    def __len__(self) -> int:
+        """Return the number of readings kept."""
+        return self._n_readings
+
+    @property
+    def mesh(self) -> HexMesh:
+        """The mesh."""
+        return self.probe.mesh
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """Ports where light can be injected."""
+        return self.probe.sources
+
+    @property
+    def monitors(self) -> tuple[int, ...]:
+        """Port of every monitor."""
+        return self.probe.monitors
+
+    @property
+    def heater_max_ma(self) -> float:
+        """Largest heater current allowed."""
+        return self.probe.heater_max_ma
+
+    @property
+    def current_step_ma(self) -> float:
+        """Smallest step of a heater current."""
+        return self.probe.current_step_ma
+
+    @property
+    def monitor_step_ma(self) -> float:
+        """Smallest photocurrent step."""
+        return self.probe.monitor_step_ma
+
+    def tunable_hz(self, port: int) -> tuple[float, float] | None:
+        """Return the lowest and highest frequency to which a source can be tuned; ``None`` if it cannot."""
+        return self.probe.tunable_hz(port)
+
+    def tune(self, port: int, frequency_hz: float) -> float:
+        """Tune a source that can be tuned, and return the frequency it then says it has.
+
+        Raises:
+            CalibrationError: As :meth:`measure`.
+            LimitError: As :meth:`calibration.measure.probe.Probe.tune`.
+        """
+        self._launched_dbm.pop(port, None)
+        self._to_tune[port] = frequency_hz  # at the latest before the bench is asked for something else
+
+        def ask() -> NDArray[np.float64]:
+            del self._to_tune[port]
+            self._lit_known = False
+            return np.array([[self.probe.tune(port, frequency_hz)]])
+
+        nothing = np.zeros((0, 2 * self.mesh.n_pucs))
+        return float(self._answered("tuned", port, nothing, ask, frequency_hz)[0, 0])
+
+    def launched_dbm(self, port: int) -> float:
+        """Return the power at the fibre end before the mesh that a source is said to launch, as it was first said.
+
+        Raises:
+            CalibrationError: As :meth:`measure`.
+        """
+        if port not in self._launched_dbm:
+            nothing = np.zeros((0, 2 * self.mesh.n_pucs))
+
+            def ask() -> NDArray[np.float64]:
+                if not self._lit_known or self._lit != port:
+                    self._light(port)
+                return np.array([[self.probe.launched_dbm(port)]])
+
+            self._launched_dbm[port] = float(self._answered("launched", port, nothing, ask)[0, 0])
+        return self._launched_dbm[port]
+
+    def fibre_dbm(self) -> dict[int, float]:
+        """Return the power that leaves each port into its fibre as the external meters see it.
+
+        Raises:
+            CalibrationError: As :meth:`measure`.
+        """
+        nothing = np.zeros((0, 2 * self.mesh.n_pucs))
+
+        def ask() -> NDArray[np.float64]:
+            if self._applied is not None and not self._there:
+                self._light_up()  # the present setting is one of the interrupted run: the bench has to be put there
+                self.probe.measure(self._applied[1])
+                self._there = True
+            seen = np.array(sorted(self.probe.fibre_dbm().items()), dtype=np.float64).reshape(-1, 2)
+            return seen - [0.0, self.light_db.get(self._source(), 0.0)]
+
+        return {int(port): float(dbm) for port, dbm in self._answered("fibre", self._source(), nothing, ask)}
+
+    def elapsed_s(self) -> float:
+        """Return the bench time of the run so far, that of an interrupted one included."""
+        return self._before_s + self.probe.elapsed_s()
+
+    def safe(self) -> None:
+        """Switch heaters off and sources dark."""
+        self._lit_known = self._there = False
+        self.probe.safe()
+
+    def light(self, port: int | None) -> None:
+        """Light one source and no other, or none, from the next reading on."""
+        self._wanted = port
+
+    def driven_ma(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what the drive makes of currents, any shape: the nearest of its steps within its range."""
+        step_ma = self.probe.current_step_ma
+        if not step_ma:
+            return currents_ma
+        most = np.floor(self.probe.heater_max_ma / step_ma * (1.0 + 1e-12))
+        driven: NDArray[np.float64] = np.minimum(np.rint(currents_ma / step_ma), most) * step_ma
+        return driven
+
+    def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Drive the heaters, let them settle and read all monitors; NaN where one is saturated.
+
+        What is kept are the currents that the drive makes of those asked for: the written code is known, so its steps
+        are no error of the readings.
+
+        Raises:
+            CalibrationError: The readings of an interrupted run are those of another plan, seed or mesh.
+        """
+        driven_ma = self.driven_ma(currents_ma)
+        answer: NDArray[np.float64] = self._taken(driven_ma[None], lambda: self.probe.measure(driven_ma)[None])[0]
+        return answer
+
+    def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Measure a batch of settings, shape ``(n, 2E)``, with the light where it is: kept as a whole or not at all.
+
+        Raises:
+            CalibrationError: As :meth:`measure`.
+        """
+        driven_ma = self.driven_ma(currents_ma)
+        return self._taken(driven_ma, lambda: self.probe.measure_many(driven_ma))
+
+    def _taken(
+        self, currents_ma: NDArray[np.float64], measure: Callable[[], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """Return the readings of some settings, those of an interrupted run or new ones, counted and kept."""
+
+        def ask() -> NDArray[np.float64]:
+            self._light_up()
+            self._there = False  # until this ends well, nobody knows
+            readings = measure()
+            self._there = True
+            brought: NDArray[np.float64] = readings * 10.0 ** (-0.1 * self.light_db.get(self._source(), 0.0))
+            return brought
+
+        answers = self._answered("settings", self._source(), currents_ma.copy(), ask)
+        for setting in currents_ma:
+            self._count(setting)
+        self._n_readings += len(currents_ma)
+        return answers
+
+    def _answered(
+        self,
+        kind: Kind,
+        source: int,
+        currents_ma: NDArray[np.float64],
+        ask: Callable[[], NDArray[np.float64]],
+        asked_hz: float = 0.0,
+    ) -> NDArray[np.float64]:
+        """Return the answer to a question: that of the interrupted run if it came so far, else that of the bench."""
+        number = len(self.entries)
+        entry = LogbookEntry(kind, source, currents_ma, np.zeros((0, 0)), asked_hz=asked_hz)
+        if number < len(self._before):
+            old = self._before[number]
+            if not old.asks_as(entry):
+                raise CalibrationError(
+                    f"entry {number} of the interrupted run is the answer to another question",
+                    hint="Resume with the plan, the seed and the bench it was begun with, or begin anew.",
+                )
+            entry = old
+        else:
+            answer = ask()
+            entry = replace(entry, answer=answer, at_s=self.elapsed_s())
+            self.keep(entry)
+        self.entries.append(entry)
+        return entry.answer
+
+    def _source(self) -> int:
+        return DARK if self._wanted is None else self._wanted
+
+    def _light_up(self) -> None:
+        """Have the light where it is wanted."""
+        if not self._lit_known or self._lit != self._wanted:
+            self._light(self._wanted)
+
+    def _light(self, port: int | None) -> None:
+        self._lit_known = False
+        for other in sorted(self._to_tune):
+            self.probe.tune(other, self._to_tune[other])
+        self._to_tune.clear()
+        self.probe.light(port)
+        self._lit, self._lit_known = port, True
+
+    def _count(self, currents_ma: NDArray[np.float64]) -> None:
+        moved = self._applied is None or self._applied[0] != self._wanted
+        old = np.zeros_like(currents_ma) if self._applied is None else self._applied[1]
+        changed = int((old != currents_ma).sum())
+        self._applied = (self._wanted, currents_ma.copy())
+        self._effort += Effort(
+            settings=int(moved or changed > 0),
+            readings=1,
+            changed_channels=changed,
+            source_changes=int(moved),
+            hardware_s=self._seconds(changed, moved=moved),
+        )
+
+    def _seconds(self, changed: int, *, moved: bool) -> float:
+        """Return the time of one setting; one that is only read again takes the time of reading."""
+        still = self.times.setting_s(np.array(changed)) if changed else self.times.read_s
+        return float(still) + moved * self.times.input_change_s
+
+    def observations(self, first: int = 0, last: int | None = None) -> Observations:
+        """Return the readings kept, in the order taken; dark ones have source -1.
+
+        Frequencies count from where a source was first tuned to.
+        """
+        batches = [entry for entry in self.entries if entry.kind == "settings"]
+        width, monitors = 2 * self.probe.mesh.n_pucs, self.probe.monitors
+        currents = np.concatenate([np.zeros((0, width)), *(batch.currents_ma for batch in batches)])
+        reading = np.concatenate([np.zeros((0, len(monitors))), *(batch.answer for batch in batches)])
+        lengths = [len(batch.currents_ma) for batch in batches]
+        source = np.repeat([batch.source for batch in batches], lengths).astype(np.int64)
+        detuning = np.repeat(self._detunings_hz(), lengths)
+        taken = Observations(currents, source, monitors, reading, np.isnan(reading), detuning)
+        return taken[slice(first, last)]
+
+    def _detunings_hz(self) -> list[float]:
+        """Return how far the light of every batch of settings was from where its source was first tuned to."""
+        first_hz: dict[int, float] = {}
+        now_hz: dict[int, float] = {}
+        result = []
+        for entry in self.entries:
+            if entry.kind == "tuned":
+                now_hz[entry.source] = float(entry.answer[0, 0])
+                first_hz.setdefault(entry.source, now_hz[entry.source])
+            elif entry.kind == "settings":
+                result.append(now_hz.get(entry.source, 0.0) - first_hz.get(entry.source, 0.0))
+        return result
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Book what is spent inside to a stage."""
+        effort, cpu_s = self._effort, time.process_time()
+        try:
+            yield
+        finally:
+            spent = self._effort.since(effort) + Effort(cpu_s=time.process_time() - cpu_s)
+            self.stages[name] = self.stages.get(name, Effort()) + spent

@@ -1,0 +1,153 @@
+"""Amplitudes at the monitors and how they follow passive and joint phases, in single precision: made for searching.
+
+The model of an ideal mesh: balanced couplers, typical loss, no crosstalk. Derivatives come from the light of all ports
+in one solution (mesh.md c.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.model.mean_light import TYPICAL_LOSS_DB
+from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.scattering import Solver
+from lumion_hw.mesh.topology import HexMesh
+
+Real = NDArray[np.float64]
+Single = NDArray[np.float32]
+Complex = NDArray[np.complex64]
+
+_DARK = 1e-9
+
+
+class AmplitudeModel:
+    """Predicts |S| between ports.
+
+    Args:
+        mesh: The mesh.
+        sources: Ports where light may enter.
+        monitors: Port of every monitor.
+        seconds: By port of a source, the second port that it lights: |S| is then the root of the sum of both powers.
+    """
+
+    def __init__(
+        self,
+        mesh: HexMesh,
+        sources: tuple[int, ...],
+        monitors: tuple[int, ...],
+        seconds: Mapping[int, int] | None = None,
+    ) -> None:
+        self.mesh = mesh
+        self._solver = Solver(mesh)
+        second = {port: seconds[port] for port in sources if port in seconds} if seconds else {}
+        self.has_second = np.array([port in second for port in sources], dtype=np.bool_)
+        lit = [*sources, *(second.get(port, port) for port in sources)] if second else list(sources)
+        self._ports, place = np.unique(np.array([*lit, *monitors]), return_inverse=True)
+        self._lit, self._monitor = place[: len(lit)].reshape(-1, len(sources)), place[len(lit) :]
+        self._out = np.array(monitors)
+        self._loss_db = np.full(mesh.n_pucs, TYPICAL_LOSS_DB)
+        self._gain = 10.0 ** (-TYPICAL_LOSS_DB / 20.0)
+
+    def predict(
+        self,
+        upper_rad: Real,
+        lower_rad: Real,
+        joint_rad: Real,
+        source: int,
+        monitor: NDArray[np.int64],
+        second: Real | None = None,
+    ) -> Real:
+        """Return |S| of n settings with one source lit, for k monitors each, shape ``(n, k)``; args as below."""
+        half = np.full(self.mesh.n_pucs, 0.5)
+        cells = UnitCells(self._loss_db, half, half, upper_rad, lower_rad, joint_rad)
+        field = self._solver.solve(cells, cells.reference_hz, self._ports[self._lit[:, source]].tolist())
+        amplitude: Real = np.abs(field[np.arange(len(field))[:, None], self._out[monitor]])
+        if second is None:
+            return amplitude[..., 0]
+        both: Real = np.hypot(amplitude[..., 0], second[source] * amplitude[..., 1])
+        return both
+
+    def linearise(
+        self,
+        upper_rad: Real,
+        lower_rad: Real,
+        joint_rad: Real,
+        source: NDArray[np.int64],
+        monitor: NDArray[np.int64],
+        second: Real | None = None,
+    ) -> tuple[Real, Single]:
+        """Return amplitudes and their derivatives for n settings and k monitors each.
+
+        Args:
+            upper_rad: Shape ``(n, E)``; phases of the upper arms, passive part included.
+            lower_rad: Shape ``(n, E)``.
+            joint_rad: Shape ``(n, J)`` or ``(J,)``.
+            source: Shape ``(n,)``; which of the sources is lit.
+            monitor: Shape ``(n, k)``; which of the monitors are wanted.
+            second: Shape ``(S,)``; field at the second port of every source over that at its first, 0 where there is
+                none. ``None`` if no source has one.
+
+        Returns:
+            |S|, shape ``(n, k)``, and its derivatives by upper arms and joints, shape ``(n, k, E + J)``; with second
+            ports by the logarithm of ``second`` as well, ``(n, k, E + J + 1)``.
+        """
+        half = np.full(self.mesh.n_pucs, 0.5)
+        cells = UnitCells(self._loss_db, half, half, upper_rad, lower_rad, joint_rad)
+        elements, factors, _ = self._solver.coefficients(cells, cells.reference_hz)
+        every = np.arange(4 * self.mesh.n_pucs)
+        waves = self._solver.entering(elements, factors, self.mesh.port_puc_port[self._ports], every)
+        row = np.arange(len(source))
+        lights = [waves[row, :, place[source]] for place in self._lit]
+        fields = [self._solver.leaving(elements, light[:, self._solver.port_feeds, None]) for light in lights]
+        fields = [field[row[:, None], self._out[monitor], 0] for field in fields]
+        back = waves.astype(np.complex64)[row[:, None], :, self._monitor[monitor]]
+        if second is None:
+            amplitude = np.abs(fields[0])
+            by_phase = self._derived(lights[0], fields[0], amplitude, back, upper_rad, factors.T)
+            return amplitude, by_phase
+        # Without relation to each other they add by power: A² = |S₁|² + |S₂|².
+        lights[1], fields[1] = second[source][:, None] * lights[1], second[source][:, None] * fields[1]
+        amplitude = np.hypot(np.abs(fields[0]), np.abs(fields[1]))
+        by_phase = self._derived(lights[0], fields[0], amplitude, back, upper_rad, factors.T)
+        by_phase += self._derived(lights[1], fields[1], amplitude, back, upper_rad, factors.T)
+        by_second = (np.abs(fields[1]) ** 2 / np.maximum(amplitude, _DARK)).astype(np.float32)
+        return amplitude, np.concatenate([by_phase, by_second[..., None]], axis=-1)
+
+    def _derived(
+        self,
+        light: NDArray[np.complex128],
+        field: NDArray[np.complex128],
+        amplitude: Real,
+        back: Complex,
+        upper_rad: Real,
+        factors: NDArray[np.complex128],
+    ) -> Single:
+        """Return what one light adds to the derivatives of the amplitudes, shape ``(n, k, E + J)``."""
+        towards = (field.conj() / np.maximum(amplitude, _DARK)).astype(np.complex64)
+        return self._derivatives(light.astype(np.complex64), back * towards[..., None], upper_rad, factors)
+
+    def _derivatives(
+        self,
+        light: Complex,
+        adjoint: Complex,
+        upper_rad: Real,
+        factors: NDArray[np.complex128],
+    ) -> Single:
+        """Return the derivatives by upper arms and joints, shape ``(n, k, E + J)``."""
+        n, k, n_pucs = len(light), adjoint.shape[1], self.mesh.n_pucs
+        # Through a balanced coupler the upper arm takes (L - j·R)/√2 from either end.
+        arm, arm_back = light.reshape(n, n_pucs, 2, 2), adjoint.reshape(n, k, n_pucs, 2, 2)
+        arm = arm[..., 0] - 1j * arm[..., 1]
+        arm_back = arm_back[..., 0] - 1j * arm_back[..., 1]
+        turned = (-0.5j * self._gain * np.exp(-1j * upper_rad)).astype(np.complex64)
+        arm = (turned[..., None] * arm)[:, None]
+        u, v = self.mesh.joints.T
+        back = (-1j / factors).astype(np.complex64)
+        joint = (back * light[:, u])[:, None] * adjoint[..., v] + (back * light[:, v])[:, None] * adjoint[..., u]
+        result = np.empty((n, k, n_pucs + len(u)), dtype=np.float32)
+        result[..., :n_pucs] = (arm[..., 0] * arm_back[..., 1] + arm[..., 1] * arm_back[..., 0]).real
+        result[..., n_pucs:] = joint.real
+        return result

@@ -1,0 +1,393 @@
+"""What every monitor of a mesh should read at every setting, and how that depends on every parameter.
+
+The derivatives are exact: light comes in at one port, and adjoint light at every monitor, in one solution of the wave
+equations (mesh.md c.1). Inside a PUC waves are taken between the couplers, where each parameter acts on one arm.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.model.heating import Heated, Heating
+from calibration.model.observations import Observations
+from calibration.model.parameters import MeshParameters
+from calibration.model.space import ParameterSpace
+from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.scattering import Solver
+from lumion_hw.mesh.topology import HexMesh
+
+Real = NDArray[np.float64]
+Complex = NDArray[np.complex128]
+
+REFERENCE_HZ = 193.4145e12
+"""1550 nm."""
+BATCH = 16
+"""Settings worked on at once: their derivatives take some 4 MB on the 72-PUC mesh. Twice as many take twice the time
+each, because they leave the caches."""
+
+_STEP_RAD = 1e-4
+_NEPER_PER_DB = np.log(10.0) / 20.0
+_LN10_PER_10 = np.log(10.0) / 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Linearised:
+    """The model about a point, for some of the settings.
+
+    Attributes:
+        settings: Which settings.
+        reading_ma: Shape ``(n, M)``; what the monitors should read.
+        jacobian: Shape ``(n, M, size)``; its derivatives, by :class:`calibration.model.space.ParameterSpace`.
+    """
+
+    settings: slice
+    reading_ma: Real
+    jacobian: Real
+
+    def beside(self, other: Linearised) -> Linearised:
+        """Return both lights at once in the same settings: without relation to each other, they add by power."""
+        return Linearised(self.settings, self.reading_ma + other.reading_ma, self.jacobian + other.jacobian)
+
+
+@dataclass(frozen=True, eq=False)
+class _Light:
+    """Light in some settings, n of them, from their sources and, backwards, from all monitors.
+
+    Attributes:
+        number: Shape ``(n,)``; number of the source.
+        detuning_hz: Shape ``(n, 1)``.
+        cells: The unit cells.
+        factors: Shape ``(J, n)`` or ``(J, 1)``; what joints do to a field.
+        heated: What heat did.
+        entering: Shape ``(n, 1, 4E)``; waves entering every PUC-port.
+        reading: Shape ``(n, M)``; what the monitors should read, in mA.
+        waves: Shape ``(n, 4E, k)``; waves entering every PUC-port for unit light at k ports.
+        monitors: Shape ``(M,)``; which of these ports are those of the monitors.
+        by_field: Shape ``(n, M)``; 2·scale·S*, with which the adjoint light of a monitor counts.
+    """
+
+    number: NDArray[np.int64]
+    detuning_hz: Real
+    cells: UnitCells
+    factors: Complex
+    heated: Heated
+    entering: Complex
+    reading: Real
+    waves: Complex
+    monitors: NDArray[np.int64]
+    by_field: Complex
+
+    def adjoint(self) -> Complex:
+        """Return the adjoint light of every monitor, shape ``(n, M, 4E)``."""
+        every: Complex = np.ascontiguousarray(np.moveaxis(self.waves, 2, 1))[:, self.monitors]
+        every *= self.by_field[..., None]
+        return every
+
+    def together(self, weight: Real) -> Complex:
+        """Return the adjoint light of all monitors, each with its weight, ``(n, M)``; shape ``(n, 1, 4E)``."""
+        amount = np.zeros((len(weight), self.waves.shape[2], 1), dtype=np.complex128)
+        amount[:, self.monitors, 0] = weight * self.by_field
+        return np.moveaxis(self.waves @ amount, 2, 1)
+
+
+class MeshModel:
+    """Predicts the photocurrents of a mesh.
+
+    Args:
+        mesh: The mesh.
+        sources: Ports where light may enter, in the order of ``MeshParameters.source_db``.
+        monitors: Port of every monitor.
+        seconds: Second ports that sources light, as of :class:`calibration.model.space.ParameterSpace`: what monitors
+        read is
+            the sum of both powers.
+        heater_ohm: Nominal resistance of a heater.
+        reference_hz: Frequency at which phases are given. What heat adds to the optical path is a length, and its
+            phase proportional to frequency.
+        compiled: Whether the solver's compiled loops are used; by default if they are there.
+    """
+
+    def __init__(
+        self,
+        mesh: HexMesh,
+        sources: tuple[int, ...],
+        monitors: tuple[int, ...],
+        heater_ohm: float = 1000.0,
+        *,
+        seconds: Mapping[int, int] | None = None,
+        reference_hz: float = REFERENCE_HZ,
+        compiled: bool | None = None,
+    ) -> None:
+        self.mesh = mesh
+        self.space = ParameterSpace(mesh, sources, monitors, seconds)
+        self.heating = Heating(mesh, heater_ohm)
+        self._reference_hz = reference_hz
+        self._solver = Solver(mesh, compiled=compiled)
+        self._monitors = np.array(monitors, dtype=np.int64)
+        self._source_number = np.full(mesh.n_ports, -1, dtype=np.int64)
+        self._source_number[list(sources)] = np.arange(len(sources))
+        self._lit = np.array(sources, dtype=np.int64)
+        self._lit_second = np.array([self.space.seconds.get(port, port) for port in sources], dtype=np.int64)
+        numbers = {port: number for number, port in enumerate(self.space.seconds)}
+        self._second_number = np.array([numbers.get(port, -1) for port in sources], dtype=np.int64)
+
+    def predict(self, parameters: MeshParameters, observations: Observations) -> Real:
+        """Return what every monitor should read, shape ``(N, M)``, in mA; the readings taken are not looked at.
+
+        Raises:
+            ConfigError: Light comes from a port that is no source of this model, or the monitors are others.
+        """
+        number = self._sources_of(observations)
+        reading = np.empty((len(observations), len(self._monitors)))
+        for source in np.unique(number):
+            chosen = np.flatnonzero(number == source)
+            part = observations[chosen]
+            cells, _ = self._cells(parameters, part, number[chosen])
+            ports = [self.space.sources[source]]
+            ports += [self.space.seconds[port] for port in ports if port in self.space.seconds]
+            field = self._solver.solve(cells, cells.reference_hz, ports)[:, self._monitors]
+            shares = self._shares(parameters, number[chosen])
+            power = sum(np.abs(field[..., nth]) ** 2 * shares[nth] for nth in range(len(ports)))
+            reading[chosen] = power * self._scale(parameters, number[chosen])
+        return reading
+
+    def linearise(self, parameters: MeshParameters, observations: Observations) -> Iterator[Linearised]:
+        """Yield readings and their derivatives, :data:`BATCH` settings at a time.
+
+        Raises:
+            ConfigError: As :meth:`predict`.
+        """
+        number = self._sources_of(observations)
+        for first in range(0, len(observations), BATCH):
+            part = slice(first, min(first + BATCH, len(observations)))
+            yield self._linearised(parameters, observations[part], number[part], part)
+
+    def by_common_phase(self, parameters: MeshParameters, observations: Observations) -> Real:
+        """Return the derivatives of all readings by a phase common to all PUCs, shape ``(N, M)``, by differences.
+
+        Raises:
+            ConfigError: As :meth:`predict`.
+        """
+        step_hz = _STEP_RAD / (2.0 * np.pi * parameters.delay_s)
+        ahead, behind = (
+            self.predict(parameters, replace(observations, detuning_hz=observations.detunings_hz + shift_hz))
+            for shift_hz in (step_hz, -step_hz)
+        )
+        slope: Real = (ahead - behind) / (2.0 * _STEP_RAD)
+        return slope
+
+    def _sources_of(self, observations: Observations) -> NDArray[np.int64]:
+        number = self._source_number[observations.source]
+        if (number < 0).any() or observations.monitors != self.space.monitors:
+            raise ConfigError(
+                f"observations with light at {sorted(set(observations.source.tolist()))}, read at "
+                f"{observations.monitors}, do not fit this model",
+                hint=f"It has sources {self.space.sources} and monitors {self.space.monitors}.",
+            )
+        return number
+
+    def _scale(self, parameters: MeshParameters, number: NDArray[np.int64]) -> Real:
+        """Return the reading of each monitor for full transmission from the first port, shape ``(n, M)``."""
+        launched_mw = 10.0 ** (parameters.source_db[number] / 10.0)
+        scale: Real = launched_mw[:, None] * parameters.monitor_ma_per_mw
+        return scale
+
+    def _shares(self, parameters: MeshParameters, number: NDArray[np.int64]) -> list[Real]:
+        """Return the power at the first and, if any source has one, at the second port, over that at the first."""
+        first = np.ones((len(number), 1))
+        if not self.space.seconds:
+            return [first]
+        ratio = 10.0 ** (parameters.second_db / 10.0)
+        second = self._second_number[number]
+        return [first, np.where(second >= 0, ratio[second], 0.0)[:, None]]
+
+    def _detuning_hz(self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]) -> Real:
+        own = np.broadcast_to(np.asarray(parameters.source_detuning_hz), len(self.space.sources))
+        detuning: Real = (part.detunings_hz + own[number])[:, None]
+        return detuning
+
+    def _cells(
+        self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]
+    ) -> tuple[UnitCells, Heated]:
+        """Return the cells of every setting, all light at the reference frequency, and what heat did to them."""
+        heated = self.heating.phases(parameters, part.currents_ma)
+        detuning = self._detuning_hz(parameters, part, number)
+        common = 2.0 * np.pi * parameters.delay_s * detuning
+        half = 0.5 * parameters.differential_slope_rad_per_hz * detuning
+        first, second = self._couplers(parameters, detuning)
+        turns = 1.0 + detuning / self._reference_hz
+        cells = UnitCells(
+            loss_db=parameters.loss_db,
+            eta_in=np.sin(first) ** 2,
+            eta_out=np.sin(second) ** 2,
+            phase_upper=turns * heated.arm_rad[:, 0::2] + parameters.passive_phase_rad + common + half,
+            phase_lower=turns * heated.arm_rad[:, 1::2] + common - half,
+            joint_phase=turns * heated.joint_rad + parameters.joint_phase_rad,
+        )
+        return cells, heated
+
+    def _couplers(self, parameters: MeshParameters, detuning_hz: Real) -> tuple[Real, Real]:
+        """Return the coupler angles at ends A and B, shape ``(E,)`` or ``(n, E)``."""
+        common = np.pi / 4.0 + parameters.coupler_common_rad
+        if parameters.coupler_slope_rad_per_hz:
+            common = common + parameters.coupler_slope_rad_per_hz * detuning_hz
+        half = 0.5 * parameters.coupler_difference_rad
+        return common + half, common - half
+
+    def slope(self, parameters: MeshParameters, observations: Observations, weight: Real) -> Real:
+        """Return the derivatives of a weighed sum of all readings, shape ``(size,)``.
+
+        They are those of :meth:`linearise` times the weights, summed, for a fraction of the time: the adjoint light of
+        all monitors of a setting goes through the mesh together.
+
+        Args:
+            parameters: The point.
+            observations: The settings.
+            weight: Shape ``(N, M)``; weight of every reading.
+
+        Raises:
+            ConfigError: As :meth:`predict`.
+        """
+        number = self._sources_of(observations)
+        total = np.zeros(self.space.size)
+        for first in range(0, len(observations), BATCH):
+            part = slice(first, first + BATCH)
+            for nth, light in enumerate(self._lights(parameters, observations[part], number[part])):
+                by_phase = self._by_phase(light, light.together(weight[part]))
+                total += self._by_parameter(parameters, light, by_phase).sum(axis=(0, 1))
+                per_db = _LN10_PER_10 * weight[part] * light.reading
+                for levels, rows in self._levels(light.number, nth):
+                    np.add.at(total, levels, per_db[rows].sum(axis=1))
+                total[self.space.groups["monitor_db"]] += per_db.sum(axis=0)
+        return total
+
+    # -- derivatives --------------------------------------------------------------------------------------------------
+
+    def _lights(self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]) -> list[_Light]:
+        """Return the light of the first ports and, if any source has one, that of the second: their powers add."""
+        cells, heated = self._cells(parameters, part, number)
+        elements, factors, _ = self._solver.coefficients(cells, cells.reference_hz)
+        lit = [self._lit[number], self._lit_second[number]][: 2 if self.space.seconds else 1]
+        ports, inverse = np.unique(np.concatenate([self._monitors, *lit]), return_inverse=True)
+        everywhere = np.arange(4 * self.mesh.n_pucs)
+        waves = self._solver.entering(elements, factors, self.mesh.port_puc_port[ports], everywhere)
+        monitors, *places = np.split(inverse, len(self._monitors) + len(part) * np.arange(len(lit)))
+        scale, lights = self._scale(parameters, number), []
+        for place, share in zip(places, self._shares(parameters, number), strict=True):
+            light = waves[np.arange(len(part)), :, place]
+            feeding = light[:, self._solver.port_feeds, None]
+            field = self._solver.leaving(elements, feeding)[:, self._monitors, 0]
+            lights.append(
+                _Light(
+                    number=number,
+                    detuning_hz=self._detuning_hz(parameters, part, number),
+                    cells=cells,
+                    factors=factors,
+                    heated=heated,
+                    entering=light[:, None],
+                    reading=np.abs(field) ** 2 * (scale * share),
+                    waves=waves,
+                    monitors=monitors,
+                    by_field=2.0 * (scale * share) * field.conj(),
+                )
+            )
+        return lights
+
+    def _levels(self, number: NDArray[np.int64], nth: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield the levels that the light at the first or second ports follows, and the settings in which it does."""
+        yield self.space.groups["source_db"].start + number, np.arange(len(number))
+        if nth:
+            rows = np.flatnonzero(self._second_number[number] >= 0)
+            yield self.space.groups["second_db"].start + self._second_number[number][rows], rows
+
+    def _linearised(
+        self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64], settings: slice
+    ) -> Linearised:
+        monitors = np.arange(len(self._monitors))
+        each: list[Linearised] = []
+        for nth, light in enumerate(self._lights(parameters, part, number)):
+            jacobian = self._by_parameter(parameters, light, self._by_phase(light, light.adjoint()))
+            per_db = _LN10_PER_10 * light.reading
+            for levels, rows in self._levels(number, nth):
+                jacobian[rows, :, levels] = per_db[rows]
+            jacobian[:, monitors, self.space.groups["monitor_db"].start + monitors] = per_db
+            each.append(Linearised(settings, light.reading, jacobian))
+        return functools.reduce(Linearised.beside, each)
+
+    def _by_phase(self, light: _Light, adjoint: Complex) -> dict[str, Real]:
+        """Return derivatives by arm and joint phases, coupler angles and losses; each ``(n, K, E)`` or ``(n, K, J)``.
+
+        The adjoint light, ``(n, K, 4E)`` for K numbers per setting, carries the factor 2·scale·S*, so that with
+        S = Σ h·a the derivative by a phase, a factor -j, is an imaginary part, and that by a loss a real one.
+        """
+        cells = light.cells
+        (a_u, a_l), (b_u, b_l) = _between_couplers(cells, light.entering)  # light met from end A and from end B
+        (p_u, p_l), (q_u, q_l) = _between_couplers(cells, adjoint)
+        gain = 10.0 ** (-cells.loss_db / 20.0)
+        upper, lower = (gain * np.exp(-1j * phase)[:, None] for phase in (cells.phase_upper, cells.phase_lower))
+        ua, ub, la, lb = upper * a_u, upper * b_u, lower * a_l, lower * b_l
+        through_u, through_l = q_u * ua + p_u * ub, q_l * la + p_l * lb
+        first = q_u * (upper * a_l) + p_l * ub + q_l * (lower * a_u) + p_u * lb
+        second = q_l * ua + p_u * (upper * b_l) + q_u * la + p_l * (lower * b_u)
+        u, v = self.mesh.joints.T
+        back = 1.0 / np.broadcast_to(light.factors.T, (len(light.number), len(u)))[:, None]
+        joint = adjoint[..., u] * (light.entering[..., v] * back) + adjoint[..., v] * (light.entering[..., u] * back)
+        arm = np.stack([through_u.imag, through_l.imag], axis=-1)
+        return {
+            "arm": arm.reshape(*arm.shape[:2], -1),
+            "joint": joint.imag,
+            "first": first.imag,
+            "second": second.imag,
+            "loss_db": -_NEPER_PER_DB * (through_u + through_l).real,
+        }
+
+    def _by_parameter(self, parameters: MeshParameters, light: _Light, by_phase: dict[str, Real]) -> Real:
+        """Return the derivatives by all parameters but levels, shape ``(n, K, size)``; those are zero."""
+        space, heated, detuning = self.space, light.heated, light.detuning_hz
+        arm, joint, first, second = (by_phase[name] for name in ("arm", "joint", "first", "second"))
+        jacobian = np.zeros((*arm.shape[:2], space.size))
+        turns = (1.0 + detuning / self._reference_hz)[:, None]
+        columns = self.heating.chain(parameters, heated, arm * turns, joint * turns)
+        columns["passive_phase_rad"] = arm[..., 0::2]
+        columns["loss_db"] = by_phase["loss_db"]
+        columns["coupler_common_rad"] = first + second
+        columns["coupler_difference_rad"] = 0.5 * (first - second)
+        columns["loops"] = joint @ space.directions
+        for name, values in columns.items():
+            jacobian[..., space.groups[name]] = values
+        source = space.groups["source_detuning_hz"].start + light.number
+        settings = np.arange(len(source))
+        by_common = 2.0 * np.pi * arm.sum(axis=-1)
+        by_difference = 0.5 * (arm[..., 0::2] - arm[..., 1::2]).sum(axis=-1)
+        by_coupler = columns["coupler_common_rad"].sum(axis=-1)
+        for name, values, slope in (
+            ("delay_s", by_common, parameters.delay_s),
+            ("differential_slope_rad_per_hz", by_difference, parameters.differential_slope_rad_per_hz),
+            ("coupler_slope_rad_per_hz", by_coupler, parameters.coupler_slope_rad_per_hz),
+        ):
+            jacobian[..., space.groups[name].start] = values * detuning
+            jacobian[settings, :, source] += values * slope
+        by_turns = (arm @ heated.arm_rad[..., None] + joint @ heated.joint_rad[..., None])[..., 0]
+        jacobian[settings, :, source] += by_turns / self._reference_hz
+        return jacobian
+
+
+def _between_couplers(cells: UnitCells, waves: Complex) -> tuple[tuple[Complex, Complex], tuple[Complex, Complex]]:
+    """Return the waves in the arms u and l that have come in through end A, and those through end B.
+
+    Args:
+        cells: Unit cells.
+        waves: Shape ``(n, k, 4E)``; waves entering every PUC-port.
+    """
+    result = []
+    for end, eta in ((0, cells.eta_in), (2, cells.eta_out)):
+        power = eta if eta.ndim == 1 else eta[:, None]
+        through, cross = np.sqrt(1.0 - power), 1j * np.sqrt(power)
+        left, right = waves[..., end::4], waves[..., end + 1 :: 4]
+        result.append((through * left - cross * right, through * right - cross * left))
+    return result[0], result[1]

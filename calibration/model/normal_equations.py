@@ -1,0 +1,175 @@
+"""The normal equations of a fit, gathered batch by batch so that memory does not grow with the number of settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.model.likelihood import Likelihood, SettingDrift, weight, without_drift
+from calibration.model.mesh_model import Linearised, MeshModel
+from calibration.model.observations import Observations
+from calibration.model.parameters import MeshParameters
+
+Real = NDArray[np.float64]
+
+_LN10_PER_10 = np.log(10.0) / 10.0
+_BLOCK = 96
+"""Settings whose derivatives are held for one product."""
+
+
+@dataclass(frozen=True, eq=False)
+class NormalEquations:
+    """A fit about one point; P free parameters.
+
+    Attributes:
+        information: Shape ``(P, P)``; Fisher information of the readings alone, no prior in it.
+        gradient: Shape ``(P,)``; slope of the log likelihood.
+        reading_ma: Shape ``(N, M)``; the model's readings.
+        drift_ma: Shape ``(N, M, 2)``; how they follow one sigma of what may drift from setting to setting.
+    """
+
+    information: Real
+    gradient: Real
+    reading_ma: Real
+    drift_ma: Real
+
+
+def normal_equations(
+    model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, free: NDArray[np.bool_], doubt: float = 0.0
+) -> NormalEquations:
+    """Return the normal equations about a point.
+
+    Args:
+        model: The model.
+        parameters: The point.
+        likelihood: The readings, and what to make of them.
+        free: Shape ``(size,)``; the parameters wanted.
+        doubt: η of the likelihood.
+    """
+    wanted = np.flatnonzero(free)
+    information, gradient = np.zeros((len(wanted), len(wanted))), np.zeros(len(wanted))
+    reading = np.empty(likelihood.target_ma.shape)
+    drift_ma = np.zeros((*reading.shape, 2))
+    block = np.empty(
+        (_BLOCK, len(model.space.monitors), len(wanted))
+    )  # few large products are faster than many small ones
+    filled = 0
+    for part in model.linearise(parameters, likelihood.observations):
+        reading[part.settings] = part.reading_ma
+        drift_ma[part.settings] = drift_slopes_ma(model, parameters, part, likelihood.drift)
+        misfit, scale = _weighed(part.reading_ma, likelihood, doubt, part.settings)
+        drift = drift_ma[part.settings] * scale[..., None]
+        if filled + len(misfit) > _BLOCK:
+            information += _product(block[:filled])
+            filled = 0
+        rows = block[filled : filled + len(misfit)]
+        filled += len(misfit)
+        np.take(part.jacobian, wanted, axis=-1, out=rows, mode="clip")
+        rows *= scale[..., None]
+        rows[...] = without_drift(rows, drift)
+        gradient += without_drift(misfit, drift).ravel() @ rows.reshape(-1, len(wanted))
+    information += _product(block[:filled])
+    return NormalEquations(information, gradient, reading, drift_ma)
+
+
+def _product(block: Real) -> Real:
+    """Return the information of the rows of some settings, ``(n, M, P)``."""
+    rows = block.reshape(-1, block.shape[2])
+    product: Real = rows.T @ rows
+    return product
+
+
+def equations_with(
+    model: MeshModel,
+    parameters: MeshParameters,
+    likelihood: Likelihood,
+    information: Real,
+    reading_ma: Real,
+    free: NDArray[np.bool_],
+    doubt: float = 0.0,
+) -> NormalEquations:
+    """Return the equations about a point with the information of another one near by.
+
+    A fraction of the time of :func:`normal_equations`, and the same slope.
+
+    Args:
+        model: The model.
+        parameters: The point.
+        likelihood: The readings, and what to make of them.
+        information: Shape ``(P, P)``; that of the other point, about the same free parameters.
+        reading_ma: Shape ``(N, M)``; the model's readings at the point.
+        free: Shape ``(size,)``; the parameters wanted.
+        doubt: η of the likelihood.
+    """
+    drift_ma = drift_at(model, parameters, likelihood.observations, reading_ma, likelihood.drift)
+    misfit, scale = _weighed(reading_ma, likelihood, doubt)
+    drift = drift_ma * scale[..., None]
+    white = without_drift(without_drift(misfit, drift), drift)  # V^-1/2, symmetric, of residuals and derivatives
+    gradient = model.slope(parameters, likelihood.observations, white * scale)[free]
+    return NormalEquations(information, gradient, reading_ma, drift_ma)
+
+
+def surrogate_cost(likelihood: Likelihood, about: NormalEquations, reading_ma: Real, doubt: float) -> float:
+    """Return half the sum of squares of other readings, every residual weighed as at the point the equations are about.
+
+    A step that lowers it lowers the robust cost, which lies below it and touches it there.
+    """
+    root = np.sqrt(weight(likelihood.residual(about.reading_ma, doubt)))
+    drift = about.drift_ma * (root / likelihood.sigma_ma(doubt))[..., None]
+    return 0.5 * float((without_drift(root * likelihood.residual(reading_ma, doubt), drift) ** 2).sum())
+
+
+def strain(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> Real:
+    """Return the mean squared residual of the readings that feel each parameter, shape ``(size,)``.
+
+    1 where the model holds; large at parameters of elements that do not do what the model says; 0 where none feels it.
+    """
+    felt, strained = np.zeros(model.space.size), np.zeros(model.space.size)
+    for part in model.linearise(parameters, likelihood.observations):
+        misfit, scale = _weighed(part.reading_ma, likelihood, 0.0, part.settings)
+        power = (part.jacobian * scale[..., None]) ** 2
+        felt += power.sum(axis=(0, 1))
+        strained += np.tensordot(misfit**2, power, axes=2)
+    ratio: Real = np.divide(strained, felt, out=np.zeros_like(felt), where=felt > 0.0)
+    return ratio
+
+
+def setting_drifts(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> Real:
+    """Return the likeliest power in dB and common phase in rad beyond the model's at each setting, shape ``(N, 2)``."""
+    result = np.zeros((len(likelihood.observations), 2))
+    for part in model.linearise(parameters, likelihood.observations):
+        misfit, scale = _weighed(part.reading_ma, likelihood, 0.0, part.settings)
+        slopes = drift_slopes_ma(model, parameters, part, likelihood.drift) * scale[..., None]
+        across = np.swapaxes(slopes, 1, 2)
+        units = np.linalg.solve(np.eye(2) + across @ slopes, across @ misfit[..., None])[..., 0]
+        result[part.settings] = units * (likelihood.drift.power_db, likelihood.drift.common_phase_rad)
+    return result
+
+
+def _weighed(
+    reading_ma: Real, likelihood: Likelihood, doubt: float, settings: slice = slice(None)
+) -> tuple[Real, Real]:
+    """Return weighed residuals of some settings, and what derivatives of their readings are to be multiplied by."""
+    residual = likelihood.residual(reading_ma, doubt, settings)
+    root = np.where(likelihood.idle(residual, settings), 0.0, np.sqrt(weight(residual)))
+    return root * residual, root / likelihood.sigma_ma(doubt, settings)
+
+
+def drift_at(
+    model: MeshModel, parameters: MeshParameters, observations: Observations, reading_ma: Real, drift: SettingDrift
+) -> Real:
+    """Return what :func:`drift_slopes_ma` does for all settings, from readings alone: by differences."""
+    if not drift.power_db and not drift.common_phase_rad:
+        return np.zeros((*reading_ma.shape, 2))
+    by_phase = model.by_common_phase(parameters, observations)
+    return np.stack([_LN10_PER_10 * reading_ma * drift.power_db, by_phase * drift.common_phase_rad], axis=-1)
+
+
+def drift_slopes_ma(model: MeshModel, parameters: MeshParameters, part: Linearised, drift: SettingDrift) -> Real:
+    """Return how readings follow one sigma of what drifts from setting to setting, shape ``(n, M, 2)``."""
+    power = _LN10_PER_10 * part.reading_ma * drift.power_db
+    turned = part.jacobian[..., model.space.groups["source_detuning_hz"]].sum(axis=-1)
+    common = turned / (2.0 * np.pi * parameters.delay_s) * drift.common_phase_rad
+    return np.stack([power, common], axis=-1)

@@ -1,0 +1,152 @@
+"""What is known of a mesh before anything is measured: published means and spreads, one line per group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.model.device_under_test import Subject
+from calibration.model.parameters import MeshParameters
+from calibration.model.space import ParameterSpace
+from lumion_hw.errors import ConfigError
+
+Real = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """Independent normal distributions of all parameters of a space, or a joint one of some of them.
+
+    Attributes:
+        mean: Shape ``(size,)``.
+        sigma: Shape ``(size,)``; infinite where nothing is known.
+        precision: Shape ``(size, size)``; inverse covariance that takes the place of ``sigma``, if there is one.
+    """
+
+    mean: Real
+    sigma: Real
+    precision: Real | None = None
+
+    def information(self, free: NDArray[np.bool_]) -> Real:
+        """Return the inverse covariance of the free parameters, the others held."""
+        if self.precision is not None:
+            block: Real = self.precision[np.ix_(free, free)]
+            return block
+        return np.diag(self.sigma[free] ** -2.0)
+
+    def moved(self, groups: dict[str, float], space: ParameterSpace) -> Prior:
+        """Return the same prior with other spreads for the groups named."""
+        sigma = self.sigma.copy()
+        for name, value in groups.items():
+            sigma[space.group(name)] = value
+        return Prior(self.mean, sigma, self.precision)
+
+    def anchored(self, name: str, space: ParameterSpace, sigma: float) -> Prior:
+        """Return the same prior with the mean of a group known to ``sigma``; its differences stay as unknown.
+
+        For a gauge: what moves the mean of the sources' frequencies moves all loop phases and cannot be seen.
+        """
+        precision = np.diag(self.sigma**-2.0) if self.precision is None else self.precision.copy()
+        where = space.group(name)
+        precision[where, where] += 1.0 / ((where.stop - where.start) * sigma) ** 2
+        return Prior(self.mean, self.sigma, precision)
+
+
+PRIOR_SIGMA: dict[str, float] = {
+    "passive_phase_rad": np.inf,  # random fabrication state: uniform, and only known modulo 2π (mesh.md b.3)
+    "loops": np.inf,  # the same
+    "loss_db": 0.03,  # 0.46 … 0.55 dB over chips (mesh.md b.8); fixes the loss gauge of calibration.md 1.3
+    "coupler_common_rad": 0.03,  # 33 dB through extinction is 0.011 (mesh.md b.2); three times that
+    "coupler_difference_rad": 0.02,  # 44 dB cross extinction is 0.0063; three times that
+    "rho2": 0.7,  # Pπ 1.2 … 2.0 mW at 1 kΩ is 1.6 … 2.6 rad/mA² (mesh.md b.4)
+    "rho4": 0.1,  # a resistance that rises by up to 5 % per mW
+    "rho6": 0.01,  # the square of that, and more
+    "monitor_db": 0.5,  # responsivity within 12 % (assumption)
+    "source_db": 2.0,  # access loss ± 1 dB (mesh.md b.8), and the meter in the module
+    "second_db": 1.5,  # access losses ± 1 dB (mesh.md b.8) of either tributary; equal at the module (assumption)
+    "heat_factor": 0.05,  # cold resistance ± 3 % (assumption)
+    "source_detuning_hz": 12e9,  # ± 0.1 nm
+    "delay_s": 0.1e-12,
+    "differential_slope_rad_per_hz": 2e-13,  # 15 (5 … 27) mrad/nm (mesh.md b.9)
+    "coupler_slope_rad_per_hz": 1e-14,  # 7e-4 per nm of the splitting
+}
+CROSSTALK_SIGMA = (1e-3, 0.4, 2e-4)
+"""Spread of amplitude, decay length and floor about the published kernel: half of it."""
+PUBLISHED_KERNEL = (2.98e-3, 1.18, 3.94e-4)
+"""0.906·exp(-d/1.18 mm) + 0.12 pm per π of a ring of six PUCs and 119 pm, per mW of a heater of 1.34 mW per π, of two
+driven together: pm · 2π/119/6 · 1/(2·1.34) (mesh.md b.7)."""
+
+MEASURED = ("passive_phase_rad", "rho2", "rho4", "rho6", "loss_db", "coupler_common_rad", "coupler_difference_rad")
+FREE_GROUPS = (*MEASURED, "loops", "source_db", "second_db", "monitor_db", "crosstalk", "heat_factor")
+"""What a calibration at one frequency finds out."""
+_SLOPES = ("differential_slope_rad_per_hz", "coupler_slope_rad_per_hz")
+FREE_WITH_FREQUENCIES = (*FREE_GROUPS, "delay_s", *_SLOPES)
+"""What one at several known frequencies finds out: a tunable laser."""
+PHASE_GROUPS = ("passive_phase_rad", "loops")
+"""What counts as known modulo a turn, whatever is seen of it."""
+FREE_WITH_MODULES = (*FREE_GROUPS, "source_detuning_hz", _SLOPES[0])
+"""What one finds out whose sources are each at a frequency of their own; the delay tells how far apart they are."""
+
+
+_ODD_DB, _ODD_SIGMA = 1.5, 4.0
+_ANY_DB = 30.0
+_REFERENCE_HZ = 1e5
+"""How well the phases of a calibration with several modules are tied to the mean of their frequencies."""
+
+
+def modulo_a_turn(information: Real, phases: NDArray[np.bool_]) -> Real:
+    """Return information, shape ``(P, P)``, in which every phase is known modulo a turn at least, whatever is seen."""
+    known: Real = information + np.diag(np.where(phases, 1.0 / np.pi**2, 0.0))
+    return known
+
+
+def default_prior(space: ParameterSpace, centre: MeshParameters) -> Prior:
+    """Return the published spreads about a centre: the best guess before any light, or a start.
+
+    Args:
+        space: The parameters.
+        centre: What groups with a spread scatter about. A fit's start may serve for all but the loss, whose mean stays
+            0.50 dB, and the couplers, whose mean is balance.
+
+    Raises:
+        ConfigError: The centre has monitors or sources that are no numbers.
+    """
+    mean = space.pack(centre)
+    if not np.isfinite(mean).all():
+        where = space.describe(int(np.flatnonzero(~np.isfinite(mean))[0]))
+        raise ConfigError(f"the centre of a prior has no value for {where}", hint="Leave dead monitors out.")
+    mean[space.group("loss_db")] = 0.5
+    mean[space.group("coupler_common_rad")] = mean[space.group("coupler_difference_rad")] = 0.0
+    mean[space.group("heat_factor")] = 1.0
+    mean[space.group("crosstalk")] = PUBLISHED_KERNEL
+    sigma = space.vector(PRIOR_SIGMA)
+    sigma[space.group("crosstalk")] = CROSSTALK_SIGMA
+    return Prior(mean, sigma)
+
+
+def run_prior(space: ParameterSpace, start: MeshParameters, subject: Subject) -> Prior:
+    """Return what is known of a subject before its readings are fitted.
+
+    Monitors scatter about their nominal responsivity; of one far from the others, as of another range or with a broken
+    amplifier, nothing is known. The mean frequency of modules is not measured, stated wavelengths are not that good:
+    phases are those at the mean.
+
+    Args:
+        space: The parameters.
+        start: Where the fit starts.
+        subject: What is calibrated.
+    """
+    prior = default_prior(space, start)
+    monitors = space.group("monitor_db")
+    mean, sigma = prior.mean.copy(), prior.sigma.copy()
+    mean[monitors] = 10.0 * np.log10(subject.monitor_ma_per_mw)
+    level_db = 10.0 * np.log10(start.monitor_ma_per_mw)
+    odd = np.abs(level_db - np.median(level_db)) > max(_ODD_DB, _ODD_SIGMA * subject.monitor_spread_db)
+    # What a stuck PUC lets through to a port of its own makes the monitor there look odd, and is not its level.
+    at = np.array(space.mesh.port_puc_port, dtype=np.int64)[list(space.monitors)] // 4
+    stuck = (start.heater_law.reshape(space.mesh.n_pucs, -1) == 0.0).all(axis=1)
+    sigma[monitors] = np.where(odd & ~stuck[at], _ANY_DB, subject.monitor_spread_db)
+    prior = Prior(mean, sigma)
+    return prior.anchored("source_detuning_hz", space, _REFERENCE_HZ) if subject.source_spread_hz else prior

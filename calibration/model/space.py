@@ -1,0 +1,163 @@
+"""The parameters of a mesh as one vector: the form fits, covariances and bounds work on.
+
+Joint phases enter as coordinates along the directions that powers show (``gauge.visible_joint_directions``), monitors
+in dB; everything else as in :class:`calibration.model.parameters.MeshParameters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.model.gauge import visible_joint_directions
+from calibration.model.parameters import MeshParameters
+from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.topology import HexMesh
+
+Real = NDArray[np.float64]
+
+_PER_PUC = ("passive_phase_rad", "loss_db", "coupler_common_rad", "coupler_difference_rad")
+_NUMBERS = ("delay_s", "differential_slope_rad_per_hz", "coupler_slope_rad_per_hz")
+LAW_TERMS = ("rho2", "rho4", "rho6")
+
+
+class ParameterSpace:
+    """Where every parameter has its place in the vector.
+
+    Groups: ``passive_phase_rad``, ``loss_db``, ``coupler_common_rad`` and ``coupler_difference_rad`` (E each),
+    ``rho2``, ``rho4`` and ``rho6`` (2E each), ``loops`` (N_loop), ``source_db`` (S), ``second_db`` (one
+    per source that lights a second port; no such group if none does), ``monitor_db`` (M), ``crosstalk`` (3),
+    ``heat_factor`` (2E), ``source_detuning_hz`` (S), ``delay_s``, ``differential_slope_rad_per_hz`` and
+    ``coupler_slope_rad_per_hz`` (1 each).
+
+    Args:
+        mesh: The mesh.
+        sources: Ports where light enters, in the order of ``MeshParameters.source_db``.
+        monitors: Port of every monitor.
+        seconds: By port of a source, the second port that it lights, with light that has no relation to that at the
+            first; in the order of ``MeshParameters.second_db``. Those of other sources are left out.
+    """
+
+    def __init__(
+        self,
+        mesh: HexMesh,
+        sources: tuple[int, ...],
+        monitors: tuple[int, ...],
+        seconds: Mapping[int, int] | None = None,
+    ) -> None:
+        self.mesh, self.sources, self.monitors = mesh, sources, monitors
+        self.seconds = {port: seconds[port] for port in sources if port in seconds} if seconds else {}
+        self.directions = visible_joint_directions(mesh)
+        sizes = dict.fromkeys(_PER_PUC, mesh.n_pucs)
+        sizes |= dict.fromkeys(LAW_TERMS, 2 * mesh.n_pucs)
+        sizes |= {"loops": self.directions.shape[1], "source_db": len(sources)}
+        sizes |= {"second_db": len(self.seconds)} if self.seconds else {}
+        sizes |= {"monitor_db": len(monitors)}
+        sizes |= {"crosstalk": 3, "heat_factor": 2 * mesh.n_pucs, "source_detuning_hz": len(sources)}
+        sizes |= dict.fromkeys(_NUMBERS, 1)
+        ends = np.cumsum(list(sizes.values()))
+        self.groups: dict[str, slice] = {
+            name: slice(int(end) - size, int(end)) for (name, size), end in zip(sizes.items(), ends, strict=True)
+        }
+        self.size = int(ends[-1])
+
+    def pack(self, parameters: MeshParameters) -> Real:
+        """Return the vector of a point, shape ``(size,)``. The gauge of its joint phases is lost."""
+        vector = np.empty(self.size)
+        for name in (*_PER_PUC, "heat_factor", "second_db", "source_detuning_hz", *_NUMBERS):
+            vector[self.group(name)] = getattr(parameters, name)
+        for term, name in enumerate(LAW_TERMS):
+            vector[self.groups[name]] = parameters.heater_law[:, term]
+        vector[self.groups["loops"]] = self.directions.T @ parameters.joint_phase_rad
+        vector[self.groups["source_db"]] = parameters.source_db
+        vector[self.groups["monitor_db"]] = 10.0 * np.log10(parameters.monitor_ma_per_mw)
+        vector[self.groups["crosstalk"]] = parameters.crosstalk_rad_per_mw
+        return vector
+
+    def unpack(self, vector: Real) -> MeshParameters:
+        """Return the point of a vector; its joint phases are the shortest with these loops."""
+
+        def part(name: str) -> Real:
+            return vector[self.group(name)].copy()
+
+        return MeshParameters(
+            passive_phase_rad=part("passive_phase_rad"),
+            heater_law=np.stack([part(name) for name in LAW_TERMS], axis=1),
+            loss_db=part("loss_db"),
+            coupler_common_rad=part("coupler_common_rad"),
+            coupler_difference_rad=part("coupler_difference_rad"),
+            joint_phase_rad=self.directions @ part("loops"),
+            source_db=part("source_db"),
+            monitor_ma_per_mw=10.0 ** (part("monitor_db") / 10.0),
+            crosstalk_rad_per_mw=part("crosstalk"),
+            heat_factor=part("heat_factor"),
+            second_db=part("second_db"),
+            source_detuning_hz=part("source_detuning_hz"),
+            **{name: float(part(name)[0]) for name in _NUMBERS},
+        )
+
+    def vector(self, values: dict[str, float], otherwise: float = 0.0) -> Real:
+        """Return a vector with one number per group, and ``otherwise`` in groups not named.
+
+        Raises:
+            ConfigError: There is no such group.
+        """
+        result = np.full(self.size, otherwise)
+        for name, value in values.items():
+            result[self.group(name)] = value
+        return result
+
+    def mask(self, names: Iterable[str]) -> NDArray[np.bool_]:
+        """Return which elements belong to the groups named, shape ``(size,)``. Raises ``ConfigError`` as above."""
+        chosen = np.zeros(self.size, dtype=np.bool_)
+        for name in names:
+            chosen[self.group(name)] = True
+        return chosen
+
+    def group(self, name: str) -> slice:
+        """Return where a group is, nowhere if no source lights a second port. Raises ``ConfigError`` if unknown."""
+        if name == "second_db" and not self.seconds:
+            return slice(0, 0)
+        if name not in self.groups:
+            raise ConfigError(f"no group of parameters is called {name!r}", hint="Groups: " + ", ".join(self.groups))
+        return self.groups[name]
+
+    def describe(self, index: int) -> str:
+        """Return one element of the vector in words, such as ``rho4 of PUC 3 lower arm``."""
+        for name, where in self.groups.items():
+            if where.start <= index < where.stop:
+                return f"{name} {self._element(name, index - where.start)}".strip()
+        raise IndexError(f"parameter {index} of {self.size}")
+
+    def _ports_of(self, name: str) -> tuple[int, ...]:
+        """Return the ports of a group's elements; none if they are of something else."""
+        if name == "second_db":
+            return tuple(self.seconds.values())
+        if name.startswith("source"):
+            return self.sources
+        return self.monitors if name == "monitor_db" else ()
+
+    def _element(self, name: str, number: int) -> str:
+        if name in _PER_PUC:
+            return f"of PUC {number}"
+        if name in (*LAW_TERMS, "heat_factor"):
+            return f"of PUC {number // 2} {('upper', 'lower')[number % 2]} arm"
+        if ports := self._ports_of(name):
+            return f"at port {ports[number]}"
+        if name == "crosstalk":
+            return ("amplitude", "decay length", "floor")[number]
+        return "" if name in _NUMBERS else str(number)
+
+
+def space_of(record: CalibrationRecord) -> ParameterSpace:
+    """Return where the parameters of a record have their places."""
+    sources = tuple(entry.port for entry in record.ports if entry.source_dbm is not None and entry.lit_with is None)
+    seconds = {
+        entry.lit_with: entry.port
+        for entry in record.ports
+        if entry.source_dbm is not None and entry.lit_with is not None
+    }
+    return ParameterSpace(record.mesh, sources, record.monitor_ports, seconds)

@@ -1,0 +1,1 @@
+"""From fitted parameters to the calibration record and the files beside it."""

@@ -1,0 +1,216 @@
+"""How two calibration records of one mesh differ, with what nobody can see taken out, in units of their errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.model.gauge import gauge_fixed_difference, wrapped
+from calibration.model.space import ParameterSpace, space_of
+from calibration.record.conversion import covariance_of, parameters_of
+from lumion_hw.errors import CalibrationError
+from lumion_hw.mesh.prediction import COVARIANCE_FACTOR
+from lumion_hw.mesh.record import CalibrationRecord
+
+Real = NDArray[np.float64]
+
+UNITS: dict[str, str] = {
+    "passive_phase_rad": "rad",
+    "loops": "rad",
+    "loss_db": "dB",
+    "coupler_common_rad": "rad",
+    "coupler_difference_rad": "rad",
+    "rho2": "rad/mA²",
+    "rho4": "rad/mA⁴",
+    "rho6": "rad/mA⁶",
+    "crosstalk": "rad/mW, mm, rad/mW",
+    "heat_factor": "",
+    "source_db": "dB",
+    "second_db": "dB",
+    "monitor_db": "dB",
+    "source_detuning_hz": "Hz",
+    "delay_s": "s",
+    "differential_slope_rad_per_hz": "rad/Hz",
+    "coupler_slope_rad_per_hz": "rad/Hz",
+}
+"""Groups of parameters in the order they are reported, and their units."""
+
+_EIGENVALUE_LEAST = 1e-9
+
+
+@dataclass(frozen=True)
+class GroupDifference:
+    """How one group of parameters differs.
+
+    Attributes:
+        group: Name of the group.
+        unit: Its unit.
+        count: Number of parameters compared.
+        rms: Root mean square difference.
+        worst: Largest difference, with its sign (second record minus first).
+        worst_at: Which parameter that is, in words.
+        rms_sigma: Root mean square difference in units of the standard errors of both; ``None`` without any.
+        worst_sigma: Largest difference in these units.
+    """
+
+    group: str
+    unit: str
+    count: int
+    rms: float
+    worst: float
+    worst_at: str
+    rms_sigma: float | None
+    worst_sigma: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How two records differ.
+
+    Attributes:
+        groups: By group of parameters.
+        chi2_per_dof: Squared difference in the metric of both covariances per independent combination: about 1 for two
+            honest, independent records of an unchanged mesh. ``None`` if one has no covariance.
+        notes: What could not be compared, or should be known, one sentence each.
+    """
+
+    groups: tuple[GroupDifference, ...]
+    chi2_per_dof: float | None
+    notes: tuple[str, ...]
+
+    @property
+    def worst_rms_sigma(self) -> float | None:
+        """Largest root mean square difference of a group in units of the standard errors; ``None`` without any."""
+        return max((group.rms_sigma for group in self.groups if group.rms_sigma is not None), default=None)
+
+
+def compare_records(first: CalibrationRecord, second: CalibrationRecord) -> Comparison:
+    """Compare two records of one mesh.
+
+    Passive phases are compared modulo 2π, joints by their loops (calibration.md 1.2).
+
+    Raises:
+        CalibrationError: They are of different meshes, or one holds crosstalk that is no kernel over distance.
+    """
+    if first.mesh_sha256 != second.mesh_sha256:
+        raise CalibrationError(
+            f"the records are of different meshes, {first.mesh_label!r} and {second.mesh_label!r}",
+            hint="Only records of one mesh can be compared.",
+        )
+    notes = _notes(first, second)
+    first, second = _same_ends(first, second, notes)
+    space = space_of(first)
+    difference = _difference(space, first, second)
+    variance = _variance(first, second)
+    groups = tuple(
+        group
+        for name, unit in UNITS.items()
+        if (group := _group(space, name, unit, difference, None if variance is None else np.diag(variance))) is not None
+    )
+    return Comparison(groups, None if variance is None else _chi2(difference, variance), tuple(notes))
+
+
+def _notes(first: CalibrationRecord, second: CalibrationRecord) -> list[str]:
+    notes = []
+    if first.device_serial != second.device_serial:
+        notes.append(f"the controllers differ: {first.device_serial} and {second.device_serial}")
+    if first.content_sha256 == second.content_sha256:
+        notes.append("both are the same record")
+    elif first.content_sha256 == second.parent_sha256:
+        notes.append("the second record was re-fitted from the first: their errors are not independent")
+    for what, one in (("first", first), ("second", second)):
+        if not one.complete:
+            notes.append(f"the {what} record is incomplete")
+        if one.joints is None:
+            notes.append(f"the {what} record knows no joint phases")
+        if COVARIANCE_FACTOR not in one.arrays:
+            notes.append(f"the {what} record holds no covariance: differences have no unit of error")
+    only = [
+        puc
+        for puc, (a, b) in enumerate(zip(first.pucs, second.pucs, strict=True))
+        if (a.passive_phase_rad is None) != (b.passive_phase_rad is None)
+    ]
+    if only:
+        notes.append(f"passive phases known to one of them only: PUCs {only}")
+    return notes
+
+
+def _same_ends(
+    first: CalibrationRecord, second: CalibrationRecord, notes: list[str]
+) -> tuple[CalibrationRecord, CalibrationRecord]:
+    """Return both without sources and covariance if their sources or monitors differ."""
+    ends = [(space.sources, space.seconds, space.monitors) for space in map(space_of, (first, second))]
+    if ends[0] == ends[1]:
+        return first, second
+    notes.append("sources or monitors differ: they are left out, and so are the covariances")
+    monitors = tuple(port for port in first.monitor_ports if port in second.monitor_ports)
+    return _without_sources(first, monitors), _without_sources(second, monitors)
+
+
+def _without_sources(record: CalibrationRecord, monitors: tuple[int, ...]) -> CalibrationRecord:
+    ports = tuple(replace(entry, source_dbm=None) for entry in record.ports)
+    return replace(record, ports=ports, monitor_ports=monitors, arrays={}, covariance=None)
+
+
+def _difference(space: ParameterSpace, first: CalibrationRecord, second: CalibrationRecord) -> Real:
+    """Return the gauge-fixed difference as a vector, NaN where one of the records knows nothing."""
+    one, other = parameters_of(first), parameters_of(second)
+    difference = space.pack(other) - space.pack(one)
+    passive = space.groups["passive_phase_rad"]
+    known = [
+        a.passive_phase_rad is not None and b.passive_phase_rad is not None
+        for a, b in zip(first.pucs, second.pucs, strict=True)
+    ]
+    difference[passive] = np.where(known, wrapped(difference[passive]), np.nan)
+    loops = space.directions.T @ gauge_fixed_difference(space.mesh, other.joint_phase_rad - one.joint_phase_rad)
+    both = first.joints is not None and second.joints is not None
+    difference[space.groups["loops"]] = loops if both else np.nan
+    return difference
+
+
+def _variance(first: CalibrationRecord, second: CalibrationRecord) -> Real | None:
+    """Return the covariance of the difference of two independent records."""
+    if any(COVARIANCE_FACTOR not in one.arrays for one in (first, second)):
+        return None
+    total: Real = covariance_of(first) + covariance_of(second)
+    return total
+
+
+def _group(
+    space: ParameterSpace, name: str, unit: str, difference: Real, variance: Real | None
+) -> GroupDifference | None:
+    """Return the difference of a group; ``None`` if nothing of it can be compared."""
+    place = space.group(name)
+    part = difference[place]
+    here = np.flatnonzero(np.isfinite(part))
+    if not len(here):
+        return None
+    worst = int(here[np.argmax(np.abs(part[here]))])
+    in_sigma = np.zeros(0)
+    if variance is not None:
+        seen = here[variance[place][here] > 0.0]
+        in_sigma = part[seen] / np.sqrt(variance[place][seen])
+    return GroupDifference(
+        name,
+        unit,
+        len(here),
+        float(np.sqrt(np.mean(part[here] ** 2))),
+        float(part[worst]),
+        space.describe(place.start + worst),
+        float(np.sqrt(np.mean(in_sigma**2))) if len(in_sigma) else None,
+        float(np.abs(in_sigma).max()) if len(in_sigma) else None,
+    )
+
+
+def _chi2(difference: Real, variance: Real) -> float | None:
+    """Return the squared difference per independent combination that has an error at all."""
+    free = np.flatnonzero((np.diag(variance) > 0.0) & np.isfinite(difference))
+    if not len(free):
+        return None
+    sigma = np.sqrt(np.diag(variance)[free])
+    values, vectors = np.linalg.eigh(variance[np.ix_(free, free)] / np.outer(sigma, sigma))
+    kept = values > _EIGENVALUE_LEAST * values.max()
+    along = vectors[:, kept].T @ (difference[free] / sigma)
+    return float(np.mean(along**2 / values[kept]))

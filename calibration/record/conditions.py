@@ -1,0 +1,135 @@
+"""What a calibration is made under, and how far and how long it holds; every range says what it was derived from.
+
+The ranges are those of switching: of bar and cross states, each PUC by itself. Loops are finer by far. A loop of six
+PUCs turns by 2π · 6 · 11.25 ps · Δf, a tenth of a radian in 0.24 GHz, and by 3.6 rad/K: rings and interferometers
+need light and temperature as they were, or the record's own dispersion and a drift re-fit; the record says so in words.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from statistics import NormalDist
+
+import numpy as np
+
+from calibration.fit.drift import DriftModel
+from calibration.measure.probe import Probe
+from calibration.model.priors import PRIOR_SIGMA
+from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.record_use import source_wavelengths_nm
+from lumion_hw.errors import LumionError
+from lumion_hw.interfaces.wiring import InputPath
+from lumion_hw.mesh.cell import BASIC_UNIT_DELAY_S
+from lumion_hw.mesh.record import Conditions
+from lumion_hw.quantities import frequency_hz_from_wavelength_m
+
+DAY_S = 86_400.0
+LEAKAGE_DB = -30.0
+"""What a switch state may leak at most: the PUC crosstalk of the chip is below -25 dB, its mean leakage -30 dB (mesh.md
+b.8)."""
+PHASE_TOLERANCE_RAD: float = 2.0 * 10.0 ** (LEAKAGE_DB / 20.0)
+"""A differential phase that is off by x leaks sin²(x/2)."""
+LOOP_TOLERANCE_RAD = 0.1
+_LOOP_PUCS = 6
+_RESISTANCE_PER_K = 3e-3
+"""Temperature coefficient of a heater's resistance (assumption, that of pure metals): at constant current a full turn
+of phase moves by as much of itself."""
+
+
+def wavelength_reach_nm(reference_hz: float) -> float:
+    """Return how far from the wavelengths seen switch states keep their leakage.
+
+    By the slope of the differential phase (mesh.md b.9), at one standard deviation of what is published: 25 mrad/nm.
+    """
+    reach_hz = PHASE_TOLERANCE_RAD / PRIOR_SIGMA["differential_slope_rad_per_hz"]
+    return 299_792_458.0 / reference_hz**2 * reach_hz * 1e9
+
+
+def temperature_reach_k() -> float:
+    """Return how far from the temperatures seen a heater that makes a full turn keeps a switch state's leakage."""
+    return PHASE_TOLERANCE_RAD / (2.0 * math.pi * _RESISTANCE_PER_K)
+
+
+def loop_reach_hz() -> float:
+    """Return the change of frequency that turns a loop of six PUCs by a tenth of a radian."""
+    return LOOP_TOLERANCE_RAD / (2.0 * math.pi * _LOOP_PUCS * BASIC_UNIT_DELAY_S)
+
+
+def valid_for_s(n_pucs: int, drift: DriftModel | None = None) -> float:
+    """Return the age at which one of so many switch states is expected to leak more than it may.
+
+    Passive phases walk, and so does a heater at half a turn, with its resistance. The worst of E normal deviations is
+    about the quantile 1 - 1/(2E).
+    """
+    drift = drift or DriftModel()
+    per_root_day = math.hypot(drift.passive_phase_rad_per_root_day, math.pi * drift.resistance_per_root_day)
+    worst = NormalDist().inv_cdf(1.0 - 0.5 / max(n_pucs, 2))
+    return DAY_S * (PHASE_TOLERANCE_RAD / (worst * per_root_day)) ** 2
+
+
+class ConditionsWatch:
+    """Notes what a bench is like while it is calibrated; call it at the beginning and at the end.
+
+    Args:
+        bench: The bench.
+        probe: The probe it is calibrated through, if any: it knows which light was launched.
+    """
+
+    def __init__(self, bench: Bench, probe: Probe | None = None) -> None:
+        self._bench, self._probe = bench, probe
+        self._temperatures_c: list[float] = []
+
+    def __call__(self) -> Conditions:
+        """Return what has been seen so far, and what follows from it."""
+        bench = self._bench
+        with contextlib.suppress(LumionError):  # no reason to lose a calibration
+            now_c = bench.mesh.chip_temperature_c()
+            if now_c is not None:
+                self._temperatures_c.append(now_c)
+        wavelengths = source_wavelengths_nm(bench)
+        nominal_nm = float(np.median(wavelengths)) if wavelengths else 1550.0
+        reference_hz = frequency_hz_from_wavelength_m(nominal_nm * 1e-9)
+        reach_nm = wavelength_reach_nm(reference_hz)
+        seen_c = (min(self._temperatures_c), max(self._temperatures_c)) if self._temperatures_c else None
+        reach_k = temperature_reach_k()
+        return Conditions(
+            reference_hz=reference_hz,
+            wavelengths_nm=wavelengths,
+            wavelength_range_nm=(min(wavelengths) - reach_nm, max(wavelengths) + reach_nm) if wavelengths else None,
+            temperature_range_c=seen_c,
+            temperature_valid_c=(seen_c[0] - reach_k, seen_c[1] + reach_k) if seen_c else None,
+            laser_power_dbm=self._launched_dbm(),
+            polarization={str(path.port): self._polarization(path) for path in bench.wiring.inputs},
+            ambient=_loops_in_words(reference_hz),
+            valid_for_s=valid_for_s(bench.mesh.topology.n_pucs),
+            emulated_age_s=bench.emulated.slow_drift.age_s if bench.is_emulated else None,
+        )
+
+    def _launched_dbm(self) -> float | None:
+        """Return the median power of the sources lit so far, before amplifiers and fixed losses."""
+        if self._probe is None:
+            return None
+        powers = []
+        for path in self._bench.wiring.inputs:
+            with contextlib.suppress(KeyError):  # not lit yet, or lit with another
+                powers.append(self._probe.launched_dbm(path.port) - path.gain_db + path.loss_db)
+        return float(np.median(powers)) if powers else None
+
+    def _polarization(self, path: InputPath) -> str:
+        if path.tributary is not None:
+            return f"tributary {path.tributary} of {path.source}, behind a splitter"
+        if path.polarization is None:
+            return f"as {path.source} and its fibre leave it"
+        dark = self._probe is not None and path.port not in self._probe.sources
+        return f"dark: {path.polarization} found no light" if dark else f"turned to TE by {path.polarization}"
+
+
+def _loops_in_words(reference_hz: float) -> str:
+    reach_hz = loop_reach_hz()
+    pm = 299_792_458.0 / reference_hz**2 * reach_hz * 1e12
+    kelvin = LOOP_TOLERANCE_RAD / (_LOOP_PUCS * DriftModel().common_phase_rad_per_k)
+    return (
+        f"ranges are those of bar and cross at {LEAKAGE_DB:g} dB; a loop of six PUCs turns {LOOP_TOLERANCE_RAD:g} rad "
+        f"in {reach_hz * 1e-9:.2f} GHz ({pm:.1f} pm) or {kelvin * 1e3:.0f} mK"
+    )

@@ -1,0 +1,374 @@
+"""Between the parameters that fits work on and the calibration record that the rest of the house reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.fit.bound import Bound
+from calibration.model.device_under_test import Device
+from calibration.model.parameters import MeshParameters
+from calibration.model.space import ParameterSpace, space_of
+from lumion_hw.errors import CalibrationError
+from lumion_hw.mesh.crosstalk import BUL_MM
+from lumion_hw.mesh.heater import HeaterLaw
+from lumion_hw.mesh.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
+from lumion_hw.mesh.record import (
+    CalibrationRecord,
+    Conditions,
+    CouplerEntry,
+    CovarianceEntry,
+    CrosstalkEntry,
+    CrosstalkKernel,
+    Defect,
+    Dispersion,
+    HeaterEntry,
+    JointsEntry,
+    PortEntry,
+    PucEntry,
+)
+
+Real = NDArray[np.float64]
+
+_RANK_TOLERANCE = 1e-14
+_GRID = 400
+_PRIOR_LOSS_SIGMA_DB = 0.03
+"""Spread of the losses of PUCs (calibration.md 1.3), where readings told nothing."""
+
+
+@dataclass(frozen=True)
+class Origin(Device):
+    """What a record says besides the parameters.
+
+    Attributes:
+        heater_max_ma: Largest current for which the laws hold.
+        heater_ohm: Nominal heater resistance.
+        heater_reach_ma: By heater, the current up to which its law was seen, where that is less.
+        vendor: Maker of the controller.
+        complete: Whether the calibration was finished.
+        created_utc: When; now if not given.
+        unknown_pucs: PUCs whose passive phase was not found, and why.
+        puc_notes: What is wrong with others.
+        launched_dbm: Power that the module at each source's port reports; without it no input loss can be told.
+        output_loss_db: Loss from mesh into fibre by port, and its standard error.
+        heater_residual_sigma: Rms residual by heater.
+        monitor_dark_ma: What monitors read without light, by port; 0 if not given.
+        monitor_floor_ma: Additive noise of their readings; ``None`` if not known.
+        conditions: What it was made under.
+        faults: What was found wrong, one sentence each.
+        defects: The same as data.
+        quality: Counts, residuals and times.
+        provenance: Software, seed, plan and the like.
+        parent_sha256: Content hash of the record this one was re-fitted from.
+    """
+
+    heater_max_ma: float
+    heater_ohm: float = 1000.0
+    vendor: str = ""
+    complete: bool = True
+    created_utc: str = ""
+    unknown_pucs: Mapping[int, str] = field(default_factory=dict)
+    puc_notes: Mapping[int, str] = field(default_factory=dict)
+    heater_reach_ma: Mapping[int, float] = field(default_factory=dict)
+    launched_dbm: Mapping[int, float] = field(default_factory=dict)
+    output_loss_db: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    heater_residual_sigma: Mapping[int, float] = field(default_factory=dict)
+    monitor_dark_ma: Mapping[int, float] = field(default_factory=dict)
+    monitor_floor_ma: float | None = None
+    conditions: Conditions = field(default_factory=Conditions)
+    faults: tuple[str, ...] = ()
+    defects: tuple[Defect, ...] = ()
+    quality: Mapping[str, float] = field(default_factory=dict)
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    parent_sha256: str | None = None
+
+
+def record_from(
+    space: ParameterSpace,
+    parameters: MeshParameters,
+    origin: Origin,
+    covariance: Real | None = None,
+    bound: Bound | None = None,
+) -> CalibrationRecord:
+    """Return the record of parameters that were found.
+
+    Args:
+        space: Where parameters have their places: the mesh, its sources and monitors.
+        parameters: What was found.
+        origin: Whose it is and how it was made.
+        covariance: Shape ``(size, size)``; covariance of the parameters, 0 where they were held.
+        bound: What the readings could tell: rank, what was set by the prior, what cannot be seen.
+    """
+    variance = np.zeros(space.size) if covariance is None else np.diag(covariance)
+    sigma = np.sqrt(np.where(variance > 0.0, variance, np.nan))  # none where a parameter was held
+    mesh = space.mesh
+    ends = {*mesh.fibre_ports, *space.sources, *space.seconds.values(), *space.monitors}
+    writer = _Writer(space, parameters, origin, sigma)
+    arrays: dict[str, NDArray[np.floating]] = {}
+    if covariance is not None:
+        arrays = {COVARIANCE_FACTOR: _factor(covariance), LOOP_DIRECTIONS: space.directions}
+    return CalibrationRecord(
+        device_serial=origin.serial,
+        device_model=origin.model,
+        device_firmware=origin.firmware,
+        mesh_label=mesh.label,
+        mesh_sha256=mesh.sha256,
+        heater_channels=origin.heater_channels,
+        monitor_ports=space.monitors,
+        wavelength_nm=origin.wavelength_nm,
+        created_utc=origin.created_utc or datetime.now(UTC).isoformat(timespec="seconds"),
+        complete=origin.complete,
+        heater_ohm=origin.heater_ohm,
+        pucs=tuple(writer.puc(puc) for puc in range(mesh.n_pucs)),
+        ports=tuple(writer.port(port) for port in sorted(ends)),
+        crosstalk=CrosstalkEntry(kernel=_kernel(parameters)),
+        faults=origin.faults,
+        quality=dict(origin.quality),
+        provenance=dict(origin.provenance),
+        device_vendor=origin.vendor,
+        parent_sha256=origin.parent_sha256,
+        conditions=origin.conditions,
+        joints=writer.joints(),
+        dispersion=Dispersion(
+            parameters.delay_s, parameters.differential_slope_rad_per_hz, parameters.coupler_slope_rad_per_hz
+        ),
+        covariance=_covariance_entry(space, covariance, bound),
+        defects=origin.defects,
+        mesh_document=mesh.to_dict(),
+        arrays=arrays,
+    )
+
+
+def parameters_of(record: CalibrationRecord) -> MeshParameters:
+    """Return the parameters of a record: what was not found is taken as nothing, as in ``KnownMesh``.
+
+    Sources are the ports with a ``source_dbm`` that are not lit with another, monitors those of ``monitor_ports``: see
+    :func:`space_of`.
+
+    Raises:
+        CalibrationError: The record holds crosstalk that is no kernel over distance.
+    """
+    crosstalk = record.crosstalk
+    if crosstalk is not None and crosstalk.differential_rad_per_mw:
+        raise CalibrationError(
+            "the crosstalk of this record is a matrix, which the global model cannot hold",
+            hint="Calibrate again; records of schema version 1 know no kernel.",
+        )
+    kernel = crosstalk.kernel if crosstalk and crosstalk.kernel else CrosstalkKernel(0.0, 1.0, 0.0, BUL_MM)
+    heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
+    couplers = [entry.coupler or CouplerEntry() for entry in record.pucs]
+    dispersion = record.dispersion or Dispersion()
+    sources = [record.port(port) for port in space_of(record).sources]
+    responsivity = [record.port(port).monitor_ma_per_mw for port in record.monitor_ports]
+    return MeshParameters(
+        passive_phase_rad=np.array([entry.passive_phase_rad or 0.0 for entry in record.pucs]),
+        heater_law=np.array([_coefficients(heater.law) for heater in heaters]),
+        loss_db=record.loss_db,
+        coupler_common_rad=np.array([coupler.common_rad for coupler in couplers]),
+        coupler_difference_rad=np.array([coupler.difference_rad for coupler in couplers]),
+        joint_phase_rad=_joint_phases(record),
+        source_db=np.array([entry.source_dbm for entry in sources], dtype=np.float64),
+        monitor_ma_per_mw=np.array([np.nan if value is None else value for value in responsivity]),
+        crosstalk_rad_per_mw=np.array([kernel.amplitude_rad_per_mw, kernel.length_mm, kernel.floor_rad_per_mw]),
+        heat_factor=np.array([heater.heat_factor for heater in heaters]),
+        second_db=_second_db(record),
+        source_detuning_hz=np.array([entry.source_detuning_hz or 0.0 for entry in sources]),
+        delay_s=dispersion.delay_s,
+        differential_slope_rad_per_hz=dispersion.differential_slope_rad_per_hz,
+        coupler_slope_rad_per_hz=dispersion.coupler_slope_rad_per_hz,
+    )
+
+
+def dark_ma_of(record: CalibrationRecord, ports: Sequence[int]) -> Real:
+    """Return what monitors read without light by a record, shape ``(n,)``; 0 for ports of which it says nothing."""
+    known = {entry.port: entry.monitor_dark_ma or 0.0 for entry in record.ports}
+    return np.array([known.get(port, 0.0) for port in ports])
+
+
+def covariance_of(record: CalibrationRecord) -> Real:
+    """Return the covariance of the parameters of a record, shape ``(size, size)``.
+
+    Raises:
+        CalibrationError: The record holds none.
+    """
+    factor = record.arrays.get(COVARIANCE_FACTOR)
+    if factor is None:
+        raise CalibrationError("this calibration record holds no covariance", hint="Calibrate again.")
+    wide = np.asarray(factor, dtype=np.float64)
+    covariance: Real = wide @ wide.T
+    return covariance
+
+
+def origin_of(record: CalibrationRecord) -> Origin:
+    """Return what a record says besides the parameters, as the origin of one made from it; its date is not taken."""
+    heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
+    residuals = {number: one.residual_sigma for number, one in enumerate(heaters) if one.residual_sigma is not None}
+    reach = {number: one.law.max_ma for number, one in enumerate(heaters) if one.law is not None}
+    return Origin(
+        serial=record.device_serial,
+        model=record.device_model,
+        firmware=record.device_firmware,
+        vendor=record.device_vendor,
+        heater_channels=record.heater_channels,
+        wavelength_nm=record.wavelength_nm,
+        heater_max_ma=max(reach.values(), default=0.0),
+        heater_ohm=record.heater_ohm,
+        complete=record.complete,
+        unknown_pucs={puc: one.note for puc, one in enumerate(record.pucs) if one.passive_phase_rad is None},
+        heater_reach_ma=reach,
+        launched_dbm={
+            one.port: one.source_dbm + one.input_loss_db
+            for one in record.ports
+            if one.source_dbm is not None and one.input_loss_db is not None
+        },
+        output_loss_db={
+            one.port: (one.output_loss_db, one.output_loss_sigma_db or 0.0)
+            for one in record.ports
+            if one.output_loss_db is not None
+        },
+        heater_residual_sigma=residuals,
+        conditions=record.conditions,
+        faults=record.faults,
+        defects=record.defects,
+        quality=record.quality,
+        provenance=record.provenance,
+        parent_sha256=record.parent_sha256,
+    )
+
+
+def refitted(record: CalibrationRecord, child: CalibrationRecord) -> CalibrationRecord:
+    """Return a record as the child of the one that it was re-fitted from."""
+    return replace(child, parent_sha256=record.content_sha256)
+
+
+class _Writer:
+    """The entries of a record, one by one."""
+
+    def __init__(self, space: ParameterSpace, parameters: MeshParameters, origin: Origin, sigma: Real) -> None:
+        self._space, self._parameters, self._origin, self._sigma = space, parameters, origin, sigma
+        n_heaters, n_sources = 2 * space.mesh.n_pucs, len(space.sources)
+        self._heat = np.broadcast_to(np.asarray(parameters.heat_factor, dtype=np.float64), n_heaters)
+        self._detuning = np.broadcast_to(np.asarray(parameters.source_detuning_hz, dtype=np.float64), n_sources)
+
+    def puc(self, puc: int) -> PucEntry:
+        """Return a PUC."""
+        found = self._parameters
+        note = self._origin.unknown_pucs.get(puc) or self._origin.puc_notes.get(puc, "")
+        known = puc not in self._origin.unknown_pucs
+        passive = float((found.passive_phase_rad[puc] + np.pi) % (2.0 * np.pi) - np.pi)
+        loss_sigma = self._sigma_of("loss_db", puc)
+        return PucEntry(
+            passive_phase_rad=passive if known else None,
+            passive_phase_sigma_rad=self._sigma_of("passive_phase_rad", puc) if known else None,
+            loss_db=float(found.loss_db[puc]),
+            loss_sigma_db=_PRIOR_LOSS_SIGMA_DB if loss_sigma is None else loss_sigma,
+            upper=self._heater(2 * puc),
+            lower=self._heater(2 * puc + 1),
+            note=note,
+            coupler=CouplerEntry(
+                float(found.coupler_common_rad[puc]),
+                float(found.coupler_difference_rad[puc]),
+                self._sigma_of("coupler_common_rad", puc),
+                self._sigma_of("coupler_difference_rad", puc),
+            ),
+        )
+
+    def _heater(self, heater: int) -> HeaterEntry:
+        rho2, rho4, rho6 = (float(value) for value in self._parameters.heater_law[heater])
+        most_ma = min(self._origin.heater_max_ma, self._origin.heater_reach_ma.get(heater, np.inf))
+        law = HeaterLaw(rho2, rho4, rising_to_ma(rho2, rho4, rho6, most_ma), rho6) if rho2 else None
+        return HeaterEntry(
+            self._origin.heater_channels[heater],
+            law,
+            self._origin.heater_residual_sigma.get(heater),
+            "" if law else "no effect on the light",
+            float(self._heat[heater]),
+        )
+
+    def port(self, port: int) -> PortEntry:
+        """Return a port."""
+        space, found, origin = self._space, self._parameters, self._origin
+        source = space.sources.index(port) if port in space.sources else None
+        first = next((one for one, second in space.seconds.items() if second == port), None)
+        monitor = space.monitors.index(port) if port in space.monitors else None
+        source_dbm = None if source is None else float(found.source_db[source])
+        if first is not None:
+            over_first_db = found.second_db[tuple(space.seconds).index(first)]
+            source_dbm = float(found.source_db[space.sources.index(first)] + over_first_db)
+        launched = origin.launched_dbm.get(port)
+        told = source_dbm is not None and launched is not None
+        output = origin.output_loss_db.get(port)
+        return PortEntry(
+            port=port,
+            input_loss_db=launched - source_dbm if source_dbm is not None and launched is not None else None,
+            input_loss_sigma_db=self._sigma_of("source_db", source) if told and source is not None else None,
+            output_loss_db=output[0] if output else None,
+            output_loss_sigma_db=output[1] if output else None,
+            monitor_ma_per_mw=None if monitor is None else float(found.monitor_ma_per_mw[monitor]),
+            monitor_dark_ma=None if monitor is None else origin.monitor_dark_ma.get(port, 0.0),
+            monitor_floor_ma=None if monitor is None else origin.monitor_floor_ma,
+            source_dbm=source_dbm,
+            source_detuning_hz=None if source is None else float(self._detuning[source]),
+            lit_with=first,
+        )
+
+    def joints(self) -> JointsEntry:
+        """Return the joints."""
+        sigma = self._sigma[self._space.groups["loops"]]
+        rms = None if np.isnan(sigma).any() or not len(sigma) else float(np.sqrt(np.mean(sigma**2)))
+        return JointsEntry(tuple(self._parameters.joint_phase_rad.tolist()), loop_sigma_rad=rms)
+
+    def _sigma_of(self, group: str, number: int) -> float | None:
+        """Return a standard error; ``None`` where there is none."""
+        sigma = float(self._sigma[self._space.groups[group].start + number])
+        return None if np.isnan(sigma) else sigma
+
+
+def rising_to_ma(rho2: float, rho4: float, rho6: float, max_ma: float) -> float:
+    """Return the largest current up to which a law rises, ``max_ma`` at most."""
+    square = np.linspace(0.0, max_ma**2, _GRID)
+    falling = np.flatnonzero(rho2 + square * (2.0 * rho4 + 3.0 * square * rho6) <= 0.0)
+    return float(np.sqrt(square[max(falling[0] - 1, 0)])) if len(falling) else max_ma
+
+
+def _kernel(parameters: MeshParameters) -> CrosstalkKernel:
+    amplitude, length_mm, floor = (float(value) for value in parameters.crosstalk_rad_per_mw)
+    return CrosstalkKernel(amplitude, length_mm, floor, BUL_MM)
+
+
+def _coefficients(law: HeaterLaw | None) -> tuple[float, float, float]:
+    return (law.rho2_rad_per_ma2, law.rho4_rad_per_ma4, law.rho6_rad_per_ma6) if law else (0.0, 0.0, 0.0)
+
+
+def _second_db(record: CalibrationRecord) -> Real:
+    entries = [(record.port(first), record.port(second)) for first, second in space_of(record).seconds.items()]
+    return np.array([(second.source_dbm or 0.0) - (first.source_dbm or 0.0) for first, second in entries])
+
+
+def _joint_phases(record: CalibrationRecord) -> Real:
+    return np.zeros(len(record.mesh.joints)) if record.joints is None else np.array(record.joints.phase_rad)
+
+
+def _factor(covariance: Real) -> NDArray[np.float32]:
+    """Return F with F·Fᵀ = covariance, as few columns as it takes, in single precision."""
+    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    unit = np.where(scale > 0.0, scale, 1.0)
+    values, vectors = np.linalg.eigh(covariance / np.outer(unit, unit))
+    kept = values > _RANK_TOLERANCE * max(float(values.max(initial=0.0)), 1e-300)
+    factor: NDArray[np.float32] = (unit[:, None] * vectors[:, kept] * np.sqrt(values[kept])).astype(np.float32)
+    return factor
+
+
+def _covariance_entry(space: ParameterSpace, covariance: Real | None, bound: Bound | None) -> CovarianceEntry | None:
+    if covariance is None:
+        return None
+    groups = tuple((name, place.stop - place.start) for name, place in space.groups.items())
+    free = int((np.diag(covariance) > 0.0).sum())
+    if bound is None:
+        return CovarianceEntry(groups, free, free)
+    by_prior = tuple(space.describe(int(index)) for index in np.flatnonzero(bound.set_by_prior()))
+    return CovarianceEntry(groups, bound.rank, bound.reachable_rank or bound.rank, by_prior, bound.unseen())

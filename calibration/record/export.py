@@ -1,0 +1,156 @@
+"""A calibration record for other programs: plain JSON, tables of comma-separated values, or numpy arrays."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calibration.model.parameters import MeshParameters
+from calibration.model.space import space_of
+from calibration.record.conversion import covariance_of, parameters_of
+from lumion_hw.files import AnyPath
+from lumion_hw.files.shown import csv_cell
+from lumion_hw.files.writing import Over, write_file
+from lumion_hw.mesh.array_files import write_arrays
+from lumion_hw.mesh.known_mesh import KnownMesh
+from lumion_hw.mesh.prediction import COVARIANCE_FACTOR
+from lumion_hw.mesh.record import CalibrationRecord, CouplerEntry
+
+Rows = list[list[object]]
+
+_PUC = (
+    "puc",
+    "passive_phase_rad",
+    "passive_phase_sigma_rad",
+    "loss_db",
+    "loss_sigma_db",
+    "coupler_common_rad",
+    "coupler_difference_rad",
+    "coupling_least",
+    "coupling_most",
+    "note",
+)
+_HEATER = (
+    "puc",
+    "arm",
+    "channel",
+    "rho2_rad_per_ma2",
+    "rho4_rad_per_ma4",
+    "rho6_rad_per_ma6",
+    "max_ma",
+    "max_phase_rad",
+    "p_pi_mw",
+    "note",
+)
+
+
+def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
+    """Return the parameters as lists by name, with the ports they belong to and the standard errors by group."""
+    found = parameters_of(record)
+    space = space_of(record)
+    document: dict[str, Any] = {
+        "format": "lumion-parameters",
+        "record_id": record.record_id,
+        "device_serial": record.device_serial,
+        "mesh": record.mesh_label,
+        "reference_hz": record.reference_hz,
+        "source_ports": list(space.sources),
+        "monitor_ports": list(space.monitors),
+        "parameters": {each.name: _plain(getattr(found, each.name)) for each in fields(MeshParameters)},
+    }
+    if COVARIANCE_FACTOR in record.arrays:
+        sigma = np.sqrt(np.diag(covariance_of(record)))
+        document["standard_errors"] = {name: sigma[place].tolist() for name, place in space.groups.items()}
+    return document
+
+
+def _plain(value: object) -> object:
+    """Return numbers as JSON knows them, ``None`` for what is none."""
+    array = np.asarray(value, dtype=np.float64)
+    if array.ndim == 0:
+        return float(array) if np.isfinite(array) else None
+    return [_plain(each) for each in array]
+
+
+def tables(record: CalibrationRecord) -> dict[str, tuple[tuple[str, ...], Rows]]:
+    """Return headers and rows by name: ``pucs``, ``heaters``, ``ports`` and ``joints``."""
+    return {
+        "pucs": (_PUC, _pucs(record)),
+        "heaters": (_HEATER, _heaters(record)),
+        "ports": (
+            ("port", "input_loss_db", "output_loss_db", "monitor_ma_per_mw", "source_dbm"),
+            [
+                [entry.port, entry.input_loss_db, entry.output_loss_db, entry.monitor_ma_per_mw, entry.source_dbm]
+                for entry in record.ports
+            ],
+        ),
+        "joints": (("joint", "puc_port", "other_puc_port", "phase_rad"), _joints(record)),
+    }
+
+
+def _pucs(record: CalibrationRecord) -> Rows:
+    rows: Rows = []
+    for puc, entry in enumerate(record.pucs):
+        coupler = entry.coupler or CouplerEntry()
+        phase = entry.passive_phase_rad, entry.passive_phase_sigma_rad
+        angles = coupler.common_rad, coupler.difference_rad
+        rows.append([puc, *phase, entry.loss_db, entry.loss_sigma_db, *angles, *coupler.interval, entry.note])
+    return rows
+
+
+def _heaters(record: CalibrationRecord) -> Rows:
+    known = KnownMesh.of(record)
+    rows: Rows = []
+    for puc, entry in enumerate(record.pucs):
+        for arm, heater in enumerate((entry.upper, entry.lower)):
+            law = heater.law
+            numbers: list[float | None] = [None] * 6
+            if law is not None:
+                p_pi_mw = np.pi * float(known.heat_mw_per_rad[2 * puc + arm])
+                terms = law.rho2_rad_per_ma2, law.rho4_rad_per_ma4, law.rho6_rad_per_ma6
+                numbers = [*terms, law.max_ma, law.max_phase_rad, p_pi_mw]
+            rows.append([puc, ("upper", "lower")[arm], heater.channel, *numbers, heater.note])
+    return rows
+
+
+def _joints(record: CalibrationRecord) -> Rows:
+    if record.joints is None:
+        return []
+    ends = record.mesh.joints.tolist()
+    return [[number, *ends[number], phase] for number, phase in enumerate(record.joints.phase_rad)]
+
+
+def write_tables(record: CalibrationRecord, directory: AnyPath, over: Over = "own") -> tuple[Path, ...]:
+    """Write each table as ``NAME.csv`` into a directory and return the files; tables without rows are left out."""
+    written = []
+    for name, (headers, rows) in tables(record).items():
+        if rows:
+            path = Path(directory) / f"{name}.csv"
+            write_file(path, "the table", _csv(headers, rows), over)
+            written.append(path)
+    return tuple(written)
+
+
+def _csv(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(headers)
+    writer.writerows([csv_cell(cell) for cell in row] for row in rows)
+    return text.getvalue()
+
+
+def write_npz(record: CalibrationRecord, path: AnyPath, over: Over = "own") -> None:
+    """Write parameters, ports and, if there is one, the covariance as an ``.npz`` of arrays."""
+    found, space = parameters_of(record), space_of(record)
+    arrays = {each.name: np.atleast_1d(getattr(found, each.name)) for each in fields(MeshParameters)}
+    arrays |= {"source_ports": np.array(space.sources, dtype=np.int64)}
+    arrays |= {"monitor_ports": np.array(space.monitors, dtype=np.int64)}
+    if COVARIANCE_FACTOR in record.arrays:
+        arrays["covariance"] = covariance_of(record)
+    write_arrays(Path(path), arrays, "the export", over)

@@ -1,0 +1,79 @@
+"""Raw readings in a file beside the record: HDF5, or ``.npz`` without h5py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.model.observations import Observations
+from lumion_hw.errors import CalibrationError
+from lumion_hw.mesh.array_files import array_suffix, arrays_sha256, read_arrays, write_arrays
+from lumion_hw.mesh.record import ArrayFile
+
+
+def save_raw(record_path: Path, observations: Observations) -> ArrayFile:
+    """Write readings to ``NAME.raw.h5`` beside ``NAME.json`` and return what the record says of them.
+
+    Raises:
+        ConfigError: They hold something else than numbers.
+    """
+    arrays = {
+        "currents_ma": observations.currents_ma,
+        "source": observations.source,
+        "monitors": np.array(observations.monitors, dtype=np.int64),
+        "reading_ma": observations.reading_ma,
+        "saturated": observations.saturated,
+        "detuning_hz": observations.detunings_hz,
+    }
+    path = record_path.with_name(f"{record_path.stem}.raw{array_suffix()}")
+    write_arrays(path, arrays, "the raw readings")
+    return ArrayFile(path.name, arrays_sha256(arrays))
+
+
+def load_raw(record_path: Path, raw: ArrayFile) -> Observations:
+    """Read the readings that belong to a record.
+
+    Raises:
+        CalibrationError: The file is missing, damaged or another one.
+        ConfigError: It is HDF5, and h5py is missing.
+    """
+    path = record_path.with_name(Path(raw.name).name)
+    arrays = read_arrays(path)
+    if arrays_sha256(arrays) != raw.sha256:
+        raise CalibrationError(f"{path}: is not the raw data of {record_path.name}: another hash")
+    for mismatch in _mismatches(arrays):
+        raise CalibrationError(f"{path}: is no raw data: {mismatch}", hint="Calibrate again.")
+    return Observations(
+        arrays["currents_ma"],
+        arrays["source"],
+        tuple(arrays["monitors"].tolist()),
+        arrays["reading_ma"],
+        arrays["saturated"],
+        arrays["detuning_hz"],
+    )
+
+
+def _mismatches(arrays: Mapping[str, NDArray[Any]]) -> Iterator[str]:
+    """Yield what does not fit between the arrays of raw readings."""
+    settings, heaters, monitors = "settings", "heaters", "monitors"
+    sizes: dict[str, int] = {}
+    for name, axes in (
+        ("currents_ma", (settings, heaters)),
+        ("source", (settings,)),
+        ("monitors", (monitors,)),
+        ("reading_ma", (settings, monitors)),
+        ("saturated", (settings, monitors)),
+        ("detuning_hz", (settings,)),
+    ):
+        if name not in arrays:
+            yield f"it lacks {name!r}"
+        elif arrays[name].ndim != len(axes):
+            yield f"{name!r} has the shape {arrays[name].shape}"
+        elif any(sizes.setdefault(axis, size) != size for axis, size in zip(axes, arrays[name].shape, strict=True)):
+            yield f"{name!r} has the shape {arrays[name].shape}, which does not fit the others"
+        elif name != "reading_ma" and not np.isfinite(arrays[name]).all():  # a reading that saturated is NaN
+            yield f"{name!r} holds NaN or infinity"

@@ -1,0 +1,1 @@
+"""What a record says, for people; and how it compares with the truth of an emulated chip."""

@@ -1,0 +1,293 @@
+"""The plots of a calibration report, as SVG by matplotlib: an extra, without which there are only tables and maps.
+
+Colours are those of Okabe and Ito, maps of colour viridis and cividis: colour-blind readers can tell them apart, and
+anyone in grey.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.report.numbers import Extinction
+from calibration.report.readings import Fringe, Readings
+from lumion_hw.files.made_here import MADE_BY
+from lumion_hw.mesh.record import CrosstalkKernel
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Real = NDArray[np.float64]
+_P = ParamSpec("_P")
+
+HOW_TO_GET = "pip install 'lumion-hw[plots]'"
+
+_BLUE, _ORANGE, _GREEN, _GREY = "#0072b2", "#d55e00", "#009e73", "#66727f"
+_STYLE: Any = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "lumion-calibrate",
+    "font.size": 9.0,
+    "axes.titlesize": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e3e7eb",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "figure.facecolor": "#ffffff",
+    "legend.frameon": False,
+}
+_WIDTH = 9.6
+"""Inches at 96 px: the width of the page."""
+_RASTER_DPI = 144
+"""Of clouds of points, which would be large as vectors."""
+_SHOWN_SIGMA = 6.0
+_ARMS = ("upper", "lower")
+
+
+def available() -> bool:
+    """Whether plots can be made here."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def _figure(height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(_WIDTH, height), layout="constrained")
+
+
+def _svg(figure: Figure) -> str:
+    file = io.StringIO()
+    figure.savefig(file, format="svg", dpi=_RASTER_DPI, metadata={"Date": None, "Creator": MADE_BY})
+    return file.getvalue()
+
+
+def _styled(draw: Callable[_P, Figure]) -> Callable[_P, str]:
+    """Make a plot an SVG document, in a style of its own whatever the caller has set up."""
+
+    @wraps(draw)
+    def styled(*args: _P.args, **kwargs: _P.kwargs) -> str:
+        import matplotlib as mpl
+
+        with mpl.rc_context():
+            mpl.rcdefaults()
+            mpl.rcParams.update(_STYLE)
+            return _svg(draw(*args, **kwargs))
+
+    return styled
+
+
+def heater_name(heater: int) -> str:
+    """Return a heater in words."""
+    return f"PUC {heater // 2} {_ARMS[heater % 2]}"
+
+
+@_styled
+def fringes(named: Sequence[tuple[str, Fringe]], law_reach_ma: Sequence[float]) -> Figure:
+    """Return readings of single heaters over their current squared, with the record's prediction and the residual.
+
+    Args:
+        named: Fringes, each with its rank in words.
+        law_reach_ma: By heater, the current up to which its law holds.
+    """
+    columns = min(3, len(named))
+    rows = -(-len(named) // columns)
+    figure = _figure(2.9 * rows)
+    grid = figure.add_gridspec(2 * rows, columns, height_ratios=(3, 1) * rows)
+    for number, (rank, fringe) in enumerate(named):
+        row, column = divmod(number, columns)
+        upper = figure.add_subplot(grid[2 * row, column])
+        lower = figure.add_subplot(grid[2 * row + 1, column], sharex=upper)
+        _fringe(upper, fringe)
+        upper.tick_params(labelbottom=False)
+        upper.set_title(f"{heater_name(fringe.heater)} ({rank})\nresidual {fringe.rms_sigma:.2g} σ rms", fontsize=8.5)
+        lower.axhline(0.0, color=_GREY, linewidth=0.8)
+        lower.plot(fringe.current_ma**2, fringe.residual_sigma, "o", color=_ORANGE, markersize=3)
+        most = max(4.0, 1.15 * float(np.nanmax(np.abs(fringe.residual_sigma))))
+        lower.set_ylim(-most, most)
+        lower.set_ylabel("off, σ")
+        lower.set_xlabel("current², mA²")
+        reach = law_reach_ma[fringe.heater] ** 2
+        for axes in (upper, lower):
+            if reach < fringe.dense_ma[-1] ** 2:
+                axes.axvspan(reach, fringe.dense_ma[-1] ** 2, color="#f1f4f7", zorder=0)
+    return figure
+
+
+def _fringe(axes: Axes, fringe: Fringe) -> None:
+    scale, unit = (1e3, "µA") if fringe.reading_ma.max() < 1.0 else (1.0, "mA")
+    if fringe.reading_ma.max() < 1e-3:
+        scale, unit = 1e6, "nA"
+    axes.plot(fringe.dense_ma**2, scale * fringe.predicted_ma, color=_BLUE, linewidth=1.2)
+    axes.plot(fringe.current_ma**2, scale * fringe.reading_ma, "o", color=_ORANGE, markersize=4)
+    axes.set_ylabel(f"port {fringe.source} → {fringe.monitor}, {unit}")
+    axes.set_ylim(0.0, 1.08 * scale * max(float(fringe.reading_ma.max()), float(fringe.predicted_ma.max())))
+
+
+@_styled
+def residuals(readings: Readings) -> Figure:
+    """Return residuals in units of σ against the unit normal, by setting in the order taken, and by monitor."""
+    figure = _figure(5.6)
+    grid = figure.add_gridspec(2, 2, width_ratios=(1, 1.2))
+    left, right = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[0, 1])
+    classes = [(words, colour, swept) for words, colour, swept in _CLASSES if (readings.swept == swept).any()]
+    edges = np.linspace(-_SHOWN_SIGMA, _SHOWN_SIGMA, 61)
+    for words, colour, swept in classes:
+        values = readings.residual_sigma[readings.swept == swept]
+        values = values[np.isfinite(values)]
+        beyond = int((np.abs(values) > _SHOWN_SIGMA).sum())
+        counts = np.histogram(values, edges)[0] / (len(values) * np.diff(edges))
+        left.stairs(counts, edges, color=colour, linewidth=1.3, label=f"{words}\n{len(values)}, {beyond} beyond")
+    left.plot(edges, np.exp(-0.5 * edges**2) / np.sqrt(2.0 * np.pi), color="#000000", linewidth=0.9, linestyle="--")
+    left.set_yscale("log")
+    left.set_ylim(3e-5, 1.5)
+    left.set(xlabel="read minus predicted, σ", ylabel="share per σ (dashed: normal)")
+    left.legend(fontsize=7.5, loc="lower center")
+    width = 0.8 / max(len(classes), 1)
+    places = np.arange(len(readings.taken.monitors))
+    for number, (words, colour, swept) in enumerate(classes):
+        offset = (number - 0.5 * (len(classes) - 1)) * width
+        right.bar(places + offset, readings.rms_by_monitor(swept=swept), width, color=colour, label=words)
+    right.axhline(1.0, color="#000000", linewidth=0.9, linestyle="--")
+    right.set_xticks(places, [str(port) for port in readings.taken.monitors], fontsize=7.5, rotation=90)
+    right.grid(axis="x", visible=False)
+    right.set(xlabel="monitor at port", ylabel="residual, rms, σ")
+    axes = figure.add_subplot(grid[1, :])
+    rms = readings.rms_by_setting()
+    for words, colour, swept in classes:
+        chosen = np.flatnonzero(readings.swept == swept)
+        axes.plot(chosen, rms[chosen], ".", color=colour, markersize=3, label=words, rasterized=True)
+    axes.axhline(1.0, color="#000000", linewidth=0.9, linestyle="--")
+    _log_scale(axes, float(np.nanmin(rms)), float(np.nanmax(rms)))
+    axes.set(xlabel="setting, in the order taken", ylabel="residual, rms, σ")
+    axes.margins(x=0.01)
+    return figure
+
+
+_CLASSES = (("random and reference settings", _BLUE, False), ("sweeps (not in the global fit)", _ORANGE, True))
+
+
+def _log_scale(axes: Axes, low: float, high: float) -> None:
+    """Make an axis logarithmic, with plain numbers at 1, 2 and 5 of every decade."""
+    axes.set_yscale("log")
+    axes.set_ylim(low / 1.15, high * 1.15)
+    axes.set_yticks(_one_two_five(low / 1.15, high * 1.15))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.minorticks_off()
+
+
+def _one_two_five(low: float, high: float) -> list[float]:
+    """Return the numbers 1, 2 and 5 times a power of ten inside an interval; its ends if there are fewer than two."""
+    decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
+    ticks = [each for decade in decades for each in (10.0**decade, 2 * 10.0**decade, 5 * 10.0**decade)]
+    inside = [tick for tick in ticks if low <= tick <= high]
+    return inside if len(inside) > 1 else [low, high]
+
+
+@_styled
+def extinction(found: Sequence[Extinction | None]) -> Figure:
+    """Return the extinction ratios of every PUC; arrows where only a bound is known."""
+    figure = _figure(2.9)
+    axes = figure.subplots()
+    series = (
+        ("bar output", _BLUE, "o", [(one.through_db, one.through_is_bound) if one else None for one in found]),
+        ("cross output", _ORANGE, "s", [(one.cross_db, one.cross_is_bound) if one else None for one in found]),
+    )
+    for words, colour, marker, values in series:
+        for bound in (False, True):
+            chosen = [(puc, value[0]) for puc, value in enumerate(values) if value and value[1] == bound]
+            if chosen:
+                label = f"{words}, at least" if bound else words
+                style = "^" if bound else marker
+                fill = "none" if bound else colour
+                pucs, ratios = zip(*chosen, strict=True)
+                axes.plot(pucs, ratios, style, color=colour, markerfacecolor=fill, markersize=4, label=label)
+    axes.set(xlabel="PUC", ylabel="extinction ratio, dB")
+    axes.margins(x=0.015)
+    axes.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8)
+    return figure
+
+
+@_styled
+def heater_power(p_pi_mw: Mapping[int, float]) -> Figure:
+    """Return the power for π of every heater, 2·PUC + arm, over the PUC and as a histogram."""
+    figure = _figure(2.8)
+    left, right = figure.subplots(1, 2, width_ratios=(3, 1), sharey=True)
+    bins = np.linspace(*_padded(list(p_pi_mw.values())), 21)
+    for arm, (name, colour) in enumerate(zip(_ARMS, (_BLUE, _ORANGE), strict=True)):
+        chosen = {heater // 2: power for heater, power in p_pi_mw.items() if heater % 2 == arm}
+        left.plot(list(chosen), list(chosen.values()), "o" if arm == 0 else "s", color=colour, markersize=4, label=name)
+        right.hist(list(chosen.values()), bins, orientation="horizontal", histtype="step", color=colour, linewidth=1.3)
+    left.set(xlabel="PUC", ylabel="power for π, mW")
+    left.margins(x=0.015)
+    left.legend(title="arm", ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8, title_fontsize=8)
+    right.set_xlabel("heaters")
+    return figure
+
+
+def _padded(values: Sequence[float]) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    margin = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
+    return low - margin, high + margin
+
+
+@_styled
+def crosstalk(rad_per_pi: Real, distance_mm: Real, kernel: CrosstalkKernel | None) -> Figure:
+    """Return the phase of every arm for π on every other heater: as a matrix, and over their distance.
+
+    Args:
+        rad_per_pi: Shape ``(2E, 2E)``; arm (row) by heater (column).
+        distance_mm: Shape ``(2E, 2E)``.
+        kernel: The kernel, for its label.
+    """
+    from matplotlib.colors import LogNorm
+
+    figure = _figure(3.9)
+    left, right = figure.subplots(1, 2)
+    mrad = 1e3 * np.abs(rad_per_pi)
+    seen = mrad[mrad > 0.0]
+    low = max(float(seen.min()), 1e-4 * float(seen.max()))
+    high = max(float(seen.max()), 1.01 * low)
+    norm = LogNorm(low, high)
+    shown = np.ma.masked_less_equal(mrad, 0.0)
+    image = left.imshow(shown, cmap="viridis", norm=norm, interpolation="nearest", origin="upper")
+    figure.colorbar(
+        image, ax=left, label="phase per π, mrad", shrink=0.85, ticks=_one_two_five(low, high), format="%g"
+    ).minorticks_off()
+    left.grid(visible=False)
+    left.set(xlabel="heater (2·PUC + arm)", ylabel="arm (2·PUC + arm)")
+    kept = mrad > 0.0
+    right.plot(distance_mm[kept], mrad[kept], ".", color=_BLUE, markersize=2.5, rasterized=True)
+    _log_scale(right, low, high)
+    right.set(xlabel="distance from heater to arm, mm", ylabel="phase per π, mrad")
+    if kernel is not None:
+        words = (
+            f"κ(d) = {1e3 * kernel.amplitude_rad_per_mw:.3g} mrad/mW · exp(−d / {kernel.length_mm:.3g} mm)"
+            f" + {1e3 * kernel.floor_rad_per_mw:.2g} mrad/mW"
+        )
+        right.set_title(words, fontsize=8.5)
+    return figure
+
+
+@_styled
+def correlation(names: Sequence[str], largest: Real) -> Figure:
+    """Return the largest correlation between parameters of every pair of groups, written into a map of colour."""
+    figure = _figure(0.9 + 0.33 * len(names))
+    axes = figure.subplots()
+    image = axes.imshow(largest, cmap="cividis", vmin=0.0, vmax=1.0, aspect="auto")
+    figure.colorbar(image, ax=axes, label="largest |correlation|", pad=0.01)
+    axes.grid(visible=False)
+    axes.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize=8)
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    for row, values in enumerate(largest):
+        for column, value in enumerate(values):
+            ink = "#000000" if value > 0.55 else "#ffffff"
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=7, color=ink)
+    return figure

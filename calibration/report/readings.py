@@ -1,0 +1,292 @@
+"""The raw readings beside a record, held against what the record predicts: fringes of single heaters, and residuals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise, product
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error, without_drift
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.observations import Observations
+from calibration.model.parameters import MeshParameters
+from calibration.model.space import space_of
+from calibration.record.conversion import dark_ma_of, parameters_of
+from calibration.record.raw_data import load_raw
+from lumion_hw.errors import CalibrationError
+from lumion_hw.mesh.record import CalibrationRecord, CouplerEntry
+
+Real = NDArray[np.float64]
+
+_LEAST_LEVELS = 5
+_LEAST_FLOOR_MA = 1e-9
+_DENSE = 121
+_MEDIAN_OF_NORMAL = 0.6745
+_RANKS = (("best", 1.0), ("lower quarter", 0.75), ("median", 0.5), ("upper quarter", 0.25), ("worst", 0.0))
+_MOST_STUCK = 4
+_SETTINGS_FOR_SIGNS = 100
+_OUTLIER_SIGMA = 10.0
+_LN10_PER_10 = np.log(10.0) / 10.0
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One heater driven to several levels with everything else at rest.
+
+    Attributes:
+        heater: 2·PUC + arm.
+        settings: The settings among the readings, in the order taken.
+    """
+
+    heater: int
+    settings: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Fringe:
+    """One sweep at the monitor that shows it best, beside what the record predicts.
+
+    Attributes:
+        heater: 2·PUC + arm.
+        source: Port where the light entered.
+        monitor: Port of the monitor.
+        current_ma: Shape ``(n,)``; heater currents.
+        reading_ma: Shape ``(n,)``; what was read.
+        residual_sigma: Shape ``(n,)``; read minus predicted over its standard deviation.
+        rms_sigma: Rms residual of all monitors over the sweep.
+        dense_ma: Shape ``(k,)``; heater currents of the prediction.
+        predicted_ma: Shape ``(k,)``; the prediction.
+    """
+
+    heater: int
+    source: int
+    monitor: int
+    current_ma: Real
+    reading_ma: Real
+    residual_sigma: Real
+    rms_sigma: float
+    dense_ma: Real
+    predicted_ma: Real
+
+
+class Readings:
+    """Readings of a run and the model of its record.
+
+    Args:
+        record: The record.
+        taken: The readings.
+
+    Attributes:
+        taken: Those with light at a source that the record knows, read by its monitors.
+        sweeps: The sweeps among them.
+
+    Raises:
+        CalibrationError: They are of another mesh, or the record does not hold all that the model needs: crosstalk of
+            another kind, or no phase of a PUC.
+    """
+
+    def __init__(self, record: CalibrationRecord, taken: Observations) -> None:
+        space = space_of(record)
+        if taken.currents_ma.shape[1] != 2 * record.mesh.n_pucs or not set(space.monitors) <= set(taken.monitors):
+            raise CalibrationError("the raw readings are not of the mesh and the monitors of their record")
+        columns = [taken.monitors.index(port) for port in space.monitors]
+        lit = np.isin(taken.source, space.sources)
+        self.record = record
+        self.taken = replace(
+            taken,
+            monitors=space.monitors,
+            reading_ma=taken.reading_ma[:, columns] - dark_ma_of(record, space.monitors),
+            saturated=taken.saturated[:, columns],
+        )[lit]
+        self._model = MeshModel(
+            record.mesh,
+            space.sources,
+            space.monitors,
+            record.heater_ohm,
+            seconds=space.seconds,
+            reference_hz=record.reference_hz,
+        )
+        self.sweeps = sweeps_in(self.taken)
+        self._parameters = self._with_stuck(parameters_of(record), _stuck_phases_rad(record))
+
+    @classmethod
+    def beside(cls, record: CalibrationRecord, path: Path) -> Readings:
+        """Return the readings that lie beside a record.
+
+        Raises:
+            CalibrationError: There are none, or they are damaged or of another record.
+            ConfigError: They are HDF5, and h5py is missing.
+        """
+        if record.raw is None:
+            raise CalibrationError("the record names no raw readings")
+        return cls(record, load_raw(path, record.raw))
+
+    def _with_stuck(self, parameters: MeshParameters, stuck_rad: Mapping[int, float]) -> MeshParameters:
+        """Return parameters with the phases of stuck PUCs, of the sign that explains random settings best."""
+        if not stuck_rad:
+            return parameters
+        part = self.taken[np.flatnonzero(~self.swept)[-_SETTINGS_FOR_SIGNS:]]
+        best, least = parameters, np.inf
+        for signs in product((1.0, -1.0), repeat=len(stuck_rad)):
+            phases = parameters.passive_phase_rad.copy()
+            for sign, (puc, phase_rad) in zip(signs, stuck_rad.items(), strict=True):
+                phases[puc] = sign * phase_rad
+            tried = replace(parameters, passive_phase_rad=phases)
+            off = np.abs(Likelihood(part, self.noise).residual(self._model.predict(tried, part), 0.0))
+            cost = float(np.minimum(off, _OUTLIER_SIGMA).sum())
+            if cost < least:
+                best, least = tried, cost
+        return best
+
+    @property
+    def noise(self) -> NoiseModel:
+        """Noise of a reading as the fit takes it: that of the monitors, and what is left to the model."""
+        quality = self.record.quality
+        floor_ma = max(quality.get("monitor_noise_floor_ma", 0.0), _LEAST_FLOOR_MA)
+        return with_model_error(NoiseModel(quality.get("monitor_noise_relative", 0.0), floor_ma))
+
+    @cached_property
+    def swept(self) -> NDArray[np.bool_]:
+        """Shape ``(N,)``; which settings belong to sweeps."""
+        swept = np.zeros(len(self.taken), dtype=np.bool_)
+        for sweep in self.sweeps:
+            swept[list(sweep.settings)] = True
+        return swept
+
+    @cached_property
+    def residual_sigma(self) -> Real:
+        """Shape ``(N, M)``; read minus predicted over its standard deviation, NaN where nothing was read.
+
+        What all monitors have in common is taken for light and temperature that varied, as far as they may: as in the
+        global fit.
+        """
+        predicted = self._model.predict(self._parameters, self.taken)
+        likelihood = Likelihood(self.taken, self.noise, drift=SETTING_DRIFT)
+        off, sigma_ma = likelihood.residual(predicted, 0.0), likelihood.sigma_ma(0.0)
+        by_power_ma = _LN10_PER_10 * SETTING_DRIFT.power_db * predicted
+        # A phase that all PUCs have in common is a shift of the light's frequency.
+        shift_hz = SETTING_DRIFT.common_phase_rad / (2.0 * np.pi * self._parameters.delay_s)
+        moved = replace(self.taken, detuning_hz=self.taken.detunings_hz + shift_hz)
+        by_phase_ma = self._model.predict(self._parameters, moved) - predicted
+        drift = np.stack([by_power_ma, by_phase_ma], axis=-1) / sigma_ma[..., None]
+        free = without_drift(off, np.where(likelihood.used[..., None], drift, 0.0))
+        residual: Real = np.where(likelihood.used, free, np.nan)
+        return residual
+
+    def statistics(self) -> dict[str, dict[str, float]]:
+        """Return number, rms, typical size (median over that of a normal distribution) and outliers by kind."""
+        found = {}
+        for words, swept in (("sweeps", True), ("random and reference settings", False)):
+            values = self.residual_sigma[self.swept == swept]
+            size = np.abs(values[np.isfinite(values)])
+            if len(size):
+                found[words] = {
+                    "readings": float(len(size)),
+                    "rms_sigma": float(np.sqrt(np.mean(size**2))),
+                    "typical_sigma": float(np.median(size) / _MEDIAN_OF_NORMAL),
+                    "beyond_3_sigma": float(np.mean(size > 3.0)),
+                }
+        return found
+
+    def rms_by_setting(self) -> Real:
+        """Return the rms residual of every setting over its monitors, shape ``(N,)``."""
+        return _rms(self.residual_sigma, axis=1)
+
+    def rms_by_monitor(self, *, swept: bool) -> Real:
+        """Return the rms residual of every monitor over the sweeps, or over all other settings, shape ``(M,)``."""
+        return _rms(self.residual_sigma[self.swept == swept], axis=0)
+
+    def fringe(self, sweep: Sweep) -> Fringe:
+        """Return a sweep at the monitor where it is seen best, with the model's curve."""
+        part = self.taken[np.array(sweep.settings)]
+        current = part.currents_ma[:, sweep.heater]
+        swing = np.nanstd(part.reading_ma, axis=0) / self.noise.sigma_ma(np.nanmean(part.reading_ma, axis=0))
+        column = int(np.nanargmax(swing))
+        dense = np.sqrt(np.linspace(current.min() ** 2, current.max() ** 2, _DENSE))
+        currents = np.repeat(part.currents_ma[:1], _DENSE, axis=0)
+        currents[:, sweep.heater] = dense
+        nothing = np.zeros((_DENSE, len(part.monitors)))
+        source, detuning_hz = np.repeat(part.source[:1], _DENSE), float(part.detunings_hz[0])
+        wanted = Observations(currents, source, part.monitors, nothing, nothing > 0.0, detuning_hz)
+        residual = self.residual_sigma[np.array(sweep.settings)]
+        order = np.argsort(current)
+        return Fringe(
+            heater=sweep.heater,
+            source=int(part.source[0]),
+            monitor=part.monitors[column],
+            current_ma=current[order],
+            reading_ma=part.reading_ma[order, column],
+            residual_sigma=residual[order, column],
+            rms_sigma=float(np.sqrt(np.nanmean(residual**2))),
+            dense_ma=dense,
+            predicted_ma=self._model.predict(self._parameters, wanted)[:, column],
+        )
+
+    def chosen_sweeps(self) -> list[tuple[str, Sweep]]:
+        """Return sweeps worth a look, each named by its rank: the worst two, three between, and the best."""
+        ranked = sorted(self.sweeps, key=self._rms_of, reverse=True)
+        last = len(ranked) - 1
+        chosen = {round(share * last): name for name, share in _RANKS} if ranked else {}
+        if last > len(_RANKS):
+            chosen[1] = "second worst"
+        return [(chosen[place], ranked[place]) for place in sorted(chosen)]
+
+    def _rms_of(self, sweep: Sweep) -> float:
+        return float(_rms(self.residual_sigma[list(sweep.settings)].ravel(), axis=0))
+
+
+def _stuck_phases_rad(record: CalibrationRecord) -> dict[int, float]:
+    """Return the size of the phase at which PUCs without a passive phase are stuck, by their couplings (mesh.md b.2).
+
+    Raises:
+        CalibrationError: The record does not tell it of one, or there are too many to try all signs.
+    """
+    unknown = [puc for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is None]
+    stuck = {each.number: each.coupling for each in record.defects if each.element == "puc"}
+    found = {}
+    for puc in unknown:
+        coupling = stuck.get(puc)
+        if coupling is None or len(unknown) > _MOST_STUCK:
+            raise CalibrationError(
+                f"light in the whole mesh cannot be predicted: the record knows no phase of {_pucs(unknown)}"
+            )
+        least, most = (record.pucs[puc].coupler or CouplerEntry()).interval
+        found[puc] = float(np.arccos(np.clip(2.0 * (coupling - least) / (most - least) - 1.0, -1.0, 1.0)))
+    return found
+
+
+def _pucs(numbers: Sequence[int]) -> str:
+    return f"PUC {', '.join(map(str, numbers))}" if len(numbers) <= _MOST_STUCK else f"{len(numbers)} PUCs"
+
+
+def sweeps_in(taken: Observations) -> tuple[Sweep, ...]:
+    """Return the sweeps among readings: stretches of settings in the same light in which only one heater moves."""
+    moved = np.diff(taken.currents_ma, axis=0) != 0.0
+    same_light = (np.diff(taken.source) == 0) & (np.diff(taken.detunings_hz) == 0.0)
+    alone = (moved.sum(axis=1) == 1) & same_light
+    heater = np.where(alone, moved.argmax(axis=1), -1) if len(moved) else np.zeros(0, dtype=np.int64)
+    edges = np.flatnonzero(np.diff(heater)) + 1
+    sweeps = []
+    for first, last in _stretches(edges.tolist(), len(heater)):
+        if heater[first] >= 0 and last - first + 1 >= _LEAST_LEVELS:
+            sweeps.append(Sweep(int(heater[first]), tuple(range(first, last + 1))))
+    return tuple(sweeps)
+
+
+def _stretches(edges: Sequence[int], size: int) -> list[tuple[int, int]]:
+    """Return first and end of the stretches between edges."""
+    ends = [0, *edges, size]
+    return [(first, last) for first, last in pairwise(ends) if last > first]
+
+
+def _rms(values: Real, axis: int) -> Real:
+    counts = np.isfinite(values).sum(axis=axis)
+    total = np.nansum(values**2, axis=axis)
+    rms: Real = np.sqrt(np.divide(total, counts, out=np.full(np.shape(total), np.nan), where=counts > 0))
+    return rms

@@ -1,0 +1,357 @@
+"""The parts of a calibration report: what each says, as text, tables and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calibration.record.export import tables
+from calibration.report import numbers, uncertainty
+from calibration.report.page import Block, Picture, ReportTable, Section
+from calibration.report.readings import Readings
+from lumion_hw.errors import LumionError
+from lumion_hw.mesh.crosstalk import HeaterDistances
+from lumion_hw.mesh.known_mesh import KnownMesh
+from lumion_hw.mesh.picture import mesh_svg
+from lumion_hw.mesh.picture_values import PictureValues
+from lumion_hw.mesh.record import CalibrationRecord, Defect
+
+_ADVICE = {
+    "dead heater": "Every coupling is set by the other arm if it reaches a turn; keep the PUC out of interferometers. "
+    "Check the channel's wiring: its read-back says whether it is open.",
+    "stuck PUC": "Routing goes round it. Check both channels and the bond wires; calibrate again once repaired.",
+    "unseen PUC": "Routing goes round it. Light another port, or watch one, from which light passes it.",
+    "uncertain law": "Use the PUC with care; calibrate again, with more light or more levels per sweep.",
+    "dead monitor": "The port can be used without a monitor; prove circuits that end there with another meter.",
+    "faint monitor": "Give the mesh more light, by an amplifier or a laser, and calibrate again.",
+    "unseen heater": "Give the mesh more light, by an amplifier or a laser, and calibrate again.",
+    "saturated monitor": "Lower the light or change the monitor's range, then calibrate again.",
+    "dead source": "Check module, fibre and connector; without it fewer paths are seen.",
+    "dead port": "Keep circuits away from the port; clean or replace the fibre and look at the facet.",
+    "weak heater": "States beyond its reach are refused; use the other arm, or raise the current limit if it may be.",
+    "exchanged channels": "Exchange the channels in the bench file, or their wires, and calibrate again.",
+    "couplers off balance": "Keep the PUC out of paths that need more extinction than it has.",
+    "temperature drift": "Look at the temperature control; re-fit the record once it holds.",
+    "mode hop": "Look at the laser; calibrate again with another one or at another bias.",
+    "power drift": "Look at laser and fibres; what the fit allows for is in the residuals.",
+    "PUC not calibrated": "Calibrate again; until then routing goes round it.",
+}
+_OTHER_ADVICE = "Look at the element; if it stays, take it out of use and calibrate again."
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """What a report is made from.
+
+    Attributes:
+        record: The record.
+        readings: The raw readings beside it; ``None`` if there are none.
+        no_readings: Why there are none.
+        no_plots: Why there are no plots; empty if there are.
+        truth: Comparison with the hidden truth of an emulated bench, if there is one.
+    """
+
+    record: CalibrationRecord
+    readings: Readings | None
+    no_readings: str = ""
+    no_plots: str = ""
+    truth: Sequence[numbers.Metric] = ()
+
+    def plot(self, what: str, caption: str, draw: Callable[[Any], str]) -> Block:
+        """Return a plot, or the sentence that it is missing.
+
+        Args:
+            what: What it shows, in a few words; the name of its file as well.
+            caption: What a reader should know of it.
+            draw: Draws it; it is given the module :mod:`calibration.report.plots`.
+        """
+        if self.no_plots:
+            return f"Not shown ({what}): {self.no_plots}."
+        from calibration.report import plots as report_plots
+
+        return Picture(
+            what.replace(" ", "-").replace("π", "pi"), draw(report_plots), f"{what[:1].upper()}{what[1:]}. {caption}"
+        )
+
+
+def sections(material: Material) -> list[Section]:
+    """Return all parts of the report; one that cannot be made says why in its place."""
+    made = []
+    for title, write in _SECTIONS:
+        blocks: list[Block] = []
+        try:
+            for block in write(material):  # what came before a failure stays
+                blocks.append(block)
+        except LumionError as error:
+            blocks.append(f"Not shown: {error}")
+        if blocks:
+            made.append(Section(title, tuple(blocks)))
+    return made
+
+
+def _device(material: Material) -> Iterator[Block]:
+    record, conditions = material.record, material.record.conditions
+    rows: list[list[object]] = [
+        ["serial number", record.device_serial],
+        ["controller", " ".join(filter(None, (record.device_vendor, record.device_model, record.device_firmware)))],
+        ["mesh", f"{record.mesh_label}: {len(record.pucs)} PUCs, {len(record.monitor_ports)} monitors"],
+        ["mesh hash", record.mesh_sha256],
+        ["calibrated", record.created_utc],
+        ["complete", record.complete],
+        ["wavelength, nm", ", ".join(f"{each:g}" for each in conditions.wavelengths_nm or (record.wavelength_nm,))],
+        ["reference frequency, THz", f"{record.reference_hz * 1e-12:.6f}"],
+        ["chip temperature set, °C", conditions.temperature_set_c],
+        ["chip temperature measured, °C", _interval(conditions.temperature_range_c)],
+        ["laser power, dBm", conditions.laser_power_dbm],
+        *_rows({f"polarization at {port}": state for port, state in conditions.polarization.items()}),
+        ["ambient", conditions.ambient or None],
+        ["age of the emulated bench, days", _days(conditions.emulated_age_s)],
+    ]
+    yield ReportTable(("", ""), rows)
+
+
+def _rows(named: Mapping[str, object]) -> list[list[object]]:
+    return [[name.replace("_", " "), value] for name, value in named.items()]
+
+
+def _interval(ends: tuple[float, float] | None) -> str | None:
+    return None if ends is None else f"{ends[0]:g} … {ends[1]:g}"
+
+
+def _days(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds / 86400.0
+
+
+def _result(material: Material) -> Iterator[Block]:
+    yield _metric_table(numbers.metrics(material.record))
+    yield (
+        "Goals are those set for the emulated 72-PUC mesh. Standard errors stand for the phase error, which only an "
+        "emulator knows. Fidelity of programmed unitaries is no part of a calibration."
+    )
+    if material.truth:
+        yield _metric_table(material.truth, "Against the hidden truth of the emulated bench")
+    other = numbers.other_quality(material.record)
+    if other:
+        yield ReportTable(("figure of the run", "value"), _rows(other))
+
+
+def _metric_table(metrics: Sequence[numbers.Metric], caption: str = "") -> ReportTable:
+    rows = [[each.name, each.value, each.unit, _goal(each), each.ok, each.note] for each in metrics]
+    return ReportTable(("figure", "value", "unit", "goal", "met", "remark"), rows, caption)
+
+
+def _goal(metric: numbers.Metric) -> str | None:
+    return None if metric.goal is None else f"{'≥' if metric.at_least else '≤'} {metric.goal:g}"
+
+
+def _faults(material: Material) -> Iterator[Block]:
+    record = material.record
+    if not record.complete:
+        yield "The run was interrupted: what it did not reach is not calibrated, and this record serves no routing."
+    told = {defect.evidence for defect in record.defects}
+    others = [fault for fault in record.faults if fault not in told]
+    if record.defects:
+        rows = [
+            [each.kind, _element(record, each), each.evidence, _states(each), _ADVICE.get(each.kind, _OTHER_ADVICE)]
+            for each in record.defects
+        ]
+        yield ReportTable(("fault", "where", "what was seen", "usable states", "what to do"), rows)
+    if others:
+        yield ReportTable(("also found",), [[fault] for fault in others])
+    if not record.faults and not record.defects:
+        yield "None was found."
+
+
+def _element(record: CalibrationRecord, defect: Defect) -> str:
+    if defect.element == "heater" and defect.number < 2 * len(record.pucs):
+        return KnownMesh.of(record).heater_name(defect.number)
+    if defect.element in ("puc", "heater", "port", "monitor", "source"):
+        return f"{'PUC' if defect.element == 'puc' else defect.element} {defect.number}"
+    return defect.element
+
+
+def _states(defect: Defect) -> str | None:
+    return None if defect.usable_states is None else ", ".join(defect.usable_states) or "none"
+
+
+def _validity(material: Material) -> Iterator[Block]:
+    record, conditions = material.record, material.record.conditions
+    reach = [law.max_phase_rad for entry in record.pucs for law in (entry.upper.law, entry.lower.law) if law]
+    valid_s = conditions.valid_for_s
+    rows: list[list[object]] = [
+        ["wavelength, nm", _interval(conditions.wavelength_range_nm) or f"{record.wavelength_nm:g} only"],
+        ["chip temperature, °C", _interval(conditions.temperature_valid_c) or "not stated"],
+        ["to be checked after, h", "not stated" if valid_s is None else f"{valid_s / 3600:g}"],
+        ["heater phase, rad", f"0 … {min(reach):.2f} for the shortest reach" if reach else "no heater"],
+        ["serves", "switching, and rings and interferometers" if record.joints else "switching only: no loop phases"],
+    ]
+    yield ReportTable(("holds for", ""), rows)
+
+
+def _phases(material: Material) -> Iterator[Block]:
+    record = material.record
+    sigma, cells = uncertainty.passive_sigma_mrad(record), uncertainty.cell_sigma_mrad(record)
+    if not sigma and not cells:
+        yield "The record states no standard errors of phases."
+        return
+    values = PictureValues("standard error", "mrad", sigma, cells)
+    failed = [puc for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is None]
+    svg = mesh_svg(record.mesh, values=values, failed=failed, title="Phase uncertainty")
+    words = "on PUCs that of the passive phase, in cells that of the phase round the cell"
+    yield Picture(
+        "phase-uncertainty", svg, f"Standard error of phases: {words}, for the light and the temperature of the run."
+    )
+
+
+def _losses(material: Material) -> Iterator[Block]:
+    record = material.record
+    losses = dict(enumerate(record.loss_db.tolist()))
+    svg = mesh_svg(record.mesh, values=PictureValues("insertion loss", "dB", losses), title="PUC losses")
+    yield Picture("losses", svg, "Insertion loss of every PUC.")
+    by_prior = [name for name in uncertainty.set_by_prior(record) if name.startswith("loss_db")]
+    if by_prior:
+        yield f"Set by the prior, as the ports show only sums: {', '.join(by_prior)}."
+    if any(entry.coupler is not None for entry in record.pucs):
+        caption = (
+            "What the couplers allow. Triangles: the angle cannot be told from a perfect one, so that only a bound is "
+            "known."
+        )
+        yield material.plot("extinction ratios", caption, lambda plots: plots.extinction(numbers.extinctions(record)))
+
+
+def _heaters(material: Material) -> Iterator[Block]:
+    record, readings = material.record, material.readings
+    known = KnownMesh.of(record)
+    power = {heater: float(np.pi * each) for heater, each in enumerate(known.heat_mw_per_rad) if each}
+    if not power:
+        yield "No heater has an effect."
+        return
+    low, middle, high = (float(each) for each in np.percentile(list(power.values()), (0, 50, 100)))
+    yield f"Power for π: {low:.2f} … {high:.2f} mW, median {middle:.2f} mW over {len(power)} heaters."
+    yield material.plot("power for π", "Of every heater.", lambda plots: plots.heater_power(power))
+    if readings is None:
+        yield f"Not shown (fringes of single heaters): {material.no_readings}."
+        return
+    if not readings.sweeps:
+        yield "Not shown (fringes of single heaters): the raw readings hold no sweeps."
+        return
+    caption = (
+        "Readings while one heater was swept (dots) against the prediction of the record (lines), at the "
+        "monitor that shows it best. Shaded: beyond the range of the heater's law."
+    )
+    yield material.plot(
+        "fringes of single heaters",
+        caption,
+        lambda plots: plots.fringes(
+            [(rank, readings.fringe(sweep)) for rank, sweep in readings.chosen_sweeps()], known.max_ma.tolist()
+        ),
+    )
+
+
+def _residuals(material: Material) -> Iterator[Block]:
+    readings = material.readings
+    if readings is None:
+        yield f"Not shown: {material.no_readings}."
+        return
+    rows = [
+        [words, each["readings"], each["rms_sigma"], each["typical_sigma"], each["beyond_3_sigma"]]
+        for words, each in readings.statistics().items()
+    ]
+    yield ReportTable(("readings of", "number", "rms, σ", "typical, σ", "beyond 3 σ (normal: 0.0027)"), rows)
+    yield (
+        "σ is the noise of a reading with what the global fit allows the model and the light. Sweeps go beyond the "
+        "range in which three terms hold the law of a heater and take no part in the global fit."
+    )
+    caption = (
+        "In units of σ against the normal distribution (dark readings are rounded by the monitors, hence "
+        "the flat top), by monitor, and by setting in the order taken."
+    )
+    yield material.plot("residuals", caption, lambda plots: plots.residuals(readings))
+
+
+def _crosstalk(material: Material) -> Iterator[Block]:
+    record = material.record
+    shift = numbers.arm_crosstalk_rad(record)
+    kernel = record.crosstalk.kernel if record.crosstalk else None
+    if shift is None:
+        yield "The record holds no crosstalk."
+        return
+    if kernel is not None:
+        yield (
+            f"κ(d) = {1e3 * kernel.amplitude_rad_per_mw:.3g} mrad/mW · exp(−d / {kernel.length_mm:.3g} mm) + "
+            f"{1e3 * kernel.floor_rad_per_mw:.2g} mrad/mW, with PUCs {kernel.edge_mm:g} mm long."
+        )
+    distance = HeaterDistances.of(record.mesh).arm_mm
+    caption = (
+        "Phase of every arm for π on every other heater, as a matrix and over their distance. It spreads at "
+        "one distance because heaters differ in their power for π."
+    )
+    yield material.plot("thermal crosstalk", caption, lambda plots: plots.crosstalk(shift, distance, kernel))
+
+
+def _wavelength(material: Material) -> Iterator[Block]:
+    found = uncertainty.dispersion(material.record)
+    if not found:
+        yield "The record says nothing of what changes with wavelength."
+        return
+    yield ReportTable(("figure", "value", "standard error", "unit"), [[*row] for row in found])
+    yield "Without a standard error a figure was not measured, but taken as published."
+
+
+def _covariance(material: Material) -> Iterator[Block]:
+    record, entry = material.record, material.record.covariance
+    found = uncertainty.correlation_by_group(record)
+    if entry is None or found is None:
+        yield "The record holds no covariance."
+        return
+    yield (
+        f"{entry.size} parameters, {entry.n_free} of them free; {entry.rank} combinations of them were seen, "
+        f"of {entry.expected_rank} that settings of these ports can show."
+    )
+    by_prior = uncertainty.set_by_prior(record)
+    if by_prior:
+        yield f"Set by the prior: {', '.join(by_prior)}."
+    if entry.unidentifiable:
+        yield ReportTable(
+            ("what can change together without any reading that shows it",), [[each] for each in entry.unidentifiable]
+        )
+    caption = "The largest between a parameter of one group and another of the other."
+    yield material.plot("correlations", caption, lambda plots: plots.correlation(*found))
+
+
+def _all_elements(material: Material) -> Iterator[Block]:
+    for name, (headers, rows) in tables(material.record).items():
+        if name != "joints" and rows:
+            yield ReportTable([head.replace("_", " ") for head in headers], rows, name)
+
+
+def _provenance(material: Material) -> Iterator[Block]:
+    record = material.record
+    rows: list[list[object]] = [
+        ["record", record.record_id],
+        ["content hash", record.content_sha256],
+        ["re-fitted from", record.parent_sha256],
+        ["raw readings", None if record.raw is None else f"{record.raw.name}, hash {record.raw.sha256}"],
+        *_rows(record.provenance),
+    ]
+    yield ReportTable(("", ""), rows)
+
+
+_SECTIONS: tuple[tuple[str, Callable[[Material], Iterator[Block]]], ...] = (
+    ("Device and conditions", _device),
+    ("Result", _result),
+    ("Faults and what to do", _faults),
+    ("Range of validity", _validity),
+    ("Phases", _phases),
+    ("Losses and couplers", _losses),
+    ("Heaters", _heaters),
+    ("Residuals", _residuals),
+    ("Thermal crosstalk", _crosstalk),
+    ("Wavelength", _wavelength),
+    ("Covariance", _covariance),
+    ("Provenance", _provenance),
+    ("All elements", _all_elements),
+)

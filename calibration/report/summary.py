@@ -1,0 +1,194 @@
+"""What a calibration record says: a few figures, a document for programs, and a report for people.
+
+The report is made from the record and the files beside it alone, so that it can be made later and elsewhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calibration.run.one_thread import on_one_blas_thread
+from lumion_hw.errors import ConfigError, LumionError
+from lumion_hw.files import AnyPath
+from lumion_hw.files.shown import one_line
+from lumion_hw.files.writing import Over, check_target, write_file
+from lumion_hw.mesh.record import CalibrationRecord
+
+if TYPE_CHECKING:
+    from calibration.report.numbers import Metric
+    from calibration.report.page import Page
+    from calibration.report.readings import Readings
+
+_HTML, _MARKDOWN = (".html", ".htm"), (".md",)
+
+
+def calibration_summary(record: CalibrationRecord) -> dict[str, Any]:
+    """Return the figures of a calibration that a reader wants first."""
+    sigma = [entry.passive_phase_sigma_rad for entry in record.pucs if entry.passive_phase_sigma_rad is not None]
+    residual = [
+        heater.residual_sigma
+        for entry in record.pucs
+        for heater in (entry.upper, entry.lower)
+        if heater.residual_sigma is not None
+    ]
+    return {
+        "device_serial": record.device_serial,
+        "complete": record.complete,
+        "pucs_calibrated": sum(entry.passive_phase_rad is not None for entry in record.pucs),
+        "pucs": len(record.pucs),
+        "heaters_calibrated": sum(h.law is not None for entry in record.pucs for h in (entry.upper, entry.lower)),
+        "heaters": 2 * len(record.pucs),
+        "passive_phase_sigma_median_rad": float(np.median(sigma)) if sigma else None,
+        "heater_fit_residual_median_sigma": float(np.median(residual)) if residual else None,
+        "faults": list(record.faults),
+        **record.quality,
+    }
+
+
+def calibration_text(summary: Mapping[str, Any]) -> str:
+    """Return the figures of a calibration as a list, ready for a terminal."""
+    lines = []
+    for name, value in summary.items():
+        if name == "faults":
+            continue
+        lines.append(f"- {one_line(name.replace('_', ' '))}: {one_line(_shown(value))}")
+    lines += [f"- fault: {one_line(fault)}" for fault in summary.get("faults", ())]
+    return "\n".join(lines)
+
+
+def _shown(value: object) -> str:
+    """Return a figure as people read it."""
+    if value is None:
+        return "none"
+    if isinstance(value, float):
+        return f"{value:.0f}" if value.is_integer() else f"{value:.4g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name.replace('_', ' ')} {_shown(each)}" for name, each in value.items())
+    if isinstance(value, tuple | list):
+        return " … ".join(f"{each:.6g}" if isinstance(each, float) else _shown(each) for each in value)
+    return str(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class WrittenReport:
+    """A report that was written.
+
+    Attributes:
+        path: The document.
+        pictures: Pictures beside it; none for HTML, which holds them.
+        missing: What is not in it and why, one sentence each.
+    """
+
+    path: Path
+    pictures: tuple[Path, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+def check_report_path(path: Path, over: Over = "own") -> None:
+    """Refuse a name that no report can have; for commands that measure before they write.
+
+    Raises:
+        ConfigError: The suffix is none of ``.html`` and ``.md``, or there is something not to be written over.
+    """
+    if path.suffix not in _HTML + _MARKDOWN:
+        raise ConfigError(f"{path}: a report is .html or .md", hint="Give it one of these names.")
+    check_target(path, "the report", over)
+
+
+@on_one_blas_thread
+def write_report(
+    record_path: AnyPath, out_path: AnyPath, *, truth: Sequence[Metric] = (), plots: bool = True, over: Over = "own"
+) -> WrittenReport:
+    """Write the report of a calibration record.
+
+    Args:
+        record_path: The record; what belongs to it lies beside it.
+        out_path: ``.html`` for one self-contained document, ``.md`` for Markdown with pictures in ``NAME-pictures/``.
+        truth: Comparison with the hidden truth of an emulated bench, to be told as well.
+        plots: Whether to plot; without, as without matplotlib, there are tables and maps of the mesh.
+        over: What the document may be written over; pictures beside it only over those of this program.
+
+    Raises:
+        ConfigError: The suffix is another one, or nothing can be written there.
+        CalibrationError: The record cannot be read, or it was edited or damaged.
+    """
+    from calibration.report.page import html_text, markdown_text
+
+    record_path, out_path = Path(record_path), Path(out_path)
+    check_report_path(out_path, over)
+    page, missing = _page(record_path, truth, plots=plots)
+    if out_path.suffix in _HTML:
+        write_file(out_path, "the report", html_text(page), over)
+        return WrittenReport(out_path, missing=missing)
+    folder = out_path.with_name(f"{out_path.stem}-pictures")
+    pictures = {folder / f"{name}.svg": svg for name, svg in page.pictures.items()}
+    for path, svg in pictures.items():
+        write_file(path, "the picture", svg)
+    write_file(out_path, "the report", markdown_text(page, folder.name), over)
+    return WrittenReport(out_path, tuple(pictures), missing)
+
+
+def _page(record_path: Path, truth: Sequence[Metric], *, plots: bool) -> tuple[Page, tuple[str, ...]]:
+    """Return the report as a page, and what is missing from it."""
+    from calibration.report import plots as report_plots
+    from calibration.report.numbers import metrics
+    from calibration.report.page import Page
+    from calibration.report.sections import Material, sections
+
+    record = CalibrationRecord.load(record_path)
+    readings, no_readings = readings_beside(record, record_path)
+    no_plots = ""
+    if not plots:
+        no_plots = f"plots are made by: lumion-calibrate report {record_path.name}"
+    elif not report_plots.available():
+        no_plots = f"plots need matplotlib: {report_plots.HOW_TO_GET}"
+    judged = [each.ok for each in metrics(record) if each.ok is not None]
+    verdict = f"{sum(judged)} of {len(judged)} goals are met; faults found: {len(record.faults)}."
+    summary = [verdict if record.complete else f"INCOMPLETE: the run was interrupted. {verdict}"]
+    missing = tuple(each for each in (no_plots, no_readings) if each)
+    summary += [f"Missing from this report: {each}." for each in missing]
+    material = Material(record, readings, no_readings, no_plots, truth)
+    title = f"Calibration of {record.device_serial}, {record.created_utc}"
+    return Page(title, summary, sections(material)), missing
+
+
+def readings_beside(record: CalibrationRecord, path: Path) -> tuple[Readings | None, str]:
+    """Return the raw readings, or why there are none."""
+    from calibration.report.readings import Readings
+
+    try:
+        return Readings.beside(record, path), ""
+    except LumionError as error:
+        return None, str(error).rstrip(".")
+
+
+def report_document(record: CalibrationRecord, path: Path) -> dict[str, Any]:
+    """Return what a report has as numbers, ready for JSON; ``residuals`` is ``None`` without raw readings."""
+    from calibration.record.export import tables
+    from calibration.report import numbers, uncertainty
+
+    readings, _ = readings_beside(record, path)
+    found = uncertainty.correlation_by_group(record)
+    return {
+        "metrics": [{**dataclasses.asdict(each), "ok": each.ok} for each in numbers.metrics(record)],
+        "elements": {
+            name: [dict(zip(headers, row, strict=True)) for row in rows]
+            for name, (headers, rows) in tables(record).items()
+        },
+        "cell_loop_sigma_mrad": list(uncertainty.cell_sigma_mrad(record).values()),
+        "extinction": [None if each is None else dataclasses.asdict(each) for each in numbers.extinctions(record)],
+        "residuals": None if readings is None else readings.statistics(),
+        "dispersion": [
+            dict(zip(("figure", "value", "standard_error", "unit"), row, strict=True))
+            for row in uncertainty.dispersion(record)
+        ],
+        "correlation": None if found is None else {"groups": found[0], "largest": found[1].tolist()},
+        "set_by_prior": uncertainty.set_by_prior(record),
+        "conditions": dataclasses.asdict(record.conditions),
+        "provenance": record.provenance,
+    }

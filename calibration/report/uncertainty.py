@@ -1,0 +1,167 @@
+"""What a record knows of its own uncertainty, as figures of a report: from its standard errors and its covariance."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.mesh.known_mesh import KnownMesh, kernel_crosstalk
+from lumion_hw.mesh.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
+from lumion_hw.mesh.record import CalibrationRecord, CrosstalkKernel
+from lumion_hw.mesh.topology import HexMesh
+
+Real = NDArray[np.float64]
+
+_ROUNDING = 1e-6
+_SET_BY_PRIOR = 0.5
+_KERNEL_TERMS = ("amplitude_rad_per_mw", "length_mm", "floor_rad_per_mw")
+_KERNEL_STEP = 1e-4
+_DISPERSION = (
+    ("delay_s", "group delay of a PUC", 1e12, "ps"),
+    ("differential_slope_rad_per_hz", "change of φu − φl", 1e12, "mrad/GHz"),
+    ("coupler_slope_rad_per_hz", "change of a coupler angle", 1e12, "mrad/GHz"),
+)
+"""Group of the covariance and field of the record, words, scale, unit."""
+
+
+def passive_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
+    """Return the standard error of every passive phase that has one."""
+    return {
+        puc: 1e3 * entry.passive_phase_sigma_rad
+        for puc, entry in enumerate(record.pucs)
+        if entry.passive_phase_sigma_rad is not None
+    }
+
+
+def cell_loops(mesh: HexMesh) -> Real:
+    """Return which joints light passes that goes round each cell, shape ``(cells, J)``, in the order of ``faces``.
+
+    No phase gauge changes these sums (calibration.md 1.2), so they are seen from the ports.
+    """
+    number = {(int(one) // 4, int(other) // 4): joint for joint, (one, other) in enumerate(mesh.joints)}
+    number |= {(second, first): joint for (first, second), joint in number.items()}
+    loops = np.zeros((len(mesh.faces), len(mesh.joints)))
+    for cell, pucs in enumerate(mesh.faces):
+        for puc, following in zip(pucs, (*pucs[1:], pucs[0]), strict=True):
+            loops[cell, number[puc, following]] = 1.0
+    return loops
+
+
+def loop_factor(record: CalibrationRecord) -> Real | None:
+    """Return F, shape ``(J, n)``, with F·Fᵀ the covariance of the joint phases, without what all PUCs have in common.
+
+    The mean frequency of the lasers and the temperature of the run turn all loops together. They are not known, and no
+    error of the loops for that light at that temperature. ``None`` without a covariance.
+    """
+    factor, directions = record.arrays.get(COVARIANCE_FACTOR), record.arrays.get(LOOP_DIRECTIONS)
+    place = None if record.covariance is None else record.covariance.place("loops")
+    if factor is None or directions is None or place is None:
+        return None
+    basis = np.asarray(directions, dtype=np.float64)
+    common = basis.sum(axis=0)
+    loops = np.asarray(factor[place], dtype=np.float64)
+    length = float(common @ common)
+    if length > 0.0:
+        loops = loops - np.outer(common, common @ loops) / length
+    joints: Real = basis @ loops
+    return joints
+
+
+def cell_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
+    """Return the standard error of the phase round each cell, a phase common to all PUCs taken out.
+
+    Empty without a covariance of the loops; a cell that has nothing else, as one alone, is left out.
+    """
+    factor = loop_factor(record)
+    if factor is None:
+        return {}
+    sigma = 1e3 * np.linalg.norm(cell_loops(record.mesh) @ factor, axis=1)
+    stated_rad = record.joints.loop_sigma_rad if record.joints else None
+    rounding = 1e3 * _ROUNDING * (stated_rad or 1.0)
+    return {cell: float(value) for cell, value in enumerate(sigma) if value > rounding}
+
+
+def crosstalk_sigma_mrad(record: CalibrationRecord) -> float | None:
+    """Return what compensation leaves: rms standard error of the crosstalk on an arm with all heaters at π.
+
+    From the covariance of the kernel; ``None`` without one.
+    """
+    entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
+    place = None if entry is None else entry.place("crosstalk")
+    kernel = record.crosstalk.kernel if record.crosstalk else None
+    if kernel is None or place is None or factor is None:
+        return None
+    heat_mw = np.pi * KnownMesh.of(record).heat_mw_per_rad
+    by_kernel = np.stack(
+        [_arm_slope(record.mesh, kernel, name, heat_mw) for name in _KERNEL_TERMS],
+        axis=1,
+    )
+    sigma = np.linalg.norm(by_kernel @ np.asarray(factor[place], dtype=np.float64), axis=1)
+    return 1e3 * float(np.sqrt(np.mean(sigma**2)))
+
+
+def _arm_slope(mesh: HexMesh, kernel: CrosstalkKernel, name: str, heat_mw: Real) -> Real:
+    """Return how the phases of arms follow a number of the kernel, shape ``(2E,)``."""
+    value: float = getattr(kernel, name)
+    step = _KERNEL_STEP * (abs(value) or 1e-3)
+    changed: dict[str, Any] = {name: value + step}
+    ahead, here = (kernel_crosstalk(mesh, each).arm_rad_per_mw for each in (replace(kernel, **changed), kernel))
+    slope: Real = (ahead - here) @ heat_mw / step
+    return slope
+
+
+def dispersion(record: CalibrationRecord) -> list[tuple[str, float, float | None, str]]:
+    """Return what changes with wavelength: name, value, standard error and unit; no error where it was held."""
+    entry, factor, found = record.covariance, record.arrays.get(COVARIANCE_FACTOR), record.dispersion
+    if found is None:
+        return []
+    rows = []
+    for group, words, scale, unit in _DISPERSION:
+        place = entry.place(group) if entry is not None else None
+        sigma = None if place is None or factor is None else float(np.linalg.norm(factor[place]))
+        rows.append((words, scale * float(getattr(found, group)), scale * sigma if sigma else None, unit))
+    return rows
+
+
+def correlation_by_group(record: CalibrationRecord) -> tuple[tuple[str, ...], Real] | None:
+    """Return the free groups and the largest correlation between a parameter of one and another of the other.
+
+    The matrix is symmetric; a parameter with itself does not count. ``None`` without a covariance.
+    """
+    entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
+    if entry is None or factor is None:
+        return None
+    wide = np.asarray(factor, dtype=np.float64)
+    length = np.linalg.norm(wide, axis=1, keepdims=True)
+    unit = np.divide(wide, length, out=np.zeros_like(wide), where=length > 0.0)
+    size = np.abs(unit @ unit.T)
+    np.fill_diagonal(size, 0.0)
+    named = [(name, place) for name, _ in entry.groups if (place := entry.place(name)) is not None]
+    free = [(name, place) for name, place in named if length[place].any()]
+    largest = np.array([[size[first, second].max() for _, second in free] for _, first in free])
+    return tuple(name for name, _ in free), largest
+
+
+def set_by_prior(record: CalibrationRecord) -> tuple[str, ...]:
+    """Return the parameters that owe most of their certainty to the prior, in words.
+
+    As the record names them; else those whose variance is more than half that of the default prior.
+    """
+    from calibration.model.priors import PRIOR_SIGMA
+    from calibration.model.space import space_of
+
+    entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
+    if entry is None or factor is None or entry.set_by_prior:
+        return () if entry is None else entry.set_by_prior
+    space, named = space_of(record), []
+    if space.size != entry.size:
+        return ()
+    variance = (np.asarray(factor, dtype=np.float64) ** 2).sum(axis=1)
+    for name, sigma in PRIOR_SIGMA.items():
+        place = entry.place(name)
+        if place is not None and np.isfinite(sigma):
+            named += (place.start + np.flatnonzero(variance[place] > _SET_BY_PRIOR * sigma**2)).tolist()
+    return tuple(space.describe(index) for index in sorted(named))

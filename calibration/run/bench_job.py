@@ -1,0 +1,205 @@
+"""One bench of several: what a worker is told, what it does, and what it answers. Nothing here knows who the worker is.
+
+Jobs and outcomes are plain values: records never travel, they are written by the worker where the job says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from lumion_hw.errors import ConfigError, exit_code
+
+if TYPE_CHECKING:
+    from lumion_hw.bench.model import BenchModel
+
+State = Literal["calibrated", "out of tolerance", "failed", "interrupted", "not begun"]
+Stopped = Callable[[], bool]
+Say = Callable[[str], None]
+
+INTERRUPTED = 130
+OUT_OF_TOLERANCE = 3
+
+
+@dataclass(frozen=True)
+class Job:
+    """A bench to be calibrated.
+
+    Attributes:
+        bench_file: Path of the bench file, or name of a built-in bench.
+        name: Name of the bench, in progress lines and as the name of its record.
+        record: Where the record goes; journal, raw readings and events go beside it.
+        emulate: Emulate the bench.
+        seed: Seed of the settings, and of the emulation.
+        tolerance_db: Largest held-out error beyond noise that passes, if it is asked for.
+    """
+
+    bench_file: str
+    name: str
+    record: str
+    emulate: bool = False
+    seed: int = 0
+    tolerance_db: float | None = None
+
+
+@dataclass(frozen=True)
+class BenchOutcome:
+    """What became of a job.
+
+    Attributes:
+        name: Name of the bench.
+        state: How it ended.
+        record: Path of the record, also of an incomplete one; ``None`` if there is none.
+        exit_code: Exit code of ``lumion-calibrate run`` for it.
+        error: What went wrong, in words.
+        wall_s: Time it took here.
+        figures: Counts, residuals and times of the run.
+        faults: What was found wrong with the bench, a sentence each.
+    """
+
+    name: str
+    state: State
+    record: str | None = None
+    exit_code: int = 0
+    error: str = ""
+    wall_s: float = 0.0
+    figures: dict[str, float] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
+
+
+def jobs_for(
+    bench_files: Sequence[str], out: Path, emulate: bool = False, seed: int = 0, tolerance_db: float | None = None
+) -> list[Job]:
+    """Return the jobs of some benches, none of which shares a device with another; nothing is opened.
+
+    Emulated benches get the seeds ``seed``, ``seed + 1``, … in their order: they are different chips.
+
+    Raises:
+        ConfigError: A file is wrong, or two benches have the same name, device address or device serial.
+    """
+    from lumion_hw.bench.bench import load
+
+    models = [load(file) for file in bench_files]
+    check_distinct(bench_files, models)
+    return [
+        Job(file, model.name, str(out / f"{_file_name(model.name)}.json"), emulate, seed + number, tolerance_db)
+        for number, (file, model) in enumerate(zip(bench_files, models, strict=True))
+    ]
+
+
+def check_distinct(bench_files: Sequence[str], models: Sequence[BenchModel]) -> None:
+    """Refuse benches that name the same device: two calibrations at once would fight for it.
+
+    Emulated benches are held to it as well: what is rehearsed should be what is done.
+
+    Raises:
+        ConfigError: They do; the message names files and devices.
+    """
+    owners: dict[tuple[str, ...], str] = {}
+    for file, model in zip(bench_files, models, strict=True):
+        claims: list[tuple[tuple[str, ...], str]] = [(("bench", _file_name(model.name)), f"the name {model.name!r}")]
+        for name, device in model.devices.items():
+            if device.address is not None:
+                claims.append((("address", _place(device.address)), f"device {name} at {device.address}"))
+            serial = getattr(device, "serial", None)
+            if serial is not None:
+                kind: str = getattr(device, "kind")  # noqa: B009 - every member of the device union has one
+                claims.append((("serial", kind, serial), f"device {name}, serial {serial}"))
+        for claim, words in dict(claims).items():
+            if claim in owners:
+                raise ConfigError(
+                    f"{owners[claim]} and {file} both have {words}: they cannot be calibrated at once",
+                    hint="Name each bench once, and give each its own devices.",
+                )
+            owners[claim] = file
+
+
+def calibrate_bench(job: Job, stopped: Stopped, say: Say) -> BenchOutcome:
+    """Calibrate one bench and say how it went; heaters and light are off afterwards, however it went.
+
+    Args:
+        job: The bench.
+        stopped: Asked between steps whether to stop.
+        say: Told of every stage, in a line.
+    """
+    from calibration.run.journaled_run import calibrate
+    from calibration.run.one_thread import one_blas_thread
+    from calibration.run.verification import out_of_tolerance
+    from lumion_hw.bench.bench import Bench
+    from lumion_hw.circuits import Aligner
+
+    record, began_s = Path(job.record), time.monotonic()
+    progress = _Steps(job.name, stopped, say)
+    before = _changed_at(record)
+    try:
+        progress("opening", 0, 1)
+        opened = Bench.emulate(job.bench_file, seed=job.seed) if job.emulate else Bench.open(job.bench_file)
+        with opened as bench, bench.dark(), one_blas_thread():
+            bench.events.write_to(record.with_suffix(".events.jsonl"))
+            made = calibrate(
+                bench,
+                Aligner(bench.clock),
+                job.seed,
+                record,
+                progress,
+                judge=lambda found: out_of_tolerance(found, job.tolerance_db),
+            )
+    except BaseException as error:  # noqa: BLE001 - whatever happened, the other benches go on
+        return _ended(job, error, time.monotonic() - began_s, before)
+    wall_s = time.monotonic() - began_s
+    say(f"{job.name}: done in {wall_s:.0f} s")
+    state: State = "out of tolerance" if made.faults else "calibrated"
+    code = OUT_OF_TOLERANCE if made.faults else 0
+    return BenchOutcome(job.name, state, job.record, code, "", wall_s, dict(made.quality), made.faults)
+
+
+def not_begun(job: Job) -> BenchOutcome:
+    """Return the outcome of a job that was never begun."""
+    return BenchOutcome(job.name, "not begun", exit_code=INTERRUPTED, error="stopped before it was begun")
+
+
+class _Steps:
+    """Progress callback that says each stage once, and stops the run when it is told to."""
+
+    def __init__(self, name: str, stopped: Stopped, say: Say) -> None:
+        self._name, self._stopped, self._say, self._stage = name, stopped, say, ""
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if self._stopped():
+            raise KeyboardInterrupt
+        if stage != self._stage:
+            self._stage = stage
+            self._say(f"{self._name}: {stage}")
+
+
+def _ended(job: Job, error: BaseException, wall_s: float, before: float | None) -> BenchOutcome:
+    """Return the outcome of a job that was cut short; an incomplete record is named if this run has left one."""
+    path = Path(job.record)
+    kept = path.with_suffix(".incomplete.json")
+    left = kept if kept.exists() else path if _changed_at(path) != before else None
+    record = None if left is None else str(left)
+    if isinstance(error, KeyboardInterrupt | SystemExit):
+        return BenchOutcome(job.name, "interrupted", record, INTERRUPTED, "stopped; heaters and light are off", wall_s)
+    return BenchOutcome(job.name, "failed", record, exit_code(error), f"{type(error).__name__}: {error}", wall_s)
+
+
+def _changed_at(path: Path) -> float | None:
+    return path.stat().st_mtime if path.exists() else None
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", name)
+
+
+def _place(address: str) -> str:
+    """Return where an address leads, however it is written: options left out, links of the file system followed."""
+    where, _, _ = address.partition("?")
+    scheme, slashes, rest = where.partition("://")
+    if scheme == "serial":
+        return f"{scheme}{slashes}{os.path.realpath(rest)}"
+    return where.lower()

@@ -1,0 +1,349 @@
+"""From nothing but light at ports to a start for the global fit, in some 1,500 settings and half a minute.
+
+Survey; sweeps of all heaters; a few hundred random settings; correlation and search (calibration.md 5, steps 1 to 7,
+in another order: heaters need no known PUC to be measured, and random settings show all PUCs and loops at once). The
+random settings are those of the global fit: finding the start costs only the sweeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.diagnose.breakdowns import Death, monitor_deaths, without_dead_monitors
+from calibration.diagnose.element_faults import died_monitor, heater_defects, ports_joined, saturation_defects
+from calibration.fit.lock_in import PassiveGuess, lock_in, mean_levels
+from calibration.fit.phase_search import PhaseSearch, SearchPlan, SearchResult
+from calibration.measure.design import CHANGED, Walk
+from calibration.measure.heater_fringe import HeaterFit
+from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
+from calibration.measure.logbook import Logbook
+from calibration.measure.survey import Survey, take_survey
+from calibration.model.amplitude_model import AmplitudeModel
+from calibration.model.branches import nearest_branches
+from calibration.model.heating import Heating
+from calibration.model.mean_light import TYPICAL_LOSS_DB, MeanLight
+from calibration.model.observations import Observations
+from calibration.model.parameters import MeshParameters
+from calibration.model.priors import PUBLISHED_KERNEL
+from lumion_hw.mesh.cell import BASIC_UNIT_DELAY_S
+from lumion_hw.mesh.heater import HeaterLaw
+from lumion_hw.mesh.record import Defect
+from lumion_hw.mesh.topology import HexMesh
+
+Real = NDArray[np.float64]
+
+
+_READINGS_PER_PHASE = 70
+_LEAST_SETTINGS = 200
+_MORE_SHARE = 3
+_PRIOR_AGAIN = 0.1
+_FIRST_STARTS = 2
+_LEAST_ALIVE = 0.3
+"""Share of the random settings in which a monitor has to be alive to be used."""
+_REACH_RAD = 2.2 * np.pi
+
+Progress = Callable[[str, int, int], None]
+"""Called with the stage, the steps done and the steps in all."""
+
+
+@dataclass(frozen=True)
+class BootstrapPlan:
+    """How to find a start.
+
+    Attributes:
+        sweeps: How heaters are swept.
+        random_settings: Random settings, by default the fewest with which the search mostly ends well: seventy
+            readings per phase. What the fit needs beyond them is chosen (:mod:`calibration.run.planning`).
+        portions: How often settings are taken at most: a third as many again as long as the phases found explain too
+            little. More settings are cheaper than more starts, so only the last search makes all of its starts.
+        changed: Heaters that move from one of them to the next.
+        off_share: Share of the heaters that are off in each of them.
+        source_rounds: How often the light goes round all sources meanwhile.
+        search: How phases are searched.
+    """
+
+    sweeps: HeaterSweepPlan = field(default_factory=HeaterSweepPlan)
+    random_settings: int | None = None
+    portions: int = 4
+    changed: int = CHANGED
+    off_share: float = 0.25
+    source_rounds: int = 1
+    search: SearchPlan = field(default_factory=SearchPlan)
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """What the bootstrap found.
+
+    Attributes:
+        parameters: Start of the global fit: phases good to some 50 mrad, laws to a percent, nominal couplers, losses
+            and crosstalk.
+        survey: Noise, live sources and monitors.
+        heaters: What the sweeps say about each heater.
+        guess: First passive phases.
+        search: How the search ended.
+        sweeps: Readings of the sweeps, live monitors only.
+        random: Readings of the random settings, likewise.
+        trusted: Whether the phases found explain the readings.
+        defects: Elements found wrong.
+        doubts: What else was found wrong, in words.
+    """
+
+    parameters: MeshParameters
+    survey: Survey
+    heaters: tuple[HeaterFit, ...]
+    guess: PassiveGuess
+    search: SearchResult
+    sweeps: Observations
+    random: Observations
+    trusted: bool
+    defects: tuple[Defect, ...]
+    doubts: tuple[str, ...]
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """All that was found wrong, in words."""
+        return *(defect.evidence for defect in self.defects), *self.doubts
+
+
+class Bootstrap:
+    """The stages before the global fit; everything is a function of plan, seed and readings.
+
+    Args:
+        logbook: Access to the mesh.
+        heater_ohm: Nominal resistance of a heater.
+        rho2_range: Least and largest ρ2 to expect, rad/mA².
+        monitor_ma_per_mw: Nominal responsivity of the monitors.
+        seed: Seed of everything random.
+        plan: How to go about it.
+        channels: Drive channel of every heater, to name it by; its number if not given.
+        seconds: Second ports that sources light, as of :class:`calibration.model.space.ParameterSpace`.
+        progress: Told of every step.
+        found: Told of every heater swept.
+    """
+
+    def __init__(
+        self,
+        logbook: Logbook,
+        heater_ohm: float,
+        rho2_range: tuple[float, float],
+        monitor_ma_per_mw: float,
+        seed: int,
+        plan: BootstrapPlan | None = None,
+        channels: Sequence[int] | None = None,
+        progress: Progress = lambda stage, done, total: None,
+        found: Callable[[int, HeaterFit], None] = lambda heater, fit: None,
+        seconds: Mapping[int, int] | None = None,
+    ) -> None:
+        self._logbook, self._mesh = logbook, logbook.probe.mesh
+        self._ohm, self._rho2_range, self._nominal = heater_ohm, rho2_range, monitor_ma_per_mw
+        self._plan, self._progress = plan or BootstrapPlan(), progress
+        self._rng = np.random.default_rng(np.random.SeedSequence([seed, 0xB007]))
+        self._seconds = dict(seconds or {})
+        self._light = MeanLight.of(self._mesh).lit_together(self._seconds)
+        self._channels = range(2 * self._mesh.n_pucs) if channels is None else channels
+        self._found = found
+        self.heaters: dict[int, HeaterFit] = {}
+        """What is known of heaters so far, also of a run cut short."""
+
+    def run(self) -> Start:
+        """Measure and search.
+
+        Raises:
+            CalibrationError: No source or no monitor is alive.
+        """
+        self._progress("survey", 0, 1)
+        with self._logbook.stage("survey"):
+            survey = take_survey(self._logbook, self._rng)
+        self._progress("survey", 1, 1)
+        first = len(self._logbook)
+        with self._logbook.stage("sweeps"):
+            heaters = self._sweep(survey)
+        swept = len(self._logbook)
+        sweeps = seen_by(self._logbook.observations(first, swept), survey.monitors, survey.dark_ma)
+        nominal = self.nominal(survey.sources, survey.monitors)
+        died: dict[int, Death] = {}
+        for portion in range(self._plan.portions):
+            with self._logbook.stage("random settings"):
+                self._look_at_random(survey, heaters, self._count(survey, portion))
+            taken = _without_reference(self._logbook.observations(swept))
+            random, deaths = _seen_alive(taken, survey)
+            if random.monitors != survey.monitors:
+                survey = replace(survey, monitors=random.monitors)
+                sweeps = seen_by(self._logbook.observations(first, swept), survey.monitors, survey.dark_ma)
+                nominal = self.nominal(survey.sources, survey.monitors)
+            died |= {death.number: death for death in deaths}
+            with self._logbook.stage("search"):
+                guess, found = self._search(survey, random, nominal, self._search_plan(portion))
+            trusted = found.unexplained < self._plan.search.plausible
+            if trusted or found.agreed:
+                break
+        defects = (
+            *ports_joined(survey.defects),
+            *(died_monitor(death.number, death.first, len(random)) for death in died.values()),
+            *heater_defects(heaters, self._channels),
+            *saturation_defects(random),
+        )
+        parameters = self._start(nominal, found)
+        doubts = _doubts(found, trusted)
+        return Start(parameters, survey, heaters, guess, found, sweeps, random, trusted, defects, doubts)
+
+    def again(self, start: Start) -> Start:
+        """Return another start from the same readings: a new search, with first loops drawn anew."""
+        with self._logbook.stage("search"):
+            nominal = self.nominal(start.survey.sources, start.survey.monitors)
+            # A valley that explained enough and was false all the same: this time more has to be explained.
+            most = 0.5 * start.search.unexplained
+            # A source far from the others has been put a sixth of a turn nearer, if the readings hardly told.
+            prior = _PRIOR_AGAIN * self._plan.search.source_prior
+            plan = replace(self._plan.search, unexplained=most, plausible=most, source_prior=prior)
+            guess, found = self._search(start.survey, start.random, nominal, plan)
+        trusted = found.unexplained < self._plan.search.plausible
+        parameters = self._start(nominal, found)
+        return replace(
+            start, parameters=parameters, guess=guess, search=found, trusted=trusted, doubts=_doubts(found, trusted)
+        )
+
+    def _sweep(self, survey: Survey) -> tuple[HeaterFit, ...]:
+        sweeps = HeaterSweeps(
+            self._logbook, self._light, survey.sources, survey.noise, self._rho2_range, self._plan.sweeps, self._rng
+        )
+        sweeps.run(self.heaters, lambda done, total: self._progress("sweeps", done, total), self._found)
+        return tuple(self.heaters[heater] for heater in sorted(self.heaters))
+
+    def _search_plan(self, portion: int) -> SearchPlan:
+        """Return the plan of the search after a portion of settings, the first being 0."""
+        plan = self._plan.search
+        return plan if portion == self._plan.portions - 1 else replace(plan, starts=min(_FIRST_STARTS, plan.starts))
+
+    def _look_at_random(self, survey: Survey, heaters: tuple[HeaterFit, ...], count: int) -> None:
+        most_ma = np.array([_reach_ma(fit.law) for fit in heaters])
+        walk = Walk(
+            most_ma, survey.sources, survey.monitors, changed=self._plan.changed, off_share=self._plan.off_share
+        )
+        currents = walk.random(count, self._rng).currents_ma
+        # Every source in turn for a stretch: moving the light costs more than moving heaters.
+        stretches = len(survey.sources) * self._plan.source_rounds
+        turn = np.arange(count) * stretches // count
+        for stretch in range(stretches):
+            own = turn == stretch
+            self._logbook.light(survey.sources[stretch % len(survey.sources)])
+            if own.any():
+                self._logbook.measure(np.zeros(currents.shape[1]))  # the reference setting, now and then
+                self._logbook.measure_many(currents[own])
+                self._progress("random settings", int((turn <= stretch).sum()), count)
+
+    def _count(self, survey: Survey, portion: int) -> int:
+        """Return how many random settings make a portion, the first being 0."""
+        count = self._plan.random_settings or first_settings(self._mesh, len(survey.monitors))
+        return -(-count // _MORE_SHARE) if portion else count
+
+    def reach_ma(self) -> dict[int, float]:
+        """Return the current up to which each heater found so far is driven at random: so far its law will hold."""
+        return {heater: _reach_ma(fit.law) for heater, fit in self.heaters.items()}
+
+    def nominal(self, sources: tuple[int, ...], monitors: tuple[int, ...]) -> MeshParameters:
+        """Return a mesh with the laws found so far and everything else nominal."""
+        n_pucs = self._mesh.n_pucs
+        laws = np.zeros((2 * n_pucs, 3))
+        for heater, fit in self.heaters.items():
+            if fit.law is not None:
+                laws[heater] = fit.law.rho2_rad_per_ma2, fit.law.rho4_rad_per_ma4, fit.law.rho6_rad_per_ma6
+        return MeshParameters(
+            passive_phase_rad=np.zeros(n_pucs),
+            heater_law=laws,
+            loss_db=np.full(n_pucs, TYPICAL_LOSS_DB),
+            coupler_common_rad=np.zeros(n_pucs),
+            coupler_difference_rad=np.zeros(n_pucs),
+            joint_phase_rad=np.zeros(len(self._mesh.joints)),
+            source_db=np.zeros(len(sources)),
+            second_db=np.zeros(sum(port in self._seconds for port in sources)),
+            monitor_ma_per_mw=np.full(len(monitors), self._nominal),
+            crosstalk_rad_per_mw=np.array(PUBLISHED_KERNEL),
+        )
+
+    def _search(
+        self, survey: Survey, random: Observations, nominal: MeshParameters, plan: SearchPlan
+    ) -> tuple[PassiveGuess, SearchResult]:
+        sources = survey.sources
+        heated = Heating(self._mesh, self._ohm).phases(nominal, random.currents_ma)
+        levels = mean_levels(random, sources, self._light)
+        guess = lock_in(random, heated.arm_rad, sources, self._light, levels)
+        search = PhaseSearch(
+            AmplitudeModel(self._mesh, sources, survey.monitors, self._seconds),
+            random,
+            np.searchsorted(sources, random.source),
+            heated.arm_rad,
+            heated.joint_rad,
+            survey.noise,
+            plan,
+            self._rng,
+        )
+        most = plan.steps * plan.starts
+        return guess, search.run(guess, levels, lambda step, _: self._progress("search", step, most))
+
+    def _start(self, nominal: MeshParameters, found: SearchResult) -> MeshParameters:
+        """Return the nominal mesh with phases and levels as found."""
+        # Common phases per PUC are seen against each other only: their mean is taken for the stated frequency.
+        source_phase_rad = nearest_branches(found.source_phase_rad)
+        middle = source_phase_rad.mean()
+        second = np.zeros(0) if found.levels.second is None else found.levels.second
+        return replace(
+            nominal,
+            passive_phase_rad=np.mod(found.passive_rad, 2.0 * np.pi),
+            joint_phase_rad=np.mod(found.joint_rad + middle, 2.0 * np.pi),
+            source_db=10.0 * np.log10(found.levels.source / self._nominal),
+            monitor_ma_per_mw=self._nominal * found.levels.monitor,
+            second_db=10.0 * np.log10(second[second > 0.0]),
+            source_detuning_hz=(source_phase_rad - middle) / (2.0 * np.pi * BASIC_UNIT_DELAY_S),
+        )
+
+
+def _without_reference(observations: Observations) -> Observations:
+    """Return the settings in which a heater is on."""
+    return observations[np.flatnonzero(observations.currents_ma.any(axis=1))]
+
+
+def first_settings(mesh: HexMesh, monitors: int) -> int:
+    """Return how many random settings a search needs to begin with, on a mesh with so many monitors."""
+    phases = mesh.n_pucs + len(mesh.joints)
+    return max(-(-_READINGS_PER_PHASE * phases // monitors), _LEAST_SETTINGS)
+
+
+def _seen_alive(observations: Observations, survey: Survey) -> tuple[Observations, tuple[Death, ...]]:
+    """Return settings without the readings of monitors that died; those that were hardly seen alive are left out."""
+    seen = seen_by(observations, survey.monitors, survey.dark_ma)
+    deaths = monitor_deaths(seen, survey.noise)
+    gone = {death.number for death in deaths if death.first < _LEAST_ALIVE * len(observations)}
+    kept = tuple(port for port in survey.monitors if port not in gone)
+    return seen_by(without_dead_monitors(seen, deaths), kept, {}), deaths
+
+
+def seen_by(observations: Observations, monitors: tuple[int, ...], dark_ma: Mapping[int, float]) -> Observations:
+    """Return the same settings with the readings of some monitors only, less what those read in the dark."""
+    columns = [observations.monitors.index(port) for port in monitors]
+    return replace(
+        observations,
+        monitors=monitors,
+        reading_ma=observations.reading_ma[:, columns] - [dark_ma.get(port, 0.0) for port in monitors],
+        saturated=observations.saturated[:, columns],
+    )
+
+
+def _reach_ma(law: HeaterLaw | None) -> float:
+    """Return the current for a little more than one turn, or the most there is; 0 for a heater without effect."""
+    return 0.0 if law is None else law.current_ma(min(_REACH_RAD, law.max_phase_rad))
+
+
+def _doubts(found: SearchResult, trusted: bool) -> tuple[str, ...]:
+    if trusted:
+        return ()
+    return (
+        f"the phases found leave {100 * found.unexplained:.1f} % of the light unexplained after {found.starts} starts; "
+        "channels may be exchanged, elements broken in ways not thought of, or the heaters not of the power per π "
+        "expected (mesh.typical in the bench file)",
+    )

@@ -1,0 +1,164 @@
+"""Several benches at once on a dask.distributed cluster: for labs whose benches hang on several computers.
+
+The same work as :mod:`calibration.run.many`. Workers need the same bench files and the same output directory, as on a
+shared file system; records do not travel. A bench stays with the worker it was given to: one that is lost may go on
+driving it, and another one beside it would be two hands at the same heaters.
+
+What does travel, jobs and outcomes, dask packs as pickle: a scheduler and its workers have to trust everybody who can
+reach them (docs/decisions/0008-several-benches.md).
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import CancelledError
+from importlib import import_module
+from typing import Any
+
+from calibration.run.bench_job import BenchOutcome, Job, Say, calibrate_bench, not_begun
+from calibration.run.many import Ended
+from lumion_hw.errors import ConfigError, ConnectError
+
+_CONNECT_S = 10.0
+_ASK_EVERY_S = 0.5
+"""How often a worker asks the scheduler whether to stop, and we whether all workers are there."""
+_NO_WORKER_S = 30.0
+"""How long benches wait for a worker when there is none; one that died may be started again."""
+_SAFE = "the controller's watchdog switches the heaters off"
+
+
+def calibrate_on_cluster(jobs: Sequence[Job], scheduler: str, workers: int | None, say: Say) -> Ended:
+    """Calibrate benches on a cluster.
+
+    Args:
+        jobs: The benches.
+        scheduler: Where the scheduler listens: ``HOST:PORT``.
+        workers: Benches at a time at most; as many as the cluster has threads if not given.
+        say: Told of every stage of every bench.
+
+    Raises:
+        ConfigError: dask.distributed is not installed.
+        ConnectError: There is no scheduler.
+    """
+    distributed = _distributed()
+    client = _connected(distributed, scheduler)
+    run = f"lumion-calibrate-{uuid.uuid4().hex}"
+    try:
+        client.subscribe_topic(run, lambda event: say(str(event[1])))
+        most = workers or max(sum(client.nthreads().values()), 1)
+        with client.as_current():
+            return _all(distributed, client, jobs, run, most, say)
+    finally:
+        client.unsubscribe_topic(run)
+        client.close()
+
+
+def _distributed() -> Any:
+    """Return the package, most of which has no types."""
+    try:
+        return import_module("distributed")
+    except ImportError as error:
+        raise ConfigError(
+            "a cluster needs dask.distributed", hint="Install it with: pip install 'lumion-hw[cluster]'"
+        ) from error
+
+
+def _connected(distributed: Any, scheduler: str) -> Any:
+    try:
+        return distributed.Client(scheduler, timeout=_CONNECT_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ConnectError(
+            f"no scheduler answers at {scheduler}: {error}", hint="Start one with `dask scheduler`."
+        ) from error
+
+
+def _all(distributed: Any, client: Any, jobs: Sequence[Job], run: str, most: int, say: Say) -> Ended:
+    """Keep so many benches going until all are done, or somebody interrupts, or nobody is left to do them."""
+    stop = distributed.Event(run, client=client)
+    interruption: BaseException | None = None
+    waiting, running = list(enumerate(jobs)), dict[Any, tuple[int, str]]()
+    outcomes: dict[int, BenchOutcome] = {}
+    seen_s = time.monotonic()
+    while waiting or running:
+        try:
+            threads = client.nthreads()
+            seen_s = time.monotonic() if threads or running else seen_s
+            for worker in _free(threads, running)[: most - len(running)] if waiting else ():
+                if waiting:
+                    number, job = waiting.pop(0)
+                    future = client.submit(
+                        _on_worker, job, run, key=f"{run}-{number}", pure=False, workers=[worker], retries=0
+                    )
+                    running[future] = number, worker
+            for future in [future for future, (_, worker) in running.items() if worker not in threads]:
+                number, worker = running.pop(future)
+                future.cancel()
+                outcomes[number] = _failed(jobs[number], f"its worker {worker} was lost; {_SAFE}")
+            for future in _done(distributed, list(running)):
+                number, _ = running.pop(future)
+                outcomes[number] = _outcome(future, jobs[number])
+            if waiting and not running and time.monotonic() - seen_s > _NO_WORKER_S:
+                outcomes |= {number: _failed(job, "the cluster has no worker") for number, job in waiting}
+                waiting.clear()
+        except (KeyboardInterrupt, SystemExit) as error:
+            interruption = interruption or error
+            stop.set()
+            outcomes |= {number: not_begun(job) for number, job in waiting}
+            waiting.clear()
+            say("stopping: waiting until every bench is safe")
+        except (CancelledError, OSError) as error:
+            text = f"the scheduler was lost ({type(error).__name__}); its worker, or the watchdog, makes its bench safe"
+            outcomes |= {number: _failed(jobs[number], text) for number, _ in running.values()}
+            outcomes |= {number: _failed(job, "the scheduler was lost") for number, job in waiting}
+            break
+    return Ended(tuple(outcomes[number] for number in range(len(jobs))), interruption)
+
+
+def _free(threads: Mapping[str, int], running: Mapping[Any, tuple[int, str]]) -> list[str]:
+    """Return the workers with a thread to spare, once for each, those with most first."""
+    left = Counter(threads)
+    left.subtract(Counter(worker for _, worker in running.values()))
+    return [worker for turn in range(max(left.values(), default=0), 0, -1) for worker in left if left[worker] >= turn]
+
+
+def _done(distributed: Any, futures: Sequence[Any]) -> Collection[Any]:
+    """Return those that are done, after a while at most."""
+    if not futures:
+        time.sleep(_ASK_EVERY_S)
+        return ()
+    try:
+        done: Collection[Any] = distributed.wait(futures, timeout=_ASK_EVERY_S, return_when="FIRST_COMPLETED").done
+    except TimeoutError:
+        return ()
+    return done
+
+
+def _outcome(future: Any, job: Job) -> BenchOutcome:
+    """Return what a worker answered, or that it did not."""
+    if future.status == "finished":
+        answer: BenchOutcome = future.result()
+        return answer
+    error = future.exception() if future.status == "error" else future.status
+    return _failed(job, f"its worker was lost ({error}); {_SAFE}")
+
+
+def _failed(job: Job, text: str) -> BenchOutcome:
+    return BenchOutcome(job.name, "failed", exit_code=1, error=text)
+
+
+def _on_worker(job: Job, run: str) -> BenchOutcome:
+    """Calibrate one bench on a worker of the cluster."""
+    distributed = _distributed()
+    worker, event = distributed.get_worker(), distributed.Event(run)
+    asked_s, answer = -_ASK_EVERY_S, False
+
+    def stopped() -> bool:
+        nonlocal asked_s, answer
+        if not answer and time.monotonic() - asked_s > _ASK_EVERY_S:
+            answer, asked_s = bool(event.is_set()), time.monotonic()
+        return answer
+
+    return calibrate_bench(job, stopped, lambda line: worker.log_event(run, line))

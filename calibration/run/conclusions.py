@@ -1,0 +1,108 @@
+"""What a calibration says of a mesh besides its figures: elements found wrong, doubts, phases that are not known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from calibration.diagnose.element_faults import UNCERTAIN_LAW, fitted_defects, named_once, unseen_named
+from calibration.fit.account import Account
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.normal_equations import strain
+from calibration.model.parameters import MeshParameters
+from calibration.model.space import ParameterSpace
+from calibration.run.bootstrap import Start
+from lumion_hw.mesh.record import Defect
+
+NOT_REACHED = "not reached before the run ended"
+"""Why a PUC is not known in the record of a run that was cut short."""
+_STUCK = "neither heater has any effect on the light, and its split cannot be told"
+_UNSEEN = "no light passes it on a way to a monitor"
+_NOTHING = 1e-12
+"""Share of the usual information below which a parameter is felt by no reading; rounding leaves less."""
+_KNOWN_RAD = 0.2
+_MOST_NAMED = 5
+
+
+def defects_of(
+    start: Start, account: Account, space: ParameterSpace, channels: Sequence[int], heater_max_ma: float
+) -> tuple[Defect, ...]:
+    """Return the elements found wrong; a law is no longer uncertain once all readings are explained.
+
+    Args:
+        start: How the run began.
+        account: What explains its readings.
+        space: Where parameters have their places.
+        channels: Drive channel of every heater, to name it by.
+        heater_max_ma: Largest heater current allowed.
+    """
+    found = start.defects
+    told: list[Defect] = [*account.defects] if account.fit.certified else []
+    if account.certified:
+        if account.courses is not None:
+            told += account.courses.defects(account.fit.parameters.delay_s)
+        passive = space.group("passive_phase_rad")
+        told += fitted_defects(account.parameters, account.fit.covariance(), passive, channels, heater_max_ma)
+        found = tuple(defect for defect in found if defect.kind != UNCERTAIN_LAW)
+    return named_once(unseen_named((*told, *found), unseen_pucs(account, space), channels))
+
+
+def doubts_of(start: Start, account: Account, model: MeshModel, likelihood: Likelihood) -> tuple[str, ...]:
+    """Return in words what a fit does not explain; nothing if it explains all.
+
+    Args:
+        start: How the run began.
+        account: What explains its readings best.
+        model: The model.
+        likelihood: The readings.
+    """
+    if account.fit.certified:
+        return ()
+    worst = strained(model, account.fit.parameters, likelihood)[:_MOST_NAMED]
+    named = f"; worst: {'; '.join(worst)}" if worst else ""
+    suspected = [defect.evidence for defect in account.defects]
+    named += f"; suspected: {'; '.join(suspected)}" if suspected else ""
+    return (*start.doubts, f"the global fit does not explain all readings{named}")
+
+
+def strained(
+    model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, least: float = 2.0
+) -> tuple[str, ...]:
+    """Return, in words and the worst first, the PUCs, heaters, sources and monitors whose readings do not fit.
+
+    Args:
+        model: The model.
+        parameters: Where a fit ended.
+        likelihood: The readings.
+        least: Mean squared residual, over that of all readings, from which on an element is listed.
+    """
+    space = model.space
+    tension = strain(model, parameters, likelihood)
+    named = space.mask(("passive_phase_rad", "rho2", "source_db", "monitor_db"))
+    usual = float(np.median(tension[named]))
+    worst = [index for index in np.argsort(-tension) if named[index] and tension[index] > least * max(usual, 1.0)]
+    return tuple(f"{space.describe(int(index))}: χ² per reading {tension[index]:.3g}" for index in worst)
+
+
+def unknown_pucs(account: Account, space: ParameterSpace) -> dict[int, str]:
+    """Return the PUCs whose passive phase is not known, and why: a stuck one has one, where light shows it."""
+    variance = np.diag(account.fit.covariance())[space.group("passive_phase_rad")]
+    stuck = [puc for puc in range(space.mesh.n_pucs) if {2 * puc, 2 * puc + 1} <= account.dead]
+    unknown = {puc: _STUCK for puc in stuck if not 0.0 < variance[puc] < _KNOWN_RAD**2}
+    return unknown | dict.fromkeys(unseen_pucs(account, space), _UNSEEN)
+
+
+def unseen_pucs(account: Account, space: ParameterSpace) -> tuple[int, ...]:
+    """Return the PUCs whose loss no reading feels: no light passes them on a way to a monitor."""
+    felt = np.full(space.size, np.inf)
+    felt[account.fit.free] = np.diag(account.fit.information)
+    losses = felt[space.group("loss_db")]
+    return tuple(np.flatnonzero(losses <= _NOTHING * np.median(losses)).tolist())
+
+
+def stuck_at(defect: Defect) -> str:
+    """Return the note of a stuck PUC."""
+    at = "" if defect.coupling is None else f"; it is stuck at a coupling of {defect.coupling:.4f}"
+    return f"neither heater has any effect on the light{at}"

@@ -1,0 +1,364 @@
+"""A calibration before anything is driven: what it will cost, what it should find out, and what it cannot.
+
+Everything comes from the bench file. The design is made on a nominal mesh whose phases are drawn: what settings tell
+depends little on them (10 % from 50 settings on, calibration.md 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.fit.bound import Bound, plan_bound
+from calibration.fit.global_fit import FitResult
+from calibration.measure.bench_sources import lit_together
+from calibration.measure.design import DESIGN_GROUPS, HardwareTimes, Walk
+from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.observations import Observations
+from calibration.model.parameters import MeshParameters
+from calibration.model.priors import PHASE_GROUPS, PUBLISHED_KERNEL, default_prior, modulo_a_turn
+from calibration.run.bootstrap import BootstrapPlan, first_settings
+from calibration.run.fibre_levels import SETTINGS_PER_SOURCE
+from calibration.run.planning import STRETCH, Goal, Knowledge, designer_after, shortfall
+from calibration.run.verification import SETTINGS
+from lumion_hw.bench.devices import CmisModel, HeaterDriverModel, MeshControllerModel
+from lumion_hw.bench.model import BenchModel
+from lumion_hw.errors import ConfigError, LimitError
+from lumion_hw.interfaces.wiring import InputPath
+from lumion_hw.mesh.topology import HexMesh
+
+Real = NDArray[np.float64]
+
+PIC_MW = 1000.0
+"""Most heat of the chip (mesh.md b.4)."""
+_LAUNCH_DBM = 0.0
+"""What a module or laser is taken to launch."""
+_LIT_DBM = {"400zr": -13.0, "zr-plus-high-power": -3.0}
+"""What enters of a coherent module: 400ZR launches -10 dBm at least (OIF-400ZR), and half of two tributaries is TE."""
+_NOISE = NoiseModel(0.005, 1e-6)
+"""Relative noise, and -60 dBm for a responsivity of 1 mA/mW (mesh.md b.11)."""
+_STEP_MA = 5.0 / 65535
+"""Step of a controller's converter: 5 mA over 16 bits, as the emulated board has (assumption; a board says its own)."""
+_TURNS = 1.1
+"""Turns to which heaters are driven at random: bootstrap's 2.2 π."""
+_SWEPT_AGAIN = 1.25
+"""Sweeps over heaters: some need another look from elsewhere (1.1 to 1.6 times on the 72-PUC mesh)."""
+_READS = 16
+_LOOKS, _LEAST_LOOKS = 3, 24
+_PEAK_SIGMA = 4.0
+_DETUNED = "source_detuning_hz"
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """What a stage will cost.
+
+    Attributes:
+        name: The stage.
+        settings: Settings of heaters and light.
+        source_changes: How often the light moves.
+        hardware_s: Time on the hardware, without that of moving the light.
+        peak_mw: Most heat of all heaters together.
+    """
+
+    name: str
+    settings: int
+    source_changes: int
+    hardware_s: float
+    peak_mw: float
+
+
+@dataclass(frozen=True, eq=False)
+class DryRun:
+    """A calibration as planned.
+
+    Attributes:
+        stages: What each stage will cost.
+        sources: Ports where light enters.
+        monitors: Ports that are seen.
+        peak_ma: Largest current of a heater.
+        limit_ma: Limit of the controller.
+        limit_mw: Most heat of all heaters together: that of controller or chip.
+        sigma_rad: Predicted standard error by group, root mean square; losses and couplers in dB and rad.
+        bound: What the plan tells.
+        shortfall: Why the goal will be missed; empty if it will not.
+    """
+
+    stages: tuple[StagePlan, ...]
+    sources: tuple[int, ...]
+    monitors: tuple[int, ...]
+    peak_ma: float
+    limit_ma: float
+    limit_mw: float
+    sigma_rad: dict[str, float]
+    bound: Bound
+    shortfall: str
+
+    @property
+    def settings(self) -> int:
+        """Settings in all."""
+        return sum(stage.settings for stage in self.stages)
+
+    @property
+    def source_changes(self) -> int:
+        """Moves of the light in all."""
+        return sum(stage.source_changes for stage in self.stages)
+
+    @property
+    def hardware_s(self) -> float:
+        """Hardware time in all."""
+        return sum(stage.hardware_s for stage in self.stages)
+
+    @property
+    def peak_mw(self) -> float:
+        """Most heat of all heaters together."""
+        return max(stage.peak_mw for stage in self.stages)
+
+    def check(self) -> None:
+        """Refuse what controller or chip do not allow. Raises ``LimitError``."""
+        worst = max(self.stages, key=lambda stage: stage.peak_mw)
+        if worst.peak_mw > self.limit_mw:
+            raise LimitError(
+                f"heat of all heaters in stage '{worst.name}'", asked=round(worst.peak_mw), limit=self.limit_mw,
+                unit="mW", hint="Raise total_power_mw of the controller if chip and supply bear it (chip: 1 W).",
+            )  # fmt: skip
+
+
+def dry_run(
+    model: BenchModel,
+    seed: int,
+    goal: Goal | None = None,
+    without_sources: Collection[int] = (),
+    without_monitors: Collection[int] = (),
+) -> DryRun:
+    """Plan the calibration of a bench from its file alone; no device is opened.
+
+    Args:
+        model: The bench.
+        seed: Seed of phases and settings.
+        goal: How well the phases are to be known, and what that may cost.
+        without_sources: Ports whose light is to be left out, as if it were dead.
+        without_monitors: Ports whose monitors are to be left out.
+
+    Raises:
+        ConfigError: Nothing to calibrate with is left, or the controller takes no currents.
+    """
+    nominal = _Nominal.of(model, without_sources, without_monitors)
+    return _Planner(nominal, goal or Goal(), np.random.default_rng(np.random.SeedSequence([seed, 0xD1]))).run()
+
+
+@dataclass(frozen=True, eq=False)
+class _Nominal:
+    """A bench as its file describes it."""
+
+    mesh: HexMesh
+    device: HeaterDriverModel
+    sources: tuple[int, ...]
+    monitors: tuple[int, ...]
+    source_dbm: Real
+    responsivity: float
+    step_ma: float
+    p_pi_mw: tuple[float, float]
+    own_lasers: bool
+    seconds: dict[int, int]
+    second_db: Real
+
+    @classmethod
+    def of(cls, model: BenchModel, without_sources: Collection[int], without_monitors: Collection[int]) -> _Nominal:
+        device = model.devices[model.mesh_section.controller]
+        if not isinstance(device, HeaterDriverModel):
+            raise ConfigError("this bench has no controller of heater currents: there is nothing to calibrate")
+        typical, wiring = model.mesh_section.typical, model.to_wiring()
+        seconds = lit_together(wiring.inputs)
+        first_of = {second: first for first, second in seconds.items()}
+        inputs = [path for path in wiring.inputs if first_of.get(path.port, path.port) not in without_sources]
+        seen = model.monitors() or tuple(out.port for out in wiring.outputs if out.meter)
+        monitors = tuple(port for port in seen if port not in without_monitors)
+        if not inputs or not monitors:
+            raise ConfigError(f"{len(inputs)} sources and {len(monitors)} monitors are left: nothing can be measured")
+        inputs.sort(key=lambda path: path.port)
+        lit_dbm = [_lit_dbm(model, path) for path in inputs]
+        levels = [
+            dbm + path.gain_db - path.loss_db - typical.access_loss_db
+            for dbm, path in zip(lit_dbm, inputs, strict=True)
+        ]
+        level_db = dict(zip((path.port for path in inputs), levels, strict=True))
+        ports = tuple(port for port in level_db if port not in first_of)
+        second_db = [level_db[seconds[port]] - level_db[port] for port in ports if port in seconds]
+        own = len({path.source for path in inputs if path.laser is None}) > 1
+        converts = isinstance(device, MeshControllerModel)
+        responsive = device.monitor_responsivity_a_per_w if isinstance(device, MeshControllerModel) else 1.0
+        p_pi = typical.p_pi_min_mw, typical.p_pi_max_mw
+        source_dbm = np.array([level_db[port] for port in ports])
+        return cls(
+            model.topology(),
+            device,
+            ports,
+            monitors,
+            source_dbm,
+            responsive,
+            _STEP_MA * converts,
+            p_pi,
+            own,
+            seconds,
+            np.array(second_db),
+        )
+
+    def parameters(self, rng: np.random.Generator) -> MeshParameters:
+        """Return a mesh with nominal laws, losses and couplers, and phases drawn."""
+        n_pucs = self.mesh.n_pucs
+        laws = np.zeros((2 * n_pucs, 3))
+        laws[:, 0] = np.pi * self.device.heater_ohm * 1e-3 / rng.uniform(*self.p_pi_mw, 2 * n_pucs)
+        return MeshParameters(
+            passive_phase_rad=rng.uniform(0.0, 2.0 * np.pi, n_pucs),
+            heater_law=laws,
+            loss_db=np.full(n_pucs, 0.5),
+            coupler_common_rad=rng.normal(0.0, 0.01, n_pucs),
+            coupler_difference_rad=rng.normal(0.0, 0.006, n_pucs),
+            joint_phase_rad=rng.uniform(0.0, 2.0 * np.pi, len(self.mesh.joints)),
+            source_db=self.source_dbm,
+            second_db=self.second_db,
+            monitor_ma_per_mw=np.full(len(self.monitors), self.responsivity),
+            crosstalk_rad_per_mw=np.array(PUBLISHED_KERNEL),
+        )
+
+    def heat_mw(self, currents_ma: Real) -> Real:
+        """Return the heat of settings, shape ``(N,)``."""
+        heat: Real = (currents_ma**2).sum(axis=-1) * self.device.heater_ohm * 1e-3
+        return heat
+
+
+def _lit_dbm(model: BenchModel, path: InputPath) -> float:
+    """Return what a source is taken to launch into the polarization that the chip takes."""
+    device = model.devices[path.source]
+    return _LIT_DBM.get(device.profile, _LAUNCH_DBM) if isinstance(device, CmisModel) else _LAUNCH_DBM
+
+
+class _Planner:
+    """Makes the plan of one bench."""
+
+    def __init__(self, nominal: _Nominal, goal: Goal, rng: np.random.Generator) -> None:
+        self._nominal, self._goal, self._rng = nominal, goal, rng
+        self._times, self._mesh = HardwareTimes(), nominal.mesh
+        self._parameters = nominal.parameters(rng)
+        self._model = MeshModel(
+            self._mesh, nominal.sources, nominal.monitors, nominal.device.heater_ohm, seconds=nominal.seconds
+        )
+        reach_ma = np.sqrt(2.0 * np.pi * _TURNS / self._parameters.heater_law[:, 0])
+        self._most_ma = np.minimum(reach_ma, nominal.device.heater_max_ma)
+        self._full_s = float(self._times.setting_s(np.array(2 * self._mesh.n_pucs)))
+
+    def run(self) -> DryRun:
+        before = [self._survey(), self._sweeps()]
+        random = self._walk(BootstrapPlan().off_share).random(
+            first_settings(self._mesh, len(self._nominal.monitors)), self._rng
+        )
+        random.source.sort()  # a stretch per source
+        before.append(self._stage("random settings", random))
+        after = [self._known("fibres", (1 + SETTINGS_PER_SOURCE)), self._known("verification", 1, SETTINGS)]
+        fit = self._fit(random)
+        left_s = self._goal.hardware_s - sum(stage.hardware_s for stage in (*before, *after))
+        left = self._goal.settings - sum(stage.settings for stage in (*before, *after))
+        chosen, why = self._chosen(fit, left_s, left)
+        whole = self._fit(random + chosen)
+        known = Knowledge.of(self._model.space, whole, self._goal.sigma_rad)
+        bound = Bound(self._model.space, whole.free, whole.information, whole.prior_information)
+        space, sigma = self._model.space, known.sigma
+        device = self._nominal.device
+        return DryRun(
+            stages=(*before, self._stage("chosen settings", chosen), *after),
+            sources=self._nominal.sources,
+            monitors=self._nominal.monitors,
+            peak_ma=float(max(self._most_ma.max(), np.sqrt(self._swept_ma2()))),
+            limit_ma=device.heater_max_ma,
+            limit_mw=min(device.total_power_mw, PIC_MW),
+            sigma_rad={
+                name: float(np.sqrt(np.mean(sigma[space.group(name)] ** 2)))
+                for name in DESIGN_GROUPS
+                if name in space.groups
+            },
+            bound=bound,
+            shortfall=shortfall(space, known, whole, self._goal.sigma_rad, why),
+        )
+
+    def _walk(self, off_share: float) -> Walk:
+        nominal = self._nominal
+        return Walk(self._most_ma, nominal.sources, nominal.monitors, stay=STRETCH, off_share=off_share)
+
+    def _fit(self, plan: Observations) -> FitResult:
+        """Return what a fit of these settings would know."""
+        space = self._model.space
+        groups = (*DESIGN_GROUPS, "coupler_difference_rad", "crosstalk", "heat_factor")
+        free = space.mask((*groups, _DETUNED) if self._nominal.own_lasers else groups)
+        prior = default_prior(space, self._parameters).moved({"monitor_db": 0.15}, space)
+        noise = with_model_error(self._noise())
+        bound = plan_bound(self._model, self._parameters, plan, noise, prior, free, SETTING_DRIFT)
+        known = modulo_a_turn(bound.prior_information, space.mask(PHASE_GROUPS)[free])
+        return FitResult(
+            self._parameters, space.pack(self._parameters), free, bound.information, known,
+            True, 0.0, 1.0, plan.reading_ma.size, (), len(plan),
+        )  # fmt: skip
+
+    def _noise(self) -> NoiseModel:
+        floor_ma = _NOISE.floor_ma * self._nominal.responsivity
+        return NoiseModel(_NOISE.relative, float(np.hypot(floor_ma, self._nominal.step_ma / np.sqrt(12.0))))
+
+    def _chosen(self, fit: FitResult, left_s: float, left: int) -> tuple[Observations, str]:
+        """Return the settings that the run will choose, about, and why they will not do."""
+        walk = self._walk(Walk.off_share)
+        known = Knowledge.of(self._model.space, fit, self._goal.sigma_rad)
+        likelihood = Likelihood(walk.random(1, self._rng), with_model_error(self._noise()), drift=SETTING_DRIFT)
+        designer = designer_after(self._model, fit, likelihood, self._times, known.wanted)
+        design = designer.choose(walk, left_s, self._goal.sigma_rad, self._rng, most=max(left, 0))
+        if design.reached:
+            return design.plan, ""
+        settings = len(design.plan) >= left
+        what = f"{self._goal.settings} settings" if settings else f"{self._goal.hardware_s:g} s of hardware time"
+        return design.plan, f"{what} will be used up"
+
+    # What stages cost ------------------------------------------------------------------------------------------------
+
+    def _stage(self, name: str, plan: Observations) -> StagePlan:
+        changes = int((np.diff(plan.source) != 0).sum()) + 1 if len(plan) else 0
+        peak = float(self._nominal.heat_mw(plan.currents_ma).max(initial=0.0))
+        seconds = self._times.plan_s(plan) if len(plan) else 0.0
+        return StagePlan(name, len(plan), changes, seconds, peak)
+
+    def _survey(self) -> StagePlan:
+        sources = len(self._nominal.sources)
+        backgrounds = max(_LOOKS, -(-_LEAST_LOOKS // sources))
+        reads = (_READS * (1 + _LOOKS) + backgrounds * sources) * self._times.read_s
+        most_ma2 = 0.65 * self._nominal.device.heater_max_ma**2
+        return StagePlan(
+            "survey", 1 + backgrounds * sources, backgrounds * sources, backgrounds * self._full_s + reads,
+            self._peak_mw(most_ma2),
+        )  # fmt: skip
+
+    def _sweeps(self) -> StagePlan:
+        heaters, levels = 2 * self._mesh.n_pucs, BootstrapPlan().sweeps.levels
+        settings = round(_SWEPT_AGAIN * heaters * (levels - 1)) + len(self._nominal.sources)
+        seconds = settings * float(self._times.setting_s(np.array(1)))
+        return StagePlan("sweeps", settings, len(self._nominal.sources), seconds, self._peak_mw(self._swept_ma2()))
+
+    def _swept_ma2(self) -> float:
+        """Return the largest squared current of a sweep."""
+        low = 0.9 * np.pi * self._nominal.device.heater_ohm * 1e-3 / self._nominal.p_pi_mw[1]
+        return BootstrapPlan().sweeps.reach_ma2((low, low), self._nominal.device.heater_max_ma)
+
+    def _peak_mw(self, most_ma2: float) -> float:
+        """Return about the most heat of settings whose squared currents are uniform up to a largest one."""
+        heaters = 2 * self._mesh.n_pucs
+        square = most_ma2 * (heaters / 2.0 + _PEAK_SIGMA * np.sqrt(heaters / 12.0))
+        return float(square * self._nominal.device.heater_ohm * 1e-3)
+
+    def _known(self, name: str, per_source: int, more: int = 0) -> StagePlan:
+        """Return a stage of settings with all heaters moved."""
+        sources = len(self._nominal.sources)
+        settings = per_source * sources + more
+        mean_ma2 = float(np.mean(self._most_ma**2))
+        return StagePlan(name, settings, 2 * sources, settings * self._full_s, self._peak_mw(mean_ma2))

@@ -1,0 +1,70 @@
+"""Losses from the mesh into the fibres, by the external meters on them, once the mesh itself is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from calibration.measure.probe import Probe
+from calibration.model.mesh_model import MeshModel
+from calibration.model.observations import Observations
+from calibration.model.parameters import MeshParameters
+
+SETTINGS_PER_SOURCE = 6
+_LEAST_DBM = -35.0
+"""Below this on the chip, a small error of the model is a large one in dB."""
+_LEAST_SIGMA_DB = 0.02
+
+
+def fibre_losses_db(
+    probe: Probe,
+    model: MeshModel,
+    parameters: MeshParameters,
+    settings: Observations,
+    heater_ohm: float,
+    done: Callable[[int, int], None] = lambda step, total: None,
+) -> dict[int, tuple[float, float]]:
+    """Return the loss into the fibre at every port with a meter, and its standard error.
+
+    Args:
+        probe: Access to the mesh.
+        model: The model of the mesh.
+        parameters: The mesh as it was found.
+        settings: Settings to look at; of each source's a few are taken.
+        heater_ohm: Nominal resistance of a heater.
+        done: Told of every setting.
+    """
+    chosen = np.concatenate([_spread(settings, source) for source in model.space.sources])
+    few = settings[chosen]
+    seen: dict[int, list[tuple[int, float]]] = {}
+    for index in range(len(few)):
+        probe.light(int(few.source[index]))
+        probe.measure(few.currents_ma[index])
+        for port, level_dbm in probe.fibre_dbm().items():
+            seen.setdefault(port, []).append((index, level_dbm))
+        done(index + 1, len(few))
+    if not seen:
+        return {}
+    ports = tuple(sorted(seen))
+    bare = MeshModel(model.mesh, model.space.sources, ports, heater_ohm, seconds=model.space.seconds)
+    shape = (len(few), len(ports))
+    there = replace(few, monitors=ports, reading_ma=np.zeros(shape), saturated=np.zeros(shape, dtype=np.bool_))
+    leaving_mw = bare.predict(replace(parameters, monitor_ma_per_mw=np.ones(len(ports))), there)
+    leaving_dbm = 10.0 * np.log10(np.maximum(leaving_mw, 1e-30))
+    losses: dict[int, tuple[float, float]] = {}
+    for column, port in enumerate(ports):
+        off = [leaving_dbm[i, column] - read for i, read in seen[port] if leaving_dbm[i, column] > _LEAST_DBM]
+        if off:
+            scatter = float(np.std(off)) / np.sqrt(len(off))
+            losses[port] = float(np.median(off)), max(scatter, _LEAST_SIGMA_DB)
+    return losses
+
+
+def _spread(settings: Observations, source: int) -> np.ndarray:
+    """Return the numbers of a few settings of a source, far apart."""
+    own = np.flatnonzero(settings.source == source)
+    if not len(own):
+        return own
+    return own[np.unique(np.linspace(0, len(own) - 1, SETTINGS_PER_SOURCE).astype(np.int64))]

@@ -1,0 +1,263 @@
+"""Renewing the record of a bench after some time: is it still true, and if not, what has changed (calibration.md 6).
+
+Three groups of settings, some two seconds of hardware time in all. The reference setting, all heaters off, at every
+source, and a few pure states, as routing uses them, say in units of their standard errors whether the record still
+holds. Random settings renew it. The pure states take no part in that, and judge the renewed record as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.fit.drift import DriftModel, Posterior, Renewal, renew, widened_prior
+from calibration.measure.design import Designer, Walk
+from calibration.measure.logbook import Logbook
+from calibration.measure.probe import Probe
+from calibration.model.gauge import gauge_fixed_difference, wrapped
+from calibration.model.likelihood import Likelihood, SettingDrift, with_model_error
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.observations import Observations
+from calibration.model.space import space_of
+from calibration.record.conversion import dark_ma_of, origin_of, record_from, refitted
+from calibration.record.posterior import RecordPosterior
+from calibration.run.bootstrap import seen_by
+from calibration.run.health import Health, health_of
+from calibration.run.one_thread import on_one_blas_thread
+from lumion_hw.errors import CalibrationError, LimitError
+from lumion_hw.mesh.inverse import heater_currents_ma
+from lumion_hw.mesh.record import CalibrationRecord, Conditions
+from lumion_hw.mesh.topology import State
+
+Real = NDArray[np.float64]
+Progress = Callable[[str, int, int], None]
+
+SECONDS = 2.0
+"""Hardware time of the random settings. On 72 PUCs with eight sources, 30 full settings leave 3.6 mrad in it, 100 that
+change 18 heaters each 1.8 mrad, and as many that are the best of eight 1.2 mrad."""
+WANTED_RAD = 1e-3
+_TRIES = 8
+_STAY = 12
+"""Settings before the light moves on."""
+_DESIGNED = ("passive_phase_rad", "loops", "rho2", "source_db", "second_db", "monitor_db")
+"""What drifts, and so what settings are chosen for."""
+_VERIFICATION = 8
+_DRAWS = 5
+_RELATIVE, _LEAST_FLOOR_MA = 0.005, 1e-9
+"""Noise of a reading, for records that do not state it (mesh.md b.11)."""
+_WITHIN_RUN = SettingDrift(power_db=0.02, common_phase_rad=3e-3)
+"""What may move while the settings are taken: polarization and laser power, and some millikelvin."""
+
+
+@dataclass(frozen=True)
+class RecordChange:
+    """What has changed between two records of one mesh.
+
+    Attributes:
+        passive_rms_rad: Passive phases of all PUCs.
+        passive_worst_rad: The largest of them.
+        worst_puc: Its PUC.
+        loops_rms_rad: Joint phases per loop, gauge taken out.
+        temperature_k: Temperature of the chip, from what all joints have in common.
+        resistance_rms: Heater resistances, relative.
+        source_rms_db: Power of the sources.
+    """
+
+    passive_rms_rad: float
+    passive_worst_rad: float
+    worst_puc: int
+    loops_rms_rad: float
+    temperature_k: float
+    resistance_rms: float
+    source_rms_db: float
+
+
+@dataclass
+class DriftRun:
+    """A look at a bench some time after its calibration.
+
+    Attributes:
+        probe: Access to the mesh; polarization aligned.
+        record: What was known.
+        days: Time since.
+        seed: Seed of the settings.
+        seconds: Hardware time of the random settings at most.
+        wanted_rad: Standard error of phases at which they are enough.
+        drift: What may have happened.
+        progress: Told of every setting.
+    """
+
+    probe: Probe
+    record: CalibrationRecord
+    days: float
+    seed: int = 0
+    seconds: float = SECONDS
+    wanted_rad: float = WANTED_RAD
+    drift: DriftModel = field(default_factory=DriftModel)
+    progress: Progress = lambda stage, done, total: None
+
+    def __post_init__(self) -> None:
+        """Read the record; nothing is measured yet."""
+        self.last: Posterior = RecordPosterior.of(self.record)
+        self.logbook = Logbook(self.probe)
+        space = space_of(self.record)
+        self._sources = tuple(port for port in space.sources if port in self.probe.sources)
+        if not self._sources:
+            raise CalibrationError(
+                "none of the sources of this calibration record is alive", hint="Check modules and fibres."
+            )
+        self._model = MeshModel(
+            space.mesh, space.sources, space.monitors, self.record.heater_ohm, seconds=space.seconds
+        )
+        self._rng = np.random.default_rng(np.random.SeedSequence([self.seed, 0xD21F]))
+        self._held_out = 0
+
+    @on_one_blas_thread
+    def check(self) -> Health:
+        """Measure reference and verification settings, and judge the record; the heaters are off afterwards.
+
+        Raises:
+            LumionError: A device failed; heaters and light are off.
+        """
+        dark = np.zeros(2 * self.probe.mesh.n_pucs)
+        plan = [(source, dark) for source in self._sources]
+        plan += [(source, currents) for source, currents in self._pure_states()]
+        self._measure("health check", plan)
+        self._held_out = len(self.logbook)
+        return self._health(self.last, 0)
+
+    @on_one_blas_thread
+    def renew(self) -> Renewal:
+        """Measure the random settings and renew what is known; the heaters are off afterwards.
+
+        Raises:
+            LumionError: A device failed; heaters and light are off.
+        """
+        plan = self._random_settings()
+        first = len(self.logbook)
+        self._measure("random settings", list(zip(plan.source.tolist(), plan.currents_ma, strict=True)))
+        reference = self.seen(0, min(len(self._sources), self._held_out))
+        fitted = reference + self.seen(first, len(self.logbook))
+        return renew(self._model, self._likelihood(fitted), self.last, self.days, self.drift)
+
+    def _random_settings(self) -> Observations:
+        """Return the settings that tell most of what may have drifted, unread."""
+        laws = [heater.law for entry in self.record.pucs for heater in (entry.upper, entry.lower)]
+        most_ma = np.array([0.0 if law is None else min(law.max_ma, self.probe.heater_max_ma) for law in laws])
+        walk = Walk(most_ma, self._sources, self._model.space.monitors, stay=_STAY)
+        prior = widened_prior(self._model.space, self.last, self.drift, self.days)
+        free = self._model.space.mask(_DESIGNED) & self.last.free
+        designer = Designer(self._model, self.last.parameters, self._noise(), prior, free)
+        return designer.choose(walk, self.seconds, self.wanted_rad, self._rng, _TRIES).plan
+
+    def judge(self, renewal: Renewal) -> Health:
+        """Return how well a renewed calibration predicts the pure states, which took no part in it."""
+        fit = renewal.fit
+        return self._health(
+            RecordPosterior(fit.parameters, fit.vector, fit.free, renewal.covariance), len(self._sources)
+        )
+
+    def seen(self, first: int, last: int) -> Observations:
+        """Return the readings of the monitors that the record knows."""
+        ports = self._model.space.monitors
+        dark_ma = dict(zip(ports, dark_ma_of(self.record, ports).tolist(), strict=True))
+        return seen_by(self.logbook.observations(first, last), ports, dark_ma)
+
+    def change(self, renewal: Renewal) -> RecordChange:
+        """Return what has changed since the record was made."""
+        before, after = self.last.parameters, renewal.fit.parameters
+        mesh = self.probe.mesh
+        passive = wrapped(after.passive_phase_rad - before.passive_phase_rad)
+        loops = gauge_fixed_difference(mesh, after.joint_phase_rad - before.joint_phase_rad)
+        warm = gauge_fixed_difference(mesh, np.full(len(mesh.joints), 1e-3)) / 1e-3 * self.drift.common_phase_rad_per_k
+        live = before.heater_law[:, 0] != 0.0
+        worst = int(np.abs(passive).argmax())
+        return RecordChange(
+            passive_rms_rad=_rms(passive),
+            passive_worst_rad=float(passive[worst]),
+            worst_puc=worst,
+            loops_rms_rad=float(np.sqrt((loops**2).sum() / self._model.space.directions.shape[1])),
+            temperature_k=float(warm @ loops / (warm @ warm)),
+            resistance_rms=_rms(after.heater_law[live, 0] / before.heater_law[live, 0] - 1.0),
+            source_rms_db=_rms(after.source_db - before.source_db),
+        )
+
+    def result(
+        self, renewal: Renewal, faults: tuple[str, ...] = (), conditions: Conditions | None = None
+    ) -> CalibrationRecord:
+        """Return the renewed record, which names its parent.
+
+        Args:
+            renewal: What was found.
+            faults: What was found wrong, in words, besides what was known.
+            conditions: What the bench is like now; as before if not given.
+        """
+        from lumion_hw import __version__
+
+        record, effort = self.record, self.logbook.effort
+        origin = origin_of(record)
+        now = replace(
+            origin,
+            launched_dbm={**origin.launched_dbm} | {port: self.probe.launched_dbm(port) for port in self._sources},
+            conditions=record.conditions if conditions is None else conditions,
+            faults=(*record.faults, *faults),
+            quality=record.quality
+            | {
+                "fit_chi2_per_dof": renewal.fit.chi2_per_dof,
+                "fit_certified": float(renewal.holds and not faults),
+                "settings": float(effort.settings),
+                "source_changes": float(effort.source_changes),
+                "hardware_s": effort.hardware_s,
+                "renewed_after_days": self.days,
+            },
+            provenance=record.provenance
+            | {"software": f"lumion-hw {__version__}", "seed": str(self.seed), "renewed_from": record.record_id},
+        )
+        child = record_from(self._model.space, renewal.fit.parameters, now, renewal.covariance)
+        return refitted(record, child)
+
+    def _pure_states(self) -> list[tuple[int, Real]]:
+        """Return a few settings of bar and cross as routing uses them, at the sources in turn."""
+        blocked = {puc for puc, _ in self.record.unusable_states()}
+        settings: list[tuple[int, Real]] = []
+        for draw in range(_VERIFICATION * _DRAWS):
+            if len(settings) == _VERIFICATION:
+                break
+            bar = self._rng.random(self.probe.mesh.n_pucs) < 0.5
+            states: dict[int, State] = {p: ("bar" if bar[p] else "cross") for p in range(len(bar)) if p not in blocked}
+            try:
+                currents = heater_currents_ma(self.record, states)
+            except LimitError:
+                continue
+            settings.append((self._sources[draw % len(self._sources)], currents))
+        return settings
+
+    def _measure(self, stage: str, plan: list[tuple[int, Real]]) -> None:
+        try:
+            for number, (source, currents) in enumerate(plan, start=1):
+                self.logbook.light(source)
+                self.logbook.measure(currents)
+                self.progress(stage, number, len(plan))
+        finally:
+            self.logbook.safe()
+
+    def _health(self, known: Posterior, first: int) -> Health:
+        """Return how well the reference settings, or from ``first`` on only the pure states, are predicted."""
+        seen = self._likelihood(self.seen(first, self._held_out))
+        return health_of(self._model, seen, known, self.drift)
+
+    def _noise(self) -> NoiseModel:
+        quality: Mapping[str, float] = self.record.quality
+        floor_ma = quality.get("monitor_noise_floor_ma", 0.0) or self.probe.monitor_step_ma or _LEAST_FLOOR_MA
+        return with_model_error(NoiseModel(quality.get("monitor_noise_relative", _RELATIVE), floor_ma))
+
+    def _likelihood(self, observations: Observations) -> Likelihood:
+        return Likelihood(observations, self._noise(), drift=_WITHIN_RUN)
+
+
+def _rms(values: Real) -> float:
+    return float(np.sqrt(np.mean(values**2))) if len(values) else 0.0

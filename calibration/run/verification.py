@@ -1,0 +1,372 @@
+"""Held-out verification: does the record predict light on settings that took no part in any fit?
+
+Random heater currents, and random bar and cross states as routing uses them; every monitor is compared with the whole
+mesh as the record knows it: crosstalk, couplers, loops, each source at its own frequency. A reading is judged where the
+port is lit by prediction or by measurement, so that light that went elsewhere is seen at both ends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.diagnose.held_out import HeldOut, Kind, Verification, rms_db
+from calibration.measure.probe import Probe
+from calibration.measure.tuning import TUNING_ERROR_HZ, tune_sources
+from calibration.model.mesh_model import MeshModel
+from calibration.model.noise import NoiseModel
+from calibration.model.observations import Observations
+from calibration.model.space import space_of
+from calibration.record.conversion import dark_ma_of, parameters_of
+from calibration.run.one_thread import on_one_blas_thread
+from lumion_hw.errors import CalibrationError, ConfigError, LimitError
+from lumion_hw.mesh.inverse import heater_currents_ma
+from lumion_hw.mesh.known_mesh import KnownMesh
+from lumion_hw.mesh.prediction import COVARIANCE_FACTOR
+from lumion_hw.mesh.record import CalibrationRecord, JointsEntry
+from lumion_hw.mesh.record_validity import Use, check_validity
+from lumion_hw.mesh.scattering import Solver
+from lumion_hw.mesh.topology import State, Trace
+from lumion_hw.quantities import frequency_hz_from_wavelength_m
+
+__all__ = ["SETTINGS", "TOLERANCE_DB", "HeldOut", "Verification", "rms_db", "verify"]
+
+Real = NDArray[np.float64]
+
+SETTINGS = 40
+"""Half of them random currents, half of them states."""
+TOLERANCE_DB = 0.1
+"""Largest rms error beyond the noise of the readings that passes."""
+LEAST_DBM = -40.0
+"""A port darker than this, by prediction and by measurement, is not judged."""
+_FLOOR_SIGMA = 10.0
+"""Nor is one less than 10 dB above the floor (calibration.md 8)."""
+_OFF_SHARE = 0.25
+_DARK_MA = 1e-12
+_LIGHT_DB = 0.02
+"""How much light varies from setting to setting: polarization in the fibres, laser power (assumption)."""
+_RELATIVE_NOISE = 0.005
+_CANDIDATES = 8
+"""Random states to choose from. Most random paths leave the mesh where they came in; taken as they come, 40 of them
+miss up to half of 72 PUCs."""
+_VERSIONS = 4
+_CERTAIN_DB = 0.1
+"""Where versions of the mesh that differ in what the record does not know differ by more, nothing can be judged."""
+_SUSPECTS = 5
+_SUSPECT_CHI2 = 2.0
+_DB_PER_SHARE = 10.0 / np.log(10.0)
+
+
+@on_one_blas_thread
+def verify(
+    probe: Probe,
+    record: CalibrationRecord,
+    seed: int,
+    done: Callable[[int, int], None] = lambda step, total: None,
+    settings: int = SETTINGS,
+    detuning_hz: float = 0.0,
+) -> Verification:
+    """Set what no fit has seen and compare the light with what a record predicts.
+
+    Judged is every monitor of known responsivity where the power leaving the mesh (photocurrent over responsivity) is
+    above :data:`LEAST_DBM` and 10 dB above the monitor's floor, measured or predicted. What depends on a phase that the
+    record does not know is left out: without loops, all but the paths of pure states.
+
+    Args:
+        probe: Access to the mesh.
+        record: The record to judge; loaded from a file or not, nothing else is used.
+        seed: Seed of the settings; not that of the calibration.
+        done: Told of the settings of every source.
+        settings: Number of settings.
+        detuning_hz: Frequency of the light above that of the record; :mod:`calibration.run.wavelengths` tunes it.
+
+    Raises:
+        LimitError: The record does not hold at this frequency.
+    """
+    record = _with_levels(record, probe)
+    sources = [entry.port for entry in record.ports if entry.source_dbm is not None and entry.port in probe.sources]
+    if not sources:
+        return Verification(())
+    plan = _plan(probe, record, sources, settings, np.random.default_rng(np.random.SeedSequence([seed, 0x7E57])))
+    readings = np.full((len(plan), len(probe.monitors)), np.nan)
+    for source in sources:
+        own = [index for index, step in enumerate(plan) if step.source == source]
+        if own:
+            probe.light(source)
+            readings[own] = probe.measure_many(np.stack([plan[index].currents_ma for index in own]))
+            done(own[-1] + 1, len(plan))
+    return _judged(probe, record, plan, readings, detuning_hz)
+
+
+@dataclass(frozen=True, eq=False)
+class _VerificationStep:
+    """A setting that no fit has seen."""
+
+    kind: Kind
+    source: int
+    currents_ma: Real
+
+
+def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
+    """Return the record with the power of every source in the mesh: if it was not fitted, what the module launches."""
+    ports = [
+        replace(entry, source_dbm=probe.launched_dbm(entry.port) - entry.input_loss_db)
+        if entry.source_dbm is None and entry.input_loss_db is not None and entry.port in probe.sources
+        else entry
+        for entry in record.ports
+    ]
+    return replace(record, ports=tuple(ports))
+
+
+# What to set ---------------------------------------------------------------------------------------------------------
+
+
+def _plan(
+    probe: Probe, record: CalibrationRecord, sources: list[int], settings: int, rng: np.random.Generator
+) -> list[_VerificationStep]:
+    """Return settings by source: moving the light takes longest."""
+    kinds: tuple[Kind, ...] = ("states",) if record.joints is None else ("random", "states")
+    most_ma = np.minimum(KnownMesh.of(record).max_ma, probe.heater_max_ma)
+    seen: Counter[int] = Counter()
+    plan = []
+    for index in range(settings):
+        source, kind = sources[index * len(sources) // settings], kinds[index % len(kinds)]
+        if kind == "random":
+            on = rng.random(len(most_ma)) >= _OFF_SHARE
+            currents = np.where(on, np.sqrt(rng.random(len(most_ma))) * most_ma, 0.0)
+            plan.append(_VerificationStep(kind, source, currents))
+        elif (path := _least_seen(probe, record, source, seen, rng)) is not None:
+            seen.update(set(path[0].pucs))
+            plan.append(_VerificationStep(kind, source, path[1]))
+    return plan
+
+
+def _least_seen(
+    probe: Probe, record: CalibrationRecord, source: int, seen: Mapping[int, int], rng: np.random.Generator
+) -> tuple[Trace, Real] | None:
+    """Return the random states whose path to a monitor shows most of what was seen least, and their currents.
+
+    ``None`` if all paths are blocked, or heaters do not reach the states.
+    """
+    mesh = probe.mesh
+    blocked = {puc for puc, _ in record.unusable_states()}
+    paths: list[tuple[Trace, dict[int, State]]] = []
+    for bar in rng.random((_CANDIDATES, mesh.n_pucs)) < 0.5:
+        states: dict[int, State] = {puc: ("bar" if bar[puc] else "cross") for puc in range(mesh.n_pucs)}
+        trace = mesh.trace(source, states)
+        if not blocked & set(trace.pucs) and trace.port in probe.monitors:
+            paths.append((trace, {puc: state for puc, state in states.items() if puc not in blocked}))
+    if not paths:
+        return None
+    best = max(paths, key=lambda path: sum(1.0 / (1 + seen[puc]) for puc in set(path[0].pucs)))
+    try:
+        return best[0], heater_currents_ma(record, best[1])
+    except LimitError:
+        return None
+
+
+# What to expect ------------------------------------------------------------------------------------------------------
+
+
+def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
+    """Return the power leaving at every port, shape ``(N, n_ports)``."""
+    known, solver = KnownMesh.of(record), Solver(record.mesh)
+    power = np.empty((len(plan), record.mesh.n_ports))
+    for source in sorted({step.source for step in plan}):
+        chosen = [index for index, step in enumerate(plan) if step.source == source]
+        entry = record.port(source)
+        stated_hz = record.reference_hz + detuning_hz if detuning_hz else None
+        cells = known.cells(np.stack([plan[index].currents_ma for index in chosen]), stated_hz)
+        own_hz = entry.source_detuning_hz or 0.0
+        lit = [entry, *(one for one in record.ports if one.lit_with == source and one.source_dbm is not None)]
+        field = solver.solve(cells, cells.reference_hz + detuning_hz + own_hz, [one.port for one in lit])
+        share = 10.0 ** (np.array([(one.source_dbm or 0.0) - (entry.source_dbm or 0.0) for one in lit]) / 10.0)
+        through = (np.abs(field) ** 2 * share).sum(axis=-1)
+        power[chosen] = (entry.source_dbm or 0.0) + 10.0 * np.log10(np.maximum(through, 1e-30))
+    return power
+
+
+def _versions(record: CalibrationRecord) -> list[CalibrationRecord]:
+    """Return the record with what it does not know set to this and that; itself if it knows every phase."""
+    unknown = [puc for puc, entry in enumerate(record.pucs) if entry.passive_phase_rad is None]
+    if not unknown and record.joints is not None:
+        return [record]
+    rng, versions = np.random.default_rng(0), []
+    for _ in range(_VERSIONS):
+        pucs = list(record.pucs)
+        for puc in unknown:
+            pucs[puc] = replace(pucs[puc], passive_phase_rad=float(rng.uniform(0.0, 2.0 * np.pi)))
+        drawn = JointsEntry(tuple(rng.uniform(0.0, 2.0 * np.pi, len(record.mesh.joints)).tolist()))
+        versions.append(replace(record, pucs=tuple(pucs), joints=record.joints or drawn))
+    return versions
+
+
+# How it compares -----------------------------------------------------------------------------------------------------
+
+
+def _judged(
+    probe: Probe, record: CalibrationRecord, plan: list[_VerificationStep], readings: Real, detuning_hz: float
+) -> Verification:
+    """Compare readings, shape ``(N, M)``, with what the record predicts."""
+    responsivity = np.array([_responsivity(record, port) for port in probe.monitors])
+    readings = readings - dark_ma_of(record, probe.monitors)
+    floor_ma = max(probe.monitor_step_ma / np.sqrt(12.0), record.quality.get("monitor_noise_floor_ma", 0.0), _DARK_MA)
+    noise = NoiseModel(record.quality.get("monitor_noise_relative", _RELATIVE_NOISE), floor_ma)
+    least_dbm = 10.0 * np.log10(_FLOOR_SIGMA * floor_ma / responsivity)
+    columns = list(probe.monitors)
+    versions = np.stack([_predicted_dbm(version, plan, detuning_hz)[:, columns] for version in _versions(record)])
+    versions = np.maximum(versions, least_dbm)
+    predicted = versions.mean(axis=0)
+    # Light that goes elsewhere is the worst error of all: a dark monitor counts, as bright as it may at most be.
+    measured = np.maximum(10.0 * np.log10(np.maximum(readings, _DARK_MA) / responsivity), least_dbm)
+    lit = np.maximum(measured, predicted) > np.maximum(least_dbm, LEAST_DBM)
+    with np.errstate(invalid="ignore"):
+        judged = lit & np.isfinite(readings) & (np.ptp(versions, axis=0) < _CERTAIN_DB)
+    error_db, brighter = measured - predicted, np.maximum(measured, predicted)
+    bright_ma = responsivity * 10.0 ** (brighter / 10.0)
+    noise_db = np.hypot(_DB_PER_SHARE * noise.sigma_ma(bright_ma) / bright_ma, _LIGHT_DB)
+    slopes = _slopes_db(record, plan, columns, brighter, detuning_hz)
+    sigma_db = np.sqrt(noise_db**2 + _variance_db2(record, slopes))
+    results = [
+        HeldOut(
+            int(index), plan[index].kind, plan[index].source, columns[column], float(predicted[index, column]),
+            float(error_db[index, column]), float(noise_db[index, column]),
+            float(error_db[index, column] / sigma_db[index, column]),
+        )
+        for index, column in np.argwhere(judged)
+    ]  # fmt: skip
+    off = np.where(judged, error_db / noise_db, 0.0)
+    suspects = () if slopes is None else _suspects(record, off, slopes / noise_db[..., None])
+    return Verification(tuple(results), suspects)
+
+
+def _responsivity(record: CalibrationRecord, port: int) -> float:
+    entry = next((entry for entry in record.ports if entry.port == port), None)
+    return np.nan if entry is None or entry.monitor_ma_per_mw is None else entry.monitor_ma_per_mw
+
+
+def _slopes_db(
+    record: CalibrationRecord, plan: list[_VerificationStep], ports: list[int], brighter_dbm: Real, detuning_hz: float
+) -> Real | None:
+    """Return how every power follows the parameters, in dB of the brighter of prediction and measurement.
+
+    Shape ``(N, M, size)`` by :func:`calibration.record.conversion.space_of`, 0 at ports of unknown responsivity;
+    ``None`` for a record whose crosstalk is a matrix.
+    """
+    known = tuple(port for port in ports if not np.isnan(_responsivity(record, port)))
+    record = replace(record, monitor_ports=known)
+    try:
+        parameters, space = parameters_of(record), space_of(record)
+    except CalibrationError:
+        return None
+    nothing = np.zeros((len(plan), len(known)))
+    settings = Observations(
+        np.stack([step.currents_ma for step in plan]),
+        np.array([step.source for step in plan]),
+        known,
+        nothing,
+        nothing > 0.0,
+        detuning_hz,
+    )
+    model = MeshModel(
+        record.mesh,
+        space.sources,
+        known,
+        record.heater_ohm,
+        seconds=space.seconds,
+        reference_hz=record.reference_hz,
+    )
+    slopes = np.zeros((len(plan), len(ports), space.size))
+    columns = [ports.index(port) for port in known]
+    per_ma = _DB_PER_SHARE / parameters.monitor_ma_per_mw / 10.0 ** (brighter_dbm[:, columns] / 10.0)
+    for part in model.linearise(parameters, settings):
+        slopes[part.settings, columns] = part.jacobian * per_ma[part.settings, :, None]
+    return slopes
+
+
+def _variance_db2(record: CalibrationRecord, slopes: Real | None) -> Real | float:
+    """Return the variance of predicted powers by the record's own covariance, shape ``(N, M)``; 0 without one."""
+    factor = record.arrays.get(COVARIANCE_FACTOR)
+    if slopes is None or factor is None or len(factor) != slopes.shape[-1]:
+        return 0.0
+    variance: Real = ((slopes @ np.asarray(factor, dtype=np.float64)) ** 2).sum(axis=-1)
+    return variance
+
+
+def _suspects(record: CalibrationRecord, off: Real, slopes: Real) -> tuple[int, ...]:
+    """Return the PUCs whose passive phase, moved a little, would explain most of errors and slopes in sigmas."""
+    if (off**2).sum() <= _SUSPECT_CHI2 * np.count_nonzero(off):  # noise
+        return ()
+    place = space_of(record).group("passive_phase_rad")
+    by_phase = slopes[..., place] * (off != 0.0)[..., None]
+    felt = (by_phase**2).sum(axis=(0, 1))
+    explained = np.einsum("nmp,nm->p", by_phase, off) ** 2 / np.where(felt > 0.0, felt, np.inf)
+    order = np.argsort(-explained, kind="stable")[:_SUSPECTS]
+    return tuple(order[explained[order] > 0.0].tolist())
+
+
+def out_of_tolerance(record: CalibrationRecord, tolerance_db: float | None) -> tuple[str, ...]:
+    """Return what a record misses of the tolerance asked for, in a sentence.
+
+    Args:
+        record: The record.
+        tolerance_db: Largest held-out error beyond noise, rms; any will do if not given.
+    """
+    excess_db = record.quality.get("held_out_excess_db")
+    if tolerance_db is None or (excess_db is not None and excess_db <= tolerance_db):
+        return ()
+    found = "nothing could be verified" if excess_db is None else f"held-out error {excess_db:.3f} dB beyond noise"
+    return (f"out of tolerance: {found}, asked {tolerance_db:g} dB",)
+
+
+def verify_at(
+    probe: Probe,
+    record: CalibrationRecord,
+    wavelength_nm: float,
+    seed: int,
+    done: Callable[[int, int], None] = lambda step, total: None,
+    settings: int = SETTINGS,
+) -> Verification:
+    """Tune the light to a wavelength and compare it there with what a record predicts; then tune it back.
+
+    Light that cannot be tuned is used at the record's own wavelength only. Where it fails, light stays where it is.
+
+    Args:
+        probe: Access to the mesh.
+        record: The record to judge.
+        wavelength_nm: Wavelength, in the range the record holds for.
+        seed: Seed of the settings; not that of the calibration.
+        done: Told of every setting.
+        settings: Number of settings.
+
+    Raises:
+        LimitError: The record does not hold there, or a source cannot make it.
+        ConfigError: No source can be tuned.
+    """
+    check_validity(record, Use(wavelength_nm=wavelength_nm))
+    asked_hz = frequency_hz_from_wavelength_m(wavelength_nm * 1e-9)
+    elsewhere = abs(asked_hz - record.reference_hz) > TUNING_ERROR_HZ
+    ports = [port for port in probe.sources if probe.tunable_hz(port) is not None]
+    if elsewhere and not ports:
+        raise ConfigError("no light of this bench can be tuned", hint="It can be verified at the record's wavelength.")
+    reached_hz = tune_sources(probe, asked_hz, ports)
+    detuning_hz = float(np.median(list(reached_hz.values()))) - record.reference_hz if elsewhere else 0.0
+    found = verify(probe, _lit_by(record, ports) if elsewhere else record, seed, done, settings, detuning_hz)
+    if elsewhere:
+        tune_sources(probe, record.reference_hz, ports)
+    return found
+
+
+def _lit_by(record: CalibrationRecord, ports: Sequence[int]) -> CalibrationRecord:
+    """Return a record that knows these sources only."""
+    entries = [
+        entry
+        if (entry.port if entry.lit_with is None else entry.lit_with) in ports
+        else replace(entry, source_dbm=None, input_loss_db=None, lit_with=None)
+        for entry in record.ports
+    ]
+    return replace(record, ports=tuple(entries))

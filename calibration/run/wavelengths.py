@@ -1,0 +1,338 @@
+"""From one wavelength to a range: group delay, and the slopes of couplers and differential phases.
+
+Two numbers of the mesh change with wavelength so much that a guess will not do. A PUC delays light by some 11 ps, so
+that 100 GHz turn a loop of six PUCs by seven turns: the delay has to be known to a part in a thousand before light ten
+nanometres away can be predicted at all. And every differential phase and coupler angle drifts by its slope (mesh.md
+b.9). All else is held as it was found at the reference wavelength; what heat adds is a length, its phase goes with
+frequency.
+
+The light is moved out step by step. Each step is as far as the delay known so far allows without losing the branch of
+the loop phases; there a scan finds the phase that all PUCs have in common, and a fit the three numbers, with the
+frequency and level of every source, its own at every wavelength. What one step tells is the prior of the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.fit.frequencies import find_detunings
+from calibration.fit.global_fit import GlobalFit
+from calibration.measure.design import Walk
+from calibration.measure.logbook import Logbook
+from calibration.measure.tuning import TUNING_ERROR_HZ, tune_sources
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.observations import Observations
+from calibration.model.parameters import MeshParameters
+from calibration.model.priors import PRIOR_SIGMA, Prior
+from calibration.model.space import ParameterSpace
+from calibration.run.bootstrap import seen_by
+from lumion_hw.errors import CalibrationError
+from lumion_hw.mesh.record import Conditions
+from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
+
+Real = NDArray[np.float64]
+
+SLOPES = ("delay_s", "differential_slope_rad_per_hz", "coupler_slope_rad_per_hz")
+"""What changes with wavelength, by group of the parameters."""
+DELAY_SPREAD = 0.05
+"""Relative spread of the group delay before anything is measured (assumption)."""
+_LEVEL_SPREAD_DB = 2.0
+"""How far the light may be from its level at the reference: laser, polarization, facets."""
+_REACH_RAD = 0.4
+"""Standard error of the common phase of a PUC up to which a step goes. All paths between two ports differ by an even
+number of PUCs (mesh.md a.6), so that a scan of three of these either way, below π/2, meets one branch only."""
+_SCAN_SIGMAS = 3.0
+_LEAST_GAIN = 1.3
+_LEAST_PER_SOURCE = 2
+_UNEXPLAINED = 2.0
+"""χ² per degree of freedom from which a wavelength is named as not explained: more than calibration.md 6 allows a
+re-fit, as what is held here is itself known to a milliradian only."""
+
+
+@dataclass(frozen=True)
+class WavelengthPlan:
+    """How much is measured.
+
+    Attributes:
+        settings: Random settings at every wavelength asked for.
+        step_settings: The same at the steps on the way.
+    """
+
+    settings: int = 48
+    step_settings: int = 24
+
+
+@dataclass(frozen=True, eq=False)
+class AtWavelength:
+    """What was found at one wavelength.
+
+    Attributes:
+        wavelength_nm: Wavelength.
+        chi2_per_dof: How well the readings are explained.
+        converged: Whether the fit came to an end.
+        tuning_error_hz: By port, how far the source was from where it should have been.
+        level_db: By port, its level over that at the reference.
+    """
+
+    wavelength_nm: float
+    chi2_per_dof: float
+    converged: bool
+    tuning_error_hz: Mapping[int, float]
+    level_db: Mapping[int, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Extended:
+    """A calibration that holds for a range of wavelengths.
+
+    Attributes:
+        parameters: The mesh, with delay and slopes as found.
+        covariance: Shape ``(3, 3)``; of the :data:`SLOPES`.
+        found: What was found at each wavelength, in the order measured.
+        wavelengths_nm: The reference and those asked for, as the sources made them, in ascending order.
+    """
+
+    parameters: MeshParameters
+    covariance: Real
+    found: tuple[AtWavelength, ...]
+    wavelengths_nm: tuple[float, ...]
+
+    def within(self, covariance: Real, space: ParameterSpace) -> Real:
+        """Return the covariance of all parameters, with that of the slopes put in; shape ``(size, size)``."""
+        result = covariance.copy()
+        places = [space.group(name).start for name in SLOPES]
+        result[places, :] = result[:, places] = 0.0
+        result[np.ix_(places, places)] = self.covariance
+        return result
+
+    @property
+    def unseen_nm(self) -> float | None:
+        """The middle of the widest gap between the wavelengths; ``None`` if there is only one."""
+        if len(self.wavelengths_nm) < 2:
+            return None
+        widest = int(np.argmax(np.diff(self.wavelengths_nm)))
+        return 0.5 * (self.wavelengths_nm[widest] + self.wavelengths_nm[widest + 1])
+
+    def conditions(self, conditions: Conditions) -> Conditions:
+        """Return conditions with the wavelengths put in; their range is widened and never narrowed."""
+        low_nm, high_nm = conditions.wavelength_range_nm or (self.wavelengths_nm[0], self.wavelengths_nm[-1])
+        ends_nm = min(low_nm, self.wavelengths_nm[0]), max(high_nm, self.wavelengths_nm[-1])
+        return replace(conditions, wavelengths_nm=self.wavelengths_nm, wavelength_range_nm=ends_nm)
+
+    def quality(self) -> dict[str, float]:
+        """Return figures for the record."""
+        levels = [abs(level) for each in self.found for level in each.level_db.values()]
+        return {
+            "wavelengths": float(len(self.wavelengths_nm)),
+            "wavelengths_chi2_per_dof": max((each.chi2_per_dof for each in self.found), default=0.0),
+            "wavelengths_level_change_db": max(levels, default=0.0),
+            "delay_sigma_fs": 1e15 * float(np.sqrt(self.covariance[0, 0])),
+        }
+
+    def doubts(self) -> tuple[str, ...]:
+        """Return in words at which wavelengths the readings are not explained."""
+        return tuple(
+            f"at {each.wavelength_nm:.3f} nm the mesh does not do what was found at the reference wavelength "
+            f"(χ² per degree of freedom {each.chi2_per_dof:.2f})"
+            for each in self.found
+            if not each.converged or each.chi2_per_dof > _UNEXPLAINED
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Slopes:
+    """Delay and slopes as known so far: mean, shape ``(3,)``, and covariance, shape ``(3, 3)``."""
+
+    mean: Real
+    covariance: Real
+
+    @classmethod
+    def before(cls, parameters: MeshParameters) -> _Slopes:
+        """Return what is known before anything is measured."""
+        sigma = np.array([DELAY_SPREAD * parameters.delay_s, PRIOR_SIGMA[SLOPES[1]], PRIOR_SIGMA[SLOPES[2]]])
+        return cls(np.array([getattr(parameters, name) for name in SLOPES]), np.diag(sigma**2))
+
+    @property
+    def delay_sigma_s(self) -> float:
+        return float(np.sqrt(self.covariance[0, 0]))
+
+    def precision(self) -> Real:
+        """Return the inverse of the covariance; its entries are of very different size."""
+        scale = np.sqrt(np.diag(self.covariance))
+        unit = np.outer(scale, scale)
+        inverse: Real = np.linalg.inv(self.covariance / unit) / unit
+        return inverse
+
+
+class WavelengthExtension:
+    """Measures and fits at further wavelengths.
+
+    Args:
+        logbook: Access to the mesh.
+        model: The model, at the reference frequency.
+        parameters: The mesh as found there.
+        likelihood: What to make of readings; those it holds are not looked at.
+        walk_ma: Shape ``(2E,)``; largest current of every heater.
+        stated_hz: By port, what every source that can be tuned says of its frequency at the reference.
+        reference_nm: Wavelength of the reference.
+        seed: Seed of the settings.
+        dark_ma: What monitors read without light, by port; 0 if not given.
+        plan: How much is measured.
+        done: Told of every setting: how many so far, and how many there will be at least.
+    """
+
+    def __init__(
+        self,
+        logbook: Logbook,
+        model: MeshModel,
+        parameters: MeshParameters,
+        likelihood: Likelihood,
+        walk_ma: Real,
+        stated_hz: Mapping[int, float],
+        reference_nm: float,
+        seed: int,
+        dark_ma: Mapping[int, float],
+        plan: WavelengthPlan | None = None,
+        done: Callable[[int, int], None] = lambda step, total: None,
+    ) -> None:
+        self._logbook, self._model, self._likelihood = logbook, model, likelihood
+        self._reference, self._reference_nm = parameters, reference_nm
+        self._stated_hz = {port: hz for port, hz in stated_hz.items() if port in model.space.sources}
+        self._dark_ma, self._plan, self._done = dark_ma, plan or WavelengthPlan(), done
+        self._walk = Walk(walk_ma, tuple(self._stated_hz), model.space.monitors)
+        self._rng = np.random.default_rng(np.random.SeedSequence([seed, 0x3A3E]))
+        self._slopes = _Slopes.before(parameters)
+        self._found: list[AtWavelength] = []
+        self._used_nm = {reference_nm}
+        self._taken = self._total = 0
+
+    def run(self, wavelengths_nm: Sequence[float]) -> Extended:
+        """Measure at the wavelengths and on the way to them, and tune all sources back to the reference.
+
+        Where it fails, sources stay where they are: a journal is to hold what an undisturbed run asks, and no more.
+
+        Raises:
+            CalibrationError: None of the tunable sources lights the mesh, or the delay stays so uncertain that the next
+                wavelength is out of reach.
+            LimitError: A source cannot make a wavelength.
+        """
+        if not self._stated_hz:
+            raise CalibrationError("no source that can be tuned lights the mesh", hint="See the faults of the record.")
+        offsets = {hz for nm in wavelengths_nm if abs(hz := self._offset_hz(nm)) > TUNING_ERROR_HZ}
+        self._total = self._plan.settings * len(offsets)
+        self._step_out(sorted(offsets, key=abs))
+        tune_sources(self._logbook, self._reference_hz, self._stated_hz)
+        return Extended(self._now(), self._slopes.covariance, tuple(self._found), tuple(sorted(self._used_nm)))
+
+    @property
+    def _reference_hz(self) -> float:
+        return frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
+
+    def _offset_hz(self, wavelength_nm: float) -> float:
+        return frequency_hz_from_wavelength_m(wavelength_nm * 1e-9) - self._reference_hz
+
+    def _step_out(self, offsets_hz: list[float]) -> None:
+        """Go to every wavelength, the nearest first, with steps on the way where the delay is not known well enough."""
+        stepped = False
+        last_hz = 0.0
+        while offsets_hz:
+            reach_hz = _REACH_RAD / (2.0 * np.pi * self._slopes.delay_sigma_s)
+            if abs(offsets_hz[0]) <= reach_hz:
+                self._used_nm.add(self._at(offsets_hz.pop(0), self._plan.settings))
+                stepped = False
+                continue
+            if stepped and reach_hz < _LEAST_GAIN * last_hz:
+                raise CalibrationError(
+                    f"the group delay is known to {1e15 * self._slopes.delay_sigma_s:.2g} fs only, too little for "
+                    f"light {1e-9 * abs(offsets_hz[0]):.0f} GHz away",
+                    hint="Ask for wavelengths that are nearer to each other, or use sources that tune more exactly.",
+                )
+            self._total += self._plan.step_settings
+            self._at(float(np.sign(offsets_hz[0])) * reach_hz, self._plan.step_settings)
+            stepped, last_hz = True, reach_hz
+
+    def _at(self, asked_hz: float, settings: int) -> float:
+        """Measure at one wavelength, learn from it, and return which one it was, in nm."""
+        observations = self._measured(asked_hz, settings)
+        offset_hz = float(observations.detunings_hz.mean())
+        wavelength_nm = round(wavelength_m_from_frequency_hz(self._reference_hz + offset_hz) * 1e9, 3)
+        likelihood = replace(self._likelihood, observations=observations)
+        start = self._scanned(likelihood, offset_hz)
+        space, free = self._model.space, self._free()
+        fit = GlobalFit(self._model, likelihood, self._prior(), free).run(start)
+        places = [space.group(name).start for name in SLOPES]
+        spread = max(fit.chi2_per_dof, 1.0)
+        self._slopes = _Slopes(fit.vector[places], fit.covariance()[np.ix_(places, places)] * spread)
+        now = self._now()
+        numbers = {port: space.sources.index(port) for port in self._stated_hz}
+        off_hz = np.asarray(fit.parameters.source_detuning_hz) - np.asarray(now.source_detuning_hz)
+        level_db = fit.parameters.source_db - now.source_db
+        self._found.append(
+            AtWavelength(
+                wavelength_nm,
+                fit.chi2_per_dof,
+                fit.converged,
+                {port: float(off_hz[number]) for port, number in numbers.items()},
+                {port: float(level_db[number]) for port, number in numbers.items()},
+            )
+        )
+        return wavelength_nm
+
+    def _measured(self, offset_hz: float, settings: int) -> Observations:
+        """Tune the light, look at random settings, and return them with the frequencies that sources say they have."""
+        reached_hz = tune_sources(self._logbook, self._reference_hz + offset_hz, self._stated_hz)
+        first = len(self._logbook)
+        settings = max(settings, _LEAST_PER_SOURCE * len(self._stated_hz))
+        currents = self._walk.random(settings, self._rng).currents_ma
+        for port, part in zip(self._stated_hz, np.array_split(currents, len(self._stated_hz)), strict=True):
+            self._logbook.light(port)
+            self._logbook.measure_many(part)
+            self._taken += len(part)
+            self._done(self._taken, self._total)
+        seen = seen_by(self._logbook.observations(first), self._model.space.monitors, self._dark_ma)
+        moved_hz = {port: hz - self._stated_hz[port] for port, hz in reached_hz.items()}
+        return replace(seen, detuning_hz=np.array([moved_hz[int(port)] for port in seen.source]))
+
+    def _now(self) -> MeshParameters:
+        """Return the mesh with delay and slopes as known; what the sources turned it by at the reference stays."""
+        slopes = dict(zip(SLOPES, self._slopes.mean.tolist(), strict=True))
+        shrunk = self._reference.delay_s / slopes[SLOPES[0]]
+        own_hz = np.broadcast_to(np.asarray(self._reference.source_detuning_hz), len(self._model.space.sources))
+        return replace(self._reference, source_detuning_hz=own_hz * shrunk, **slopes)
+
+    def _scanned(self, likelihood: Likelihood, offset_hz: float) -> MeshParameters:
+        """Return a start: what sources have in common is taken for delay, the rest for their own."""
+        now = self._now()
+        spread_rad = 2.0 * np.pi * np.hypot(offset_hz * self._slopes.delay_sigma_s, now.delay_s * TUNING_ERROR_HZ)
+        span_hz = _SCAN_SIGMAS * float(spread_rad) / (2.0 * np.pi * now.delay_s)
+        found = find_detunings(self._model, now, likelihood, span_hz)
+        lit = [self._model.space.sources.index(port) for port in self._stated_hz]
+        before, after = np.asarray(now.source_detuning_hz), np.asarray(found.source_detuning_hz)
+        common_hz = float((after - before)[lit].mean())
+        own_hz = after.copy()
+        own_hz[lit] -= common_hz
+        return replace(found, source_detuning_hz=own_hz, delay_s=now.delay_s * (1.0 + common_hz / offset_hz))
+
+    def _free(self) -> NDArray[np.bool_]:
+        space = self._model.space
+        free = space.mask(SLOPES)
+        for port in self._stated_hz:
+            for name in ("source_detuning_hz", "source_db"):
+                free[space.group(name).start + space.sources.index(port)] = True
+        return free
+
+    def _prior(self) -> Prior:
+        """Return what is known: delay and slopes from the wavelengths before, sources from the reference."""
+        space = self._model.space
+        mean = space.pack(self._now())
+        spreads = {"source_detuning_hz": TUNING_ERROR_HZ, "source_db": _LEVEL_SPREAD_DB}
+        sigma = space.vector(spreads, otherwise=np.inf)
+        precision = np.diag(sigma**-2.0)
+        places = [space.group(name).start for name in SLOPES]
+        precision[np.ix_(places, places)] = self._slopes.precision()
+        return Prior(mean, sigma, precision)

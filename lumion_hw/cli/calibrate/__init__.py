@@ -1,0 +1,1 @@
+"""The ``lumion-calibrate`` command."""

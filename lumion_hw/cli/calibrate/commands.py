@@ -1,0 +1,136 @@
+"""The ``lumion-calibrate`` command: run and verify calibrations; what only reads records is in ``cli_records``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lumion_hw.cli.calibrate import drift as cli_drift
+from lumion_hw.cli.calibrate import many as cli_many
+from lumion_hw.cli.calibrate import plan as cli_plan
+from lumion_hw.cli.calibrate import records as cli_records
+from lumion_hw.cli.calibrate import report as cli_report
+from lumion_hw.cli.calibrate import run as cli_run
+from lumion_hw.cli.calibrate.output import conclude
+from lumion_hw.cli.calibrate.wavelengths import wavelength_option
+from lumion_hw.cli.numbers import TOLERANCE_DB
+from lumion_hw.cli.opening import bench_options, open_bench
+from lumion_hw.cli.output import json_option
+from lumion_hw.errors import CalibrationError, ConfigError
+
+if TYPE_CHECKING:
+    from lumion_hw.bench.bench import Bench
+    from lumion_hw.mesh.record_validity import Policy
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def calibrate() -> None:
+    """Calibrate the mesh of a bench from light at its ports, and judge the result.
+
+    BENCH is the path of a bench file, or the name of a built-in bench such as lumion-prototype.
+    """
+
+
+__all__ = ["calibrate"]
+
+_COMMANDS = (
+    cli_plan.plan,
+    cli_run.run_command,
+    cli_drift.drift,
+    cli_many.many,
+    cli_records.show,
+    cli_records.compare,
+    cli_records.export,
+    cli_report.report,
+)
+for _command in _COMMANDS:
+    calibrate.add_command(_command)
+
+
+@calibrate.command()
+@click.argument("bench_file", metavar="BENCH")
+@click.argument("record", type=click.Path(dir_okay=False))
+@bench_options
+@click.option(
+    "--tolerance-db",
+    default=0.1,
+    show_default=True,
+    type=TOLERANCE_DB,
+    help="Largest rms error that passes, beyond the noise of the readings.",
+)
+@cli_drift.policy_option
+@cli_drift.aged_option
+@click.option("--against-truth", is_flag=True, help="Compare with an emulated bench's hidden truth as well.")
+@wavelength_option
+@json_option
+def verify(
+    bench_file: str,
+    record: str,
+    emulate: bool,
+    seed: int,
+    endpoints: str | None,
+    tolerance_db: float,
+    policy: Policy,
+    aged_days: float,
+    against_truth: bool,
+    wavelength: float | None,
+    as_json: bool,
+) -> int:
+    """Predict light on settings that were never measured, and compare. Exit code 3 when out of tolerance.
+
+    Half of the settings are random currents, half programmed bar and cross states; every monitor is compared that is
+    above -40 dBm in the mesh (photocurrent over the record's responsivity) and 10 dB above its floor.
+    """
+    from calibration.measure.bench_probe import BenchProbe
+    from calibration.measure.tuning import tune_to_record
+    from calibration.run.verification import verify_at
+    from lumion_hw.mesh.record import CalibrationRecord
+
+    loaded = CalibrationRecord.load(Path(record))
+    if against_truth and not emulate:
+        raise ConfigError("--against-truth needs --emulate: only an emulated bench knows its truth")
+    aged_s = cli_drift.aged_s(aged_days, emulate)
+    with open_bench(bench_file, emulate, seed, endpoints, aged_s=aged_s) as bench, bench.dark():
+        bench.mesh.check_record(loaded)
+        probe = BenchProbe(bench)
+        probe.check_lit_as(loaded)
+        tune_to_record(probe, loaded)
+        doubts = cli_drift.check_in_use(bench, loaded, policy)
+        probe.align_all()
+        found = verify_at(probe, loaded, wavelength or loaded.wavelength_nm, seed + 1)
+        if not found.results:
+            raise CalibrationError("no light could be judged", hint="Check light and monitors.")
+        document: dict[str, Any] = {"record": record, "tolerance_db": tolerance_db, **found.figures()}
+        document |= {"suspects": list(found.suspects), "doubts": list(doubts)}
+        if against_truth:
+            document |= _truth_document(bench, loaded)
+    failure = None
+    if found.excess_db > tolerance_db:
+        suspects = f" Suspect PUCs {', '.join(map(str, found.suspects))}." if found.suspects else ""
+        failure = CalibrationError(
+            f"held-out error {found.rms_db:.2f} dB rms, {found.excess_db:.2f} dB beyond the noise of the readings, "
+            f"tolerance {tolerance_db:.2f} dB.{suspects}",
+            hint="Calibrate again.",
+        )
+    lines = (
+        f"{name.replace('_', ' ')}: {f'{value:.4g}' if isinstance(value, float) else value}"
+        for name, value in document.items()
+    )
+    return conclude(document, "\n".join(lines), failure, as_json)
+
+
+def _truth_document(bench: Bench, record: Any) -> dict[str, Any]:
+    """Return the comparison with the hidden truth."""
+    import numpy as np
+
+    from calibration.report.against_truth import compare
+
+    report = compare(bench, record)
+    return {
+        "phase_error_rms_rad": float(np.sqrt((report.phase_error_rad**2).mean())),
+        "phase_error_worst_rad": float(np.abs(report.phase_error_rad).max()),
+        "loss_error_rms_db": float(np.sqrt((report.loss_error_db**2).mean())),
+        "states_short_of_30_db": report.shortfalls(),
+    }

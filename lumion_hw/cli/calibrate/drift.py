@@ -1,0 +1,217 @@
+"""``lumion-calibrate drift``: is a record still true, and if not, a new one from two seconds of measurements."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lumion_hw.cli.calibrate.output import conclude
+from lumion_hw.cli.numbers import Number
+from lumion_hw.cli.opening import bench_options, open_bench
+from lumion_hw.cli.output import json_option, note
+from lumion_hw.cli.outputs import out_option
+from lumion_hw.errors import CalibrationError, ConfigError, LumionError
+
+if TYPE_CHECKING:
+    from calibration.fit.drift import Renewal
+    from calibration.run.health import Health
+    from calibration.run.renewal import DriftRun, RecordChange
+    from lumion_hw.bench.bench import Bench
+    from lumion_hw.mesh.record import CalibrationRecord
+    from lumion_hw.mesh.record_validity import Policy
+
+_DAY_S = 86_400.0
+
+aged_option = click.option(
+    "--aged-days",
+    default=0.0,
+    show_default=True,
+    type=Number("days", 0.0, 36_500.0),
+    help="Days that have passed on the emulated bench; see 'emulation' in its file for what may drift.",
+)
+policy_option = click.option(
+    "--policy",
+    default="warn",
+    show_default=True,
+    type=click.Choice(["warn", "refuse"]),
+    help="What to do with a record that is too old, or was made at another temperature.",
+)
+
+
+def check_in_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") -> tuple[str, ...]:
+    """Judge a record for the bench it is used on, and note on stderr what is doubtful; errors as in ``check_use``."""
+    from lumion_hw.bench.record_use import check_use
+    from lumion_hw.mesh.record_validity import CalibrationWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrationWarning)
+        doubts = check_use(bench, record, policy)
+    for doubt in doubts:
+        note(f"lumion-calibrate: {doubt}.")
+    return doubts
+
+
+def aged_s(days: float, emulate: bool) -> float:
+    """Return seconds of ``--aged-days``. Raises ``ConfigError`` for a bench that is not emulated."""
+    if days and not emulate:
+        raise ConfigError("--aged-days needs --emulate: a real bench ages by itself")
+    return days * _DAY_S
+
+
+def next_name(record: Path) -> Path:
+    """Return the first free name for a record renewed from this one: ``NAME.drift-1.json`` or a higher number."""
+    stem = re.sub(r"\.drift-\d+$", "", record.name.removesuffix(".json"))
+    number = 1
+    while (path := record.with_name(f"{stem}.drift-{number}.json")).exists():
+        number += 1
+    return path
+
+
+@click.command()
+@click.argument("bench_file", metavar="BENCH")
+@click.argument("record", type=click.Path(dir_okay=False))
+@bench_options
+@aged_option
+@click.option("--check-only", is_flag=True, help="Judge the record, and renew nothing.")
+@out_option("The new record; RECORD.drift-1.json if not given.")
+@click.option(
+    "--seconds", default=2.0, show_default=True, type=Number("s", 0.1, 600.0), help="Hardware time to renew it in."
+)
+@json_option
+def drift(
+    bench_file: str,
+    record: str,
+    emulate: bool,
+    seed: int,
+    endpoints: str | None,
+    aged_days: float,
+    check_only: bool,
+    out: Path | None,
+    seconds: float,
+    as_json: bool,
+) -> int:
+    """Say whether RECORD still holds for BENCH, and write a renewed one that names RECORD as its parent.
+
+    RECORD itself is never touched. Exit code 3 if it does not hold (--check-only), or if more has changed than a few
+    settings can tell: then the PUCs that fit worst are named.
+    """
+    from calibration.measure.bench_probe import BenchProbe
+    from calibration.measure.tuning import tune_to_record
+    from calibration.record.conditions import ConditionsWatch
+    from calibration.run.renewal import DriftRun
+    from lumion_hw.bench.record_use import record_age_s
+    from lumion_hw.cli.progress import RunProgress
+    from lumion_hw.files.writing import check_target
+    from lumion_hw.mesh.record import CalibrationRecord
+
+    path = Path(record)
+    loaded = CalibrationRecord.load(path)
+    target = out or next_name(path)
+    check_target(target, "the renewed record", over="nothing")
+    with open_bench(bench_file, emulate, seed, endpoints, aged_s=aged_s(aged_days, emulate)) as bench, bench.dark():
+        bench.mesh.check_record(loaded)
+        probe = BenchProbe(bench)
+        probe.check_lit_as(loaded)
+        tune_to_record(probe, loaded)
+        doubts = check_in_use(bench, loaded)
+        age_s = record_age_s(bench, loaded)
+        probe.align_all()
+        watch = ConditionsWatch(bench, probe)
+        with RunProgress(None, quiet=True) as bars:
+            run = DriftRun(probe, loaded, (age_s or 0.0) / _DAY_S, seed + 1, seconds, progress=bars)
+            health = run.check()
+            document: dict[str, Any] = {
+                "record": record,
+                "age_s": age_s,
+                "doubts": list(doubts),
+                "health": health_document(health),
+            }
+            if check_only:
+                return conclude(document | cost_document(run), health_text(health), _not_true(health, path), as_json)
+            renewal = run.renew()
+        after, change = run.judge(renewal), run.change(renewal)
+        failure = _another_drift(renewal, after, target)
+        faults = () if failure is None else (failure.message,)
+        write(run, run.result(renewal, faults, watch()), target)
+    document |= {"renewed": str(target), "health_after": health_document(after)} | dataclasses.asdict(change)
+    document |= {"chi2_per_dof": renewal.fit.chi2_per_dof, "worst_pucs": list(renewal.worst_pucs)} | cost_document(run)
+    text = f"{health_text(health)}\n{change_text(change, after, run)}\nRecord: {target}"
+    return conclude(document, text, failure, as_json)
+
+
+def write(run: DriftRun, record: CalibrationRecord, path: Path) -> None:
+    """Write a renewed record with its readings beside it; it is there whole or not at all.
+
+    Raises:
+        ConfigError: Nothing can be written there.
+        LumionError: There is no room.
+    """
+    from calibration.record.raw_data import save_raw
+
+    raw = save_raw(path, run.logbook.observations())
+    dataclasses.replace(record, raw=raw).save(path)
+
+
+def health_document(health: Health) -> dict[str, Any]:
+    """Return a judgement for ``--json``."""
+    return dataclasses.asdict(health) | {"holds": health.holds}
+
+
+def health_text(health: Health) -> str:
+    """Return a judgement in words."""
+    from calibration.fit.drift import MOST_CHI2
+
+    verdict = "The record holds" if health.holds else "The record no longer holds"
+    if not health.holds and health.but_temperature < MOST_CHI2:
+        verdict += " for loops, as the chip has another temperature; bar and cross are as they were"
+    return (
+        f"{verdict}: {health.readings} readings, χ² {health.chi2_per_reading:.3g} per reading "
+        f"({health.but_temperature:.3g} but for the temperature of the whole chip), "
+        f"worst {health.worst_sigma:.1f} σ at {health.worst_at}"
+    )
+
+
+def change_text(change: RecordChange, after: Health, run: DriftRun) -> str:
+    """Return in words what has changed."""
+    effort = run.logbook.effort
+    return (
+        f"Passive phases changed by {1e3 * change.passive_rms_rad:.1f} mrad rms, most at PUC {change.worst_puc} "
+        f"({1e3 * change.passive_worst_rad:+.1f} mrad); loops by {1e3 * change.loops_rms_rad:.1f} mrad rms; chip "
+        f"{1e3 * change.temperature_k:+.0f} mK; heaters {1e6 * change.resistance_rms:.0f} ppm rms; light "
+        f"{change.source_rms_db:.2f} dB rms\n"
+        f"After: χ² {after.chi2_per_reading:.3g} per reading on settings that took no part\n"
+        f"{effort.settings} settings, {effort.hardware_s:.1f} s of hardware time"
+    )
+
+
+def cost_document(run: DriftRun) -> dict[str, Any]:
+    """Return what it has cost."""
+    effort = run.logbook.effort
+    return {"settings": effort.settings, "source_changes": effort.source_changes, "hardware_s": effort.hardware_s}
+
+
+def _not_true(health: Health, path: Path) -> LumionError | None:
+    if health.holds:
+        return None
+    return CalibrationError(
+        f"{path} no longer holds: χ² is {health.chi2_per_reading:.3g} per reading.",
+        hint="Renew it: the same command without --check-only.",
+    )
+
+
+def _another_drift(renewal: Renewal, after: Health, target: Path) -> CalibrationError | None:
+    """Return the error of a drift that a few settings cannot follow."""
+    if renewal.holds and after.holds:
+        return None
+    pucs = ", ".join(map(str, renewal.worst_pucs))
+    return CalibrationError(
+        f"not a drift that a few settings can follow (χ² {renewal.fit.chi2_per_dof:.3g} per degree of freedom, "
+        f"{after.chi2_per_reading:.3g} on settings that took no part): something has broken or jumped. The readings "
+        f"that fit worst are those that feel PUCs {pucs}",
+        hint=f"Do not use {target}, which says so itself. Look at the heaters of these PUCs, and calibrate again.",
+    )

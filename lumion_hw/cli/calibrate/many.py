@@ -1,0 +1,92 @@
+"""``lumion-calibrate many``: several benches at once, here or on a cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lumion_hw.cli.numbers import SEED, TOLERANCE_DB
+from lumion_hw.cli.output import echo_json, echo_table, json_option, note
+
+if TYPE_CHECKING:
+    from calibration.run.bench_job import BenchOutcome
+
+_HEADERS = ("bench", "state", "held out dB", "settings", "hardware s", "wall s", "record or reason")
+_INTERRUPTED, _TERMINATED, _OUT_OF_TOLERANCE = 130, 143, 3
+
+
+@click.command()
+@click.argument("bench_files", metavar="BENCH...", nargs=-1, required=True)
+@click.option("--out", required=True, type=click.Path(file_okay=False), help="Directory of the records, one per bench.")
+@click.option("--workers", type=click.IntRange(1, 1024), help="Benches at a time; one per processor if not given.")
+@click.option("--scheduler", metavar="HOST:PORT", help="Work on this dask cluster; it has to be a trusted one.")
+@click.option("--emulate", is_flag=True, help="Emulate the benches, on virtual time.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Seed; one more for each bench.")
+@click.option("--tolerance-db", type=TOLERANCE_DB, help="Largest held-out error beyond noise that passes.")
+@json_option
+def many(
+    bench_files: tuple[str, ...],
+    out: str,
+    workers: int | None,
+    scheduler: str | None,
+    emulate: bool,
+    seed: int,
+    tolerance_db: float | None,
+    as_json: bool,
+) -> int:
+    """Calibrate several benches at once, each as `run` does, with its record in the directory --out.
+
+    A bench that fails stops no other. Ctrl-C stops all: heaters and light are off, and each leaves what it has found.
+    Exit code 3 if any is out of tolerance, that of a failure if any failed, or 1 if they failed in several ways.
+    """
+    import os
+
+    from calibration.run.bench_job import jobs_for
+    from calibration.run.cluster import calibrate_on_cluster
+    from calibration.run.many import calibrate_many
+    from lumion_hw.files.writing import writing
+
+    directory = Path(out).absolute()
+    jobs = jobs_for(bench_files, directory, emulate, seed, tolerance_db)
+    with writing("to", directory):
+        directory.mkdir(parents=True, exist_ok=True)
+    if scheduler is None:
+        ended = calibrate_many(jobs, min(workers or os.cpu_count() or 1, len(jobs)), note)
+    else:
+        ended = calibrate_on_cluster(jobs, scheduler, workers, note)
+    code = code_of(ended.outcomes)
+    if ended.interruption is not None:
+        code = _TERMINATED if isinstance(ended.interruption, SystemExit) else _INTERRUPTED
+    if as_json:
+        echo_json({"benches": [dataclasses.asdict(each) for each in ended.outcomes], "exit_code": code})
+    else:
+        echo_table("Benches", _HEADERS, [_row(each) for each in ended.outcomes])
+    return code
+
+
+def code_of(outcomes: tuple[BenchOutcome, ...]) -> int:
+    """Return the exit code of several outcomes: what failures agree on, else 1; 3 where the worst is a tolerance."""
+    codes = {each.exit_code for each in outcomes} - {0}
+    failures = codes - {_OUT_OF_TOLERANCE}
+    if not failures:
+        return max(codes, default=0)
+    return failures.pop() if len(failures) == 1 else 1
+
+
+def _row(outcome: BenchOutcome) -> list[Any]:
+    def figure(name: str, digits: str) -> str | None:
+        value = outcome.figures.get(name)
+        return None if value is None else f"{value:{digits}}"
+
+    return [
+        outcome.name,
+        outcome.state,
+        figure("held_out_rms_db", ".3f"),
+        figure("settings", ".0f"),
+        figure("hardware_s", ".1f"),
+        f"{outcome.wall_s:.1f}",
+        outcome.error or "; ".join(outcome.faults) or outcome.record,
+    ]

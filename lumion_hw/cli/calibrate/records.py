@@ -1,0 +1,194 @@
+"""The commands of ``lumion-calibrate`` that read records and need no bench: show, compare, export."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lumion_hw.cli.numbers import Number
+from lumion_hw.cli.output import echo_json, echo_table, error_document, json_option, note, paragraph, say
+from lumion_hw.cli.outputs import force_option, out_option
+from lumion_hw.errors import CalibrationError, ConfigError
+
+if TYPE_CHECKING:
+    from calibration.record.comparison import Comparison
+    from lumion_hw.mesh.record import CalibrationRecord
+
+_FORMATS = ("json", "csv", "npz")
+
+
+def _load(path: str) -> CalibrationRecord:
+    from lumion_hw.mesh.record import CalibrationRecord
+
+    return CalibrationRecord.load(Path(path))
+
+
+@click.command()
+@click.argument("record", type=click.Path(dir_okay=False))
+@json_option
+def show(record: str, as_json: bool) -> None:
+    """Print what a calibration record says; with --json also every number of its report."""
+    from calibration.report.summary import calibration_summary, calibration_text, report_document
+
+    loaded = _load(record)
+    identity = _identity(loaded)
+    if as_json:
+        figures = report_document(loaded, Path(record))
+        echo_json({"record": record, **identity, **calibration_summary(loaded), **figures})
+        return
+    say(f"{calibration_text({**identity, **calibration_summary(loaded)})}\n")
+    rows: list[list[object]] = []
+    for puc, entry in enumerate(loaded.pucs):
+        laws = [heater.law for heater in (entry.upper, entry.lower)]
+        phases = [None if law is None else f"{law.max_phase_rad:.2f}" for law in laws]
+        passive, sigma = entry.passive_phase_rad, entry.passive_phase_sigma_rad
+        rows.append(
+            [
+                puc,
+                None if passive is None else f"{passive:+.3f}",
+                None if sigma is None else f"{sigma * 1e3:.1f}",
+                f"{entry.loss_db:.3f}",
+                *phases,
+                entry.note,
+            ]
+        )
+    echo_table("PUCs", ("PUC", "passive rad", "± mrad", "loss dB", "upper reach rad", "lower reach rad", "note"), rows)
+    if loaded.defects:
+        faults = [
+            [one.kind, f"{one.element} {one.number}", one.evidence, _states(one.usable_states)]
+            for one in loaded.defects
+        ]
+        echo_table("Faults", ("kind", "element", "evidence", "usable states"), faults)
+    _echo_covariance(loaded)
+
+
+def _identity(record: CalibrationRecord) -> dict[str, Any]:
+    """Return what tells records apart, and what each knows beyond switching."""
+    kernel = record.crosstalk.kernel if record.crosstalk else None
+    return {
+        "record_id": record.record_id,
+        "created_utc": record.created_utc,
+        "parent_sha256": record.parent_sha256,
+        "mesh": record.mesh_label,
+        "wavelength_nm": record.wavelength_nm,
+        "wavelength_range_nm": record.conditions.wavelength_range_nm,
+        "loops_calibrated": record.joints is not None,
+        "crosstalk_kernel": None if kernel is None else dataclasses.asdict(kernel),
+    }
+
+
+def _states(states: tuple[str, ...] | None) -> str | None:
+    return None if states is None else ", ".join(states) or "none"
+
+
+def _echo_covariance(record: CalibrationRecord) -> None:
+    covariance = record.covariance
+    if covariance is None:
+        return
+    say(
+        f"Covariance of {covariance.size} parameters, {covariance.n_free} of them free, rank {covariance.rank} of "
+        f"{covariance.expected_rank} that settings of these ports can show"
+    )
+    if covariance.set_by_prior:
+        say(f"Set by the prior: {', '.join(covariance.set_by_prior)}")
+    for combination in covariance.unidentifiable:
+        say(f"Not seen: {combination}")
+
+
+@click.command()
+@click.argument("first", type=click.Path(dir_okay=False))
+@click.argument("second", type=click.Path(dir_okay=False))
+@click.option(
+    "--tolerance-sigma",
+    type=Number("σ", 0.0, 1e6),
+    help="Largest rms difference of a group that passes; else exit code 3.",
+)
+@json_option
+def compare(first: str, second: str, tolerance_sigma: float | None, as_json: bool) -> int:
+    """Compare two records of one mesh: what no port can see taken out, in units of their standard errors."""
+    from calibration.record.comparison import compare_records
+
+    result = compare_records(_load(first), _load(second))
+    failure = _out_of_tolerance(result, tolerance_sigma)
+    if as_json:
+        document = {"first": first, "second": second, **dataclasses.asdict(result)}
+        echo_json(document if failure is None else document | error_document(failure, failure.exit_code))
+    else:
+        _echo_comparison(result)
+    if failure is None:
+        return 0
+    note(f"lumion-calibrate: {paragraph(failure)}")
+    return failure.exit_code
+
+
+def _out_of_tolerance(result: Comparison, tolerance_sigma: float | None) -> CalibrationError | None:
+    """Return the error of a comparison that does not pass.
+
+    Raises:
+        ConfigError: A tolerance was given, and the records hold no standard errors.
+    """
+    if tolerance_sigma is None:
+        return None
+    if result.worst_rms_sigma is None:
+        raise ConfigError("--tolerance-sigma needs records with a covariance", hint="Compare without it.")
+    if result.worst_rms_sigma <= tolerance_sigma:
+        return None
+    worst = max((group for group in result.groups), key=lambda group: group.rms_sigma or 0.0)
+    return CalibrationError(
+        f"{worst.group} differ by {worst.rms_sigma:.2f} standard errors rms, tolerance {tolerance_sigma:g}.",
+        hint=f"Worst: {worst.worst_at}, {worst.worst:+.4g} {worst.unit}.",
+    )
+
+
+def _echo_comparison(result: Comparison) -> None:
+    rows: list[list[object]] = [
+        [
+            group.group,
+            group.count,
+            f"{group.rms:.3g}",
+            f"{group.worst:+.3g}",
+            group.unit,
+            group.worst_at,
+            None if group.rms_sigma is None else f"{group.rms_sigma:.2f}",
+            None if group.worst_sigma is None else f"{group.worst_sigma:.2f}",
+        ]
+        for group in result.groups
+    ]
+    headers = ("parameters", "number", "rms", "worst", "unit", "worst at", "rms / σ", "worst / σ")
+    echo_table("Second minus first", headers, rows)
+    if result.chi2_per_dof is not None:
+        say(f"χ² per degree of freedom: {result.chi2_per_dof:.3g}")
+    for each in result.notes:
+        say(f"Note: {each}")
+
+
+@click.command()
+@click.argument("record", type=click.Path(dir_okay=False))
+@click.option("--format", "kind", type=click.Choice(_FORMATS), default="json", show_default=True, help="What to write.")
+@out_option("File, or directory for csv; json goes to stdout if not given.")
+@force_option
+def export(record: str, kind: str, out: Path | None, force: bool) -> None:
+    """Write a record for other programs: json, csv (one table per file) or npz (numpy arrays)."""
+    import json
+
+    from calibration.record.export import parameters_document, write_npz, write_tables
+    from lumion_hw.files.writing import over, write_file
+
+    loaded = _load(record)
+    if out is None:
+        if kind != "json":
+            raise ConfigError(f"--format {kind} needs --out", hint="Say where it goes.")
+        echo_json(parameters_document(loaded))
+        return
+    files: tuple[Path, ...] = (out,)
+    if kind == "csv":
+        files = write_tables(loaded, out, over(force))
+    elif kind == "npz":
+        write_npz(loaded, out, over(force))
+    else:
+        text = json.dumps(parameters_document(loaded), indent=1, allow_nan=False)
+        write_file(out, "the export", text + "\n", over(force))
+    say("\n".join(str(each) for each in files))

@@ -1,0 +1,70 @@
+"""``lumion-calibrate report``: all that a record says, with plots, for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lumion_hw.cli.numbers import SEED
+from lumion_hw.cli.output import echo_json, json_option, note, say
+from lumion_hw.cli.outputs import force_option, out_option
+
+if TYPE_CHECKING:
+    from calibration.report.numbers import Metric
+
+
+def report_option(function: Any) -> Any:
+    """Add ``--report FILE`` to a command that writes a record, as the parameter ``report_file``."""
+    text = "Write a report of the record as well: FILE.html, or FILE.md with pictures beside it."
+    return out_option(text, "--report", "report_file")(function)
+
+
+@click.command()
+@click.argument("record", type=click.Path(dir_okay=False))
+@out_option("FILE.html or FILE.md; RECORD.html if not given.")
+@force_option
+@click.option("--bench", "bench_file", help="Emulated bench the record is of: compare with its hidden truth as well.")
+@click.option("--seed", default=0, show_default=True, type=SEED, help="Seed of that bench.")
+@json_option
+def report(record: str, out: Path | None, force: bool, bench_file: str | None, seed: int, as_json: bool) -> None:
+    """Write a report of a calibration record: figures and goals, faults, range of validity, plots, all elements.
+
+    It is made from the record and the files beside it. HTML is one file that loads nothing; Markdown has its pictures
+    in a folder beside it. Plots need matplotlib (the extra "plots"); maps of the mesh do not.
+    """
+    from calibration.report.summary import check_report_path, write_report
+    from lumion_hw.files.writing import over
+
+    path = Path(record)
+    target = out or path.with_suffix(".html")
+    check_report_path(target, over(force))
+    truth = against_truth(path, bench_file, seed) if bench_file else []
+    written = write_report(path, target, truth=truth, over=over(force))
+    if as_json:
+        pictures = [str(each) for each in written.pictures]
+        echo_json({"report": str(written.path), "pictures": pictures, "missing": list(written.missing)})
+        return
+    say(f"Report: {written.path}")
+    for each in written.missing:
+        note(f"Missing from it: {each}.")
+
+
+def against_truth(record_path: Path, bench_file: str, seed: int) -> list[Metric]:
+    """Return how a record compares with the hidden truth of the emulated bench it was made on.
+
+    Raises:
+        CalibrationError: The record is none, or of another mesh.
+    """
+    from calibration.report.summary import readings_beside
+    from calibration.report.truth import truth_metrics
+    from lumion_hw.bench.bench import Bench
+    from lumion_hw.mesh.record import CalibrationRecord
+
+    loaded = CalibrationRecord.load(record_path)
+    readings, _ = readings_beside(loaded, record_path)
+    fitted = None if readings is None else readings.taken[~readings.swept]
+    with Bench.emulate(bench_file, seed=seed) as bench, bench.dark():
+        bench.mesh.check_record(loaded)
+        return truth_metrics(bench, loaded, fitted)

@@ -1,0 +1,1 @@
+"""``lumion demo``: the main job on the emulated bench."""

@@ -1,0 +1,205 @@
+"""The run of a whole story in words: one page of Markdown, and the documents that ``--json`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from calibration.report.summary import calibration_summary, calibration_text
+from lumion_hw.bench.bench import Bench
+from lumion_hw.circuits import CircuitProof, CircuitRequest
+from lumion_hw.fabric import Recovery
+from lumion_hw.files.made_here import MADE_BY
+from lumion_hw.files.shown import markdown
+
+if TYPE_CHECKING:
+    from lumion_hw.cli.demo.steps import Story
+
+EMULATED = "mesh, optics, modules, meters, controllers, fibres and amplifiers"
+NOT_REHEARSED = "network interfaces, process group, state transfer and training step (spans 8 to 11 of a recovery)"
+
+CIRCUIT_HEADERS = (
+    "circuit", "ports", "hops", "predicted dB", "measured dB", "received dBm", "margin dB", "LOS", "proven"
+)  # fmt: skip
+BUDGET_HEADERS = (
+    "circuit", "launch dBm", "gain dB", "fixed dB", "mesh dB", "received dBm", "sensitivity", "overload", "margin dB"
+)  # fmt: skip
+
+
+def circuit_name(proof: CircuitProof) -> str:
+    """Return a circuit as ``source → target``."""
+    return f"{proof.circuit.request.source} → {proof.circuit.request.target}"
+
+
+def _number(value: float | None, digits: int = 1) -> str | None:
+    return None if value is None else f"{value:.{digits}f}"
+
+
+def circuit_rows(proofs: Iterable[CircuitProof]) -> list[list[object]]:
+    """Return the rows of the circuit table."""
+    return [
+        [
+            circuit_name(proof),
+            f"{proof.circuit.path.source} → {proof.circuit.path.target}",
+            proof.circuit.path.hops,
+            _number(proof.circuit.budget.mesh_loss_db, 2),
+            _number(proof.measured_loss_db, 2),
+            _number(proof.received_dbm),
+            _number(proof.margin_db),
+            "yes" if proof.los else "no",
+            "yes" if proof.proven else "NO",
+        ]
+        for proof in proofs
+    ]
+
+
+def budget_rows(proofs: Iterable[CircuitProof]) -> list[list[object]]:
+    """Return the rows of the link budget table, from launch to receiver."""
+    rows: list[list[object]] = []
+    for proof in proofs:
+        budget = proof.circuit.budget
+        figures = (
+            budget.launch_dbm, budget.gain_db, -budget.fixed_loss_db, -budget.mesh_loss_db, budget.received_dbm,
+            budget.sensitivity_dbm, budget.overload_dbm, budget.margin_db,
+        )  # fmt: skip
+        rows.append([circuit_name(proof), *(f"{figure:+.1f}" for figure in figures)])
+    return rows
+
+
+def span_rows(recovery: Recovery) -> list[list[object]]:
+    """Return the rows of the span table."""
+    return [[span.name, f"{span.bench_ms:.1f}", f"{span.at_ms:.1f}", f"{span.cpu_ms:.1f}"] for span in recovery.spans]
+
+
+CROSSTALK_HEADERS = ("circuit", "wanted over all other light, dB")
+
+
+def crosstalk_rows(crosstalk_db: Mapping[CircuitRequest, float | None]) -> list[list[object]]:
+    """Return the rows of the crosstalk table."""
+    return [[f"{request.source} → {request.target}", _number(db)] for request, db in crosstalk_db.items()]
+
+
+SPAN_HEADERS = ("span", "bench ms", "since fault ms", "CPU ms")
+
+
+def circuit_document(proof: CircuitProof) -> dict[str, Any]:
+    """Return one circuit as ``--json`` prints it."""
+    budget = proof.circuit.budget
+    return {
+        "source": proof.circuit.request.source,
+        "target": proof.circuit.request.target,
+        "source_port": proof.circuit.path.source,
+        "target_port": proof.circuit.path.target,
+        "pucs": list(proof.circuit.path.pucs),
+        "hops": proof.circuit.path.hops,
+        "predicted_loss_db": budget.mesh_loss_db,
+        "measured_loss_db": proof.measured_loss_db,
+        "loss_error_db": proof.loss_error_db,
+        "received_dbm": proof.received_dbm,
+        "sensitivity_dbm": budget.sensitivity_dbm,
+        "overload_dbm": budget.overload_dbm,
+        "margin_db": proof.margin_db,
+        "los": proof.los,
+        "alignment_reads": None if proof.alignment is None else proof.alignment.reads,
+        "proven": proof.proven,
+        "failures": list(proof.failures),
+    }
+
+
+def recovery_document(recovery: Recovery) -> dict[str, Any]:
+    """Return a swap as ``--json`` prints it: bench time and CPU time per span, never added up into one number."""
+    return {
+        "failed": recovery.failed,
+        "spare": recovery.spare,
+        "spans_ms": {span.name: span.bench_ms for span in recovery.spans},
+        "spans_cpu_ms": {span.name: span.cpu_ms for span in recovery.spans},
+        "since_fault_ms": {span.name: span.at_ms for span in recovery.spans},
+        "kept": [f"{request.source} → {request.target}" for request in recovery.kept],
+        "emulated": EMULATED,
+        "not_rehearsed": NOT_REHEARSED,
+    }
+
+
+def story_document(bench: Bench, story: Story, seed: int) -> dict[str, Any]:
+    """Return a whole run as ``lumion demo --json`` prints it."""
+    artifacts = story.artifacts
+    return {
+        "bench": {
+            "name": bench.model.name,
+            "seed": seed,
+            "emulated": bench.is_emulated,
+            "devices": {name: getattr(device, "kind", "") for name, device in bench.model.devices.items()},
+            "controller_serial": bench.mesh.controller.info.serial,
+            "pucs": bench.mesh.topology.n_pucs,
+            "ports": bench.mesh.topology.n_ports,
+        },
+        "calibration": calibration_summary(story.record),
+        "circuits": {
+            "before": [
+                {**circuit_document(proof), "crosstalk_db": story.crosstalk_db.get(proof.circuit.request)}
+                for proof in story.before
+            ],
+            "after": [circuit_document(proof) for proof in story.recovery.proofs],
+        },
+        "recovery": recovery_document(story.recovery),
+        "artifacts": {
+            "calibration": str(artifacts.calibration),
+            "events": str(artifacts.events),
+            "picture_before": str(artifacts.picture_before),
+            "picture": str(artifacts.picture),
+            "report": str(artifacts.report),
+            "calibration_report": str(artifacts.calibration_report),
+        },
+        "left_out": list(story.left_out),
+    }
+
+
+def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a Markdown table."""
+    lines = ["| " + " | ".join(headers) + " |", "|" + "---|" * len(headers)]
+    lines += ["| " + " | ".join("–" if cell is None else markdown(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def report_text(bench: Bench, story: Story, seed: int) -> str:
+    """Return the one-page report of a run."""
+    recovery = story.recovery
+    return f"""<!-- {MADE_BY} -->
+# {markdown(bench.model.name)}: run report
+
+Bench: {len(bench.model.devices)} devices, {bench.mesh.topology.n_pucs} PUCs, controller
+{markdown(bench.mesh.controller.info.serial)}. Emulated here: {EMULATED}. Seed {seed}.
+
+## Calibration
+
+{calibration_text(calibration_summary(story.record))}
+
+Standard errors are those of the global fit, in which thermal crosstalk is one of the unknowns.
+All figures and maps: [{story.artifacts.calibration_report.name}]({story.artifacts.calibration_report.name}).
+
+## Circuits before the fault
+
+{markdown_table(CIRCUIT_HEADERS, circuit_rows(story.before))}
+
+Losses are fibre to fibre over the mesh. Received power is what the meter on the receiver's tap implies. Every input has
+a booster amplifier: a 10GBASE-ER pair alone would close only few hops.
+
+{markdown_table(BUDGET_HEADERS, budget_rows(story.before))}
+
+{markdown_table(CROSSTALK_HEADERS, crosstalk_rows(story.crosstalk_db))}
+
+![paths before](mesh-before.svg)
+
+## {markdown(recovery.failed)} fails, {markdown(recovery.spare)} takes its place
+
+{markdown_table(SPAN_HEADERS, span_rows(recovery))}
+
+Bench time is time on the emulated bench; CPU time is what this software took for the span. The two are never added.
+Not rehearsed here: {NOT_REHEARSED}.
+
+{markdown_table(CIRCUIT_HEADERS, circuit_rows(recovery.proofs))}
+
+{markdown_table(BUDGET_HEADERS, budget_rows(recovery.proofs))}
+
+![paths after](mesh.svg)
+"""

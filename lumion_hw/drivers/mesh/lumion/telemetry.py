@@ -1,0 +1,250 @@
+"""Monitor readings that the LUMION mesh controller sends by itself (protocol sections 9.1 and 9.2).
+
+The host grants credit and renews it when half is used; what the controller discards for lack of it, and what is lost on
+the wire, are two numbers in every sample.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from typing import cast
+
+from firmware_protocol import (
+    FIRST_TELEMETRY_STREAM,
+    AnyEvent,
+    EventTrack,
+    HelloReply,
+    SubscribeFlag,
+    SubscribeRequest,
+    TelemetryEvent,
+    mask_from_channels,
+    max_elements,
+    monitor_from_code,
+)
+from lumion_hw.clock import Clock
+from lumion_hw.drivers.mesh.lumion.config import outside
+from lumion_hw.drivers.mesh.lumion.monitors import check_average, chosen_monitors
+from lumion_hw.errors import BusyError, FrameError, LinkLost, LinkTimeout, LumionError
+from lumion_hw.interfaces import MonitorReading, TelemetrySample
+from lumion_hw.sessions.framed import FramedSession
+from lumion_hw.sessions.framed_errors import Where
+
+_log = logging.getLogger(__name__)
+
+_LEAST_WINDOW = 16
+_LARGEST_WINDOW = 1024
+_SILENT_S = 1.0  # silence after which the state of the stream is asked for, on top of the time of four records
+_SILENCES = 5  # questions without a new record in between after which the stream has failed
+_MAX_U32 = 0xFFFFFFFF
+
+
+def subscription(
+    hello: HelloReply,
+    period_s: float,
+    monitors: tuple[int, ...] | None,
+    n_avg: int,
+    where: Where,
+) -> SubscribeRequest:
+    """Return the request for a stream, its number still to be chosen.
+
+    Raises:
+        LimitError: Period or average cannot be expressed, or the scans take longer than the period.
+        ConfigError: A monitor does not exist, or more than fit into one frame.
+    """
+    chosen = chosen_monitors(monitors, hello.n_adc, "telemetry", where)
+    fit = max_elements(TelemetryEvent, hello.fw_tx_max)
+    if len(chosen) > fit:
+        raise outside("telemetry, monitors of one record", len(chosen), (1, fit), "monitors", where)
+    check_average(n_avg, "telemetry, n_avg", where)
+    tick_s = hello.tick_us * 1e-6
+    shortest_s = max(tick_s, n_avg * hello.adc_scan_us * 1e-6)
+    if not shortest_s <= period_s <= _MAX_U32 * tick_s:
+        raise outside("telemetry, period_s", period_s, (shortest_s, _MAX_U32 * tick_s), "s", where)
+    ticks = max(round(period_s / tick_s), -(-n_avg * hello.adc_scan_us // hello.tick_us))
+    window = min(max(_LEAST_WINDOW, math.ceil(1.0 / period_s)), _LARGEST_WINDOW)
+    mask = b"" if monitors is None else mask_from_channels(chosen, hello.n_adc)
+    return SubscribeRequest(FIRST_TELEMETRY_STREAM, window, ticks, n_avg, mask)
+
+
+class TelemetryStream:
+    """One subscription.
+
+    Args:
+        session: The open session.
+        clock: Its clock.
+        request: What to subscribe to.
+        keep_going: Called while waiting: feeds the watchdog. Returns the time of its next call.
+    """
+
+    def __init__(
+        self, session: FramedSession, clock: Clock, request: SubscribeRequest, keep_going: Callable[[], float]
+    ) -> None:
+        self._session = session
+        self._clock = clock
+        self._request = request
+        self._keep_going = keep_going
+        self._epoch = session.epoch
+        self._full_scale_ma = session.hello.adc_full_scale * 1e-6
+        self._track = EventTrack(request.credit_limit)
+        self._samples: deque[TelemetrySample] = deque(maxlen=2 * request.credit_limit)
+        self._silent_s = _SILENT_S + 4 * request.period_ticks * session.hello.tick_us * 1e-6
+        self._count = sum(byte.bit_count() for byte in request.mask) or session.hello.n_adc
+
+    def samples(self) -> Generator[TelemetrySample | None, None, None]:
+        """Subscribe, yield ``None``, then a sample at a time; unsubscribe when closed.
+
+        Raises:
+            LinkLost: The session the subscription belonged to is gone.
+            LinkTimeout: The controller sends nothing any more.
+        """
+        with self._session.transaction():
+            self._session.listen(self._request.stream, self._take)
+            count = self._session.request(self._request).count
+        try:
+            if count != self._count:
+                raise self._wrong_count(count)
+            yield None
+            while True:
+                yield self._next()
+        finally:
+            self._unsubscribe()
+
+    def _next(self) -> TelemetrySample:
+        silences, heard_s = 0, self._clock.now()
+        while not self._samples:
+            self._check_session()
+            due_s = self._keep_going()
+            self._renew()
+            self._session.wait_events(min(due_s, heard_s + self._silent_s))
+            if not self._samples and self._clock.now() >= heard_s + self._silent_s:
+                silences, heard_s = silences + 1, self._clock.now()
+                if silences == _SILENCES:
+                    raise self._silence()
+                self._ask()
+        self._renew()
+        return self._samples.popleft()
+
+    def _take(self, seq: int, event: AnyEvent) -> None:
+        if not isinstance(event, TelemetryEvent) or len(event.adc) != self._count:
+            return
+        if self._track.receive(seq, event.dropped) is None:
+            return
+        photocurrent_ma, saturated = monitor_from_code(event.adc, self._full_scale_ma)
+        reading = MonitorReading(photocurrent_ma, saturated, event.generation, self._clock.now())
+        chip_c = None if event.chip_temp is None else event.chip_temp * 0.01
+        self._samples.append(TelemetrySample(reading, event.dropped, self._track.lost, chip_c))
+
+    def _renew(self) -> None:
+        """Renew the credit when half of it is used by what was received and read."""
+        limit = self._track.renewal()
+        if limit is not None and len(self._samples) <= self._track.window // 2:
+            self._grant(limit)
+
+    def _ask(self) -> None:
+        """Ask for the state of a silent stream: its last event may have been lost, and the credit with it."""
+        self._grant(self._track.renewal() or self._track.credit_limit)
+
+    def _grant(self, limit: int) -> None:
+        request = SubscribeRequest(self._request.stream, limit, sub_flags=SubscribeFlag.RENEW)
+        reply = self._session.request(request)
+        self._track.grant(limit)
+        self._track.settle(reply.next_event, reply.dropped)
+
+    def _unsubscribe(self) -> None:
+        if self._session.epoch != self._epoch or not self._session.is_open:
+            return
+        try:
+            self._session.request(SubscribeRequest(self._request.stream, 0))
+        except LumionError as error:
+            _log.warning("the telemetry could not be stopped, it ends with its credit: %s", error)
+        self._session.unlisten(self._request.stream)
+
+    def _check_session(self) -> None:
+        if self._session.epoch != self._epoch:
+            raise LinkLost(
+                "telemetry: the session it was subscribed in is gone.",
+                device=self._session.device,
+                address=self._session.address,
+                hint="Start it again.",
+            )
+
+    def _wrong_count(self, count: int) -> FrameError:
+        return FrameError(
+            f"SUBSCRIBE: the controller announces {count} monitors per record, asked for were {self._count}.",
+            device=self._session.device,
+            address=self._session.address,
+            hint="Compare the versions of firmware and lumion-hw.",
+        )
+
+    def _silence(self) -> LinkTimeout:
+        return LinkTimeout(
+            f"telemetry: the controller answers, but sent no record for {_SILENCES * self._silent_s:.1f} s.",
+            device=self._session.device,
+            address=self._session.address,
+            hint="Start it again; if that does not help, look at GET_STATS for its transmit queue.",
+        )
+
+
+class TelemetryStreams:
+    """The streams of one controller, handed out one per iterator.
+
+    Args:
+        session: The session.
+        clock: Its clock.
+        where: Names for messages.
+        keep_going: Called while waiting: feeds the watchdog; raises to end. Returns the time of its next call.
+        when_lost: Told when the link is lost while an iterator waits.
+    """
+
+    def __init__(
+        self,
+        session: FramedSession,
+        clock: Clock,
+        where: Where,
+        keep_going: Callable[[], float],
+        when_lost: Callable[[LinkLost], None],
+    ) -> None:
+        self._session = session
+        self._clock = clock
+        self._where = where
+        self._keep_going = keep_going
+        self._when_lost = when_lost
+        self._taken: set[tuple[int, int]] = set()
+
+    def start(
+        self, period_s: float, monitors: tuple[int, ...] | None, n_avg: int
+    ) -> Generator[TelemetrySample, None, None]:
+        """Subscribe and return the iterator. Raises as ``telemetry`` of the driver."""
+        with self._session.transaction():
+            request = subscription(self._session.hello, period_s, monitors, n_avg, self._where)
+            samples = self._samples(replace(request, stream=self._free_stream()))
+            next(samples)  # subscribes
+            return cast("Generator[TelemetrySample, None, None]", samples)
+
+    def _samples(self, request: SubscribeRequest) -> Generator[TelemetrySample | None, None, None]:
+        key = (self._session.epoch, request.stream)
+        self._taken.add(key)
+        try:
+            yield from TelemetryStream(self._session, self._clock, request, self._keep_going).samples()
+        except LinkLost as error:
+            self._when_lost(error)
+            raise
+        finally:
+            self._taken.discard(key)
+
+    def _free_stream(self) -> int:
+        n_streams = self._session.hello.n_streams
+        for stream in range(FIRST_TELEMETRY_STREAM, FIRST_TELEMETRY_STREAM + n_streams):
+            if (self._session.epoch, stream) not in self._taken:
+                return stream
+        raise BusyError(
+            f"telemetry: all {n_streams} streams of this controller are in use.",
+            command="SUBSCRIBE",
+            device=self._where.device,
+            address=self._where.address,
+            hint="Close one of the iterators first.",
+        )

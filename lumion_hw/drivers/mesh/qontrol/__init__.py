@@ -1,0 +1,1 @@
+"""The driver of Qontrol current sources."""

@@ -1,0 +1,191 @@
+"""Which Qontrol modules are on one serial line, and which channel of the chain is which channel of a module."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.errors import DeviceError, NotSupportedError
+from lumion_hw.sessions.qontrol import QontrolSession
+from lumion_hw.sessions.qontrol_codec import (
+    CHAIN_ENTRY,
+    FIRMWARE,
+    INTEGER,
+    MILLIAMPERES,
+    VOLTS,
+    text_request,
+)
+
+_log = logging.getLogger(__name__)
+
+_FULL_SCALES = {"Q8iv": (12.0, 24.0), "Q8a": (12.0, 100.0), "Q8b": (12.0, 83.333333), "Q8bi": (12.0, 100.0)}
+_OTHER_KINDS = {"M": "a motor module", "S": "an input module"}
+_LARGEST_CHAIN = 8192  # channels; three-byte addresses carry two bytes of channel
+
+
+@dataclass(frozen=True)
+class ChainModule:
+    """One module of a chain.
+
+    Attributes:
+        index: Position in the chain, from 0.
+        kind: Type name, such as ``Q8iv``.
+        number: Serial number in hexadecimal, ``****`` if none was assigned.
+        n_channels: Number of channels.
+        first_channel: Number of its channel 0 in the chain.
+        full_scale_v: Largest voltage it can be set to.
+        full_scale_ma: Largest current it can be set to.
+        firmware: Firmware version.
+    """
+
+    index: int
+    kind: str
+    number: str
+    n_channels: int
+    first_channel: int
+    full_scale_v: float
+    full_scale_ma: float
+    firmware: str
+
+    @property
+    def name(self) -> str:
+        """The identity, such as ``Q8iv-0001``."""
+        return f"{self.kind}-{self.number}"
+
+    @property
+    def channels(self) -> range:
+        """Its channels, as numbered in the chain."""
+        return range(self.first_channel, self.first_channel + self.n_channels)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """All modules of one serial line.
+
+    Attributes:
+        modules: In the order of the chain.
+    """
+
+    modules: tuple[ChainModule, ...]
+
+    @property
+    def n_channels(self) -> int:
+        """Number of channels."""
+        return sum(module.n_channels for module in self.modules)
+
+    @property
+    def serial(self) -> str:
+        """The identities of all modules, such as ``Q8iv-0001,Q8iv-0002``."""
+        return ",".join(module.name for module in self.modules)
+
+    @cached_property
+    def full_scale_v(self) -> NDArray[np.float64]:
+        """Largest voltage of every channel in V, shape ``(n_channels,)``."""
+        return np.array([module.full_scale_v for module in self.modules for _ in module.channels])
+
+    @cached_property
+    def full_scale_ma(self) -> NDArray[np.float64]:
+        """Largest current of every channel in mA, shape ``(n_channels,)``."""
+        return np.array([module.full_scale_ma for module in self.modules for _ in module.channels])
+
+    def candidates(self, local_channel: int) -> tuple[int, ...]:
+        """Return the channels an error line may mean, which names a channel and no module."""
+        return tuple(m.first_channel + local_channel for m in self.modules if local_channel < m.n_channels)
+
+    def channel(self, module: int, local_channel: int) -> int | None:
+        """Return the channel of a module as numbered in the chain; ``None`` if there is no such channel."""
+        if module >= len(self.modules) or local_channel >= self.modules[module].n_channels:
+            return None
+        return self.modules[module].first_channel + local_channel
+
+
+def read_chain(session: QontrolSession) -> Chain:
+    """Ask the modules who they are and what they can do; nothing is changed.
+
+    Raises:
+        DeviceError: What the modules say does not fit together.
+        NotSupportedError: There is a module in the chain that is no current source.
+    """
+    with session.transaction():
+        entries = [_fields(CHAIN_ENTRY, line) for line in session.ask_list(text_request("NUPALL?", CHAIN_ENTRY))]
+        if [int(index) for _, _, index in entries] != list(range(len(entries))):
+            raise _bad_chain(session, "NUPALL?", f"the modules {[':'.join(entry) for entry in entries]}")
+        for kind, number, _ in entries:
+            _refuse_other_kinds(session, f"{kind}-{number}", kind)
+        columns = [
+            _column(session, name, pattern, len(entries))
+            for name, pattern in (
+                ("NCHAN", INTEGER),
+                ("VFULL", VOLTS),
+                ("IFULL", MILLIAMPERES),
+                ("FIRMWARE", FIRMWARE),
+            )
+        ]
+    modules: list[ChainModule] = []
+    for (kind, number, _), counted, volts, milliamperes, firmware in zip(entries, *columns, strict=True):
+        first = modules[-1].channels.stop if modules else 0
+        module = ChainModule(
+            len(modules), kind, number, int(counted), first, float(volts), float(milliamperes), firmware
+        )
+        _check(session, module)
+        modules.append(module)
+    return Chain(tuple(modules))
+
+
+def _column(session: QontrolSession, name: str, pattern: re.Pattern[str], n_modules: int) -> list[str]:
+    """Return one value per module."""
+    lines = session.ask(text_request(f"{name}ALL?", pattern, n_modules))
+    return [_fields(pattern, line)[0] for line in lines]
+
+
+def _fields(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
+    match = pattern.fullmatch(line)
+    return match.groups() if match else ()
+
+
+def _refuse_other_kinds(session: QontrolSession, name: str, kind: str) -> None:
+    if kind[:1] in _OTHER_KINDS:
+        raise NotSupportedError(
+            f"{name} is {_OTHER_KINDS[kind[:1]]}; this driver drives chains of current sources only.",
+            command="NUPALL?",
+            device=session.device,
+            address=session.address,
+            hint="Give it a serial line of its own.",
+        )
+
+
+def _check(session: QontrolSession, module: ChainModule) -> None:
+    digits = re.search(r"\d+", module.kind)
+    if digits is None or int(digits[0]) != module.n_channels or module.channels.stop > _LARGEST_CHAIN:
+        raise _bad_chain(session, "NCHANALL?", f"{module.n_channels} channels on {module.name}")
+    if not (module.full_scale_v > 0 and module.full_scale_ma > 0):
+        raise _bad_chain(
+            session,
+            "VFULLALL?",
+            f"full scales of {module.full_scale_v} V and {module.full_scale_ma} mA on {module.name}",
+        )
+    usual = _FULL_SCALES.get(module.kind)
+    if usual is not None and not np.allclose((module.full_scale_v, module.full_scale_ma), usual, rtol=1e-4):
+        _log.warning(
+            "%s: %s has full scales of %g V and %g mA, others of its type %g V and %g mA",
+            session.device,
+            module.name,
+            module.full_scale_v,
+            module.full_scale_ma,
+            *usual,
+        )
+
+
+def _bad_chain(session: QontrolSession, command: str, found: str) -> DeviceError:
+    return DeviceError(
+        f"{command}: the chain says {found}, which does not fit together.",
+        command=command,
+        device=session.device,
+        address=session.address,
+        hint="Check that the slots are filled without a gap, then open it with reenumerate=True.",
+    )

@@ -1,0 +1,403 @@
+"""Qontrol Q8 modules: chains of eight-channel current sources on one serial line, as a mesh controller.
+
+What the modules lack is said, not hidden: a table goes out module by module, so it is **not atomic**; they have **no
+watchdog**, so the outputs stay on when this process is killed (put the supply on an interlock); they have no monitors
+and run no sweeps. What they report and other clients swallow is raised here: refused requests, requests without
+acknowledgement, currents that do not read back, and over-voltage and over-current reports, traced to their channels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import zlib
+from collections.abc import Iterator
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.clock import Clock
+from lumion_hw.drivers.life_cycle import Driver, closed_if_failed
+from lumion_hw.drivers.mesh.qontrol.chain import Chain, read_chain
+from lumion_hw.drivers.mesh.qontrol.faults import HOST_IDLE, STOPPED, FaultLatch, LogEntry, in_words, read_log
+from lumion_hw.drivers.mesh.qontrol.idle import IdleWatch
+from lumion_hw.drivers.mesh.qontrol.outputs import QontrolOutputs
+from lumion_hw.drivers.mesh.qontrol.values import (
+    ChannelReadings,
+    Compliance,
+    Mode,
+    check_power,
+    checked_column,
+    step,
+    wanted_compliance,
+)
+from lumion_hw.errors import BadValueError, IdentityError, LinkLost, LumionError, NotSupportedError, SafetyError
+from lumion_hw.interfaces import (
+    ControllerInfo,
+    ControllerLimits,
+    Fault,
+    Generation,
+    MonitorReading,
+    SweepPlan,
+    SweepResult,
+    TelemetrySample,
+)
+from lumion_hw.links.base import Link
+from lumion_hw.links.owner import fork_safe
+from lumion_hw.sessions.qontrol import WINDOW_BYTES, QontrolSession
+from lumion_hw.sessions.qontrol_codec import words_from_values
+
+_log = logging.getLogger(__name__)
+
+DEFAULT_TOLERANCE_MA = 0.1
+"""Largest difference between a current set and read; idle outputs read within 0.012 mA. A project default."""
+DEFAULT_HEADROOM = 1.5
+"""Voltage limit over what the heater needs at its largest current. A project default."""
+
+
+class QontrolController(Driver):
+    """One chain of Qontrol modules; implements :class:`~lumion_hw.interfaces.MeshController`. Thread-safe.
+
+    The constructor touches nothing; :meth:`open` finds the modules and changes no output. Limits are enforced by this
+    driver before anything is sent, and set in the modules (IMAX, VMAX) as far as they have them: the cap of the total
+    power is this driver's alone. Faults are latched by this driver, not by the modules.
+
+    Args:
+        link: The serial link, 115 200 baud, or a TCP link to one.
+        clock: The link's clock.
+        device: Device name of the bench file, for messages.
+        expected_serial: Identities of all modules that have to answer, such as ``Q8iv-0001,Q8iv-0002``; ``None``
+            accepts any.
+        mode: ``binary`` is short and fast; ``ascii`` can be read on a serial monitor.
+        compliance_v: Voltage limit of all channels; by default what each heater needs, times ``headroom``.
+        headroom: See ``compliance_v``.
+        tolerance_ma: Largest difference between a current set and read.
+        window_bytes: Bytes sent ahead of their replies; 0 waits for every reply.
+        idle_off_s: Switch the outputs off after so long without a call, by a thread of this process; it dies with it.
+        reenumerate: Let the modules number themselves anew at :meth:`open`.
+        leave_on: Leave the outputs as they are at :meth:`close`.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock,
+        *,
+        device: str,
+        expected_serial: str | None = None,
+        mode: Mode = "binary",
+        compliance_v: float | None = None,
+        headroom: float = DEFAULT_HEADROOM,
+        tolerance_ma: float = DEFAULT_TOLERANCE_MA,
+        window_bytes: int = WINDOW_BYTES,
+        idle_off_s: float | None = None,
+        reenumerate: bool = False,
+        leave_on: bool = False,
+    ) -> None:
+        self._clock = clock
+        self._session = QontrolSession(link, clock, device=device, window_bytes=window_bytes)
+        self._expected_serial = expected_serial
+        self._mode: Mode = mode
+        self._compliance_v = compliance_v
+        self._headroom = headroom
+        self._tolerance_ma = tolerance_ma
+        self._reenumerate = reenumerate
+        self._leave_on = leave_on
+        self._lock = fork_safe(threading.RLock())
+        self._latch = FaultLatch()
+        self._outputs: QontrolOutputs | None = None
+        self._is_open = False
+        self._limits: ControllerLimits | None = None
+        self._max_ma: NDArray[np.float64] = np.zeros(0)
+        self._generation = 0
+        self._round_trip_s = 0.0
+        self._calls = 0
+        self._idle = IdleWatch(clock, idle_off_s, self._stop_if_idle)
+
+    @property
+    def info(self) -> ControllerInfo:
+        """Identity and capabilities, read by :meth:`open`. Raises ``LinkLost`` before that."""
+        chain = self._found("info").chain
+        kinds = sorted({module.kind for module in chain.modules})
+        versions = sorted({module.firmware for module in chain.modules})
+        return ControllerInfo(
+            model=f"Qontrol {len(chain.modules)} x {'/'.join(kinds)}",
+            serial=chain.serial,
+            firmware=", ".join(versions),
+            n_heaters=chain.n_channels,
+            n_monitors=0,
+            current_full_scale_ma=float(chain.full_scale_ma.min()),
+            current_step_ma=float(step(chain.full_scale_ma).max()),
+            atomic=False,
+            readback=True,
+            watchdog=False,
+            on_board_sweep=False,
+            readback_tolerance_ma=self._tolerance_ma,
+        )
+
+    @property
+    def chain(self) -> Chain:
+        """The modules found by :meth:`open`. Raises ``LinkLost`` before that."""
+        return self._found("chain").chain
+
+    @property
+    def session(self) -> QontrolSession:
+        """The conversation, for its counters."""
+        return self._session
+
+    @property
+    def compliance(self) -> Compliance:
+        """The limits the modules supervise, as last read back from them. Raises ``LinkLost`` before :meth:`open`."""
+        return self._found("compliance").compliance
+
+    @property
+    def latch_skew_s(self) -> float:
+        """How long the last table took with its reading: the last module follows the first no later than that."""
+        outputs = self._found("latch_skew_s")
+        return outputs.setting_s or self._round_trip_s * len(outputs.chain.modules)
+
+    def open(self) -> None:
+        """Open the link, find the modules, and read their limits; no output changes. When it fails the link is closed.
+
+        Limits given before are applied again.
+
+        Raises:
+            ConnectError: The link cannot be opened.
+            LinkTimeout: Nothing answered.
+            IdentityError: Other modules than the expected ones answered.
+            DeviceError: What the modules say does not fit together.
+            NotSupportedError: A module is no current source.
+        """
+        with self._lock, self._session.transaction():
+            with closed_if_failed(self._session.close):
+                self._session.open()
+                if self._reenumerate:
+                    self._session.renumber()
+                self._outputs = outputs = self._attach(read_chain(self._session))
+            self._is_open = True
+            if self._limits is None:
+                self._max_ma = np.minimum(outputs.chain.full_scale_ma, outputs.compliance.current_ma)
+            else:
+                self.configure(self._limits)
+            self._idle.start()
+
+    def configure(self, limits: ControllerLimits) -> None:
+        """Set the limits of the modules (IMAX, VMAX) and read them back; modules that have them are left alone.
+
+        ``watchdog_s`` has no effect: these modules have no watchdog.
+
+        Raises:
+            LinkLost: The controller is not open.
+            LimitError: A limit outside what the modules can do, or one that the table driven now breaks.
+            ConfigError: An array does not have one value per channel.
+            DeviceError: A module refused.
+            VerifyError: A module keeps another limit.
+        """
+        with self._call("configure") as outputs:
+            wanted = self._wanted(limits, outputs.chain)
+            max_ma = np.array(limits.heater_max_ma, dtype=np.float64)
+            if outputs.driven_ma is not None:
+                what = "the table driven now, under the new heater_max_ma"
+                checked_column(outputs.driven_ma, 0.0, max_ma, what, "mA", self._session)
+                check_power(outputs.driven_ma, limits, "the table driven now, under the new limits", self._session)
+            outputs.apply(wanted)
+            self._limits, self._max_ma = limits, max_ma
+
+    def program(self, currents_ma: NDArray[np.float64]) -> Generation:
+        """Drive all channels, module by module in ascending order, and read the currents back.
+
+        Not atomic: see :attr:`latch_skew_s`. After an error some modules may carry the new table and others the old.
+
+        Args:
+            currents_ma: Shape ``(n_heaters,)``, in mA.
+
+        Returns:
+            The receipt; its CRC-32 is that of the 16-bit words of the table, little endian.
+
+        Raises:
+            LimitError: A current is outside 0 … its limit, or the table exceeds the power cap; nothing was sent.
+            ConfigError: There is not one current per channel.
+            SafetyError: Faults are latched; nothing was sent.
+            DeviceError: A module refused, or reported over-voltage or over-current; the message names the channels.
+            VerifyError: A current does not read back within the tolerance.
+        """
+        with self._call("program") as outputs:
+            currents = checked_column(currents_ma, 0.0, self._max_ma, "program", "mA", self._session)
+            if self._limits is not None:
+                check_power(currents, self._limits, "program", self._session)
+            self._session.listen()
+            outputs.latch_reports()
+            outputs.refuse_while_latched("program")
+            if outputs.limits_gone and self._limits is not None:
+                outputs.apply(self._wanted(self._limits, outputs.chain))
+            self._generation += 1
+            outputs.drive(currents)
+            words = words_from_values(currents, outputs.chain.full_scale_ma)
+            return Generation(self._generation, zlib.crc32(words.astype("<u2").tobytes()), self._clock.now())
+
+    def read_back(self) -> NDArray[np.float64]:
+        """Return the currents the modules measure at their outputs, in mA, shape ``(n_heaters,)``."""
+        with self._call("read_back") as outputs:
+            return outputs.read_currents()
+
+    def read_channels(self) -> ChannelReadings:
+        """Return voltage and current of all channels, as the modules measure them."""
+        with self._call("read_channels") as outputs:
+            return outputs.read_channels()
+
+    def read_log(self) -> tuple[LogEntry, ...]:
+        """Return the modules' own logs, 64 entries per module; takes about 0.2 s per module."""
+        with self._call("read_log") as outputs:
+            return read_log(self._session, outputs.chain)
+
+    def read_monitors(self, n_avg: int = 1) -> MonitorReading:
+        """Raise ``NotSupportedError``: the modules measure their own outputs, not light."""
+        del n_avg
+        self._not_supported("read_monitors", "have no optical monitors", "Read a power meter instead.")
+
+    def sweep(self, plan: SweepPlan) -> SweepResult:
+        """Raise ``NotSupportedError``: the modules run no sweeps."""
+        del plan
+        self._not_supported("sweep", "run no sweeps", "Program the points one by one.")
+
+    def telemetry(
+        self, period_s: float, *, monitors: tuple[int, ...] | None = None, n_avg: int = 1
+    ) -> Iterator[TelemetrySample]:
+        """Raise ``NotSupportedError``: the modules send no readings by themselves."""
+        del period_s, monitors, n_avg
+        self._not_supported("telemetry", "send no readings by themselves", "Call read_channels() instead.")
+
+    def faults(self) -> tuple[Fault, ...]:
+        """Return what the modules reported and this driver keeps, oldest first.
+
+        ``present`` of over-voltage and over-current says whether the channel is at its limit now. ``extra`` holds the
+        code, the line, and the ``candidates`` where the channel could not be told.
+        """
+        with self._call("faults") as outputs:
+            self._session.check_identity()
+            outputs.latch_reports()
+            outputs.refresh()
+            return self._latch.faults
+
+    def clear_fault(self, fault_id: int) -> None:
+        """Clear the latched fault of this id and no other; one that was cleared before stays so.
+
+        Raises:
+            BadValueError: No fault was given this id; nothing was cleared.
+            SafetyError: Its channel is still at its limit; :meth:`outputs_off` ends that.
+        """
+        with self._call("clear_fault") as outputs:
+            self._session.check_identity()
+            outputs.latch_reports()
+            outputs.refresh()
+            if not self._latch.was_issued(fault_id):
+                raise BadValueError(
+                    f"clear_fault: no fault was given the id {fault_id}, nothing was cleared.",
+                    command="clear_fault",
+                    device=self._session.device,
+                    address=self._session.address,
+                    hint="Look at faults(): each is cleared by the id it has there.",
+                )
+            fault = self._latch.find(fault_id)
+            if fault is not None and fault.present:
+                raise SafetyError(
+                    f"clear_fault: the cause is still present: {in_words([fault])}.",
+                    device=self._session.device,
+                    address=self._session.address,
+                    hint="Check the heater, or switch off with outputs_off(), then clear again.",
+                )
+            self._latch.clear(fault_id)
+
+    def outputs_off(self) -> None:
+        """Set all currents to zero and read them back, whatever the state; latches an ESTOP fault.
+
+        Raises:
+            LinkError: The modules did not confirm in three attempts; the state of the outputs is unknown.
+            VerifyError: Currents are still flowing.
+        """
+        with self._call("outputs_off") as outputs:
+            self._latch.add(Fault(0, STOPPED, latched=True, present=False))
+            outputs.zero()
+
+    def close(self) -> None:
+        """Bring the outputs to zero, unless told to leave them on, and close the link; idempotent, never raises.
+
+        In a child process that did not open it, nothing is sent and the outputs stay as they are.
+        """
+        if self._session.is_elsewhere:
+            self._session.close()
+            return
+        self._idle.stop()
+        with self._lock:
+            if self._is_open and not self._leave_on and self._outputs is not None:
+                try:
+                    self._outputs.zero()
+                except LumionError as error:
+                    _log.warning("closing without knowing that the outputs are off: %s", error)
+            self._is_open = False
+            self._session.close()
+
+    @contextlib.contextmanager
+    def _call(self, operation: str) -> Iterator[QontrolOutputs]:
+        """Hold lock and session for one public call."""
+        with self._lock, self._session.transaction():
+            outputs = self._found(operation)
+            if not self._is_open:
+                raise self._closed(operation)
+            self._calls += 1
+            try:
+                yield outputs
+            finally:
+                self._calls -= 1
+                self._idle.used()
+
+    def _attach(self, chain: Chain) -> QontrolOutputs:
+        expected = self._expected_serial or (self._outputs.chain.serial if self._outputs is not None else None)
+        if expected is not None and chain.serial != expected:
+            raise IdentityError(
+                f"the modules {chain.serial} answered, {expected} were expected.",
+                device=self._session.device,
+                address=self._session.address,
+                hint="Check the cabling and the order of the backplanes, or the serial in the bench file.",
+            )
+        began = self._clock.now()
+        self._session.check_identity()
+        self._round_trip_s = self._clock.now() - began
+        return QontrolOutputs(
+            self._session, self._clock, chain, self._latch, mode=self._mode, tolerance_ma=self._tolerance_ma
+        )
+
+    def _wanted(self, limits: ControllerLimits, chain: Chain) -> Compliance:
+        return wanted_compliance(limits, chain, self._compliance_v, self._headroom, self._session)
+
+    def _found(self, operation: str) -> QontrolOutputs:
+        if self._outputs is None:
+            raise self._closed(operation)
+        return self._outputs
+
+    def _closed(self, operation: str) -> LinkLost:
+        device, address = self._session.device, self._session.address
+        return LinkLost(f"{operation}: not open.", device=device, address=address, hint="Call open() first.")
+
+    def _not_supported(self, operation: str, what: str, hint: str) -> NoReturn:
+        if not self._is_open:
+            raise self._closed(operation)
+        device, address = self._session.device, self._session.address
+        words = f"{operation}: Qontrol modules {what}."
+        raise NotSupportedError(words, command=operation, device=device, address=address, hint=hint)
+
+    def _stop_if_idle(self, idle_s: float) -> None:
+        """Switch off if nobody is calling; never in the middle of a call, whose time is its own."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            if self._is_open and not self._calls and self._found("idle").may_carry_current:
+                with self._call("switching off for want of calls") as outputs:
+                    self._latch.add(Fault(0, HOST_IDLE, latched=True, present=False, extra={"idle_s": idle_s}))
+                    outputs.zero()
+        except LumionError as error:
+            _log.error("%s: no call for %.3g s, and switching off failed: %s", self._session.device, idle_s, error)
+        finally:
+            self._lock.release()

@@ -1,0 +1,222 @@
+"""Values of a Qontrol chain: checked before they are sent, put into requests, and compared with what came back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.clock import Clock
+from lumion_hw.drivers.mesh.qontrol.chain import Chain
+from lumion_hw.drivers.ranges import number_each
+from lumion_hw.errors import FrameError, LimitError
+from lumion_hw.interfaces import ControllerLimits
+from lumion_hw.sessions.qontrol import QontrolSession
+from lumion_hw.sessions.qontrol_codec import (
+    CHANNEL_READING,
+    FULL_WORD,
+    MODULE_WORDS,
+    QontrolRequest,
+    Quantity,
+    read_all_binary,
+    read_all_text,
+    set_one_text,
+    set_vector_binary,
+    set_vector_text,
+    text_request,
+    words_from_values,
+)
+
+Mode = Literal["binary", "ascii"]
+LINE_LIMIT_BYTES = 64
+"""Longest text request sent: 22 bytes are recorded to work and 86 to overflow; the limit in between is not known."""
+_LOWEST_VMAX_V = 1.0  # outputs that are off read up to 0.2 V, so a limit of zero would trip on nothing
+_LOWEST_IMAX_MA = 0.05  # and up to 0.012 mA
+_IMPOSSIBLE = 1.5  # readings beyond this part of full scale are damaged lines
+
+
+@dataclass(frozen=True)
+class ChannelReadings:
+    """What the outputs carry, measured by the modules.
+
+    Attributes:
+        voltage_v: Shape ``(n_channels,)``.
+        current_ma: Shape ``(n_channels,)``.
+        timestamp_s: Host clock when the last line arrived.
+    """
+
+    voltage_v: NDArray[np.float64]
+    current_ma: NDArray[np.float64]
+    timestamp_s: float
+
+
+@dataclass(frozen=True)
+class Compliance:
+    """The limits the modules supervise by themselves.
+
+    Attributes:
+        current_ma: IMAX, shape ``(n_channels,)``.
+        voltage_v: VMAX, shape ``(n_channels,)``.
+    """
+
+    current_ma: NDArray[np.float64]
+    voltage_v: NDArray[np.float64]
+
+
+def checked_column(
+    values: object, lowest: float, highest: NDArray[np.float64], what: str, unit: str, session: QontrolSession
+) -> NDArray[np.float64]:
+    """Return values that are within ``lowest`` … ``highest``, channel by channel.
+
+    Raises:
+        LimitError: A value is outside, or not a number; the message names the first such channel.
+        ConfigError: There is not one value per channel.
+    """
+    owner = f"the chain has {len(highest)} channels"
+    column = number_each(values, len(highest), what, owner, device=session.device, address=session.address).copy()
+    for channel in np.flatnonzero(~((column >= lowest) & (column <= highest)))[:1]:
+        broken = highest[channel] if column[channel] > highest[channel] else lowest
+        raise LimitError(
+            f"{what}, channel {channel} is outside {lowest:g} to {highest[channel]:g} {unit}, nothing was sent",
+            asked=float(column[channel]),
+            limit=float(broken),
+            unit=unit,
+            device=session.device,
+            address=session.address,
+        )
+    return column
+
+
+def check_power(currents_ma: NDArray[np.float64], limits: ControllerLimits, what: str, session: QontrolSession) -> None:
+    """Compare the computed power of a table with its cap. Raises ``LimitError``; the modules know no such cap."""
+    power_mw = float(np.sum(limits.heater_ohm * currents_ma**2)) * 1e-3
+    if not power_mw <= limits.total_power_mw:
+        raise LimitError(
+            f"{what}: computed power of the whole table, nothing was sent",
+            asked=power_mw,
+            limit=limits.total_power_mw,
+            unit="mW",
+            device=session.device,
+            address=session.address,
+        )
+
+
+def wanted_compliance(
+    limits: ControllerLimits, chain: Chain, compliance_v: float | None, headroom: float, session: QontrolSession
+) -> Compliance:
+    """Return the limits the modules are to supervise.
+
+    IMAX is the largest current of the heater, VMAX what that current needs in the heater, times ``headroom`` because
+    hot heaters have more resistance; or ``compliance_v`` for all channels. Neither is set below what idle outputs read.
+
+    Raises:
+        LimitError: A current is outside 0 … full scale, a resistance or the power cap is negative or not a number.
+        ConfigError: An array does not have one value per channel.
+    """
+    max_ma = checked_column(limits.heater_max_ma, 0.0, chain.full_scale_ma, "heater_max_ma", "mA", session)
+    unbounded = np.full(chain.n_channels, np.finfo(np.float64).max)
+    ohm = checked_column(limits.heater_ohm, 0.0, unbounded, "heater_ohm", "ohm", session)
+    checked_column([limits.total_power_mw], 0.0, unbounded[:1], "total_power_mw", "mW", session)
+    needed_v = headroom * max_ma * ohm * 1e-3 if compliance_v is None else np.full(chain.n_channels, compliance_v)
+    if compliance_v is not None:
+        checked_column(needed_v, 0.0, chain.full_scale_v, "compliance_v", "V", session)
+    return Compliance(
+        current_ma=np.minimum(np.maximum(max_ma, _LOWEST_IMAX_MA), chain.full_scale_ma),
+        voltage_v=np.minimum(np.maximum(needed_v, _LOWEST_VMAX_V), chain.full_scale_v),
+    )
+
+
+def set_requests(
+    mode: Mode, quantity: Quantity, values: NDArray[np.float64], chain: Chain, changed: NDArray[np.bool_] | None = None
+) -> list[QontrolRequest]:
+    """Return the fewest recorded requests that set the channels, module by module in ascending order.
+
+    Args:
+        mode: ``binary`` sends one vector of 16-bit words per module; ``ascii`` one line per module if it is short
+            enough, else one line per channel.
+        quantity: What is set; vectors in text exist for voltages and currents only.
+        values: Shape ``(n_channels,)``, within 0 … full scale.
+        chain: The chain.
+        changed: Channels that need setting; all if omitted. Vectors set whole modules.
+    """
+    full = chain.full_scale_ma if quantity.unit == "mA" else chain.full_scale_v
+    requests: list[QontrolRequest] = []
+    for module in chain.modules:
+        channels = [c for c in module.channels if changed is None or changed[c]]
+        part = values[module.first_channel : module.channels.stop]
+        if not channels:
+            continue
+        if mode == "binary":
+            words = words_from_values(part, full[module.first_channel])
+            requests.append(set_vector_binary(quantity, module.first_channel, words))
+            continue
+        vector = set_vector_text(quantity, module.first_channel, part.tolist())
+        has_vector = quantity in (Quantity.VOLTAGE, Quantity.CURRENT) and module.n_channels == MODULE_WORDS
+        if has_vector and len(channels) == module.n_channels and len(vector.data) <= LINE_LIMIT_BYTES:
+            requests.append(vector)
+        else:
+            requests += [set_one_text(quantity, channel, float(values[channel])) for channel in channels]
+    return requests
+
+
+def read_request(mode: Mode, quantity: Quantity, chain: Chain) -> QontrolRequest:
+    """Return the request that reads all channels."""
+    return (read_all_binary if mode == "binary" else read_all_text)(quantity, chain.n_channels)
+
+
+def column_from_lines(
+    lines: tuple[str, ...], request: QontrolRequest, full_scale: NDArray[np.float64], session: QontrolSession
+) -> NDArray[np.float64]:
+    """Return the values of a reply, one per channel; ``FrameError`` for one no output of this chain can have."""
+    values = np.array([float(line.split()[0]) for line in lines])
+    _check_possible(values, full_scale, request.text, lines, session)
+    return values
+
+
+def step(full_scale: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the smallest step of a setting: one 16-bit word."""
+    return full_scale / FULL_WORD
+
+
+def read_channels(session: QontrolSession, chain: Chain, clock: Clock) -> ChannelReadings:
+    """Read voltage and current of all channels (``VIPALL?``); every line says which channel it is about.
+
+    Raises:
+        FrameError: The lines are not those of this chain in order, or a reading is impossible.
+    """
+    request = text_request("VIPALL?", CHANNEL_READING, chain.n_channels)
+    lines = session.ask(request)
+    matches = [match for line in lines if (match := CHANNEL_READING.fullmatch(line))]
+    expected = [(module.index, local) for module in chain.modules for local in range(module.n_channels)]
+    if [(int(match[1]), int(match[2])) for match in matches] != expected:
+        raise _damaged(session, request.text, "the channels are not those of the chain, in order")
+    voltage_v = np.array([float(match[3]) for match in matches])
+    current_ma = np.array([float(match[4]) for match in matches])
+    _check_possible(voltage_v, chain.full_scale_v, request.text, lines, session)
+    _check_possible(current_ma, chain.full_scale_ma, request.text, lines, session)
+    return ChannelReadings(voltage_v, current_ma, clock.now())
+
+
+def _check_possible(
+    values: NDArray[np.float64],
+    full_scale: NDArray[np.float64],
+    what: str,
+    lines: tuple[str, ...],
+    session: QontrolSession,
+) -> None:
+    for channel in np.flatnonzero(np.abs(values) > _IMPOSSIBLE * full_scale)[:1]:
+        raise _damaged(
+            session, what, f"{lines[channel]!r} for channel {channel}, full scale is {full_scale[channel]:g}"
+        )
+
+
+def _damaged(session: QontrolSession, what: str, seen: str) -> FrameError:
+    session.taint(f"{what}: {seen}")
+    return FrameError(
+        f"{what}: the reply was damaged on its way: {seen}",
+        device=session.device,
+        address=session.address,
+        hint="Read again; if it happens often, look at the cable.",
+    )

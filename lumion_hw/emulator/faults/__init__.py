@@ -1,0 +1,1 @@
+"""Scripted faults of an emulated bench and its devices."""

@@ -1,0 +1,351 @@
+"""Emulated Keysight tunable lasers: the N7776C, and the laser module of an 8164B mainframe.
+
+Language: section 7 of the instrument facts. Model choices where it leaves one: the laser is locked with the pin 1234
+after power-on, and switching it on while locked is -203; tuning and sweeps are overlapped operations; a sweep whose
+parameters are inconsistent is refused with -221; after a sweep the laser stays where it ended; realigning the cavity
+takes ten seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.lasers.keysight_laser_commands import laser_commands, trigger_commands
+from lumion_hw.emulator.lasers.swept_laser import MOST_TRIGGERS, ArmedSweep, LaserProfile, SweepState, SweptLaser
+from lumion_hw.emulator.meters.keysight_slots import own_modules, slot_commands
+from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.scpi import (
+    InstrumentState,
+    Operation,
+    Profile,
+    ScpiDevice,
+    ScpiError,
+    ScpiInstrument,
+    SuffixRange,
+)
+from lumion_hw.emulator.scpi import errors as scpi_errors
+
+PIN = "1234"
+N7776C_SPEEDS_NM_PER_S = (0.5, 1.0, 50.0, 80.0, 200.0)
+LEAST_STEP_NM = 1e-4
+_TIME_LIMITS_S = (0.1, 43_200.0)
+_MOST_TRIGGERS_PER_S = 1e6
+_DEFAULT_SPEED_NM_PER_S = 50.0
+_REALIGN_S = 10.0
+HIGH_POWER = "HIGHpower"
+
+
+@dataclass
+class SweepSettings:
+    """Parameters of sweeps; the defaults are those after ``*RST``.
+
+    Attributes:
+        start_nm: Where a sweep begins.
+        stop_nm: Where it ends.
+        step_nm: Step, and distance of triggers.
+        speed_nm_per_s: Speed of continuous sweeps.
+        mode: ``STEPped``, ``MANual`` or ``CONTinuous``.
+        repeat: ``ONEWay`` or ``TWOWay``.
+        cycles: Passes.
+        dwell_s: Rest on every step.
+        logging: Wavelength logging.
+        output: Trigger output.
+        input: Trigger input.
+        modulated: Amplitude modulation is on.
+    """
+
+    start_nm: float
+    stop_nm: float
+    step_nm: float = 1.0
+    speed_nm_per_s: float = 50.0
+    mode: str = "STEPped"
+    repeat: str = "ONEWay"
+    cycles: int = 1
+    dwell_s: float = 0.1
+    logging: bool = False
+    output: str = "DISabled"
+    input: str = "IGNore"
+    modulated: bool = False
+
+
+class LaserModule:
+    """A laser behind SCPI commands, in an instrument of its own or in a slot.
+
+    Args:
+        state: SCPI state of the instrument.
+        clock: The injected clock.
+        rng: Draws the laser's errors.
+        profile: Model of the laser.
+        speeds_nm_per_s: Sweep speeds it has.
+        on_triggers: Called with the times of the pulses at its trigger output.
+        low_sse_loss_db: Power that its output of low spontaneous emission has less; ``None`` for a laser of one output.
+    """
+
+    def __init__(
+        self,
+        state: InstrumentState,
+        clock: Clock,
+        rng: np.random.Generator,
+        profile: LaserProfile,
+        speeds_nm_per_s: tuple[float, ...],
+        on_triggers: Callable[[NDArray[np.float64]], None],
+        *,
+        low_sse_loss_db: float | None = None,
+    ) -> None:
+        self.scpi = state
+        self.clock = clock
+        self.profile = profile
+        self.speeds_nm_per_s = speeds_nm_per_s
+        self.low_sse_loss_db = low_sse_loss_db
+        self._high_power = profile
+        self.locked = True
+        self._listen = on_triggers
+        self._operation: Operation | None = None
+        self.default_nm = min(max(1550.0, profile.limits_nm[0]), profile.limits_nm[1])
+        self.laser = SweptLaser(profile, clock, rng, self._pulses, wavelength_nm=self.default_nm)
+        self.reset()
+
+    def reset(self) -> None:
+        """Set defaults (``*RST``); the lock stays."""
+        low, high = self.profile.limits_nm
+        speed = min(self.speeds_nm_per_s, key=lambda each: abs(each - _DEFAULT_SPEED_NM_PER_S))
+        self.settings = SweepSettings(low, high, speed_nm_per_s=speed)
+        self.in_watts = False
+        self.regulate(HIGH_POWER)
+        self._swept = self._awaited = False
+        self._operation = None
+        self.laser.switch(False)
+        self.laser.tune(self.default_nm)
+        self.laser.set_power(0.0)
+
+    def advance(self) -> None:
+        """Follow the clock."""
+        self.laser.advance()
+        if self._operation is not None:
+            self._operation.end_s = self.laser.end_s
+
+    def _pulses(self, times_s: NDArray[np.float64]) -> None:
+        if self.settings.output == "STFinished":
+            self._listen(times_s)
+
+    # -- what commands do
+
+    def lock(self, on: bool, pin: str) -> None:
+        """Lock or unlock. Raises ``ScpiError`` -224 for a wrong pin."""
+        if pin != PIN:
+            raise ScpiError(scpi_errors.ILLEGAL_PARAMETER_VALUE)
+        self.locked = on
+        if on:
+            self.laser.switch(False)
+
+    def switch(self, on: bool) -> None:
+        """Switch the light. Raises ``ScpiError`` -203 while locked."""
+        if on and self.locked:
+            raise ScpiError(scpi_errors.COMMAND_PROTECTED)
+        self.laser.switch(on)
+
+    def regulate(self, path: str) -> None:
+        """Give the power of one of two outputs: that of low spontaneous emission has less."""
+        self.path = path
+        low, high = self._high_power.power_dbm
+        less_db = 0.0 if path in (HIGH_POWER, "BHRegulated") else self.low_sse_loss_db or 0.0
+        self.profile = replace(self._high_power, power_dbm=(low, high - less_db))
+        self.laser.profile = self.profile
+
+    def realign(self) -> None:
+        """Realign the cavity; an overlapped operation that ends a sweep."""
+        self._end()
+        self._start(self.laser.rest(_REALIGN_S))
+
+    def tune(self, wavelength_nm: float) -> None:
+        """Go to a wavelength; an overlapped operation."""
+        self._end()
+        self._start(self.laser.tune(wavelength_nm))
+
+    def _start(self, duration_s: float | None) -> None:
+        self._operation = self.scpi.begin(duration_s, self._finished)
+
+    def _finished(self) -> None:
+        self._operation = None
+
+    def _end(self) -> None:
+        if self._operation is not None:
+            self.scpi.abort(self._operation)
+            self._operation = None
+
+    def check(self) -> tuple[int, str]:
+        """Return the number and text of what is inconsistent about a sweep, ``(0, "OK")`` if nothing is."""
+        settings = self.settings
+        span_nm = settings.stop_nm - settings.start_nm
+        steps = span_nm / settings.step_nm
+        continuous = settings.mode == "CONTinuous"
+        duration_s = span_nm / settings.speed_nm_per_s if continuous else _TIME_LIMITS_S[0]
+        low, high = self.profile.limits_nm
+        findings = (
+            (span_nm <= 0, 368, "LambdaStop <=LambdaStart"),
+            (settings.start_nm < low - 1e-9, 380, "LambdaStart too small"),
+            (settings.stop_nm > high + 1e-9, 381, "LambdaStop too large"),
+            (continuous and duration_s < _TIME_LIMITS_S[0], 369, "sweepTime too small"),
+            (continuous and duration_s > _TIME_LIMITS_S[1], 370, "sweepTime too large"),
+            (settings.logging and settings.modulated, 374, "lambda logging and modulation"),
+            (settings.logging and settings.output != "STFinished", 375, "lambda logging needs trigger STF"),
+            (settings.logging and not continuous, 376, "lambda logging needs mode CONT"),
+            (continuous and settings.modulated, 379, "continuous sweep and modulation"),
+            (settings.step_nm < LEAST_STEP_NM - 1e-12, 372, "step too small"),
+            (abs(settings.step_nm / LEAST_STEP_NM - round(settings.step_nm / LEAST_STEP_NM)) > 1e-3, 377, "step"),
+            (
+                continuous and settings.speed_nm_per_s / settings.step_nm > _MOST_TRIGGERS_PER_S,
+                371,
+                "triggerFreq too large",
+            ),
+            (steps + 1 > MOST_TRIGGERS, 373, "triggerNum too large"),
+        )
+        return next(((code, text) for wrong, code, text in findings if wrong), (0, "OK"))
+
+    def plan(self) -> ArmedSweep:
+        """Return the sweep set."""
+        settings = self.settings
+        return ArmedSweep(
+            settings.start_nm,
+            settings.stop_nm,
+            settings.step_nm,
+            settings.speed_nm_per_s,
+            continuous=settings.mode == "CONTinuous",
+            two_way=settings.repeat == "TWOWay",
+            cycles=settings.cycles,
+            dwell_s=settings.dwell_s,
+        )
+
+    def control(self, word: str) -> None:
+        """Stop, start or pause a sweep. Raises ``ScpiError`` -221 for an inconsistent one."""
+        if word == "STARt":
+            if self.check()[0]:
+                raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
+            self._end()
+            self._swept, self._awaited = True, self.settings.input == "SWStart"
+            if self.settings.mode == "MANual":
+                self.laser.hold(self.plan())
+            else:
+                self.laser.sweep(self.plan(), wait=self._awaited)
+            self._start(None)
+            self.advance()
+        elif word == "STOP":
+            self.laser.stop()
+            self._end()
+            self._swept = False
+        else:
+            self.laser.pause()
+
+    def step(self, direction: int) -> None:
+        """Go one step. Raises ``ScpiError`` -221 when no sweep is paused, or at its end."""
+        if not self.laser.step(direction):
+            raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
+
+    def soft_trigger(self) -> None:
+        """Begin the sweep that waits. Raises ``ScpiError`` -211 when none does."""
+        if not self.laser.trigger():
+            raise ScpiError(scpi_errors.TRIGGER_IGNORED)
+
+    def hardware_trigger(self) -> None:
+        """A pulse at the trigger input."""
+        if self.settings.input == "SWStart":
+            self.laser.trigger()
+        elif self.settings.input == "NEXTstep":
+            self.laser.step(1)
+
+    @property
+    def sweep_number(self) -> int:
+        """Reply of the sweep's query: 0 stopped, 1 running (or getting ready), 2 paused."""
+        state = self.laser.state
+        return {SweepState.STOPPED: 0, SweepState.PAUSED: 2}.get(state, 1)
+
+    @property
+    def flag(self) -> int:
+        """0 at the start and after a stop, two more with the data of every pass, odd from the waiting for a trigger on.
+
+        816x programming guide p. 139. That it stays after the last pass is what public clients wait for.
+        """
+        if not self._swept:
+            return 0
+        before_data = self.laser.passes_done == 0 and self.laser.state in (SweepState.WAITING, SweepState.RUNNING)
+        return 2 * self.laser.passes_done + (self._awaited and before_data)
+
+    def logged_m(self) -> NDArray[np.float64]:
+        """Wavelengths logged, in m."""
+        if not self.settings.logging:
+            return np.zeros(0)
+        return np.asarray(self.laser.logged_nm * 1e-9, dtype=np.float64)
+
+
+class EmulatedKeysightLaser(ScpiDevice):
+    """A stand-alone laser (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+
+    Args:
+        name: Device name of the bench file.
+        clock: The injected clock.
+        rng: Draws the laser's errors.
+        model: Second field of ``*IDN?``.
+        serial: Third field.
+        firmware: Last field.
+        profile: Model of the laser.
+        on_triggers: Called with the times of the pulses at its trigger output.
+        emit: Called with the light whenever it has changed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        rng: np.random.Generator,
+        *,
+        model: str = "N7776C",
+        serial: str = "DE00000002",
+        firmware: str = "1.06.00",
+        profile: LaserProfile | None = None,
+        on_triggers: Callable[[NDArray[np.float64]], None] | None = None,
+        emit: Callable[[Light], None] | None = None,
+    ) -> None:
+        identity = f"Keysight Technologies,{model},{serial},{firmware}"
+        self._scpi = ScpiInstrument(name, clock, Profile(identity, tells_busy=True), self._reset, self._follow)
+        self._emit = emit
+        self._emitted: Light | None = None
+        self.module = LaserModule(
+            self._scpi.state,
+            clock,
+            rng,
+            profile or LaserProfile((1480.0, 1640.0)),
+            N7776C_SPEEDS_NM_PER_S,
+            on_triggers or (lambda _times: None),
+        )
+        commands = (
+            *laser_commands(self.module),
+            *trigger_commands(self.module),
+            *slot_commands(own_modules(identity, (0,)), (0,)),
+        )
+        self._scpi.declare(commands, {"s": SuffixRange(0, 0, 0), "c": SuffixRange(1, 1), "n": SuffixRange(0, 0, 0)})
+
+    def light(self) -> Light:
+        """Return the true light now."""
+        return self.module.laser.light()
+
+    def light_at(self, at_s: float) -> Light:
+        """Return the true light at a time that has passed."""
+        return self.module.laser.light_at(at_s)
+
+    def trigger(self) -> None:
+        """A pulse at the trigger input."""
+        self.module.hardware_trigger()
+
+    def _reset(self) -> None:
+        self.module.reset()
+
+    def _follow(self) -> None:
+        self.module.advance()
+        if self._emit is not None and (light := self.module.laser.light()) != self._emitted:
+            self._emitted = light
+            self._emit(light)

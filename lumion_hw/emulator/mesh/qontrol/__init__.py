@@ -1,0 +1,29 @@
+"""An emulated chain of Qontrol output modules: ASCII and binary dialect, supervision, heater loads, reply timing."""
+
+from lumion_hw.emulator.mesh.qontrol.chain import QontrolChain
+from lumion_hw.emulator.mesh.qontrol.load import OPEN, SHORT, HeaterLoad
+from lumion_hw.emulator.mesh.qontrol.profile import (
+    BAUD,
+    EXACT,
+    ChainProfile,
+    ErrorOrder,
+    ModuleSpec,
+    OverLimit,
+    Readback,
+    ReplyMode,
+)
+
+__all__ = [
+    "BAUD",
+    "EXACT",
+    "OPEN",
+    "SHORT",
+    "ChainProfile",
+    "ErrorOrder",
+    "HeaterLoad",
+    "ModuleSpec",
+    "OverLimit",
+    "QontrolChain",
+    "Readback",
+    "ReplyMode",
+]

@@ -1,0 +1,329 @@
+"""The emulated chain as a device: one serial line, modules behind it, and the order in which things happen."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.mesh.qontrol.errors import (
+    BAD_CHANNEL,
+    BUFFER_OVERFLOW,
+    SERIAL,
+    ErrorLimiter,
+    Refused,
+    error_line,
+)
+from lumion_hw.emulator.mesh.qontrol.executor import Executor
+from lumion_hw.emulator.mesh.qontrol.load import HeaterLoad
+from lumion_hw.emulator.mesh.qontrol.module import EmulatedQ8
+from lumion_hw.emulator.mesh.qontrol.peer import QontrolPeer
+from lumion_hw.emulator.mesh.qontrol.profile import ChainProfile, ErrorOrder, ModuleSpec
+from lumion_hw.emulator.mesh.qontrol.requests import BinaryRequest, RequestReader, TextLine, read_binary, read_text
+from lumion_hw.emulator.mesh.qontrol.timing import ReplyTiming
+from lumion_hw.emulator.wires.mains import Cord, Switchable
+from lumion_hw.errors import ConfigError
+
+_HELD_LINES = 256
+_LEAST_WORDS = 64
+
+
+class QontrolChain(Switchable):
+    """A chain of Qontrol output modules on one serial line.
+
+    There is no watchdog: outputs stay as they are when the host goes away. Error lines of the supervision go to every
+    connection, replies to the one that asked.
+
+    Args:
+        name: Device name of the bench file.
+        clock: The clock of the bench.
+        rng: Draws everything random.
+        drive: Called with the currents of all channels in mA, shape ``(n_channels,)``, and the instant, at construction
+            and whenever a current changes. Instants never run backwards but may lie before the clock's present time.
+        modules: The modules in the order of the chain.
+        loads: What hangs on each channel, or one load for all.
+        profile: How the chain behaves where modules differ or nothing is published.
+
+    Attributes:
+        profile: As given.
+        tamper: Scripted fault: every reply passes through it, LFs included; what it returns goes on the line.
+        silent: Scripted fault: requests are carried out, but nothing is answered.
+
+    Raises:
+        ConfigError: There are no modules, or the number of loads is not that of the channels.
+    """
+
+    what = "the chain"
+    keeps_connections = True
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        rng: np.random.Generator,
+        *,
+        drive: Callable[[NDArray[np.float64], float], None],
+        modules: Sequence[ModuleSpec] = (ModuleSpec(number=1),),
+        loads: Sequence[HeaterLoad] | HeaterLoad | None = None,
+        profile: ChainProfile | None = None,
+    ) -> None:
+        self._name = name
+        self._clock = clock
+        self._report = drive
+        self.profile = profile or ChainProfile()
+        self._modules = self._build(modules, loads, rng)
+        self._present = list(self._modules)
+        self._n_channels = sum(module.n_channels for module in self._modules)
+        self._executor = Executor(self.profile, self._present)
+        self._timing = ReplyTiming(self.profile.reply_mode, rng)
+        self._overflow = ErrorLimiter(self.profile.burst_lines, self.profile.burst_window_s)
+        self._peers: list[QontrolPeer] = []
+        self._held: deque[str] = deque(maxlen=_HELD_LINES)
+        self._time = clock.now()
+        self._ready_s = float("-inf")
+        self._extra_s = 0.0
+        self._advancing = False
+        self._driven = np.full(self.n_channels, np.nan)
+        self.tamper: Callable[[bytes], bytes] | None = None
+        self.silent = False
+        self._sound: dict[int, HeaterLoad] = {}
+        self._drive()
+
+    def _build(
+        self, modules: Sequence[ModuleSpec], loads: Sequence[HeaterLoad] | HeaterLoad | None, rng: np.random.Generator
+    ) -> tuple[EmulatedQ8, ...]:
+        count = sum(spec.n_channels for spec in modules)
+        if loads is None or isinstance(loads, HeaterLoad):
+            loads = [loads or HeaterLoad()] * count
+        if not modules or len(loads) != count:
+            raise ConfigError(
+                f"a chain of {len(modules)} modules with {count} channels does not go with {len(loads)} loads",
+                device=self._name,
+                hint="Give one load per channel and at least one module.",
+            )
+        built, first = [], 0
+        for spec in modules:
+            own = loads[first : first + spec.n_channels]
+            built.append(EmulatedQ8(spec, self.profile, own, first, rng, self._clock.now()))
+            first += spec.n_channels
+        return tuple(built)
+
+    # -- the device
+
+    @property
+    def name(self) -> str:
+        """Device name of the bench file."""
+        return self._name
+
+    @property
+    def n_channels(self) -> int:
+        """Channels wired to the chain, those of modules taken out included."""
+        return self._n_channels
+
+    @property
+    def currents_ma(self) -> NDArray[np.float64]:
+        """Currents that flow, as of the last :meth:`advance`; shape ``(n_channels,)``."""
+        return self._driven.copy()
+
+    @property
+    def voltages_v(self) -> NDArray[np.float64]:
+        """Voltages at the outputs, as of the last :meth:`advance`; shape ``(n_channels,)``."""
+        return np.array([channel.output.voltage_v for module in self._modules for channel in module.channels])
+
+    def now(self) -> float:
+        """Return the time of the chain's clock."""
+        return self._clock.now()
+
+    def connect(self) -> Cord:
+        """Open one more connection. Raises ``ConnectError`` without power or cable."""
+        self._require_reachable()
+        words = max(self.n_channels, _LEAST_WORDS)
+        reader = RequestReader(self.profile.line_limit, words, self.profile.binary_gap_s)
+        peer = QontrolPeer(self, self.profile.baud, reader, self._timing)
+        self._peers.append(peer)
+        return Cord(self, peer)
+
+    def disconnect(self, peer: QontrolPeer) -> None:
+        """Forget a connection; what has arrived from it has been carried out."""
+        self.advance()
+        if peer in self._peers:
+            self._peers.remove(peer)
+
+    def next_due(self) -> float | None:
+        """Return when the supervision speaks next, or ``None``."""
+        if not self.powered:
+            return None
+        times = (module.next_error_s() for module in self._present)
+        return min((time for time in times if time is not None), default=None)
+
+    def advance(self) -> None:
+        """Carry out what has arrived and let the supervision speak, each thing at its own instant."""
+        if self._advancing or not self.powered:
+            return
+        self._advancing = True
+        try:
+            now = self._clock.now()
+            for peer in tuple(self._peers):
+                for at_s, item in peer.requests(now):
+                    self._pass(at_s)
+                    self._hear(peer, item)
+            self._pass(now)
+        finally:
+            self._advancing = False
+
+    # -- requests and replies
+
+    def _pass(self, until_s: float) -> None:
+        """Let time pass: the supervision speaks."""
+        self._time = max(self._time, until_s)
+        due = self.next_due()
+        if due is None or due > self._time:
+            return
+        lines = sorted(line for module in self._present for line in module.supervise(self._time))
+        for at_s, line in lines:
+            if self.profile.error_order is ErrorOrder.NATURAL:
+                self._broadcast(line, at_s)
+            else:
+                self._held.append(line)
+
+    def _broadcast(self, line: str, at_s: float) -> None:
+        for peer in self._peers:
+            if not (self.silent or peer.full):
+                peer.send(f"{line}\n".encode("latin-1"), at_s)
+
+    def _hear(self, peer: QontrolPeer, item: TextLine | BinaryRequest) -> None:
+        if peer.full or not self._present:
+            return
+        lines = self._obey(item)
+        if self.profile.echo and isinstance(item, TextLine):
+            lines = [item.text.decode("latin-1"), *lines]
+        if lines:
+            self._answer(peer, lines)
+
+    def _obey(self, item: TextLine | BinaryRequest) -> list[str]:
+        if isinstance(item, TextLine) and item.too_long:
+            both = (self._overflow.admit(error_line(code), self._time) for code in (BUFFER_OVERFLOW, SERIAL))
+            return [line for line in both if line is not None]
+        if isinstance(item, TextLine) and not item.text:
+            return []
+        try:
+            if isinstance(item, TextLine):
+                request = read_text(item.text, echo=self.profile.echo)
+            else:
+                request = read_binary(item, check_parity=self.profile.check_parity)
+            lines = self._executor.execute(request, self._time)
+        except Refused as refused:
+            self._present[0].note(refused.code, refused.channel, self._time)
+            unheard = refused.code == BAD_CHANNEL and self.profile.silent_unknown_channels
+            return [] if unheard else [error_line(refused.code, refused.channel)]
+        self._drive()
+        return lines
+
+    def _answer(self, peer: QontrolPeer, lines: list[str]) -> None:
+        """Send a reply in its time, with the held error lines where the profile wants them."""
+        place = {ErrorOrder.BEFORE_REPLY: 0, ErrorOrder.INSIDE_REPLY: 1}.get(self.profile.error_order, len(lines))
+        lines[place:place] = self._held
+        self._held.clear()
+        data = "".join(f"{line}\n" for line in lines).encode("latin-1")
+        if self.tamper is not None:
+            data = self.tamper(data)
+        self._ready_s = max(self._ready_s, self._time + self._timing.delay_s() + self._extra_s)
+        self._extra_s = 0.0
+        if not self.silent:
+            for behind_s, piece in self._timing.pieces(data):
+                peer.send(piece, self._ready_s + behind_s)
+
+    def _drive(self) -> None:
+        currents = np.zeros(self.n_channels)
+        for module in self._present:
+            end = module.first + module.n_channels
+            currents[module.first : end] = [channel.output.current_ma for channel in module.channels]
+        if not np.array_equal(currents, self._driven):
+            self._driven = currents
+            self._report(currents.copy(), self._time)
+
+    # -- scripted faults
+
+    def set_load(self, channel: int, load: HeaterLoad) -> None:
+        """Change what hangs on a channel (by its place in the wiring): a heater breaks or is shorted."""
+        self._advance_to_now()
+        module, local = self._wired(channel)
+        module.channels[local].load = load
+        module.renew(local, self._time)
+        self._drive()
+
+    @property
+    def n_present(self) -> int:
+        """Modules in the chain."""
+        return len(self._present)
+
+    def fail_load(self, channel: int, load: HeaterLoad) -> None:
+        """Change what hangs on a channel until :meth:`mend_load`."""
+        module, local = self._wired(channel)
+        self._sound.setdefault(channel, module.channels[local].load)
+        self.set_load(channel, load)
+
+    def mend_load(self, channel: int) -> None:
+        """Put back what hung on a channel before it failed; harmless on a sound one."""
+        if channel in self._sound:
+            self.set_load(channel, self._sound.pop(channel))
+
+    def trip(self, channel: int, code: int = 1) -> None:
+        """Let a module report an error nobody asked for, now.
+
+        Args:
+            channel: Channel by its place in the wiring; the line carries the channel within its module.
+            code: Error code.
+        """
+        self._advance_to_now()
+        module, local = self._wired(channel)
+        line = module.report(code, local, self._time)
+        if line is not None:
+            self._broadcast(line, self._time)
+
+    def delay_next_reply(self, seconds: float) -> None:
+        """Let the next reply, and with it all that follow, come this much later."""
+        self._extra_s = seconds
+
+    def take_out(self, index: int) -> None:
+        """Take a module out of the chain: its outputs go dead, channels behind it are renumbered."""
+        self._advance_to_now()
+        module = self._present.pop(index)
+        module.power_cycle(self._time)
+        self._drive()
+
+    def power_cycle(self) -> None:
+        """Interrupt the supply: outputs 0, what is under way is lost, every module says ``E90:00``."""
+        self.power_off()
+        self.power_on()
+
+    def _lose_power(self) -> None:
+        self._time = max(self._time, self._clock.now())
+        for module in self._modules:
+            module.power_cycle(self._time)
+        for peer in self._peers:
+            peer.clear()
+        self._held.clear()
+        self._ready_s = float("-inf")
+        self._drive()
+
+    def _regain_power(self) -> None:
+        """Every module says ``E90:00``."""
+        self._time = max(self._time, self._clock.now())
+        for peer in self._peers:
+            peer.clear()
+        for module in self._present:
+            self._broadcast(module.power_cycle(self._time), self._time)
+
+    def _wired(self, channel: int) -> tuple[EmulatedQ8, int]:
+        for module in self._modules:
+            if module.first <= channel < module.first + module.n_channels:
+                return module, channel - module.first
+        raise ConfigError(f"there is no channel {channel}", device=self._name, hint=f"Give 0 to {self.n_channels - 1}.")
+
+    def _advance_to_now(self) -> None:
+        self.advance()
+        self._time = max(self._time, self._clock.now())

@@ -1,0 +1,191 @@
+"""From bytes to requests: cuts the stream into text lines and binary requests, and reads both.
+
+Grammar: Qontrol facts, sections 4 and 6. Nothing here knows the modules. Memory is bounded whatever arrives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lumion_hw.emulator.mesh.qontrol.errors import BAD_COMMAND, FORBIDDEN, SERIAL, Refused
+from lumion_hw.emulator.mesh.qontrol.table import CODES, COMMANDS, HEADER_MODES, POWER, Mode, QontrolCommand
+
+_HEAD = 7
+_BIN, _ADDM, _DEXT, _PARITY = 0x80, 0x10, 0x02, 0x01
+_TEXT = re.compile(r"([A-Za-z]+)([0-9]{0,5})(?:(\?)|=(.*))?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class TextLine:
+    """A text request without its LF; ``text`` is cut when ``too_long``."""
+
+    text: bytes
+    too_long: bool = False
+
+
+@dataclass(frozen=True)
+class BinaryRequest:
+    """A binary request.
+
+    Attributes:
+        head: Header, command, three address bytes and the data or count word.
+        words: Data words; those beyond the reader's limit are missing.
+        count: Number of words announced.
+    """
+
+    head: bytes
+    words: tuple[int, ...]
+    count: int
+
+
+@dataclass(frozen=True)
+class ReceivedRequest:
+    """What is asked, in either dialect.
+
+    Attributes:
+        command: The command.
+        mode: Way it is used.
+        channel: Global channel, or local channel if there is a module number; ``None`` if none is named.
+        fields: Values in words of the text dialect.
+        words: Values in words of the binary dialect; ``None`` for text.
+        count: Number of values.
+        module_number: Number of the module addressed by its id.
+    """
+
+    command: QontrolCommand
+    mode: Mode
+    channel: int | None
+    fields: tuple[str, ...] = ()
+    words: tuple[int, ...] | None = None
+    count: int = 0
+    module_number: int | None = None
+
+
+class RequestReader:
+    """Cuts a stream into requests.
+
+    Args:
+        line_limit: Longest text line in bytes, LF included.
+        word_limit: Data words kept of one binary request.
+        gap_s: Silence after which an unfinished binary request is forgotten.
+    """
+
+    def __init__(self, line_limit: int, word_limit: int, gap_s: float) -> None:
+        self._line_limit = line_limit
+        self._kept_bytes = _HEAD + 2 * word_limit
+        self._gap_s = gap_s
+        self._text = bytearray()
+        self._binary = bytearray()
+        self._missing = 0
+        self._extended = False
+        self._last_s = float("-inf")
+
+    def feed(self, data: bytes, end_s: float, byte_s: float) -> Iterator[tuple[float, TextLine | BinaryRequest]]:
+        """Take bytes that arrived without a gap, the last of them at ``end_s``; give requests and their times."""
+        if end_s - byte_s * len(data) - self._last_s >= self._gap_s:
+            self._binary.clear()
+        self._last_s = end_s
+        place = 0
+        while place < len(data):
+            binary = self._binary or (not self._text and data[place] >= _BIN)
+            place, item = self._take_binary(data, place) if binary else self._take_text(data, place)
+            if item is not None:
+                yield end_s - byte_s * (len(data) - place), item
+
+    def reset(self) -> None:
+        """Forget what was read of a request."""
+        self._text.clear()
+        self._binary.clear()
+
+    def _take_text(self, data: bytes, place: int) -> tuple[int, TextLine | None]:
+        end = data.find(b"\n", place)
+        stop = len(data) if end < 0 else end
+        self._text += data[place : min(stop, place + self._line_limit - len(self._text))]
+        if end < 0:
+            return stop, None
+        line, self._text = bytes(self._text), bytearray()
+        return end + 1, TextLine(line, too_long=len(line) >= self._line_limit)
+
+    def _take_binary(self, data: bytes, place: int) -> tuple[int, BinaryRequest | None]:
+        """Collect a request; words beyond the limit are let pass without being kept."""
+        if not self._binary:
+            self._missing, self._extended = _HEAD, False
+        taken = data[place : place + self._missing]
+        self._missing -= len(taken)
+        self._binary += taken[: self._kept_bytes - len(self._binary)]
+        if self._missing == 0 and self._binary[0] & _DEXT and not self._extended:
+            self._missing, self._extended = 2 * _word(self._binary, 5), True
+        return place + len(taken), self._finish() if self._missing == 0 else None
+
+    def _finish(self) -> BinaryRequest:
+        data, self._binary = bytes(self._binary), bytearray()
+        if not self._extended:
+            return BinaryRequest(data, (_word(data, 5),), 1)
+        words = tuple(_word(data, place) for place in range(_HEAD, len(data) - 1, 2))
+        return BinaryRequest(data[:_HEAD], words, _word(data, 5))
+
+
+def _word(data: bytes | bytearray, place: int) -> int:
+    return int.from_bytes(data[place : place + 2], "big")
+
+
+def read_text(line: bytes, *, echo: bool = False) -> ReceivedRequest:
+    """Read a text line.
+
+    Args:
+        line: The line, without LF.
+        echo: Firmware of the older kind, which knows one command more.
+
+    Raises:
+        Refused: No known command, or not in this way.
+    """
+    match = _TEXT.fullmatch(line.decode("latin-1"))
+    if match is None:
+        raise Refused(BAD_COMMAND)
+    name, digits, query, values = match.groups()
+    fields = () if values is None else tuple(values.split(","))
+    command, scope = _find(name.upper(), echo)
+    if query:
+        mode = {"": Mode.READ, "ALL": Mode.READ_ALL}.get(scope)
+    elif values is None:
+        mode = Mode.ACTION if scope == "" else None
+    else:
+        mode = {"": Mode.WRITE, "ALL": Mode.WRITE_ALL, "VEC": Mode.VECTOR}[scope]
+    if mode is None or (scope == "ALL" and digits) or (scope == "VEC" and not digits):
+        raise Refused(BAD_COMMAND)
+    if mode not in command.text:
+        raise Refused(BAD_COMMAND if mode is Mode.ACTION else FORBIDDEN)
+    return ReceivedRequest(command, mode, int(digits) if digits else None, fields, None, len(fields))
+
+
+def _find(name: str, echo: bool) -> tuple[QontrolCommand, str]:
+    """Return the command a name means, and whether for one channel (""), ``ALL`` or a ``VEC``."""
+    for scope in ("", "ALL", "VEC"):
+        command = COMMANDS.get(name.removesuffix(scope)) if name.endswith(scope) else None
+        if command is not None:
+            return command, scope
+    if echo and name == POWER.name:
+        return POWER, ""
+    raise Refused(BAD_COMMAND)
+
+
+def read_binary(item: BinaryRequest, *, check_parity: bool = True) -> ReceivedRequest:
+    """Read a binary request.
+
+    Raises:
+        Refused: Wrong parity, unknown command, or a way of using it that is not known.
+    """
+    header, code = item.head[0], item.head[1]
+    if check_parity and header.bit_count() % 2:
+        raise Refused(SERIAL)
+    command = CODES.get(code)
+    if command is None:
+        raise Refused(BAD_COMMAND)
+    mode = HEADER_MODES.get(header & ~(_BIN | _ADDM | _PARITY))
+    if mode is None or mode not in command.binary:
+        raise Refused(FORBIDDEN)
+    if header & _ADDM:
+        return ReceivedRequest(command, mode, item.head[4], (), item.words, item.count, _word(item.head, 2))
+    return ReceivedRequest(command, mode, int.from_bytes(item.head[2:5], "big"), (), item.words, item.count)

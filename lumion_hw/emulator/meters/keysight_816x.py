@@ -1,0 +1,204 @@
+"""Emulated Keysight 8163, 8164 or 8166 mainframe with power sensors and, in slot 0 of an 8164, a tunable laser.
+
+Language: sections 3 and 7 of the instrument facts (8163A/B, 8164A/B, 8166A/B programming guide). What differs from the
+N77xx: slots and channels, runs are read in W, a sensor's first channel is the master of both, known queries that fail
+answer a marker besides the entry in the error queue, a slot left out is the lowest one, and an 8164 wires the laser's
+pulses to its sensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.lasers.keysight_laser import LaserModule
+from lumion_hw.emulator.lasers.keysight_laser_commands import INPUTS, OUTPUTS, laser_commands, trigger_commands
+from lumion_hw.emulator.meters.keysight_meter import EmulatedKeysightMeter, MeterTraits, Port
+from lumion_hw.emulator.meters.keysight_slots import (
+    LASER_SLOT,
+    LASERS,
+    LOW_SSE_LOSS_DB,
+    MODULE_SPEEDS_NM_PER_S,
+    SENSORS,
+    SLOTS,
+    module_of,
+    ports_of,
+    slot_commands,
+)
+from lumion_hw.emulator.meters.n77xx_head import EmulatedHead, HeadProfile
+from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.scpi import Call, Choice, Form, Profile, Reply, ScpiCommand, ScpiError, SuffixRange
+from lumion_hw.emulator.scpi import errors as scpi_errors
+from lumion_hw.emulator.scpi.spelling import short_form
+from lumion_hw.errors import ConfigError
+
+DUAL_SENSORS: Mapping[int, str] = {1: "81635A", 2: "81635A"}
+
+
+class EmulatedKeysight816x(EmulatedKeysightMeter):
+    """A mainframe with its modules (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+
+    Args:
+        name: Device name of the bench file.
+        clock: The injected clock.
+        rng: Draws the modules' hidden errors and their noise.
+        light: Gives the light at a slot and channel at a time of the present or the past.
+        model: One of :data:`~lumion_hw.emulator.meters.keysight_slots.SLOTS`.
+        serial: Serial number in ``*IDN?``.
+        firmware: Last field of ``*IDN?``.
+        modules: Slot -> module: a sensor, or in slot 0 of an 8164 a laser; at least one.
+        emit: Called with the laser's light whenever it has changed.
+
+    Raises:
+        ConfigError: There is no such mainframe, slot or module, or nothing is plugged in.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        rng: np.random.Generator,
+        light: Callable[[int, int, float], Light],
+        *,
+        model: str = "8164B",
+        serial: str = "DE00000003",
+        firmware: str = "V5.25(72637)",
+        modules: Mapping[int, str] = DUAL_SENSORS,
+        emit: Callable[[Light], None] | None = None,
+    ) -> None:
+        _check_modules(name, model, modules)
+        ports = ports_of(modules)
+        *streams, self._laser_stream = rng.spawn(len(ports) + 1)
+        heads = {
+            port: _head(light, port, stream, clock, SENSORS[modules[port[0]]].head)
+            for port, stream in zip(ports, streams, strict=True)
+        }
+        self.laser: LaserModule | None = None
+        self._emit = emit
+        self._emitted: Light | None = None
+        self._model = model
+        self._modules = modules
+        identity = f"Agilent Technologies,{model},{serial},{firmware}"
+        profile = Profile(identity, scpi_version="1995.0", tells_busy=True)
+        traits = MeterTraits(gain_switch=False, results_in_watts=True, master_only=True)
+        slots = SLOTS[model]
+        super().__init__(name, clock, profile, heads, traits, SuffixRange(slots[0], slots[-1], slots[0]))
+
+    def _commands(self) -> Iterable[ScpiCommand]:
+        yield from slot_commands({slot: module_of(slot, it) for slot, it in self._modules.items()}, SLOTS[self._model])
+        if LASER_SLOT not in self._modules:
+            yield from super()._commands()
+            return
+        self.laser = LaserModule(
+            self._scpi.state,
+            self._clock,
+            self._laser_stream,
+            LASERS[self._modules[LASER_SLOT]],
+            MODULE_SPEEDS_NM_PER_S,
+            self._laser_pulses,
+            low_sse_loss_db=LOW_SSE_LOSS_DB,
+        )
+        self._ranges |= {"s": SuffixRange(LASER_SLOT, LASER_SLOT, LASER_SLOT), "c": SuffixRange(1, 1)}
+        yield from laser_commands(self.laser)
+        if not self.heads:
+            yield from trigger_commands(self.laser)
+            return
+        own = {":TRIGger[n][:CHANnel[m]]:INPut": "input", ":TRIGger[n][:CHANnel[m]]:OUTPut": "output"}
+        for command in super()._commands():
+            yield self._shared(command, own[command.pattern]) if command.pattern in own else command
+
+    def _shared(self, command: ScpiCommand, name: str) -> ScpiCommand:
+        """Let the laser answer for its slot in a trigger command of the sensors."""
+        words = OUTPUTS if name == "output" else INPUTS
+        sensor_set, sensor_query = command.set, command.query
+        known = sensor_set.parameters[0] if sensor_set is not None else None
+        if sensor_set is None or sensor_query is None or not isinstance(known, Choice):
+            return command
+        every = Choice(tuple(dict.fromkeys((*words, *known.words))))
+
+        def write(call: Call) -> Reply:
+            word, for_laser = call.text(), call.suffix["n"] == LASER_SLOT
+            if word not in (words if for_laser else known.words):
+                raise ScpiError(scpi_errors.ILLEGAL_PARAMETER_VALUE)
+            if for_laser and self.laser is not None:
+                setattr(self.laser.settings, name, word)
+                return None
+            sensor_set.run(call)
+            return None
+
+        def read(call: Call) -> Reply:
+            if call.suffix["n"] == LASER_SLOT and self.laser is not None:
+                return short_form(str(getattr(self.laser.settings, name)))
+            result = sensor_query.run(call)
+            return result if isinstance(result, str) else None
+
+        return ScpiCommand(command.pattern, Form(write, (every,)), Form(read))
+
+    def _laser_pulses(self, times_s: NDArray[np.float64]) -> None:
+        self.hardware_trigger(times_s.tolist())
+
+    def _acquire(self) -> None:
+        if self.laser is not None:
+            self.laser.advance()
+            light = self.laser.laser.light()
+            if self._emit is not None and light != self._emitted:
+                self._emitted = light
+                self._emit(light)
+        super()._acquire()
+
+    def _next_look(self) -> float | None:
+        """The laser's pulses make the sensors measure, each in the light of its time."""
+        times = (super()._next_look(), None if self.laser is None else self.laser.laser.next_look_s())
+        return min((at_s for at_s in times if at_s is not None), default=None)
+
+    def _reset(self) -> None:
+        super()._reset()
+        if self.laser is not None:
+            self.laser.reset()
+
+    def light(self) -> Light:
+        """Return the laser's true light now. Raises ``ConfigError`` if there is no laser."""
+        return self.light_at(self._clock.now())
+
+    def light_at(self, at_s: float) -> Light:
+        """Return the laser's true light at a time that has passed. Raises ``ConfigError`` if there is no laser."""
+        if self.laser is None:
+            raise ConfigError(f"{self.name} has no laser", device=self.name)
+        return self.laser.laser.light_at(at_s)
+
+
+def _check_modules(name: str, model: str, modules: Mapping[int, str]) -> None:
+    """Raise ``ConfigError`` for modules that this mainframe cannot hold."""
+    slots = SLOTS.get(model)
+    if slots is None:
+        raise ConfigError(f"{name}: there is no mainframe {model!r}", device=name, hint=f"One of {', '.join(SLOTS)}.")
+    if not modules:
+        raise ConfigError(f"{name}: a mainframe without modules", device=name, hint="Plug in at least one module.")
+    for slot, module in modules.items():
+        known = LASERS if slot == LASER_SLOT else SENSORS
+        if slot not in slots or module not in known:
+            raise ConfigError(
+                f"{name}: no {model} has a {module} in slot {slot}",
+                device=name,
+                hint=f"Slots {slots[0]} to {slots[-1]}; slot 0 takes a laser ({', '.join(LASERS)}), the others sensors "
+                f"({', '.join(SENSORS)}).",
+            )
+
+
+def _head(
+    light: Callable[[int, int, float], Light], port: Port, rng: np.random.Generator, clock: Clock, profile: HeadProfile
+) -> EmulatedHead:
+    def light_at(at_s: float) -> Light:
+        return light(*port, at_s)
+
+    return EmulatedHead(
+        lambda: light_at(clock.now()).power_w,
+        lambda: light_at(clock.now()).wavelength_nm * 1e-9,
+        rng,
+        clock.now,
+        profile=profile,
+        light_at=light_at,
+    )

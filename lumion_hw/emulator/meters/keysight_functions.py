@@ -1,0 +1,336 @@
+"""Runs and triggers of a Keysight power meter as commands: ``FUNCtion`` and ``TRIGger`` (instrument facts, section 3).
+
+Model choices where the manuals are silent: a slot without a run replies ``NONE,PROGRESS``; results of a run that is
+not complete are -221; a sample above the input limit, and a dark one in dBm, is the float32 maximum; pulses that come
+while a sample is being averaged are lost; the trigger output is a setting without a wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.meters.keysight_runs import Function, MeterRun, Plan, RunStart
+from lumion_hw.emulator.meters.keysight_slots import TRIGGER_WIRINGS
+from lumion_hw.emulator.scpi import (
+    Boolean,
+    Call,
+    Choice,
+    Form,
+    InstrumentState,
+    Numeric,
+    Operation,
+    Reply,
+    ScpiCommand,
+    ScpiError,
+    Value,
+    event,
+    flag_setting,
+    query,
+)
+from lumion_hw.emulator.scpi import errors as scpi_errors
+from lumion_hw.emulator.scpi.formats import FLOAT32_MAX, definite_block, keysight_float, keysight_int
+from lumion_hw.emulator.scpi.lexer import Token, TokenKind
+from lumion_hw.emulator.scpi.spelling import short_form
+from lumion_hw.emulator.scpi.units import TIME_S
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.meters.keysight_meter import EmulatedKeysightMeter
+
+_FUNCTIONS = tuple(function.value for function in Function)
+_STARTS = tuple(start.value for start in RunStart)
+_OUTPUTS = ("DISabled", "AVGover", "MEASure")
+_WINDOWS = ("CONTinuous", "WINDow", "REFResh")
+_LONGEST_S = 360_000.0
+
+
+@dataclass
+class _SlotState:
+    """Parameters, triggers and run of one slot; the defaults are those after ``*RST``."""
+
+    plans: dict[Function, Plan] = field(
+        default_factory=lambda: {
+            Function.LOGGING: Plan(Function.LOGGING, 100, 0.1, 0.1),
+            Function.STABILITY: Plan(Function.STABILITY, 10, 0.1, 1.0),
+            Function.MINMAX: Plan(Function.MINMAX, 100, 0.1, 0.1, "CONTinuous"),
+        }
+    )
+    start: RunStart = RunStart.IGNORE
+    output: str = "DISabled"
+    input_rearm: bool = True
+    output_rearm: bool = True
+    armed: bool = True
+    run: MeterRun | None = None
+    operation: Operation | None = None
+
+
+class Acquisition:
+    """Everything a meter acquires by itself.
+
+    Args:
+        meter: The meter, for its heads.
+        state: Its SCPI state.
+        clock: The injected clock.
+    """
+
+    def __init__(self, meter: EmulatedKeysightMeter, state: InstrumentState, clock: Clock) -> None:
+        self._meter = meter
+        self._state = state
+        self._clock = clock
+        self._wiring = "DEFault"
+        self._slots = {slot: _SlotState() for slot, _ in meter.heads}
+
+    def reset(self) -> None:
+        """Forget every run and its parameters (``*RST``)."""
+        self._wiring = "DEFault"
+        self._slots = {slot: _SlotState() for slot in self._slots}
+
+    # -- what the meter does with it
+
+    def advance(self) -> None:
+        """Take the samples that are over by now; a run that is complete ends its operation."""
+        for slot, state in self._slots.items():
+            run = state.run
+            if run is None:
+                continue
+            try:
+                over = run.advance(self._clock.now())
+            except Exception:
+                self.stop(slot)
+                raise
+            if over and state.operation is not None:
+                self._state.end(state.operation)
+            elif state.operation is not None:
+                state.operation.end_s = run.end_s()
+
+    def next_look(self) -> float | None:
+        """Return when a run has samples to take."""
+        times = (state.run.next_look_s() for state in self._slots.values() if state.run is not None)
+        return min((at_s for at_s in times if at_s is not None), default=None)
+
+    def require_idle(self, slot: int) -> None:
+        """Raise ``ScpiError`` -221 while a run of the slot is under way."""
+        run = self._slots[slot].run
+        if run is not None and not run.complete:
+            raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
+
+    def stop(self, slot: int) -> None:
+        """End and forget the slot's run, as a change of any of its settings does."""
+        state = self._slots[slot]
+        if state.operation is not None:
+            self._state.abort(state.operation)
+        if state.run is not None:
+            self._state.status.operation.set_bit(slot, on=False)
+        state.run = state.operation = None
+
+    def hardware_trigger(self, times_s: Iterable[float]) -> None:
+        """Pulses at the trigger input; nobody listens when the wiring is disabled."""
+        times = list(times_s)
+        if self._wiring == "DISabled" or not times:
+            return
+        for slot, state in self._slots.items():
+            if state.run is not None:
+                state.run.trigger(times)
+            elif state.start is not RunStart.IGNORE and state.armed:
+                state.armed = state.input_rearm
+                for (other, _), head in self._meter.heads.items():
+                    if other == slot:
+                        head.complete(head.expose())
+
+    # -- commands
+
+    def commands(self) -> Iterable[ScpiCommand]:
+        """Return the commands of runs and triggers."""
+        root = ":SENSe[n][:CHANnel[m]]:FUNCtion"
+        time, count = Numeric(1e-6, _LONGEST_S, 0.1, TIME_S), Numeric(1, self._most_points(), 100, integer=True)
+        yield ScpiCommand(f"{root}:PARameter:LOGGing", Form(self._set_logging, (count, time)), Form(self._logging))
+        yield ScpiCommand(f"{root}:PARameter:STABility", Form(self._set_stability, (time,) * 3), Form(self._stability))
+        window = Form(self._set_minmax, (Choice(_WINDOWS), count))
+        yield ScpiCommand(f"{root}:PARameter:MINMax", window, Form(self._minmax))
+        words = (Choice(_FUNCTIONS), Choice(("STARt", "STOP")))
+        yield ScpiCommand(f"{root}:STATe", Form(self._control, words), Form(self._report))
+        yield query(f"{root}:RESult", self._result, marker=b"#10" if self._meter.traits.results_in_watts else None)
+        yield self._word(":TRIGger[n][:CHANnel[m]]:INPut", _STARTS, self._set_start, lambda slot: slot.start.value)
+        yield self._word(":TRIGger[n][:CHANnel[m]]:OUTPut", _OUTPUTS, self._set_output, lambda slot: slot.output)
+        for leaf, name in (("INPut", "input_rearm"), ("OUTPut", "output_rearm")):
+            yield flag_setting(
+                f":TRIGger[n][:CHANnel[m]]:{leaf}:REARm",
+                Boolean(),
+                lambda call, name=name: bool(getattr(self._slot(call), name)),  # type: ignore[misc]
+                self._rearm(name),
+                keysight_int,
+            )
+        yield event(":TRIGger", self._software_trigger, Node())
+
+        def wire(call: Call) -> Reply:
+            self._wiring = call.text()
+            return None
+
+        reply = Form(lambda _: short_form(self._wiring))
+        yield ScpiCommand(":TRIGger:CONFiguration", Form(wire, (TRIGGER_WIRINGS,)), reply)
+
+    def _most_points(self) -> int:
+        return max(head.profile.most_points for head in self._meter.heads.values())
+
+    def _slot(self, call: Call) -> _SlotState:
+        return self._slots[self._meter.port(call)[0]]
+
+    def _word(
+        self,
+        pattern: str,
+        words: tuple[str, ...],
+        write: Callable[[Call], None],
+        read: Callable[[_SlotState], str],
+    ) -> ScpiCommand:
+        def run_set(call: Call) -> Reply:
+            self._meter.group(call)
+            self.stop(self._meter.port(call)[0])
+            write(call)
+            return None
+
+        return ScpiCommand(
+            pattern, Form(run_set, (Choice(words),)), Form(lambda call: short_form(read(self._slot(call))))
+        )
+
+    def _set_start(self, call: Call) -> None:
+        slot = self._slot(call)
+        slot.start, slot.armed = RunStart(call.text()), True
+
+    def _set_output(self, call: Call) -> None:
+        self._slot(call).output = call.text()
+
+    def _rearm(self, name: str) -> Callable[[Call, bool], None]:
+        def write(call: Call, on: bool) -> None:
+            setattr(self._slot(call), name, on)
+            self._slot(call).armed = True
+
+        return write
+
+    def _software_trigger(self, call: Call) -> Reply:
+        del call
+        self.hardware_trigger([self._clock.now()])
+        return None
+
+    # -- parameters
+
+    def _plan(self, call: Call, *plans: Plan) -> Reply:
+        heads = self._meter.group(call)
+        shortest_s = max(head.profile.averaging_limits_s[0] for head in heads)
+        most = min(head.profile.most_points for head in heads)
+        if any(plan.averaging_s < shortest_s or plan.points > most for plan in plans):
+            raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
+        self.stop(self._meter.port(call)[0])
+        for plan in plans:
+            self._slot(call).plans[plan.function] = plan
+        return None
+
+    def _set_logging(self, call: Call) -> Reply:
+        averaging_s = call.number(1)
+        return self._plan(call, Plan(Function.LOGGING, call.integer(0), averaging_s, averaging_s))
+
+    def _set_stability(self, call: Call) -> Reply:
+        """Total, period, averaging; it also changes the parameters of the other two functions."""
+        total_s, period_s, averaging_s = (call.number(place) for place in range(3))
+        if not total_s >= period_s >= averaging_s:
+            raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
+        points = int(total_s / period_s + 1e-9)
+        window = self._slot(call).plans[Function.MINMAX].window
+        return self._plan(
+            call,
+            Plan(Function.STABILITY, points, averaging_s, period_s),
+            Plan(Function.LOGGING, points, averaging_s, averaging_s),
+            Plan(Function.MINMAX, points, averaging_s, averaging_s, window),
+        )
+
+    def _set_minmax(self, call: Call) -> Reply:
+        averaging_s = self._meter.group(call)[0].settings.averaging_s
+        return self._plan(call, Plan(Function.MINMAX, call.integer(1), averaging_s, averaging_s, call.text(0)))
+
+    def _logging(self, call: Call) -> Reply:
+        plan = self._slot(call).plans[Function.LOGGING]
+        return f"{keysight_int(plan.points)},{keysight_float(plan.averaging_s)}"
+
+    def _stability(self, call: Call) -> Reply:
+        plan = self._slot(call).plans[Function.STABILITY]
+        total_s = plan.points * plan.period_s
+        return f"{total_s:+.5f},{keysight_float(plan.period_s)},{keysight_float(plan.averaging_s)}"
+
+    def _minmax(self, call: Call) -> Reply:
+        plan = self._slot(call).plans[Function.MINMAX]
+        return f"{short_form(plan.window)},{keysight_int(plan.points)}"
+
+    # -- runs
+
+    def _control(self, call: Call) -> Reply:
+        function, heads = Function(call.text(0)), self._meter.group(call)
+        number, slot = self._meter.port(call)[0], self._slot(call)
+        self.stop(number)
+        if call.text(1) == "STOP":
+            return None
+        plan = slot.plans[function]
+        if function is Function.MINMAX:
+            averaging_s = heads[0].settings.averaging_s
+            plan = Plan(function, plan.points, averaging_s, averaging_s, plan.window)
+        for head in heads:
+            head.settings.continuous = False
+        slot.run = MeterRun(plan, heads, slot.start, self._clock.now())
+        self._state.status.operation.set_bit(number, on=True)
+        if function is not Function.MINMAX:  # that one never ends by itself, so nobody may wait for it
+            slot.operation = self._state.begin(None, lambda: self._finish(number))
+            slot.operation.end_s = slot.run.end_s()
+        return None
+
+    def _finish(self, number: int) -> None:
+        slot = self._slots[number]
+        slot.operation = None
+        self._state.status.operation.set_bit(number, on=False)
+        if slot.run is not None:
+            slot.run.advance(self._clock.now())
+
+    def _report(self, call: Call) -> Reply:
+        self.advance()
+        run = self._slot(call).run
+        if run is None:
+            return "NONE,PROGRESS"
+        name = "MINMAX" if run.plan.function is Function.MINMAX else "LOGGING_STABILITY"
+        return f"{name},{'COMPLETE' if run.complete else 'PROGRESS'}"
+
+    def _result(self, call: Call) -> Reply:
+        self.advance()
+        slot, port = self._slot(call), self._meter.port(call)
+        run = slot.run
+        if run is None or not (run.complete or run.plan.function is Function.MINMAX):
+            raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
+        heads = [head for (other, _), head in self._meter.heads.items() if other == port[0]]
+        head = self._meter.heads[port]
+        place = heads.index(head) if self._meter.traits.master_only else 0
+        in_watts = self._meter.traits.results_in_watts or head.settings.watts
+        return definite_block(_float32(run.result_w(place), in_watts=in_watts))
+
+
+def _float32(watts: NDArray[np.float64], *, in_watts: bool) -> bytes:
+    """Return little-endian float32 values; what cannot be expressed is the largest."""
+    values = watts
+    if not in_watts:
+        lit = np.isfinite(watts) & (watts > 0)
+        values = np.full(len(watts), np.inf)
+        values[lit] = 10.0 * np.log10(watts[lit] * 1e3)
+    return np.where(np.isfinite(values), values, FLOAT32_MAX).astype("<f4").tobytes()
+
+
+@dataclass(frozen=True)
+class Node:
+    """``1`` or ``NODEA``, ``2`` or ``NODEB``: the two trigger nodes; both reach every slot."""
+
+    optional: bool = False
+
+    def parse(self, token: Token, call: Call) -> Value:
+        """Return the number of the node."""
+        if token.kind is TokenKind.WORD:
+            return 1 if Choice(("NODEA", "NODEB")).parse(token, call) == "NODEA" else 2
+        return Numeric(1, 2, integer=True).parse(token, call)

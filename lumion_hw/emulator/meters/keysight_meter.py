@@ -1,0 +1,386 @@
+"""What Keysight's power meters have in common: heads in slots, and the commands that set and read them.
+
+Section 3 of the instrument facts (N774xC and 8163/8164/8166 programming guides). Only what works is declared; anything
+else is an undefined header, as on the instrument. Model choices where the manuals are silent: a software-triggered
+reading always averages anew, also in continuous mode; a dark reading in dBm is the marker value with -261 (one
+channel) or -231 (all); setting a range ends automatic ranging; a reading while a run is under way is -221.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.meters import n77xx_head as physics
+from lumion_hw.emulator.meters.keysight_functions import Acquisition
+from lumion_hw.emulator.meters.keysight_slots import POWER_UNIT
+from lumion_hw.emulator.meters.n77xx_head import EmulatedHead, HeadReading
+from lumion_hw.emulator.scpi import (
+    Boolean,
+    Call,
+    Form,
+    Later,
+    Numeric,
+    Profile,
+    Reply,
+    ScpiCommand,
+    ScpiDevice,
+    ScpiError,
+    ScpiInstrument,
+    SuffixRange,
+    event,
+    flag_setting,
+    number_setting,
+    query,
+)
+from lumion_hw.emulator.scpi import errors as scpi_errors
+from lumion_hw.emulator.scpi.formats import (
+    FLOAT32_MAX,
+    float32_block,
+    keysight_float,
+    keysight_float32,
+    keysight_int,
+    quoted,
+    uint16_block,
+)
+from lumion_hw.emulator.scpi.units import LENGTH_M, POWER_DBM, RATIO_DB, TIME_S
+from lumion_hw.quantities import dbm_from_w
+
+MARKER = keysight_float32(FLOAT32_MAX)
+SENSE = ":SENSe[n][:CHANnel[m]]"
+Port = tuple[int, int]
+"""Slot and channel."""
+
+OFFSET = Numeric(-200.0, 200.0, 0.0, RATIO_DB)
+
+
+@dataclass(frozen=True)
+class MeterTraits:
+    """What differs between the families.
+
+    Attributes:
+        gain_switch: Has ``POWer:GAIN:AUTO`` (N77xx).
+        results_in_watts: Runs are always read in W (816x); otherwise in the unit set.
+        master_only: Averaging, automatic ranging, triggers and runs are accepted by channel 1 and act on its slot.
+    """
+
+    gain_switch: bool = True
+    results_in_watts: bool = False
+    master_only: bool = False
+
+
+class EmulatedKeysightMeter(ScpiDevice):
+    """Heads in slots behind one SCPI parser (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+
+    Args:
+        name: Device name of the bench file.
+        clock: The injected clock.
+        profile: Dialect and identity.
+        heads: Every head by slot and channel.
+        traits: What differs between the families.
+        slots: Numbers of its slots.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        profile: Profile,
+        heads: Mapping[Port, EmulatedHead],
+        traits: MeterTraits,
+        slots: SuffixRange,
+    ) -> None:
+        self._clock = clock
+        self._heads = heads
+        self._traits = traits
+        self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._acquire, self._next_look)
+        self._zero_codes = dict.fromkeys(heads, 0)
+        self._acquisition = Acquisition(self, self._scpi.state, clock)
+        self._ranges = {"n": slots, "m": SuffixRange(1, max((channel for _, channel in heads), default=1))}
+        self._scpi.declare(self._commands(), self._ranges)
+
+    @property
+    def heads(self) -> Mapping[Port, EmulatedHead]:
+        """Every head by slot and channel."""
+        return self._heads
+
+    @property
+    def traits(self) -> MeterTraits:
+        """What differs between the families."""
+        return self._traits
+
+    def _acquire(self) -> None:
+        self._acquisition.advance()
+
+    def _next_look(self) -> float | None:
+        return self._acquisition.next_look()
+
+    def hardware_trigger(self, times_s: Iterable[float]) -> None:
+        """Pulses at the trigger input, in the order of time; they may lie in the past."""
+        self._acquisition.hardware_trigger(times_s)
+
+    def _commands(self) -> Iterable[ScpiCommand]:
+        yield from self._settings()
+        yield from self._switches()
+        yield from self._actions()
+        yield from self._acquisition.commands()
+
+    # -- addressing
+
+    def port(self, call: Call) -> Port:
+        """Return the slot and channel addressed. Raises ``ScpiError`` -114 if nothing is there."""
+        port = call.suffix["n"], call.suffix.get("m", 1)
+        if port not in self._heads:
+            raise ScpiError(scpi_errors.SUFFIX_OUT_OF_RANGE)
+        return port
+
+    def group(self, call: Call) -> list[EmulatedHead]:
+        """Return the heads that a setting acts on: of a dual sensor both, set by its first channel."""
+        slot, channel = self.port(call)
+        if not self._traits.master_only:
+            return [self._heads[slot, channel]]
+        if channel != 1:
+            raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
+        return [head for (other, _), head in self._heads.items() if other == slot]
+
+    def _head(self, call: Call) -> EmulatedHead:
+        return self._heads[self.port(call)]
+
+    def _changing(self, call: Call) -> EmulatedHead:
+        """Return a head whose setting is about to change: that stops a run."""
+        self._acquisition.stop(self.port(call)[0])
+        return self._head(call)
+
+    # -- declarations
+
+    def _settings(self) -> Iterable[ScpiCommand]:
+        head = self._head
+        wavelength = Numeric(
+            lambda c: head(c).profile.wavelength_limits_m[0],
+            lambda c: head(c).profile.wavelength_limits_m[1],
+            physics.DEFAULT_WAVELENGTH_M,
+            LENGTH_M,
+        )
+        averaging = Numeric(
+            lambda c: head(c).profile.averaging_limits_s[0],
+            lambda c: head(c).profile.averaging_limits_s[1],
+            physics.DEFAULT_AVERAGING_S,
+            TIME_S,
+        )
+        span = Numeric(
+            lambda c: head(c).profile.range_limits_dbm[0],
+            lambda c: head(c).profile.range_limits_dbm[1],
+            lambda c: head(c).profile.range_limits_dbm[1],
+            POWER_DBM,
+        )
+
+        def tune_all(call: Call, wavelength_m: float) -> None:
+            self._changing(call)
+            for each in self._heads.values():
+                each.set_wavelength(wavelength_m)
+
+        def average(call: Call, averaging_s: float) -> None:
+            self._changing(call)
+            for each in self.group(call):
+                each.settings.averaging_s = averaging_s
+                each.restart()
+
+        for leaf, tune in (
+            ("", lambda c, value: self._changing(c).set_wavelength(value)),
+            (":ALL", tune_all),
+        ):
+            yield number_setting(
+                f"{SENSE}:POWer:WAVelength{leaf}",
+                wavelength,
+                lambda c: head(c).settings.wavelength_m,
+                tune,
+                keysight_float32,
+            )
+        yield number_setting(
+            f"{SENSE}:POWer:ATIMe", averaging, lambda c: head(c).settings.averaging_s, average, keysight_float
+        )
+        yield number_setting(
+            f"{SENSE}:POWer:RANGe[:UPPer]",
+            span,
+            lambda c: head(c).range_now(),
+            lambda c, value: self._changing(c).set_range(value),
+            keysight_float,
+        )
+        yield number_setting(
+            f"{SENSE}:CORRection[:LOSS[:INPut[:MAGNitude]]]",
+            OFFSET,
+            lambda c: head(c).settings.offset_db,
+            lambda c, value: setattr(self._changing(c).settings, "offset_db", value),
+            keysight_float,
+        )
+        yield ScpiCommand(
+            f"{SENSE}:POWer:UNIT",
+            Form(self._set_unit, (POWER_UNIT,)),
+            Form(lambda c: keysight_int(int(head(c).settings.watts))),
+        )
+
+    def _set_unit(self, call: Call) -> Reply:
+        self._changing(call).settings.watts = call.text() == "W"
+        return None
+
+    def _switches(self) -> Iterable[ScpiCommand]:
+        switches = [
+            (f"{SENSE}:POWer:RANGe:AUTO", "automatic", True),
+            (":INITiate[n][:CHANnel[m]]:CONTinuous", "continuous", True),
+            (f"{SENSE}:POWer:REFerence:STATe", "relative", False),
+        ]
+        if self._traits.gain_switch:
+            switches.append((f"{SENSE}:POWer:GAIN:AUTO", "gain_automatic", False))
+        for pattern, name, shared in switches:
+            yield flag_setting(pattern, Boolean(), self._getter(name), self._switch(name, shared), keysight_int)
+
+    def _getter(self, name: str) -> Callable[[Call], bool]:
+        return lambda call: bool(getattr(self._head(call).settings, name))
+
+    def _switch(self, name: str, shared: bool) -> Callable[[Call, bool], None]:
+        def write(call: Call, on: bool) -> None:
+            self._changing(call)
+            for head in self.group(call) if shared else [self._head(call)]:
+                setattr(head.settings, name, on)
+                head.restart()
+
+        return write
+
+    def _actions(self) -> Iterable[ScpiCommand]:
+        yield query(":READ[n][:CHANnel[m]]:POWer", self._read, marker=MARKER)
+        yield query(":FETCh[n][:CHANnel[m]]:POWer", self._fetch)
+        yield query(":READ[n][:CHANnel[m]]:POWer:ALL", self._read_all)
+        yield query(":FETCh[n][:CHANnel[m]]:POWer:ALL", self._fetch_all)
+        yield query(":READ[n][:CHANnel[m]]:POWer:ALL:CONFig", self._configuration)
+        yield event(":INITiate[n][:CHANnel[m]][:IMMediate]", self._initiate)
+        zero = f"{SENSE}:CORRection:COLLect:ZERO"
+        yield ScpiCommand(zero, Form(lambda c: self._zero((self.port(c),))), Form(self._zero_result))
+        yield event(f"{zero}:ALL", lambda _: self._zero(tuple(self._heads)))
+        yield event(f"{SENSE}:POWer:REFerence:DISPlay", self._take_reference)
+        yield query(f"{SENSE}:POWer:REFerence:STATe:RATio", lambda _: "+255,+0")
+        yield query(":SLOT[n]:HEAD[m]:TST", lambda call: (self.port(call), f"+0,{quoted('self test OK')}")[1])
+        yield query(
+            ":SLOT[n]:HEAD[m]:WAVelength:RESPonse",
+            lambda call: float32_block(self._head(call).responsivity_table().ravel().tolist()),
+        )
+
+    def _reset(self) -> None:
+        for head in self._heads.values():
+            head.reset()
+        self._acquisition.reset()
+        self._scpi.state.status.reset_conditions()
+
+    # -- readings
+
+    def _read(self, call: Call) -> Later:
+        port = self.port(call)
+        self._acquisition.require_idle(port[0])
+        exposure = self._heads[port].expose()
+
+        def finish() -> Reply:
+            value = self.express(port, self._heads[port].complete(exposure))
+            if value is None:
+                raise ScpiError(scpi_errors.MATH_ERROR)
+            return keysight_float32(value)
+
+        return Later(lambda: exposure.end_s, finish)
+
+    def _fetch(self, call: Call) -> Reply:
+        value = self.express(self.port(call), self._head(call).fetch())
+        return MARKER if value is None else keysight_float32(value)
+
+    def _read_all(self, call: Call) -> Later:
+        del call
+        for slot, _ in self._heads:
+            self._acquisition.require_idle(slot)
+        exposures = {port: head.expose() for port, head in self._heads.items()}
+        end_s = max(exposure.end_s for exposure in exposures.values())
+
+        def finish() -> Reply:
+            return self._block({port: self._heads[port].complete(each) for port, each in exposures.items()})
+
+        return Later(lambda: end_s, finish)
+
+    def _fetch_all(self, call: Call) -> Reply:
+        del call
+        return self._block({port: head.fetch() for port, head in self._heads.items()})
+
+    def _block(self, readings: Mapping[Port, HeadReading]) -> Reply:
+        """Return readings of every channel as a block; what has no value in its unit is the largest float, and -231."""
+        values = [self.express(port, reading) for port, reading in readings.items()]
+        if None in values:
+            self._scpi.state.report(scpi_errors.DATA_QUESTIONABLE)
+        return float32_block(FLOAT32_MAX if value is None else value for value in values)
+
+    def express(self, port: Port, reading: HeadReading) -> float | None:
+        """Return a reading in the port's unit; over-range is the marker, dark in dBm is ``None``."""
+        settings = self._heads[port].settings
+        power_w, in_watts = reading.power_w, settings.watts and not settings.relative
+        dark = power_w is not None and power_w <= 0 and not in_watts
+        self._scpi.state.status.questionable.set_bit(port[0], on=dark or power_w is None)
+        if power_w is None:
+            return FLOAT32_MAX
+        if in_watts:
+            return power_w
+        if dark:
+            return None
+        return dbm_from_w(power_w) - (dbm_from_w(settings.reference_w) if settings.relative else 0.0)
+
+    def _take_reference(self, call: Call) -> Reply:
+        """Make the reading on the display the reference of relative readings."""
+        shown_w = self._head(call).fetch().power_w
+        if shown_w is None or shown_w <= 0:
+            raise ScpiError(scpi_errors.DATA_QUESTIONABLE)
+        self._head(call).settings.reference_w = shown_w
+        return None
+
+    def _configuration(self, call: Call) -> Reply:
+        del call
+        return uint16_block(number for port in self._heads for number in port)
+
+    # -- operations
+
+    def _initiate(self, call: Call) -> Reply:
+        port, head = self.port(call), self._head(call)
+        if head.settings.continuous or self._measuring(port):
+            raise ScpiError(scpi_errors.INIT_IGNORED)
+        exposure = head.expose()
+        self.begin((port,), exposure.end_s - self._clock.now(), lambda: head.complete(exposure))
+        return None
+
+    def _zero(self, ports: tuple[Port, ...]) -> Reply:
+        if any(self._measuring(port) for port in ports):
+            raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
+        dark = {port: self._heads[port].begin_zero() for port in ports}
+
+        def finish() -> None:
+            for port in ports:
+                succeeded = self._heads[port].finish_zero(dark[port])
+                self._zero_codes[port] = 0 if succeeded else scpi_errors.EXECUTION_ERROR
+            if any(self._zero_codes[port] for port in ports):
+                self._scpi.state.report(scpi_errors.EXECUTION_ERROR)
+
+        self.begin(ports, physics.ZEROING_S, finish)
+        return None
+
+    def _zero_result(self, call: Call) -> Later:
+        """Reply 0, or the error number of the last zeroing, once it is over."""
+        head, port = self._head(call), self.port(call)
+        return Later(lambda: max(head.zeroing_until_s, self._clock.now()), lambda: keysight_int(self._zero_codes[port]))
+
+    def _measuring(self, port: Port) -> bool:
+        return bool(self._scpi.state.status.operation.condition & 1 << port[0])
+
+    def begin(self, ports: tuple[Port, ...], duration_s: float, on_end: Callable[[], object]) -> None:
+        """Run an overlapped operation of some ports; the summary bits of their slots are set meanwhile."""
+        operation = self._scpi.state.status.operation
+
+        def finish() -> None:
+            for slot, _ in ports:
+                operation.set_bit(slot, on=False)
+            on_end()
+
+        for slot, _ in ports:
+            operation.set_bit(slot, on=True)
+        self._scpi.state.begin(duration_s, finish)

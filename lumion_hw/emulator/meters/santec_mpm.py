@@ -1,0 +1,389 @@
+"""Emulated Santec MPM-210H: up to five modules of four ports behind one-word commands, not a SCPI tree.
+
+Language: section 5 of the instrument facts; numbers and texts of errors as public drivers quote the maker's list.
+Modules are numbered 0 to 4, and 5 means all of them in settings of one port or module. The facts say 1 to 5; but the
+list says 0 to 4 for ``IDIS?``, ``MMVER?``, ``READ?`` and every setting of one module, and the maker's own samples send
+``LOGG? 0,1``. ``READ?`` ends a run; the gain set counts for runs without automatic gain, and for readings when
+automatic ranging is off. Model choices where they leave one: ``ERR?`` tells the last error and forgets it; above the
+range of its gain a port reads 9.9E+37, and in dBm one without a logarithm -9.9E+37; the gains 1 to 5 reach to +10, 0,
+-10, -20 and -30 dBm; runs with automatic gain never overflow; zeroing with light on is error -300; logged data are
+float32, little-endian, in the unit set.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.meters.keysight_runs import Function, MeterRun, Plan, RunStart
+from lumion_hw.emulator.meters.n77xx_head import (
+    RESPONSIVITY_A_PER_W,
+    RESPONSIVITY_NM,
+    ZEROING_S,
+    EmulatedHead,
+    HeadProfile,
+)
+from lumion_hw.emulator.meters.santec_mpm_commands import COMMANDS, ERRORS, MpmError, parse
+from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.wires.mains import Cord, Switchable
+from lumion_hw.errors import ConfigError
+from lumion_hw.quantities import dbm_from_w
+
+_LOG = logging.getLogger(__name__)
+
+N_MODULES, N_PORTS = 5, 4
+FACTORY_ADDRESSES = {"ADDR": "16", "GW": "192.168.1.254", "SUBNET": "255.255.255.0", "IP": "192.168.1.161"}
+MODES = ("CONST1", "CONST2", "SWEEP1", "SWEEP2", "FREERUN")
+HEAD_MPM = HeadProfile(
+    wavelength_limits_m=(1.25e-6, 1.63e-6),
+    averaging_limits_s=(1e-5, 10.0),
+    range_limits_dbm=(-30, 10),
+    noise_w_at_1_s=2e-13,
+    responsivity_nm=tuple(RESPONSIVITY_NM.tolist()),
+    responsivity_a_per_w=tuple(RESPONSIVITY_A_PER_W.tolist()),
+    limited_top=False,
+    counts=2_000_000,
+)
+INTERNAL_TRIGGER_S = 0.01
+OVER_RANGE, NO_LOGARITHM = 9.9e37, -9.9e37
+_LONGEST_LINE = 256
+_FOREIGN = re.compile(rb"[^\x20-\x7e\t]")
+
+
+class _MpmPeer:
+    """One connection: a line under construction, and replies that may still be on their way."""
+
+    def __init__(self, device: EmulatedSantecMpm) -> None:
+        self._device = device
+        self._line = bytearray()
+        self._overlong = False
+        self._replies: deque[tuple[float, Callable[[], bytes]]] = deque()
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the host, now."""
+        self._device.advance()
+        for piece in data.splitlines(keepends=True):
+            self._line += piece[: max(_LONGEST_LINE + 1 - len(self._line), 0)]
+            self._overlong |= len(self._line) > _LONGEST_LINE
+            if piece.endswith(b"\n"):
+                line, overlong = bytes(self._line), self._overlong
+                self._line, self._overlong = bytearray(), False
+                reply = self._device.execute(line, overlong=overlong)
+                if reply is not None:
+                    earliest = self._replies[-1][0] if self._replies else reply[0]
+                    self._replies.append((max(reply[0], earliest), reply[1]))
+
+    def transmit(self) -> bytes:
+        """Give the replies that are ready by now."""
+        self._device.advance()
+        output = bytearray()
+        while self._replies and self._replies[0][0] <= self._device.now() + 1e-9:
+            output += self._replies.popleft()[1]()
+        return bytes(output)
+
+    def next_event(self) -> float | None:
+        """Return when the next reply is ready."""
+        return self._replies[0][0] if self._replies else None
+
+    def close(self) -> None:
+        """Forget everything this host has asked for."""
+        self._replies.clear()
+
+
+class EmulatedSantecMpm(Switchable):
+    """The meter (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+
+    Args:
+        name: Device name of the bench file.
+        clock: The injected clock.
+        rng: Draws the ports' hidden errors and their noise.
+        light: Gives the light at a module (0 to 4) and port (1 to 4) at a time of the present or the past.
+        modules: Modules present.
+        serial: Serial number in ``*IDN?``.
+
+    Attributes:
+        addresses: What it tells of its GPIB and network addresses, by the word of the command.
+        heads: Every port by module and port number.
+        level: Gain of every port, 1 to 5.
+        automatic: Which ports are read with automatic ranging.
+        mode: Measurement mode.
+        averaging_ms: Averaging time.
+        in_mw: Readings in mW rather than dBm.
+        external: Runs of constant wavelength wait for pulses rather than a clock of their own.
+        points: Samples of a run of constant wavelength.
+        sweep_nm: Start, stop and step of swept modes.
+        speed_nm_per_s: Speed of the laser in swept modes.
+        run: The present or last run.
+        stopped: The last run was stopped.
+
+    Raises:
+        ConfigError: A module has a number that does not exist.
+    """
+
+    what = "the meter"
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        rng: np.random.Generator,
+        light: Callable[[int, int, float], Light],
+        *,
+        modules: tuple[int, ...] = (0,),
+        serial: str = "00000001",
+    ) -> None:
+        if not modules or any(not 0 <= module < N_MODULES for module in modules):
+            raise ConfigError(f"{name}: modules {modules} asked for; an MPM-210H has 0 to 4", device=name)
+        self._name = name
+        self._clock = clock
+        self.serial = serial
+        self.modules = modules
+        self.addresses = dict(FACTORY_ADDRESSES)
+        self._error = 0
+        self._zero_end_s: float | None = None
+        self._dark: dict[tuple[int, int], bool] = {}
+        places = [(module, port) for module in sorted(modules) for port in range(1, N_PORTS + 1)]
+        self.heads = {
+            place: _head(light, place, stream, clock)
+            for place, stream in zip(places, rng.spawn(len(places)), strict=True)
+        }
+        for head in self.heads.values():
+            head.settings.continuous = False
+        self.level = dict.fromkeys(self.heads.values(), 5)
+        self.automatic = dict.fromkeys(self.heads.values(), True)
+        self.mode = "CONST1"
+        self.averaging_ms = 5.0
+        self.in_mw = False
+        self.external = True
+        self.points = 1
+        self.sweep_nm = (1250.0, 1630.0, 0.005)
+        self.speed_nm_per_s = 1.0
+        self.run: MeterRun | None = None
+        self.stopped = False
+
+    @property
+    def name(self) -> str:
+        """Device name of the bench file."""
+        return self._name
+
+    def now(self) -> float:
+        """Return the time of the device's clock."""
+        return self._clock.now()
+
+    def connect(self) -> Cord:
+        """Open one more connection. Raises ``ConnectError`` without power or cable."""
+        self._require_reachable()
+        return Cord(self, _MpmPeer(self))
+
+    def _lose_power(self) -> None:
+        self.run, self.stopped, self._zero_end_s, self._error = None, False, None, 0
+
+    def advance(self) -> None:
+        """Take the samples of a run that are over by now; end zeroing."""
+        try:
+            if self.run is not None and not self.stopped:
+                self.run.advance(self.now())
+        except Exception:  # noqa: BLE001 - the instrument lives on
+            _LOG.exception("%s: internal error; the run is stopped, reported as -300", self._name)
+            self._error, self.stopped = -300, True
+        if self._zero_end_s is not None and self.now() >= self._zero_end_s - 1e-9:
+            self._zero_end_s = None
+            zeroed = [head.finish_zero(self._dark[place]) for place, head in self.heads.items()]
+            if not all(zeroed):
+                self._error = -300
+
+    def next_due(self) -> float | None:
+        """Return when a run has samples to take, or zeroing ends."""
+        run_s = None if self.run is None or self.stopped else self.run.next_look_s()
+        return min((at_s for at_s in (run_s, self._zero_end_s) if at_s is not None), default=None)
+
+    def hardware_trigger(self, times_s: NDArray[np.float64] | list[float]) -> None:
+        """Pulses at the trigger input, in the order of time; they may lie in the past."""
+        if self.run is not None and not self.stopped:
+            self.run.trigger(float(at_s) for at_s in times_s)
+
+    # -- lines
+
+    def execute(self, line: bytes, *, overlong: bool) -> tuple[float, Callable[[], bytes]] | None:
+        """Carry out one line; return when its reply is ready and what makes it, ``None`` when there is none."""
+        text = line.strip(b"\r\n")
+        if not text.strip():
+            return None
+        try:
+            if overlong or _FOREIGN.search(text):
+                raise MpmError(-101)
+            word, is_query, arguments = parse(text.decode("ascii"))
+            command = COMMANDS.get(word + "?" * is_query)
+            if command is None:
+                raise MpmError(-113)
+            if len(arguments) != command.arguments:
+                raise MpmError(-108)
+            if command.setting and self.measuring:
+                raise MpmError(-221)
+            result = command.run(self, *arguments)
+        except MpmError as refusal:
+            self._error = refusal.code
+            return None
+        except Exception:  # noqa: BLE001 - the instrument lives on, whatever a host sends
+            _LOG.exception("%s: internal error; reported as -300", self._name)
+            self._error = -300
+            return None
+        if result is None:
+            return None
+        due_s, value = result if isinstance(result, tuple) else (self.now(), result)
+        return due_s, lambda: self._complete(value)
+
+    def _complete(self, value: bytes | Callable[[], bytes]) -> bytes:
+        try:
+            return (value() if callable(value) else value) + b"\r\n"
+        except Exception:  # noqa: BLE001 - a scene that gives no number is no reason to hang up
+            _LOG.exception("%s: internal error; reported as -300", self._name)
+            self._error = -300
+            return b""
+
+    def take_error(self) -> bytes:
+        """Return number and text of the last error, and forget it."""
+        code, self._error = self._error, 0
+        return f"{code},{ERRORS[code]}".encode()
+
+    # -- what commands do
+
+    @property
+    def measuring(self) -> bool:
+        """Whether a run is under way."""
+        return self.run is not None and not self.run.complete and not self.stopped
+
+    def places(self, module: int, port: int | None = None) -> list[tuple[int, int]]:
+        """Return the ports addressed. Raises ``MpmError`` -301 for a module that is not there, -222 for a port."""
+        if module not in self.modules:
+            raise MpmError(-301)
+        if port is not None and not 1 <= port <= N_PORTS:
+            raise MpmError(-222)
+        return [(module, number) for number in range(1, N_PORTS + 1) if port in (None, number)]
+
+    def read(self, module: int) -> tuple[float, Callable[[], bytes]]:
+        """Read the four ports of a module once; a run under way ends."""
+        heads = [self.heads[place] for place in self.places(module)]
+        if self.measuring:
+            self.stopped = True
+        for head in heads:
+            self._range(head, automatic=self.automatic[head])
+        exposures = [head.expose() for head in heads]
+
+        def finish() -> bytes:
+            readings = [head.complete(each).power_w for head, each in zip(heads, exposures, strict=True)]
+            return ",".join(self.express(power_w) for power_w in readings).encode()
+
+        return max(exposure.end_s for exposure in exposures), finish
+
+    def set_level(self, head: EmulatedHead, level: int) -> None:
+        """Choose the gain of a port, for all that is not done with automatic gain."""
+        self.level[head] = level
+
+    def set_automatic(self, head: EmulatedHead, on: bool) -> None:
+        """Choose how a port ranges when it is read."""
+        self.automatic[head] = on
+
+    def _range(self, head: EmulatedHead, *, automatic: bool) -> None:
+        if not automatic:
+            head.set_range(20.0 - 10.0 * self.level[head])
+        elif not head.settings.automatic:
+            head.settings.automatic = True
+            head.restart()
+
+    def express(self, power_w: float | None) -> str:
+        """Return a reading in the unit set."""
+        if power_w is None:
+            return f"{OVER_RANGE:.1E}"
+        if self.in_mw:
+            return f"{power_w * 1e3:.6E}"
+        return f"{dbm_from_w(power_w):.3f}" if power_w > 0 else f"{NO_LOGARITHM:.1E}"
+
+    def average(self, averaging_ms: float) -> None:
+        """Choose the averaging time of readings and of runs at constant wavelength."""
+        self.averaging_ms = averaging_ms
+        for head in self.heads.values():
+            head.settings.averaging_s = averaging_ms * 1e-3
+            head.restart()
+
+    @property
+    def run_points(self) -> int:
+        """Samples of a run in the present mode."""
+        if not self.mode.startswith("SWEEP"):
+            return self.points
+        start, stop, step = self.sweep_nm
+        return int((stop - start) / step + 1e-6) + 1
+
+    def measure(self) -> None:
+        """Start a run."""
+        if self.measuring:
+            raise MpmError(-221)
+        averaging_s, period_s, start, assumed = self.averaging_ms * 1e-3, self.averaging_ms * 1e-3, RunStart.EACH, None
+        if self.mode == "FREERUN":
+            start = RunStart.COMPLETE
+        elif self.mode.startswith("SWEEP"):
+            first, _, step = self.sweep_nm
+            averaging_s = period_s = step / self.speed_nm_per_s
+            assumed = np.asarray(first + step * np.arange(self.run_points), dtype=np.float64)
+        elif not self.external:
+            start = RunStart.IGNORE  # a pulse of its own clock starts each sample; those during a sample are lost
+            period_s = INTERNAL_TRIGGER_S * math.ceil(averaging_s / INTERNAL_TRIGGER_S - 1e-9)
+        for head in self.heads.values():
+            head.set_range(HEAD_MPM.range_limits_dbm[1] if self.mode.endswith("2") else 20.0 - 10.0 * self.level[head])
+        plan = Plan(Function.LOGGING, self.run_points, averaging_s, period_s)
+        self.stopped = False
+        self.run = MeterRun(plan, list(self.heads.values()), start, self.now(), assumed)
+
+    def status(self) -> bytes:
+        """Return state (-1 stopped, 0 under way, 1 over) and samples taken."""
+        self.advance()
+        if self.run is None:
+            return b"1,0"
+        state = -1 if self.stopped else int(self.run.complete)
+        return f"{state},{self.run.done}".encode()
+
+    def logged(self, module: int, port: int) -> bytes:
+        """Return one port's samples as a block of little-endian float32 in the unit set."""
+        self.advance()
+        (place,) = self.places(module, port)
+        if self.run is None or self.measuring:
+            raise MpmError(-221)
+        watts = self.run.result_w(list(self.heads).index(place))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = watts * 1e3 if self.in_mw else np.where(watts > 0, 10.0 * np.log10(watts * 1e3), NO_LOGARITHM)
+        values = np.where(np.isfinite(watts), values, OVER_RANGE)
+        payload = values.astype("<f4").tobytes()
+        length = str(len(payload))
+        return f"#{len(length)}{length}".encode() + payload
+
+    def zero(self) -> None:
+        """Start zeroing; readings wait for its end."""
+        if self._zero_end_s is not None or self.measuring:
+            raise MpmError(-221)
+        self._dark = {place: head.begin_zero() for place, head in self.heads.items()}
+        self._zero_end_s = self.now() + ZEROING_S
+
+
+def _head(
+    light: Callable[[int, int, float], Light], place: tuple[int, int], rng: np.random.Generator, clock: Clock
+) -> EmulatedHead:
+    def light_at(at_s: float) -> Light:
+        return light(*place, at_s)
+
+    head = EmulatedHead(
+        lambda: light_at(clock.now()).power_w,
+        lambda: light_at(clock.now()).wavelength_nm * 1e-9,
+        rng,
+        clock.now,
+        profile=HEAD_MPM,
+        light_at=light_at,
+    )
+    head.settings.averaging_s = 5e-3
+    return head

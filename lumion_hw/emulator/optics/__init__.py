@@ -1,0 +1,1 @@
+"""Light through the emulated bench, and the hidden truth of its chip."""

@@ -1,0 +1,208 @@
+"""The hidden truth of an emulated bench: everything a calibration has to find out, drawn from one seed.
+
+Only the emulator and tests read it. Figures and their sources: SmartLight-class chip (D. Sánchez-Jácome, PhD thesis,
+UPV 2025; Teofilovic et al., JLT 2024); what is marked *assumed* has no published source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.interfaces.wiring import Wiring
+from lumion_hw.mesh.crosstalk import ThermalCrosstalk
+from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.quantities import frequency_hz_from_wavelength_m
+
+
+@dataclass(frozen=True)
+class PhysicsParameters:
+    """Spreads and constants from which the hidden truth is drawn.
+
+    Attributes:
+        puc_loss_db: Mean insertion loss of a PUC.
+        puc_loss_sigma_db: Spread of it.
+        access_loss_db: Mean loss between a fibre and the chip, facet and routing, per port.
+        access_loss_sigma_db: Spread of it (assumed), cut at 2.5 sigma.
+        coupler_common_sigma: Spread of the splitting error common to both couplers of a PUC.
+        coupler_difference_rad: Spread of the difference of the two coupler angles.
+        random_passive_phases: Passive phases are uniform over a turn; otherwise all zero, for teaching.
+        p_pi_min_mw: Least heater power for a phase of π.
+        p_pi_typical_mw: Most likely heater power for a phase of π.
+        p_pi_max_mw: Largest heater power for a phase of π.
+        heater_ohm: Mean cold heater resistance (assumed).
+        heater_ohm_sigma: Relative spread of it (assumed).
+        thermal_nonlinearity_per_mw: Relative rise of resistance per mW (assumed).
+        thermal_tau_s: Thermal time constant (assumed, from undercut heaters).
+        crosstalk: Whether heaters warm their neighbours.
+        eta_slope_per_nm: Change of the coupler splitting per nm.
+        differential_slope_per_nm: Change of the differential phase per nm, in rad.
+        monitor_scale_sigma: Relative spread of the photodiode responsivity (assumed).
+        monitor_noise_relative: Relative noise of a photodiode scan (assumed).
+        monitor_noise_floor_dbm: Additive noise of a photodiode scan (assumed).
+        wavelength_sigma_nm: Spread of module wavelengths about nominal (assumed).
+        tm_rejection_db: Extra loss of TM light at a port (assumed).
+        booster_noise_figure_db: Of the amplifiers before inputs (assumed).
+        fibre_drift_rad2_per_s: Rate of the polarization random walk of each fibre.
+        temperature_sigma_k: Spread of the chip's temperature that its control leaves (mesh.md b.11, assumed).
+        resistance_drift_per_root_day: Relative random walk of every heater's resistance (mesh.md b.11, assumed).
+        phase_drift_rad_per_root_day: Random walk of every passive phase, of PUCs and joints (assumed).
+        squeezer_period_min_mv: Least drive of a polarization squeezer for a full turn (assumed).
+        squeezer_period_max_mv: Largest drive for a full turn (assumed).
+    """
+
+    puc_loss_db: float = 0.5
+    puc_loss_sigma_db: float = 0.03
+    access_loss_db: float = 6.85
+    access_loss_sigma_db: float = 1.0
+    coupler_common_sigma: float = 0.011
+    coupler_difference_rad: float = 0.0063
+    random_passive_phases: bool = True
+    p_pi_min_mw: float = 1.2
+    p_pi_typical_mw: float = 1.34
+    p_pi_max_mw: float = 2.0
+    heater_ohm: float = 1000.0
+    heater_ohm_sigma: float = 0.03
+    thermal_nonlinearity_per_mw: float = 0.02
+    thermal_tau_s: float = 100e-6
+    crosstalk: bool = True
+    eta_slope_per_nm: float = 7e-4
+    differential_slope_per_nm: float = 15e-3
+    monitor_scale_sigma: float = 0.03
+    monitor_noise_relative: float = 0.005
+    monitor_noise_floor_dbm: float = -60.0
+    wavelength_sigma_nm: float = 0.05
+    tm_rejection_db: float = 25.0
+    booster_noise_figure_db: float = 5.0
+    fibre_drift_rad2_per_s: float = 1e-5
+    temperature_sigma_k: float = 0.0
+    resistance_drift_per_root_day: float = 0.0
+    phase_drift_rad_per_root_day: float = 0.0
+    squeezer_period_min_mv: float = 3200.0
+    squeezer_period_max_mv: float = 4200.0
+
+
+@dataclass
+class MeshTruth:
+    """Hidden parameters of the mesh. Heaters are numbered 2·PUC (upper arm) and 2·PUC + 1 (lower arm).
+
+    Faults change it: a stuck heater, a dead port. So does time: see :mod:`lumion_hw.emulator.optics.slow_drift`.
+
+    Attributes:
+        loss_db: Shape ``(E,)``.
+        eta_in: Shape ``(E,)``.
+        eta_out: Shape ``(E,)``.
+        passive_phase: Shape ``(E,)``; α of the upper arm in rad.
+        joint_phase: Shape ``(J,)``.
+        p_pi_mw: Shape ``(2E,)``.
+        heater_ohm: Shape ``(2E,)``; cold resistance.
+        nonlinearity_per_mw: Shape ``(2E,)``.
+        crosstalk: What the heat of each heater does to other arms and to the joints.
+        access_loss_db: Shape ``(n_ports,)``.
+        monitor_scale: Shape ``(n_ports,)``; photodiode responsivity over nominal.
+        stuck_current_ma: Heater to current it really carries, for heaters that do not obey.
+        common_phase_rad: What the chip's temperature adds to both arms of every PUC.
+    """
+
+    loss_db: NDArray[np.float64]
+    eta_in: NDArray[np.float64]
+    eta_out: NDArray[np.float64]
+    passive_phase: NDArray[np.float64]
+    joint_phase: NDArray[np.float64]
+    p_pi_mw: NDArray[np.float64]
+    heater_ohm: NDArray[np.float64]
+    nonlinearity_per_mw: NDArray[np.float64]
+    crosstalk: ThermalCrosstalk
+    access_loss_db: NDArray[np.float64]
+    monitor_scale: NDArray[np.float64]
+    stuck_current_ma: dict[int, float]
+    common_phase_rad: float = 0.0
+
+    def heater_power_mw(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the power each heater turns into heat at rest, shape ``(2E,)``.
+
+        Current drive with a resistance that rises with its own heat, P = I²R0 / (1 - γ·R0·I²) (mesh.md b.4); the law
+        runs away where the denominator vanishes, so it is held at a tenth: the board's limits lie far below.
+        """
+        current = currents_ma.copy()
+        for heater, stuck in self.stuck_current_ma.items():
+            current[heater] = stuck
+        cold_mw = current**2 * self.heater_ohm * 1e-3
+        power: NDArray[np.float64] = cold_mw / np.maximum(1.0 - self.nonlinearity_per_mw * cold_mw, 0.1)
+        return power
+
+
+@dataclass
+class ChainTruth:
+    """Hidden parameters of one input: module, fibre and polarization controller.
+
+    Attributes:
+        frequency_hz: Optical frequency of the module.
+        launch: Jones vector of the launched light, shape ``(2,)``.
+        fibre_in: Unitary of the fibre before the controller, shape ``(2, 2)``; drifts.
+        fibre_out: Unitary between controller and chip, shape ``(2, 2)``; drifts.
+        squeezer_period_mv: Shape ``(4,)``; drive for a full turn.
+        squeezer_offset_rad: Shape ``(4,)``; retardance without drive.
+    """
+
+    frequency_hz: float
+    launch: NDArray[np.complex128]
+    fibre_in: NDArray[np.complex128]
+    fibre_out: NDArray[np.complex128]
+    squeezer_period_mv: NDArray[np.float64]
+    squeezer_offset_rad: NDArray[np.float64]
+
+
+def draw_mesh(mesh: HexMesh, physics: PhysicsParameters, rng: np.random.Generator) -> MeshTruth:
+    """Draw the hidden parameters of a mesh."""
+    n_pucs, n_joints, heaters = mesh.n_pucs, len(mesh.joints), 2 * mesh.n_pucs
+    common = physics.coupler_common_sigma * rng.standard_normal(n_pucs)
+    difference = physics.coupler_difference_rad * rng.standard_normal(n_pucs)
+    spread = np.clip(rng.standard_normal(mesh.n_ports), -2.5, 2.5)
+    loss = physics.puc_loss_db + physics.puc_loss_sigma_db * np.clip(rng.standard_normal(n_pucs), -2.0, 2.0)
+    crosstalk = ThermalCrosstalk.by_distance(mesh, physics.p_pi_typical_mw)
+    turn = 2 * np.pi if physics.random_passive_phases else 0.0
+    return MeshTruth(
+        loss_db=np.maximum(loss, 0.0),
+        eta_in=np.sin(np.pi / 4 + common + 0.5 * difference) ** 2,
+        eta_out=np.sin(np.pi / 4 + common - 0.5 * difference) ** 2,
+        passive_phase=rng.uniform(0.0, 1.0, n_pucs) * turn,
+        joint_phase=rng.uniform(0.0, 1.0, n_joints) * turn,
+        p_pi_mw=rng.triangular(physics.p_pi_min_mw, physics.p_pi_typical_mw, physics.p_pi_max_mw, heaters),
+        heater_ohm=physics.heater_ohm * (1.0 + physics.heater_ohm_sigma * rng.standard_normal(heaters)),
+        nonlinearity_per_mw=physics.thermal_nonlinearity_per_mw * (1.0 + 0.1 * rng.standard_normal(heaters)),
+        crosstalk=crosstalk if physics.crosstalk else ThermalCrosstalk.none(mesh),
+        access_loss_db=physics.access_loss_db + physics.access_loss_sigma_db * spread,
+        monitor_scale=1.0 + physics.monitor_scale_sigma * rng.standard_normal(mesh.n_ports),
+        stuck_current_ma={},
+    )
+
+
+def draw_chains(
+    wiring: Wiring, nominal_nm: float, physics: PhysicsParameters, rng: np.random.Generator
+) -> list[ChainTruth]:
+    """Draw the hidden parameters of every input, in the order of the wiring."""
+    chains = []
+    for _ in wiring.inputs:
+        wavelength_nm = nominal_nm + physics.wavelength_sigma_nm * float(rng.standard_normal())
+        launch = rng.standard_normal(2) + 1j * rng.standard_normal(2)
+        chains.append(
+            ChainTruth(
+                frequency_hz=frequency_hz_from_wavelength_m(wavelength_nm * 1e-9),
+                launch=launch / np.linalg.norm(launch),
+                fibre_in=random_unitary(rng),
+                fibre_out=random_unitary(rng),
+                squeezer_period_mv=rng.uniform(physics.squeezer_period_min_mv, physics.squeezer_period_max_mv, 4),
+                squeezer_offset_rad=rng.uniform(0.0, 2 * np.pi, 4),
+            )
+        )
+    return chains
+
+
+def random_unitary(rng: np.random.Generator) -> NDArray[np.complex128]:
+    """Return a 2x2 unitary drawn uniformly (Haar measure)."""
+    q, r = np.linalg.qr(rng.standard_normal((2, 2)) + 1j * rng.standard_normal((2, 2)))
+    diagonal = np.diag(r)
+    return np.asarray(q * (diagonal / np.abs(diagonal)), dtype=np.complex128)

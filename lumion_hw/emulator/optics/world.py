@@ -1,0 +1,400 @@
+"""The optical world of an emulated bench: light computed from the modules through fibres and mesh to the detectors.
+
+Devices read the world when asked, at the clock's time. Light of different modules adds in power. The mesh takes TE.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.optics.coherent_paths import (
+    OSNR_OF_0_DBM_DB,
+    CoherentLaunch,
+    CoherentReception,
+    PathPair,
+    joined_osnr_db,
+    path_pair,
+)
+from lumion_hw.emulator.optics.disturbances import Disturbances
+from lumion_hw.emulator.optics.heat import Heat
+from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.optics.polarization import Jones, retarder, stokes_of
+from lumion_hw.emulator.optics.slow_drift import SlowDrift
+from lumion_hw.emulator.optics.truth import ChainTruth, MeshTruth, PhysicsParameters
+from lumion_hw.interfaces.wiring import OutputPath, Wiring
+from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.facets import entering_fraction
+from lumion_hw.mesh.scattering import Solver
+from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.quantities import (
+    dbm_from_w,
+    frequency_hz_from_wavelength_m,
+    w_from_dbm,
+    wavelength_m_from_frequency_hz,
+)
+
+_LARGEST_DRIFT_RAD2 = 0.25
+_MOST_DRIFT_STEPS = 16  # enough to forget everything, however long the pause
+_MOST_COLUMNS = 256  # solutions kept while the heat has settled; a laser that sweeps asks for a new one at every step
+_TRIBUTARY = {"x": np.array([1.0 + 0j, 0.0]), "y": np.array([0.0, 1.0 + 0j])}
+
+
+class OpticalWorld:
+    """Everything light does on the bench.
+
+    Args:
+        mesh: The mesh.
+        wiring: Which module goes where.
+        mesh_truth: Hidden parameters of the mesh.
+        chains: Hidden parameters of each input, in the order of the wiring.
+        physics: Constants shared by all of it.
+        nominal_nm: Wavelength at which the mesh parameters hold.
+        clock: The bench's clock.
+        rng: Noise and drift of the fibres.
+        slow_drift: What time does to the mesh; nothing if not given.
+    """
+
+    def __init__(
+        self,
+        mesh: HexMesh,
+        wiring: Wiring,
+        mesh_truth: MeshTruth,
+        chains: list[ChainTruth],
+        physics: PhysicsParameters,
+        nominal_nm: float,
+        clock: Clock,
+        rng: np.random.Generator,
+        slow_drift: SlowDrift | None = None,
+    ) -> None:
+        self.mesh = mesh
+        self.wiring = wiring
+        self.truth = mesh_truth
+        self.chains = chains
+        self._physics = physics
+        self._clock = clock
+        self._rng = rng
+        self._slow_drift = slow_drift
+        self._solver = Solver(mesh)
+        self._nominal_nm = nominal_nm
+        self._reference_hz = frequency_hz_from_wavelength_m(nominal_nm * 1e-9)
+        self._slope_per_hz = -nominal_nm / self._reference_hz  # dλ/df in nm per Hz
+        self._inputs_of: dict[str, list[int]] = {}
+        for index, path in enumerate(wiring.inputs):
+            self._inputs_of.setdefault(path.source, []).append(index)
+        self._controller_of = {path.polarization: i for i, path in enumerate(wiring.inputs) if path.polarization}
+        self._launched_w = np.zeros(len(wiring.inputs))
+        self._turns: list[Jones] = [np.eye(2, dtype=np.complex128) for _ in chains]
+        self._driven_ma = np.zeros(2 * mesh.n_pucs)
+        self._heat = Heat(2 * mesh.n_pucs, physics.thermal_tau_s, clock.now())
+        self._drifted_at_s = clock.now()
+        self._columns: dict[tuple[int, float, float], NDArray[np.complex128]] = {}
+        self.disturbances = Disturbances()
+        self.swapped: list[tuple[int, int]] = []
+        self._coupled: dict[int, float] = {}
+        self._coherent: dict[str, CoherentLaunch] = {}
+        self.before_reading: list[Callable[[], None]] = []
+        self._acting = False
+        self._looking_s: float | None = None
+
+    # What devices do to the world ------------------------------------------------------------------------------------
+
+    def set_transmitter(self, source: str, power_w: float) -> None:
+        """A module or laser launches this power from now on."""
+        for index in self._inputs_of.get(source, ()):
+            self._launched_w[index] = power_w
+
+    def set_source(self, laser: str, power_w: float, wavelength_nm: float) -> None:
+        """A tunable laser launches this power at this wavelength from now on."""
+        self.set_transmitter(laser, power_w)
+        for index in self._inputs_of.get(laser, ()):
+            self.chains[index].frequency_hz = frequency_hz_from_wavelength_m(wavelength_nm * 1e-9)
+
+    def set_coherent(self, transponder: str, launch: CoherentLaunch) -> None:
+        """A module of two tributaries, of equal power and without relation, launches this from now on."""
+        self._coherent[transponder] = launch
+        self.set_transmitter(transponder, launch.power_w)
+        for index in self._inputs_of.get(transponder, ()):
+            self.chains[index].frequency_hz = launch.frequency_hz
+            self._coupled.pop(index, None)
+
+    def set_polarization(self, controller: str, jones: Jones) -> None:
+        """A polarization controller turns its light by this matrix from now on."""
+        index = self._controller_of.get(controller)
+        if index is not None and jones is not self._turns[index]:
+            self._turns[index] = jones
+            self._coupled.pop(index, None)
+
+    def drive_heaters(self, currents_ma: NDArray[np.float64], at_s: float) -> None:
+        """The board latches a table of heater currents at an instant; shape ``(2E,)``, by PUC and arm."""
+        self._driven_ma = currents_ma.copy()
+        for one, other in self.swapped:
+            self._driven_ma[[one, other]] = self._driven_ma[[other, one]]
+        self._heat.aim(self.truth.heater_power_mw(self._driven_ma), at_s)
+        self._columns.clear()
+
+    def disturb(self) -> None:
+        """The truth was changed (a fault): forget what was computed from it. Heat follows as after any change."""
+        self._heat.aim(self.truth.heater_power_mw(self._driven_ma), self._now())
+        self._columns.clear()
+        self._coupled.clear()
+
+    def turn_fibre(self, transponder: str, angle_rad: float = np.pi) -> None:
+        """A fibre was moved: the polarization at the chip turns on its sphere; half a turn leads to the opposite."""
+        index = self._inputs_of[transponder][0]
+        chain = self.chains[index]
+        state = stokes_of(self._arriving(index))
+        state /= np.linalg.norm(state)
+        axis = self._rng.standard_normal(3)
+        axis -= (axis @ state) * state  # half a turn about any axis at right angles leads to the opposite pole
+        chain.fibre_out = retarder(angle_rad * axis / np.linalg.norm(axis)) @ chain.fibre_out
+        self._coupled.clear()
+
+    # What devices read -----------------------------------------------------------------------------------------------
+
+    def leaving_w(self, counts: Callable[[float], bool] = lambda _: True) -> NDArray[np.float64]:
+        """Return the power leaving the mesh at every port on the chip, shape ``(n_ports,)``, at the present time.
+
+        Args:
+            counts: Says of a frequency in Hz whether its light counts.
+        """
+        self._bring_up_to_date()
+        total = np.zeros(self.mesh.n_ports)
+        for index, chain in enumerate(self.chains):
+            if counts(chain.frequency_hz):
+                total += self._leaving_of(index)
+        return total
+
+    def _leaving_of(self, index: int) -> NDArray[np.float64]:
+        """Return the power leaving the mesh at every port that came in by one input."""
+        launched_w = float(self._launched_w[index])
+        if launched_w <= 0.0:
+            return np.zeros(self.mesh.n_ports)
+        if index not in self._coupled:
+            self._coupled[index] = self._entering_fraction(index)
+        drift = self.disturbances.power(self.wiring.inputs[index].port, self._now())
+        shares = np.abs(self._fields(index, self.chains[index].frequency_hz)) ** 2
+        leaving: NDArray[np.float64] = launched_w * drift * self._coupled[index] * shares
+        return leaving
+
+    def monitor_ma(
+        self, ports: NDArray[np.int64], responsivity_a_per_w: float, n_avg: int, at_s: float | None = None
+    ) -> NDArray[np.float64]:
+        """Return the photocurrents of the on-chip monitors, with noise.
+
+        Args:
+            ports: Ports of the monitors.
+            responsivity_a_per_w: Photocurrent over light.
+            n_avg: Number of scans averaged.
+            at_s: Instant whose heat counts, for a board that makes up for what fell due; the clock's if not given.
+        """
+        self._looking_s, before = at_s, self._looking_s
+        try:
+            power_w = self.leaving_w()[ports] * self.truth.monitor_scale[ports]
+        finally:
+            self._looking_s = before
+        floor_w = w_from_dbm(self._physics.monitor_noise_floor_dbm)
+        sigma_w = np.hypot(self._physics.monitor_noise_relative * power_w, floor_w) / np.sqrt(n_avg)
+        noisy_w = power_w + sigma_w * self._rng.standard_normal(len(ports))
+        current_ma: NDArray[np.float64] = np.maximum(noisy_w, 0.0) * responsivity_a_per_w * 1e3
+        return current_ma
+
+    def received_w(self, transponder: str) -> float:
+        """Return the power at a module's receiver."""
+        return self._received_w(transponder, lambda _: True)
+
+    def _received_w(self, transponder: str, counts: Callable[[float], bool]) -> float:
+        """Return the power at a module's receiver of the light whose frequency counts."""
+        leaving = self.leaving_w(counts)
+        return sum(
+            float(leaving[path.port]) * self._output_gain(path) * (1.0 - path.tap_fraction)
+            for path in self.wiring.outputs_of(transponder)
+        )
+
+    def received_coherent(self, transponder: str, band_hz: float) -> CoherentReception | None:
+        """Return the brightest signal of two tributaries at a module's receiver, ``None`` if there is none.
+
+        Args:
+            transponder: The receiving module.
+            band_hz: Light that is farther than this from the signal's carrier does not disturb it.
+        """
+        total_w = self.received_w(transponder)
+        candidates = [
+            (sender, launch, pair)
+            for sender, launch in self._coherent.items()
+            if launch.power_w > 0.0 and (pair := self._path_pair(sender, transponder, launch)).rank > 0
+        ]
+        if not candidates:
+            return None
+        sender, launch, pair = max(candidates, key=lambda item: item[1].power_w * item[2].transmission)
+        signal_w = launch.power_w * pair.transmission
+        other_w = self._received_w(transponder, lambda hz: abs(hz - launch.frequency_hz) <= band_hz) - signal_w
+        crosstalk_db = 10.0 * math.log10(signal_w / other_w) if other_w > 1e-12 * signal_w else math.inf
+        osnr_db = joined_osnr_db(launch.osnr_db, self._booster_osnr_db(sender, launch.power_w), crosstalk_db)
+        return CoherentReception(sender, launch, pair, signal_w, total_w, osnr_db)
+
+    def _booster_osnr_db(self, sender: str, launched_w: float) -> float:
+        """Return what the amplifiers before a module's inputs leave of its signal to noise in 0.1 nm."""
+        if not any(path.gain_db > 0.0 for path in self.wiring.inputs_of(sender)):
+            return math.inf
+        return OSNR_OF_0_DBM_DB + dbm_from_w(launched_w) - self._physics.booster_noise_figure_db
+
+    def _path_pair(self, sender: str, receiver: str, launch: CoherentLaunch) -> PathPair:
+        """Return what the mesh does to the tributaries of one module on their way to another."""
+        inputs, outputs = self._inputs_of.get(sender, []), self.wiring.outputs_of(receiver)
+
+        def jones_at(frequency_hz: float) -> NDArray[np.complex128]:
+            jones = np.zeros((2, 2), dtype=np.complex128)
+            for index in inputs:
+                fields = self._fields(index, frequency_hz) * math.sqrt(self._input_gain(index))
+                for out in outputs:
+                    gain = self._output_gain(out) * (1.0 - out.tap_fraction)
+                    row = _TRIBUTARY[out.tributary or "x"]
+                    jones += math.sqrt(gain) * fields[out.port] * np.outer(row, self._taken(index))
+            return jones
+
+        return path_pair(jones_at, launch.frequency_hz)
+
+    def _taken(self, index: int) -> NDArray[np.complex128]:
+        """Return which of the two tributaries' fields an input takes: one behind a splitter, else the TE of both."""
+        tributary = self.wiring.inputs[index].tributary
+        if tributary is not None:
+            return _TRIBUTARY[tributary]
+        chain = self.chains[index]
+        through: NDArray[np.complex128] = (chain.fibre_out @ self._turns[index] @ chain.fibre_in)[0]
+        return through
+
+    def tapped_w(self, meter: str, channel: int) -> float:
+        """Return the power at one channel of a power meter."""
+        return self.tapped(meter, channel).power_w
+
+    def tapped(self, meter: str, channel: int) -> Light:
+        """Return the light at one channel of a power meter; its wavelength is the mean by power, nominal if dark."""
+        taps = [path for path in self.wiring.outputs if (path.meter, path.meter_channel) == (meter, channel)]
+        if not taps:
+            return Light(0.0, self._nominal_nm)
+        self._bring_up_to_date()
+        power_w = power_nm = 0.0
+        for index, chain in enumerate(self.chains):
+            leaving = self._leaving_of(index)
+            part_w = sum(float(leaving[path.port]) * self._output_gain(path) * path.tap_fraction for path in taps)
+            power_w += part_w
+            power_nm += part_w * wavelength_m_from_frequency_hz(chain.frequency_hz) * 1e9
+        return Light(power_w, power_nm / power_w if power_w > 0.0 else self._nominal_nm)
+
+    def polarimeter_w(self, polarimeter: str) -> NDArray[np.float64]:
+        """Return S0, S1, S2, S3 in watts at a polarimeter, on the sphere of the chip: S1 is TE; shape ``(4,)``."""
+        self._bring_up_to_date()
+        stokes_w = np.zeros(4)
+        for index, path in enumerate(self.wiring.inputs):
+            if path.polarimeter == polarimeter:
+                share = self._launched_w[index] * path.polarimeter_tap * 10.0 ** ((path.gain_db - path.loss_db) / 10.0)
+                field = self._arriving(index)
+                stokes_w += share * np.append(float(np.vdot(field, field).real), stokes_of(field))
+        return stokes_w
+
+    def _output_gain(self, path: OutputPath) -> float:
+        """Return power in the fibre behind a port over power leaving the mesh there."""
+        return float(10.0 ** (-(self.truth.access_loss_db[path.port] + path.loss_db) / 10.0))
+
+    # Light -----------------------------------------------------------------------------------------------------------
+
+    def _arriving(self, index: int) -> NDArray[np.complex128]:
+        """Return the Jones vector (TE, TM) of one input at the chip, of length 1 but for the controller's loss."""
+        chain = self.chains[index]
+        arriving: NDArray[np.complex128] = chain.fibre_out @ (self._turns[index] @ (chain.fibre_in @ chain.launch))
+        return arriving
+
+    def _entering_fraction(self, index: int) -> float:
+        """Return TE power in the mesh over launched power, for one input."""
+        path = self.wiring.inputs[index]
+        if path.source in self._coherent:  # half of it, whatever its polarization: both tributaries count alike
+            return 0.5 * self._input_gain(index)
+        return float(entering_fraction(self._arriving(index), 0.0, self._physics.tm_rejection_db)) * self._input_gain(
+            index
+        )
+
+    def _input_gain(self, index: int) -> float:
+        """Return TE power in the mesh over TE power launched, for one input."""
+        path = self.wiring.inputs[index]
+        loss_db = path.loss_db + self.truth.access_loss_db[path.port] - path.gain_db
+        return float(10.0 ** (-loss_db / 10.0))
+
+    def _fields(self, index: int, frequency_hz: float) -> NDArray[np.complex128]:
+        """Return S_qp from one input to all ports; kept while the heat has settled."""
+        settled = self._heat.follow(self._now())
+        key = (index, frequency_hz, self.disturbances.common_phase_rad(self._now()))
+        if not settled or key not in self._columns:
+            column = self._solver.solve(self.cells(frequency_hz), frequency_hz, [self.wiring.inputs[index].port])[:, 0]
+            if not settled:
+                return column
+            if len(self._columns) >= _MOST_COLUMNS:
+                self._columns.clear()
+            self._columns[key] = column
+        return self._columns[key]
+
+    def cells(self, frequency_hz: float | None = None) -> UnitCells:
+        """Return the unit cells at the present heat, about the reference frequency.
+
+        Args:
+            frequency_hz: Frequency of the light, if it matters: what heat adds to the optical path is the same length
+                at every wavelength (dn/dT hardly changes over tens of nm), so its phase is proportional to frequency.
+        """
+        self._heat.follow(self._now())
+        truth = self.truth
+        common = truth.common_phase_rad + self.disturbances.common_phase_rad(self._now())
+        cold = UnitCells(
+            loss_db=truth.loss_db,
+            eta_in=truth.eta_in,
+            eta_out=truth.eta_out,
+            phase_upper=truth.passive_phase + common,
+            phase_lower=np.full(self.mesh.n_pucs, common),
+            joint_phase=truth.joint_phase,
+            reference_hz=self._reference_hz,
+            eta_slope_per_hz=self._physics.eta_slope_per_nm * self._slope_per_hz,
+            differential_slope_per_hz=self._physics.differential_slope_per_nm * self._slope_per_hz,
+        )
+        turns = 1.0 if frequency_hz is None else frequency_hz / self._reference_hz
+        return truth.crosstalk.warmed(cold, self._heat.present_mw * turns, truth.p_pi_mw)
+
+    def _now(self) -> float:
+        """Return the instant looked at: the clock's, but for a board that is late."""
+        return self._clock.now() if self._looking_s is None else self._looking_s
+
+    def _bring_up_to_date(self) -> None:
+        """Let devices do what was due, and fibres and chip drift; one that looks meanwhile sees the light as it is."""
+        if self._acting:
+            return
+        self._acting = True
+        try:
+            for action in self.before_reading:
+                action()
+        finally:
+            self._acting = False
+        self._drift()
+        if self._slow_drift is not None and self._slow_drift.follow():
+            self.disturb()
+
+    def _drift(self) -> None:
+        """Turn every fibre a little: a random walk of the polarization (mesh facts: arXiv 1507.00953)."""
+        elapsed = self._clock.now() - self._drifted_at_s
+        rate = self._physics.fibre_drift_rad2_per_s
+        if elapsed < 0.1 or (rate <= 0.0 and self.disturbances.resistance_per_root_s <= 0.0):
+            return
+        self._drifted_at_s = self._clock.now()
+        self._coupled.clear()
+        walk = self.disturbances.resistance_per_root_s * np.sqrt(elapsed)
+        if walk > 0.0:
+            self.truth.heater_ohm *= 1.0 + walk * self._rng.standard_normal(len(self.truth.heater_ohm))
+        # One large step is no random walk: its angle wraps, and the correlation would stop at a ninth.
+        steps = min(math.ceil(rate * elapsed / _LARGEST_DRIFT_RAD2), _MOST_DRIFT_STEPS)
+        for chain in self.chains:
+            for _ in range(steps):
+                # Half of the motion before the controller, half behind it.
+                step = np.sqrt(0.5 * rate * elapsed / steps) * self._rng.standard_normal((2, 3))
+                chain.fibre_in = retarder(step[0]) @ chain.fibre_in
+                chain.fibre_out = retarder(step[1]) @ chain.fibre_out

@@ -1,0 +1,1 @@
+"""Emulated polarization controllers and polarimeters."""

@@ -1,0 +1,363 @@
+"""An emulated UART-to-I2C bridge, NXP SC18IM700, with I2C targets on its bus.
+
+Messages and registers after the SC18IM700 data sheet, Rev. 02 (10 August 2007): Table 3 "ASCII commands supported" and
+the chapter on the UART message format (S, R, W, I, O, Z, P; repeated START), register summary (BRG, I2CClk, I2CStat
+0x0A), and "OK" sent after power-up. What a failed read returns, and the time after which half a message is forgotten,
+are this emulator's choices: nothing, and 0.655 s; so is that 16 messages may wait for the bus, and more are lost.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.wires.mains import Cord, Switchable
+from lumion_hw.emulator.wires.serial_line import SerialLine
+
+I2C_STAT = 0x0A
+"""Number of the I2C status register."""
+STAT_OK, STAT_NACK_ADDRESS, STAT_NACK_DATA, STAT_TIME_OUT = 0xF0, 0xF1, 0xF2, 0xF8
+"""Values of the I2C status register."""
+MESSAGE_TIMEOUT_S = 0.655
+"""Half a message is forgotten when no further byte arrives for this long."""
+BUS_TIMEOUT_S = 0.227
+"""A held bus is given up after this long."""
+MOST_WAITING = 16
+"""Messages that wait for the bus; further ones are lost."""
+
+_CRYSTAL_HZ = 7_372_800
+_BRG0, _BRG1, _IO_STATE, _CLOCK_LOW, _CLOCK_HIGH = 0x00, 0x01, 0x04, 0x07, 0x08
+_REGISTERS = {
+    _BRG0: 0xF0,
+    _BRG1: 0x02,
+    0x02: 0x55,
+    0x03: 0x55,
+    _IO_STATE: 0x0F,
+    0x05: 0x00,
+    0x06: 0x26,
+    _CLOCK_LOW: 0x13,
+    _CLOCK_HIGH: 0x00,
+    0x09: 0x66,
+    I2C_STAT: STAT_OK,
+}
+_READ_ONLY = frozenset((I2C_STAT,))
+
+
+class I2cTarget(Protocol):
+    """One device on the bus, byte by byte. Times are those of the shared clock and may lie in its past."""
+
+    def i2c_start(self, address: int, read: bool, at_s: float) -> bool:
+        """START and address byte (7-bit ``address``); returns whether the target acknowledges."""
+
+    def i2c_write(self, value: int) -> bool:
+        """Take a data byte; returns the acknowledgement."""
+
+    def i2c_read(self) -> int:
+        """Give a data byte."""
+
+    def i2c_stop(self, at_s: float) -> None:
+        """STOP."""
+
+
+@dataclass
+class _Segment:
+    """One START: a write of ``data``, or a read of ``length`` bytes."""
+
+    address: int
+    read: bool
+    length: int
+    data: bytes = b""
+
+
+@dataclass
+class _Message:
+    """One complete message from the host."""
+
+    command: str
+    segments: list[_Segment] = field(default_factory=list)
+    values: list[int] = field(default_factory=list)
+
+
+_Parser = Generator[None, int, _Message | None]
+
+
+def _take(count: int) -> Generator[None, int, list[int]]:
+    values = []
+    for _ in range(count):
+        values.append((yield))
+    return values
+
+
+def _bus_message() -> _Parser:
+    """Parse what follows an S: segments joined by S (repeated START), ended by P."""
+    message = _Message("S")
+    while True:
+        address, length = yield from _take(2)
+        segment = _Segment(address >> 1, bool(address & 1), length)
+        if not segment.read:
+            segment.data = bytes((yield from _take(length)))
+        message.segments.append(segment)
+        mark = yield
+        if mark == ord("P"):
+            return message
+        if mark != ord("S"):
+            return None
+
+
+def _message() -> _Parser:
+    """Parse one message; ``None`` stands for bytes that are none."""
+    command = chr((yield))
+    if command == "S":
+        return (yield from _bus_message())
+    message = _Message(command)
+    if command in "OZI":
+        message.values = yield from _take({"O": 1, "Z": 2, "I": 0}[command])
+        return message if (yield) == ord("P") else None
+    if command not in "RW":
+        return None
+    while True:
+        register = yield
+        if register == ord("P"):
+            return message
+        message.values.append(register)
+        if command == "W":
+            message.values.append((yield))
+
+
+class _BridgePeer:
+    """One connection to the bridge's UART: a line and a half-read message."""
+
+    def __init__(self, bridge: I2cBridge, line: SerialLine) -> None:
+        self._bridge = bridge
+        self.line = line
+        self._parser: _Parser = _message()
+        next(self._parser)
+        self._heard_at = float("-inf")
+
+    def take(self, data: bytes, at_s: float) -> _Message | None:
+        """Read on with bytes whose last one arrived at ``at_s``; returns the message that ends with it, if one does."""
+        first_s = at_s - self.line.byte_s * (len(data) - 1)
+        if first_s - self._heard_at > MESSAGE_TIMEOUT_S:
+            self._restart()
+        self._heard_at = at_s
+        for value in data:
+            message = self._feed(value)
+            if message is not None:
+                return message
+        return None
+
+    def _feed(self, value: int) -> _Message | None:
+        try:
+            self._parser.send(value)
+        except StopIteration as end:
+            self._restart()
+            message: _Message | None = end.value
+            return message
+        return None
+
+    def _restart(self) -> None:
+        self._parser = _message()
+        next(self._parser)
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the host, now."""
+        self._bridge.advance()
+        self.line.receive(data, self._bridge.now())
+
+    def transmit(self) -> bytes:
+        """Give the bytes that have left for the host by now."""
+        self._bridge.advance()
+        return self.line.left(self._bridge.now())
+
+    def next_event(self) -> float | None:
+        """Return when more bytes may leave."""
+        return self._bridge.next_event(self.line)
+
+    def close(self) -> None:
+        """The host went away."""
+        self._bridge.disconnect(self)
+
+
+class I2cBridge(Switchable):
+    """The bridge: an emulated device whose UART carries messages and whose bus carries the targets.
+
+    Args:
+        name: Device name of the bench file.
+        clock: The clock of the bench.
+        targets: What is on the bus; the first one that acknowledges an address has the transaction.
+        baud: Rate of the UART; the chip itself powers up with 9600 baud. A host can change it through BRG0/BRG1.
+        ok_on_connect: A new connection powers the bridge up (USB-powered adapter): it greets with ``OK``.
+    """
+
+    what = "the bridge"
+    keeps_connections = True
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        targets: Sequence[I2cTarget],
+        *,
+        baud: int = 9600,
+        ok_on_connect: bool = False,
+    ) -> None:
+        self._name = name
+        self._clock = clock
+        self._targets = tuple(targets)
+        self._ok_on_connect = ok_on_connect
+        divisor = max(round(_CRYSTAL_HZ / baud) - 16, 0)
+        self._initial = _REGISTERS | {_BRG0: divisor & 0xFF, _BRG1: divisor >> 8}
+        self._registers = dict(self._initial)
+        self._peers: list[_BridgePeer] = []
+        self._work: deque[tuple[float, _BridgePeer, _Message]] = deque()
+        self._free_at = float("-inf")
+        self._advancing = False
+        self.bus_stuck = False
+
+    @property
+    def name(self) -> str:
+        """Device name of the bench file."""
+        return self._name
+
+    @property
+    def baud(self) -> float:
+        """UART rate set by the BRG registers."""
+        return _CRYSTAL_HZ / (16 + self._registers[_BRG0] + 256 * self._registers[_BRG1])
+
+    @property
+    def bus_hz(self) -> float:
+        """I2C clock set by the I2CClk registers (0x13 = 97 kHz); the chip's least divider is 5."""
+        return _CRYSTAL_HZ / (4 * max(self._registers[_CLOCK_LOW] + self._registers[_CLOCK_HIGH], 5))
+
+    def now(self) -> float:
+        """Return the time of the bridge's clock."""
+        return self._clock.now()
+
+    @property
+    def plugged(self) -> bool:
+        """Its cable to the host is plugged in. Setting it pulls the cable, or plugs it in."""
+        return self._cabled
+
+    @plugged.setter
+    def plugged(self, there: bool) -> None:
+        if there:
+            self.put_cable()
+        else:
+            self.pull_cable()
+
+    def connect(self) -> Cord:
+        """Open one more connection to the UART. Raises ``ConnectError`` without power or cable."""
+        self._require_reachable()
+        peer = _BridgePeer(self, SerialLine(self.baud))
+        self._peers.append(peer)
+        if self._ok_on_connect:
+            peer.line.send(b"OK", self._clock.now())
+        return Cord(self, peer)
+
+    def disconnect(self, peer: _BridgePeer) -> None:
+        """Forget a connection; messages it completed are still executed."""
+        if peer in self._peers:
+            self.advance()
+            self._peers.remove(peer)
+
+    def power_cycle(self) -> None:
+        """Power the chip off and on: registers as delivered, work in progress lost, ``OK`` on every connection."""
+        self.advance()
+        self._registers = dict(self._initial)
+        self._work.clear()
+        self._free_at = float("-inf")
+        for peer in self._peers:
+            peer.line.clear()
+            peer.line.set_baud(self.baud)
+            peer.line.send(b"OK", self._clock.now())
+
+    def _lose_power(self) -> None:
+        self._work.clear()
+        for peer in self._peers:
+            peer.line.clear()
+
+    def _regain_power(self) -> None:
+        self.power_cycle()
+
+    def next_event(self, line: SerialLine) -> float | None:
+        """Return the next time at which something happens that may put bytes on ``line``."""
+        times = [line.next_departure(), line.next_arrival(b"P"), self.next_due()]
+        return min((time for time in times if time is not None), default=None)
+
+    def next_due(self) -> float | None:
+        """Return when the work on the bus ends that is done first, ``None`` if there is none."""
+        return self._work[0][0] if self._work else None
+
+    def advance(self) -> None:
+        """Take what has arrived and finish the work that is done by now."""
+        if self._advancing:  # a register read asks the optical world, which asks every device to advance
+            return
+        self._advancing = True
+        try:
+            now = self._clock.now()
+            self._finish(now)
+            for peer in self._peers:
+                while (piece := peer.line.arrived(now, b"P")) is not None:
+                    message = peer.take(piece[1], piece[0])
+                    if message is not None and len(self._work) < MOST_WAITING:
+                        start = max(piece[0], self._free_at)
+                        self._free_at = start + self._duration_s(message)
+                        self._work.append((self._free_at, peer, message))
+                        self._finish(now)
+        finally:
+            self._advancing = False
+
+    def _finish(self, now: float) -> None:
+        while self._work and self._work[0][0] <= now:
+            done_at, peer, message = self._work.popleft()
+            answer = self._execute(message, done_at)
+            peer.line.send(answer, done_at)
+            if message.command == "W":
+                for other in self._peers:
+                    other.line.set_baud(self.baud)
+
+    def _duration_s(self, message: _Message) -> float:
+        if message.segments and self.bus_stuck:
+            return BUS_TIMEOUT_S
+        bits = sum(1 + 9 * (1 + segment.length) for segment in message.segments) + (1 if message.segments else 0)
+        return bits / self.bus_hz
+
+    def _execute(self, message: _Message, at_s: float) -> bytes:
+        values = message.values
+        if message.command == "S":
+            self._registers[I2C_STAT], data = self._transact(message.segments, at_s)
+            return data
+        if message.command == "R":
+            return bytes(self._registers.get(register, 0) for register in values)
+        if message.command == "W":
+            for register, value in zip(values[::2], values[1::2], strict=True):
+                if register in self._registers and register not in _READ_ONLY:
+                    self._registers[register] = value
+        elif message.command == "O":
+            self._registers[_IO_STATE] = values[0]
+        elif message.command == "I":
+            return bytes((self._registers[_IO_STATE],))
+        return b""
+
+    def _transact(self, segments: list[_Segment], at_s: float) -> tuple[int, bytes]:
+        """Run the segments on the bus; returns the I2C status and what was read."""
+        if self.bus_stuck:
+            return STAT_TIME_OUT, b""
+        data = bytearray()
+        status = STAT_OK
+        for segment in segments:
+            active = next((t for t in self._targets if t.i2c_start(segment.address, segment.read, at_s)), None)
+            if active is None:
+                status = STAT_NACK_ADDRESS
+                break
+            if segment.read:
+                data += bytes(active.i2c_read() for _ in range(segment.length))
+            elif not all(active.i2c_write(value) for value in segment.data):
+                status = STAT_NACK_DATA
+                break
+        for target in self._targets:  # STOP is seen by everything on the bus
+            target.i2c_stop(at_s)
+        return status, bytes(data)

@@ -1,0 +1,212 @@
+"""What every emulated device has besides its bytes: a supply that can fail, and a cable that can be pulled."""
+
+from __future__ import annotations
+
+import abc
+from typing import ClassVar, Protocol
+
+from lumion_hw.emulator.optics.disturbances import Schedule
+from lumion_hw.errors import ConnectError, LinkLost
+from lumion_hw.links.base import Peer
+
+
+class Switchable(abc.ABC):
+    """Supply and cable of an emulated device; a base of all of them.
+
+    Without power nothing is heard or said: a host waits in vain, and another connection is refused. Pulling the cable
+    ends every connection at once, while the device itself goes on.
+
+    Attributes:
+        what: What it is, for messages.
+        keeps_connections: A connection outlives a loss of power, as that of a serial line with a converter of its own
+            does; the others are lost when the device comes back.
+        hangs_up: It ends its connections when it loses power, as far as a host can see; the others fall silent.
+        occasions: Things that will happen on the bench: whoever talks to the device lets them happen in time.
+    """
+
+    what: ClassVar[str] = "the device"
+    keeps_connections: ClassVar[bool] = False
+    hangs_up: ClassVar[bool] = False
+    occasions: Schedule | None = None
+    _powered = True
+    _cabled = True
+    _losses = 0
+    _pulls = 0
+
+    @property
+    @abc.abstractmethod
+    def name(self) -> str:
+        """Device name of the bench file."""
+
+    @property
+    def powered(self) -> bool:
+        """It has power. Setting it is :meth:`power_off` or :meth:`power_on`."""
+        return self._powered
+
+    @powered.setter
+    def powered(self, on: bool) -> None:
+        if on:
+            self.power_on()
+        else:
+            self.power_off()
+
+    def power_off(self) -> None:
+        """Cut the supply: what it drives or emits ends, nothing answers. Does nothing without power."""
+        if self._powered:
+            self.advance()
+            self._powered = False
+            self._losses += 1
+            self._lose_power()
+
+    def power_on(self) -> None:
+        """Give the supply back: it starts as after a power-up. Does nothing while it has power."""
+        if not self._powered:
+            self._powered = True
+            self._regain_power()
+
+    def pull_cable(self) -> None:
+        """Pull the cable to the host: connections are lost, others refused; the device goes on."""
+        self.advance()
+        self._cabled = False
+        self._pulls += 1
+
+    def put_cable(self) -> None:
+        """Plug the cable to the host in again."""
+        self._cabled = True
+
+    @abc.abstractmethod
+    def connect(self) -> Cord:
+        """Open one more connection. Raises ``ConnectError`` without power or cable."""
+
+    @abc.abstractmethod
+    def advance(self) -> None:
+        """Follow the clock."""
+
+    @abc.abstractmethod
+    def next_due(self) -> float | None:
+        """Return when :meth:`advance` has something to do by itself, ``None`` if it waits for a host."""
+
+    def _lose_power(self) -> None:  # noqa: B027 - a device without anything to end needs none
+        """End what needs power."""
+
+    def _regain_power(self) -> None:  # noqa: B027 - as above
+        """Start up."""
+
+    # -- connections
+
+    def _require_reachable(self) -> None:
+        """Raise ``ConnectError`` for a device without power or cable."""
+        if not self._powered:
+            raise ConnectError(f"{self.what} has no power", device=self.name, hint="Switch it on (emulated fault).")
+        if not self._cabled:
+            raise ConnectError(f"{self.what} is unplugged", device=self.name, hint="Plug it in (emulated fault).")
+
+    def lets_pass(self, marks: tuple[int, int]) -> bool:
+        """Tell whether bytes pass now, after what was to happen on the bench by now has happened.
+
+        Args:
+            marks: :attr:`marks` when the connection was made.
+
+        Raises:
+            LinkLost: The connection has been lost since.
+        """
+        if self.occasions is not None:
+            self.occasions.advance()
+        pulled = marks[0] != self._pulls
+        restarted = self._powered and not self.keeps_connections and marks[1] != self._losses
+        if pulled or restarted:
+            raise LinkLost(f"the connection to {self.what} is lost", device=self.name, hint="Connect again.")
+        return self._powered
+
+    @property
+    def marks(self) -> tuple[int, int]:
+        """How often the cable was pulled and the supply was lost so far."""
+        return self._pulls, self._losses
+
+
+class Cord:
+    """A connection (:class:`~lumion_hw.links.base.Peer`) that ends with the cable and falls silent with the supply.
+
+    Args:
+        device: The device it leads to.
+        peer: The connection while all is well.
+    """
+
+    def __init__(self, device: Switchable, peer: Peer) -> None:
+        self._device, self.peer = device, peer
+        self._marks = device.marks
+
+    def _passes(self) -> bool:
+        return self._device.lets_pass(self._marks)
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the host, now. Raises ``LinkLost`` without a cable."""
+        if self._passes():
+            self.peer.receive(data)
+
+    def transmit(self) -> bytes:
+        """Give the bytes that have left for the host by now. Raises ``LinkLost`` without a cable."""
+        return self.peer.transmit() if self._passes() or self._device.hangs_up else b""
+
+    def next_event(self) -> float | None:
+        """Return when more bytes may leave, or something happens on the bench."""
+        occasions = self._device.occasions
+        times = (
+            self.peer.next_event() if self._device.powered else None,
+            occasions.next_s() if occasions is not None else None,
+        )
+        return min((time for time in times if time is not None), default=None)
+
+    def close(self) -> None:
+        """The host went away."""
+        self.peer.close()
+
+
+class _Messages(Peer, Protocol):
+    """What HiSLIP asks of a connection."""
+
+    @property
+    def response_pending(self) -> bool: ...
+
+    def end_message(self) -> None: ...
+
+    def abandon(self) -> None: ...
+
+    def interrupt(self) -> None: ...
+
+    def serial_poll(self) -> tuple[int, int]: ...
+
+
+class MessageCord(Cord):
+    """A cord whose connection knows where messages end.
+
+    Args:
+        device: The device it leads to.
+        peer: The connection while all is well.
+    """
+
+    def __init__(self, device: Switchable, peer: _Messages) -> None:
+        super().__init__(device, peer)
+        self._messages = peer
+
+    @property
+    def response_pending(self) -> bool:
+        """Whether a reply is being worked on or has not been transmitted."""
+        return self._messages.response_pending
+
+    def end_message(self) -> None:
+        """What was received so far ends here."""
+        if self._passes():
+            self._messages.end_message()
+
+    def abandon(self) -> None:
+        """Forget what was received and what would be replied."""
+        self._messages.abandon()
+
+    def interrupt(self) -> None:
+        """Forget the reply: the host sent on without taking it."""
+        self._messages.interrupt()
+
+    def serial_poll(self) -> tuple[int, int]:
+        """Return the status byte and the mask of the service request."""
+        return self._messages.serial_poll()

@@ -1,0 +1,260 @@
+"""Tracking of a polarization that drifts, as steps without I/O: settings out, the power read there in.
+
+A Kalman filter carries the light that the search has found (states before and behind the squeezers, their constants,
+and the power) along while the fibres turn. At a maximum the power does not tell which way the light has moved, so every
+reading is taken a small dither beside it, in directions that go round. Each reading corrects the estimate, and the
+squeezers follow the estimate.
+
+The squeezers have ends, the drift has none. With four squeezers two combinations of drives leave the light as it is;
+along these each squeezer that comes near an end is led back to the middle in small steps while the others make up for
+it, without any jump (reset-free, polarization.md 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.polarization.retarders import RetarderChain
+from lumion_hw.polarization.state_fit import LightEstimate
+
+DITHER_RAD = 0.1
+"""Costs 0.011 dB, and a reading with 0.01 dB of noise tells the way to 0.05 rad."""
+DRIFT_RAD = 0.02
+"""Between the 0.01 and 0.03 rad per reading that dithering follows (polarization.md 3, "Tracking")."""
+_NEAR_END = 0.75
+"""Part of the half range from which a squeezer is led back …"""
+_BACK = 0.25
+"""… until it is here again."""
+_RETURN_RAD = 0.1
+_CENTRING = 0.03
+_WANDER_RAD, _WANDER_READS = 0.12, 16.0
+"""Drives go round in small circles where that costs no light, which shows how each squeezer turns it by now."""
+_LARGEST_STEP_RAD, _LARGEST_RETURN_RAD = 0.5, 0.15
+_SINGULAR = 0.2
+_LARGEST_DITHER_RAD = 0.4
+_STEPS_PER_READING = 2
+_DAMPING = 1e-3
+_WIDEST = 0.3
+"""Largest variance believed, rad². How the drift divides before and behind the squeezers hardly shows in the power."""
+_P0_WALK = 5e-4
+"""Standard deviation by which ln P0 moves from reading to reading."""
+_DRIFT_MEMORY = 0.02
+_MOST_DRIFT_RAD = 0.1
+_LOST_SHARE, _LOST_READS = 0.5, 5
+
+
+@dataclass(frozen=True)
+class TrackState:
+    """What is known after a reading.
+
+    Attributes:
+        power: The reading.
+        remaining_loss_db: Light estimated to be missing at the dithered setting, mean: dither and uncertainty.
+        drift_rad: Motion of the polarization from reading to reading, as estimated.
+        returning: Squeezers being led back from an end of their range.
+        at_end: A squeezer stands at an end of its range: announce it.
+        lost: The light has been missing for several readings: search again.
+    """
+
+    power: float
+    remaining_loss_db: float
+    drift_rad: float
+    returning: tuple[int, ...]
+    at_end: bool
+    lost: bool
+
+
+class PolarizationTracker:
+    """Follows the brightest polarization; all settings are drive phases in rad.
+
+    Args:
+        chain: The squeezers.
+        light: Where to start from: the light as the search has found it.
+        phases: Phases in force, shape ``(N,)``.
+        low: Least phases, shape ``(N,)``.
+        high: Largest phases.
+        dither_rad: Distance on the sphere at which to read.
+        drift_rad: Motion of the polarization from reading to reading that is believed at the least.
+    """
+
+    def __init__(
+        self,
+        chain: RetarderChain,
+        light: LightEstimate,
+        phases: NDArray[np.float64],
+        low: NDArray[np.float64],
+        high: NDArray[np.float64],
+        *,
+        dither_rad: float = DITHER_RAD,
+        drift_rad: float = DRIFT_RAD,
+    ) -> None:
+        self._chain = chain
+        self._state, self._taken = light.state.copy(), light.taken.copy()
+        self._offsets = light.offsets.copy()
+        self._ln_p0 = float(np.log(light.p0))
+        self._crosstalk = light.crosstalk
+        self._noise = light.relative_noise
+        self._covariance = light.covariance.copy()
+        self._centre = phases.copy()
+        self._low, self._high = low, high
+        self._dither_rad = dither_rad
+        self._drift_rad = self._least_drift_rad = drift_rad
+        self._surprise = 1.0
+        self._reads = 0
+        self._returning: set[int] = set()
+        self._missing = 0
+
+    @property
+    def centre(self) -> NDArray[np.float64]:
+        """Phases of the estimated maximum, without dither."""
+        return self._centre.copy()
+
+    def next(self) -> NDArray[np.float64]:
+        """Return the phases at which to read next: a dither beside the centre, a third of a turn on each time."""
+        angle = 2.0 * np.pi * self._reads / 3.0 + 0.5 * np.pi * (self._reads // 3)
+        turned, jacobian = self._geometry(self._centre)
+        first = np.cross(turned, np.eye(3)[int(np.argmin(np.abs(turned)))])
+        first /= np.linalg.norm(first)
+        aside = self._dither_rad * (np.cos(angle) * first + np.sin(angle) * np.cross(turned, first))
+        free = self._low < self._high
+        drives = _limited(_damped(jacobian * free) @ aside, _LARGEST_DITHER_RAD)
+        asked: NDArray[np.float64] = np.clip(self._centre + drives, self._low, self._high)
+        return asked
+
+    def tell(self, phases: NDArray[np.float64], power: float) -> TrackState:
+        """Take in a reading and follow the light.
+
+        Args:
+            phases: Phases at which it was read, shape ``(N,)``: those asked for, on the actuators' steps.
+            power: The reading, in the unit of the search.
+        """
+        self._reads += 1
+        expected = self._correct(phases, power)
+        self._missing = self._missing + 1 if power < _LOST_SHARE * expected else 0
+        self._follow()
+        error = self._error_variance()
+        at_end = bool(np.any((self._centre <= self._low) | (self._centre >= self._high)))
+        loss_db = 10.0 / np.log(10.0) * (error + self._dither_rad**2) / 4.0
+        returning = tuple(sorted(self._returning))
+        return TrackState(power, float(loss_db), self._drift_rad, returning, at_end, self._missing >= _LOST_READS)
+
+    # The filter -------------------------------------------------------------------------------------------------------
+
+    def _correct(self, phases: NDArray[np.float64], power: float) -> float:
+        """Let the fibres drift, then correct the light by a reading; return the power that was expected."""
+        walk = 0.5 * self._drift_rad**2  # half of it before the squeezers, half behind them; two directions each
+        self._covariance[0:3, 0:3] += 0.5 * walk * (np.eye(3) - np.outer(self._state, self._state))
+        self._covariance[3:6, 3:6] += 0.5 * walk * (np.eye(3) - np.outer(self._taken, self._taken))
+        self._covariance[-1, -1] += _P0_WALK**2
+        values, vectors = np.linalg.eigh(self._covariance)
+        self._covariance = (vectors * np.clip(values, 0.0, _WIDEST)) @ vectors.T
+        predicted, slope = self._predicted(phases)
+        sigma = self._noise * max(power, 0.0) + 1e-6 * float(np.exp(self._ln_p0))
+        # The power is curved: what the light may have moved across the slope counts as noise.
+        curved = 0.25 * self._error_variance() * float(np.exp(self._ln_p0))
+        variance = float(slope @ self._covariance @ slope) + sigma**2 + 0.5 * curved**2
+        gain = self._covariance @ slope / variance
+        surprise = power - predicted
+        self._covariance -= np.outer(gain, gain) * variance
+        self._move(gain * surprise)
+        self._judge_drift(surprise**2 / variance)
+        return predicted
+
+    def _predicted(self, phases: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Return the power expected at phases and its derivatives by s, t, o and ln P0."""
+        q, slopes, by_taken, by_state = self._chain.overlap(phases + self._offsets, self._state, self._taken)
+        p0 = float(np.exp(self._ln_p0))
+        share = (1.0 - 2.0 * self._crosstalk) * 0.5 * (1.0 + float(q)) + self._crosstalk
+        by_q = 0.5 * p0 * (1.0 - 2.0 * self._crosstalk)
+        along_state = by_state - (by_state @ self._state) * self._state
+        along_taken = by_taken - (by_taken @ self._taken) * self._taken
+        slope = np.concatenate([by_q * along_state, by_q * along_taken, by_q * slopes[1:-1], [p0 * share]])
+        return p0 * share, slope
+
+    def _move(self, step: NDArray[np.float64]) -> None:
+        """Move the light by a correction; states stay on the sphere."""
+        self._state = self._state + step[0:3]
+        self._state /= np.linalg.norm(self._state)
+        self._taken = self._taken + step[3:6]
+        self._taken /= np.linalg.norm(self._taken)
+        self._offsets[1:-1] += step[6:-1]
+        self._ln_p0 += float(np.clip(step[-1], -0.5, 0.5))
+
+    def _judge_drift(self, surprise: float) -> None:
+        """Believe in more drift when readings surprise more than they should, and in less when they do not."""
+        self._surprise += _DRIFT_MEMORY * (min(surprise, 9.0) - self._surprise)
+        drift = self._drift_rad * (1.0 + _DRIFT_MEMORY * (self._surprise - 1.0))
+        self._drift_rad = float(np.clip(drift, self._least_drift_rad, _MOST_DRIFT_RAD))
+
+    def _error_variance(self) -> float:
+        """Return the variance of the angle between the light and the state that is taken, rad²."""
+        _, jacobian = self._geometry(self._centre)
+        turn = self._chain.turn(np.tile(self._centre + self._offsets, (3, 1)), np.eye(3)).T
+        by = np.hstack([turn, -np.eye(3), jacobian[:, 1:-1]])
+        across = np.eye(3) - np.outer(self._taken, self._taken)
+        size = by.shape[1]
+        return float(np.trace(across @ by @ self._covariance[:size, :size] @ by.T))
+
+    # The squeezers ----------------------------------------------------------------------------------------------------
+
+    def _geometry(self, phases: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the light behind the squeezers, shape ``(3,)``, and its derivatives by phases, shape ``(3, N)``."""
+        angles = phases + self._offsets
+        turned = self._chain.turn(angles, self._state)
+        slopes = self._chain.overlap(np.tile(angles, (3, 1)), np.tile(self._state, (3, 1)), np.eye(3))[1]
+        return turned, slopes
+
+    def _follow(self) -> None:
+        """Move the centre to the estimated maximum, and squeezers that are near an end back to the middle."""
+        middle, reach = 0.5 * (self._low + self._high), 0.5 * (self._high - self._low)
+        place = np.divide(self._centre - middle, reach, out=np.zeros_like(middle), where=reach > 0.0)
+        self._returning |= {int(i) for i in np.flatnonzero(np.abs(place) > _NEAR_END)}
+        self._returning -= {int(i) for i in np.flatnonzero(np.abs(place) < _BACK)}
+        for first in (True, *[False] * _STEPS_PER_READING):
+            turned, jacobian = self._geometry(self._centre)
+            free = reach > 0.0
+            step = self._step(turned, jacobian, free, place if first else None)
+            beyond = ((self._centre + step) < self._low) | ((self._centre + step) > self._high)
+            if beyond.any():  # those at an end stay, the others do what they can
+                step = self._step(turned, jacobian, free & ~beyond, None)
+            self._centre = np.clip(self._centre + step, self._low, self._high)
+
+    def _step(
+        self,
+        turned: NDArray[np.float64],
+        jacobian: NDArray[np.float64],
+        free: NDArray[np.bool_],
+        place: NDArray[np.float64] | None,
+    ) -> NDArray[np.float64]:
+        """Return a step that turns the light to what is taken; with places, also along what costs no light."""
+        used = jacobian * free
+        inverse = _damped(used)
+        step: NDArray[np.float64] = inverse @ (self._taken - (self._taken @ turned) * turned)
+        if place is not None:
+            idle = (np.eye(len(free)) - inverse @ used) * free[:, None] * free
+            wanted = self._wander() - _CENTRING * place**3
+            for index in self._returning:
+                if idle[index, index] > _SINGULAR and place[index]:
+                    wanted[index] = -np.sign(place[index]) * _RETURN_RAD / idle[index, index]
+            step = _limited(step, _LARGEST_STEP_RAD) + _limited(idle @ wanted, _LARGEST_RETURN_RAD)
+        return _limited(step, _LARGEST_STEP_RAD)
+
+    def _wander(self) -> NDArray[np.float64]:
+        """Return small drives that go round, each pair of squeezers at a pace of its own, shape ``(N,)``."""
+        index = np.arange(len(self._chain))
+        pace = 2.0 * np.pi / _WANDER_READS * (1.0 + 0.5 * (index // 2))
+        wander: NDArray[np.float64] = _WANDER_RAD * np.cos(pace * self._reads + 0.5 * np.pi * index)
+        return wander
+
+
+def _limited(step: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
+    """Return a step shortened so that no squeezer moves by more than ``largest``."""
+    return step * min(1.0, largest / max(float(np.abs(step).max()), 1e-12))
+
+
+def _damped(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the damped pseudo-inverse, shape ``(N, 3)``: no large drives for what hardly acts."""
+    return np.asarray(jacobian.T @ np.linalg.inv(jacobian @ jacobian.T + _DAMPING * np.eye(3)))

@@ -1,0 +1,1 @@
+"""Register maps of public standards, as data."""

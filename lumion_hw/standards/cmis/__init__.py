@@ -1,0 +1,49 @@
+"""The CMIS register map as data, and the codec of its numbers: no I/O, shared by driver, emulator, decoder and docs.
+
+Start at :data:`FIELDS`. ``field.span(index)`` says which bytes to read, :func:`decode` what they mean, :func:`encode`
+what to write; :func:`byte_access` says what each bit allows, :func:`quiet_runs` what can be read without clearing
+flags. After OIF CMIS 5.x and C-CMIS, as far as public implementations agree (``Field.certainty``).
+"""
+
+from lumion_hw.standards.cmis.administrative_pages import CHECKSUMS
+from lumion_hw.standards.cmis.codec import Value, decode, decode_from, encode, raw
+from lumion_hw.standards.cmis.fields import Access, Array, Certainty, Checksum, Field, Kind, Location, Page
+from lumion_hw.standards.cmis.index import (
+    ALL_FIELDS,
+    CONDITIONS,
+    FIELDS,
+    PAGES,
+    ByteAccess,
+    byte_access,
+    fields_of,
+    flag_bytes,
+    is_supported,
+    quiet_runs,
+)
+
+__all__ = [
+    "ALL_FIELDS",
+    "CHECKSUMS",
+    "CONDITIONS",
+    "FIELDS",
+    "PAGES",
+    "Access",
+    "Array",
+    "ByteAccess",
+    "Certainty",
+    "Checksum",
+    "Field",
+    "Kind",
+    "Location",
+    "Page",
+    "Value",
+    "byte_access",
+    "decode",
+    "decode_from",
+    "encode",
+    "fields_of",
+    "flag_bytes",
+    "is_supported",
+    "quiet_runs",
+    "raw",
+]

@@ -1,0 +1,110 @@
+"""CMIS command data block (CDB): page 9Fh, the message's check codes, and the replies of the commands known here.
+
+A message is written from byte 130 on; the command id at 128-129 is written last and triggers it. The reply stands in
+the same page when ``cdb_status`` is no longer busy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lumion_hw.standards.cmis.fields import Access, Field, Kind
+
+CDB_PAGE = 0x9F
+"""Page of the message header and the local payload."""
+EPL_PAGES = range(0xA0, 0xB0)
+"""Pages of the extended payload."""
+LPL_BYTE = 136
+"""First byte of the local payload."""
+MAX_LPL = 120
+"""Longest local payload in bytes."""
+COMMAND_BYTE = 128
+"""First byte of the command id: writing it triggers the command."""
+HEADER_REST_BYTE = 130
+"""First byte of what is written before the command id."""
+
+_CDB = "cdb_instances"
+
+
+def _field(name: str, byte: int, length: int, access: Access, note: str = "") -> Field:
+    kind = Kind.BYTES if length > 2 else Kind.UINT
+    return Field(name, CDB_PAGE, byte, length=length, kind=kind, access=access, support=_CDB, note=note)
+
+
+PAGE_9FH: tuple[Field, ...] = (
+    Field(
+        "cdb_command",
+        CDB_PAGE,
+        COMMAND_BYTE,
+        length=2,
+        kind=Kind.ENUM,
+        codes="cdb_command",
+        access=Access.RW,
+        support=_CDB,
+        note="written last: triggers the command",
+    ),
+    _field("cdb_epl_length", 130, 2, Access.RW),
+    _field("cdb_lpl_length", 132, 1, Access.RW),
+    _field("cdb_check_code", 133, 1, Access.RW),
+    _field("cdb_reply_length", 134, 1, Access.RWW),
+    _field("cdb_reply_check_code", 135, 1, Access.RWW),
+    _field("cdb_payload", LPL_BYTE, MAX_LPL, Access.RWW, "command out, reply back"),
+)
+"""Fields of page 9Fh."""
+
+
+def check_code(header: bytes, payload: bytes = b"") -> int:
+    """Return FFh minus the sum of the bytes modulo 256: of 9Fh:128-132 and the payload, or of a reply alone."""
+    return 0xFF - (sum(header) + sum(payload)) % 256
+
+
+@dataclass(frozen=True)
+class CdbMessage:
+    """A command as it is written: ``body`` from 9Fh:130 on, then ``command`` at 9Fh:128 as the trigger."""
+
+    command: bytes
+    body: bytes
+
+
+def encode_command(command: int, payload: bytes = b"", *, epl_length: int = 0) -> CdbMessage:
+    """Return the bytes of a command with a local payload.
+
+    Args:
+        command: Command id, such as ``codes.CdbCommand.MODULE_FEATURES``.
+        payload: Local payload, at most ``MAX_LPL`` bytes.
+        epl_length: Bytes of an extended payload that has been written before.
+
+    Raises:
+        ValueError: The command, payload or length does not fit its field.
+    """
+    if len(payload) > MAX_LPL or not 0 <= command <= 0xFFFF or not 0 <= epl_length <= 0xFFFF:
+        raise ValueError(f"CDB command {command:#06x} with {len(payload)} + {epl_length} bytes does not fit page 9Fh")
+    header = command.to_bytes(2, "big") + epl_length.to_bytes(2, "big") + bytes([len(payload)])
+    rest = bytes([check_code(header, payload), 0, 0])
+    return CdbMessage(header[:2], header[2:] + rest + payload)
+
+
+def command_is_intact(page: bytes) -> bool:
+    """Tell whether the command on ``page`` (the 128 bytes of 9Fh) carries the right check code and a legal length."""
+    length = page[4]
+    return length <= MAX_LPL and check_code(page[:5], page[8 : 8 + length]) == page[5]
+
+
+def decode_reply(page: bytes) -> bytes:
+    """Return the reply's payload from the 128 bytes of page 9Fh.
+
+    Raises:
+        ValueError: The length is impossible or the reply's check code is wrong.
+    """
+    length = page[6]
+    payload = page[8 : 8 + length]
+    if length > MAX_LPL or check_code(payload) != page[7]:
+        raise ValueError(f"CDB reply of {length} bytes with check code {page[7]:02X}h is corrupt")
+    return payload
+
+
+def encode_reply(payload: bytes) -> bytes:
+    """Return 9Fh:134 to the end of the payload. Raises ``ValueError`` for a payload longer than ``MAX_LPL``."""
+    if len(payload) > MAX_LPL:
+        raise ValueError(f"a CDB reply has at most {MAX_LPL} bytes, not {len(payload)}")
+    return bytes([len(payload), check_code(payload)]) + payload

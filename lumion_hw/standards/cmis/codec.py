@@ -1,0 +1,353 @@
+"""Numbers of CMIS memory: fields to values and back, and the conversions that need more than a scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from statistics import NormalDist
+from types import MappingProxyType
+
+from lumion_hw.errors import LimitError
+from lumion_hw.standards.cmis.codes import Quality
+from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Checksum, Field, Kind, Page
+from lumion_hw.standards.cmis.vdm import Observable
+
+Value = int | float | bool | str | bytes
+"""A decoded field: a number in the field's unit (``int`` where the scale is 1), a bit, a code, text or bytes."""
+
+MIN_POWER_DBM = -40.0
+"""One count of 0.1 µW, and what a raw 0 is reported as, marked ``below_range``."""
+_POWER_FULL_SCALE = 0xFFFF
+
+
+def raw(field: Field, data: bytes, index: int | None = None) -> int:
+    """Return the unscaled number of a field; for ``INT`` with its sign.
+
+    Args:
+        field: The field; text and bytes come as the number their bytes make.
+        data: The bytes of ``field.span(index)``.
+        index: Element of an array.
+
+    Raises:
+        ValueError: ``data`` has another length, or ``index`` does not fit the field.
+    """
+    span = field.span(index)
+    if len(data) != len(span):
+        raise ValueError(f"{field.name} ({field}) has {len(span)} bytes, not {len(data)}")
+    count = int.from_bytes(data, "little" if field.kind is Kind.UINT_LE else "big")
+    if field.bits is not None:
+        count = count >> field.shift(index) & ((1 << field.width) - 1)
+    if field.kind is Kind.INT and count >> (field.width - 1):
+        count -= 1 << field.width
+    return count
+
+
+def decode(field: Field, data: bytes, index: int | None = None) -> Value:
+    """Return the value of a field, or of an array's element, in ``field.unit``. Arguments and errors: :func:`raw`."""
+    count = raw(field, data, index)
+    if field.kind is Kind.BYTES:
+        return bytes(data)
+    if field.kind is Kind.ASCII:
+        return text(data)
+    if field.kind is Kind.BOOL:
+        return bool(count)
+    if field.kind is Kind.F16:
+        return f16_decode(count)
+    return count if field.scale == 1 else float(count * field.scale)
+
+
+def decode_from(field: Field, half: bytes, index: int | None = None) -> Value:
+    """Return the value of a field from the 128 bytes of its page (or of the lower memory). Errors: :func:`raw`."""
+    return decode(field, cut(field, half, index), index)
+
+
+def cut(field: Field, half: bytes, index: int | None = None) -> bytes:
+    """Return the bytes of a field, or of one element, from the 128 bytes of its page.
+
+    Raises:
+        ValueError: ``half`` does not have 128 bytes, or ``index`` does not fit the field.
+    """
+    if len(half) != HALF_BYTES:
+        raise ValueError(f"a page has {HALF_BYTES} bytes, not {len(half)}")
+    span = field.span(index)
+    return half[span.start % HALF_BYTES : span.start % HALF_BYTES + len(span)]
+
+
+def number(field: Field, data: bytes, index: int | None = None) -> float:
+    """Return the value of a numeric field as a float. Errors: :func:`decode`, and ``ValueError`` for text and bytes."""
+    value = decode(field, data, index)
+    if isinstance(value, (str, bytes)):
+        raise ValueError(f"{field.name} is not a number")
+    return float(value)
+
+
+def encode(field: Field, value: Value, index: int | None = None, *, current: bytes | None = None) -> bytes:
+    """Return the bytes of ``field.span(index)`` that carry ``value``: the inverse of :func:`decode`.
+
+    Numbers are rounded to the nearest count; text is padded with spaces.
+
+    Args:
+        field: The field.
+        value: Value in ``field.unit``.
+        index: Element of an array.
+        current: What the bytes hold now. Needed for a field that is a part of a byte: the other bits stay.
+
+    Raises:
+        LimitError: The number does not fit.
+        ValueError: The value is of the wrong type or length, or ``current`` is missing or of another length.
+    """
+    span = field.span(index)
+    count = _count(field, value)
+    if isinstance(count, bytes):
+        return count
+    if field.bits is None:
+        return count.to_bytes(
+            len(span), "little" if field.kind is Kind.UINT_LE else "big", signed=field.kind is Kind.INT
+        )
+    if current is None or len(current) != 1:
+        raise ValueError(f"{field.name} ({field}) is a part of a byte: give the current byte to keep its other bits")
+    mask = (1 << field.width) - 1
+    shift = field.shift(index)
+    return bytes([current[0] & ~(mask << shift) & 0xFF | (count & mask) << shift])
+
+
+def _count(field: Field, value: Value) -> int | bytes:
+    """Return the raw number of a value, or its bytes for text and bytes."""
+    if field.kind in (Kind.ASCII, Kind.BYTES):
+        return _encode_bytes(field, value)
+    if isinstance(value, (str, bytes)):
+        raise ValueError(f"{field.name} takes a number, not {value!r}")
+    if field.kind is Kind.F16:
+        return f16_encode(float(value))
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} does not fit {field.name}")
+    count = round(Fraction(value) / field.scale)
+    low, high = raw_limits(field)
+    if not low <= count <= high:
+        limit = float((low if count < low else high) * field.scale)
+        raise LimitError(f"{field.name} ({field})", asked=float(value), limit=limit, unit=field.unit)
+    return count
+
+
+def _encode_bytes(field: Field, value: Value) -> bytes:
+    if isinstance(value, str) and field.kind is Kind.ASCII:
+        data = value.encode("ascii").ljust(field.length)
+    elif isinstance(value, bytes):
+        data = value
+    else:
+        raise ValueError(f"{field.name} does not take {value!r}")
+    if len(data) != field.length:
+        raise ValueError(f"{value!r} does not fit {field.name} ({field.length} bytes)")
+    return data
+
+
+def raw_limits(field: Field) -> tuple[int, int]:
+    """Return the lowest and highest raw number of a field."""
+    if field.kind is Kind.INT:
+        return -(1 << (field.width - 1)), (1 << (field.width - 1)) - 1
+    return 0, (1 << field.width) - 1
+
+
+def text(data: bytes) -> str:
+    """Return ASCII without trailing spaces and NULs; bytes that cannot be printed become ``?``."""
+    return "".join(chr(byte) if 0x20 <= byte < 0x7F else "?" for byte in data.rstrip(b" \x00"))
+
+
+def f16_decode(code: int) -> float:
+    """Return the value of an F16 number: mantissa bits 10:0 times ten to the power of bits 15:11 minus 24."""
+    return float(Decimal(code & 0x7FF).scaleb((code >> 11) - 24))
+
+
+def f16_encode(value: float) -> int:
+    """Return the F16 code with the most digits; values not above 0 give 0000h.
+
+    Raises:
+        LimitError: The value is above 2.047e10.
+        ValueError: It is not a number.
+    """
+    if math.isnan(value):
+        raise ValueError("NaN has no F16 code")
+    if value <= 0:
+        return 0
+    if not math.isinf(value):
+        exact = Fraction(value)
+        for exponent in range(32):
+            mantissa = round(exact * Fraction(10) ** (24 - exponent))
+            if mantissa <= 0x7FF:
+                return exponent << 11 | mantissa
+    raise LimitError("F16 number", asked=value, limit=2.047e10, unit="")
+
+
+def checksum(data: Iterable[int]) -> int:
+    """Return the sum of the bytes modulo 256."""
+    return sum(data) & 0xFF
+
+
+def checksum_of(item: Checksum, half: bytes) -> int:
+    """Return the checksum that the 128 bytes of a page should carry at ``item.byte``."""
+    return checksum(half[item.first - HALF_BYTES : item.last - HALF_BYTES + 1])
+
+
+def checksum_matches(item: Checksum, half: bytes) -> bool:
+    """Tell whether the 128 bytes of a page carry the right checksum."""
+    return checksum_of(item, half) == half[item.byte - HALF_BYTES]
+
+
+def linear_offset(page: Page, byte: int, bank: int = 0) -> int:
+    """Return the offset in a linear file (Linux optoe) of a byte: itself in the lower memory, else counted by pages.
+
+    Raises:
+        ValueError: The byte is not in that half, or an unbanked page is asked for in a bank.
+    """
+    if page is None:
+        if not 0 <= byte < HALF_BYTES:
+            raise ValueError(f"byte {byte} is not in the lower memory")
+        return byte
+    if not HALF_BYTES <= byte < 2 * HALF_BYTES or not 0 <= page <= 0xFF or bank < 0:
+        raise ValueError(f"there is no byte {byte} on page {page:02X}h of bank {bank}")
+    if bank and page < FIRST_BANKED_PAGE:
+        raise ValueError(f"page {page:02X}h has no banks")
+    return (bank * 256 + page) * HALF_BYTES + byte
+
+
+def optical_power(count: int) -> tuple[float, Quality]:
+    """Return dBm and quality of a power register in counts of 0.1 µW; a 0 is the floor, a full scale at least that."""
+    if count <= 0:
+        return MIN_POWER_DBM, Quality.BELOW_RANGE
+    quality = Quality.ABOVE_RANGE if count >= _POWER_FULL_SCALE else Quality.OK
+    return 10.0 * math.log10(count * 1e-4), quality
+
+
+def optical_power_count(power_dbm: float) -> int:
+    """Return the counts of 0.1 µW of a power, 0 below half a count, at most FFFFh: what a module's register shows."""
+    return min(_POWER_FULL_SCALE, round(math.pow(10.0, min(power_dbm, 20.0) / 10.0) * 1e4))
+
+
+MULTIPLIERS: Mapping[str, Mapping[int, int]] = MappingProxyType({"bias_scale": MappingProxyType({0: 1, 1: 2, 2: 4})})
+"""Factor on a field's scale by the code of its ``multiplier`` field; a code that is not here is reserved."""
+
+
+def multiplied(field: Field, value: Value, code: int | None) -> Value | None:
+    """Return the decoded value of a field times its multiplier, as it is if it has none.
+
+    Args:
+        field: The field.
+        value: What :func:`decode` returned.
+        code: Value of the field named in ``field.multiplier``; ``None`` if it is not known.
+
+    Returns:
+        ``None`` if the factor is not known or its code is reserved.
+    """
+    if not field.multiplier:
+        return value
+    factor = MULTIPLIERS[field.multiplier].get(-1 if code is None else code)
+    return None if factor is None or isinstance(value, (str, bytes)) else value * factor
+
+
+TEC_PERCENT = Fraction(100, 32767)
+"""Percent of the full TEC current per count of an auxiliary monitor."""
+
+
+def aux_monitor(count: int, meaning: str) -> float:
+    """Return the value of an auxiliary monitor. ``meaning`` is ``tec`` (%), ``temperature`` (degC) or ``supply`` (V).
+
+    Raises:
+        ValueError: Another meaning.
+    """
+    scales = {"tec": TEC_PERCENT, "temperature": Fraction(1, 256), "supply": Fraction(1, 10_000)}
+    if meaning not in scales:
+        raise ValueError(f"an auxiliary monitor measures {', '.join(scales)}, not {meaning}")
+    return float((count & 0xFFFF if meaning == "supply" else count) * scales[meaning])
+
+
+DURATION_BOUNDS_S = (1e-3, 5e-3, 10e-3, 50e-3, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 600.0, 3000.0)
+"""Upper bounds of the duration codes 0 to Ch."""
+
+
+def duration_s(code: int) -> float | None:
+    """Return the upper bound of an advertised duration; ``None`` if it has none (Dh) or the code is reserved."""
+    return DURATION_BOUNDS_S[code] if 0 <= code < len(DURATION_BOUNDS_S) else None
+
+
+def duration_code(seconds: float) -> int:
+    """Return the smallest duration code whose bound is at least ``seconds``; Dh above 3000 s."""
+    return len([bound for bound in DURATION_BOUNDS_S if bound < seconds])
+
+
+SMF_MULTIPLIER_2_SINCE = (5, 3)
+"""CMIS revision from which code 3 of 01h:132.7-6 points to 01h:137.7-6; it was reserved before."""
+
+
+def smf_length_km(multiplier: int, base: int, multiplier_2: int | None = None) -> float | None:
+    """Return the fibre length a module supports (CMIS 5.3 Table 8-45).
+
+    Args:
+        multiplier: Code of 01h:132.7-6: 0.1, 1, 10 km, or 3 for the second multiplier.
+        base: 01h:132.5-0.
+        multiplier_2: Code of 01h:137.7-6: 50, 100, 200, 500 km; ``None`` before ``SMF_MULTIPLIER_2_SINCE``.
+
+    Returns:
+        ``None`` if the multiplier is reserved.
+    """
+    if multiplier < 3:
+        return float(base * (Fraction(1, 10), Fraction(1), Fraction(10))[multiplier])
+    return None if multiplier_2 is None else float(base * (50, 100, 200, 500)[multiplier_2])
+
+
+def cable_length_m(multiplier: int, base: int) -> float:
+    """Return the length of a cable assembly; multiplier codes are 0.1, 1, 10 and 100 m; 0 is a separable module."""
+    return float(base * (Fraction(1, 10), Fraction(1), Fraction(10), Fraction(100))[multiplier])
+
+
+EPL_PAGES = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 8, 6: 12, 7: 16}
+"""Number of pages of extended payload by the code of ``cdb_epl_pages``."""
+
+
+def cdb_busy_s(byte_165: int, byte_166: int) -> float:
+    """Return the longest time a CDB command keeps the module busy, from 01h:165 and 01h:166.
+
+    Revisions of the standard disagree about the short form, min(80, X) or 80 - min(80, X) ms: the longer one is
+    returned, so a deadline made from it is never too short.
+    """
+    if byte_166 & 0x80:
+        return max(1, byte_165 & 0x1F) * 0.160
+    short = min(80, byte_166 & 0x7F)
+    return max(short, 80 - short) * 1e-3
+
+
+def vdm_value(observable: Observable, data: bytes) -> float:
+    """Return a VDM sample or threshold in ``observable.unit``. Raises ``ValueError`` unless there are two bytes."""
+    if len(data) != 2:
+        raise ValueError(f"a VDM sample has 2 bytes, not {len(data)}")
+    if observable.kind is Kind.F16:
+        return f16_decode(int.from_bytes(data, "big"))
+    return float(int.from_bytes(data, "big", signed=observable.kind is Kind.INT) * observable.scale)
+
+
+def encode_vdm_value(observable: Observable, value: float) -> bytes:
+    """Return the two bytes of a VDM sample or threshold, rounded to the nearest count.
+
+    Raises:
+        LimitError: The value does not fit the observable's format.
+        ValueError: It is not a number.
+    """
+    field = Field(
+        observable.name, None, 0, length=2, kind=observable.kind, scale=observable.scale, unit=observable.unit
+    )
+    count = _count(field, value)
+    if isinstance(count, bytes):
+        raise ValueError(f"{observable.name} is not a number")
+    return count.to_bytes(2, "big", signed=observable.kind is Kind.INT)
+
+
+def q_db(ber: float) -> float:
+    """Return Q in dB of a bit error ratio: 20 log10(sqrt(2) erfcinv(2 BER)).
+
+    Raises:
+        ValueError: The ratio is not between 0 and 0.5.
+    """
+    if not 0.0 < ber < 0.5:
+        raise ValueError(f"a bit error ratio of {ber} has no Q")
+    return 20.0 * math.log10(-NormalDist().inv_cdf(ber))

@@ -1,0 +1,211 @@
+"""Laser frequencies: grid and channel number to frequency, and any frequency to grid, channel and fine offset.
+
+Frequencies are in MHz; fractions are exact, because the 33.3 GHz grid has thirds. A module reports whole MHz, so a
+frequency is on the 33.3 GHz grid if it is a grid frequency rounded to MHz.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import MappingProxyType
+
+from lumion_hw.errors import LimitError
+from lumion_hw.standards.cmis.administrative_pages import GRID_NAMES, PAGE_04H
+from lumion_hw.standards.cmis.codec import decode_from
+from lumion_hw.standards.cmis.codes import Grid
+
+ANCHOR_MHZ = 193_100_000
+"""Frequency of channel 0 of every grid but 150 GHz."""
+
+
+@dataclass(frozen=True)
+class GridRule:
+    """How a grid counts: frequency = ``ANCHOR_MHZ`` + (n + ``offset``) * ``unit_mhz``.
+
+    Attributes:
+        unit_mhz: Frequency per channel number.
+        step: Legal channel numbers are multiples of this.
+        offset: Added to the channel number.
+    """
+
+    unit_mhz: Fraction
+    step: int = 1
+    offset: int = 0
+
+    @property
+    def spacing_mhz(self) -> Fraction:
+        """Distance between neighbouring legal channels."""
+        return self.unit_mhz * self.step
+
+
+GRIDS: Mapping[Grid, GridRule] = MappingProxyType(
+    {
+        Grid.GHZ_3_125: GridRule(Fraction(3125)),
+        Grid.GHZ_6_25: GridRule(Fraction(6250)),
+        Grid.GHZ_12_5: GridRule(Fraction(12_500)),
+        Grid.GHZ_25: GridRule(Fraction(25_000)),
+        Grid.GHZ_50: GridRule(Fraction(50_000)),
+        Grid.GHZ_100: GridRule(Fraction(100_000)),
+        Grid.GHZ_33: GridRule(Fraction(100_000, 3)),
+        Grid.GHZ_75: GridRule(Fraction(25_000), step=3),
+        Grid.GHZ_150: GridRule(Fraction(25_000), step=6, offset=3),
+    }
+)
+"""All grids (facts, transponders 3.9)."""
+
+
+def frequency_mhz(grid: Grid, channel: int) -> Fraction:
+    """Return the exact frequency of a channel number, legal or not."""
+    rule = GRIDS[grid]
+    return ANCHOR_MHZ + (channel + rule.offset) * rule.unit_mhz
+
+
+def reported_mhz(grid: Grid, channel: int, fine_mhz: int = 0) -> int:
+    """Return the frequency in whole MHz, as a module reports it."""
+    return round(frequency_mhz(grid, channel)) + fine_mhz
+
+
+def is_legal(grid: Grid, channel: int) -> bool:
+    """Tell whether a channel number lies on the grid's raster (its range is the module's, see ``LaserGrids``)."""
+    return channel % GRIDS[grid].step == 0
+
+
+def channel_of(grid: Grid, mhz: int) -> int | None:
+    """Return the channel number whose frequency is ``mhz``, legal or not; ``None`` if there is none."""
+    rule = GRIDS[grid]
+    number = round((mhz - ANCHOR_MHZ) / rule.unit_mhz) - rule.offset
+    return number if reported_mhz(grid, number) == mhz else None
+
+
+@dataclass(frozen=True)
+class FineRange:
+    """Fine tuning of a laser: offsets ``low_mhz`` to ``high_mhz`` in multiples of ``resolution_mhz``."""
+
+    resolution_mhz: int
+    low_mhz: int
+    high_mhz: int
+
+    def allows(self, offset_mhz: int) -> bool:
+        """Tell whether an offset can be set."""
+        if offset_mhz == 0:
+            return True
+        inside = self.low_mhz <= offset_mhz <= self.high_mhz
+        return inside and self.resolution_mhz > 0 and offset_mhz % self.resolution_mhz == 0
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What is written to tune a laser, and the frequency in MHz that it then reports."""
+
+    grid: Grid
+    channel: int
+    fine_mhz: int
+    frequency_mhz: int
+
+
+@dataclass(frozen=True)
+class LaserGrids:
+    """What a laser advertises on page 04h.
+
+    Attributes:
+        channels: Lowest and highest channel number of each grid the module supports.
+        fine: Fine tuning, if it has any.
+    """
+
+    channels: Mapping[Grid, tuple[int, int]] = field(default_factory=dict)
+    fine: FineRange | None = None
+
+    def allows(self, grid: Grid, channel: int) -> bool:
+        """Tell whether the module accepts a channel: grid supported, on its raster, inside its own range."""
+        low, high = self.channels.get(grid, (1, 0))
+        return low <= channel <= high and is_legal(grid, channel)
+
+    def select(self, mhz: int, grid: Grid | None = None) -> Tuning:
+        """Return how to tune to ``mhz``: without fine tuning if possible, then on the coarsest grid.
+
+        Args:
+            mhz: Frequency.
+            grid: Use only this grid.
+
+        Raises:
+            LimitError: The frequency cannot be reached; the message names the nearest ones that can.
+        """
+        exact = [item for item in self._candidates(mhz, grid) if self._reaches(item, mhz)]
+        if exact:
+            return min(exact, key=lambda item: (abs(item.fine_mhz), -GRIDS[item.grid].spacing_mhz))
+        raise self._refusal(mhz, grid)
+
+    def _reaches(self, item: Tuning, mhz: int) -> bool:
+        allowed = item.fine_mhz == 0 or (self.fine is not None and self.fine.allows(item.fine_mhz))
+        return item.frequency_mhz == mhz and allowed
+
+    def _candidates(self, mhz: int, grid: Grid | None) -> Iterator[Tuning]:
+        """Yield the legal channels on both sides of ``mhz`` on each grid, with the fine offset that would remain."""
+        for code in self.channels if grid is None else (grid,):
+            for channel in self._neighbours(code, mhz):
+                yield Tuning(code, channel, mhz - reported_mhz(code, channel), mhz)
+
+    def _neighbours(self, grid: Grid, mhz: int) -> set[int]:
+        """Return the legal channels next to ``mhz`` below and above, kept inside the module's range."""
+        rule = GRIDS[grid]
+        low, high = self.channels.get(grid, (1, 0))
+        first, last = -(-low // rule.step), high // rule.step
+        if first > last:
+            return set()
+        below = ((mhz - ANCHOR_MHZ) / rule.unit_mhz - rule.offset) // rule.step
+        return {rule.step * min(max(int(below) + side, first), last) for side in (0, 1)}
+
+    def _refusal(self, mhz: int, grid: Grid | None) -> LimitError:
+        """Return the error for a frequency that cannot be reached."""
+        reachable = sorted({self._nearest(item, mhz, side) for item in self._candidates(mhz, grid) for side in (-1, 1)})
+        below = max((value for value in reachable if value < mhz), default=None)
+        above = min((value for value in reachable if value > mhz), default=None)
+        nearest = [value for value in (below, above) if value is not None]
+        if not nearest:
+            what = "the module's grids" if grid is None else f"the {GRID_NAMES[grid].replace('_', '.')} grid"
+            return LimitError(f"no frequency on {what}", asked=mhz, limit=0, unit="MHz")
+        names = " and ".join(f"{value} MHz" for value in nearest)
+        return LimitError(
+            f"{mhz} MHz cannot be reached; nearest {names}",
+            asked=mhz,
+            limit=min(nearest, key=lambda value: abs(value - mhz)),
+            unit="MHz",
+        )
+
+    def _nearest(self, item: Tuning, mhz: int, side: int) -> int:
+        """Return the frequency of a channel, fine-tuned towards ``mhz``, to its lower (-1) or upper ``side``."""
+        centre = reported_mhz(item.grid, item.channel)
+        if self.fine is None or self.fine.resolution_mhz <= 0:
+            return centre
+        step = self.fine.resolution_mhz
+        wanted = mhz - centre
+        offset = wanted // step * step if side < 0 else -(-wanted // step) * step
+        low, high = -(-self.fine.low_mhz // step) * step, self.fine.high_mhz // step * step
+        return centre + min(max(offset, min(low, 0)), max(high, 0))
+
+
+_FIELDS = {item.name: item for item in PAGE_04H}
+
+
+def laser_grids(page_04h: bytes) -> LaserGrids:
+    """Return what the 128 bytes of page 04h advertise. Grids whose range is empty or reversed are left out.
+
+    Raises:
+        ValueError: ``page_04h`` does not have 128 bytes.
+    """
+
+    def value(name: str) -> int:
+        return int(decode_from(_FIELDS[name], page_04h))
+
+    ranges = {
+        grid: (value(f"grid_{name}_low_channel"), value(f"grid_{name}_high_channel"))
+        for grid, name in zip(Grid, GRID_NAMES, strict=True)
+        if value(f"grid_{name}_supported")
+    }
+    fine = FineRange(value("fine_tuning_resolution"), value("fine_tuning_low"), value("fine_tuning_high"))
+    return LaserGrids(
+        {grid: (low, high) for grid, (low, high) in ranges.items() if low <= high},
+        fine if value("fine_tuning_supported") else None,
+    )

@@ -1,0 +1,171 @@
+"""A saved CMIS memory: which bytes are known and what they are, and the forms in which it is kept in files.
+
+Three forms are read: JSON as in ``to_document`` (``lower`` and ``pages`` in hexadecimal), 256 bytes or more of a linear
+image as Linux optoe-style drivers show it, and 128 bytes of lower memory alone. Reading never invents a byte: what a
+truncated file does not have is unknown, and stands in ``MemoryImage.remarks``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lumion_hw.errors import ConfigError
+from lumion_hw.files.reading import parse_json
+from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Page
+
+Half = tuple[int, Page]
+"""A half of the memory: bank and page (``None`` for the lower memory)."""
+LOWER: Half = (0, None)
+"""The lower memory."""
+_MAX_PAGE = 0xFF
+_PAGE_KEY = re.compile(r"(?:([0-9]{1,2})[:/])?([0-9A-Fa-f]{1,2})h?")
+_HINT = "A dump is JSON with 'lower' and 'pages' in hexadecimal, or a raw image of at least 128 bytes."
+
+
+@dataclass(frozen=True)
+class MemoryImage:
+    """Bytes of a module's memory.
+
+    Attributes:
+        halves: For each known half its 128 bytes; unknown bytes are 0 there.
+        unknown: Bytes (0 to 255) of each half that were not read, such as flags that a read would have cleared.
+        source: Where the image comes from.
+        remarks: What was wrong with the file.
+    """
+
+    halves: Mapping[Half, bytes]
+    unknown: Mapping[Half, frozenset[int]] = field(default_factory=dict)
+    source: str = ""
+    remarks: tuple[str, ...] = ()
+
+    def half(self, page: Page, bank: int = 0) -> bytes | None:
+        """Return the 128 bytes of a page; ``None`` if it is not in the image."""
+        return self.halves.get((bank, page))
+
+    def has(self, page: Page, span: Iterable[int], bank: int = 0) -> bool:
+        """Tell whether all these bytes (0 to 255) are known."""
+        missing = self.unknown.get((bank, page), frozenset())
+        return (bank, page) in self.halves and not any(byte in missing for byte in span)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the image as what JSON knows; :func:`image_from_document` is the inverse."""
+        document: dict[str, Any] = {"source": self.source} if self.source else {}
+        document["lower"] = self.halves.get(LOWER, bytes(HALF_BYTES)).hex()
+        document["pages"] = {half_name(half): data.hex() for half, data in self.halves.items() if half != LOWER}
+        if self.unknown:
+            document["unread"] = {half_name(half): sorted(data) for half, data in self.unknown.items() if data}
+        return document
+
+
+def half_name(half: Half) -> str:
+    """Return a half as it is called in files: ``lower``, ``11``, or ``1:11`` in bank 1."""
+    bank, page = half
+    if page is None:
+        return "lower"
+    return f"{bank}:{page:02X}" if bank else f"{page:02X}"
+
+
+def parse_image(data: bytes, source: str = "") -> MemoryImage:
+    """Return the image in the bytes of a file, in any of the three forms.
+
+    Raises:
+        ConfigError: It is none of them.
+    """
+    document = document_of(data, source)
+    return image_from_linear(data, source) if document is None else image_from_document(document, source)
+
+
+def document_of(data: bytes, source: str = "") -> object | None:
+    """Return the JSON document in the bytes of a file; ``None`` if they do not begin like one.
+
+    Raises:
+        ConfigError: They begin like one and are none.
+    """
+    if not data[:64].lstrip().startswith(b"{"):
+        return None
+    document: object = parse_json(data, source or "dump", hint=_HINT)
+    return document
+
+
+def image_from_document(document: object, source: str = "") -> MemoryImage:
+    """Return the image of a JSON document. Bytes that a page lacks at its end are unknown.
+
+    Raises:
+        ConfigError: The document has another shape, or its text is not hexadecimal.
+    """
+    if not isinstance(document, dict) or not isinstance(document.get("lower"), str):
+        raise ConfigError(f"{source or 'dump'}: has no 'lower' memory", hint=_HINT)
+    pages = document.get("pages", {})
+    if not isinstance(pages, dict):
+        raise ConfigError(f"{source or 'dump'}: 'pages' is no table of pages", hint=_HINT)
+    texts: dict[Half, object] = {LOWER: document["lower"]}
+    texts |= {_half(key, source): text for key, text in pages.items()}
+    halves, unknown, remarks = {}, _unread(document.get("unread", {}), source), []
+    for half, text in texts.items():
+        known = _bytes(half, text, source)
+        if len(known) != HALF_BYTES:
+            remarks.append(f"{half_name(half)}: {len(known)} of {HALF_BYTES} bytes")
+        missing = _behind(half, len(known))
+        if missing:
+            unknown[half] = unknown.get(half, frozenset()) | missing
+        halves[half] = known[:HALF_BYTES].ljust(HALF_BYTES, b"\x00")
+    name = document.get("source")
+    return MemoryImage(halves, unknown, name if isinstance(name, str) else source, tuple(remarks))
+
+
+def image_from_linear(data: bytes, source: str = "") -> MemoryImage:
+    """Return the image of a linear file: byte ``b`` of page ``p`` in bank ``k`` at ``(256 k + p) 128 + b``.
+
+    Raises:
+        ConfigError: There are fewer than 128 bytes.
+    """
+    if len(data) < HALF_BYTES:
+        raise ConfigError(f"{source or 'dump'}: only {len(data)} bytes", hint=_HINT)
+    halves: dict[Half, bytes] = {LOWER: data[:HALF_BYTES]}
+    unknown: dict[Half, frozenset[int]] = {}
+    remarks = []
+    for number, start in enumerate(range(HALF_BYTES, len(data), HALF_BYTES)):
+        half = (number // (_MAX_PAGE + 1), number % (_MAX_PAGE + 1))
+        if half[0] and half[1] < FIRST_BANKED_PAGE:
+            continue
+        part = data[start : start + HALF_BYTES]
+        if number and part in (bytes(len(part)), b"\xff" * len(part)):
+            continue  # what a driver shows where there is nothing
+        if len(part) < HALF_BYTES:
+            remarks.append(f"{half_name(half)}: {len(part)} of {HALF_BYTES} bytes")
+            unknown[half] = _behind(half, len(part))
+        halves[half] = part.ljust(HALF_BYTES, b"\x00")
+    return MemoryImage(halves, unknown, source, tuple(remarks))
+
+
+def _half(key: object, source: str) -> Half:
+    match = _PAGE_KEY.fullmatch(str(key))
+    if match is None:
+        raise ConfigError(f"{source or 'dump'}: {key!r} is no page number", hint="Write 11, or 1:11 for bank 1.")
+    return int(match[1] or 0), int(match[2], 16)
+
+
+def _bytes(half: Half, text: object, source: str) -> bytes:
+    try:
+        return bytes.fromhex(text if isinstance(text, str) else "?")
+    except ValueError as error:
+        raise ConfigError(f"{source or 'dump'}: {half_name(half)} is not hexadecimal: {error}", hint=_HINT) from error
+
+
+def _behind(half: Half, n_known: int) -> frozenset[int]:
+    first = 0 if half == LOWER else HALF_BYTES
+    return frozenset(range(first + min(n_known, HALF_BYTES), first + HALF_BYTES))
+
+
+def _unread(table: object, source: str) -> dict[Half, frozenset[int]]:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{source or 'dump'}: 'unread' is no table of bytes", hint=_HINT)
+    unknown = {}
+    for key, numbers in table.items():
+        if not isinstance(numbers, list) or not all(isinstance(number, int) for number in numbers):
+            raise ConfigError(f"{source or 'dump'}: 'unread' of {key!r} is no list of bytes", hint=_HINT)
+        unknown[LOWER if key == "lower" else _half(key, source)] = frozenset(numbers)
+    return unknown

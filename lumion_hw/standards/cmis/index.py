@@ -1,0 +1,148 @@
+"""The whole CMIS map: all fields by name and by page, what each byte allows, and which reads cost flags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+
+from lumion_hw.standards.cmis.administrative_pages import PAGE_00H, PAGE_02H, PAGE_03H, PAGE_04H
+from lumion_hw.standards.cmis.advertising_page import PAGE_01H
+from lumion_hw.standards.cmis.cdb import PAGE_9FH
+from lumion_hw.standards.cmis.coherent_pages import COHERENT, COHERENT_PAGES
+from lumion_hw.standards.cmis.diagnostic_pages import PAGE_13H, PAGE_14H
+from lumion_hw.standards.cmis.fields import HALF_BYTES, Access, Field, Page
+from lumion_hw.standards.cmis.lane_pages import PAGE_10H, PAGE_11H, PAGE_12H
+from lumion_hw.standards.cmis.lower_memory import LOWER_MEMORY
+from lumion_hw.standards.cmis.vdm import VDM_PAGES
+
+ALL_FIELDS: tuple[Field, ...] = (
+    *LOWER_MEMORY,
+    *PAGE_00H,
+    *PAGE_01H,
+    *PAGE_02H,
+    *PAGE_03H,
+    *PAGE_04H,
+    *PAGE_10H,
+    *PAGE_11H,
+    *PAGE_12H,
+    *PAGE_13H,
+    *PAGE_14H,
+    *VDM_PAGES,
+    *COHERENT_PAGES,
+    *PAGE_9FH,
+)
+"""All fields in the order of the pages."""
+
+FIELDS: Mapping[str, Field] = MappingProxyType({field.name: field for field in ALL_FIELDS})
+"""All fields by name."""
+
+PAGES: tuple[Page, ...] = tuple(dict.fromkeys(field.page for field in ALL_FIELDS))
+"""Pages that have fields, in order; ``None`` is the lower memory."""
+
+CONDITIONS: Mapping[str, str] = MappingProxyType(
+    {
+        COHERENT: "the module is a coherent one: a coherent media interface id, or a tunable technology together with "
+        "PageSelect staying at 34h and 35h (facts, transponders 3.12)",
+    }
+)
+"""Names in ``Field.support`` that are not advertising fields."""
+
+_RESERVED_FLAGS: Mapping[Page, frozenset[int]] = MappingProxyType(
+    {None: frozenset({12}), 0x14: frozenset({133}), 0x33: frozenset({129})}
+)
+"""Bytes without a flag inside the ranges to protect (facts, transponders 4.4): a newer module may have one there."""
+_WRITABLE = frozenset({Access.RW, Access.RWW, Access.WO, Access.WO_SC})
+_WRITE_ONLY = frozenset({Access.WO, Access.WO_SC})
+
+
+@dataclass(frozen=True)
+class ByteAccess:
+    """What the bits of the 128 bytes of a page allow; each member holds one mask per byte.
+
+    Attributes:
+        defined: Bits that belong to a field. The others are reserved: they read as 0 and are masked by a host.
+        writable: Bits a host may write.
+        reads_zero: Bits that read as 0 whatever was written.
+        self_clearing: Bits that the module clears after it has acted on them.
+        clear_on_read: Bits that a read of their byte clears.
+    """
+
+    defined: tuple[int, ...]
+    writable: tuple[int, ...]
+    reads_zero: tuple[int, ...]
+    self_clearing: tuple[int, ...]
+    clear_on_read: tuple[int, ...]
+
+
+@cache
+def fields_of(page: Page) -> tuple[Field, ...]:
+    """Return the fields of a page (``None``: the lower memory); none for a page that is not described here."""
+    return tuple(field for field in ALL_FIELDS if field.page == page)
+
+
+@cache
+def byte_access(page: Page) -> ByteAccess:
+    """Return what each bit of a page allows. Index 0 is byte 0 of the lower memory or byte 128 of a page."""
+
+    def masks(wanted: frozenset[Access]) -> tuple[int, ...]:
+        result = [0] * HALF_BYTES
+        for field in fields_of(page):
+            if field.access in wanted:
+                for location in field.locations():
+                    result[location.byte % HALF_BYTES] |= location.mask
+        return tuple(result)
+
+    return ByteAccess(
+        defined=masks(frozenset(Access)),
+        writable=masks(_WRITABLE),
+        reads_zero=masks(_WRITE_ONLY),
+        self_clearing=masks(frozenset({Access.WO_SC})),
+        clear_on_read=masks(frozenset({Access.COR})),
+    )
+
+
+@cache
+def flag_bytes(page: Page) -> frozenset[int]:
+    """Return the bytes (0 to 255) of a page whose read clears flags, reserved bytes between them included."""
+    first = 0 if page is None else HALF_BYTES
+    known = frozenset(first + offset for offset, mask in enumerate(byte_access(page).clear_on_read) if mask)
+    return known | _RESERVED_FLAGS.get(page, frozenset())
+
+
+def quiet_runs(page: Page, first: int, length: int) -> Iterator[range]:
+    """Yield the parts of a block that can be read without clearing a flag, in order."""
+    flags = flag_bytes(page)
+    start = first
+    for byte in range(first, first + length):
+        if byte in flags:
+            if start < byte:
+                yield range(start, byte)
+            start = byte + 1
+    if start < first + length:
+        yield range(start, first + length)
+
+
+def is_supported(field: Field, value_of: Callable[[str], int | bool | None]) -> bool | None:
+    """Tell whether a module has a field, by what it advertises.
+
+    Args:
+        field: The field.
+        value_of: Returns the value of an advertising field (or of one of the ``CONDITIONS``) by name, ``None`` when it
+            is not known.
+
+    Returns:
+        ``True`` or ``False``; ``None`` when an advertising field that decides it is not known.
+    """
+    if field.page not in (None, 0x00):
+        flat = value_of("flat_memory")
+        if flat is None or flat:
+            return None if flat is None else False
+    if not field.support:
+        return True
+    value = value_of(field.support)
+    if not value:
+        return None if value is None else False
+    advertising = FIELDS.get(field.support)
+    return True if advertising is None else is_supported(advertising, value_of)

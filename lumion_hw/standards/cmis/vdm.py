@@ -1,0 +1,249 @@
+"""CMIS versatile diagnostics monitoring (VDM), pages 20h to 2Fh: descriptors, samples, thresholds, flags, freeze.
+
+A module lists up to 64 observables in each of four groups. The descriptor of an instance says what its sample means;
+thresholds and flags belong to instances through the descriptor. Present if ``vdm_supported``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+
+from lumion_hw.standards.cmis.fields import LIMITS, Access, Array, Certainty, Field, Kind, bit
+
+GROUPS = 4
+"""Groups of instances."""
+INSTANCES = 64
+"""Instances in a group."""
+THRESHOLD_SETS = 16
+"""Sets of thresholds in a group."""
+DESCRIPTOR_PAGE = 0x20
+"""Descriptors of the first group; the other groups follow."""
+SAMPLE_PAGE = 0x24
+"""Samples of the first group."""
+THRESHOLD_PAGE = 0x28
+"""Thresholds of the first group."""
+FLAG_PAGE = 0x2C
+"""Flags of all groups."""
+MASK_PAGE = 0x2D
+"""Masks of all groups."""
+CONTROL_PAGE = 0x2F
+"""Advertisement, freeze request and status."""
+
+_VDM = "vdm_supported"
+_CHECK = Certainty.CHECK
+
+
+@dataclass(frozen=True)
+class Observable:
+    """What a VDM sample measures.
+
+    Attributes:
+        code: Type code of the descriptor.
+        name: Name; unique.
+        kind: Number format of sample and thresholds: ``UINT``, ``INT`` or ``F16``.
+        scale: ``unit`` per count.
+        unit: Unit of the scaled value.
+        statistic: A minimum, maximum, average or total over the interval, to be read frozen; otherwise a current value.
+        certainty: How well it is known.
+    """
+
+    code: int
+    name: str
+    kind: Kind
+    scale: Fraction = Fraction(1)
+    unit: str = ""
+    statistic: bool = False
+    certainty: Certainty = Certainty.TWO_SOURCES
+
+    @property
+    def is_ratio(self) -> bool:
+        """Whether it is a ratio of errors, never above 1: all F16 observables are."""
+        return self.kind is Kind.F16
+
+
+def _db(code: int, name: str, kind: Kind, per: int, unit: str = "dB", *, check: bool = False) -> Observable:
+    certainty = _CHECK if check else Certainty.TWO_SOURCES
+    return Observable(code, name, kind, Fraction(1, per), unit, certainty=certainty)
+
+
+def _fec(first: int, quantity: str, kind: Kind = Kind.F16, unit: str = "") -> tuple[Observable, ...]:
+    """Return minimum, maximum, average and current of a quantity for media and host, interleaved from ``first``."""
+    return tuple(
+        Observable(first + 2 * row + column, f"{quantity}_{word}_{side}", kind, unit=unit, statistic=word != "current")
+        for row, word in enumerate(("min", "max", "avg", "current"))
+        for column, side in enumerate(("media", "host"))
+    )
+
+
+_PERCENT_S16 = Fraction(100, 32767)
+_PERCENT_U16 = Fraction(100, 65535)
+_RAILS = ("2v6", "1v8", "1v2", "0v9", "0v7_a", "0v7_b")
+_BIAS = ("bias_xi", "bias_xq", "bias_yi", "bias_yq", "bias_x_phase", "bias_y_phase")
+
+OBSERVABLES: Mapping[int, Observable] = MappingProxyType(
+    {
+        item.code: item
+        for item in (
+            Observable(1, "laser_age", Kind.UINT, unit="%"),
+            Observable(2, "tec_current", Kind.INT, _PERCENT_S16, "%"),
+            Observable(3, "laser_frequency_error", Kind.INT, Fraction(10), "MHz"),
+            Observable(4, "laser_temperature", Kind.INT, Fraction(1, 256), "degC"),
+            _db(5, "esnr_media", Kind.UINT, 256),
+            _db(6, "esnr_host", Kind.UINT, 256),
+            _db(7, "pam4_ltp_media", Kind.UINT, 256),
+            _db(8, "pam4_ltp_host", Kind.UINT, 256),
+            *_fec(9, "ber"),
+            *_fec(17, "errored_frames"),
+            Observable(25, "ferc_total_media", Kind.F16, statistic=True),
+            Observable(26, "ferc_total_host", Kind.F16, statistic=True),
+            *_fec(27, "sewmax", Kind.UINT, "symbols"),  # most symbol errors in one code word; CMIS 5.3
+            *(
+                Observable(77 + k, f"supply_{name}", Kind.UINT, Fraction(1, 10_000), "V")
+                for k, name in enumerate(_RAILS)
+            ),
+            Observable(83, "supply_12v", Kind.UINT, Fraction(1, 4000), "V"),
+            _db(84, "els_input_power", Kind.INT, 100, "dBm"),
+            *(Observable(128 + k, f"modulator_{name}", Kind.UINT, _PERCENT_U16, "%") for k, name in enumerate(_BIAS)),
+            Observable(134, "cd_fine", Kind.INT, Fraction(1), "ps/nm"),
+            Observable(135, "cd_coarse", Kind.INT, Fraction(20), "ps/nm"),
+            Observable(136, "dgd", Kind.UINT, Fraction(1, 100), "ps"),
+            Observable(137, "sopmd_fine", Kind.UINT, Fraction(1, 100), "ps^2"),
+            _db(138, "pdl", Kind.UINT, 10),
+            _db(139, "osnr", Kind.UINT, 10),
+            _db(140, "esnr", Kind.UINT, 10),
+            Observable(141, "cfo", Kind.INT, Fraction(1), "MHz"),
+            Observable(142, "evm", Kind.UINT, _PERCENT_U16, "%"),
+            _db(143, "tx_power", Kind.INT, 100, "dBm"),
+            _db(144, "rx_total_power", Kind.INT, 100, "dBm"),
+            _db(145, "rx_signal_power", Kind.INT, 100, "dBm"),
+            Observable(146, "sop_rate", Kind.UINT, Fraction(1), "krad/s"),
+            _db(147, "mer", Kind.UINT, 10),
+            Observable(148, "clock_recovery", Kind.INT, _PERCENT_S16, "%", certainty=_CHECK),
+            Observable(149, "sopmd_coarse", Kind.UINT, Fraction(1), "ps^2"),
+            _db(150, "snr_margin", Kind.INT, 10, check=True),
+            _db(151, "q", Kind.UINT, 10, check=True),
+            _db(152, "q_margin", Kind.INT, 10, check=True),
+        )
+    }
+)
+"""Observables by type code (CMIS 5.3 Table 8-122, C-CMIS). A type that is not here is kept as a raw number."""
+
+CUSTOM_TYPES = range(100, 128)
+"""Types that a vendor gives a meaning to."""
+MODULE_RESOURCE = 16
+"""``Descriptor.lane`` of an observable of the module as a whole."""
+
+OBSERVABLES_BY_NAME: Mapping[str, Observable] = MappingProxyType({item.name: item for item in OBSERVABLES.values()})
+"""The same by name."""
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """What an instance is: its threshold set 0 to 15, its lane 1 to 15 (16: module), its type code (0: unused)."""
+
+    threshold_set: int
+    lane: int
+    code: int
+
+    @property
+    def observable(self) -> Observable | None:
+        """The observable; ``None`` for an unused instance or an unknown type."""
+        return OBSERVABLES.get(self.code)
+
+
+def decode_descriptor(data: bytes) -> Descriptor:
+    """Return the descriptor of two bytes. Raises ``ValueError`` for another number of bytes."""
+    if len(data) != 2:
+        raise ValueError(f"a VDM descriptor has 2 bytes, not {len(data)}")
+    return Descriptor(data[0] >> 4, (data[0] & 0x0F) + 1, data[1])
+
+
+def encode_descriptor(descriptor: Descriptor) -> bytes:
+    """Return the two bytes of a descriptor. Raises ``ValueError`` for numbers that have no place in them."""
+    if not (0 <= descriptor.threshold_set < 16 and 1 <= descriptor.lane <= 16 and 0 <= descriptor.code < 256):
+        raise ValueError(f"{descriptor} does not fit two bytes")
+    return bytes([descriptor.threshold_set << 4 | (descriptor.lane - 1), descriptor.code])
+
+
+def _group_fields(group: int) -> tuple[Field, ...]:
+    instances = Array("instance", INSTANCES, 16, 0)
+    sets = Array("threshold set", THRESHOLD_SETS, 64, 0)
+    return (
+        Field(
+            f"vdm_{group}_descriptor",
+            DESCRIPTOR_PAGE + group,
+            128,
+            length=2,
+            kind=Kind.BYTES,
+            array=instances,
+            support=_VDM,
+            note="decode_descriptor",
+        ),
+        Field(
+            f"vdm_{group}_sample",
+            SAMPLE_PAGE + group,
+            128,
+            length=2,
+            kind=Kind.BYTES,
+            array=instances,
+            support=_VDM,
+            note="codec.vdm_value",
+        ),
+        *(
+            Field(
+                f"vdm_{group}_{limit}_threshold",
+                THRESHOLD_PAGE + group,
+                128 + 2 * offset,
+                length=2,
+                kind=Kind.BYTES,
+                array=sets,
+                support=_VDM,
+                note="in the format of the observable",
+            )
+            for offset, limit in enumerate(LIMITS)
+        ),
+    )
+
+
+def _flag_fields(suffix: str, page: int, access: Access) -> tuple[Field, ...]:
+    return tuple(
+        Field(
+            f"vdm_{group}_{limit}_{suffix}",
+            page,
+            128 + 32 * group,
+            (number, number),
+            kind=Kind.BOOL,
+            access=access,
+            array=Array("instance", INSTANCES, 4, 0),
+            support=_VDM,
+        )
+        for group in range(GROUPS)
+        for number, limit in enumerate(LIMITS)
+    )
+
+
+VDM_PAGES: tuple[Field, ...] = (
+    *(field for group in range(GROUPS) for field in _group_fields(group)),
+    *_flag_fields("flag", FLAG_PAGE, Access.COR),
+    *_flag_fields("mask", MASK_PAGE, Access.RW),
+    Field("vdm_groups", CONTROL_PAGE, 128, (1, 0), support=_VDM, note="number of groups - 1"),
+    Field(
+        "vdm_fine_interval",
+        CONTROL_PAGE,
+        129,
+        length=2,
+        scale=Fraction(1, 10),
+        unit="ms",
+        support=_VDM,
+        certainty=_CHECK,
+        note="three public register maps say 0.1 ms; the facts said 0.1 s",
+    ),
+    bit("vdm_freeze_request", CONTROL_PAGE, 144, 7, access=Access.RW, support=_VDM),
+    bit("vdm_power_saving", CONTROL_PAGE, 144, 6, access=Access.RW, support=_VDM, certainty=_CHECK),
+    bit("vdm_freeze_done", CONTROL_PAGE, 145, 7, support=_VDM),
+    bit("vdm_unfreeze_done", CONTROL_PAGE, 145, 6, support=_VDM),
+)
+"""Fields of pages 20h to 2Fh; group 0 is the standard's group 1."""

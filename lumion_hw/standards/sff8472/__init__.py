@@ -1,0 +1,1 @@
+"""SFP and SFP+ memories after SFF-8472, as data."""

@@ -1,0 +1,68 @@
+"""A saved memory of an SFP module: A0h and A2h, and the forms in which they are kept in files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lumion_hw.errors import ConfigError
+from lumion_hw.standards.sff8472.registers import MEMORY_SIZE
+
+_KEYS = ("a0", "a2")
+_LEAST_BYTES = 96
+_HINT = "A dump of an SFP is JSON with 'a0' and 'a2' in hexadecimal, or 256 bytes of A0h with those of A2h behind them."
+
+
+@dataclass(frozen=True)
+class SfpImage:
+    """Bytes of an SFP module's memory, each from offset 0, as far as they are known.
+
+    Attributes:
+        a0: Identity.
+        a2: Diagnostics; empty where there are none.
+        source: Where the image comes from.
+        remarks: What was wrong with the file.
+    """
+
+    a0: bytes
+    a2: bytes = b""
+    source: str = ""
+    remarks: tuple[str, ...] = ()
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the image as what JSON knows; :func:`sfp_image_from_document` is the inverse."""
+        document = {"source": self.source} if self.source else {}
+        return document | {"a0": self.a0.hex()} | ({"a2": self.a2.hex()} if self.a2 else {})
+
+
+def sfp_image_from_document(document: Mapping[str, object], source: str = "") -> SfpImage:
+    """Return the image of a JSON document. Raises ``ConfigError`` if its texts are not hexadecimal, or too short."""
+    memories = []
+    for key in _KEYS:
+        text = document.get(key, "")
+        try:
+            memories.append(bytes.fromhex(text if isinstance(text, str) else "?"))
+        except ValueError as error:
+            raise ConfigError(f"{source or 'dump'}: {key!r} is not hexadecimal: {error}", hint=_HINT) from error
+    name = document.get("source")
+    return _image(memories[0], memories[1], name if isinstance(name, str) else source)
+
+
+def sfp_image_from_linear(data: bytes, source: str = "") -> SfpImage:
+    """Return the image of a linear file: A0h, A2h from 256 on. Raises ``ConfigError`` if it is too short."""
+    return _image(data[:MEMORY_SIZE], data[MEMORY_SIZE : 2 * MEMORY_SIZE], source)
+
+
+def _image(a0: bytes, a2: bytes, source: str) -> SfpImage:
+    if len(a0) < _LEAST_BYTES:
+        raise ConfigError(f"{source or 'dump'}: only {len(a0)} bytes of A0h", hint=_HINT)
+    if not a2.strip(b"\xff") or not a2.strip(b"\x00"):
+        a2 = b""  # what a driver shows where no device answers
+    # Half of a device is a unit of its own for some tools; anything else was cut.
+    remarks = tuple(
+        f"{key}: {len(memory)} of {MEMORY_SIZE} bytes"
+        for key, memory in zip(("A0h", "A2h"), (a0, a2), strict=True)
+        if len(memory) not in (0, MEMORY_SIZE // 2, MEMORY_SIZE)
+    )
+    return SfpImage(a0[:MEMORY_SIZE], a2[:MEMORY_SIZE], source, remarks)
