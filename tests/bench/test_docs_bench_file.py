@@ -27,7 +27,7 @@ SECTIONS = {
     **{
         place: SCHEMA["$defs"][name]
         for place, name in {
-            "mesh": "MeshModel",
+            "mesh": "MeshSection",
             "wiring.inputs": "InputModel",
             "wiring.outputs": "OutputModel",
             "wiring.outputs.tap": "TapModel",

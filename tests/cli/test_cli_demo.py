@@ -116,7 +116,7 @@ def test_what_is_left_behind_exists_and_can_be_read(run: Run) -> None:
     assert set(artifacts) == names
     assert {path.parent for path in artifacts.values()} == {run.directory}
     beside = [path.name for path in set(run.directory.iterdir()) - set(artifacts.values())]
-    assert "calibration.run.journal" in beside
+    assert "calibration.journal" in beside
     assert all(re.fullmatch(r"calibration\.(\w+\.(h5|npz)|journal)", name) for name in beside)  # no temporary file
     assert CalibrationRecord.load(artifacts["calibration"]).complete
     for name in ("picture_before", "picture"):
@@ -171,7 +171,7 @@ def test_for_people_it_prints_tables_and_no_progress_on_stdout(tmp_path: Path) -
     for title in ("Calibration", "Circuits", "b fails, c takes its place", "Circuits after the swap", "Link budgets"):
         assert f"\n{title}" in shown.stdout
     (left,) = (line for line in shown.stdout.splitlines() if line.startswith(f"Left behind in {tmp_path / 'out'}/: "))
-    assert "calibration.run.journal, calibration.json, calibration.raw" in left
+    assert "calibration.journal, calibration.json, calibration.raw" in left
     assert shown.stdout.count("  yes\n") == 4  # four circuits, each proven
     assert len(shown.stderr.splitlines()) == 1  # not a terminal: no bar, only the time it took
     assert "CPU time" in shown.stderr

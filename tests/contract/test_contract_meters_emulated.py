@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from lumion_hw.drivers.meters.keysight_816x import EmulatedKeysight816x
-from lumion_hw.drivers.meters.santec_mpm import EmulatedSantecMpm
+from lumion_hw.drivers.meters.keysight_816x import Keysight816x
+from lumion_hw.drivers.meters.santec_mpm import SantecMpm
 from lumion_hw.drivers.meters.thorlabs_pm import ThorlabsPm
 from lumion_hw.emulator.meters.keysight_816x import EmulatedKeysight816x as EmulatedMainframe
 from lumion_hw.emulator.meters.pm100 import ThorlabsPm100
@@ -52,8 +52,8 @@ class TestSantecMpm210(EmulatedMeter):
         return EmulatedMpm("meter0", clock, np.random.default_rng(1), light, modules=(0, 3), serial="SN1")
 
     @pytest.fixture
-    def driver(self, wire, clock) -> Iterator[EmulatedSantecMpm]:
-        meter = EmulatedSantecMpm(wire.link(), clock, device="meter0", expected_serial="SN1")
+    def driver(self, wire, clock) -> Iterator[SantecMpm]:
+        meter = SantecMpm(wire.link(), clock, device="meter0", expected_serial="SN1")
         meter.open()
         for channel in meter.channels:
             meter.set_range_dbm(channel, None)
@@ -119,8 +119,8 @@ class TestKeysight8164B(EmulatedMeter):
         return EmulatedMainframe("meter0", clock, np.random.default_rng(1), light, serial="DE1")
 
     @pytest.fixture
-    def driver(self, wire, clock) -> Iterator[EmulatedKeysight816x]:
-        meter = EmulatedKeysight816x(wire.link(), clock, device="meter0", expected_model="8164B", expected_serial="DE1")
+    def driver(self, wire, clock) -> Iterator[Keysight816x]:
+        meter = Keysight816x(wire.link(), clock, device="meter0", expected_model="8164B", expected_serial="DE1")
         meter.open()
         for channel in meter.channels:
             meter.set_range_dbm(channel, None)

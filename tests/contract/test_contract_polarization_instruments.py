@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from lumion_hw.drivers.polarization.keysight_n778x import EmulatedKeysightN7785C
+from lumion_hw.drivers.polarization.keysight_n778x import KeysightN7785C
 from lumion_hw.drivers.polarization.novoptel_pm1000 import NovoptelPm1000
 from lumion_hw.drivers.polarization.thorlabs_mpc import ThorlabsMpc
 from lumion_hw.emulator.polarization.mpc320 import COUNTS_PER_DEGREE, Mpc320
@@ -56,8 +56,8 @@ class TestKeysightN7785C(OverEveryWire, PolarizationOptimizerContract):
         return EmulatedN7785C("pol0", clock, np.random.default_rng(1), turn=lambda _: None)
 
     @pytest.fixture
-    def driver(self, wire, clock) -> Iterator[EmulatedKeysightN7785C]:
-        box = EmulatedKeysightN7785C(wire.link(), clock, device="pol0")
+    def driver(self, wire, clock) -> Iterator[KeysightN7785C]:
+        box = KeysightN7785C(wire.link(), clock, device="pol0")
         box.open()
         yield box
         box.close()

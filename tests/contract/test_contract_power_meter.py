@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from lumion_hw.drivers.meters.keysight_n77xx import EmulatedKeysightN77xx
+from lumion_hw.drivers.meters.keysight_n77xx import KeysightN77xx
 from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx as EmulatedN77xx
 from lumion_hw.testing.contracts import OverEveryWire, PowerMeterContract
 
@@ -25,10 +25,8 @@ class TestKeysightN7744A(OverEveryWire, PowerMeterContract):
         )
 
     @pytest.fixture
-    def driver(self, wire, clock) -> Iterator[EmulatedKeysightN77xx]:
-        meter = EmulatedKeysightN77xx(
-            wire.link(), clock, device="meter0", expected_model="N7744A", expected_serial="MY1"
-        )
+    def driver(self, wire, clock) -> Iterator[KeysightN77xx]:
+        meter = KeysightN77xx(wire.link(), clock, device="meter0", expected_model="N7744A", expected_serial="MY1")
         meter.open()
         for channel in meter.channels:
             meter.set_averaging_s(channel, 1e-3)

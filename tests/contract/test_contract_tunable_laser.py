@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lumion_hw.drivers.lasers.itla import ItlaLaser
-from lumion_hw.drivers.lasers.keysight_laser import EmulatedKeysightLaser
-from lumion_hw.drivers.lasers.santec_tsl import EmulatedSantecTsl
+from lumion_hw.drivers.lasers.keysight_laser import KeysightLaser
+from lumion_hw.drivers.lasers.santec_tsl import SantecTsl
 from lumion_hw.emulator.lasers.itla import Itla
 from lumion_hw.emulator.lasers.itla_laser import ItlaProfile
 from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser as EmulatedKeysight
@@ -66,10 +66,8 @@ class TestKeysightN7776C(EmulatedLaser):
         return EmulatedKeysight("laser0", clock, np.random.default_rng(1), serial="KS1", profile=profile)
 
     @pytest.fixture
-    def driver(self, wire, clock) -> Iterator[EmulatedKeysightLaser]:
-        laser = EmulatedKeysightLaser(
-            wire.link(), clock, device="laser0", expected_serial="KS1", pin="1234", settle_s=SETTLE_S
-        )
+    def driver(self, wire, clock) -> Iterator[KeysightLaser]:
+        laser = KeysightLaser(wire.link(), clock, device="laser0", expected_serial="KS1", pin="1234", settle_s=SETTLE_S)
         laser.open()
         yield laser
         laser.close()
@@ -91,8 +89,8 @@ class SantecLaser(EmulatedLaser):
         return laser
 
     @pytest.fixture
-    def driver(self, wire, clock) -> Iterator[EmulatedSantecTsl]:
-        laser = EmulatedSantecTsl(wire.link(), clock, device="laser0", limits_dbm=(-15.0, 13.0), settle_s=SETTLE_S)
+    def driver(self, wire, clock) -> Iterator[SantecTsl]:
+        laser = SantecTsl(wire.link(), clock, device="laser0", limits_dbm=(-15.0, 13.0), settle_s=SETTLE_S)
         laser.open()
         yield laser
         laser.close()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
-from lumion_hw.drivers.meters.keysight_n77xx import EmulatedKeysightN77xx
+from lumion_hw.drivers.meters.keysight_n77xx import KeysightN77xx
 from lumion_hw.drivers.polarization.keysight_n778x import KeysightN7785C
 from lumion_hw.drivers.polarization.novoptel_pm1000 import NovoptelPm1000
 from lumion_hw.drivers.polarization.oz_epc04 import OzEpc04
@@ -67,7 +67,7 @@ def squeezer(clock):
 DEVICES = {"mesh": mesh_board, "meter": power_meter, "sfp": bridge, "pol": squeezer}
 DRIVERS = {
     "mesh": lambda link, clock, serial: LumionMeshController(link, clock, device="dut", expected_serial=serial),
-    "meter": lambda link, clock, serial: EmulatedKeysightN77xx(link, clock, device="dut", expected_serial=serial),
+    "meter": lambda link, clock, serial: KeysightN77xx(link, clock, device="dut", expected_serial=serial),
     "sfp": lambda link, clock, serial: SfpTransponder(
         Sc18im700(link, clock, device="dut"), clock, device="dut", expected_serial=serial
     ),
@@ -170,7 +170,7 @@ def test_a_device_survives_the_driver_of_another(wanted, found, clock) -> None:
 
 def test_a_meter_address_that_leads_to_a_polarization_controller_names_what_answered(clock) -> None:
     bus = Bus(squeezer(clock), clock)
-    error = refusal_of(EmulatedKeysightN77xx(bus.link, clock, device="dut"), bus, clock)
+    error = refusal_of(KeysightN77xx(bus.link, clock, device="dut"), bus, clock)
     assert isinstance(error, IdentityError)
     assert "N7744A" in str(error)
     assert "Error!" in str(error)  # EPC04: what every unknown command is answered with
@@ -187,7 +187,7 @@ def test_another_serial_number_is_refused_and_both_are_named(kind, clock) -> Non
 
 def test_a_meter_of_another_model_is_refused(clock) -> None:
     bus = Bus(power_meter(clock), clock)
-    error = refusal_of(EmulatedKeysightN77xx(bus.link, clock, device="dut", expected_model="N7745A"), bus, clock)
+    error = refusal_of(KeysightN77xx(bus.link, clock, device="dut", expected_model="N7745A"), bus, clock)
     assert isinstance(error, IdentityError)
     assert "N7745A" in str(error)
     assert "N7744A" in str(error)

@@ -1,0 +1,307 @@
+"""The house in figures and as a picture: rooms, floors of imports, circles, names, comments, and what a start loads.
+
+Run: .venv/bin/python benchmarks/house.py [ROOT]            figures of a checkout, this one if none is named
+     .venv/bin/python benchmarks/house.py --picture FILE    the rooms and three ways through them, as SVG
+
+Everything is counted from the source text, so that two checkouts can be compared by one command; only the last rows
+run the package, with this interpreter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import os
+import statistics
+import subprocess
+import sys
+import time
+import tokenize
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from html import escape
+from pathlib import Path
+
+HERE = Path(__file__).parents[1]
+PACKAGES = ("calibration", "lumion_hw", "firmware_protocol")
+
+WAYS: Mapping[str, tuple[str, ...]] = {
+    "a setpoint: heater currents from a script to the chip": (
+        "lumion_hw.bench.mesh_access",
+        "lumion_hw.drivers.mesh.lumion.controller",
+        "lumion_hw.sessions.framed",
+        "firmware_protocol.frames",
+        "lumion_hw.links.tcp",
+        "lumion_hw.emulator.wires.server",
+        "lumion_hw.emulator.mesh.board.processor",
+        "lumion_hw.emulator.optics.world",
+    ),
+    "a bench key: from the file to the device it describes": (
+        "lumion_hw.cli.opening",
+        "lumion_hw.bench.loader",
+        "lumion_hw.bench.model",
+        "lumion_hw.bench.bench",
+        "lumion_hw.drivers.meters.keysight_n77xx",
+    ),
+    "a reading: from a photodiode to a calibration record": (
+        "lumion_hw.emulator.optics.world",
+        "lumion_hw.emulator.mesh.board.monitors",
+        "lumion_hw.links.memory",
+        "lumion_hw.drivers.mesh.lumion.monitors",
+        "lumion_hw.bench.mesh_access",
+        "calibration.measure.logbook",
+        "calibration.fit.global_fit",
+        "calibration.record.conversion",
+    ),
+}
+"""Modules that each passes, in order; a test holds them to exist."""
+
+FILLS = {"calibration": "#fdf3e1", "lumion_hw": "#eaf1fb", "firmware_protocol": "#e9f5ec"}
+COLOURS = ("#b3261e", "#1a56b0", "#1b7f3b")
+
+
+def sources(root: Path) -> dict[str, Path]:
+    """Return the source files of a checkout by module name."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            parts = path.relative_to(root).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(modules: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Return which modules each imports anywhere in its text, for type checking too."""
+    graph = {}
+    for name, path in modules.items():
+        wanted = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                wanted |= {f"{node.module}.{one.name}" for one in node.names} | {node.module}
+            elif isinstance(node, ast.Import):
+                wanted |= {one.name for one in node.names}
+        # A name out of a package counts for the module of that name, where there is one, and else for the package.
+        graph[name] = {
+            other for other in wanted if other in modules and other != name and not name.startswith(f"{other}.")
+        }
+        graph[name] -= {other for other in graph[name] if any(deeper.startswith(f"{other}.") for deeper in graph[name])}
+    return graph
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Return the groups of modules that import each other (Tarjan's strongly connected components)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in sorted(graph[node]):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            at = stack.index(node)
+            found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    sys.setrecursionlimit(10_000)
+    for node in sorted(graph):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def floors(graph: Mapping[str, set[str]]) -> int:
+    """Return the number of modules on the longest way down the imports; a circle counts once."""
+    groups = circles(graph)  # a group comes after all that it imports
+    group_of = {name: number for number, group in enumerate(groups) for name in group}
+    height: list[int] = []
+    for number, group in enumerate(groups):
+        below = {group_of[other] for name in group for other in graph[name]} - {number}
+        height.append(1 + max((height[other] for other in below), default=0))
+    return max(height, default=0)
+
+
+def class_names(modules: Mapping[str, Path]) -> dict[str, list[str]]:
+    """Return the modules of every class at the top of a module, by its name."""
+    found = defaultdict(list)
+    for name, path in modules.items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(name)
+    return found
+
+
+def comment_share(paths: Iterable[Path]) -> float:
+    """Return the share of lines that carry a comment; docstrings are none."""
+    lines = comments = 0
+    for path in paths:
+        text = path.read_text()
+        lines += text.count("\n")
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        comments += len({token.start[0] for token in tokens if token.type == tokenize.COMMENT})
+    return comments / lines
+
+
+def figures(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield what can be counted in the text of a checkout."""
+    modules = sources(root)
+    lines = sum(path.read_text().count("\n") for path in modules.values())
+    tests = list((root / "tests").rglob("*.py"))
+    graph = imports(modules)
+    calibration = {
+        n: {o for o in g if o.startswith("calibration")} for n, g in graph.items() if n.startswith("calibration")
+    }
+    groups = [group for group in circles(graph) if len(group) > 1]
+    yield "source files / lines", f"{len(modules)} / {lines}"
+    yield "test files / lines", f"{len(tests)} / {sum(path.read_text().count(chr(10)) for path in tests)}"
+    yield "floors of imports, all / calibration", f"{floors(graph)} / {floors(calibration)}"
+    yield "circles of imports (modules in them)", f"{len(groups)} ({sum(map(len, groups))})"
+    yield "class names used twice", str(sum(len(where) > 1 for where in class_names(modules).values()))
+    yield "lines with a comment", f"{comment_share(modules.values()):.1%}"
+
+
+STARTS = (
+    ("import numpy", "import numpy"),
+    ("from lumion_hw import Bench", "from lumion_hw import Bench; Bench"),
+    ("Bench.emulate of two devices", "from lumion_hw import Bench; Bench.emulate({bench!r}, seed=1).close()"),
+)
+BENCH = """\
+version: 1
+name: two
+devices:
+  meter: {kind: keysight-n77xx, address: tcp://127.0.0.1:5025}
+  laser: {kind: santec-tsl, address: tcp://127.0.0.1:5026}
+"""
+
+
+def starts(root: Path, runs: int = 5) -> Iterator[tuple[str, str]]:
+    """Yield what it takes to start: modules of ours, function calls, and the time beside that of numpy alone."""
+    bench = root / ".bench-of-two.yaml"
+    bench.write_text(BENCH)
+    environment = {**os.environ, "PYTHONPATH": str(root), "OPENBLAS_NUM_THREADS": "1"}
+    took: dict[str, float] = {}
+    try:
+        for name, script in STARTS:
+            code = script.format(bench=str(bench))
+            times = []
+            for _ in range(runs):
+                began = time.perf_counter()
+                subprocess.run([sys.executable, "-c", code], check=True, env=environment, cwd=root)
+                times.append(time.perf_counter() - began)
+            took[name] = statistics.median(times)
+            counted = (
+                "import cProfile, pstats, sys; p = cProfile.Profile()\n"
+                f"p.enable(); exec({code!r}); p.disable()\n"
+                f"print(sum(m.split('.')[0] in {PACKAGES!r} for m in sys.modules), pstats.Stats(p).total_calls)"
+            )
+            run = subprocess.run(
+                [sys.executable, "-c", counted], check=True, env=environment, cwd=root, capture_output=True, text=True
+            )
+            ours, calls = run.stdout.split()
+            ratio = took[name] / took["import numpy"]
+            yield name, f"{took[name]:.2f} s, ratio {ratio:.1f}; {ours} modules of ours, {int(calls):,} calls"
+    finally:
+        bench.unlink()
+
+
+def rooms(root: Path) -> list[list[str]]:
+    """Return the rooms from top to bottom as the import contracts have them; those side by side in one row."""
+    contracts = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = {contract["id"]: contract["layers"] for contract in contracts if "layers" in contract}
+    inside = [[name.strip() for name in layer.split("|")] for layer in layers["rooms"]]
+    top = [[f"lumion_hw.{name}" for name in row] for row in inside]
+    calibration = [[f"calibration.{name.strip()}" for name in layer.split("|")] for layer in layers["calibration"]]
+    return [top[0], *calibration, *top[1:], ["firmware_protocol"]]
+
+
+def picture(root: Path) -> str:
+    """Return the rooms as SVG: a row each, with files and lines, and the ways of :data:`WAYS` through them."""
+    modules = sources(root)
+    wide, tall, gap, left = 400, 40, 14, 24
+    rows = rooms(root)
+    places: dict[str, tuple[float, float, float]] = {}
+    drawn = []
+    for number, row in enumerate(rows):
+        y = 60 + number * (tall + gap)
+        each = (wide - gap * (len(row) - 1)) / len(row)
+        for column, room in enumerate(row):
+            x = left + column * (each + gap)
+            inside = [path for name, path in modules.items() if name == room or name.startswith(f"{room}.")]
+            lines = sum(path.read_text().count("\n") for path in inside)
+            count = f"{len(inside)} files, {lines} lines"
+            fill = FILLS[room.split(".")[0]]
+            drawn.append(
+                f'<rect x="{x:.0f}" y="{y}" width="{each:.0f}" height="{tall}" rx="5" fill="{fill}" stroke="#8a8f98"/>'
+                f'<text x="{x + 10:.0f}" y="{y + 17}" font-weight="600">{escape(room)}</text>'
+                f'<text x="{x + 10:.0f}" y="{y + 32}" fill="#555" font-size="11">{count}</text>'
+            )
+            places[room] = (x, y, each)
+    for number, (what, stops) in enumerate(WAYS.items()):
+        drawn.append(_way(number, what, stops, places, left + wide + 50 + number * 290))
+    height = 60 + len(rows) * (tall + gap) + 20
+    width = left + wide + 50 + len(WAYS) * 290
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        'font-family="sans-serif" font-size="13">'
+        f'<rect width="{width}" height="{height}" fill="white"/>'
+        f'<text x="{left}" y="32" font-size="17" font-weight="600">A room imports only rooms below it</text>'
+        + "".join(drawn)
+        + "</svg>\n"
+    )
+
+
+def _way(
+    number: int, what: str, stops: tuple[str, ...], places: Mapping[str, tuple[float, float, float]], x: float
+) -> str:
+    """Return one way: its stops in order down a column of its own, each beside the room it is in."""
+    colour = COLOURS[number]
+    head, _, tail = what.partition(": ")
+    text = [f'<text x="{x}" y="26" font-weight="600" fill="{colour}">{escape(head)}</text>']
+    text.append(f'<text x="{x}" y="42" font-size="11" fill="#555">{escape(tail)}</text>')
+    taken: dict[str, int] = {}
+    points = []
+    for step, stop in enumerate(stops, start=1):
+        room = max((room for room in places if stop == room or stop.startswith(f"{room}.")), key=len)
+        _, y, _ = places[room]
+        slot = taken.get(room, 0)
+        taken[room] = slot + 1
+        inside = stop.removeprefix(room).lstrip(".")
+        at = y + 13 + 18 * slot
+        points.append((x + 8, at))
+        text.append(f'<circle cx="{x + 8}" cy="{at}" r="8" fill="{colour}"/>')
+        text.append(f'<text x="{x + 8}" y="{at + 4}" fill="white" font-size="10" text-anchor="middle">{step}</text>')
+        text.append(f'<text x="{x + 22}" y="{at + 4}" font-size="11">{escape(inside or room)}</text>')
+    line = " ".join(f"{a:.0f},{b:.0f}" for a, b in points)
+    return (
+        f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-opacity="0.35" stroke-width="3"/>'
+        + "".join(text)
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("root", nargs="?", type=Path, default=HERE)
+    parser.add_argument("--picture", type=Path)
+    parser.add_argument("--text-only", action="store_true", help="run nothing of the package")
+    args = parser.parse_args()
+    if args.picture:
+        args.picture.write_text(picture(args.root))
+        return
+    print("| what | figure |\n|---|---|")
+    for name, value in figures(args.root):
+        print(f"| {name} | {value} |")
+    if not args.text_only:
+        for name, value in starts(args.root):
+            print(f"| {name} | {value} |")
+
+
+if __name__ == "__main__":
+    main()
