@@ -20,11 +20,10 @@ from calibration.fit.global_fit import GlobalFit
 from calibration.measure.design import Walk
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
-from calibration.model.observations import Observations
+from calibration.model.observations import NoiseModel, Observations
 from calibration.model.space import space_of
-from calibration.record.posterior import RecordPosterior
-from calibration.run.one_thread import one_blas_thread
+from calibration.run.blas_threads import one_blas_thread
+from calibration.run.renewal import RecordPosterior
 from lumion_hw.mesh.record import CalibrationRecord
 
 SETTINGS = 200

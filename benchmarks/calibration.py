@@ -79,7 +79,7 @@ def calibrated(bench_file: str | Path, seed: int) -> dict[str, Any]:
     with Bench.emulate(bench_file, seed=seed) as bench:
         probe = BenchProbe(bench)
         dark = probe.align_all()
-        run = Calibration(probe, probe.subject(), seed)
+        run = Calibration(probe, probe.device_under_test(), seed)
         run.faults += [f"source at port {port}: {reason}" for port, reason in dark.items()]
         record = run.run()
         if run.fitted is None:

@@ -24,17 +24,14 @@ from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh
 
 from calibration.fit.bound import plan_bound
 from calibration.fit.global_fit import GlobalFit, Round
-from calibration.fit.lock_in import PassiveGuess, lock_in, mean_levels
-from calibration.fit.phase_search import PhaseSearch, SearchPlan
-from calibration.measure.design import HardwareTimes, Walk
-from calibration.measure.logbook import Logbook
-from calibration.model.amplitude_model import AmplitudeModel
+from calibration.fit.phase_search import PassiveGuess, PhaseSearch, SearchPlan, lock_in, mean_levels
+from calibration.measure.design import Walk
+from calibration.measure.logbook import HardwareTimes, Logbook
 from calibration.model.gauge import loop_rms_rad, wrapped
-from calibration.model.heating import Heating
+from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
 from calibration.model.likelihood import Likelihood
-from calibration.model.mean_light import MeanLight
-from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
+from calibration.model.mesh_model import Heating, MeshModel
+from calibration.model.observations import NoiseModel
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, default_prior
 from calibration.run.bootstrap import Bootstrap, Start
@@ -94,8 +91,10 @@ def stages(seed: int) -> list[object]:
         done=rounds.append,
     ).run(start.parameters)
     seconds = time.process_time() - began
-    doubts = [one.doubt for one in rounds]
-    freed = next((number for number, doubt in enumerate(doubts, 1) if doubt == 0.0), len(doubts))
+    discrepancies = [one.discrepancy for one in rounds]
+    freed = next(
+        (number for number, discrepancy in enumerate(discrepancies, 1) if discrepancy == 0.0), len(discrepancies)
+    )
     return [
         seed,
         f"{logbook.stages['sweeps'].settings} / {len(start.random)} / {logbook.effort.settings}",
@@ -107,7 +106,7 @@ def stages(seed: int) -> list[object]:
         f"{start.search.starts} / {start.search.steps}",
         f"{100 * start.search.unexplained:.2f}",
         errors_mrad(simulated, start.parameters),
-        f"{doubts[0]:.2g}, 0 after {freed}",
+        f"{discrepancies[0]:.2g}, 0 after {freed}",
         f"{len(rounds)} / {seconds:.1f}",
         errors_mrad(simulated, fit.parameters),
         f"{fit.chi2_per_dof:.2f}",
@@ -118,7 +117,7 @@ STAGES = (
     "seed", "settings: sweeps / random / in all", "hardware s", "laws: mrad at one turn, rms / worst",
     "lock-in above 5 σ",
     "their median error rad / of the others", "beyond 1 rad", "search: starts / steps", "unexplained %",
-    "start: α / loops mrad rms", "doubt η", "fit: rounds / CPU s", "fitted: α / loops mrad rms", "χ²/dof",
+    "start: α / loops mrad rms", "discrepancy η", "fit: rounds / CPU s", "fitted: α / loops mrad rms", "χ²/dof",
 )  # fmt: skip
 
 

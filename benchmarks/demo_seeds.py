@@ -17,9 +17,9 @@ sys.path.pop(0)  # this folder would hide the package calibration
 
 import numpy as np
 
-from calibration.report.against_truth import compare
+from calibration.report.hidden_truth import compare
 from lumion_hw import Bench
-from lumion_hw.cli.demo.steps import run_story
+from lumion_hw.cli.demo.steps import run_demo
 
 HEADERS = (
     "seed", "proven", "loss error dB, worst", "held-out dB rms", "phase mrad rms", "phase mrad worst",
@@ -30,15 +30,15 @@ HEADERS = (
 def one(seed: int, file: str) -> tuple[list[object], list[float], dict[str, float]]:
     began = time.process_time()
     with tempfile.TemporaryDirectory() as directory, Bench.emulate(file, seed=seed) as bench:
-        story = run_story(bench, seed, Path(directory))
+        demo_run = run_demo(bench, seed, Path(directory))
         cpu_s = time.process_time() - began
-        proofs = (*story.before, *story.recovery.proofs)
+        proofs = (*demo_run.before, *demo_run.recovery.proofs)
         errors = [abs(proof.loss_error_db) for proof in proofs if proof.loss_error_db is not None]
-        truth = compare(bench, story.record)
-        quality = story.record.quality
-        spans = {span.name: span.bench_ms for span in story.recovery.spans}
+        truth = compare(bench, demo_run.record)
+        quality = demo_run.record.quality
+        spans = {span.name: span.bench_ms for span in demo_run.recovery.spans}
     phase = truth.phase_error_rad * 1e3
-    crosstalk = [db for db in story.crosstalk_db.values() if db is not None]
+    crosstalk = [db for db in demo_run.crosstalk_db.values() if db is not None]
     row = [
         seed, f"{sum(proof.proven for proof in proofs)}/{len(proofs)}", f"{max(errors):.2f}",
         f"{quality['held_out_rms_db']:.3f}", f"{np.sqrt((phase**2).mean()):.1f}", f"{np.abs(phase).max():.1f}",

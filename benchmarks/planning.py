@@ -19,10 +19,11 @@ sys.path.pop(0)  # this folder would hide the package calibration
 import numpy as np
 
 from calibration.fit.bound import plan_bound
-from calibration.measure.design import OFF_SHARE, TRIES, Designer, HardwareTimes, Walk
+from calibration.measure.design import OFF_SHARE, TRIES, Designer, Walk
+from calibration.measure.logbook import HardwareTimes
 from calibration.model.likelihood import SETTING_DRIFT, with_model_error
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
+from calibration.model.observations import NoiseModel
 from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, Prior, default_prior
 from calibration.model.space import space_of
 from calibration.record.conversion import parameters_of

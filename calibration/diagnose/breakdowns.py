@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from calibration.model.likelihood import Likelihood, weight
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
-from calibration.model.normal_equations import strain
-from calibration.model.observations import Observations
+from calibration.model.normal_equations import mean_squared_residual
+from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import Prior
 from calibration.model.space import LAW_TERMS
@@ -34,7 +33,7 @@ _LEAST_GAIN = 60.0
 _LEAST_SHARE = 0.03
 """Least share of the robust cost that has to be explained by one heater's death."""
 _LEAST_MA = 0.3
-_JUDGING_DOUBT = 0.1
+_JUDGING_DISCREPANCY = 0.1
 _LAWS, _LAW_SHARE, _BENDING = 21, 0.9, 0.02
 _DARK_SIGMA = 6.0
 _LEAST_DARK = 12
@@ -127,7 +126,7 @@ class _Judge:
     def __init__(self, model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> None:
         self._model, self._parameters, self._likelihood = model, parameters, likelihood
         reading = model.predict(parameters, likelihood.observations)
-        self._sigma_ma = likelihood.sigma_ma(likelihood.doubt(reading, np.zeros((*reading.shape, 2))))
+        self._sigma_ma = likelihood.sigma_ma(likelihood.discrepancy(reading, np.zeros((*reading.shape, 2))))
         self.cost = self._costs(reading, np.arange(len(reading)))
 
     def costs_of(self, likelihood: Likelihood, reading_ma: Real) -> Real:
@@ -181,7 +180,7 @@ def coarse_cost(model: MeshModel, parameters: MeshParameters, likelihood: Likeli
     """Return what some of the settings cost at a point, by a model taken to be somewhat wrong."""
     observations = likelihood.observations[np.arange(0, len(likelihood.observations), _COARSE)]
     few = replace(likelihood, observations=observations)
-    residual = few.residual(model.predict(parameters, observations), _JUDGING_DOUBT)
+    residual = few.residual(model.predict(parameters, observations), _JUDGING_DISCREPANCY)
     return float((weight(residual) * residual**2).sum())
 
 
@@ -235,12 +234,12 @@ def other_law(
         rho2_range: Least and largest ρ2 to expect, rad/mA².
         but: Heaters known to be dead.
     """
-    tension = strain(model, parameters, likelihood)[model.space.group("rho2")].copy()
-    tension[list(but)] = 0.0
+    misfit = mean_squared_residual(model, parameters, likelihood)[model.space.group("rho2")].copy()
+    misfit[list(but)] = 0.0
     judge = _Judge(model, parameters, likelihood)
     settings = np.arange(0, len(likelihood.observations), _COARSE)
     least, best = _LAW_SHARE * float(judge.cost[settings].sum()), None
-    for heater in np.argsort(-tension)[:_SHORTLIST].tolist():
+    for heater in np.argsort(-misfit)[:_SHORTLIST].tolist():
         for rho2, turn in itertools.product(np.linspace(*rho2_range, _LAWS), range(2 * _PHASES)):
             laws, passive = parameters.heater_law.copy(), parameters.passive_phase_rad.copy()
             laws[heater] = rho2 * np.array([1.0, _BENDING, _BENDING**2])

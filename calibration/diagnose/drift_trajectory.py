@@ -2,10 +2,10 @@
 
 Every setting tells, by its own readings alone, how much more light there was than the fit says (σ about 0.01 dB) and
 what phase all PUCs had in common on top (σ about 1 mrad): the temperature, or the frequency of this source. All
-settings of a run are asked, sweeps too, in the order of time. A temperature moves all sources alike; what moves one
-source alone is that source. The model is one course of the temperature, straight between a few instants, and one
-frequency per source; power has a course per source. What is found is taken out of the readings and the settings, and
-all is fitted again.
+settings of a run are used, sweeps too, in the order of time. A temperature moves all sources alike; what moves one
+source alone is that source. The model is one trajectory of the temperature, straight between a few instants, and one
+frequency per source; power has a trajectory per source. What is found is taken out of the readings and the settings,
+and all is fitted again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from calibration.model.likelihood import weight
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
-from calibration.model.observations import Observations
+from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from lumion_hw.mesh.record import Defect
 
@@ -42,7 +41,7 @@ _ROUNDS = 4
 _SURE_RAD, _UNSURE_RAD = 1e-3, 2e-2
 """What is left beside noise of a setting's phase: by the fit, and by heaters driven farther than it knows them."""
 _BEND_RAD = 0.02
-"""How much the slope of the temperature's course changes from instant to instant."""
+"""How much the slope of the temperature's trajectory changes from instant to instant."""
 _RAD_PER_MA2 = 2e-3
 """How far off a fit may be in the phase that heat anywhere gives all PUCs; drift led it astray before it was known."""
 _TELLING_RAD, _TELLING_DB = 0.005, 0.05
@@ -53,8 +52,9 @@ _REST_RAD = 0.012
 _HOP_RAD = 0.03
 _HOP_SHARE = 0.1
 _FOLLOWED_RAD, _FOLLOWED_DB = 0.0015, 0.05
-"""Ranges of courses that are followed. A temperature of a few milliradians, left alone, is taken for what heat anywhere
-gives all PUCs, because chosen settings, the last of a run, heat less than random ones: it makes hot settings wrong."""
+"""Ranges of trajectories that are followed. A temperature of a few milliradians, left alone, is taken for what heat
+anywhere gives all PUCs, because chosen settings, the last of a run, heat less than random ones: it makes hot settings
+wrong."""
 _FOLLOWED_SIGMA = 4.0
 """The same, in standard errors of a setting: noise is not followed."""
 _NAMED_K, _NAMED_DB = 0.03, 0.12
@@ -114,14 +114,14 @@ class Drift:
 
 
 @dataclass(frozen=True, eq=False)
-class Courses:
-    """How a run drifted, as far as it did: the few courses that account for what all settings say.
+class DriftTrajectories:
+    """How a run drifted, as far as it did: the few trajectories that explain what all settings say.
 
     Attributes:
-        at_s: Shape ``(k,)``; instants of the temperature's course: settings within what the fit knows.
+        at_s: Shape ``(k,)``; instants of the temperature's trajectory: settings within what the fit knows.
         temperature_rad: Shape ``(k,)``; common phase by temperature, 0 at the last setting.
         hops: By source, the time and the size in rad of a jump of its frequency.
-        power_at_s: By source, instants of its power's course.
+        power_at_s: By source, instants of its power's trajectory.
         power_db: By source, the power then, 0 at the last setting.
     """
 
@@ -137,17 +137,17 @@ class Courses:
         return bool(
             np.ptp(self.temperature_rad) > _FOLLOWED_RAD
             or self.hops
-            or any(np.ptp(course) > _FOLLOWED_DB for course in self.power_db.values())
+            or any(np.ptp(trajectory) > _FOLLOWED_DB for trajectory in self.power_db.values())
         )
 
-    def differs(self, other: Courses) -> bool:
-        """Whether a course is another than what was followed before."""
+    def differs(self, other: DriftTrajectories) -> bool:
+        """Whether a trajectory is another than what was followed before."""
         if self.hops.keys() != other.hops.keys():
             return True
         pairs = [(self.at_s, self.temperature_rad, other.at_s, other.temperature_rad, _FOLLOWED_RAD)]
         pairs += [
-            (self.power_at_s[port], course, other.power_at_s[port], other.power_db[port], _FOLLOWED_DB)
-            for port, course in self.power_db.items()
+            (self.power_at_s[port], trajectory, other.power_at_s[port], other.power_db[port], _FOLLOWED_DB)
+            for port, trajectory in self.power_db.items()
             if port in other.power_db
         ]
         return any(
@@ -155,14 +155,14 @@ class Courses:
         )
 
     def taken_out(self, observations: Observations, taken_s: Real, delay_s: float) -> Observations:
-        """Return settings as if all had been at the end of their course: phases as detuning, power off the readings."""
+        """Return settings as if all were at the end of their trajectory: phases as detuning, power in the readings."""
         phase = np.interp(taken_s, self.at_s, self.temperature_rad)
         power_db = np.zeros(len(taken_s))
         for source, (hop_s, size_rad) in self.hops.items():
             phase -= np.where((observations.source == source) & (taken_s < hop_s), size_rad, 0.0)
-        for source, course in self.power_db.items():
+        for source, trajectory in self.power_db.items():
             mine = observations.source == source
-            power_db[mine] = np.interp(taken_s[mine], self.power_at_s[source], course)
+            power_db[mine] = np.interp(taken_s[mine], self.power_at_s[source], trajectory)
         return replace(
             observations,
             detuning_hz=observations.detunings_hz + phase / (2.0 * np.pi * delay_s),
@@ -184,9 +184,9 @@ class Courses:
             shift_ghz = size_rad / (2e9 * np.pi * delay_s)
             words = _HOP.format(source=source, shift=shift_ghz, at=hop_s)
             found.append(Defect("mode hop", "source", source, words))
-        for source, course in self.power_db.items():
-            if np.ptp(course) > _NAMED_DB:
-                words = _POWER.format(source=source, drift=course[-1] - course[0], range=np.ptp(course))
+        for source, trajectory in self.power_db.items():
+            if np.ptp(trajectory) > _NAMED_DB:
+                words = _POWER.format(source=source, drift=trajectory[-1] - trajectory[0], range=np.ptp(trajectory))
                 found.append(Defect("power drift", "source", source, words))
         return tuple(found)
 
@@ -279,19 +279,19 @@ def _like_neighbours(drift: Drift) -> tuple[Real, Real]:
         (drift.phase_rad, drift.phase_sigma_rad, _TELLING_RAD),
         (drift.power_db, drift.power_sigma_db, _TELLING_DB),
     ):
-        course = values.copy()
+        trajectory = values.copy()
         for source in np.unique(drift.source).tolist():
             mine = drift.source == source
             tells = mine & (sigma < telling)
             if tells.any():
                 at_s = drift.taken_s[tells]
-                course[mine] = np.interp(drift.taken_s[mine], at_s, _smooth(values[tells], at_s))
-        result.append(course)
+                trajectory[mine] = np.interp(drift.taken_s[mine], at_s, _smooth(values[tells], at_s))
+        result.append(trajectory)
     return result[0], result[1]
 
 
-def courses_of(drift: Drift) -> Courses:
-    """Return the courses that account for what all settings say.
+def drift_trajectories(drift: Drift) -> DriftTrajectories:
+    """Return the trajectories that explain what all settings say.
 
     A jump of one source alone, the others at rest, is its frequency; anything else is the temperature.
     """
@@ -308,16 +308,16 @@ def courses_of(drift: Drift) -> Courses:
     for source in np.unique(drift.source).tolist():
         mine = drift[(drift.source == source) & drift.tells_power]
         if len(mine.taken_s):
-            course = _smooth(mine.power_db, mine.taken_s)
-            power_at_s[source], power_db[source] = mine.taken_s, _beyond(course - course[-1], _FOLLOWED_DB)
+            trajectory = _smooth(mine.power_db, mine.taken_s)
+            power_at_s[source], power_db[source] = mine.taken_s, _beyond(trajectory - trajectory[-1], _FOLLOWED_DB)
     sigma_rad = float(np.median(drift.phase_sigma_rad[drift.tells_phase])) if drift.tells_phase.any() else 0.0
     temperature = _beyond(temperature - temperature[-1], max(_FOLLOWED_RAD, _FOLLOWED_SIGMA * sigma_rad))
-    return Courses(at_s, temperature, hops, power_at_s, power_db)
+    return DriftTrajectories(at_s, temperature, hops, power_at_s, power_db)
 
 
-def _beyond(course: Real, most: float) -> Real:
-    """Return a course, and rest where it has a smaller range: what a setting's own freedom takes up is not followed."""
-    return course if np.ptp(course) > most else np.zeros(len(course))
+def _beyond(trajectory: Real, most: float) -> Real:
+    """Return a trajectory, or rest if its range is smaller: what a setting's own freedom takes up is not followed."""
+    return trajectory if np.ptp(trajectory) > most else np.zeros(len(trajectory))
 
 
 def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
@@ -330,27 +330,32 @@ def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
     if len(restless) != 1:
         return {}
     mine = drift[(drift.source == restless[0]) & (drift.phase_sigma_rad < _TELLING_RAD)]
-    course = _smooth(mine.phase_rad, mine.taken_s)
-    spreads = [np.abs(course[:n] - np.median(course[:n])).sum() + np.abs(course[n:] - np.median(course[n:])).sum()
-               for n in range(1, len(course))]  # fmt: skip
+    trajectory = _smooth(mine.phase_rad, mine.taken_s)
+    spreads = [_spread(trajectory[:n]) + _spread(trajectory[n:]) for n in range(1, len(trajectory))]
     n = 1 + int(np.argmin(spreads))
-    before, after = float(np.median(course[:n])), float(np.median(course[n:]))
-    if min(spreads) / len(course) > _HOP_SHARE * abs(after - before) or abs(after - before) < _HOP_RAD:
+    before, after = float(np.median(trajectory[:n])), float(np.median(trajectory[n:]))
+    if min(spreads) / len(trajectory) > _HOP_SHARE * abs(after - before) or abs(after - before) < _HOP_RAD:
         return {}
     return {restless[0]: (float(0.5 * (mine.taken_s[n - 1] + mine.taken_s[n])), after - before)}
 
 
-def _temperature(drift: Drift) -> Real:
-    """Return the common phase of every setting by a course of the temperature that leaves every source one frequency.
+def _spread(values: Real) -> float:
+    """Return the sum of distances from the median."""
+    spread: float = np.abs(values - np.median(values)).sum()
+    return spread
 
-    The course is straight between a few instants; what the settings of a while say beyond it is part of it. What goes
-    with the heat of the setting is crosstalk, not temperature: chosen settings, the last of a run, heat less.
+
+def _temperature(drift: Drift) -> Real:
+    """Return the common phase of every setting by the temperature, every source being left one frequency.
+
+    The trajectory is straight between a few instants; what the settings of a while say beyond it is part of it. What
+    goes with the heat of the setting is crosstalk, not temperature: chosen settings, the last of a run, heat less.
     """
     knots = int(np.clip(drift.tells_phase.sum() // _SETTINGS_PER_KNOT, _LEAST_KNOTS, _MOST_KNOTS))
     at_s = np.linspace(drift.taken_s[0], drift.taken_s[-1], knots)
     sources, number = np.unique(drift.source, return_inverse=True)
-    course = np.stack([np.interp(drift.taken_s, at_s, unit) for unit in np.eye(knots)], axis=1)
-    design = np.concatenate([course, np.eye(len(sources))[number], drift.square_ma2[:, None]], axis=1)
+    trajectory = np.stack([np.interp(drift.taken_s, at_s, unit) for unit in np.eye(knots)], axis=1)
+    design = np.concatenate([trajectory, np.eye(len(sources))[number], drift.square_ma2[:, None]], axis=1)
     sigma = np.hypot(drift.phase_sigma_rad, np.where(drift.sure, _SURE_RAD, _UNSURE_RAD))
     bend = np.zeros((knots - 2, design.shape[1]))
     for row in range(knots - 2):
@@ -370,7 +375,7 @@ def _temperature(drift: Drift) -> Real:
         )[0]
         root = np.sqrt(weight((drift.phase_rad - design @ found) / sigma))
     beyond = drift.phase_rad - design @ found
-    temperature: Real = course @ found[:knots] + _smooth(np.where(drift.tells_phase, beyond, 0.0), drift.taken_s)
+    temperature: Real = trajectory @ found[:knots] + _smooth(np.where(drift.tells_phase, beyond, 0.0), drift.taken_s)
     return temperature
 
 

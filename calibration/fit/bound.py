@@ -17,9 +17,8 @@ from calibration.fit.global_fit import FitResult
 from calibration.measure.design import Walk
 from calibration.model.likelihood import Likelihood, SettingDrift
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
 from calibration.model.normal_equations import normal_equations
-from calibration.model.observations import Observations
+from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, Prior
 from calibration.model.space import ParameterSpace

@@ -1,7 +1,11 @@
-"""Sources that are each at a frequency of their own: how far apart they are, before a fit of all of them.
+"""Frequencies of sources that are each a laser of their own: two ambiguities that no fit leaves by itself.
 
-A PUC delays light by 11.25 ps, so that sources 6 GHz (0.05 nm) apart see every loop of six PUCs turned by 2.6 rad:
-too far for a fit, but one number per source, which a scan finds once the mesh is known at the frequency of one.
+A PUC delays light by 11.25 ps, so that sources 6 GHz (0.05 nm) apart see every loop of six PUCs turned by 2.6 rad. That
+is too far for a fit, but that is one number per source, which a scan finds once the mesh is known at one frequency.
+
+Paths between two ports differ by an even number of PUCs. Half a turn more in every PUC is then no more than a sign of
+the field: a source whose frequency is off by 1/(2τ), 44 GHz, looks the same, but for the few milliradians per nanometre
+that the arms differ by, and for how well sources keep to the frequency they state.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ _SETTINGS = 12
 
 
 def find_detunings(
-    model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, span_hz: float, doubt: float = 0.1
+    model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, span_hz: float, discrepancy: float = 0.1
 ) -> MeshParameters:
     """Return parameters with the frequency of every source that lights any settings, as a scan finds it.
 
@@ -32,7 +36,7 @@ def find_detunings(
         parameters: What is known of the mesh at the frequency of a source; that source is found where it is.
         likelihood: Readings with the light of the sources.
         span_hz: Largest distance in frequency, either way.
-        doubt: How far predicted fields may be off; see :class:`calibration.model.likelihood.Likelihood`.
+        discrepancy: How far predicted fields may be off; see :class:`calibration.model.likelihood.Likelihood`.
     """
     half = int(np.ceil(2.0 * np.pi * parameters.delay_s * span_hz / _STEP_RAD))
     steps = np.arange(-half, half + 1) * (span_hz / max(half, 1))
@@ -47,11 +51,50 @@ def find_detunings(
         for step in steps:
             tried = detuning.copy()
             tried[number] += step
-            costs.append(_cost(model, replace(parameters, source_detuning_hz=tried), few, doubt))
+            costs.append(_cost(model, replace(parameters, source_detuning_hz=tried), few, discrepancy))
         detuning[number] += steps[int(np.argmin(costs))]
     return replace(parameters, source_detuning_hz=detuning)
 
 
-def _cost(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, doubt: float) -> float:
-    residual = likelihood.residual(model.predict(parameters, likelihood.observations), doubt)
+def _cost(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, discrepancy: float) -> float:
+    residual = likelihood.residual(model.predict(parameters, likelihood.observations), discrepancy)
     return float((weight(residual) * residual**2).sum())
+
+
+_MOST_UNLIKELY = 4.0
+"""How much larger the sum of squares of the frequencies, in standard errors, may be on a branch that is tried."""
+
+
+def nearest_branches(source_phase_rad: Real) -> Real:
+    """Return the sources' common phases per PUC, each by half turns as near to those of the others as it can be."""
+    middle = 0.5 * float(np.angle(np.exp(2j * source_phase_rad).sum()))
+    off: Real = np.mod(source_phase_rad - middle + 0.5 * np.pi, np.pi) - 0.5 * np.pi
+    return middle + off
+
+
+def other_branches(parameters: MeshParameters, sigma_hz: float) -> list[tuple[MeshParameters, float]]:
+    """Return the points that look almost the same, one source half a turn per PUC away, the likeliest first.
+
+    Args:
+        parameters: A point; phases are those at the mean frequency of the sources.
+        sigma_hz: How well sources keep to the frequency they state.
+
+    Returns:
+        Points, and by how much more their frequencies cost than those of the one given, in units of χ².
+    """
+    detuning_hz = np.array(parameters.source_detuning_hz, dtype=np.float64)
+    turn_hz = 0.5 / parameters.delay_s
+    found = []
+    for source in range(detuning_hz.size):
+        other = detuning_hz.copy()
+        other[source] -= np.copysign(turn_hz, other[source])
+        middle_hz = float(other.mean() - detuning_hz.mean())
+        cost = float(((other - middle_hz) ** 2 - detuning_hz**2).sum()) / sigma_hz**2
+        if cost < _MOST_UNLIKELY:
+            joints = parameters.joint_phase_rad + 2.0 * np.pi * parameters.delay_s * middle_hz
+            passive = parameters.passive_phase_rad + parameters.differential_slope_rad_per_hz * middle_hz
+            moved = replace(
+                parameters, source_detuning_hz=other - middle_hz, joint_phase_rad=joints, passive_phase_rad=passive
+            )
+            found.append((moved, cost))
+    return sorted(found, key=lambda each: each[1])

@@ -4,9 +4,9 @@ Gauss-Newton steps on the exact derivatives, damped where a step does not help (
 information takes four fifths of a round's time: it is kept while the point stays within a standard error or two of
 where that was done, and the slope, exact in every round, corrects it (BFGS).
 
-From afar a fit is led by the doubt of :mod:`calibration.model.likelihood`: the noise a wrong model would have is found
-from the residuals, falls with them, and is zero at the end, where the fit is one of maximum likelihood for the noise
-alone.
+From afar a fit is led by the model discrepancy of :mod:`calibration.model.likelihood`: the noise a wrong model would
+have is found from the residuals, falls with them, and is zero at the end, where the fit is one of maximum likelihood
+for the noise alone.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ MOST_ROUNDS = 60
 _CONVERGED = 0.02
 """Root mean square step, in standard errors, at which a fit has converged."""
 _LATE_GROUPS = ("rho4", "rho6", "coupler_common_rad", "coupler_difference_rad", "crosstalk", "heat_factor")
-_EARLY_DOUBT = 0.05
+_EARLY_DISCREPANCY = 0.05
 """As long as fields are wrong by more than this, the fine parameters stay where they started."""
 _EARLY_STEP = 0.3
 _UNLIKE_RAD = 3e-3
 """Where coupler differences of 0 begin instead: that of a PUC that is a path of its own (15, 34, 53) shows as its
 square only, so that 0 is no slope to leave by, and its sign stays open."""
 _PATIENCE, _PROGRESS = 8, 0.93
-"""A fit is given up whose doubt has not fallen by this factor over so many rounds."""
+"""A fit is given up whose discrepancy has not fallen by this factor over so many rounds."""
 _STILL = 5
 """The same, where it has not fallen at all."""
 _KEPT_SIGMA = 1.5
@@ -66,12 +66,12 @@ class Round:
     """One step of a fit.
 
     Attributes:
-        doubt: η, the share of the typical field by which the model was taken to be wrong.
+        discrepancy: model discrepancy η: share of the typical field by which the model was taken to be wrong.
         chi2_per_reading: Mean squared residual against noise alone, cut at three sigma each.
         step_sigma: Root mean square step, in standard errors.
     """
 
-    doubt: float
+    discrepancy: float
     chi2_per_reading: float
     step_sigma: float
 
@@ -88,7 +88,7 @@ class FitResult:
         prior_information: Shape ``(P, P)``; that of the prior. A phase that shows in no reading is known modulo a
             turn: it has that error, and not none.
         converged: Whether steps became smaller than the standard errors.
-        doubt: η at the end; above 0 the model does not explain the readings.
+        discrepancy: η at the end; above 0 the model does not explain the readings.
         chi2_per_reading: Sum of squared residuals over readings used, noise alone.
         readings: How many readings are used.
         rounds: What each step did.
@@ -101,7 +101,7 @@ class FitResult:
     information: Real
     prior_information: Real
     converged: bool
-    doubt: float
+    discrepancy: float
     chi2_per_reading: float
     readings: int
     rounds: tuple[Round, ...]
@@ -110,7 +110,7 @@ class FitResult:
     @property
     def certified(self) -> bool:
         """Whether the fit has converged on a point that explains the readings."""
-        return self.converged and self.doubt == 0.0
+        return self.converged and self.discrepancy == 0.0
 
     @property
     def chi2_per_dof(self) -> float:
@@ -141,14 +141,14 @@ class _Here:
     Attributes:
         point: Shape ``(size,)``.
         equations: The normal equations about it; their information may be that of a point near by.
-        doubt: η they are weighed by.
+        discrepancy: η they are weighed by.
         curvature: Shape ``(P, P)``; information and prior, corrected by how slopes have changed since.
         gathered: Shape ``(size,)``; the point where information was gathered.
     """
 
     point: Real
     equations: NormalEquations
-    doubt: float
+    discrepancy: float
     curvature: Real
     gathered: Real
 
@@ -222,15 +222,15 @@ class GlobalFit:
         history: list[Round] = []
         while not converged and len(history) < rounds and not _stalled(history):
             step = self._step(here, damping)
-            freed = early and (here.doubt < _EARLY_DOUBT or step.size_sigma < _EARLY_STEP)
+            freed = early and (here.discrepancy < _EARLY_DISCREPANCY or step.size_sigma < _EARLY_STEP)
             if freed:
                 early = False
                 self._free_first(early=False)
             before, here, damping = here, self._after(here, step, anew=freed), step.damping
-            history.append(Round(here.doubt, self._chi2(here.equations), step.size_sigma))
+            history.append(Round(here.discrepancy, self._chi2(here.equations), step.size_sigma))
             _log.debug("round %d: %s, damping %.1e", len(history), history[-1], damping)
             self._done(history[-1])
-            converged = step.size_sigma < _CONVERGED and here.doubt == before.doubt and not early
+            converged = step.size_sigma < _CONVERGED and here.discrepancy == before.discrepancy and not early
             if self._give_up(here.point):
                 break
         result = self._result(here, converged, history)
@@ -238,48 +238,50 @@ class GlobalFit:
 
     def stated(self, fit: FitResult) -> FitResult:
         """Return a fit of these readings with the information gathered where it ended."""
-        equations = normal_equations(self._model, fit.parameters, self._likelihood, fit.free, fit.doubt)
+        equations = normal_equations(self._model, fit.parameters, self._likelihood, fit.free, fit.discrepancy)
         return replace(fit, information=equations.information)
 
     def _first(self, point: Real) -> _Here:
         """Return the state at a start from afar."""
         reading_ma = self._reading_ma(point)
-        doubt = self._likelihood.doubt(reading_ma, np.zeros((*reading_ma.shape, 2)))
-        return self._gathered(point, doubt)
+        discrepancy = self._likelihood.discrepancy(reading_ma, np.zeros((*reading_ma.shape, 2)))
+        return self._gathered(point, discrepancy)
 
     def _near(self, point: Real, known: FitResult | None) -> _Here:
         """Return the state at a start near another fit's end."""
         parameters, likelihood = self._model.space.unpack(point), self._likelihood
         reading_ma, settings = self._reading_ma(point), likelihood.observations
         drift_ma = drift_at(self._model, parameters, settings, reading_ma, likelihood.drift)
-        doubt = likelihood.doubt(reading_ma, drift_ma)
-        if known is None or doubt > 0.0 or not known.certified or (known.free != self._free).any():
-            return self._gathered(point, doubt)
+        discrepancy = likelihood.discrepancy(reading_ma, drift_ma)
+        if known is None or discrepancy > 0.0 or not known.certified or (known.free != self._free).any():
+            return self._gathered(point, discrepancy)
         information = known.information
         if len(settings) > known.settings:
             later = replace(likelihood, observations=settings[np.arange(known.settings, len(settings))])
             information = information + normal_equations(self._model, parameters, later, self._free).information
         equations = equations_with(self._model, parameters, likelihood, information, reading_ma, self._free)
-        return self._here(point, equations, doubt)
+        return self._here(point, equations, discrepancy)
 
-    def _gathered(self, point: Real, doubt: float) -> _Here:
+    def _gathered(self, point: Real, discrepancy: float) -> _Here:
         """Return the state at a point with information gathered there."""
         parameters = self._model.space.unpack(point)
-        return self._here(point, normal_equations(self._model, parameters, self._likelihood, self._free, doubt), doubt)
+        return self._here(
+            point, normal_equations(self._model, parameters, self._likelihood, self._free, discrepancy), discrepancy
+        )
 
-    def _here(self, point: Real, equations: NormalEquations, doubt: float) -> _Here:
-        return _Here(point, equations, doubt, equations.information + self._prior_information, point)
+    def _here(self, point: Real, equations: NormalEquations, discrepancy: float) -> _Here:
+        return _Here(point, equations, discrepancy, equations.information + self._prior_information, point)
 
     def _after(self, here: _Here, step: _Step, *, anew: bool) -> _Here:
         """Return the state after a step, with information gathered anew if it has to be or is asked for."""
-        doubt = min(here.doubt, self._likelihood.doubt(step.reading_ma, here.equations.drift_ma))
+        discrepancy = min(here.discrepancy, self._likelihood.discrepancy(step.reading_ma, here.equations.drift_ma))
         off = (step.point - here.gathered)[self._free]
-        if anew or doubt != here.doubt or _rms(off, here.curvature) > _KEPT_SIGMA:
-            return self._gathered(step.point, doubt)
+        if anew or discrepancy != here.discrepancy or _rms(off, here.curvature) > _KEPT_SIGMA:
+            return self._gathered(step.point, discrepancy)
         parameters = self._model.space.unpack(step.point)
         information = here.equations.information
         equations = equations_with(
-            self._model, parameters, self._likelihood, information, step.reading_ma, self._free, doubt
+            self._model, parameters, self._likelihood, information, step.reading_ma, self._free, discrepancy
         )
         after = replace(here, point=step.point, equations=equations)
         turn, change = (step.point - here.point)[self._free], self._slope(here) - self._slope(after)
@@ -320,7 +322,7 @@ class GlobalFit:
 
     def _cost(self, here: _Here, point: Real, reading_ma: Real) -> float:
         away = (point - self._prior.mean)[self._free]
-        cost = surrogate_cost(self._likelihood, here.equations, reading_ma, here.doubt)
+        cost = surrogate_cost(self._likelihood, here.equations, reading_ma, here.discrepancy)
         return cost + 0.5 * float(away @ self._prior_information @ away)
 
     def _chi2(self, equations: NormalEquations) -> float:
@@ -343,7 +345,7 @@ class GlobalFit:
             information=equations.information,
             prior_information=modulo_a_turn(self._prior_information, self._model.space.mask(PHASE_GROUPS)[self._free]),
             converged=converged,
-            doubt=here.doubt,
+            discrepancy=here.discrepancy,
             chi2_per_reading=total / max(used, 1),
             readings=used,
             rounds=tuple(history),
@@ -352,12 +354,12 @@ class GlobalFit:
 
 
 def _stalled(history: list[Round]) -> bool:
-    """Whether the doubt, still there, has hardly fallen over many rounds."""
-    doubts = [one.doubt for one in history]
-    if doubts[-1:] == [0.0]:
+    """Whether the discrepancy, still there, has hardly fallen over many rounds."""
+    discrepancies = [one.discrepancy for one in history]
+    if discrepancies[-1:] == [0.0]:
         return False
-    still = len(doubts) > _STILL and doubts[-1] == doubts[-1 - _STILL]
-    return still or (len(doubts) > _PATIENCE and doubts[-1] > _PROGRESS * doubts[-1 - _PATIENCE])
+    still = len(discrepancies) > _STILL and discrepancies[-1] == discrepancies[-1 - _STILL]
+    return still or (len(discrepancies) > _PATIENCE and discrepancies[-1] > _PROGRESS * discrepancies[-1 - _PATIENCE])
 
 
 def _rms(step: Real, curvature: Real) -> float:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.measure.logbook import HardwareTimes
 from calibration.model.likelihood import SettingDrift, without_drift
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
 from calibration.model.normal_equations import drift_slopes_ma
-from calibration.model.observations import Observations
+from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PHASE_GROUPS, Prior, modulo_a_turn
 from calibration.model.space import ParameterSpace
@@ -49,44 +49,6 @@ DESIGN_GROUPS = (
     "monitor_db",
 )
 """What settings are chosen for: the parameters that matter most, without the many that hardly do."""
-
-
-@dataclass(frozen=True)
-class HardwareTimes:
-    """What a setting costs (D. Sánchez-Jácome, PhD thesis, UPV 2025; mesh.md b.6).
-
-    These are times of that unit's driver, transfer included. A controller that sweeps by itself may be faster: what is
-    stated by these times does not count on it.
-
-    Attributes:
-        write_one_s: Writing one channel.
-        write_all_s: Writing ``all_channels``; between the two the time grows linearly.
-        all_channels: Channels of the full write.
-        settle_s: Five thermal time constants.
-        read_s: Reading all monitors.
-        input_change_s: Moving the light to another input; 0 where nobody has said how long that takes.
-    """
-
-    write_one_s: float = 0.014
-    write_all_s: float = 0.0625
-    all_channels: int = 160
-    settle_s: float = 0.0005
-    read_s: float = 0.0003
-    input_change_s: float = 0.0
-
-    def setting_s(self, changed: NDArray[np.int64]) -> Real:
-        """Return the time of settings in which so many channels change, any shape."""
-        per_channel = (self.write_all_s - self.write_one_s) / (self.all_channels - 1)
-        write = np.where(changed > 0, self.write_one_s + (np.maximum(changed, 1) - 1) * per_channel, 0.0)
-        seconds: Real = write + self.settle_s + self.read_s
-        return seconds
-
-    def plan_s(self, plan: Observations) -> float:
-        """Return the time of settings in their order, from all heaters off and no light."""
-        before = np.vstack([np.zeros(plan.currents_ma.shape[1]), plan.currents_ma[:-1]])
-        changes = int((np.diff(plan.source) != 0).sum()) + 1
-        seconds = self.setting_s((plan.currents_ma != before).sum(axis=1)).sum()
-        return float(seconds) + changes * self.input_change_s
 
 
 @dataclass(frozen=True, eq=False)

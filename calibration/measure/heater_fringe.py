@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.model.noise import NoiseModel
+from calibration.model.observations import NoiseModel
 from lumion_hw.mesh.heater import HeaterLaw
 
 Real = NDArray[np.float64]

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from calibration.measure.heater_fringe import HeaterFit, HeaterSweep, fit_heater
 from calibration.measure.logbook import Logbook
-from calibration.model.mean_light import MeanLight
-from calibration.model.noise import NoiseModel
+from calibration.model.ideal_mesh import MeanLight
+from calibration.model.observations import NoiseModel
 
 Real = NDArray[np.float64]
 

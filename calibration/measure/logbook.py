@@ -1,25 +1,167 @@
 """Access to the mesh that counts what it costs, keeps what it reads, and can go on where an interrupted run stopped.
 
 Every stage of a calibration is a function of plan, seed and readings. So a run is resumed by running it again: as long
-as it asks for what was read before, the answers come from the readings kept; from there on from the bench.
+as it asks for what was read before, the answers come from the readings kept; from there on from the bench. One question
+with its answer is a :class:`LogbookEntry`; the journal stores the same entries.
 """
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.measure.design import HardwareTimes
-from calibration.measure.entry import DARK, Kind, LogbookEntry
 from calibration.measure.probe import Probe
 from calibration.model.observations import Observations
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.topology import HexMesh
+
+Real = NDArray[np.float64]
+Kind = Literal["settings", "launched", "fibre", "tuned"]
+
+DARK = -1
+"""Source of settings without light."""
+
+
+@dataclass(frozen=True, eq=False)
+class LogbookEntry:
+    """A question to the bench and its answer.
+
+    Attributes:
+        kind: ``settings``: a batch of settings, the answer photocurrents in mA, shape ``(n, M)``, NaN where saturated.
+            ``launched``: the power a source is said to launch, the answer dBm, shape ``(1, 1)``.
+            ``fibre``: what external meters see at the present setting, the answer port and dBm, shape ``(n, 2)``.
+            ``tuned``: a source was tuned, the answer the frequency it then said it had, Hz, shape ``(1, 1)``.
+        source: Port lit, launching or tuned, or :data:`DARK`.
+        currents_ma: Settings of the batch, shape ``(n, 2E)``; no rows for the other kinds.
+        answer: What the bench said.
+        at_s: Bench time of the run when it was there.
+        asked_hz: Frequency a source was to be tuned to.
+    """
+
+    kind: Kind
+    source: int
+    currents_ma: Real
+    answer: Real
+    at_s: float = 0.0
+    asked_hz: float = 0.0
+
+    def asks_as(self, other: LogbookEntry) -> bool:
+        """Return whether both ask the same."""
+        return (
+            self.kind == other.kind
+            and self.source == other.source
+            and self.asked_hz == other.asked_hz
+            and self.currents_ma.shape == other.currents_ma.shape
+            and bool(np.allclose(self.currents_ma, other.currents_ma, rtol=0.0, atol=_SAME_MA))
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return the entry as JSON can hold it; arrays keep every bit."""
+        return {
+            "kind": self.kind,
+            "source": self.source,
+            "at_s": self.at_s,
+            "asked_hz": self.asked_hz,
+            "currents_ma": _packed(self.currents_ma),
+            "answer": _packed(self.answer),
+        }
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> LogbookEntry:
+        """Return the entry of a document.
+
+        Raises:
+            CalibrationError: It is none.
+        """
+        try:
+            kind: Kind = document["kind"]
+            currents_ma, answer = _unpacked(document["currents_ma"]), _unpacked(document["answer"])
+            at_s, asked_hz = float(document["at_s"]), float(document["asked_hz"])
+            _check(kind, currents_ma, answer)
+            return cls(kind, int(document["source"]), currents_ma, answer, at_s, asked_hz)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise CalibrationError(f"no entry of a journal: {error!r}") from error
+
+
+def _check(kind: Kind, currents_ma: Real, answer: Real) -> None:
+    """Refuse an answer that no bench gives, as ``ValueError``."""
+    if not np.isfinite(currents_ma).all():
+        raise ValueError("currents_ma holds NaN or infinity")
+    if np.isinf(answer).any():
+        raise ValueError("answer is infinite")
+    if currents_ma.ndim != 2 or answer.ndim != 2:
+        raise ValueError(f"currents_ma has the shape {currents_ma.shape}, answer {answer.shape}")
+    if kind == "settings" and len(currents_ma) != len(answer):
+        raise ValueError(f"{len(answer)} answers to {len(currents_ma)} settings")
+
+
+_SAME_MA = 1e-9
+"""Currents that are the same but for the last bits of another processor's arithmetic."""
+
+
+def _packed(array: Real) -> dict[str, Any]:
+    return {"shape": list(array.shape), "float64": base64.b64encode(array.astype("<f8").tobytes()).decode()}
+
+
+def _unpacked(document: Mapping[str, Any]) -> Real:
+    flat = np.frombuffer(base64.b64decode(document["float64"], validate=True), dtype="<f8").astype(np.float64)
+    return flat.reshape([int(size) for size in document["shape"]])
+
+
+def times_s(entries: Sequence[LogbookEntry]) -> Real:
+    """Return the bench time of every setting of a run: a batch takes all the time since what was asked before."""
+    times, before_s = [], entries[0].at_s if entries else 0.0
+    for entry in entries:
+        if entry.kind == "settings":
+            count = len(entry.currents_ma)
+            times.append(before_s + (entry.at_s - before_s) * np.arange(1, count + 1) / count)
+        before_s = entry.at_s
+    return np.concatenate(times) if times else np.zeros(0)
+
+
+@dataclass(frozen=True)
+class HardwareTimes:
+    """What a setting costs (D. Sánchez-Jácome, PhD thesis, UPV 2025; mesh.md b.6).
+
+    These are times of that unit's driver, transfer included. A controller that sweeps by itself may be faster: what is
+    stated by these times does not count on it.
+
+    Attributes:
+        write_one_s: Writing one channel.
+        write_all_s: Writing ``all_channels``; between the two the time grows linearly.
+        all_channels: Channels of the full write.
+        settle_s: Five thermal time constants.
+        read_s: Reading all monitors.
+        input_change_s: Moving the light to another input; 0 where nobody has said how long that takes.
+    """
+
+    write_one_s: float = 0.014
+    write_all_s: float = 0.0625
+    all_channels: int = 160
+    settle_s: float = 0.0005
+    read_s: float = 0.0003
+    input_change_s: float = 0.0
+
+    def setting_s(self, changed: NDArray[np.int64]) -> Real:
+        """Return the time of settings in which so many channels change, any shape."""
+        per_channel = (self.write_all_s - self.write_one_s) / (self.all_channels - 1)
+        write = np.where(changed > 0, self.write_one_s + (np.maximum(changed, 1) - 1) * per_channel, 0.0)
+        seconds: Real = write + self.settle_s + self.read_s
+        return seconds
+
+    def plan_s(self, plan: Observations) -> float:
+        """Return the time of settings in their order, from all heaters off and no light."""
+        before = np.vstack([np.zeros(plan.currents_ma.shape[1]), plan.currents_ma[:-1]])
+        changes = int((np.diff(plan.source) != 0).sum()) + 1
+        seconds = self.setting_s((plan.currents_ma != before).sum(axis=1)).sum()
+        return float(seconds) + changes * self.input_change_s
 
 
 @dataclass(frozen=True)

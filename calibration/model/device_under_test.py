@@ -31,7 +31,7 @@ class Device:
 
 
 @dataclass(frozen=True)
-class Subject(Device):
+class DeviceUnderTest(Device):
     """Whose calibration this is, and the nominal figures it starts from.
 
     Attributes:

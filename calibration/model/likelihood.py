@@ -1,9 +1,9 @@
-"""How well a model's readings explain those taken: noise, saturation, outliers, drifting light, and an honest doubt.
+"""How well a model's readings explain those taken: noise, saturation, outliers, drifting light, model discrepancy.
 
 Two things make a fit from afar possible. A reading far off counts less (Huber). And as long as parameters are wrong, a
 predicted field is off by a share η of the typical field at that monitor, so that dark readings, which are sharp only
 for a model that is right, do not lead astray: σ² = noise² + 2·η²·p·m + η⁴·p², p the typical and m the read
-photocurrent. η is found from the residuals themselves and falls to zero as they do.
+photocurrent. This model discrepancy η is found from the residuals themselves and falls to zero as they do.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.model.noise import NoiseModel
-from calibration.model.observations import Observations
+from calibration.model.observations import NoiseModel, Observations
 
 Real = NDArray[np.float64]
 
@@ -23,7 +22,7 @@ _HUBER = 3.0
 _EXPECTED = 1.1
 """Mean squared residual, cut at three sigma, up to which noise alone is taken for the cause."""
 _BISECTIONS = 40
-_MOST_DOUBT = 3.0
+_MOST_DISCREPANCY = 3.0
 _ALL = slice(None)
 
 
@@ -93,17 +92,17 @@ class Likelihood:
             typical[chosen] = (np.maximum(self.target_ma[chosen], 0.0) * self.used[chosen]).sum(axis=0) / counts
         return typical
 
-    def sigma_ma(self, doubt: float, settings: slice = _ALL) -> Real:
-        """Return the standard deviation of the readings, shape ``(n, M)``, at a doubt η about the model."""
+    def sigma_ma(self, discrepancy: float, settings: slice = _ALL) -> Real:
+        """Return the standard deviation of the readings, shape ``(n, M)``, at a model discrepancy η."""
         level = np.maximum(self.target_ma[settings], 0.0)
-        spread = doubt**2 * self._typical_ma[settings]
+        spread = discrepancy**2 * self._typical_ma[settings]
         sigma: Real = np.sqrt(self.noise.sigma_ma(level) ** 2 + 2.0 * spread * level + spread**2)
         return sigma
 
-    def residual(self, reading_ma: Real, doubt: float, settings: slice = _ALL) -> Real:
+    def residual(self, reading_ma: Real, discrepancy: float, settings: slice = _ALL) -> Real:
         """Return read minus predicted in sigmas, shape ``(n, M)``; 0 where nothing is said or a bound is kept."""
         off_ma = self.target_ma[settings] - reading_ma
-        residual = np.where(self.used[settings], off_ma / self.sigma_ma(doubt, settings), 0.0)
+        residual = np.where(self.used[settings], off_ma / self.sigma_ma(discrepancy, settings), 0.0)
         return np.where(self.observations.saturated[settings], np.maximum(residual, 0.0), residual)
 
     def idle(self, residual: Real, settings: slice = _ALL) -> NDArray[np.bool_]:
@@ -111,17 +110,17 @@ class Likelihood:
         idle: NDArray[np.bool_] = ~self.used[settings] | (self.observations.saturated[settings] & (residual == 0.0))
         return idle
 
-    def doubt(self, reading_ma: Real, drift_ma: Real, most: float = _MOST_DOUBT) -> float:
-        """Return the least doubt η that explains the residuals; 0 if noise does, ``most`` if nothing smaller does.
+    def discrepancy(self, reading_ma: Real, drift_ma: Real, most: float = _MOST_DISCREPANCY) -> float:
+        """Return the least model discrepancy η that explains the residuals; 0 if noise does.
 
         Args:
             reading_ma: Shape ``(N, M)``; the model's readings.
             drift_ma: Shape ``(N, M, 2)``; how they follow one sigma of each drift.
-            most: Largest answer.
+            most: Largest answer, returned where nothing smaller explains them.
         """
 
-        def unexplained(doubt: float) -> bool:
-            residual, sigma = self.residual(reading_ma, doubt), self.sigma_ma(doubt)
+        def unexplained(discrepancy: float) -> bool:
+            residual, sigma = self.residual(reading_ma, discrepancy), self.sigma_ma(discrepancy)
             root = np.sqrt(weight(residual))
             free = without_drift(root * residual, drift_ma * (root / sigma)[..., None])[self.used]
             return bool(np.minimum(free**2, _HUBER**2).mean() > _EXPECTED)

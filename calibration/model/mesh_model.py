@@ -1,7 +1,9 @@
 """What every monitor of a mesh should read at every setting, and how that depends on every parameter.
 
-The derivatives are exact: light comes in at one port, and adjoint light at every monitor, in one solution of the wave
-equations (mesh.md c.1). Inside a PUC waves are taken between the couplers, where each parameter acts on one arm.
+Two halves. :class:`Heating` turns heater currents into the phases of arms and joints; :class:`MeshModel` turns those
+phases into photocurrents. Both give exact derivatives: light comes in at one port, and adjoint light at every monitor,
+in one solution of the wave equations (mesh.md c.1). Inside a PUC waves are taken between the couplers, where each
+parameter acts on one arm.
 """
 
 from __future__ import annotations
@@ -13,16 +15,109 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.model.heating import Heated, Heating
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
-from calibration.model.space import ParameterSpace
+from calibration.model.space import LAW_TERMS, ParameterSpace
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.crosstalk import HeaterDistances, ThermalCrosstalk
 from lumion_hw.mesh.scattering import Solver
 from lumion_hw.mesh.topology import HexMesh
 
 Real = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Heated:
+    """What heaters do to N settings.
+
+    Attributes:
+        square: Shape ``(N, 2E)``; squared currents, mA².
+        bent: Shape ``(N, 2E)``; own phase over that of ρ2 alone; 0 where there is no law.
+        heat_mw: Shape ``(N, 2E)``; heat of every heater.
+        arm_rad: Shape ``(N, 2E)``; phase of every arm by its own heater and the others.
+        joint_rad: Shape ``(N, J)``; phase of every joint by heat.
+    """
+
+    square: Real
+    bent: Real
+    heat_mw: Real
+    arm_rad: Real
+    joint_rad: Real
+
+
+class Heating:
+    """The thermal half of the model of a mesh.
+
+    Args:
+        mesh: The mesh.
+        heater_ohm: Nominal resistance of a heater.
+    """
+
+    def __init__(self, mesh: HexMesh, heater_ohm: float = 1000.0) -> None:
+        self._distances = HeaterDistances.of(mesh)
+        self._mw_per_ma2 = heater_ohm * 1e-3
+        self._own = np.eye(2 * mesh.n_pucs, dtype=np.bool_)
+
+    def crosstalk(self, parameters: MeshParameters) -> ThermalCrosstalk:
+        """Return the crosstalk of the kernel."""
+        amplitude, length_mm, floor = parameters.crosstalk_rad_per_mw
+        return self._distances.crosstalk(lambda mm: amplitude * np.exp(-mm / length_mm) + floor)
+
+    def phases(self, parameters: MeshParameters, currents_ma: Real) -> Heated:
+        """Return the phases of N settings, currents of shape ``(N, 2E)``."""
+        square = currents_ma**2
+        rho2, rho4, rho6 = parameters.heater_law.T
+        own = square * (rho2 + square * (rho4 + square * rho6))
+        live = rho2 != 0.0
+        relative = np.divide(parameters.heater_law, rho2[:, None], out=np.zeros((len(rho2), 3)), where=live[:, None])
+        bent = relative[:, 0] + square * (relative[:, 1] + square * relative[:, 2])
+        heat = self._mw_per_ma2 * square * bent * parameters.heat_factor
+        kernel = self.crosstalk(parameters)
+        return Heated(square, bent, heat, own + heat @ kernel.arm_rad_per_mw.T, heat @ kernel.joint_rad_per_mw.T)
+
+    def chain(self, parameters: MeshParameters, heated: Heated, arm: Real, joint: Real) -> dict[str, Real]:
+        """Turn derivatives by phases into those by laws, heat factors and the kernel.
+
+        Args:
+            parameters: The point.
+            heated: What :meth:`phases` gave there, for N settings.
+            arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms.
+            joint: Shape ``(N, M, J)``; by those of the joints.
+
+        Returns:
+            By group of :class:`calibration.model.space.ParameterSpace`, each of shape ``(N, M, size)``.
+        """
+        kernel = self.crosstalk(parameters)
+        by_heat = arm @ kernel.arm_rad_per_mw + joint @ kernel.joint_rad_per_mw
+        scale = self._mw_per_ma2 * np.broadcast_to(np.asarray(parameters.heat_factor), heated.square.shape[1:])
+        rho2 = parameters.heater_law[:, 0]
+        live = rho2 != 0.0
+        per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=live)
+        result: dict[str, Real] = {}
+        for term, name in enumerate(LAW_TERMS):
+            power = heated.square ** (term + 1)
+            heat = per_rho * (heated.square * (1.0 - heated.bent) if term == 0 else power)
+            result[name] = np.where(live, arm * power[:, None] + by_heat * heat[:, None], 0.0)
+        result["heat_factor"] = by_heat * (self._mw_per_ma2 * heated.square * heated.bent)[:, None]
+        result["crosstalk"] = self._by_kernel(parameters, heated.heat_mw, arm, joint)
+        return result
+
+    def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Real, joint: Real) -> Real:
+        """Return the derivatives by amplitude, decay length and floor, shape ``(N, M, 3)``."""
+        amplitude, length_mm, _ = parameters.crosstalk_rad_per_mw
+        columns = []
+        for shape in (
+            lambda mm: np.exp(-mm / length_mm),
+            lambda mm: amplitude * mm / length_mm**2 * np.exp(-mm / length_mm),
+            np.ones_like,
+        ):
+            part = self._distances.crosstalk(shape)
+            warmed = (heat_mw @ part.arm_rad_per_mw.T)[:, :, None], (heat_mw @ part.joint_rad_per_mw.T)[:, :, None]
+            columns.append((arm @ warmed[0] + joint @ warmed[1])[..., 0])
+        return np.stack(columns, axis=-1)
+
+
 Complex = NDArray[np.complex128]
 
 REFERENCE_HZ = 193.4145e12

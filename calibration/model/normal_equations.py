@@ -37,7 +37,11 @@ class NormalEquations:
 
 
 def normal_equations(
-    model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, free: NDArray[np.bool_], doubt: float = 0.0
+    model: MeshModel,
+    parameters: MeshParameters,
+    likelihood: Likelihood,
+    free: NDArray[np.bool_],
+    discrepancy: float = 0.0,
 ) -> NormalEquations:
     """Return the normal equations about a point.
 
@@ -46,7 +50,7 @@ def normal_equations(
         parameters: The point.
         likelihood: The readings, and what to make of them.
         free: Shape ``(size,)``; the parameters wanted.
-        doubt: η of the likelihood.
+        discrepancy: η of the likelihood.
     """
     wanted = np.flatnonzero(free)
     information, gradient = np.zeros((len(wanted), len(wanted))), np.zeros(len(wanted))
@@ -59,7 +63,7 @@ def normal_equations(
     for part in model.linearise(parameters, likelihood.observations):
         reading[part.settings] = part.reading_ma
         drift_ma[part.settings] = drift_slopes_ma(model, parameters, part, likelihood.drift)
-        misfit, scale = _weighed(part.reading_ma, likelihood, doubt, part.settings)
+        misfit, scale = _weighed(part.reading_ma, likelihood, discrepancy, part.settings)
         drift = drift_ma[part.settings] * scale[..., None]
         if filled + len(misfit) > _BLOCK:
             information += _product(block[:filled])
@@ -88,7 +92,7 @@ def equations_with(
     information: Real,
     reading_ma: Real,
     free: NDArray[np.bool_],
-    doubt: float = 0.0,
+    discrepancy: float = 0.0,
 ) -> NormalEquations:
     """Return the equations about a point with the information of another one near by.
 
@@ -101,38 +105,38 @@ def equations_with(
         information: Shape ``(P, P)``; that of the other point, about the same free parameters.
         reading_ma: Shape ``(N, M)``; the model's readings at the point.
         free: Shape ``(size,)``; the parameters wanted.
-        doubt: η of the likelihood.
+        discrepancy: η of the likelihood.
     """
     drift_ma = drift_at(model, parameters, likelihood.observations, reading_ma, likelihood.drift)
-    misfit, scale = _weighed(reading_ma, likelihood, doubt)
+    misfit, scale = _weighed(reading_ma, likelihood, discrepancy)
     drift = drift_ma * scale[..., None]
     white = without_drift(without_drift(misfit, drift), drift)  # V^-1/2, symmetric, of residuals and derivatives
     gradient = model.slope(parameters, likelihood.observations, white * scale)[free]
     return NormalEquations(information, gradient, reading_ma, drift_ma)
 
 
-def surrogate_cost(likelihood: Likelihood, about: NormalEquations, reading_ma: Real, doubt: float) -> float:
+def surrogate_cost(likelihood: Likelihood, about: NormalEquations, reading_ma: Real, discrepancy: float) -> float:
     """Return half the sum of squares of other readings, every residual weighed as at the point the equations are about.
 
     A step that lowers it lowers the robust cost, which lies below it and touches it there.
     """
-    root = np.sqrt(weight(likelihood.residual(about.reading_ma, doubt)))
-    drift = about.drift_ma * (root / likelihood.sigma_ma(doubt))[..., None]
-    return 0.5 * float((without_drift(root * likelihood.residual(reading_ma, doubt), drift) ** 2).sum())
+    root = np.sqrt(weight(likelihood.residual(about.reading_ma, discrepancy)))
+    drift = about.drift_ma * (root / likelihood.sigma_ma(discrepancy))[..., None]
+    return 0.5 * float((without_drift(root * likelihood.residual(reading_ma, discrepancy), drift) ** 2).sum())
 
 
-def strain(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> Real:
+def mean_squared_residual(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> Real:
     """Return the mean squared residual of the readings that feel each parameter, shape ``(size,)``.
 
     1 where the model holds; large at parameters of elements that do not do what the model says; 0 where none feels it.
     """
-    felt, strained = np.zeros(model.space.size), np.zeros(model.space.size)
+    felt, worst_explained = np.zeros(model.space.size), np.zeros(model.space.size)
     for part in model.linearise(parameters, likelihood.observations):
         misfit, scale = _weighed(part.reading_ma, likelihood, 0.0, part.settings)
         power = (part.jacobian * scale[..., None]) ** 2
         felt += power.sum(axis=(0, 1))
-        strained += np.tensordot(misfit**2, power, axes=2)
-    ratio: Real = np.divide(strained, felt, out=np.zeros_like(felt), where=felt > 0.0)
+        worst_explained += np.tensordot(misfit**2, power, axes=2)
+    ratio: Real = np.divide(worst_explained, felt, out=np.zeros_like(felt), where=felt > 0.0)
     return ratio
 
 
@@ -149,12 +153,12 @@ def setting_drifts(model: MeshModel, parameters: MeshParameters, likelihood: Lik
 
 
 def _weighed(
-    reading_ma: Real, likelihood: Likelihood, doubt: float, settings: slice = slice(None)
+    reading_ma: Real, likelihood: Likelihood, discrepancy: float, settings: slice = slice(None)
 ) -> tuple[Real, Real]:
     """Return weighed residuals of some settings, and what derivatives of their readings are to be multiplied by."""
-    residual = likelihood.residual(reading_ma, doubt, settings)
+    residual = likelihood.residual(reading_ma, discrepancy, settings)
     root = np.where(likelihood.idle(residual, settings), 0.0, np.sqrt(weight(residual)))
-    return root * residual, root / likelihood.sigma_ma(doubt, settings)
+    return root * residual, root / likelihood.sigma_ma(discrepancy, settings)
 
 
 def drift_at(

@@ -1,8 +1,9 @@
-"""What was measured: heater settings, where the light entered, and what every monitor said."""
+"""What was measured: heater settings, where the light entered, what every monitor said, and how noisy that is."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,3 +63,32 @@ class Observations:
             np.concatenate([self.saturated, other.saturated]),
             np.concatenate([self.detunings_hz, other.detunings_hz]),
         )
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """Noise of one monitor reading: σ² = (relative · value)² + floor².
+
+    Attributes:
+        relative: Relative part.
+        floor_ma: Additive part, with the quantisation step.
+    """
+
+    relative: float
+    floor_ma: float
+
+    def sigma_ma(self, current_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the standard deviation of readings of the given size."""
+        sigma: NDArray[np.float64] = np.hypot(self.relative * current_ma, self.floor_ma)
+        return sigma
+
+
+def seen_by(observations: Observations, monitors: tuple[int, ...], dark_ma: Mapping[int, float]) -> Observations:
+    """Return the same settings with the readings of some monitors only, less what those read in the dark."""
+    columns = [observations.monitors.index(port) for port in monitors]
+    return replace(
+        observations,
+        monitors=monitors,
+        reading_ma=observations.reading_ma[:, columns] - [dark_ma.get(port, 0.0) for port in monitors],
+        saturated=observations.saturated[:, columns],
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.model.device_under_test import Subject
+from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import ParameterSpace
 from lumion_hw.errors import ConfigError
@@ -126,8 +126,8 @@ def default_prior(space: ParameterSpace, centre: MeshParameters) -> Prior:
     return Prior(mean, sigma)
 
 
-def run_prior(space: ParameterSpace, start: MeshParameters, subject: Subject) -> Prior:
-    """Return what is known of a subject before its readings are fitted.
+def run_prior(space: ParameterSpace, start: MeshParameters, device: DeviceUnderTest) -> Prior:
+    """Return what is known of a device before its readings are fitted.
 
     Monitors scatter about their nominal responsivity; of one far from the others, as of another range or with a broken
     amplifier, nothing is known. The mean frequency of modules is not measured, stated wavelengths are not that good:
@@ -136,17 +136,17 @@ def run_prior(space: ParameterSpace, start: MeshParameters, subject: Subject) ->
     Args:
         space: The parameters.
         start: Where the fit starts.
-        subject: What is calibrated.
+        device: What is calibrated.
     """
     prior = default_prior(space, start)
     monitors = space.group("monitor_db")
     mean, sigma = prior.mean.copy(), prior.sigma.copy()
-    mean[monitors] = 10.0 * np.log10(subject.monitor_ma_per_mw)
+    mean[monitors] = 10.0 * np.log10(device.monitor_ma_per_mw)
     level_db = 10.0 * np.log10(start.monitor_ma_per_mw)
-    odd = np.abs(level_db - np.median(level_db)) > max(_ODD_DB, _ODD_SIGMA * subject.monitor_spread_db)
+    odd = np.abs(level_db - np.median(level_db)) > max(_ODD_DB, _ODD_SIGMA * device.monitor_spread_db)
     # What a stuck PUC lets through to a port of its own makes the monitor there look odd, and is not its level.
     at = np.array(space.mesh.port_puc_port, dtype=np.int64)[list(space.monitors)] // 4
     stuck = (start.heater_law.reshape(space.mesh.n_pucs, -1) == 0.0).all(axis=1)
-    sigma[monitors] = np.where(odd & ~stuck[at], _ANY_DB, subject.monitor_spread_db)
+    sigma[monitors] = np.where(odd & ~stuck[at], _ANY_DB, device.monitor_spread_db)
     prior = Prior(mean, sigma)
-    return prior.anchored("source_detuning_hz", space, _REFERENCE_HZ) if subject.source_spread_hz else prior
+    return prior.anchored("source_detuning_hz", space, _REFERENCE_HZ) if device.source_spread_hz else prior

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error, without_drift
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
-from calibration.model.observations import Observations
+from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import space_of
 from calibration.record.conversion import dark_ma_of, parameters_of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibration.run.one_thread import on_one_blas_thread
+from calibration.run.blas_threads import on_one_blas_thread
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.shown import one_line

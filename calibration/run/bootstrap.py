@@ -15,18 +15,16 @@ from numpy.typing import NDArray
 
 from calibration.diagnose.breakdowns import Death, monitor_deaths, without_dead_monitors
 from calibration.diagnose.element_faults import died_monitor, heater_defects, ports_joined, saturation_defects
-from calibration.fit.lock_in import PassiveGuess, lock_in, mean_levels
-from calibration.fit.phase_search import PhaseSearch, SearchPlan, SearchResult
+from calibration.fit.frequencies import nearest_branches
+from calibration.fit.phase_search import PassiveGuess, PhaseSearch, SearchPlan, SearchResult, lock_in, mean_levels
 from calibration.measure.design import CHANGED, Walk
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
 from calibration.measure.survey import Survey, take_survey
-from calibration.model.amplitude_model import AmplitudeModel
-from calibration.model.branches import nearest_branches
-from calibration.model.heating import Heating
-from calibration.model.mean_light import TYPICAL_LOSS_DB, MeanLight
-from calibration.model.observations import Observations
+from calibration.model.ideal_mesh import TYPICAL_LOSS_DB, AmplitudeModel, MeanLight
+from calibration.model.mesh_model import Heating
+from calibration.model.observations import Observations, seen_by
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PUBLISHED_KERNEL
 from lumion_hw.mesh.cell import BASIC_UNIT_DELAY_S
@@ -90,7 +88,7 @@ class Start:
         random: Readings of the random settings, likewise.
         trusted: Whether the phases found explain the readings.
         defects: Elements found wrong.
-        doubts: What else was found wrong, in words.
+        warnings: What else was found wrong, in words.
     """
 
     parameters: MeshParameters
@@ -102,12 +100,12 @@ class Start:
     random: Observations
     trusted: bool
     defects: tuple[Defect, ...]
-    doubts: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     @property
     def faults(self) -> tuple[str, ...]:
         """All that was found wrong, in words."""
-        return *(defect.evidence for defect in self.defects), *self.doubts
+        return *(defect.evidence for defect in self.defects), *self.warnings
 
 
 class Bootstrap:
@@ -189,8 +187,8 @@ class Bootstrap:
             *saturation_defects(random),
         )
         parameters = self._start(nominal, found)
-        doubts = _doubts(found, trusted)
-        return Start(parameters, survey, heaters, guess, found, sweeps, random, trusted, defects, doubts)
+        warnings = _search_warnings(found, trusted)
+        return Start(parameters, survey, heaters, guess, found, sweeps, random, trusted, defects, warnings)
 
     def again(self, start: Start) -> Start:
         """Return another start from the same readings: a new search, with first loops drawn anew."""
@@ -205,7 +203,12 @@ class Bootstrap:
         trusted = found.unexplained < self._plan.search.plausible
         parameters = self._start(nominal, found)
         return replace(
-            start, parameters=parameters, guess=guess, search=found, trusted=trusted, doubts=_doubts(found, trusted)
+            start,
+            parameters=parameters,
+            guess=guess,
+            search=found,
+            trusted=trusted,
+            warnings=_search_warnings(found, trusted),
         )
 
     def _sweep(self, survey: Survey) -> tuple[HeaterFit, ...]:
@@ -323,23 +326,12 @@ def _seen_alive(observations: Observations, survey: Survey) -> tuple[Observation
     return seen_by(without_dead_monitors(seen, deaths), kept, {}), deaths
 
 
-def seen_by(observations: Observations, monitors: tuple[int, ...], dark_ma: Mapping[int, float]) -> Observations:
-    """Return the same settings with the readings of some monitors only, less what those read in the dark."""
-    columns = [observations.monitors.index(port) for port in monitors]
-    return replace(
-        observations,
-        monitors=monitors,
-        reading_ma=observations.reading_ma[:, columns] - [dark_ma.get(port, 0.0) for port in monitors],
-        saturated=observations.saturated[:, columns],
-    )
-
-
 def _reach_ma(law: HeaterLaw | None) -> float:
     """Return the current for a little more than one turn, or the most there is; 0 for a heater without effect."""
     return 0.0 if law is None else law.current_ma(min(_REACH_RAD, law.max_phase_rad))
 
 
-def _doubts(found: SearchResult, trusted: bool) -> tuple[str, ...]:
+def _search_warnings(found: SearchResult, trusted: bool) -> tuple[str, ...]:
     if trusted:
         return ()
     return (

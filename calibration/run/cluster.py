@@ -1,8 +1,8 @@
 """Several benches at once on a dask.distributed cluster: for labs whose benches hang on several computers.
 
-The same work as :mod:`calibration.run.many`. Workers need the same bench files and the same output directory, as on a
-shared file system; records do not travel. A bench stays with the worker it was given to: one that is lost may go on
-driving it, and another one beside it would be two hands at the same heaters.
+The same work as :mod:`calibration.run.many_benches`. Workers need the same bench files and the same output directory,
+as on a shared file system; records do not travel. A bench stays with the worker it was given to: one that is lost may
+go on driving it, and another one beside it would be two hands at the same heaters.
 
 What does travel, jobs and outcomes, dask packs as pickle: a scheduler and its workers have to trust everybody who can
 reach them (docs/decisions/0008-several-benches.md).
@@ -18,8 +18,7 @@ from concurrent.futures import CancelledError
 from importlib import import_module
 from typing import Any
 
-from calibration.run.bench_job import BenchOutcome, Job, Say, calibrate_bench, not_begun
-from calibration.run.many import Ended
+from calibration.run.many_benches import BenchOutcome, Ended, Job, Say, calibrate_bench, not_begun
 from lumion_hw.errors import ConfigError, ConnectError
 
 _CONNECT_S = 10.0

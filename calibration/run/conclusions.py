@@ -1,4 +1,4 @@
-"""What a calibration says of a mesh besides its figures: elements found wrong, doubts, phases that are not known."""
+"""What a calibration says of a mesh besides its figures: elements found wrong, warnings, phases that are not known."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from calibration.diagnose.element_faults import UNCERTAIN_LAW, fitted_defects, named_once, unseen_named
-from calibration.fit.account import Account
+from calibration.fit.diagnosed_fit import DiagnosedFit
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.normal_equations import strain
+from calibration.model.normal_equations import mean_squared_residual
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import ParameterSpace
 from calibration.run.bootstrap import Start
@@ -27,47 +27,47 @@ _MOST_NAMED = 5
 
 
 def defects_of(
-    start: Start, account: Account, space: ParameterSpace, channels: Sequence[int], heater_max_ma: float
+    start: Start, diagnosed: DiagnosedFit, space: ParameterSpace, channels: Sequence[int], heater_max_ma: float
 ) -> tuple[Defect, ...]:
     """Return the elements found wrong; a law is no longer uncertain once all readings are explained.
 
     Args:
         start: How the run began.
-        account: What explains its readings.
+        diagnosed: What explains its readings.
         space: Where parameters have their places.
         channels: Drive channel of every heater, to name it by.
         heater_max_ma: Largest heater current allowed.
     """
     found = start.defects
-    told: list[Defect] = [*account.defects] if account.fit.certified else []
-    if account.certified:
-        if account.courses is not None:
-            told += account.courses.defects(account.fit.parameters.delay_s)
+    told: list[Defect] = [*diagnosed.defects] if diagnosed.fit.certified else []
+    if diagnosed.certified:
+        if diagnosed.trajectories is not None:
+            told += diagnosed.trajectories.defects(diagnosed.fit.parameters.delay_s)
         passive = space.group("passive_phase_rad")
-        told += fitted_defects(account.parameters, account.fit.covariance(), passive, channels, heater_max_ma)
+        told += fitted_defects(diagnosed.parameters, diagnosed.fit.covariance(), passive, channels, heater_max_ma)
         found = tuple(defect for defect in found if defect.kind != UNCERTAIN_LAW)
-    return named_once(unseen_named((*told, *found), unseen_pucs(account, space), channels))
+    return named_once(unseen_named((*told, *found), unseen_pucs(diagnosed, space), channels))
 
 
-def doubts_of(start: Start, account: Account, model: MeshModel, likelihood: Likelihood) -> tuple[str, ...]:
+def warnings_of(start: Start, diagnosed: DiagnosedFit, model: MeshModel, likelihood: Likelihood) -> tuple[str, ...]:
     """Return in words what a fit does not explain; nothing if it explains all.
 
     Args:
         start: How the run began.
-        account: What explains its readings best.
+        diagnosed: What explains its readings best.
         model: The model.
         likelihood: The readings.
     """
-    if account.fit.certified:
+    if diagnosed.fit.certified:
         return ()
-    worst = strained(model, account.fit.parameters, likelihood)[:_MOST_NAMED]
+    worst = worst_explained(model, diagnosed.fit.parameters, likelihood)[:_MOST_NAMED]
     named = f"; worst: {'; '.join(worst)}" if worst else ""
-    suspected = [defect.evidence for defect in account.defects]
+    suspected = [defect.evidence for defect in diagnosed.defects]
     named += f"; suspected: {'; '.join(suspected)}" if suspected else ""
-    return (*start.doubts, f"the global fit does not explain all readings{named}")
+    return (*start.warnings, f"the global fit does not explain all readings{named}")
 
 
-def strained(
+def worst_explained(
     model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, least: float = 2.0
 ) -> tuple[str, ...]:
     """Return, in words and the worst first, the PUCs, heaters, sources and monitors whose readings do not fit.
@@ -79,25 +79,25 @@ def strained(
         least: Mean squared residual, over that of all readings, from which on an element is listed.
     """
     space = model.space
-    tension = strain(model, parameters, likelihood)
+    misfit = mean_squared_residual(model, parameters, likelihood)
     named = space.mask(("passive_phase_rad", "rho2", "source_db", "monitor_db"))
-    usual = float(np.median(tension[named]))
-    worst = [index for index in np.argsort(-tension) if named[index] and tension[index] > least * max(usual, 1.0)]
-    return tuple(f"{space.describe(int(index))}: χ² per reading {tension[index]:.3g}" for index in worst)
+    usual = float(np.median(misfit[named]))
+    worst = [index for index in np.argsort(-misfit) if named[index] and misfit[index] > least * max(usual, 1.0)]
+    return tuple(f"{space.describe(int(index))}: χ² per reading {misfit[index]:.3g}" for index in worst)
 
 
-def unknown_pucs(account: Account, space: ParameterSpace) -> dict[int, str]:
+def unknown_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> dict[int, str]:
     """Return the PUCs whose passive phase is not known, and why: a stuck one has one, where light shows it."""
-    variance = np.diag(account.fit.covariance())[space.group("passive_phase_rad")]
-    stuck = [puc for puc in range(space.mesh.n_pucs) if {2 * puc, 2 * puc + 1} <= account.dead]
+    variance = np.diag(diagnosed.fit.covariance())[space.group("passive_phase_rad")]
+    stuck = [puc for puc in range(space.mesh.n_pucs) if {2 * puc, 2 * puc + 1} <= diagnosed.dead]
     unknown = {puc: _STUCK for puc in stuck if not 0.0 < variance[puc] < _KNOWN_RAD**2}
-    return unknown | dict.fromkeys(unseen_pucs(account, space), _UNSEEN)
+    return unknown | dict.fromkeys(unseen_pucs(diagnosed, space), _UNSEEN)
 
 
-def unseen_pucs(account: Account, space: ParameterSpace) -> tuple[int, ...]:
+def unseen_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> tuple[int, ...]:
     """Return the PUCs whose loss no reading feels: no light passes them on a way to a monitor."""
     felt = np.full(space.size, np.inf)
-    felt[account.fit.free] = np.diag(account.fit.information)
+    felt[diagnosed.fit.free] = np.diag(diagnosed.fit.information)
     losses = felt[space.group("loss_db")]
     return tuple(np.flatnonzero(losses <= _NOTHING * np.median(losses)).tolist())
 

@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from calibration.fit.bound import Bound, plan_bound
 from calibration.fit.global_fit import FitResult
-from calibration.measure.bench_sources import lit_together
-from calibration.measure.design import DESIGN_GROUPS, HardwareTimes, Walk
+from calibration.measure.bench_probe import lit_together
+from calibration.measure.design import DESIGN_GROUPS, Walk
+from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE
+from calibration.measure.logbook import HardwareTimes
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
-from calibration.model.observations import Observations
+from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PHASE_GROUPS, PUBLISHED_KERNEL, default_prior, modulo_a_turn
 from calibration.run.bootstrap import BootstrapPlan, first_settings
-from calibration.run.fibre_levels import SETTINGS_PER_SOURCE
 from calibration.run.planning import STRETCH, Goal, Knowledge, designer_after, shortfall
 from calibration.run.verification import SETTINGS
 from lumion_hw.bench.devices import CmisModel, HeaterDriverModel, MeshControllerModel

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from calibration.measure.entry import LogbookEntry
+from calibration.measure.logbook import LogbookEntry
 from lumion_hw.errors import BusyError, CalibrationError, ConfigError
 from lumion_hw.files.reading import MEGABYTE, check_regular, parse_json, read_file
 from lumion_hw.files.writing import check_target, write_file, writing

@@ -1,28 +1,181 @@
-"""Calibrating a bench with a journal: what is measured is kept whatever happens, and an interrupted run goes on."""
+"""Calibrating a bench with a journal: what is measured is kept whatever happens, and an interrupted run goes on.
+
+Before it goes on it is asked whether it is the same device, the same plan and the same light as then.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from calibration.measure.bench_probe import BenchProbe
-from calibration.measure.entry import LogbookEntry
 from calibration.measure.heater_fringe import HeaterFit
-from calibration.measure.tuning import check_wavelengths, tune_to_reference
+from calibration.measure.logbook import DARK, LogbookEntry
+from calibration.measure.probe import Probe, check_wavelengths, tune_to_reference
+from calibration.measure.survey import ReferenceChange, noise_of, reference_change, reference_readings
+from calibration.model.device_under_test import DeviceUnderTest
 from calibration.record.conditions import ConditionsWatch
 from calibration.record.raw_data import save_raw
 from calibration.run.bootstrap import Progress
 from calibration.run.journal import JournalHeader, RunJournal, now_utc
 from calibration.run.planning import Goal
 from calibration.run.procedure import Calibration
-from calibration.run.resumption import check_light, check_same, header_of
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import Aligner
-from lumion_hw.errors import LumionError
+from lumion_hw.errors import CalibrationError, LumionError
 from lumion_hw.files.writing import Over, check_target
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record_document import content_hash
+
+_LAST_SETTINGS = 3
+_LOOKS = 4
+_MOST_POWER_DB = 1.0
+"""Change of a source's light that is still one of its polarization, searched anew, and can be corrected for."""
+_LEAST_POWER_DB = 0.02
+"""Smaller ones are no more than light varies anyway."""
+_SAME = (
+    ("serial", "the serial number of the controller"),
+    ("firmware", "its firmware"),
+    ("mesh_sha256", "the mesh"),
+    ("channel_map_sha256", "the map of heaters and monitors to channels"),
+    ("seed", "the seed"),
+    ("software", "the software"),
+    ("wavelength_nm", "the wavelength in nm"),
+    ("sources", "the ports with light"),
+    ("plan_sha256", "the plan, or the nominal figures of the bench file"),
+)
+
+
+def header_of(
+    run: Calibration, dead: Mapping[int, str], stated_hz: Mapping[int, float] | None = None, command: str = ""
+) -> JournalHeader:
+    """Return whose run this is, to be kept in its journal.
+
+    Args:
+        run: The run, nothing measured yet.
+        dead: Ports whose light does not arrive, and why.
+        stated_hz: Frequencies of the sources that can be tuned, by port.
+        command: The command line, if it was begun by one.
+    """
+    from lumion_hw import __version__
+
+    probe, device = run.probe, run.device
+    return JournalHeader(
+        serial=device.serial,
+        model=device.model,
+        firmware=device.firmware,
+        mesh_sha256=probe.mesh.sha256,
+        channel_map_sha256=content_hash([list(device.heater_channels), list(probe.monitors)]),
+        plan_sha256=content_hash([_plain(run.plan), _plain(device), list(run.wavelengths_nm), _plain(run.goal)]),
+        seed=run.seed,
+        software=f"lumion-hw {__version__}",
+        wavelength_nm=device.wavelength_nm,
+        sources=tuple(probe.sources),
+        dead=dict(dead),
+        stated_hz=dict(stated_hz or {}),
+        started_utc=now_utc(),
+        command=command,
+    )
+
+
+def _plain(plan: Any) -> Any:
+    if not dataclasses.is_dataclass(plan) or isinstance(plan, type):
+        return plan
+    plain = dataclasses.asdict(plan)
+    if isinstance(plan, DeviceUnderTest) and not plan.seconds:
+        del plain["seconds"]  # journals from before there were any stay those of the same plan
+    return plain
+
+
+def check_same(begun: JournalHeader, now: JournalHeader) -> None:
+    """Refuse to go on with the run of another device, plan, seed or software.
+
+    Raises:
+        CalibrationError: The message says what differs.
+    """
+    different = [
+        f"{words} was {_shown(getattr(begun, name))}, is {_shown(getattr(now, name))}"
+        for name, words in _SAME
+        if getattr(begun, name) != getattr(now, name)
+    ]
+    if different:
+        raise CalibrationError(
+            f"the run of this journal cannot be gone on with here: {'; '.join(different)}",
+            hint="Resume with what it was begun with, or begin anew without --resume.",
+        )
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return text[:12] if len(text) == 64 else text
+
+
+@dataclasses.dataclass(frozen=True)
+class LightConditions:
+    """How the light is now, against before the run was cut short.
+
+    Attributes:
+        changes: What was compared.
+        power_db: By source, the change that new readings have to be corrected for; none where it is small.
+    """
+
+    changes: tuple[ReferenceChange, ...] = ()
+    power_db: Mapping[int, float] = dataclasses.field(default_factory=dict)
+
+
+def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightConditions:
+    """Repeat the reference setting of every source and the last few settings, and compare with what was read then.
+
+    Polarization is searched anew when a run goes on, and does not end where it was: the light of a source may have
+    become another as a whole. That is no reason to stop, but one to correct for.
+
+    Args:
+        probe: Access to the mesh.
+        entries: What was read before the run was cut short.
+
+    Returns:
+        What changed; nothing if the run was cut short before there was anything to compare.
+
+    Raises:
+        CalibrationError: More than noise has changed; the message says what.
+    """
+    noise = noise_of(entries, probe.monitor_step_ma)
+    if noise is None:
+        return LightConditions()
+    changes, power_db = [], {}
+    tuned_hz = {entry.source: entry.asked_hz for entry in entries if entry.kind == "tuned"}
+    for source, frequency_hz in sorted(tuned_hz.items()):
+        probe.tune(source, frequency_hz)
+    for (source, frequency_hz), readings in sorted(reference_readings(entries).items()):
+        if frequency_hz != tuned_hz.get(source, 0.0):
+            continue  # the light was tuned away from there since
+        probe.light(source)
+        looks = probe.measure_many(np.zeros((_LOOKS, 2 * probe.mesh.n_pucs)))
+        found = reference_change(source, np.mean(readings, axis=0), looks.mean(axis=0), noise)
+        changes.append(found)
+        if abs(found.power_db) > _LEAST_POWER_DB:
+            power_db[source] = found.power_db
+    last = next(entry for entry in reversed(entries) if entry.kind == "settings")
+    if last.source != DARK:
+        probe.light(last.source)
+        again = probe.measure_many(last.currents_ma[-_LAST_SETTINGS:])
+        changes += [
+            reference_change(last.source, before, now, noise)
+            for before, now in zip(last.answer[-_LAST_SETTINGS:], again, strict=True)
+        ]
+    said = dict.fromkeys(words for each in changes for words in each.words(_MOST_POWER_DB))
+    if said:
+        raise CalibrationError(
+            f"the bench is not as the interrupted run has left it: {'; '.join(said)}",
+            hint="Put it back and resume again, or begin anew without --resume.",
+        )
+    return LightConditions(tuple(changes), power_db)
 
 
 def journal_path(record: Path) -> Path:
@@ -72,7 +225,7 @@ def calibrate(
     """
     check_target(path, "the calibration record", over)
     probe, begun = BenchProbe(bench, aligner), None
-    check_wavelengths(wavelengths_nm, probe.subject())  # before light is aligned, which takes a while
+    check_wavelengths(wavelengths_nm, probe.device_under_test())  # before light is aligned, which takes a while
     with contextlib.closing((RunJournal.resume if resume else RunJournal.begin)(journal_path(path))) as book:
         try:
             dead, stated_hz = _aligned(probe, book.header if resume else None, progress)
@@ -102,7 +255,7 @@ def _aligned(
 ) -> tuple[dict[int, str], dict[int, float]]:
     """Tune and align the light, as it was where a run was begun; return ports that stay dark, and frequencies."""
     if begun is None:
-        tune_to_reference(probe, probe.subject())
+        tune_to_reference(probe, probe.device_under_test())
     else:
         stated_hz = probe.stated_hz()
         for port, frequency_hz in begun.stated_hz.items():
@@ -131,7 +284,7 @@ def _run(
     watch = ConditionsWatch(bench, probe)
     return Calibration(
         probe,
-        probe.subject(),
+        probe.device_under_test(),
         seed,
         progress,
         found,

@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
-from calibration.measure.design import Designer, HardwareTimes, Walk, at_mean_frequency
-from calibration.measure.logbook import Logbook
+from calibration.measure.design import Designer, Walk, at_mean_frequency
+from calibration.measure.logbook import HardwareTimes, Logbook
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.observations import Observations
+from calibration.model.observations import Observations, seen_by
 from calibration.model.priors import PHASE_GROUPS, Prior
 from calibration.model.space import ParameterSpace
-from calibration.run.bootstrap import seen_by
 
 Real = NDArray[np.float64]
 
@@ -109,7 +108,7 @@ class PlanningOutcome:
 
 
 @dataclass
-class Pursuit:
+class AdaptiveMeasurement:
     """Measures on until a goal is reached.
 
     Attributes:

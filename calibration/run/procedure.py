@@ -16,30 +16,26 @@ from numpy.typing import NDArray
 
 from calibration.diagnose.drift_trajectory import drift_of, excess_db
 from calibration.diagnose.element_faults import DEAD_MONITOR, FAINT_MONITOR, STUCK_PUC, in_little_light
-from calibration.fit.account import Account, Accountant, TimedReadings
 from calibration.fit.bound import bound_of
+from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis, TimedReadings
 from calibration.fit.global_fit import MOST_ROUNDS, FitResult, Round
-from calibration.fit.phase_search import SearchPlan
-from calibration.measure.entry import LogbookEntry, times_s
+from calibration.fit.phase_search import SearchPlan, same_valley
+from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_db
 from calibration.measure.heater_fringe import HeaterFit
-from calibration.measure.logbook import Logbook
-from calibration.measure.probe import Probe
-from calibration.measure.reference import reference_changes
-from calibration.measure.survey import LEAST_CONTRAST
-from calibration.measure.tuning import check_wavelengths, tune_sources
-from calibration.model.device_under_test import Subject
+from calibration.measure.logbook import Logbook, LogbookEntry, times_s
+from calibration.measure.probe import Probe, check_wavelengths, tune_sources
+from calibration.measure.survey import LEAST_CONTRAST, reference_changes
+from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel
-from calibration.model.observations import Observations
+from calibration.model.observations import Observations, seen_by
 from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, run_prior
 from calibration.model.space import ParameterSpace
 from calibration.record.conversion import Origin, record_from
-from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start, seen_by
-from calibration.run.conclusions import NOT_REACHED, defects_of, doubts_of, stuck_at, unknown_pucs
-from calibration.run.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_db
-from calibration.run.first_account import first_account
-from calibration.run.one_thread import on_one_blas_thread
-from calibration.run.planning import Goal, Pursuit, light_change_s
+from calibration.run.blas_threads import on_one_blas_thread
+from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
+from calibration.run.conclusions import NOT_REACHED, defects_of, stuck_at, unknown_pucs, warnings_of
+from calibration.run.planning import AdaptiveMeasurement, Goal, light_change_s
 from calibration.run.verification import SETTINGS, TOLERANCE_DB, verify, verify_at
 from calibration.run.wavelengths import Extended, WavelengthExtension
 from lumion_hw.errors import LumionError
@@ -48,6 +44,7 @@ from lumion_hw.mesh.record import CalibrationRecord, Conditions, Defect
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 
 _SETTINGS_UNSEEN = 16
+_MORE_STARTS = 4
 
 
 @dataclass
@@ -56,11 +53,11 @@ class Calibration:
 
     Attributes:
         probe: Access to the mesh.
-        subject: Whose calibration this is.
+        device: The device under test.
         seed: Seed of everything random.
         progress: Told of every step.
         found: Told of every heater swept.
-        plan: How to measure; chosen for the subject if not given.
+        plan: How to measure; chosen for the device if not given.
         goal: How well the phases are to be known, and what that may cost.
         before: Answers in an interrupted run with the same plan, seed and bench, which need not be asked again.
         wavelengths_nm: Further wavelengths the record is to hold for, with all between; needs light that can be tuned.
@@ -68,7 +65,7 @@ class Calibration:
     """
 
     probe: Probe
-    subject: Subject
+    device: DeviceUnderTest
     seed: int
     progress: Progress = lambda stage, done, total: None
     found: Callable[[int, HeaterFit], None] = lambda heater, fit: None
@@ -81,28 +78,28 @@ class Calibration:
     quality: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Open the logbook; nothing is measured yet. Raises as :func:`calibration.measure.tuning.check_wavelengths`."""
-        check_wavelengths(self.wavelengths_nm, self.subject)
-        spread_rad = 2.0 * np.pi * BASIC_UNIT_DELAY_S * self.subject.source_spread_hz
+        """Open the logbook; nothing is measured yet. Raises as :func:`calibration.measure.probe.check_wavelengths`."""
+        check_wavelengths(self.wavelengths_nm, self.device)
+        spread_rad = 2.0 * np.pi * BASIC_UNIT_DELAY_S * self.device.source_spread_hz
         plan = self.plan = self.plan or BootstrapPlan(search=SearchPlan(source_phase_rad=spread_rad))
         self.logbook = Logbook(self.probe, before=self.before)
         self._bootstrap = Bootstrap(
             self.logbook,
-            self.subject.heater_ohm,
-            self.subject.rho2_range,
-            self.subject.monitor_ma_per_mw,
+            self.device.heater_ohm,
+            self.device.rho2_range,
+            self.device.monitor_ma_per_mw,
             self.seed,
             plan,
-            self.subject.heater_channels,
+            self.device.heater_channels,
             self.progress,
             self.found,
-            self.subject.seconds,
+            self.device.seconds,
         )
         self._start: Start | None = None
-        self._account: Account | None = None
+        self._diagnosed: DiagnosedFit | None = None
         self._fibres: dict[int, tuple[float, float]] = {}
         self._launched_dbm: dict[int, float] = {}
-        self._reference_nm = self.subject.wavelength_nm
+        self._reference_nm = self.device.wavelength_nm
         self._stated_hz: dict[int, float] = {}
         self._extended: Extended | None = None
         self._complete = False
@@ -139,17 +136,17 @@ class Calibration:
         self._tune()
         self._start = self._bootstrap.run()
 
-        def found(start: Start, account: Account) -> None:
-            self._start, self._account = start, account
+        def found(start: Start, diagnosed: DiagnosedFit) -> None:
+            self._start, self._diagnosed = start, diagnosed
 
-        start, account = self._pursued(*first_account(self._bootstrap, self._start, self._accountant, found))
-        account = self._accountant(start).stated(account)
-        found(start, account)
+        start, diagnosed = self._measure_on(*first_fit(self._bootstrap, self._start, self._diagnosis, found))
+        diagnosed = self._diagnosis(start).stated(diagnosed)
+        found(start, diagnosed)
         noise = start.survey.noise
         self.quality |= {"monitor_noise_relative": noise.relative, "monitor_noise_floor_ma": noise.floor_ma}
-        self.quality |= {"unexplained_share": start.search.unexplained, "fit_certified": float(account.certified)}
-        self.quality["fit_chi2_per_dof"] = account.fit.chi2_per_dof
-        if account.exchanged:  # with this map nothing that would be programmed is what was meant
+        self.quality |= {"unexplained_share": start.search.unexplained, "fit_certified": float(diagnosed.certified)}
+        self.quality["fit_chi2_per_dof"] = diagnosed.fit.chi2_per_dof
+        if diagnosed.exchanged:  # with this map nothing that would be programmed is what was meant
             return
         for number, source in enumerate(start.survey.sources, start=1):
             self.logbook.light(source)
@@ -159,19 +156,19 @@ class Calibration:
         self._fibres = fibre_losses_db(
             self.logbook,
             self._model(start),
-            account.parameters,
+            diagnosed.parameters,
             start.random,
-            self.subject.heater_ohm,
+            self.device.heater_ohm,
             lambda step, total: self.progress("fibres", step, total),
         )
         if self.wavelengths_nm:
-            self._extend(start, account.fit)
+            self._extend(start, diagnosed.fit)
         self._verify()
         self._look_back(start)
 
     def _tune(self) -> None:
         """Let all light that can be tuned have the reference wavelength; without other light, that is where it got."""
-        tunable = self.subject.tunable_hz
+        tunable = self.device.tunable_hz
         self._stated_hz = tune_sources(self.logbook, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), tunable)
         if tunable and set(self.probe.sources) <= set(tunable):
             stated_hz = float(np.median(list(self._stated_hz.values())))
@@ -193,15 +190,15 @@ class Calibration:
         )
         self._extended = extension.run(self.wavelengths_nm)
         self.quality |= self._extended.quality()
-        self.faults += self._extended.doubts()
+        self.faults += self._extended.warnings()
 
     def _model(self, start: Start) -> MeshModel:
         return MeshModel(
             self.probe.mesh,
             start.survey.sources,
             start.survey.monitors,
-            self.subject.heater_ohm,
-            seconds=self.subject.seconds,
+            self.device.heater_ohm,
+            seconds=self.device.seconds,
             reference_hz=frequency_hz_from_wavelength_m(self._reference_nm * 1e-9),
         )
 
@@ -213,14 +210,14 @@ class Calibration:
         """Return the current up to which every heater is driven at random, shape ``(2E,)``."""
         return np.array([reach_ma for _, reach_ma in sorted(self._bootstrap.reach_ma().items())])
 
-    def _pursued(self, start: Start, account: Account) -> tuple[Start, Account]:
+    def _measure_on(self, start: Start, diagnosed: DiagnosedFit) -> tuple[Start, DiagnosedFit]:
         """Measure and fit on until the phases are known as well as wanted; what was measured is added to the start."""
-        if not account.certified:
-            return start, account
+        if not diagnosed.certified:
+            return start, diagnosed
         # Those still to come: fibres, verification, looking back.
         settings = len(start.survey.sources) * (2 + SETTINGS_PER_SOURCE) + SETTINGS
         times = replace(self.logbook.times, input_change_s=light_change_s(self.logbook.entries))
-        pursuit = Pursuit(
+        measuring = AdaptiveMeasurement(
             self.logbook,
             self._model(start),
             self._likelihood(start),
@@ -236,37 +233,37 @@ class Calibration:
         )
 
         def refit(observations: Observations, last: FitResult) -> FitResult:
-            nonlocal account
-            account = self._account = self._accountant(replace(start, random=observations)).go_on(account)
-            return account.fit
+            nonlocal diagnosed
+            diagnosed = self._diagnosed = self._diagnosis(replace(start, random=observations)).go_on(diagnosed)
+            return diagnosed.fit
 
         with self.logbook.stage("chosen settings"):
-            _, random, outcome = pursuit.run(account.fit, start.random, refit)
+            _, random, outcome = measuring.run(diagnosed.fit, start.random, refit)
         self.quality |= {"phase_sigma_rad": outcome.sigma_rad, "phase_sigma_wanted_rad": self.goal.sigma_rad}
         self.quality["chosen_settings"] = float(outcome.settings)
         if outcome.shortfall:
             self.faults.append(outcome.shortfall)
-        return replace(start, random=random), account
+        return replace(start, random=random), diagnosed
 
-    def _accountant(self, start: Start) -> Accountant:
+    def _diagnosis(self, start: Start) -> FaultDiagnosis:
         """Return who fits the random settings of a start."""
         model = self._model(start)
-        prior = run_prior(model.space, start.parameters, self.subject)
-        free = model.space.mask(FREE_WITH_MODULES if self.subject.source_spread_hz else FREE_GROUPS)
+        prior = run_prior(model.space, start.parameters, self.device)
+        free = model.space.mask(FREE_WITH_MODULES if self.device.source_spread_hz else FREE_GROUPS)
         rounds = itertools.count(1)
 
         def done(_: Round) -> None:
             self.progress("global fit", min(next(rounds), MOST_ROUNDS), MOST_ROUNDS)
 
         whole = seen_by(self.logbook.observations(), start.survey.monitors, start.survey.dark_ma)
-        return Accountant(
+        return FaultDiagnosis(
             model,
             prior,
             free,
             self._reach_ma(),
-            self.subject.heater_channels,
+            self.device.heater_channels,
             [fit.modulation_sigma for fit in start.heaters],
-            self.subject.rho2_range,
+            self.device.rho2_range,
             self._likelihood(start),
             TimedReadings(whole, times_s(self.logbook.entries)),
             done,
@@ -279,7 +276,7 @@ class Calibration:
             self.logbook, self.record(), self.seed, lambda step, total: self.progress("verification", step, total)
         )
         self.quality |= found.figures()
-        if found.results and found.excess_db > TOLERANCE_DB and self._strange(first):
+        if found.results and found.excess_db > TOLERANCE_DB and self._is_unexplained(first):
             self.faults.append(found.words())
         unseen_nm = self._extended.unseen_nm if self._extended else None
         if unseen_nm is not None:
@@ -288,17 +285,17 @@ class Calibration:
                 self.quality |= {"unseen_wavelength_nm": unseen_nm, "unseen_wavelength_rms_db": there.rms_db}
                 self.quality["unseen_wavelength_excess_db"] = there.excess_db
 
-    def _strange(self, first: int) -> bool:
+    def _is_unexplained(self, first: int) -> bool:
         """Whether light on later settings is off by more than what a drift that is named anyway explains."""
-        start, account = self._start, self._account
-        if start is None or account is None or account.courses is None:
+        start, diagnosed = self._start, self._diagnosed
+        if start is None or diagnosed is None or diagnosed.trajectories is None:
             return True
         model = self._model(start)
         taken = seen_by(self.logbook.observations(first), start.survey.monitors, start.survey.dark_ma)
         lit = np.isin(taken.source, start.survey.sources)
         taken, when_s = taken[lit], times_s(self.logbook.entries)[first:][lit]
-        drift = drift_of(model, account.parameters, taken, when_s, start.survey.noise, self._reach_ma())
-        excess = excess_db(drift, model, account.parameters, taken, start.survey.noise)
+        drift = drift_of(model, diagnosed.parameters, taken, when_s, start.survey.noise, self._reach_ma())
+        excess = excess_db(drift, model, diagnosed.parameters, taken, start.survey.noise)
         self.quality["held_out_excess_followed_db"] = excess
         return excess > TOLERANCE_DB
 
@@ -314,7 +311,7 @@ class Calibration:
         changes = reference_changes(self.logbook.entries, start.survey.sources, noise, columns)
         self.quality["reference_power_db"] = max((abs(each.power_db) for each in changes), default=0.0)
         self.quality["reference_shape_sigma"] = max((each.shape_sigma for each in changes), default=0.0)
-        if self._account is None or self._account.courses is None:
+        if self._diagnosed is None or self._diagnosed.trajectories is None:
             self.faults += [f"reference setting, {words}" for each in changes for words in each.words()]
 
     def _count(self, bench_s: float, cpu_s: float) -> None:
@@ -328,13 +325,13 @@ class Calibration:
 
     def record(self) -> CalibrationRecord:
         """Return the record of what was found so far; complete only after all stages."""
-        start, fit = self._start, self._account.fit if self._account else None
+        start, fit = self._start, self._diagnosed.fit if self._diagnosed else None
         survey = start.survey if start else None
         sources = survey.sources if survey else tuple(sorted(self.probe.sources))
         monitors = survey.monitors if survey else self.probe.monitors
-        space = ParameterSpace(self.probe.mesh, sources, monitors, self.subject.seconds)
+        space = ParameterSpace(self.probe.mesh, sources, monitors, self.device.seconds)
         nominal = self._bootstrap.nominal(space.sources, space.monitors)
-        parameters = self._account.parameters if self._account else nominal
+        parameters = self._diagnosed.parameters if self._diagnosed else nominal
         covariance = fit.covariance() if fit else None
         bound = None
         if start and fit and self._complete:
@@ -347,22 +344,22 @@ class Calibration:
         """Return what the record says besides the parameters."""
         from lumion_hw import __version__
 
-        subject, heaters, start, account = self.subject, self._bootstrap.heaters, self._start, self._account
+        device, heaters, start, diagnosed = self.device, self._bootstrap.heaters, self._start, self._diagnosed
         defects = self._defects()
-        doubts: tuple[str, ...] = ()
+        warnings: tuple[str, ...] = ()
         unknown = dict.fromkeys(range(self.probe.mesh.n_pucs), NOT_REACHED)
-        if start is not None and account is not None:
-            doubts = doubts_of(start, account, self._model(start), self._likelihood(start))
-            unknown = unknown_pucs(account, self._model(start).space)
+        if start is not None and diagnosed is not None:
+            warnings = warnings_of(start, diagnosed, self._model(start), self._likelihood(start))
+            unknown = unknown_pucs(diagnosed, self._model(start).space)
         return Origin(
-            serial=subject.serial,
-            model=subject.model,
-            firmware=subject.firmware,
-            heater_channels=subject.heater_channels,
+            serial=device.serial,
+            model=device.model,
+            firmware=device.firmware,
+            heater_channels=device.heater_channels,
             wavelength_nm=self._reference_nm,
             heater_max_ma=self.probe.heater_max_ma,
             heater_reach_ma=self._bootstrap.reach_ma(),
-            heater_ohm=subject.heater_ohm,
+            heater_ohm=device.heater_ohm,
             complete=self._complete,
             unknown_pucs=unknown,
             puc_notes={defect.number: stuck_at(defect) for defect in defects if defect.kind == STUCK_PUC},
@@ -371,7 +368,7 @@ class Calibration:
             monitor_dark_ma=self._start.survey.dark_ma if self._start else {},
             monitor_floor_ma=self._start.survey.noise.floor_ma if self._start else None,
             heater_residual_sigma={heater: fit.residual_sigma for heater, fit in heaters.items()},
-            faults=(*self.faults, *(defect.evidence for defect in defects), *doubts),
+            faults=(*self.faults, *(defect.evidence for defect in defects), *warnings),
             conditions=self._held_under(),
             defects=defects,
             quality=self.quality,
@@ -379,13 +376,13 @@ class Calibration:
         )
 
     def _defects(self) -> tuple[Defect, ...]:
-        start, account = self._start, self._account
+        start, diagnosed = self._start, self._diagnosed
         if start is None:
             return ()
-        channels, most_ma = self.subject.heater_channels, self.probe.heater_max_ma
+        channels, most_ma = self.device.heater_channels, self.probe.heater_max_ma
         found = start.defects
-        if account is not None:
-            found = defects_of(start, account, self._model(start).space, channels, most_ma)
+        if diagnosed is not None:
+            found = defects_of(start, diagnosed, self._model(start).space, channels, most_ma)
         if start.survey.is_dim:
             found = in_little_light(found, start.survey.contrast, LEAST_CONTRAST, channels)
         return found
@@ -397,3 +394,50 @@ class Calibration:
             reference_hz = frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
             conditions = replace(conditions, reference_hz=reference_hz)
         return self._extended.conditions(conditions) if self._extended else conditions
+
+
+def first_fit(
+    bootstrap: Bootstrap,
+    start: Start,
+    diagnosis: Callable[[Start], FaultDiagnosis],
+    found: Callable[[Start, DiagnosedFit], None],
+) -> tuple[Start, DiagnosedFit]:
+    """Fit from a start, and from others until one explains the readings; return that start and its diagnosed.
+
+    Args:
+        bootstrap: Searches again.
+        start: Where its first search ended.
+        diagnosis: Returns who fits the readings of a start.
+        found: Told of every start and diagnosed on the way.
+    """
+    now = start, diagnosis(start).begin(start.parameters)
+    found(*now)
+    for settled in (False, *(True,) * _MORE_STARTS):
+        if not now[1].fit.certified and (settled or now[0].trusted):
+            now = _elsewhere(bootstrap, *now, diagnosis, settled=settled)
+            found(*now)
+        if not settled:
+            now = now[0], diagnosis(now[0]).settle(now[1])
+            found(*now)
+    start, diagnosed = now
+    return start, diagnosed if diagnosed.fit.certified else diagnosis(start).exchanged_from(start.parameters, diagnosed)
+
+
+def _elsewhere(
+    bootstrap: Bootstrap,
+    start: Start,
+    diagnosed: DiagnosedFit,
+    diagnosis: Callable[[Start], FaultDiagnosis],
+    *,
+    settled: bool,
+) -> tuple[Start, DiagnosedFit]:
+    """Return the start of another search and its diagnosed, or those given if that explains no more.
+
+    A search that ends in the same valley says that this is the right one.
+    """
+    other = bootstrap.again(start)
+    if same_valley(other.search, start.search):
+        return start, diagnosed
+    found = diagnosis(other).begin(other.parameters)
+    found = diagnosis(other).settle(found) if settled else found
+    return (other, found) if found.fit.chi2_per_dof < diagnosed.fit.chi2_per_dof else (start, diagnosed)

@@ -13,27 +13,91 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.fit.drift import DriftModel, Posterior, Renewal, renew, widened_prior
+from calibration.fit.drift import DriftModel, Health, Posterior, Renewal, health_of, renew, widened_prior
 from calibration.measure.design import Designer, Walk
 from calibration.measure.logbook import Logbook
 from calibration.measure.probe import Probe
 from calibration.model.gauge import gauge_fixed_difference, wrapped
 from calibration.model.likelihood import Likelihood, SettingDrift, with_model_error
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
-from calibration.model.observations import Observations
-from calibration.model.space import space_of
-from calibration.record.conversion import dark_ma_of, origin_of, record_from, refitted
-from calibration.record.posterior import RecordPosterior
-from calibration.run.bootstrap import seen_by
-from calibration.run.health import Health, health_of
-from calibration.run.one_thread import on_one_blas_thread
+from calibration.model.observations import NoiseModel, Observations, seen_by
+from calibration.model.parameters import MeshParameters
+from calibration.model.space import ParameterSpace, space_of
+from calibration.record.conversion import covariance_of, dark_ma_of, origin_of, parameters_of, record_from, refitted
+from calibration.run.blas_threads import on_one_blas_thread
 from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.inverse import heater_currents_ma
+from lumion_hw.mesh.prediction import LOOP_DIRECTIONS
 from lumion_hw.mesh.record import CalibrationRecord, Conditions
 from lumion_hw.mesh.topology import State
 
 Real = NDArray[np.float64]
+
+_JITTER = 1e-12
+"""Share of every variance added: the factor in the record is of single precision."""
+
+
+@dataclass(frozen=True, eq=False)
+class RecordPosterior:
+    """What a record keeps of its fit.
+
+    Attributes:
+        parameters: The point.
+        vector: The same as a vector.
+        free: Which parameters have a standard error.
+        matrix: Covariance of all parameters.
+    """
+
+    parameters: MeshParameters
+    vector: Real
+    free: NDArray[np.bool_]
+    matrix: Real
+
+    @classmethod
+    def of(cls, record: CalibrationRecord) -> RecordPosterior:
+        """Read it from a record.
+
+        Raises:
+            CalibrationError: The record does not hold what it takes; the message says what.
+        """
+        space, parameters = space_of(record), parameters_of(record)
+        entry = record.covariance
+        if record.joints is None or entry is None or not space.sources:
+            raise CalibrationError(
+                "this calibration record holds no loop phases, no covariance or no light: it cannot be renewed",
+                hint="Calibrate again.",
+            )
+        unknown = [puc for puc, one in enumerate(record.pucs) if one.passive_phase_rad is None]
+        if unknown:
+            raise CalibrationError(
+                f"this calibration record does not know the passive phases of PUCs {unknown}: it cannot be renewed",
+                hint="Calibrate again.",
+            )
+        if entry.groups != tuple((name, place.stop - place.start) for name, place in space.groups.items()):
+            raise CalibrationError("this calibration record counts its parameters otherwise", hint="Calibrate again.")
+        matrix = _in_this_basis(covariance_of(record), record, space)
+        variance = np.diag(matrix).copy()
+        matrix[np.diag_indices_from(matrix)] += _JITTER * variance
+        vector = space.pack(parameters)
+        return cls(space.unpack(vector), vector, variance > 0.0, matrix)
+
+    def covariance(self) -> Real:
+        """Return the covariance."""
+        return self.matrix
+
+
+def _in_this_basis(covariance: Real, record: CalibrationRecord, space: ParameterSpace) -> Real:
+    """Return a covariance whose loops are coordinates along this software's directions, not the writer's."""
+    stored = record.arrays.get(LOOP_DIRECTIONS)
+    if stored is None or np.array_equal(stored, space.directions):
+        return covariance
+    turn = np.eye(space.size)
+    loops = space.groups["loops"]
+    turn[loops, loops] = space.directions.T @ np.asarray(stored, dtype=np.float64)
+    turned: Real = turn @ covariance @ turn.T
+    return turned
+
+
 Progress = Callable[[str, int, int], None]
 
 SECONDS = 2.0

@@ -23,14 +23,13 @@ from calibration.fit.frequencies import find_detunings
 from calibration.fit.global_fit import GlobalFit
 from calibration.measure.design import Walk
 from calibration.measure.logbook import Logbook
-from calibration.measure.tuning import TUNING_ERROR_HZ, tune_sources
+from calibration.measure.probe import TUNING_ERROR_HZ, tune_sources
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.observations import Observations
+from calibration.model.observations import Observations, seen_by
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PRIOR_SIGMA, Prior
 from calibration.model.space import ParameterSpace
-from calibration.run.bootstrap import seen_by
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record import Conditions
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
@@ -134,7 +133,7 @@ class Extended:
             "delay_sigma_fs": 1e15 * float(np.sqrt(self.covariance[0, 0])),
         }
 
-    def doubts(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """Return in words at which wavelengths the readings are not explained."""
         return tuple(
             f"at {each.wavelength_nm:.3f} nm the mesh does not do what was found at the reference wavelength "

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from calibration.model.gauge import gauge_fixed_difference
 from calibration.model.parameters import MeshParameters
-from calibration.report.against_truth import compare
+from calibration.report.hidden_truth import compare
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.loader import builtin_path
 from lumion_hw.circuits import Aligner

@@ -124,7 +124,7 @@ def judged(case: str, seed: int, file: str = "lumion-prototype") -> Verdict:
         rng = np.random.default_rng(np.random.SeedSequence([seed, zlib.crc32(case.encode())]))
         probe.align_all()
         expected = CASES[case].inject(bench, rng, moments)
-        run = Calibration(probe, probe.subject(), seed, note)
+        run = Calibration(probe, probe.device_under_test(), seed, note)
         record = run.run()
         _hold_still(bench, ends[-1])
         phase, loops, unseen = _phases(bench, record, expected)

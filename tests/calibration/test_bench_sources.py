@@ -72,10 +72,10 @@ def test_a_tuned_laser_stays_lit_and_the_mesh_shows_the_other_wavelength(bench: 
 
 
 def test_both_lasers_state_their_range(bench: Bench) -> None:
-    subject = BenchProbe(bench).subject()
-    assert subject.wavelength_nm == pytest.approx(1550.0)
-    assert sorted(subject.tunable_hz) == [1, 11]
-    low_hz, high_hz = subject.tunable_hz[1]
+    device = BenchProbe(bench).device_under_test()
+    assert device.wavelength_nm == pytest.approx(1550.0)
+    assert sorted(device.tunable_hz) == [1, 11]
+    low_hz, high_hz = device.tunable_hz[1]
     assert (low_hz, high_hz) == pytest.approx((299792458.0 / 1640e-9, 299792458.0 / 1480e-9))  # a TSL-570's
 
 
@@ -99,14 +99,14 @@ def test_a_coherent_module_is_tuned(tmp_path: Path) -> None:
         low_hz, high_hz = probe.tunable_hz(1) or (0.0, 0.0)
         assert low_hz < 193.7e12 < high_hz
         assert probe.tune(1, 193.7e12) == pytest.approx(193.7e12, abs=1e6)
-        assert probe.subject().wavelength_nm == pytest.approx(299792458.0 / 193.7e12 * 1e9)
+        assert probe.device_under_test().wavelength_nm == pytest.approx(299792458.0 / 193.7e12 * 1e9)
 
 
 def test_a_grey_module_cannot_be_tuned() -> None:
     with Bench.emulate(SMALL, seed=4) as bench:
         probe = BenchProbe(bench)
         assert probe.tunable_hz(1) is None
-        assert probe.subject().tunable_hz == {}
+        assert probe.device_under_test().tunable_hz == {}
         with pytest.raises(ConfigError, match="cannot be tuned"):
             probe.tune(1, 193.5e12)
 
@@ -136,7 +136,7 @@ def test_two_tributaries_are_one_source_that_lights_two_ports() -> None:
     with Bench.emulate(ZR_PAIR) as bench:
         probe = BenchProbe(bench)
         assert probe.sources == (5, 12)
-        assert probe.subject().seconds == {5: 7, 12: 14}
+        assert probe.device_under_test().seconds == {5: 7, 12: 14}
 
 
 def test_one_tributary_alone_is_light_as_any_other(tmp_path: Path) -> None:

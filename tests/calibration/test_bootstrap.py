@@ -9,8 +9,7 @@ import pytest
 from simulated_bench import SimulatedBench
 
 from calibration.fit.global_fit import GlobalFit
-from calibration.measure.entry import LogbookEntry
-from calibration.measure.logbook import Logbook
+from calibration.measure.logbook import Logbook, LogbookEntry
 from calibration.model.gauge import loop_rms_rad, wrapped
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel

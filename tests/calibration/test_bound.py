@@ -12,8 +12,7 @@ from calibration.fit.bound import Bound, bound_of, plan_bound
 from calibration.fit.global_fit import GlobalFit
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
-from calibration.model.observations import Observations
+from calibration.model.observations import NoiseModel, Observations
 from calibration.model.priors import default_prior
 from lumion_hw.mesh.topology import HexMesh
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh, start_near
 
-from calibration.fit.account import Account, Accountant, TimedReadings
+from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis, TimedReadings
+from calibration.fit.frequencies import nearest_branches, other_branches
 from calibration.measure.design import Walk
-from calibration.model.branches import nearest_branches, other_branches
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
+from calibration.model.observations import NoiseModel
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_WITH_MODULES, default_prior
 from lumion_hw.mesh.cell import BASIC_UNIT_DELAY_S
@@ -40,7 +40,7 @@ def _model(small: SimulatedMesh) -> MeshModel:
     return MeshModel(SMALL, small.ports[:4], small.ports)
 
 
-def _accounted(small: SimulatedMesh, start: MeshParameters) -> Account:
+def _diagnosed(small: SimulatedMesh, start: MeshParameters) -> DiagnosedFit:
     """Measure with light of four modules, and fit from a start."""
     model = _model(small)
     plan = Walk(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports[:4], small.ports, stay=10).random(
@@ -48,7 +48,7 @@ def _accounted(small: SimulatedMesh, start: MeshParameters) -> Account:
     )
     detuning_hz = APART_HZ[np.searchsorted(model.space.sources, plan.source)]
     read = small.measure(plan.currents_ma, plan.source, detuning_hz=detuning_hz)
-    accountant = Accountant(
+    diagnosis = FaultDiagnosis(
         model,
         default_prior(model.space, start).anchored("source_detuning_hz", model.space, 1e5),
         model.space.mask(FREE_WITH_MODULES),
@@ -59,7 +59,7 @@ def _accounted(small: SimulatedMesh, start: MeshParameters) -> Account:
         Likelihood(read, NoiseModel(RELATIVE, FLOOR_MA), drift=SETTING_DRIFT),
         TimedReadings(read, 0.05 * np.arange(SETTINGS)),
     )
-    return accountant.settle(accountant.begin(start))
+    return diagnosis.settle(diagnosis.begin(start))
 
 
 def _start(small: SimulatedMesh) -> MeshParameters:
@@ -98,7 +98,7 @@ def test_the_branch_that_readings_tell_is_taken_from_wherever_the_fit_begins(sma
     right = _start(small)
     ((wrong, _),) = other_branches(right, SIGMA_HZ)
     for start in (right, wrong):
-        found = _accounted(small, start)
+        found = _diagnosed(small, start)
         assert found.certified
         np.testing.assert_allclose(np.asarray(found.parameters.source_detuning_hz), APART_HZ, atol=0.3e9)
         slope = found.parameters.differential_slope_rad_per_hz

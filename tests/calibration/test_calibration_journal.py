@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration.measure.entry import LogbookEntry
+from calibration.measure.logbook import LogbookEntry
 from calibration.run.journal import JournalHeader, RunJournal, read_journal
 from lumion_hw.errors import BusyError, CalibrationError, ConfigError, LumionError
 

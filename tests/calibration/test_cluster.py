@@ -15,8 +15,8 @@ import pytest
 from two_benches import bench_file
 from waiting import PATIENCE_S
 
-from calibration.run.bench_job import jobs_for
 from calibration.run.cluster import calibrate_on_cluster
+from calibration.run.many_benches import jobs_for
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import ConfigError, ConnectError
 from lumion_hw.mesh.record import CalibrationRecord

@@ -12,10 +12,9 @@ from calibration.fit.global_fit import GlobalFit
 from calibration.measure.design import Walk
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
-from calibration.model.observations import Observations
+from calibration.model.observations import NoiseModel, Observations
 from calibration.model.priors import default_prior
-from calibration.run.conclusions import strained
+from calibration.run.conclusions import worst_explained
 from lumion_hw.mesh.topology import HexMesh
 
 SMALL = HexMesh.columns((2, 3, 2))
@@ -28,11 +27,11 @@ def small() -> SimulatedMesh:
     return SimulatedMesh.draw(SMALL, 31)
 
 
-def _strained_after_a_fit(small: SimulatedMesh, observations: Observations) -> tuple[str, ...]:
+def _worst_after_a_fit(small: SimulatedMesh, observations: Observations) -> tuple[str, ...]:
     model, likelihood = MeshModel(SMALL, small.ports, small.ports), Likelihood(observations, NOISE)
     start = small.parameters()
     fit = GlobalFit(model, likelihood, default_prior(model.space, start)).run(start, near=True)
-    return strained(model, fit.parameters, likelihood)
+    return worst_explained(model, fit.parameters, likelihood)
 
 
 def test_only_a_monitor_that_lies_is_named_first(small: SimulatedMesh) -> None:
@@ -41,6 +40,6 @@ def test_only_a_monitor_that_lies_is_named_first(small: SimulatedMesh) -> None:
     honest = small.measure(plan.currents_ma, plan.source)
     lying = np.arange(len(small.ports)) == LYING
     bent = np.where(lying, 0.8 * np.maximum(honest.reading_ma, 0.0) ** 0.9, honest.reading_ma)
-    worst = _strained_after_a_fit(small, replace(honest, reading_ma=bent))[0]
+    worst = _worst_after_a_fit(small, replace(honest, reading_ma=bent))[0]
     assert worst.startswith(f"monitor_db at port {small.ports[LYING]}:")
-    assert _strained_after_a_fit(small, honest) == ()
+    assert _worst_after_a_fit(small, honest) == ()

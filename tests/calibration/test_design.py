@@ -7,9 +7,10 @@ import pytest
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh
 
 from calibration.fit.bound import plan_bound
-from calibration.measure.design import DESIGN_GROUPS, Designer, HardwareTimes, Walk
+from calibration.measure.design import DESIGN_GROUPS, Designer, Walk
+from calibration.measure.logbook import HardwareTimes
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
+from calibration.model.observations import NoiseModel
 from calibration.model.priors import default_prior
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.topology import HexMesh

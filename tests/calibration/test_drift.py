@@ -15,7 +15,7 @@ from calibration.measure.design import Walk
 from calibration.model.gauge import loop_rms_rad, wrapped
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
+from calibration.model.observations import NoiseModel
 from calibration.model.priors import default_prior
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.topology import HexMesh
@@ -87,7 +87,7 @@ def test_a_drift_of_another_kind_is_said_and_mostly_where() -> None:
     assert named >= 4
 
 
-def test_a_fit_that_gives_up_before_it_frees_all_leaves_the_rest_in_the_doubt_there_was(
+def test_a_fit_that_gives_up_before_it_frees_all_leaves_the_rest_as_uncertain_as_it_was(
     small: SimulatedMesh, model: MeshModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     last = _fitted(small, model)
@@ -98,13 +98,13 @@ def test_a_fit_that_gives_up_before_it_frees_all_leaves_the_rest_in_the_doubt_th
     assert not renewal.holds
     held, known = last.free & ~renewal.fit.free, np.diag(renewal.covariance)
     assert held.any()
-    doubt = np.diag(last.covariance() + DriftModel().covariance(model.space, last.vector, 1.0))
+    widened = np.diag(last.covariance() + DriftModel().covariance(model.space, last.vector, 1.0))
     assert (known[held] > 0.0).all()
-    assert (known[held] <= (1.0 + 1e-6) * doubt[held]).all()
+    assert (known[held] <= (1.0 + 1e-6) * widened[held]).all()
     assert not known[~last.free].any()
 
 
-def test_without_time_only_light_and_temperature_are_in_doubt(small: SimulatedMesh, model: MeshModel) -> None:
+def test_without_time_only_light_and_temperature_are_uncertain(small: SimulatedMesh, model: MeshModel) -> None:
     last = _fitted(small, model)
     prior = widened_prior(model.space, last, DriftModel(), days=0.0)
     known = prior.information(last.free)

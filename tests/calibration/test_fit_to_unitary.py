@@ -11,7 +11,7 @@ from simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh, start_near
 from calibration.fit.global_fit import GlobalFit
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
+from calibration.model.observations import NoiseModel
 from calibration.model.priors import default_prior
 from calibration.record.comparison import compare_records
 from calibration.record.conversion import Origin, record_from

@@ -14,7 +14,7 @@ from calibration.measure.design import Walk
 from calibration.model.gauge import wrapped
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
+from calibration.model.observations import NoiseModel
 from calibration.model.priors import FREE_WITH_FREQUENCIES, FREE_WITH_MODULES, default_prior
 from lumion_hw.mesh.topology import HexMesh
 

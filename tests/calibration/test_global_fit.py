@@ -14,15 +14,15 @@ from calibration.measure.design import Walk
 from calibration.model.gauge import loop_rms_rad, wrapped
 from calibration.model.likelihood import Likelihood, SettingDrift
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
 from calibration.model.normal_equations import (
     NormalEquations,
     drift_at,
     equations_with,
+    mean_squared_residual,
     normal_equations,
     setting_drifts,
-    strain,
 )
+from calibration.model.observations import NoiseModel
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, default_prior
 from lumion_hw.mesh.topology import HexMesh
@@ -109,7 +109,7 @@ def test_the_slope_of_the_likelihood_is_that_of_its_cost(small: SimulatedMesh) -
     likelihood = Likelihood(small.measure(*small.random_settings(30)), NOISE)
     space, free = model.space, model.space.mask(FREE_GROUPS)
     start = space.pack(start_near(small, 0.02, 0.01))
-    equations = normal_equations(model, space.unpack(start), likelihood, free, doubt=0.05)
+    equations = normal_equations(model, space.unpack(start), likelihood, free, discrepancy=0.05)
     direction = np.zeros(space.size)
     spread = np.sqrt(np.diag(equations.information) + default_prior(space, space.unpack(start)).sigma[free] ** -2.0)
     direction[free] = np.random.default_rng(2).standard_normal(free.sum()) / spread
@@ -248,7 +248,7 @@ def test_a_dead_heater_is_found_to_have_no_law(small: SimulatedMesh) -> None:
     assert strength[9] < 0.05 * np.median(strength)
 
 
-def test_what_breaks_the_model_is_named_by_its_strain(small: SimulatedMesh) -> None:
+def test_what_breaks_the_model_is_named_by_its_residuals(small: SimulatedMesh) -> None:
     """A heater that died half way through is no parameter's fault: the readings that feel it do not fit."""
     currents, source = small.random_settings(SETTINGS)
     first = small.measure(currents[:75], source[:75])
@@ -258,5 +258,5 @@ def test_what_breaks_the_model_is_named_by_its_strain(small: SimulatedMesh) -> N
     fit = _fitted(small, likelihood, start_near(small, 0.05, 0.02))
     assert not fit.certified
     model = _model(small)
-    around = strain(model, fit.parameters, likelihood)[model.space.groups["passive_phase_rad"]]
+    around = mean_squared_residual(model, fit.parameters, likelihood)[model.space.groups["passive_phase_rad"]]
     assert 6 in np.argsort(around)[-4:]

@@ -30,7 +30,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, GoalJudgeme
         with Bench.emulate(path, seed=seed) as bench:
             probe = BenchProbe(bench)
             assert probe.align_all() == {}
-            run = Calibration(probe, probe.subject(), seed)
+            run = Calibration(probe, probe.device_under_test(), seed)
             record = run.run()
             assert run.fitted is not None
             found[seed] = judge(bench, probe, record, run.fitted, seed)

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from calibration.measure.heater_fringe import HeaterSweep, fit_heater
-from calibration.model.noise import NoiseModel
+from calibration.model.observations import NoiseModel
 
 NOISE = NoiseModel(0.005, 1e-6)
 RANGE = (1.4, 2.9)

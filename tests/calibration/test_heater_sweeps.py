@@ -10,8 +10,8 @@ from simulated_mesh import FLOOR_MA, RELATIVE
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
-from calibration.model.mean_light import MeanLight
-from calibration.model.noise import NoiseModel
+from calibration.model.ideal_mesh import MeanLight
+from calibration.model.observations import NoiseModel
 from lumion_hw.mesh.topology import HexMesh
 
 MESH = HexMesh.columns((1, 2, 1))

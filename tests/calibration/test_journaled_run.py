@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from bench_run import SMALL
 
-from calibration.report.against_truth import compare
+from calibration.report.hidden_truth import compare
 from calibration.run.journal import read_journal
 from calibration.run.journaled_run import calibrate, journal_path
 from lumion_hw.bench.bench import Bench

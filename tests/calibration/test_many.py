@@ -16,8 +16,7 @@ import pytest
 from two_benches import bench_file
 from waiting import Bound
 
-from calibration.run.bench_job import BenchOutcome, Job, calibrate_bench, jobs_for
-from calibration.run.many import calibrate_many, gather
+from calibration.run.many_benches import BenchOutcome, Job, calibrate_bench, calibrate_many, gather, jobs_for
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.cli.calibrate.many import code_of
 from lumion_hw.errors import ConfigError
@@ -115,7 +114,7 @@ def test_an_interruption_drops_what_has_not_begun_and_waits_for_the_rest(monkeyp
             raise KeyboardInterrupt
         return wait(futures, timeout=5.0)
 
-    monkeypatch.setattr("calibration.run.many.wait", interrupted_wait)
+    monkeypatch.setattr("calibration.run.many_benches.wait", interrupted_wait)
     ended = gather(jobs, [done, running, queued], stop, lambda line: None)
     assert isinstance(ended.interruption, KeyboardInterrupt)
     assert stopped == [True]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from calibration.model.mean_light import MeanLight
+from calibration.model.ideal_mesh import MeanLight
 from lumion_hw.mesh.topology import HexMesh
 
 MESH = HexMesh.smartlight()

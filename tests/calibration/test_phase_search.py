@@ -8,14 +8,20 @@ import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh
 
-from calibration.fit.lock_in import Levels, PassiveGuess, lock_in, mean_levels
-from calibration.fit.phase_search import PhaseSearch, SearchPlan, SearchResult, same_valley
-from calibration.model.amplitude_model import AmplitudeModel
+from calibration.fit.phase_search import (
+    Levels,
+    PassiveGuess,
+    PhaseSearch,
+    SearchPlan,
+    SearchResult,
+    lock_in,
+    mean_levels,
+    same_valley,
+)
 from calibration.model.gauge import loop_rms_rad, wrapped
-from calibration.model.heating import Heating
-from calibration.model.mean_light import MeanLight
-from calibration.model.noise import NoiseModel
-from calibration.model.observations import Observations
+from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
+from calibration.model.mesh_model import Heating
+from calibration.model.observations import NoiseModel, Observations
 from lumion_hw.emulator.optics.truth import PhysicsParameters
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.scattering import Solver

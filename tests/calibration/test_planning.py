@@ -11,14 +11,13 @@ from simulated_bench import SimulatedBench
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, start_near
 
 from calibration.fit.global_fit import FitResult, GlobalFit
-from calibration.measure.design import HardwareTimes, Walk
-from calibration.measure.logbook import Logbook
+from calibration.measure.design import Walk
+from calibration.measure.logbook import HardwareTimes, Logbook
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
-from calibration.model.observations import Observations
+from calibration.model.observations import NoiseModel, Observations
 from calibration.model.priors import default_prior
-from calibration.run.planning import Goal, Knowledge, PlanningOutcome, Pursuit, light_change_s
+from calibration.run.planning import AdaptiveMeasurement, Goal, Knowledge, PlanningOutcome, light_change_s
 from lumion_hw.mesh.topology import HexMesh
 
 SMALL = HexMesh.columns((1, 2, 1))
@@ -64,7 +63,7 @@ class Bench:
         return fit.run(start) if last is None else fit.run(last.parameters, near=True)
 
     def pursue(self, goal: Goal, dead: tuple[str, ...] = ()) -> tuple[FitResult, Observations, PlanningOutcome]:
-        pursuit = Pursuit(
+        measuring = AdaptiveMeasurement(
             self.logbook,
             self.model,
             Likelihood(self.observations, NOISE),
@@ -75,7 +74,7 @@ class Bench:
             dark_ma=dict.fromkeys(self.model.space.monitors, 0.0),
             dead=dead,
         )
-        return pursuit.run(self.fit, self.observations, self.refit)
+        return measuring.run(self.fit, self.observations, self.refit)
 
 
 def _rms(bench: Bench, fit: FitResult) -> float:

@@ -84,7 +84,7 @@ def test_an_interruption_in_a_measurement_leaves_the_bench_safe_and_the_findings
 ) -> None:
     probe = CutProbe(bench)
     probe.align_all()
-    run = Calibration(probe, probe.subject(), seed=1)
+    run = Calibration(probe, probe.device_under_test(), seed=1)
     probe.cut_at = cut_at
     with pytest.raises(KeyboardInterrupt):
         run.run()
@@ -104,14 +104,14 @@ def test_an_interruption_in_a_measurement_leaves_the_bench_safe_and_the_findings
 def test_a_run_goes_on_with_the_readings_of_the_one_that_was_cut_short(bench: Bench) -> None:
     probe = CutProbe(bench)
     probe.align_all()
-    first = Calibration(probe, probe.subject(), seed=1)
+    first = Calibration(probe, probe.device_under_test(), seed=1)
     probe.cut_at = 450
     with pytest.raises(KeyboardInterrupt):
         first.run()
     readings = first.logbook.observations()
     assert 350 < len(readings) < 450  # a batch that was cut is no reading
     before_s = probe.elapsed_s()
-    resumed = Calibration(probe, probe.subject(), seed=1, before=first.logbook.entries)
+    resumed = Calibration(probe, probe.device_under_test(), seed=1, before=first.logbook.entries)
     record = resumed.run()
     assert record.complete
     assert record.faults == ()
@@ -127,7 +127,7 @@ def test_an_interruption_in_the_middle_of_a_transaction_leaves_the_bench_safe(
     bench: Bench, clock: CutClock, cut_at: int
 ) -> None:
     probe = BenchProbe(bench)
-    run = Calibration(probe, probe.subject(), seed=1)
+    run = Calibration(probe, probe.device_under_test(), seed=1)
     clock.cut_at = cut_at
     with pytest.raises(KeyboardInterrupt):
         run.run()
@@ -135,7 +135,7 @@ def test_an_interruption_in_the_middle_of_a_transaction_leaves_the_bench_safe(
     assert not run.record().complete
 
 
-def test_the_story_leaves_an_incomplete_record_behind(bench: Bench, tmp_path: Path) -> None:
+def test_a_run_cut_short_leaves_an_incomplete_record_behind(bench: Bench, tmp_path: Path) -> None:
     path = tmp_path / "calibration.json"
     with pytest.raises(KeyboardInterrupt):
         calibrate(bench, Aligner(bench.clock), 1, path, stop_after("sweeps", 2))
@@ -168,7 +168,7 @@ def stop_after(stage: str, steps: int) -> Progress:
 @pytest.mark.long
 def test_a_bench_that_was_interrupted_can_be_calibrated_again(bench: Bench, clock: CutClock) -> None:
     probe = BenchProbe(bench)
-    run = Calibration(probe, probe.subject(), seed=1)
+    run = Calibration(probe, probe.device_under_test(), seed=1)
     clock.cut_at = 800
     with pytest.raises(KeyboardInterrupt):
         run.run()
@@ -184,7 +184,7 @@ def test_an_interruption_at_any_time_leaves_the_bench_safe(
 ) -> None:
     probe = BenchProbe(bench)
     probe.align_all()
-    run = Calibration(probe, probe.subject(), seed=1)
+    run = Calibration(probe, probe.device_under_test(), seed=1)
     clock.cut_at = cut_at
     with pytest.raises(KeyboardInterrupt):
         run.run()

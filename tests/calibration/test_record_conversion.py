@@ -14,7 +14,7 @@ from simulated_mesh import SimulatedMesh
 from calibration.fit.bound import plan_bound
 from calibration.model.gauge import loop_rms_rad
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
+from calibration.model.observations import NoiseModel
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import ParameterSpace, space_of
 from calibration.record.conversion import covariance_of, parameters_of, record_from, refitted, rising_to_ma

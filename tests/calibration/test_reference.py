@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calibration.measure.entry import DARK, LogbookEntry
-from calibration.measure.reference import change, noise_of, reference_changes, reference_readings
-from calibration.model.noise import NoiseModel
+from calibration.measure.logbook import DARK, LogbookEntry
+from calibration.measure.survey import noise_of, reference_change, reference_changes, reference_readings
+from calibration.model.observations import NoiseModel
 
 NOISE = NoiseModel(0.005, 1e-5)
 BRIGHT_MA = np.array([0.4, 0.1, 0.02, 0.3, 0.001])
@@ -27,7 +27,7 @@ def tuned(source: int, frequency_hz: float) -> LogbookEntry:
 
 
 def test_weaker_light_is_power_and_nothing_else() -> None:
-    found = change(6, BRIGHT_MA, BRIGHT_MA * 10.0**-0.03, NOISE)
+    found = reference_change(6, BRIGHT_MA, BRIGHT_MA * 10.0**-0.03, NOISE)
     assert found.power_db == pytest.approx(-0.3)
     assert found.shape_sigma == pytest.approx(0.0, abs=1e-9)
     (words,) = found.words()
@@ -39,14 +39,14 @@ def test_light_shared_otherwise_is_told_in_standard_errors() -> None:
     after[1] *= 1.10
     after[3] *= 0.90
     # Four bright monitors of five, two of them off by 10 % where √2 · 0.5 % is normal: some 10 standard errors rms.
-    found = change(6, BRIGHT_MA, after, NOISE)
+    found = reference_change(6, BRIGHT_MA, after, NOISE)
     assert abs(found.power_db) < 0.1
     assert 7.0 < found.shape_sigma < 13.0
     assert any("temperature" in words for words in found.words())
 
 
 def test_noise_alone_is_no_change() -> None:
-    found = [change(6, noisy(BRIGHT_MA), noisy(BRIGHT_MA), NOISE) for _ in range(300)]
+    found = [reference_change(6, noisy(BRIGHT_MA), noisy(BRIGHT_MA), NOISE) for _ in range(300)]
     assert all(each.words() == () for each in found)
     # Mean of four relative readings, twice: 0.5 % · √2 / √4 is 0.015 dB.
     assert np.std([each.power_db for each in found]) == pytest.approx(0.0154, rel=0.2)
@@ -55,8 +55,8 @@ def test_noise_alone_is_no_change() -> None:
 
 def test_saturated_and_dark_monitors_say_nothing() -> None:
     before, after = np.append(BRIGHT_MA, [np.nan, 1.0]), np.append(BRIGHT_MA, [1.0, np.nan])
-    assert change(6, before, after, NOISE).words() == ()
-    assert change(6, np.zeros(5), np.zeros(5), NOISE).words() == ()
+    assert reference_change(6, before, after, NOISE).words() == ()
+    assert reference_change(6, np.zeros(5), np.zeros(5), NOISE).words() == ()
 
 
 def test_only_single_settings_with_light_and_without_heat_are_references() -> None:

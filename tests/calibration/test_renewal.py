@@ -15,9 +15,8 @@ from test_procedure_interrupted import assert_safe
 
 from calibration.measure.bench_probe import BenchProbe
 from calibration.record.conversion import covariance_of, parameters_of
-from calibration.record.posterior import RecordPosterior
 from calibration.record.raw_data import load_raw
-from calibration.run.renewal import DriftRun
+from calibration.run.renewal import DriftRun, RecordPosterior
 from lumion_hw.bench.bench import Bench
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.cli.calibrate.drift import next_name

@@ -1,4 +1,4 @@
-"""What drifted while it was measured: the courses found are those injected, and a run at rest has none."""
+"""What drifted while it was measured: the trajectories found are those injected, and a run at rest has none."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh
 
-from calibration.diagnose.drift_trajectory import Courses, courses_of, drift_of, excess_db
+from calibration.diagnose.drift_trajectory import DriftTrajectories, drift_of, drift_trajectories, excess_db
 from calibration.measure.design import Walk
-from calibration.measure.entry import LogbookEntry, times_s
+from calibration.measure.logbook import LogbookEntry, times_s
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
-from calibration.model.observations import Observations
+from calibration.model.observations import NoiseModel, Observations
 from lumion_hw.mesh.topology import HexMesh
 
 SMALL = HexMesh.columns((2, 3, 2))
@@ -38,20 +37,20 @@ def _model(small: SimulatedMesh) -> MeshModel:
     return MeshModel(SMALL, small.ports, small.ports)
 
 
-def _courses(small: SimulatedMesh, observations: Observations) -> Courses:
-    return courses_of(drift_of(_model(small), small.parameters(), observations, TAKEN_S, NOISE, REACH_MA))
+def _trajectories(small: SimulatedMesh, observations: Observations) -> DriftTrajectories:
+    return drift_trajectories(drift_of(_model(small), small.parameters(), observations, TAKEN_S, NOISE, REACH_MA))
 
 
 def test_a_run_at_rest_has_not_moved_and_names_nothing(small: SimulatedMesh) -> None:
     plan = _settings(small)
-    found = _courses(small, small.measure(plan.currents_ma, plan.source))
+    found = _trajectories(small, small.measure(plan.currents_ma, plan.source))
     assert not found.moved
     assert found.defects(small.parameters().delay_s) == ()
 
 
 def test_a_temperature_that_rises_is_followed_to_a_few_milliradians(small: SimulatedMesh) -> None:
     plan, rising_rad = _settings(small), 0.09 * RAMP
-    found = _courses(small, small.measure(plan.currents_ma, plan.source, common_rad=rising_rad))
+    found = _trajectories(small, small.measure(plan.currents_ma, plan.source, common_rad=rising_rad))
     seen = np.interp(TAKEN_S, found.at_s, found.temperature_rad)
     assert np.abs(seen - (rising_rad - rising_rad[-1])).max() < 0.006
     (named,) = found.defects(small.parameters().delay_s)
@@ -65,7 +64,7 @@ def test_a_fit_that_is_wrong_about_crosstalk_is_not_taken_for_a_temperature(smal
     currents = plan.currents_ma * np.where(RAMP < 0.3, 1.0, 0.5)[:, None]
     square_ma2 = (currents**2).sum(axis=1)
     by_heat_rad = 1e-3 * square_ma2
-    found = _courses(small, small.measure(currents, plan.source, common_rad=rising_rad + by_heat_rad))
+    found = _trajectories(small, small.measure(currents, plan.source, common_rad=rising_rad + by_heat_rad))
     seen = np.interp(TAKEN_S, found.at_s, found.temperature_rad)
     assert np.ptp(by_heat_rad) > 0.02
     assert np.abs(seen - (rising_rad - rising_rad[-1])).max() < 0.006
@@ -75,7 +74,7 @@ def test_one_source_that_jumps_while_the_others_rest_is_a_mode_hop(small: Simula
     plan = _settings(small)
     port = small.ports[1]
     hop_hz = np.where((plan.source == port) & (np.arange(COUNT) > 120), 2e9, 0.0)
-    found = _courses(small, small.measure(plan.currents_ma, plan.source, detuning_hz=hop_hz))
+    found = _trajectories(small, small.measure(plan.currents_ma, plan.source, detuning_hz=hop_hz))
     (named,) = found.defects(small.parameters().delay_s)
     assert (named.kind, named.number) == ("mode hop", port)
     assert "+2.0 GHz" in named.evidence
@@ -86,7 +85,7 @@ def test_one_source_that_fades_is_named_by_its_port(small: SimulatedMesh) -> Non
     plan = _settings(small)
     port = small.ports[2]
     power_db = np.where(plan.source == port, -0.4 * RAMP, 0.0)
-    found = _courses(small, small.measure(plan.currents_ma, plan.source, power_db=power_db))
+    found = _trajectories(small, small.measure(plan.currents_ma, plan.source, power_db=power_db))
     (named,) = found.defects(small.parameters().delay_s)
     assert (named.kind, named.number) == ("power drift", port)
 
@@ -96,7 +95,7 @@ def test_what_drifted_is_taken_out_of_settings_and_readings(small: SimulatedMesh
     fading_db = np.where(np.arange(COUNT) < COUNT - 80, 0.3, 0.0)  # every source is as at the end in its last stretch
     drifted = small.measure(plan.currents_ma, plan.source, power_db=fading_db, common_rad=0.09 * RAMP)
     parameters, model = small.parameters(), _model(small)
-    still = _courses(small, drifted).taken_out(drifted, TAKEN_S, parameters.delay_s)
+    still = _trajectories(small, drifted).taken_out(drifted, TAKEN_S, parameters.delay_s)
     after = replace(still, detuning_hz=still.detunings_hz + 0.09 / (2.0 * np.pi * parameters.delay_s))
     bright = drifted.reading_ma > 1e-3
     off_db = 10.0 * np.log10(still.reading_ma[bright] / model.predict(parameters, after)[bright])

@@ -18,8 +18,7 @@ from calibration.diagnose.breakdowns import (
 from calibration.measure.design import Walk
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
-from calibration.model.observations import Observations
+from calibration.model.observations import NoiseModel, Observations
 from lumion_hw.mesh.topology import HexMesh
 
 SMALL = HexMesh.columns((2, 3, 2))

@@ -12,20 +12,19 @@ from numpy.typing import NDArray
 from same_record import content
 from simulated_bench import SimulatedBench
 
-from calibration.measure.entry import LogbookEntry
-from calibration.measure.logbook import Logbook
-from calibration.model.device_under_test import Subject
+from calibration.measure.logbook import Logbook, LogbookEntry
+from calibration.model.device_under_test import DeviceUnderTest
 from calibration.run.bootstrap import BootstrapPlan
 from calibration.run.journal import RunJournal, read_journal
+from calibration.run.journaled_run import check_light, check_same, header_of
 from calibration.run.procedure import Calibration
-from calibration.run.resumption import check_light, check_same, header_of
 from lumion_hw.errors import CalibrationError, LinkLost, LumionError
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import HexMesh
 
 MESH = HexMesh.columns([1])
 SOURCES = (0, 3)
-SUBJECT = Subject("S-1", "simulated", "1.0", tuple(range(2 * MESH.n_pucs)), 1550.0, 1000.0, (1.2, 2.0), 0.8)
+DEVICE = DeviceUnderTest("S-1", "simulated", "1.0", tuple(range(2 * MESH.n_pucs)), 1550.0, 1000.0, (1.2, 2.0), 0.8)
 PLAN = BootstrapPlan(random_settings=120)
 ENDINGS = (KeyboardInterrupt(), SystemExit(143), LinkLost("unplugged"), LumionError("no room"))
 
@@ -91,7 +90,7 @@ def opened() -> KeyedBench:
 
 
 def run_of(bench: KeyedBench, before: Sequence[LogbookEntry] = (), seed: int = 1) -> Calibration:
-    run = Calibration(bench, SUBJECT, seed, plan=PLAN, before=before)
+    run = Calibration(bench, DEVICE, seed, plan=PLAN, before=before)
     bench.logbook = run.logbook
     return run
 
@@ -211,7 +210,7 @@ def test_another_seed_firmware_or_source_is_refused_by_name(
     other.sources = (0, 3, 7)
     with pytest.raises(CalibrationError, match=r"the seed was 1, is 2; the ports with light was \(0, 3\), is"):
         check_same(header, header_of(run_of(other, seed=2), {}))
-    run = Calibration(opened(), SUBJECT, 1, plan=BootstrapPlan(random_settings=121))
+    run = Calibration(opened(), DEVICE, 1, plan=BootstrapPlan(random_settings=121))
     with pytest.raises(CalibrationError, match="the plan, or the nominal figures"):
         check_same(header, header_of(run, {}))
 

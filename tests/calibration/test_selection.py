@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from law_significance import law_terms_needed, open_signs, significance
 from simulated_mesh import FLOOR_MA, RELATIVE, SimulatedMesh, start_near
 
 from calibration.fit.global_fit import FitResult, GlobalFit
-from calibration.fit.selection import law_terms_needed, open_signs, significance
 from calibration.measure.design import Walk
 from calibration.model.gauge import wrapped
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
+from calibration.model.observations import NoiseModel
 from calibration.model.priors import FREE_GROUPS, default_prior
 from lumion_hw.emulator.optics.truth import PhysicsParameters
 from lumion_hw.mesh.topology import HexMesh

@@ -8,9 +8,14 @@ from bench_run import Calibrated
 from calibration.model.priors import default_prior
 from calibration.model.space import space_of
 from calibration.record.conversion import parameters_of
-from calibration.report.against_truth import reference_offset_hz
 from calibration.report.goals import phase_errors, without_common
-from calibration.report.true_parameters import heater_reach_ma, own_phase_rad, true_laws, true_parameters
+from calibration.report.hidden_truth import (
+    heater_reach_ma,
+    own_phase_rad,
+    reference_offset_hz,
+    true_laws,
+    true_parameters,
+)
 
 
 def test_a_tied_mean_leaves_differences_as_unknown_as_they_were(small_calibrated: Calibrated) -> None:

@@ -21,14 +21,14 @@ def test_modules_of_one_wavelength_allow_no_other() -> None:
     with Bench.emulate(SMALL, seed=1) as bench:
         probe = BenchProbe(bench)
         with pytest.raises(ConfigError, match="light that can be tuned, and no source can"):
-            Calibration(probe, probe.subject(), 1, wavelengths_nm=(1545.0,))
+            Calibration(probe, probe.device_under_test(), 1, wavelengths_nm=(1545.0,))
 
 
 def test_a_wavelength_no_laser_makes_is_refused_before_anything_is_measured() -> None:
     with Bench.emulate("laser-bench", seed=1) as bench:
         probe = BenchProbe(bench)
         with pytest.raises(LimitError, match=r"source at port 1: asked 1400.* nm, limit 1480.* nm"):
-            Calibration(probe, probe.subject(), 1, wavelengths_nm=(1540.0, 1400.0))
+            Calibration(probe, probe.device_under_test(), 1, wavelengths_nm=(1540.0, 1400.0))
 
 
 def test_a_laser_and_a_module_calibrate_together_and_the_laser_goes_on_alone(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_laser_and_a_module_calibrate_together_and_the_laser_goes_on_alone(tmp
         bench.lasers["tls-a"].set_frequency_thz(195.0)
         probe = BenchProbe(bench)
         probe.align_all()
-        run = Calibration(probe, probe.subject(), 3, wavelengths_nm=(1552.0,))
+        run = Calibration(probe, probe.device_under_test(), 3, wavelengths_nm=(1552.0,))
         record = run.run()
         assert record.faults == ()
         assert record.wavelength_nm == 1550.0  # that of the light that cannot be tuned

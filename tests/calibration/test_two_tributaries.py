@@ -14,9 +14,8 @@ import pytest
 import yaml
 
 from calibration.measure.bench_probe import BenchProbe
-from calibration.report.against_truth import compare
 from calibration.report.goals import phase_errors
-from calibration.report.true_parameters import true_parameters
+from calibration.report.hidden_truth import compare, true_parameters
 from calibration.run.dry_run import dry_run
 from calibration.run.planning import Goal
 from calibration.run.procedure import Calibration
@@ -54,7 +53,7 @@ def found(bench_file: Path) -> Iterator[Found]:
     with Bench.emulate(bench_file, seed=SEED) as bench:
         probe = BenchProbe(bench)
         path = bench_file.with_name("record.json")
-        Calibration(probe, probe.subject(), SEED, goal=GOAL).run().save(path)
+        Calibration(probe, probe.device_under_test(), SEED, goal=GOAL).run().save(path)
         yield Found(bench, bench_file, path, CalibrationRecord.load(path))
 
 
@@ -126,7 +125,7 @@ def test_drift_says_that_the_record_holds(found: Found, capsys: pytest.CaptureFi
 def test_further_wavelengths_are_found_too(bench_file: Path, tmp_path: Path) -> None:
     with Bench.emulate(bench_file, seed=SEED) as bench:
         probe = BenchProbe(bench)
-        record = Calibration(probe, probe.subject(), SEED, goal=GOAL, wavelengths_nm=(1545.0, 1560.0)).run()
+        record = Calibration(probe, probe.device_under_test(), SEED, goal=GOAL, wavelengths_nm=(1545.0, 1560.0)).run()
     assert record.faults == ()
     assert record.quality["unseen_wavelength_excess_db"] < 0.1
 
@@ -145,7 +144,7 @@ def test_the_plan_knows_that_both_are_lit(bench_file: Path) -> None:
 def test_other_chips_are_found_as_well(bench_file: Path, seed: int) -> None:
     with Bench.emulate(bench_file, seed=seed) as bench:
         probe = BenchProbe(bench)
-        record = Calibration(probe, probe.subject(), seed, goal=GOAL).run()
+        record = Calibration(probe, probe.device_under_test(), seed, goal=GOAL).run()
         figures = phase_errors(bench, record, true_parameters(bench, record))[1]
     assert record.faults == ()
     assert figures["passive_mrad"] < 3.0
@@ -169,7 +168,7 @@ def dim(tmp_path: Path) -> Path:
 def test_with_little_light_nothing_is_called_broken_that_is_only_dark(dim: Path) -> None:
     with Bench.emulate(dim, seed=1) as bench:
         probe = BenchProbe(bench)
-        record = Calibration(probe, probe.subject(), seed=1, goal=Goal(sigma_rad=30e-3)).run()
+        record = Calibration(probe, probe.device_under_test(), seed=1, goal=Goal(sigma_rad=30e-3)).run()
     kinds = {defect.kind for defect in record.defects}
     assert kinds <= {"faint monitor", "unseen PUC", "unseen heater"}
     assert "faint monitor" in kinds

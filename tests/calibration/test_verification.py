@@ -8,8 +8,15 @@ import pytest
 from numpy.typing import NDArray
 from solver_probe import LAW, SolverProbe
 
-from calibration.diagnose.held_out import HeldOut, Verification, rms_db
-from calibration.run.verification import LEAST_DBM, TOLERANCE_DB, out_of_tolerance, verify
+from calibration.run.verification import (
+    LEAST_DBM,
+    TOLERANCE_DB,
+    HeldOut,
+    Verification,
+    out_of_tolerance,
+    rms_db,
+    verify,
+)
 from lumion_hw.mesh.heater import HeaterLaw
 from lumion_hw.mesh.record import CalibrationRecord, HeaterEntry, JointsEntry, PortEntry, PucEntry
 from lumion_hw.mesh.topology import HexMesh

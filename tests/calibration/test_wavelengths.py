@@ -12,11 +12,10 @@ from simulated_mesh import FLOOR_MA, FULL_TURN_MA, REFERENCE_HZ, RELATIVE, RESPO
 
 from calibration.measure.bench_probe import BenchProbe
 from calibration.measure.logbook import Logbook
-from calibration.model.device_under_test import Subject
+from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.likelihood import Likelihood, SettingDrift
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
-from calibration.model.observations import Observations
+from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.record.conversion import parameters_of
 from calibration.run.procedure import Calibration
@@ -122,7 +121,7 @@ def test_the_delay_is_found_from_a_guess_that_is_percents_off(delay_off: float) 
     assert np.sqrt(found.covariance[0, 0]) == pytest.approx(0.9e-15, rel=0.5)
     assert found.parameters.differential_slope_rad_per_hz == pytest.approx(DIFFERENTIAL, rel=0.01)
     assert found.parameters.coupler_slope_rad_per_hz == pytest.approx(ETA, rel=0.02)
-    assert found.doubts() == ()
+    assert found.warnings() == ()
 
 
 def test_light_goes_out_in_steps_no_longer_than_the_delay_allows() -> None:
@@ -173,8 +172,8 @@ def test_a_mesh_that_does_not_keep_its_phases_is_named() -> None:
         return tune(port, frequency_hz)
 
     mesh.bench.tune = tune_and_turn  # type: ignore[method-assign]
-    doubts = mesh.extend(1551.0, 1560.0).doubts()
-    assert [doubt.partition(" the mesh")[0] for doubt in doubts] == ["at 1560.000 nm"]
+    warnings = mesh.extend(1551.0, 1560.0).warnings()
+    assert [warning.partition(" the mesh")[0] for warning in warnings] == ["at 1560.000 nm"]
 
 
 def test_sources_end_where_they_began() -> None:
@@ -207,11 +206,11 @@ def test_72_pucs_are_predicted_at_a_wavelength_never_seen(seed: int) -> None:
 def test_the_whole_procedure_on_72_pucs_holds_for_30_nm() -> None:
     mesh = Tunable.draw(HexMesh.smartlight(), 1, 7, 0.04)
     bench = mesh.bench
-    subject = Subject(
+    device = DeviceUnderTest(
         "S", "M", "F", tuple(range(144)), 1550.0, 1000.0, (1.2, 2.0), RESPONSIVITY_MA_PER_MW,
         source_spread_hz=1.25e9, tunable_hz=dict.fromkeys(bench.sources, bench.tuning_range_hz or (0.0, 0.0)),
     )  # fmt: skip
-    record = Calibration(bench, subject, 1, wavelengths_nm=(1530.0, 1540.0, 1550.0, 1560.0)).run()
+    record = Calibration(bench, device, 1, wavelengths_nm=(1530.0, 1540.0, 1550.0, 1560.0)).run()
     assert record.faults == ()
     assert record.dispersion is not None
     assert record.dispersion.delay_s == pytest.approx(bench.simulated.delay_s, rel=1e-4)
@@ -238,7 +237,7 @@ def lasers() -> Iterator[LaserBench]:
             laser.set_power_dbm(8.0)
         probe = BenchProbe(bench)
         probe.align_all()
-        record = Calibration(probe, probe.subject(), 2, wavelengths_nm=(1540.0, 1550.0, 1560.0)).run()
+        record = Calibration(probe, probe.device_under_test(), 2, wavelengths_nm=(1540.0, 1550.0, 1560.0)).run()
         yield LaserBench(bench, probe, record)
 
 

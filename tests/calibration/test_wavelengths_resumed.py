@@ -13,11 +13,11 @@ from simulated_bench import SimulatedBench
 from simulated_mesh import REFERENCE_HZ
 
 from calibration.measure.logbook import Logbook
-from calibration.model.device_under_test import Subject
+from calibration.model.device_under_test import DeviceUnderTest
 from calibration.run.bootstrap import BootstrapPlan
 from calibration.run.journal import RunJournal
+from calibration.run.journaled_run import check_light, check_same, header_of
 from calibration.run.procedure import Calibration
-from calibration.run.resumption import check_light, check_same, header_of
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import HexMesh
@@ -26,7 +26,7 @@ MESH = HexMesh.columns([1])
 SOURCES = (0, 3)
 RANGE_HZ = (190e12, 197e12)
 WAVELENGTHS_NM = (1540.0, 1560.0)
-SUBJECT = Subject(
+DEVICE = DeviceUnderTest(
     "S-1", "simulated", "1.0", tuple(range(2 * MESH.n_pucs)), 1550.0, 1000.0, (1.2, 2.0), 0.8,
     source_spread_hz=1e9, tunable_hz=dict.fromkeys(SOURCES, RANGE_HZ),
 )  # fmt: skip
@@ -70,7 +70,7 @@ def run(bench: CutBench, path: Path, wavelengths_nm: tuple[float, ...] = WAVELEN
     book = RunJournal.resume(path) if path.exists() else RunJournal.begin(path)
     going_on, plan = bool(book.entries), BootstrapPlan(random_settings=120)
     try:
-        made = Calibration(bench, SUBJECT, 1, plan=plan, before=book.entries, wavelengths_nm=wavelengths_nm)
+        made = Calibration(bench, DEVICE, 1, plan=plan, before=book.entries, wavelengths_nm=wavelengths_nm)
         if going_on:
             check_same(book.header, header_of(made, {}))
             check_light(bench, book.entries)

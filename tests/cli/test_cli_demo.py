@@ -56,11 +56,11 @@ def demo(directory: Path, *options: str, before: list[str] = LUMION, hash_seed: 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The whole story once, with --json."""
+    """The whole demo once, with --json."""
     return demo(tmp_path_factory.mktemp("demo") / "out", "--seed", "3", "--json", hash_seed="1")
 
 
-def test_the_story_ends_well_with_one_document_and_nothing_else_on_stdout(run: Run) -> None:
+def test_the_demo_ends_well_with_one_document_and_nothing_else_on_stdout(run: Run) -> None:
     assert run.code == 0, run.stderr
     assert set(run.document) == {"bench", "calibration", "circuits", "recovery", "artifacts", "left_out"}
 
@@ -125,11 +125,11 @@ def test_what_is_left_behind_exists_and_can_be_read(run: Run) -> None:
     assert "Calibration of SMALL-0001" in artifacts["calibration_report"].read_text()
 
 
-def test_the_event_log_tells_the_story_line_by_line(run: Run) -> None:
+def test_the_event_log_tells_the_demo_line_by_line(run: Run) -> None:
     events = [json.loads(line) for line in (run.directory / "events.jsonl").read_text().splitlines()]
     names = [event["event"] for event in events]
-    story = ["opened", "calibrated", "programmed", "proof", "fault injected", "verdict", "replaced"]
-    assert [names.index(name) for name in story] == sorted(names.index(name) for name in story)
+    wanted = ["opened", "calibrated", "programmed", "proof", "fault injected", "verdict", "replaced"]
+    assert [names.index(name) for name in wanted] == sorted(names.index(name) for name in wanted)
     assert names.count("heater measured") >= 30
     assert names.count("proof") == 4
     assert [event["name"] for event in events if event["event"] == "span"] == SPANS

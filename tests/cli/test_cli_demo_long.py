@@ -1,4 +1,4 @@
-"""The whole story on the built-in bench for many seeds, and a calibration over real wires."""
+"""The whole demo on the built-in bench for many seeds, and a calibration over real wires."""
 
 import json
 import os

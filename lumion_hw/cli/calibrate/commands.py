@@ -84,7 +84,7 @@ def verify(
     above -40 dBm in the mesh (photocurrent over the record's responsivity) and 10 dB above its floor.
     """
     from calibration.measure.bench_probe import BenchProbe
-    from calibration.measure.tuning import tune_to_record
+    from calibration.measure.probe import tune_to_record
     from calibration.run.verification import verify_at
     from lumion_hw.mesh.record import CalibrationRecord
 
@@ -125,7 +125,7 @@ def _truth_document(bench: Bench, record: Any) -> dict[str, Any]:
     """Return the comparison with the hidden truth."""
     import numpy as np
 
-    from calibration.report.against_truth import compare
+    from calibration.report.hidden_truth import compare
 
     report = compare(bench, record)
     return {

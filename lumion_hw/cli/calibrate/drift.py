@@ -18,8 +18,7 @@ from lumion_hw.cli.outputs import out_option
 from lumion_hw.errors import CalibrationError, ConfigError, LumionError
 
 if TYPE_CHECKING:
-    from calibration.fit.drift import Renewal
-    from calibration.run.health import Health
+    from calibration.fit.drift import Health, Renewal
     from calibration.run.renewal import DriftRun, RecordChange
     from lumion_hw.bench.bench import Bench
     from lumion_hw.mesh.record import CalibrationRecord
@@ -101,7 +100,7 @@ def drift(
     settings can tell: then the PUCs that fit worst are named.
     """
     from calibration.measure.bench_probe import BenchProbe
-    from calibration.measure.tuning import tune_to_record
+    from calibration.measure.probe import tune_to_record
     from calibration.record.conditions import ConditionsWatch
     from calibration.run.renewal import DriftRun
     from lumion_hw.bench.record_use import record_age_s

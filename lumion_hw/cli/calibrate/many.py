@@ -12,7 +12,7 @@ from lumion_hw.cli.numbers import SEED, TOLERANCE_DB
 from lumion_hw.cli.output import echo_json, echo_table, json_option, note
 
 if TYPE_CHECKING:
-    from calibration.run.bench_job import BenchOutcome
+    from calibration.run.many_benches import BenchOutcome
 
 _HEADERS = ("bench", "state", "held out dB", "settings", "hardware s", "wall s", "record or reason")
 _INTERRUPTED, _TERMINATED, _OUT_OF_TOLERANCE = 130, 143, 3
@@ -44,9 +44,8 @@ def many(
     """
     import os
 
-    from calibration.run.bench_job import jobs_for
     from calibration.run.cluster import calibrate_on_cluster
-    from calibration.run.many import calibrate_many
+    from calibration.run.many_benches import calibrate_many, jobs_for
     from lumion_hw.files.writing import writing
 
     directory = Path(out).absolute()

@@ -54,8 +54,8 @@ def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, 
     """
     from calibration.run.planning import Goal
     from lumion_hw.bench.bench import Bench
-    from lumion_hw.cli.demo.report import story_document
-    from lumion_hw.cli.demo.steps import run_story
+    from lumion_hw.cli.demo.report import demo_document
+    from lumion_hw.cli.demo.steps import run_demo
     from lumion_hw.cli.progress import RunProgress
     from lumion_hw.files.writing import writing
 
@@ -73,14 +73,14 @@ def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, 
             _show_bench(bench)
         tell = (lambda *_: None) if as_json else narrator.say
         goal = Goal(sigma_rad=1e-3 * sigma_mrad)
-        story = run_story(bench, seed, directory, progress=bars, say=tell, goal=goal, plots=plots)
+        demo_run = run_demo(bench, seed, directory, progress=bars, say=tell, goal=goal, plots=plots)
         bars.between()
         if as_json:
-            echo_json(story_document(bench, story, seed))
+            echo_json(demo_document(bench, demo_run, seed))
             return
         note(f"{time.monotonic() - began:.1f} s, {time.process_time() - began_cpu:.1f} s of CPU time")
     say(f"Left behind in {directory}/: " + ", ".join(sorted(path.name for path in directory.iterdir())))
-    for sentence in left_out(sigma_mrad, story.left_out):
+    for sentence in left_out(sigma_mrad, demo_run.left_out):
         say(f"Left out: {sentence}.")
 
 

@@ -1,4 +1,4 @@
-"""The run of a whole story in words: one page of Markdown, and the documents that ``--json`` prints."""
+"""The demo in words: one page of Markdown, and the documents that ``--json`` prints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.shown import markdown
 
 if TYPE_CHECKING:
-    from lumion_hw.cli.demo.steps import Story
+    from lumion_hw.cli.demo.steps import DemoRun
 
 EMULATED = "mesh, optics, modules, meters, controllers, fibres and amplifiers"
 NOT_REHEARSED = "network interfaces, process group, state transfer and training step (spans 8 to 11 of a recovery)"
@@ -120,9 +120,9 @@ def recovery_document(recovery: Recovery) -> dict[str, Any]:
     }
 
 
-def story_document(bench: Bench, story: Story, seed: int) -> dict[str, Any]:
+def demo_document(bench: Bench, demo_run: DemoRun, seed: int) -> dict[str, Any]:
     """Return a whole run as ``lumion demo --json`` prints it."""
-    artifacts = story.artifacts
+    artifacts = demo_run.artifacts
     return {
         "bench": {
             "name": bench.model.name,
@@ -133,15 +133,15 @@ def story_document(bench: Bench, story: Story, seed: int) -> dict[str, Any]:
             "pucs": bench.mesh.topology.n_pucs,
             "ports": bench.mesh.topology.n_ports,
         },
-        "calibration": calibration_summary(story.record),
+        "calibration": calibration_summary(demo_run.record),
         "circuits": {
             "before": [
-                {**circuit_document(proof), "crosstalk_db": story.crosstalk_db.get(proof.circuit.request)}
-                for proof in story.before
+                {**circuit_document(proof), "crosstalk_db": demo_run.crosstalk_db.get(proof.circuit.request)}
+                for proof in demo_run.before
             ],
-            "after": [circuit_document(proof) for proof in story.recovery.proofs],
+            "after": [circuit_document(proof) for proof in demo_run.recovery.proofs],
         },
-        "recovery": recovery_document(story.recovery),
+        "recovery": recovery_document(demo_run.recovery),
         "artifacts": {
             "calibration": str(artifacts.calibration),
             "events": str(artifacts.events),
@@ -150,7 +150,7 @@ def story_document(bench: Bench, story: Story, seed: int) -> dict[str, Any]:
             "report": str(artifacts.report),
             "calibration_report": str(artifacts.calibration_report),
         },
-        "left_out": list(story.left_out),
+        "left_out": list(demo_run.left_out),
     }
 
 
@@ -161,9 +161,9 @@ def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> 
     return "\n".join(lines)
 
 
-def report_text(bench: Bench, story: Story, seed: int) -> str:
+def report_text(bench: Bench, demo_run: DemoRun, seed: int) -> str:
     """Return the one-page report of a run."""
-    recovery = story.recovery
+    recovery = demo_run.recovery
     return f"""<!-- {MADE_BY} -->
 # {markdown(bench.model.name)}: run report
 
@@ -172,21 +172,21 @@ Bench: {len(bench.model.devices)} devices, {bench.mesh.topology.n_pucs} PUCs, co
 
 ## Calibration
 
-{calibration_text(calibration_summary(story.record))}
+{calibration_text(calibration_summary(demo_run.record))}
 
 Standard errors are those of the global fit, in which thermal crosstalk is one of the unknowns.
-All figures and maps: [{story.artifacts.calibration_report.name}]({story.artifacts.calibration_report.name}).
+All figures and maps: [{demo_run.artifacts.calibration_report.name}]({demo_run.artifacts.calibration_report.name}).
 
 ## Circuits before the fault
 
-{markdown_table(CIRCUIT_HEADERS, circuit_rows(story.before))}
+{markdown_table(CIRCUIT_HEADERS, circuit_rows(demo_run.before))}
 
 Losses are fibre to fibre over the mesh. Received power is what the meter on the receiver's tap implies. Every input has
 a booster amplifier: a 10GBASE-ER pair alone would close only few hops.
 
-{markdown_table(BUDGET_HEADERS, budget_rows(story.before))}
+{markdown_table(BUDGET_HEADERS, budget_rows(demo_run.before))}
 
-{markdown_table(CROSSTALK_HEADERS, crosstalk_rows(story.crosstalk_db))}
+{markdown_table(CROSSTALK_HEADERS, crosstalk_rows(demo_run.crosstalk_db))}
 
 ![paths before](mesh-before.svg)
 

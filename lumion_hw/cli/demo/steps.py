@@ -22,7 +22,7 @@ from lumion_hw.mesh.picture import PicturePath, mesh_svg
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import HexMesh, State
 
-__all__ = ["Artifacts", "Story", "calibrate", "connect", "lose_and_replace", "picture", "run_story"]
+__all__ = ["Artifacts", "DemoRun", "calibrate", "connect", "lose_and_replace", "picture", "run_demo"]
 
 DETECT_TIMEOUT_S = 10.0
 
@@ -61,7 +61,7 @@ class Artifacts:
 
 
 @dataclass(frozen=True)
-class Story:
+class DemoRun:
     """What happened.
 
     Attributes:
@@ -120,7 +120,7 @@ def lose_and_replace(bench: Bench, setup: PathSetup, server: str) -> Recovery:
     return replace_server(setup, verdict, fault_s=fault_s, began_cpu_s=fault_cpu_s)
 
 
-def run_story(
+def run_demo(
     bench: Bench,
     seed: int,
     directory: Path,
@@ -129,7 +129,7 @@ def run_story(
     say: Callable[[str, object], None] = lambda step, result: None,
     goal: Goal | None = None,
     plots: bool = False,
-) -> Story:
+) -> DemoRun:
     """Run the main job on an emulated bench.
 
     Args:
@@ -173,10 +173,10 @@ def run_story(
         say("recovery", recovery)
     progress("report", 0, 1)
     written = write_report(artifacts.calibration, artifacts.calibration_report, plots=plots)
-    story = Story(record, before, crosstalk_db, recovery, artifacts, written.missing)
-    write_file(artifacts.report, "the report", report_text(bench, story, seed))
+    demo_run = DemoRun(record, before, crosstalk_db, recovery, artifacts, written.missing)
+    write_file(artifacts.report, "the report", report_text(bench, demo_run, seed))
     progress("report", 1, 1)
-    return story
+    return demo_run
 
 
 def _draw(setup: PathSetup, path: Path, proofs: Sequence[CircuitProof], title: str) -> None:

@@ -1,4 +1,4 @@
-"""A fit, and what has to be taken into account beside the model for it to explain all readings.
+"""A fit, and what else has to be assumed for it to explain all readings.
 
 A fit that explains everything is left as it is. Else the run itself is asked: did anything drift, did a heater die on
 the way, are two channels exchanged? What explains most is taken out of settings and readings, and all is fitted again.
@@ -26,13 +26,13 @@ from calibration.diagnose.breakdowns import (
     without_dead_heater,
     without_dead_monitors,
 )
-from calibration.diagnose.drift_trajectory import Courses, courses_of, drift_of
+from calibration.diagnose.drift_trajectory import DriftTrajectories, drift_of, drift_trajectories
 from calibration.diagnose.element_faults import died_heater, exchanged_channels
+from calibration.fit.frequencies import other_branches
 from calibration.fit.global_fit import FitResult, GlobalFit, Round
-from calibration.model.branches import other_branches
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.normal_equations import strain
+from calibration.model.normal_equations import mean_squared_residual
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import Prior
@@ -56,7 +56,7 @@ _SWEPT_ALIVE_SIGMA = 8.0
 
 
 @dataclass(frozen=True, eq=False)
-class Account:
+class DiagnosedFit:
     """A fit, and what had to be assumed for it.
 
     Attributes:
@@ -65,9 +65,9 @@ class Account:
         dead: Heaters without effect at the end of the run.
         defects: What happened.
         exchanged: Pairs of heaters whose channels are exchanged.
-        courses: What drifted; ``None`` if it was not looked at.
+        trajectories: What drifted; ``None`` if it was not looked at.
         deaths: Heaters that died.
-        followed: How often courses were found since the last settings were taken.
+        followed: How often trajectories were found since the last settings were taken.
         rough: Whether the fit went in full steps from where it was not near enough.
     """
 
@@ -76,7 +76,7 @@ class Account:
     dead: frozenset[int]
     defects: tuple[Defect, ...] = ()
     exchanged: tuple[tuple[int, int], ...] = ()
-    courses: Courses | None = None
+    trajectories: DriftTrajectories | None = None
     deaths: tuple[Death, ...] = ()
     followed: int = 0
     rough: bool = False
@@ -108,7 +108,7 @@ class TimedReadings:
 
 
 @dataclass(frozen=True, eq=False)
-class Accountant:
+class FaultDiagnosis:
     """Fits readings and finds out what happened to them.
 
     Attributes:
@@ -135,25 +135,25 @@ class Accountant:
     whole: TimedReadings
     done: Callable[[Round], None] = lambda _: None
 
-    def begin(self, start: MeshParameters) -> Account:
+    def begin(self, start: MeshParameters) -> DiagnosedFit:
         """Fit from a start, and think of nothing but the readings; dead heaters have no law there."""
         dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
-        return self._branched(Account(self._fit(start, self._alive, dead), self._alive, dead))
+        return self._branched(DiagnosedFit(self._fit(start, self._alive, dead), self._alive, dead))
 
-    def settle(self, now: Account) -> Account:
+    def settle(self, now: DiagnosedFit) -> DiagnosedFit:
         """Go on from a fit until all is explained or nothing more can be thought of."""
         return self._named(self._exchanged(self._settled(now)))
 
-    def go_on(self, before: Account) -> Account:
-        """Fit from an account of fewer readings, until all is explained or nothing more can be thought of."""
+    def go_on(self, before: DiagnosedFit) -> DiagnosedFit:
+        """Fit from a fit of fewer readings, until all is explained or nothing more can be thought of."""
         return self.settle(self._again(self._expected(before), before.fit))
 
-    def stated(self, now: Account) -> Account:
-        """Return an account whose fit states its errors for where it ended."""
+    def stated(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return the fit with its errors stated for where it ended."""
         return replace(now, fit=self._fitting(now.likelihood, now.dead).stated(now.fit))
 
-    def _named(self, now: Account) -> Account:
-        """Return the account with what happened in words."""
+    def _named(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return the diagnosed fit with what happened in words."""
         if now.exchanged:
             return replace(now, defects=exchanged_channels(now.exchanged, self.channels))
         settings = len(now.likelihood.observations)
@@ -167,21 +167,21 @@ class Accountant:
         alive = without_dead_monitors(observations, monitor_deaths(observations, self.likelihood.noise))
         return replace(self.likelihood, observations=alive)
 
-    def _settled(self, now: Account) -> Account:
-        """Return an account that explains all, or of which nothing more can be thought."""
+    def _settled(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return a diagnosed fit that explains all, or of which nothing more can be thought."""
         for _ in range(_MOST_ROUNDS):
             other = self._explained(now)
             if other is None:
                 break
             again = self._again(other, now.fit if other.deaths == now.deaths else None)
-            law = other is not now and other.courses is now.courses and other.deaths == now.deaths
-            if law and again.fit.doubt >= now.fit.doubt:  # not the law: the fit is lost elsewhere
+            law = other is not now and other.trajectories is now.trajectories and other.deaths == now.deaths
+            if law and again.fit.discrepancy >= now.fit.discrepancy:  # not the law: the fit is lost elsewhere
                 break
             now = again
         return now
 
-    def _branched(self, now: Account) -> Account:
-        """Return the account with a source half a turn per PUC away, if that explains more than it is unlikely."""
+    def _branched(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return the fit with a source half a turn per PUC away, if that explains more than it is unlikely."""
         group = self.model.space.group("source_detuning_hz")
         if not self.free[group].all():
             return now
@@ -196,65 +196,70 @@ class Accountant:
         # There the frequencies show in another way: that it looks almost the same is good for a comparison only.
         return replace(now, fit=self._fit(best.fit.parameters, now.likelihood, now.dead, near=True))
 
-    def _expected(self, before: Account) -> Account:
-        """Return an account of fewer settings with the courses that it sees in all of them, if anything had drifted.
+    def _expected(self, before: DiagnosedFit) -> DiagnosedFit:
+        """Return a fit of fewer settings with the trajectories that it sees in all of them, if anything had drifted.
 
         A fit knows phases to a few milliradians: what goes on drifting is seen before it leads the next fit astray.
         """
         now = replace(before, followed=0)
-        if now.courses is None:
+        if now.trajectories is None:
             return now
-        courses = self._courses(now)
-        return replace(self._following(now, courses), followed=0) if courses.differs(now.courses) else now
+        trajectories = self._trajectories(now)
+        return (
+            replace(self._following(now, trajectories), followed=0) if trajectories.differs(now.trajectories) else now
+        )
 
-    def _explained(self, now: Account) -> Account | None:
-        """Return an account of what explains more, not fitted yet; ``None`` if nothing more can be thought of."""
-        courses = self._courses(now) if now.followed < _MOST_FOLLOWED else None
-        if now.fit.doubt > 0.0 and not now.rough:
+    def _explained(self, now: DiagnosedFit) -> DiagnosedFit | None:
+        """Return a diagnosed fit of what explains more, not fitted yet; ``None`` if nothing more can be thought of."""
+        trajectories = self._trajectories(now) if now.followed < _MOST_FOLLOWED else None
+        if now.fit.discrepancy > 0.0 and not now.rough:
             death = heater_death(self.model, now.fit.parameters, now.likelihood, now.dead)
-            if death is not None and (courses is None or death.gain > self._gain(now, courses)):
-                _log.info("%s; doubt %.3g before", death, now.fit.doubt)
+            if death is not None and (trajectories is None or death.gain > self._gain(now, trajectories)):
+                _log.info("%s; discrepancy %.3g before", death, now.fit.discrepancy)
                 return replace(now, dead=now.dead | {death.number}, deaths=(*now.deaths, death))
-        if courses is not None and (courses.moved if now.courses is None else courses.differs(now.courses)):
-            _log.info("the run drifted; doubt %.3g before", now.fit.doubt)
-            return self._following(now, courses)
+        if trajectories is not None and (
+            trajectories.moved if now.trajectories is None else trajectories.differs(now.trajectories)
+        ):
+            _log.info("the run drifted; discrepancy %.3g before", now.fit.discrepancy)
+            return self._following(now, trajectories)
         if now.rough:  # what seemed near may not have been: then the long way round
             return now
-        if now.fit.doubt > 0.0:
+        if now.fit.discrepancy > 0.0:
             law = other_law(self.model, now.fit.parameters, now.likelihood, self.rho2_range, now.dead)
             return None if law is None else replace(now, fit=replace(now.fit, parameters=law))
         return None
 
-    def _courses(self, now: Account) -> Courses:
+    def _trajectories(self, now: DiagnosedFit) -> DriftTrajectories:
         """Return what drifted, by the readings as they were taken."""
         whole, noise = self.whole, self._alive.noise
-        joined = _put(whole.observations, self._taken_out(replace(now, courses=None)))
-        return courses_of(drift_of(self.model, now.fit.parameters, joined, whole.taken_s, noise, self.reach_ma))
+        joined = _put(whole.observations, self._taken_out(replace(now, trajectories=None)))
+        return drift_trajectories(drift_of(self.model, now.fit.parameters, joined, whole.taken_s, noise, self.reach_ma))
 
-    def _gain(self, now: Account, courses: Courses) -> float:
-        """Return how much better the readings fit once these courses are taken out."""
-        other = self._taken_out(replace(now, courses=courses))
+    def _gain(self, now: DiagnosedFit, trajectories: DriftTrajectories) -> float:
+        """Return how much better the readings fit once these trajectories are taken out."""
+        other = self._taken_out(replace(now, trajectories=trajectories))
         return gain_by(self.model, now.fit.parameters, now.likelihood, other)
 
-    def _taken_out(self, now: Account) -> Observations:
+    def _taken_out(self, now: DiagnosedFit) -> Observations:
         """Return the settings and readings with all taken out that is known to have happened."""
         observations = self._alive.observations
         for death in now.deaths:
             observations = without_dead_heater(observations, death)
         for one, other in now.exchanged:
             observations = _exchanged(observations, one, other)
-        if now.courses is not None:
+        if now.trajectories is not None:
             taken_s = self.whole.taken_s[_places(self.whole.observations, observations)]
-            observations = now.courses.taken_out(observations, taken_s, now.fit.parameters.delay_s)
+            observations = now.trajectories.taken_out(observations, taken_s, now.fit.parameters.delay_s)
         return observations
 
-    def _following(self, now: Account, courses: Courses) -> Account:
-        """Return an account with other courses, and its parameters moved to the end of these.
+    def _following(self, now: DiagnosedFit, trajectories: DriftTrajectories) -> DiagnosedFit:
+        """Return a diagnosed fit with other trajectories, and its parameters moved to the end of these.
 
-        A fit is about where its courses end. Another end is another phase that all PUCs have in common, the same on all
-        joints, and another power of the sources: known from what is taken out of its settings now and was before.
+        A fit is about where its trajectories end. Another end is another phase that all PUCs have in common, the
+        same on all joints, and another power of the sources: known from what is taken out of its settings now and was
+        before.
         """
-        following = replace(now, courses=courses, followed=now.followed + 1)
+        following = replace(now, trajectories=trajectories, followed=now.followed + 1)
         before, parameters = now.likelihood.observations, now.fit.parameters
         after = self._taken_out(following)[np.arange(len(before))]
         turn_hz = float(np.median(before.detunings_hz - after.detunings_hz))
@@ -269,7 +274,7 @@ class Accountant:
         moved = replace(parameters, joint_phase_rad=joints, source_db=source_db)
         return replace(following, fit=replace(now.fit, parameters=moved))
 
-    def _again(self, now: Account, known: FitResult | None = None) -> Account:
+    def _again(self, now: DiagnosedFit, known: FitResult | None = None) -> DiagnosedFit:
         """Return a fit with all taken out that is known to have happened.
 
         Args:
@@ -291,21 +296,21 @@ class Accountant:
         fit = self._fit(start, likelihood, never, near=near, known=known)
         return replace(now, fit=fit, likelihood=likelihood, rough=near and not fit.certified)
 
-    def _exchanged(self, now: Account) -> Account:
-        """Return the account with two channels exchanged, if that explains more than two heaters being dead."""
+    def _exchanged(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return the diagnosed fit with two channels exchanged, if that explains more than two heaters being dead."""
         odd = [d.number for d in now.deaths if self.swept_sigma[d.number] > _SWEPT_ALIVE_SIGMA]
         for one, other in itertools.combinations(sorted(odd), 2):
             rest = tuple(death for death in now.deaths if death.number not in (one, other))
-            case = replace(now, dead=now.dead - {one, other}, exchanged=((one, other),), deaths=rest, courses=None)
+            case = replace(now, dead=now.dead - {one, other}, exchanged=((one, other),), deaths=rest, trajectories=None)
             given = replace(self._alive, observations=self._taken_out(case))
             start, _ = exchange(self.model, now.fit.parameters, given, one, other, self.prior)
-            again = self._again(replace(case, fit=replace(now.fit, parameters=start), courses=now.courses))
-            if again.fit.doubt < now.fit.doubt or again.fit.chi2_per_dof < now.fit.chi2_per_dof:
+            again = self._again(replace(case, fit=replace(now.fit, parameters=start), trajectories=now.trajectories))
+            if again.fit.discrepancy < now.fit.discrepancy or again.fit.chi2_per_dof < now.fit.chi2_per_dof:
                 return again
         return now
 
-    def exchanged_from(self, start: MeshParameters, now: Account) -> Account:
-        """Return the account with two channels exchanged, if that explains everything; the last thing to think of.
+    def exchanged_from(self, start: MeshParameters, now: DiagnosedFit) -> DiagnosedFit:
+        """Return the fit with two channels exchanged, if that explains everything; the last thing to think of.
 
         With two channels exchanged a fit goes astray everywhere. Where it began, the phases of all other PUCs are about
         right, the two are among those whose readings fit worst, and exchanging the right pair takes away most of that.
@@ -315,8 +320,8 @@ class Accountant:
             now: The account that does not explain them.
         """
         dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
-        tension = strain(self.model, start, self._alive)[self.model.space.group("passive_phase_rad")]
-        suspects = np.argsort(-tension)[:_SUSPECTS].tolist()
+        misfit = mean_squared_residual(self.model, start, self._alive)[self.model.space.group("passive_phase_rad")]
+        suspects = np.argsort(-misfit)[:_SUSPECTS].tolist()
         live = sorted(heater for puc in suspects for heater in (2 * puc, 2 * puc + 1) if heater not in dead)
         least, best = _EXCHANGED_SHARE * coarse_cost(self.model, start, self._alive), None
         for one, other in itertools.combinations(live, 2):
@@ -328,9 +333,9 @@ class Accountant:
                 least, best = cost, (found, ((one, other),))
         if best is None:
             return now
-        _log.info("channels of heaters %s exchanged; doubt %.3g before", best[1][0], now.fit.doubt)
+        _log.info("channels of heaters %s exchanged; discrepancy %.3g before", best[1][0], now.fit.discrepancy)
         fit = replace(now.fit, parameters=best[0])
-        case = Account(fit, self._alive, dead, exchanged=best[1])
+        case = DiagnosedFit(fit, self._alive, dead, exchanged=best[1])
         again = self._settled(self._again(case))
         return self._named(again) if again.fit.certified else now
 

@@ -1,4 +1,4 @@
-"""What the accountant takes into account beside the model, and that it does not fit more often than it has to."""
+"""What the diagnosis finds beside the model, and that it does not fit more often than it has to."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import pytest
 from numpy.typing import NDArray
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, SimulatedMesh, start_near
 
-from calibration.diagnose.drift_trajectory import Courses
-from calibration.fit.account import Account, Accountant, TimedReadings
+from calibration.diagnose.drift_trajectory import DriftTrajectories
+from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis, TimedReadings
 from calibration.fit.global_fit import Round
 from calibration.measure.design import Walk
-from calibration.model.device_under_test import Subject
+from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.gauge import gauge_fixed_difference, loop_rms_rad, wrapped
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.noise import NoiseModel
-from calibration.model.observations import Observations
+from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, default_prior, run_prior
 from lumion_hw.mesh.topology import HexMesh
@@ -36,7 +35,7 @@ STUCK = 6
 
 @dataclass
 class Bench:
-    """A simulated mesh, the settings of a run, and an accountant that counts the rounds of its fits."""
+    """A simulated mesh, the settings of a run, and a diagnosis that counts the rounds of its fits."""
 
     simulated: SimulatedMesh
     asked: Observations
@@ -66,11 +65,11 @@ class Bench:
         laws[list(dead)] = 0.0
         return replace(near, heater_law=laws, source_db=near.source_db[:4])
 
-    def account(
-        self, taken: Observations, count: int, dead: tuple[int, ...] = (), before: Account | None = None
-    ) -> Account:
+    def diagnosed(
+        self, taken: Observations, count: int, dead: tuple[int, ...] = (), before: DiagnosedFit | None = None
+    ) -> DiagnosedFit:
         start, space, part = self.start(dead), self.model.space, taken[np.arange(count)]
-        accountant = Accountant(
+        diagnosis = FaultDiagnosis(
             self.model,
             default_prior(space, start),
             space.mask(FREE_GROUPS),
@@ -82,7 +81,7 @@ class Bench:
             TimedReadings(part, TAKEN_S[:count]),
             self.rounds.append,
         )
-        return accountant.settle(accountant.begin(start)) if before is None else accountant.go_on(before)
+        return diagnosis.settle(diagnosis.begin(start)) if before is None else diagnosis.go_on(before)
 
     def errors_mrad(self, found: MeshParameters, but: tuple[int, ...] = ()) -> tuple[float, float]:
         """Rms error of the passive phases and of the loops; a phase common to all joints is the end of a course."""
@@ -101,9 +100,9 @@ def _rising_rad(at: float = 0.12) -> Real:
 def test_a_run_at_rest_takes_one_fit_a_portion_and_nothing_is_named() -> None:
     bench = Bench.draw()
     taken = bench.measured()
-    first = bench.account(taken, FIRST)
+    first = bench.diagnosed(taken, FIRST)
     assert len(bench.rounds) == len(first.fit.rounds)
-    second = bench.account(taken, ALL, before=first)
+    second = bench.diagnosed(taken, ALL, before=first)
     assert len(bench.rounds) == len(first.fit.rounds) + len(second.fit.rounds)
     assert second.certified
     assert second.defects == ()
@@ -113,27 +112,27 @@ def test_a_run_at_rest_takes_one_fit_a_portion_and_nothing_is_named() -> None:
 def test_a_drift_that_goes_on_is_followed_before_the_next_fit_and_not_after_it() -> None:
     bench = Bench.draw()
     taken = bench.measured(common_rad=_rising_rad())
-    first = bench.account(taken, FIRST)
-    assert first.courses is not None
-    assert first.courses.moved
+    first = bench.diagnosed(taken, FIRST)
+    assert first.trajectories is not None
+    assert first.trajectories.moved
     begun = len(bench.rounds)
-    second = bench.account(taken, ALL, before=first)
+    second = bench.diagnosed(taken, ALL, before=first)
     assert len(bench.rounds) - begun == len(second.fit.rounds)  # one fit
     assert second.certified
     assert max(bench.errors_mrad(second.parameters)) < 5.0
-    assert second.courses is not None
-    assert np.ptp(second.courses.temperature_rad) == pytest.approx(0.12, abs=0.01)
+    assert second.trajectories is not None
+    assert np.ptp(second.trajectories.temperature_rad) == pytest.approx(0.12, abs=0.01)
 
 
 def test_a_course_that_was_none_is_given_up() -> None:
     bench = Bench.draw()
     taken = bench.measured()
-    first = bench.account(taken, FIRST)
-    false = Courses(TAKEN_S[:FIRST], np.linspace(0.03, 0.0, FIRST), {}, {}, {})
-    second = bench.account(taken, ALL, before=replace(first, courses=false))
+    first = bench.diagnosed(taken, FIRST)
+    false = DriftTrajectories(TAKEN_S[:FIRST], np.linspace(0.03, 0.0, FIRST), {}, {}, {})
+    second = bench.diagnosed(taken, ALL, before=replace(first, trajectories=false))
     assert second.certified
-    assert second.courses is not None
-    assert not second.courses.moved
+    assert second.trajectories is not None
+    assert not second.trajectories.moved
     assert max(bench.errors_mrad(second.parameters)) < 5.0
 
 
@@ -142,7 +141,7 @@ def test_a_heater_that_dies_between_two_fits_is_found_and_named_once() -> None:
     off = np.zeros((ALL, 2 * SMALL.n_pucs), dtype=np.bool_)
     off[FIRST + 20 :, 9] = True
     taken = bench.measured(off)
-    second = bench.account(taken, ALL, before=bench.account(taken, FIRST))
+    second = bench.diagnosed(taken, ALL, before=bench.diagnosed(taken, FIRST))
     assert second.certified
     assert second.dead == {9}
     assert [(defect.kind, defect.number) for defect in second.defects] == [("dead heater", 9)]
@@ -152,7 +151,7 @@ def test_a_heater_that_dies_between_two_fits_is_found_and_named_once() -> None:
 def test_of_a_stuck_puc_the_split_is_found_its_couplers_are_held_and_all_others_are_as_good_as_ever() -> None:
     bench, dead = Bench.draw(), (2 * STUCK, 2 * STUCK + 1)
     off = np.isin(np.arange(2 * SMALL.n_pucs), dead)[None].repeat(ALL, axis=0)
-    found = bench.account(bench.measured(off), ALL, dead)
+    found = bench.diagnosed(bench.measured(off), ALL, dead)
     assert found.certified
     space, variance = bench.model.space, np.diag(found.fit.covariance())
     for name in ("coupler_common_rad", "coupler_difference_rad"):
@@ -186,8 +185,10 @@ def test_a_monitor_dim_behind_a_stuck_puc_is_not_taken_for_one_of_another_range(
         start = bench.start(dead)
         level = start.monitor_ma_per_mw.copy()
         level[number] *= 10.0**-0.5  # 5 dB
-        subject = cast(Subject, SimpleNamespace(monitor_ma_per_mw=0.8, monitor_spread_db=0.5, source_spread_hz=0.0))
-        prior = run_prior(space, replace(start, monitor_ma_per_mw=level), subject)
+        device = cast(
+            DeviceUnderTest, SimpleNamespace(monitor_ma_per_mw=0.8, monitor_spread_db=0.5, source_spread_hz=0.0)
+        )
+        prior = run_prior(space, replace(start, monitor_ma_per_mw=level), device)
         sigma[len(dead)] = prior.sigma[space.group("monitor_db")][number]
     assert sigma[2] == 0.5
     assert sigma[0] > 10.0

@@ -9,11 +9,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from calibration.fit.account import Account, Accountant
-from calibration.fit.lock_in import Levels
-from calibration.fit.phase_search import SearchResult
+from calibration.fit.diagnosed_fit import DiagnosedFit, FaultDiagnosis
+from calibration.fit.phase_search import Levels, SearchResult
 from calibration.run.bootstrap import Bootstrap, Start
-from calibration.run.first_account import first_account
+from calibration.run.procedure import first_fit
 
 PASSIVE = np.random.default_rng(5).uniform(0.0, 2.0 * np.pi, 20)
 
@@ -28,7 +27,7 @@ class Fit:
 
 @dataclass
 class Bench:
-    """A bootstrap whose searches end in given valleys, and an accountant that knows what each is good for.
+    """A bootstrap whose searches end in given valleys, and a diagnosis that knows what each is good for.
 
     Attributes:
         valleys: Valley of every search.
@@ -54,35 +53,35 @@ class Bench:
         self.did.append("search")
         return self.start()
 
-    def accountant(self, start: Start) -> Accountant:
-        return cast(Accountant, self)
+    def diagnosis(self, start: Start) -> FaultDiagnosis:
+        return cast(FaultDiagnosis, self)
 
-    def begin(self, valley: int) -> Account:
+    def begin(self, valley: int) -> DiagnosedFit:
         self.did.append(f"fit {valley}")
-        return cast(Account, Told(valley, self.fits[valley]))
+        return cast(DiagnosedFit, Told(valley, self.fits[valley]))
 
-    def settle(self, now: Any) -> Account:
+    def settle(self, now: Any) -> DiagnosedFit:
         self.did.append(f"settle {now.valley}")
-        return cast(Account, replace(now, fit=self.settled.get(now.valley, now.fit)))
+        return cast(DiagnosedFit, replace(now, fit=self.settled.get(now.valley, now.fit)))
 
-    def exchanged_from(self, valley: int, now: Any) -> Account:
+    def exchanged_from(self, valley: int, now: Any) -> DiagnosedFit:
         self.did.append(f"exchange {valley}")
-        return cast(Account, now)
+        return cast(DiagnosedFit, now)
 
     def run(self) -> tuple[int, list[int]]:
         """Return the valley believed in the end, and those told on the way."""
         told: list[int] = []
 
-        def found(start: Start, account: Account) -> None:
+        def found(start: Start, diagnosed: DiagnosedFit) -> None:
             told.append(cast(Any, start).parameters)
 
-        _, account = first_account(cast(Bootstrap, self), self.start(), self.accountant, found)
-        return cast(Any, account).valley, told
+        _, diagnosed = first_fit(cast(Bootstrap, self), self.start(), self.diagnosis, found)
+        return cast(Any, diagnosed).valley, told
 
 
 @dataclass(frozen=True)
 class Told:
-    """An account."""
+    """A diagnosed fit."""
 
     valley: int
     fit: Fit

@@ -61,7 +61,7 @@ def open_signs(model: MeshModel, fit: FitResult, likelihood: Likelihood) -> tupl
 
     def chi2(difference_rad: np.ndarray) -> float:
         parameters = replace(fit.parameters, coupler_difference_rad=difference_rad)
-        residual = likelihood.residual(model.predict(parameters, likelihood.observations), fit.doubt)
+        residual = likelihood.residual(model.predict(parameters, likelihood.observations), fit.discrepancy)
         return float((weight(residual) * residual**2).sum())
 
     found = fit.parameters.coupler_difference_rad

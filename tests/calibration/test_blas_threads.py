@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from calibration.run.one_thread import on_one_blas_thread, one_blas_thread
+from calibration.run.blas_threads import on_one_blas_thread, one_blas_thread
 from calibration.run.procedure import Calibration
 from calibration.run.verification import verify
 
