@@ -1,6 +1,102 @@
-"""How a mesh is measured: from light at the ports alone to heater laws, passive phases and losses.
+"""How a mesh is measured: from light at its ports alone to heater laws, phases, couplers, losses and crosstalk.
 
-The procedure never sees the emulator's hidden truth; it drives a controller and reads monitors through the same
-interfaces as any lab script. :func:`calibration.run.procedure.calibrate` runs it, ``lumion-calibrate`` is its command
-line.
+The flow of a calibration, which :class:`calibration.run.procedure.Calibration` runs (docs/calibration.md 5):
+
+1. survey         which sources and monitors are alive, and how noisy readings are        measure/survey.py
+2. sweeps         every heater once, on whatever background: its law                      measure/heater_sweeps.py
+3. random         a few hundred random settings, the raw material of all that follows     measure/design.py, Walk
+4. search         all passive and loop phases at once, roughly: a start for the fit       fit/phase_search.py
+5. global fit     all parameters from all readings, by maximum likelihood                 fit/global_fit.py
+6. diagnosis      what broke or drifted meanwhile is taken out, and all is fitted again   fit/diagnosed_fit.py
+7. measuring on   settings that tell most per second, until the goal is reached           run/planning.py
+8. fibres         losses from the mesh into its fibres, further wavelengths if asked for  measure/fibre_levels.py
+9. verification   light on settings that no fit has seen, compared with the prediction    run/verification.py
+10. record        parameters, covariance, faults and costs in one document                record/conversion.py
+
+Rooms, each importing only those before it: ``model`` (the physics), ``measure``, ``diagnose``, ``fit``, ``record``,
+``run`` (the procedure), ``report``. The procedure never sees the emulator's hidden truth; it drives a controller and
+reads monitors through the same interfaces as any lab script. ``lumion-calibrate`` is its command line.
+
+Scripts import what they need from here: ``from calibration import BenchProbe, Calibration``.
+Everything else is private.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from calibration.measure.bench_probe import BenchProbe
+    from calibration.measure.probe import Probe
+    from calibration.model.device_under_test import DeviceUnderTest
+    from calibration.model.parameters import MeshParameters
+    from calibration.model.space import ParameterSpace, space_of
+    from calibration.record.comparison import compare_records
+    from calibration.record.conversion import Origin, covariance_of, parameters_of, record_from
+    from calibration.record.raw_data import load_raw
+    from calibration.report.summary import write_report
+    from calibration.run.dry_run import dry_run
+    from calibration.run.journaled_run import calibrate
+    from calibration.run.many_benches import calibrate_many, jobs_for
+    from calibration.run.planning import Goal
+    from calibration.run.procedure import Calibration
+    from calibration.run.renewal import DriftRun
+    from calibration.run.verification import verify, verify_at
+
+__all__ = [
+    "BenchProbe",
+    "Calibration",
+    "DeviceUnderTest",
+    "DriftRun",
+    "Goal",
+    "MeshParameters",
+    "Origin",
+    "ParameterSpace",
+    "Probe",
+    "calibrate",
+    "calibrate_many",
+    "compare_records",
+    "covariance_of",
+    "dry_run",
+    "jobs_for",
+    "load_raw",
+    "parameters_of",
+    "record_from",
+    "space_of",
+    "verify",
+    "verify_at",
+    "write_report",
+]
+_HOME = {
+    "measure.bench_probe": ("BenchProbe",),
+    "measure.probe": ("Probe",),
+    "model.device_under_test": ("DeviceUnderTest",),
+    "model.parameters": ("MeshParameters",),
+    "model.space": ("ParameterSpace", "space_of"),
+    "record.comparison": ("compare_records",),
+    "record.conversion": ("Origin", "covariance_of", "parameters_of", "record_from"),
+    "record.raw_data": ("load_raw",),
+    "report.summary": ("write_report",),
+    "run.dry_run": ("dry_run",),
+    "run.journaled_run": ("calibrate",),
+    "run.many_benches": ("calibrate_many", "jobs_for"),
+    "run.planning": ("Goal",),
+    "run.procedure": ("Calibration",),
+    "run.renewal": ("DriftRun",),
+    "run.verification": ("verify", "verify_at"),
+}
+_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a room only when something of it is asked for: importing the package stays fast."""
+    # numpy and scipy take half a second to import; commands that only print their help must not wait for them.
+    if name in _MODULE_OF:
+        return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the public names, which completion shows."""
+    return sorted({*globals(), *__all__})
