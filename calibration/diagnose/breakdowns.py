@@ -25,19 +25,19 @@ from calibration.model.space import LAW_TERMS
 
 Real = NDArray[np.float64]
 
+# Every so many settings are looked at first.
 _COARSE = 6
-"""Every so many settings are looked at first."""
 _SHORTLIST = 4
 _PHASES = 4
 _LEAST_GAIN = 60.0
+# Least share of the robust cost that has to be explained by one heater's death.
 _LEAST_SHARE = 0.03
-"""Least share of the robust cost that has to be explained by one heater's death."""
 _LEAST_MA = 0.3
 _JUDGING_DISCREPANCY = 0.1
 _LAWS, _LAW_SHARE, _BENDING = 21, 0.9, 0.02
 _DARK_SIGMA = 6.0
+# Settings that a monitor has to be dark in a row, and three times as many as ever before.
 _LEAST_DARK = 12
-"""Settings that a monitor has to be dark in a row, and three times as many as ever before."""
 _DARKER = 3
 
 

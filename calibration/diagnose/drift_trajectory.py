@@ -29,34 +29,34 @@ RAD_PER_K = 0.6
 _LN10_PER_10 = np.log(10.0) / 10.0
 _STEPS = 4
 _LARGEST_STEP = (1.0, 0.1)
+# Of power in dB and common phase in rad, for a setting whose readings tell nothing.
 _SPREAD = (0.5, 0.3)
-"""Of power in dB and common phase in rad, for a setting whose readings tell nothing."""
+# Share of a reading that laws leave open where heaters are driven beyond what they were fitted to: in the sweeps.
 _LAW_ERROR = 0.02
-"""Share of a reading that laws leave open where heaters are driven beyond what they were fitted to: in the sweeps."""
 _MARGIN = 1.02
 _CLEAR = 10.0
 _LEAST_KNOTS, _MOST_KNOTS = 6, 24
 _SETTINGS_PER_KNOT = 30
 _ROUNDS = 4
+# What is left beside noise of a setting's phase: by the fit, and by heaters driven farther than it knows them.
 _SURE_RAD, _UNSURE_RAD = 1e-3, 2e-2
-"""What is left beside noise of a setting's phase: by the fit, and by heaters driven farther than it knows them."""
+# How much the slope of the temperature's trajectory changes from instant to instant.
 _BEND_RAD = 0.02
-"""How much the slope of the temperature's trajectory changes from instant to instant."""
+# How far off a fit may be in the phase that heat anywhere gives all PUCs; drift led it astray before it was known.
 _RAD_PER_MA2 = 2e-3
-"""How far off a fit may be in the phase that heat anywhere gives all PUCs; drift led it astray before it was known."""
 _TELLING_RAD, _TELLING_DB = 0.005, 0.05
 _WINDOW = 15
+# Settings of a source farther apart in time are looks of their own: the reference setting at the beginning is one.
 _APART_S = 1.0
-"""Settings of a source farther apart in time are looks of their own: the reference setting at the beginning is one."""
 _REST_RAD = 0.012
 _HOP_RAD = 0.03
 _HOP_SHARE = 0.1
+# Ranges of trajectories that are followed. A temperature of a few milliradians, left alone, is taken for what heat
+# anywhere gives all PUCs, because chosen settings, the last of a run, heat less than random ones: it makes hot settings
+# wrong.
 _FOLLOWED_RAD, _FOLLOWED_DB = 0.0015, 0.05
-"""Ranges of trajectories that are followed. A temperature of a few milliradians, left alone, is taken for what heat
-anywhere gives all PUCs, because chosen settings, the last of a run, heat less than random ones: it makes hot settings
-wrong."""
+# The same, in standard errors of a setting: noise is not followed.
 _FOLLOWED_SIGMA = 4.0
-"""The same, in standard errors of a setting: noise is not followed."""
 _NAMED_K, _NAMED_DB = 0.03, 0.12
 _TEMPERATURE = (
     "chip temperature drifted by {drift:+.2f} K during the run, over a range of {range:.2f} K (0.6 rad/K per PUC "

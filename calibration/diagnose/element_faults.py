@@ -27,10 +27,10 @@ UNSEEN_PUC = "unseen PUC"
 
 _ARMS = ("upper", "lower")
 _SATURATED_SHARE = 0.01
+# Power on the wrong output up to which a stuck PUC serves as bar or cross: 20 dB.
 _USABLE_LEAK = 0.01
-"""Power on the wrong output up to which a stuck PUC serves as bar or cross: 20 dB."""
+# Four standard deviations of published couplers leave less (mesh.md b.2).
 _BALANCED_LEAK = 0.015
-"""Four standard deviations of published couplers leave less (mesh.md b.2)."""
 _FRINGE_RAD = 2.0 * np.pi
 _OTHER_ARM = "all couplings are set by the other arm, its common phase is not free"
 

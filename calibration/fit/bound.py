@@ -25,15 +25,15 @@ from calibration.model.space import ParameterSpace
 
 Real = NDArray[np.float64]
 
+# Share of the typical information below which a direction counts as unseen; rounding leaves 1e-14.
 _NOTHING = 1e-10
-"""Share of the typical information below which a direction counts as unseen; rounding leaves 1e-14."""
 _NAMED_SHARE = 0.01
 _MOST_NAMED = 6
 _SETTINGS_PER_SOURCE = 8
+# With a hundred random settings all ranks of calibration.md 1.3 are reached; this is on the safe side.
 _FEWEST_SETTINGS = 200
-"""With a hundred random settings all ranks of calibration.md 1.3 are reached; this is on the safe side."""
+# A parameter is set by its prior where more than this share of its certainty comes from there.
 _SET_BY_PRIOR = 0.5
-"""A parameter is set by its prior where more than this share of its certainty comes from there."""
 
 
 @dataclass(frozen=True, eq=False)

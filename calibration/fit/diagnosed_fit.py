@@ -46,11 +46,11 @@ _log = logging.getLogger(__name__)
 _MOST_ROUNDS = 6
 _MOST_FOLLOWED = 2
 _HEATER_GROUPS = (*LAW_TERMS, "heat_factor")
+# Held where a PUC is stuck: of one that never moves light shows its split and the loops about it. What couplers and
+# phase contribute to these nobody can tell, and a fit that tried would follow a bent valley without end.
 _COUPLER_GROUPS = ("coupler_common_rad", "coupler_difference_rad")
-"""Held where a PUC is stuck: of one that never moves light shows its split and the loops about it. What couplers and
-phase contribute to these nobody can tell, and a fit that tried would follow a bent valley without end."""
+# PUCs between whose heaters an exchange is looked for.
 _SUSPECTS = 5
-"""PUCs between whose heaters an exchange is looked for."""
 _EXCHANGED_SHARE = 0.6
 _SWEPT_ALIVE_SIGMA = 8.0
 

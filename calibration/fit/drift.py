@@ -178,11 +178,11 @@ def _updated(covariance: Real, information: Real) -> Real:
     return 0.5 * (after + after.T)
 
 
+# Readings count in a comparison that are, or should be, so many times the floor.
 _BRIGHT = 10.0
-"""Readings count in a comparison that are, or should be, so many times the floor."""
 _STEPS = 8
+# Longest step of the temperature, in its own sigmas: 0.03 rad of common phase.
 _LONGEST_STEP = 0.5
-"""Longest step of the temperature, in its own sigmas: 0.03 rad of common phase."""
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from calibration.model.parameters import MeshParameters
 
 Real = NDArray[np.float64]
 
+# Common phase per PUC from one point of the scan to the next: six of them in a loop make 0.3 rad.
 _STEP_RAD = 0.05
-"""Common phase per PUC from one point of the scan to the next: six of them in a loop make 0.3 rad."""
 _SETTINGS = 12
 
 
@@ -61,8 +61,8 @@ def _cost(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood, 
     return float((weight(residual) * residual**2).sum())
 
 
+# How much larger the sum of squares of the frequencies, in standard errors, may be on a branch that is tried.
 _MOST_UNLIKELY = 4.0
-"""How much larger the sum of squares of the frequencies, in standard errors, may be on a branch that is tried."""
 
 
 def nearest_branches(source_phase_rad: Real) -> Real:

@@ -36,28 +36,28 @@ Real = NDArray[np.float64]
 _log = logging.getLogger(__name__)
 
 MOST_ROUNDS = 60
+# Root mean square step, in standard errors, at which a fit has converged.
 _CONVERGED = 0.02
-"""Root mean square step, in standard errors, at which a fit has converged."""
 _LATE_GROUPS = ("rho4", "rho6", "coupler_common_rad", "coupler_difference_rad", "crosstalk", "heat_factor")
+# As long as fields are wrong by more than this, the fine parameters stay where they started.
 _EARLY_DISCREPANCY = 0.05
-"""As long as fields are wrong by more than this, the fine parameters stay where they started."""
 _EARLY_STEP = 0.3
+# Where coupler differences of 0 begin instead: that of a PUC that is a path of its own (15, 34, 53) shows as its square
+# only, so that 0 is no slope to leave by, and its sign stays open.
 _UNLIKE_RAD = 3e-3
-"""Where coupler differences of 0 begin instead: that of a PUC that is a path of its own (15, 34, 53) shows as its
-square only, so that 0 is no slope to leave by, and its sign stays open."""
+# A fit is given up whose discrepancy has not fallen by this factor over so many rounds.
 _PATIENCE, _PROGRESS = 8, 0.93
-"""A fit is given up whose discrepancy has not fallen by this factor over so many rounds."""
+# The same, where it has not fallen at all.
 _STILL = 5
-"""The same, where it has not fallen at all."""
+# Root mean square distance, in standard errors, from where information was gathered up to which it is kept.
 _KEPT_SIGMA = 1.5
-"""Root mean square distance, in standard errors, from where information was gathered up to which it is kept."""
+# A slope that changes by less than this share of what was expected is no measure of curvature.
 _LEAST_CURVED = 1e-3
-"""A slope that changes by less than this share of what was expected is no measure of curvature."""
 _DAMPING_START, _DAMPING_NEAR = 1e-3, 1e-7
 _DAMPING_LEAST = 1e-9
 _DAMPING_MOST = 1e6
+# No phase turns farther in one step.
 _LARGEST_TURN_RAD = 0.4
-"""No phase turns farther in one step."""
 _LARGEST_DB = 3.0
 
 

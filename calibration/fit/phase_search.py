@@ -26,8 +26,8 @@ from calibration.model.observations import NoiseModel, Observations
 
 Real = NDArray[np.float64]
 
+# Readings count up to this many times the mean: speckle has a long tail.
 _BRIGHTEST = 5.0
-"""Readings count up to this many times the mean: speckle has a long tail."""
 _ROUNDS = 20
 _DIMMEST = 1e-9
 _MOST_DARK = 0.99
@@ -131,9 +131,9 @@ _SCAN_SETTINGS = 30
 _SCAN_STEP_RAD = np.pi / 18.0
 _SCAN_SIGMA = 4.5
 _SCAN_MOVED_RAD = 0.35
+# Nine in ten passive phases within so much, and the same light left unexplained to two per cent: two starts have found
+# the same valley. Passive phases alone may agree between valleys whose loops do not.
 _ALIKE_SHARE, _ALIKE_RAD, _ALIKE_UNEXPLAINED = 0.9, 0.2, 0.02
-"""Nine in ten passive phases within so much, and the same light left unexplained to two per cent: two starts have found
-the same valley. Passive phases alone may agree between valleys whose loops do not."""
 
 
 @dataclass(frozen=True)

@@ -204,8 +204,8 @@ def source_of(bench: Bench, path: InputPath) -> Source:
 
 
 _ALIGN_SCANS = 4
+# Meters in the fibres see the loss of their facets as well.
 _FACET_SPREAD_DB = 2.0
-"""Meters in the fibres see the loss of their facets as well."""
 
 
 class BenchProbe:

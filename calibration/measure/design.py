@@ -32,8 +32,8 @@ TRIES = 4
 """Steps to choose from: half the hardware time of a random walk of the same kind (docs/performance.md). More cost in
 proportion and bring less: chosen from 32, settings reach 0.40 mrad where those chosen from 8 reach 0.45."""
 _MEAN_HZ = 1e6
+# Share of what a reading tells of a parameter alone below which a combination counts as not seen.
 _ROUNDING = 1e-12
-"""Share of what a reading tells of a parameter alone below which a combination counts as not seen."""
 CHANGED = 18
 """Heaters changed from setting to setting: of 144, the number that tells most per second with the times below."""
 DESIGN_GROUPS = (

@@ -13,8 +13,8 @@ from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 
 SETTINGS_PER_SOURCE = 6
+# Below this on the chip, a small error of the model is a large one in dB.
 _LEAST_DBM = -35.0
-"""Below this on the chip, a small error of the model is a large one in dB."""
 _LEAST_SIGMA_DB = 0.02
 
 

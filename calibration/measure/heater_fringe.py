@@ -28,23 +28,23 @@ Real = NDArray[np.float64]
 MODULATION_SIGMA = 2.5
 """Rms swing of the best detector, in units of its noise, below which a heater has had no effect."""
 
+# κ in 1/mA²: 2 % rise of resistance per mW at 1 kΩ, with a wide spread (assumption of mesh.md b.4).
 _BENDING, _BENDING_SIGMA = 0.02, 0.004
-"""κ in 1/mA²: 2 % rise of resistance per mW at 1 kΩ, with a wide spread (assumption of mesh.md b.4)."""
 _LOOP_SIGMA = 0.4
 _STRONGEST_LOOP = 0.9
+# Relative error left by what is not modelled: the swept heater warms its neighbours.
 _MODEL_ERROR = 0.005
-"""Relative error left by what is not modelled: the swept heater warms its neighbours."""
 _GRID_RAD = 0.15
 _LOOP_GRID = np.array([(0.0, 0.0), *((0.35 * np.cos(a), 0.35 * np.sin(a)) for a in np.arange(6) * np.pi / 3)])
 _STARTS = 3
 _HALF_RATE_SHARE = 0.25
+# How many times smaller χ² per degree of freedom must become for more terms to be taken in.
 _WORTH = 1.3
-"""How many times smaller χ² per degree of freedom must become for more terms to be taken in."""
 _DISTINCT = 0.1
 _STEPS = np.array([1e-4, 1e-4, 1e-3, 1e-3])
 _ROUNDS = 20
+# Excess of χ², scaled to the best fit, up to which another law could be the true one.
 _AMBIGUOUS_SIGMA = 25.0
-"""Excess of χ², scaled to the best fit, up to which another law could be the true one."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,8 +20,8 @@ from calibration.model.observations import NoiseModel
 
 Real = NDArray[np.float64]
 
+# Looks from backgrounds that sweeps leave behind; in the first all heaters move.
 _FIXED_VIEWS = 2
-"""Looks from backgrounds that sweeps leave behind; in the first all heaters move."""
 
 
 @dataclass(frozen=True)

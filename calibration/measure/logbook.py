@@ -102,8 +102,8 @@ def _check(kind: Kind, currents_ma: Real, answer: Real) -> None:
         raise ValueError(f"{len(answer)} answers to {len(currents_ma)} settings")
 
 
+# Currents that are the same but for the last bits of another processor's arithmetic.
 _SAME_MA = 1e-9
-"""Currents that are the same but for the last bits of another processor's arithmetic."""
 
 
 def _packed(array: Real) -> dict[str, Any]:

@@ -21,10 +21,10 @@ from lumion_hw.mesh.record import Defect
 
 _READINGS = 16
 _LEAST_BACKGROUNDS = 3
+# Settings in which every monitor is looked at: one may be dark by interference.
 _LEAST_LOOKS = 24
-"""Settings in which every monitor is looked at: one may be dark by interference."""
+# For what is dark on all of these: of 28 monitors one is so by interference on every thirtieth chip.
 _FURTHER_BACKGROUNDS = 6
-"""For what is dark on all of these: of 28 monitors one is so by interference on every thirtieth chip."""
 _LIVE_SIGMA = 10.0
 LEAST_CONTRAST = 300.0
 """Contrast below which a sound monitor, with 15 dB less light than the usual one, is not told from a dead one."""
@@ -170,8 +170,8 @@ MOST_POWER_DB = 0.1
 """Change of a source's light that a run bears (assumption): five times what is taken for normal."""
 MOST_SHAPE_SIGMA = 3.0
 """Change of its distribution over the monitors, rms in standard errors: some 10 mrad of every phase."""
+# Readings are not compared more sharply than this, however quiet the meters are.
 _LEAST_COMPARED = 0.003
-"""Readings are not compared more sharply than this, however quiet the meters are."""
 _LEAST_REPEATED = 8
 
 

@@ -19,8 +19,8 @@ from calibration.model.observations import NoiseModel, Observations
 Real = NDArray[np.float64]
 
 _HUBER = 3.0
+# Mean squared residual, cut at three sigma, up to which noise alone is taken for the cause.
 _EXPECTED = 1.1
-"""Mean squared residual, cut at three sigma, up to which noise alone is taken for the cause."""
 _BISECTIONS = 40
 _MOST_DISCREPANCY = 3.0
 _ALL = slice(None)

@@ -15,8 +15,8 @@ from calibration.model.parameters import MeshParameters
 Real = NDArray[np.float64]
 
 _LN10_PER_10 = np.log(10.0) / 10.0
+# Settings whose derivatives are held for one product.
 _BLOCK = 96
-"""Settings whose derivatives are held for one product."""
 
 
 @dataclass(frozen=True, eq=False)

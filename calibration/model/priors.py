@@ -92,8 +92,8 @@ FREE_WITH_MODULES = (*FREE_GROUPS, "source_detuning_hz", _SLOPES[0])
 
 _ODD_DB, _ODD_SIGMA = 1.5, 4.0
 _ANY_DB = 30.0
+# How well the phases of a calibration with several modules are tied to the mean of their frequencies.
 _REFERENCE_HZ = 1e5
-"""How well the phases of a calibration with several modules are tied to the mean of their frequencies."""
 
 
 def modulo_a_turn(information: Real, phases: NDArray[np.bool_]) -> Real:

@@ -32,9 +32,9 @@ PHASE_TOLERANCE_RAD: float = 2.0 * 10.0 ** (LEAKAGE_DB / 20.0)
 """A differential phase that is off by x leaks sin²(x/2)."""
 LOOP_TOLERANCE_RAD = 0.1
 _LOOP_PUCS = 6
+# Temperature coefficient of a heater's resistance (assumption, that of pure metals): at constant current a full turn of
+# phase moves by as much of itself.
 _RESISTANCE_PER_K = 3e-3
-"""Temperature coefficient of a heater's resistance (assumption, that of pure metals): at constant current a full turn
-of phase moves by as much of itself."""
 
 
 def wavelength_reach_nm(reference_hz: float) -> float:

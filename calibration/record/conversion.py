@@ -36,8 +36,8 @@ Real = NDArray[np.float64]
 
 _RANK_TOLERANCE = 1e-14
 _GRID = 400
+# Spread of the losses of PUCs (calibration.md 1.3), where readings told nothing.
 _PRIOR_LOSS_SIGMA_DB = 0.03
-"""Spread of the losses of PUCs (calibration.md 1.3), where readings told nothing."""
 
 
 @dataclass(frozen=True)

@@ -112,8 +112,8 @@ def _extinction_db(
 
 Real = NDArray[np.float64]
 
+# Phase of a PUC per heat of a heater that shifts a ring by 1 pm per π of two heaters of 1.34 mW (mesh.md b.7).
 _PER_PM = 2.0 * np.pi / 119.0 / 6.0 / (2.0 * 1.34)
-"""Phase of a PUC per heat of a heater that shifts a ring by 1 pm per π of two heaters of 1.34 mW (mesh.md b.7)."""
 _POINTS = 60
 _LAW_POWERS = np.array([1, 2, 3])
 

@@ -22,8 +22,8 @@ from lumion_hw.mesh.topology import State
 Real = NDArray[np.float64]
 
 _LEAST_LEAK = 1e-9
+# An angle that is not this many standard errors from zero gives a bound of the extinction and no value.
 _BOUND_SIGMA = 2.0
-"""An angle that is not this many standard errors from zero gives a bound of the extinction and no value."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,7 @@ def metrics(record: CalibrationRecord) -> list[Metric]:
 
 
 _READ = "noise and converter step of the readings are in it"
+# Key in the record, name, unit, goal, whether that is the least, note.
 _FROM_QUALITY: tuple[tuple[str, str, str, float | None, bool, str], ...] = (
     ("held_out_rms_db", "held-out port power, rms", "dB", None, False, "settings kept out of every fit; " + _READ),
     ("held_out_excess_db", "the same beyond the noise of the readings", "dB", 0.1, False, "the record's own"),
@@ -103,7 +104,6 @@ _FROM_QUALITY: tuple[tuple[str, str, str, float | None, bool, str], ...] = (
     ("bench_s", "time on the bench's clock", "s", None, False, ""),
     ("cpu_s", "CPU time", "s", None, False, "of this computer, whatever else it did"),
 )
-"""Key in the record, name, unit, goal, whether that is the least, note."""
 
 
 def other_quality(record: CalibrationRecord) -> dict[str, float]:
@@ -182,8 +182,8 @@ def _with_common_phase(record: CalibrationRecord, loops_mrad: float | None) -> I
         yield Metric("loop phases with what all PUCs have in common", 1e3 * stated, "mrad", note=note)
 
 
+# Ratio from which two standard errors are told apart.
 _ANOTHER = 1.1
-"""Ratio from which two standard errors are told apart."""
 
 
 def _size(record: CalibrationRecord, group: str) -> int:

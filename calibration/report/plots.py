@@ -44,10 +44,10 @@ _STYLE: Any = {
     "figure.facecolor": "#ffffff",
     "legend.frameon": False,
 }
+# Inches at 96 px: the width of the page.
 _WIDTH = 9.6
-"""Inches at 96 px: the width of the page."""
+# Of clouds of points, which would be large as vectors.
 _RASTER_DPI = 144
-"""Of clouds of points, which would be large as vectors."""
 _SHOWN_SIGMA = 6.0
 _ARMS = ("upper", "lower")
 

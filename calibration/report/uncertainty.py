@@ -19,12 +19,12 @@ _ROUNDING = 1e-6
 _SET_BY_PRIOR = 0.5
 _KERNEL_TERMS = ("amplitude_rad_per_mw", "length_mm", "floor_rad_per_mw")
 _KERNEL_STEP = 1e-4
+# Group of the covariance and field of the record, words, scale, unit.
 _DISPERSION = (
     ("delay_s", "group delay of a PUC", 1e12, "ps"),
     ("differential_slope_rad_per_hz", "change of φu − φl", 1e12, "mrad/GHz"),
     ("coupler_slope_rad_per_hz", "change of a coupler angle", 1e12, "mrad/GHz"),
 )
-"""Group of the covariance and field of the record, words, scale, unit."""
 
 
 def passive_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:

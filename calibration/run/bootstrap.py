@@ -40,8 +40,8 @@ _LEAST_SETTINGS = 200
 _MORE_SHARE = 3
 _PRIOR_AGAIN = 0.1
 _FIRST_STARTS = 2
+# Share of the random settings in which a monitor has to be alive to be used.
 _LEAST_ALIVE = 0.3
-"""Share of the random settings in which a monitor has to be alive to be used."""
 _REACH_RAD = 2.2 * np.pi
 
 Progress = Callable[[str, int, int], None]

@@ -22,10 +22,10 @@ from calibration.run.many_benches import BenchOutcome, Ended, Job, Say, calibrat
 from lumion_hw.errors import ConfigError, ConnectError
 
 _CONNECT_S = 10.0
+# How often a worker asks the scheduler whether to stop, and we whether all workers are there.
 _ASK_EVERY_S = 0.5
-"""How often a worker asks the scheduler whether to stop, and we whether all workers are there."""
+# How long benches wait for a worker when there is none; one that died may be started again.
 _NO_WORKER_S = 30.0
-"""How long benches wait for a worker when there is none; one that died may be started again."""
 _SAFE = "the controller's watchdog switches the heaters off"
 
 

@@ -20,8 +20,8 @@ NOT_REACHED = "not reached before the run ended"
 """Why a PUC is not known in the record of a run that was cut short."""
 _STUCK = "neither heater has any effect on the light, and its split cannot be told"
 _UNSEEN = "no light passes it on a way to a monitor"
+# Share of the usual information below which a parameter is felt by no reading; rounding leaves less.
 _NOTHING = 1e-12
-"""Share of the usual information below which a parameter is felt by no reading; rounding leaves less."""
 _KNOWN_RAD = 0.2
 _MOST_NAMED = 5
 

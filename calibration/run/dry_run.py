@@ -36,18 +36,18 @@ Real = NDArray[np.float64]
 
 PIC_MW = 1000.0
 """Most heat of the chip (mesh.md b.4)."""
+# What a module or laser is taken to launch.
 _LAUNCH_DBM = 0.0
-"""What a module or laser is taken to launch."""
+# What enters of a coherent module: 400ZR launches -10 dBm at least (OIF-400ZR), and half of two tributaries is TE.
 _LIT_DBM = {"400zr": -13.0, "zr-plus-high-power": -3.0}
-"""What enters of a coherent module: 400ZR launches -10 dBm at least (OIF-400ZR), and half of two tributaries is TE."""
+# Relative noise, and -60 dBm for a responsivity of 1 mA/mW (mesh.md b.11).
 _NOISE = NoiseModel(0.005, 1e-6)
-"""Relative noise, and -60 dBm for a responsivity of 1 mA/mW (mesh.md b.11)."""
+# Step of a controller's converter: 5 mA over 16 bits, as the emulated board has (assumption; a board says its own).
 _STEP_MA = 5.0 / 65535
-"""Step of a controller's converter: 5 mA over 16 bits, as the emulated board has (assumption; a board says its own)."""
+# Turns to which heaters are driven at random: bootstrap's 2.2 π.
 _TURNS = 1.1
-"""Turns to which heaters are driven at random: bootstrap's 2.2 π."""
+# Sweeps over heaters: some need another look from elsewhere (1.1 to 1.6 times on the 72-PUC mesh).
 _SWEPT_AGAIN = 1.25
-"""Sweeps over heaters: some need another look from elsewhere (1.1 to 1.6 times on the 72-PUC mesh)."""
 _READS = 16
 _LOOKS, _LEAST_LOOKS = 3, 24
 _PEAK_SIGMA = 4.0

@@ -35,10 +35,10 @@ from lumion_hw.mesh.record_document import content_hash
 
 _LAST_SETTINGS = 3
 _LOOKS = 4
+# Change of a source's light that is still one of its polarization, searched anew, and can be corrected for.
 _MOST_POWER_DB = 1.0
-"""Change of a source's light that is still one of its polarization, searched anew, and can be corrected for."""
+# Smaller ones are no more than light varies anyway.
 _LEAST_POWER_DB = 0.02
-"""Smaller ones are no more than light varies anyway."""
 _SAME = (
     ("serial", "the serial number of the controller"),
     ("firmware", "its firmware"),

@@ -218,10 +218,10 @@ def _place(address: str) -> str:
 
 
 _TERMINATED = 143
+# How often the parent looks whether a worker is to be stopped.
 _LOOK_EVERY_S = 0.1
-"""How often the parent looks whether a worker is to be stopped."""
+# How long a worker whose bench is done may take to end.
 _END_S = 10.0
-"""How long a worker whose bench is done may take to end."""
 
 
 @dataclass(frozen=True)

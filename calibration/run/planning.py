@@ -32,14 +32,14 @@ BATCH = 600
 STRETCH = 20
 """Settings after which the light may move."""
 _MOST_BATCHES = 12
+# Settings are chosen for a little more than is wanted: the next fit is about another point.
 _AIM = 0.92
-"""Settings are chosen for a little more than is wanted: the next fit is about another point."""
+# A batch that is not expected to lower the standard error by this factor is not worth a fit.
 _HARDLY = 0.98
-"""A batch that is not expected to lower the standard error by this factor is not worth a fit."""
+# The same where all settings there are would not reach the goal, were the error to fall with their root from there.
 _WORTH = 0.8
-"""The same where all settings there are would not reach the goal, were the error to fall with their root from there."""
+# As many times the information there is as stands for settings without end.
 _FOREVER = 1e6
-"""As many times the information there is as stands for settings without end."""
 _MOST_NAMED = 5
 
 

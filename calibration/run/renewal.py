@@ -33,8 +33,8 @@ from lumion_hw.mesh.topology import State
 
 Real = NDArray[np.float64]
 
+# Share of every variance added: the factor in the record is of single precision.
 _JITTER = 1e-12
-"""Share of every variance added: the factor in the record is of single precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,16 +105,16 @@ SECONDS = 2.0
 change 18 heaters each 1.8 mrad, and as many that are the best of eight 1.2 mrad."""
 WANTED_RAD = 1e-3
 _TRIES = 8
+# Settings before the light moves on.
 _STAY = 12
-"""Settings before the light moves on."""
+# What drifts, and so what settings are chosen for.
 _DESIGNED = ("passive_phase_rad", "loops", "rho2", "source_db", "second_db", "monitor_db")
-"""What drifts, and so what settings are chosen for."""
 _VERIFICATION = 8
 _DRAWS = 5
+# Noise of a reading, for records that do not state it (mesh.md b.11).
 _RELATIVE, _LEAST_FLOOR_MA = 0.005, 1e-9
-"""Noise of a reading, for records that do not state it (mesh.md b.11)."""
+# What may move while the settings are taken: polarization and laser power, and some millikelvin.
 _WITHIN_RUN = SettingDrift(power_db=0.02, common_phase_rad=3e-3)
-"""What may move while the settings are taken: polarization and laser power, and some millikelvin."""
 
 
 @dataclass(frozen=True)

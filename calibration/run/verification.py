@@ -152,19 +152,19 @@ TOLERANCE_DB = 0.1
 """Largest rms error beyond the noise of the readings that passes."""
 LEAST_DBM = -40.0
 """A port darker than this, by prediction and by measurement, is not judged."""
+# Nor is one less than 10 dB above the floor (calibration.md 8).
 _FLOOR_SIGMA = 10.0
-"""Nor is one less than 10 dB above the floor (calibration.md 8)."""
 _OFF_SHARE = 0.25
 _DARK_MA = 1e-12
+# How much light varies from setting to setting: polarization in the fibres, laser power (assumption).
 _LIGHT_DB = 0.02
-"""How much light varies from setting to setting: polarization in the fibres, laser power (assumption)."""
 _RELATIVE_NOISE = 0.005
+# Random states to choose from. Most random paths leave the mesh where they came in; taken as they come, 40 of them miss
+# up to half of 72 PUCs.
 _CANDIDATES = 8
-"""Random states to choose from. Most random paths leave the mesh where they came in; taken as they come, 40 of them
-miss up to half of 72 PUCs."""
 _VERSIONS = 4
+# Where versions of the mesh that differ in what the record does not know differ by more, nothing can be judged.
 _CERTAIN_DB = 0.1
-"""Where versions of the mesh that differ in what the record does not know differ by more, nothing can be judged."""
 _SUSPECTS = 5
 _SUSPECT_CHI2 = 2.0
 _DB_PER_SHARE = 10.0 / np.log(10.0)

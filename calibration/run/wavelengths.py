@@ -40,17 +40,17 @@ SLOPES = ("delay_s", "differential_slope_rad_per_hz", "coupler_slope_rad_per_hz"
 """What changes with wavelength, by group of the parameters."""
 DELAY_SPREAD = 0.05
 """Relative spread of the group delay before anything is measured (assumption)."""
+# How far the light may be from its level at the reference: laser, polarization, facets.
 _LEVEL_SPREAD_DB = 2.0
-"""How far the light may be from its level at the reference: laser, polarization, facets."""
+# Standard error of the common phase of a PUC up to which a step goes. All paths between two ports differ by an even
+# number of PUCs (mesh.md a.6), so that a scan of three of these either way, below π/2, meets one branch only.
 _REACH_RAD = 0.4
-"""Standard error of the common phase of a PUC up to which a step goes. All paths between two ports differ by an even
-number of PUCs (mesh.md a.6), so that a scan of three of these either way, below π/2, meets one branch only."""
 _SCAN_SIGMAS = 3.0
 _LEAST_GAIN = 1.3
 _LEAST_PER_SOURCE = 2
+# χ² per degree of freedom from which a wavelength is named as not explained: more than calibration.md 6 allows a re-
+# fit, as what is held here is itself known to a milliradian only.
 _UNEXPLAINED = 2.0
-"""χ² per degree of freedom from which a wavelength is named as not explained: more than calibration.md 6 allows a
-re-fit, as what is held here is itself known to a milliradian only."""
 
 
 @dataclass(frozen=True)
