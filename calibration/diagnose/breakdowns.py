@@ -67,6 +67,8 @@ def monitor_deaths(observations: Observations, noise: NoiseModel) -> tuple[Death
         if not len(lit):
             deaths.append(Death(port, 0))
             continue
+        # A monitor is dark now and then by interference. Dead is only what stays dark to the end, far longer than ever
+        # before.
         runs = np.diff(np.concatenate([[-1], lit])) - 1
         last = len(column) - 1 - int(lit[-1])
         if last >= max(_LEAST_DARK, _DARKER * int(runs.max())):
@@ -101,12 +103,14 @@ def heater_death(
         but: Heaters known to be dead.
     """
     judge = _Judge(model, parameters, likelihood)
+    # All heaters on every sixth setting, the best few on all: a sixth of the time, and a death is worth many settings.
     coarse = np.arange(0, len(likelihood.observations), _COARSE)
     live = [heater for heater in range(2 * model.mesh.n_pucs) if heater not in but]
     worth = {heater: judge.best(heater, coarse, turns=1)[0] for heater in live if parameters.heater_law[heater, 0]}
     shortlist = sorted(worth, key=lambda heater: -worth[heater])[:_SHORTLIST]
     every = np.arange(len(likelihood.observations))
     found = max(((*judge.best(heater, every, _PHASES), heater) for heater in shortlist), default=None)
+    # With a wrong fit some heater always explains a little: a death has to explain a share of all that is open.
     if found is None or found[0] < max(_LEAST_GAIN, _LEAST_SHARE * float(judge.cost.sum())):
         return None
     gain, first, turn, heater = found
@@ -126,6 +130,7 @@ class _Judge:
     def __init__(self, model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> None:
         self._model, self._parameters, self._likelihood = model, parameters, likelihood
         reading = model.predict(parameters, likelihood.observations)
+        # One yardstick for all hypotheses: the model discrepancy of the fit as it is, not of each of them.
         self._sigma_ma = likelihood.sigma_ma(likelihood.discrepancy(reading, np.zeros((*reading.shape, 2))))
         self.cost = self._costs(reading, np.arange(len(reading)))
 
@@ -143,12 +148,14 @@ class _Judge:
     def best(self, heater: int, settings: NDArray[np.int64], turns: int) -> tuple[float, int, float]:
         """Return how much is explained at best if a heater died, from which setting on, and with what turn."""
         best = (0.0, 0, 0.0)
+        # Settings that leave the heater off cannot tell. With a turn of the passive phase (stuck at a current) all can.
         felt = settings[self._likelihood.observations.currents_ma[settings, heater] > _LEAST_MA]
         for turn in np.arange(turns) * 2.0 * np.pi / turns:
             if turn:
                 felt = settings
             gain = np.zeros(len(settings))
             gain[np.isin(settings, felt)] = self.cost[felt] - self._without(heater, felt, float(turn))
+            # Gain of "dead from here to the end" for every beginning at once.
             from_here = np.cumsum(gain[::-1])[::-1]
             first = int(np.argmax(from_here)) if len(from_here) else 0
             if len(from_here) and from_here[first] > best[0]:
@@ -200,6 +207,7 @@ def exchange(
     laws = parameters.heater_law.copy()
     for heater, by in ((one, other), (other, one)):
         laws[heater] = [prior.mean[model.space.group(name)][by] for name in LAW_TERMS]
+    # With the wrong channel the fit gave both PUCs phases that mean nothing: all combinations on a grid of 45°.
     turns = np.arange(2 * _PHASES) * np.pi / _PHASES
     best, least = parameters, np.inf
     for first, second in itertools.product(turns, turns):
@@ -238,6 +246,7 @@ def other_law(
     misfit[list(but)] = 0.0
     judge = _Judge(model, parameters, likelihood)
     settings = np.arange(0, len(likelihood.observations), _COARSE)
+    # Another law has to take off a tenth at least: of 21 by 8 points one always fits a little better.
     least, best = _LAW_SHARE * float(judge.cost[settings].sum()), None
     for heater in np.argsort(-misfit)[:_SHORTLIST].tolist():
         for rho2, turn in itertools.product(np.linspace(*rho2_range, _LAWS), range(2 * _PHASES)):

@@ -209,6 +209,7 @@ def drift_of(
         noise: Noise of a reading.
         reach_ma: Shape ``(2E,)``; currents up to which the fit knows the heaters.
     """
+    # Dark settings know neither light nor phase.
     lit = np.isin(observations.source, model.space.sources)
     taken_s, observations = taken_s[lit], observations[lit]
     sure: NDArray[np.bool_] = np.all(observations.currents_ma <= _MARGIN * reach_ma, axis=1)
@@ -216,6 +217,7 @@ def drift_of(
     per_rad_hz = 1.0 / (2.0 * np.pi * parameters.delay_s)
     known = np.isfinite(observations.reading_ma) & ~observations.saturated
     target = np.nan_to_num(observations.reading_ma)
+    # In the sweeps heaters go farther than the laws were fitted for: their settings count, but for less.
     sigma = np.hypot(noise.sigma_ma(np.maximum(target, 0.0)), np.where(sure, 0.0, _LAW_ERROR)[:, None] * target)
     inverse: Real = np.zeros((len(observations), 2, 2))
     root = residual = np.zeros(target.shape)
@@ -231,6 +233,8 @@ def drift_of(
         matrix = across @ slopes + np.diag([spread**-2.0 for spread in _SPREAD])
         inverse = np.asarray(np.linalg.inv(matrix), dtype=np.float64)
         pull = (across @ (root * residual)[..., None])[..., 0] - off / np.square(_SPREAD)
+        # Gauss-Newton on two numbers per setting, all settings at once; steps are cut so that no setting leaves its
+        # branch.
         off = off + np.clip((inverse @ pull[..., None])[..., 0], -np.array(_LARGEST_STEP), np.array(_LARGEST_STEP))
     square_ma2 = (observations.currents_ma**2).sum(axis=1)
     # Settings that do not fit, for whatever reason, know less.
@@ -262,6 +266,7 @@ def excess_db(
         observations, detuning_hz=observations.detunings_hz + phase_rad / (2.0 * np.pi * parameters.delay_s)
     )
     predicted = model.predict(parameters, moved) * 10.0 ** (power_db[:, None] / 10.0)
+    # Ten floors at least: below, the reading is the converter's.
     least_ma = np.maximum(least_mw * parameters.monitor_ma_per_mw, _CLEAR * noise.floor_ma)
     bright = (predicted > least_ma) & (observations.reading_ma > 0.0)
     off = np.log(observations.reading_ma[bright] / predicted[bright]) / _LN10_PER_10
@@ -295,6 +300,7 @@ def drift_trajectories(drift: Drift) -> DriftTrajectories:
 
     A jump of one source alone, the others at rest, is its frequency; anything else is the temperature.
     """
+    # Jumps first: a trajectory that may bend would follow a mode hop of one source and turn all others by it.
     hops = _hops(drift)
     phase = drift.phase_rad.copy()
     for source, (hop_s, size_rad) in hops.items():
@@ -327,6 +333,7 @@ def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
         mine = drift[(drift.source == source) & drift.tells_phase]
         if len(mine.taken_s) and np.ptp(_smooth(mine.phase_rad, mine.taken_s)) > _REST_RAD:
             restless.append(source)
+    # Two restless sources are the temperature: a mode hop is an affair of one laser.
     if len(restless) != 1:
         return {}
     mine = drift[(drift.source == restless[0]) & (drift.phase_sigma_rad < _TELLING_RAD)]
@@ -334,6 +341,7 @@ def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
     spreads = [_spread(trajectory[:n]) + _spread(trajectory[n:]) for n in range(1, len(trajectory))]
     n = 1 + int(np.argmin(spreads))
     before, after = float(np.median(trajectory[:n])), float(np.median(trajectory[n:]))
+    # Two levels with little about them, far apart: anything else is no jump.
     if min(spreads) / len(trajectory) > _HOP_SHARE * abs(after - before) or abs(after - before) < _HOP_RAD:
         return {}
     return {restless[0]: (float(0.5 * (mine.taken_s[n - 1] + mine.taken_s[n])), after - before)}
@@ -351,12 +359,15 @@ def _temperature(drift: Drift) -> Real:
     The trajectory is straight between a few instants; what the settings of a while say beyond it is part of it. What
     goes with the heat of the setting is crosstalk, not temperature: chosen settings, the last of a run, heat less.
     """
+    # As many instants as settings can bear, and never so many that noise is followed.
     knots = int(np.clip(drift.tells_phase.sum() // _SETTINGS_PER_KNOT, _LEAST_KNOTS, _MOST_KNOTS))
     at_s = np.linspace(drift.taken_s[0], drift.taken_s[-1], knots)
     sources, number = np.unique(drift.source, return_inverse=True)
     trajectory = np.stack([np.interp(drift.taken_s, at_s, unit) for unit in np.eye(knots)], axis=1)
+    # Σ I² beside the trajectory: what goes with the heat of a setting is crosstalk that the fit has not right yet.
     design = np.concatenate([trajectory, np.eye(len(sources))[number], drift.square_ma2[:, None]], axis=1)
     sigma = np.hypot(drift.phase_sigma_rad, np.where(drift.sure, _SURE_RAD, _UNSURE_RAD))
+    # Priors as rows of the least squares: little change of slope, an end at zero, little crosstalk that the fit missed.
     bend = np.zeros((knots - 2, design.shape[1]))
     for row in range(knots - 2):
         bend[row, row : row + 3] = (1.0, -2.0, 1.0)

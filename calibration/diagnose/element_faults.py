@@ -134,6 +134,7 @@ def stuck_puc(
 
 def unseen_named(defects: Sequence[Defect], unseen: Sequence[int], channels: Sequence[int]) -> tuple[Defect, ...]:
     """Return defects in which PUCs that no reading feels are unseen, and neither stuck nor without heaters."""
+    # Nothing can be said of a PUC that no light passes: "stuck" would blame a sound element.
     kept = [each for each in defects if _puc_of(each) not in unseen]
     words = WORDS[UNSEEN_PUC]
     named = [words.format(puc=puc, channels=f"{channels[2 * puc]} and {channels[2 * puc + 1]}") for puc in unseen]
@@ -219,6 +220,7 @@ def died_monitor(port: int, first: int, settings: int) -> Defect:
 def ports_joined(defects: Sequence[Defect]) -> tuple[Defect, ...]:
     """Return defects with one dead port in the place of a dead source and a dead monitor at the same port."""
     sources = {defect.number for defect in defects if defect.kind == "dead source"}
+    # Dark both ways at one port is more likely one broken facet than a dead diode and a dead source.
     both = {defect.number for defect in defects if defect.kind == DEAD_MONITOR} & sources
     kept = [defect for defect in defects if not (defect.number in both and defect.element in ("source", "monitor"))]
     ports = [Defect("dead port", "port", port, WORDS["dead port"].format(port=port)) for port in sorted(both)]
@@ -258,7 +260,8 @@ def fitted_defects(
         if not laws.any():
             coupling = least + (largest - least) * np.cos(alpha / 2.0) ** 2
             slope = 0.5 * (largest - least) * abs(np.sin(alpha))
-            # At an extreme the slope vanishes, and the error is of second order.
+            # k = least + (largest - least)·cos²(α/2). At an extreme the slope vanishes, and the error is of second
+            # order.
             off = float(np.hypot(slope * sigma[puc], 0.25 * (largest - least) * sigma[puc] ** 2))
             defects.append(stuck_puc(puc, channels, float(coupling), off))
             continue

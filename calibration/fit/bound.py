@@ -72,6 +72,8 @@ class Bound:
         """
         total = self.information + self.prior_information
         scale = _unit(total)
+        # Each parameter in units of what is known of it alone: only then can "hardly seen" be told from "in small
+        # units".
         values, vectors = np.linalg.eigh(total / np.outer(scale, scale))
         seen = values > _NOTHING
         inner = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T / np.outer(scale, scale)
@@ -116,6 +118,7 @@ class Bound:
         values, vectors = self._spectrum
         rows = vectors[:, values <= _NOTHING].T.copy()
         for row in range(len(rows)):
+            # Gauss-Jordan by the largest element: directions in words stay short.
             pivot = int(np.abs(rows[row]).argmax())
             rows[row] /= rows[row, pivot]
             others = np.arange(len(rows)) != row
@@ -163,6 +166,7 @@ def plan_bound(
         drift: What may differ from setting to setting.
     """
     mask = free if isinstance(free, np.ndarray) else model.space.mask(free)
+    # The model's own readings, so that a plan has a bound before it is measured; saturated ones count for nothing.
     known = np.where(np.isfinite(plan.reading_ma) & ~plan.saturated, model.predict(parameters, plan), np.nan)
     nothing = np.zeros(known.shape, dtype=np.bool_)
     expected = Observations(plan.currents_ma, plan.source, plan.monitors, known, nothing, plan.detuning_hz)
@@ -185,6 +189,7 @@ def bound_of(fit: FitResult, model: MeshModel, most_ma: Real, likelihood: Likeli
     """
     sources, monitors = model.space.sources, model.space.monitors
     count = max(_FEWEST_SETTINGS, _SETTINGS_PER_SOURCE * len(sources))
+    # A seed of its own and not the run's: the rank that ports can reach does not depend on the draw.
     settings = Walk(most_ma, sources, monitors).random(count, np.random.default_rng(0))
     reachable = plan_bound(model, fit.parameters, settings, likelihood.noise, free=fit.free, drift=likelihood.drift)
     seen = Bound(model.space, fit.free, fit.information, fit.prior_information)

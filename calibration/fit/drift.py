@@ -61,6 +61,8 @@ class DriftModel:
         spread[groups["source_db"]] = spread[space.group("second_db")] = self.source_db
         spread[groups["monitor_db"]] = self.monitor_db
         warmed = self.warmed(space)
+        # Everything walks by itself, but for the temperature, which turns all loops together: one direction, of rank
+        # one.
         widened: Real = np.diag(spread**2) + np.outer(warmed, warmed)
         return widened
 
@@ -122,6 +124,7 @@ def widened_prior(space: ParameterSpace, last: Posterior, drift: DriftModel, day
         where = space.describe(int(np.flatnonzero(free)[np.argmin(spread)]))
         raise CalibrationError(f"the last fit says nothing about {where}", hint="Fit it with a prior.")
     precision = np.zeros((space.size, space.size))
+    # Scaled to a unit diagonal first: variances of Hz and rad in one matrix cost all digits.
     precision[np.ix_(free, free)] = np.linalg.inv(covariance / np.outer(spread, spread)) / np.outer(spread, spread)
     return Prior(last.vector, np.full(space.size, np.inf), precision)
 
@@ -142,6 +145,7 @@ def renew(
     prior = widened_prior(model.space, last, drift, days)
     fit = GlobalFit(model, likelihood, prior, last.free).run(last.parameters)
     misfit = _misfit_by_puc(model, fit.parameters, likelihood)
+    # Certified alone is not enough: χ² per degree of freedom may still say that the drift was of another kind.
     holds = fit.certified and fit.chi2_per_dof < MOST_CHI2
     fitted = fit.free[last.free]  # a fit that gets nowhere never comes to free the fine parameters
     information = np.zeros((len(fitted), len(fitted)))
@@ -172,6 +176,7 @@ def _updated(covariance: Real, information: Real) -> Real:
     (frequency of the light and loops), and inverting both loses digits that count.
     """
     spread = np.sqrt(np.diag(covariance))
+    # By its root: what was known to a milliradian as a sum keeps its digits.
     root = np.linalg.cholesky(covariance / np.outer(spread, spread)) * spread[:, None]
     seen = np.eye(len(root)) + root.T @ information @ root
     after: Real = root @ np.linalg.solve(seen, root.T)
@@ -265,6 +270,7 @@ def _compared(model: MeshModel, likelihood: Likelihood, parameters: MeshParamete
     for part in model.linearise(parameters, likelihood.observations):
         sigma = likelihood.sigma_ma(0.0, part.settings)
         level = np.maximum(likelihood.target_ma[part.settings], part.reading_ma)
+        # Bright by reading or by prediction, so that light that went elsewhere counts at both ends.
         told = likelihood.used[part.settings] & (level > _BRIGHT * likelihood.noise.floor_ma)
         residuals.append(likelihood.residual(part.reading_ma, 0.0, part.settings)[told])
         slopes.append((part.jacobian / sigma[..., None])[told])
@@ -290,6 +296,8 @@ def _but_temperature(model: MeshModel, likelihood: Likelihood, vector: Real, spr
         covariance, along = found.covariance(spread), found.slope @ warmed
         turned = np.linalg.solve(covariance, np.column_stack([found.residual, along]))
         chi2 = min(chi2, float(found.residual @ turned[:, 0] + rise**2) / max(len(found.residual), 1))
+        # Newton on one number, with its own prior; steps are cut, because the slope holds for a fraction of a loop
+        # only.
         step = float(along @ turned[:, 0] - rise) / (float(along @ turned[:, 1]) + 1.0)
         rise += min(max(step, -_LONGEST_STEP), _LONGEST_STEP)
     return chi2

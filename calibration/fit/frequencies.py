@@ -38,11 +38,13 @@ def find_detunings(
         span_hz: Largest distance in frequency, either way.
         discrepancy: How far predicted fields may be off; see :class:`calibration.model.likelihood.Likelihood`.
     """
+    # Fine enough for every loop: six PUCs turn six times as far as one.
     half = int(np.ceil(2.0 * np.pi * parameters.delay_s * span_hz / _STEP_RAD))
     steps = np.arange(-half, half + 1) * (span_hz / max(half, 1))
     sources = model.space.sources
     detuning = np.array(np.broadcast_to(parameters.source_detuning_hz, len(sources)), dtype=np.float64)
     for number, port in enumerate(sources):
+        # A dozen settings are enough: one number is looked for, and 28 readings tell of it in each.
         settings = np.flatnonzero(likelihood.observations.source == port)[:_SETTINGS]
         if not len(settings):
             continue
@@ -67,6 +69,7 @@ _MOST_UNLIKELY = 4.0
 
 def nearest_branches(source_phase_rad: Real) -> Real:
     """Return the sources' common phases per PUC, each by half turns as near to those of the others as it can be."""
+    # Twice the phase knows no half turns: the mean direction is that of all sources whatever their branch.
     middle = 0.5 * float(np.angle(np.exp(2j * source_phase_rad).sum()))
     off: Real = np.mod(source_phase_rad - middle + 0.5 * np.pi, np.pi) - 0.5 * np.pi
     return middle + off
@@ -87,6 +90,7 @@ def other_branches(parameters: MeshParameters, sigma_hz: float) -> list[tuple[Me
     found = []
     for source in range(detuning_hz.size):
         other = detuning_hz.copy()
+        # Towards zero: the other half turn is farther from what the source states.
         other[source] -= np.copysign(turn_hz, other[source])
         middle_hz = float(other.mean() - detuning_hz.mean())
         cost = float(((other - middle_hz) ** 2 - detuning_hz**2).sum()) / sigma_hz**2

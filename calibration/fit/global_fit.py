@@ -115,6 +115,7 @@ class FitResult:
     @property
     def chi2_per_dof(self) -> float:
         """Sum of squared residuals over readings less what of the parameters they determine, not the prior."""
+        # Parameters held by their prior cost no degree of freedom: the trace counts what readings have determined.
         determined = float((self._inverse * self.information).sum())
         return self.chi2_per_reading * self.readings / max(self.readings - determined, 1.0)
 
@@ -130,6 +131,8 @@ class FitResult:
         total = self.information + self.prior_information
         scale = _scale(total)
         unit = np.outer(scale, scale)
+        # Scaled to a unit diagonal first: units from rad to Hz span twenty decades. A pseudo-inverse, since what
+        # neither readings nor prior know has no variance to state.
         inverse: Real = np.linalg.pinv(total / unit, hermitian=True) / unit
         return inverse
 
@@ -214,8 +217,11 @@ class GlobalFit:
                 errors to be stated, call :meth:`stated` first: where a parameter shows as its square, they are others.
         """
         point = self._model.space.pack(start)
+        # At exactly 0 a difference that shows as its square has no slope, and would stay there for ever.
         level = self._model.space.mask(("coupler_difference_rad",)) & (point == 0.0) & self._wanted
         point[level] = _UNLIKE_RAD
+        # Coarse before fine: freed at once, curvatures and crosstalk take the place of phases that are still wrong
+        # (docs/decisions/0006).
         self._free_first(early=not near)
         here = self._near(point, known) if near else self._first(point)
         damping, converged, early = _DAMPING_NEAR if near else _DAMPING_START, False, not near
@@ -230,6 +236,7 @@ class GlobalFit:
             history.append(Round(here.discrepancy, self._chi2(here.equations), step.size_sigma))
             _log.debug("round %d: %s, damping %.1e", len(history), history[-1], damping)
             self._done(history[-1])
+            # A small step at a model discrepancy that still falls is no end: the next round weighs the readings anew.
             converged = step.size_sigma < _CONVERGED and here.discrepancy == before.discrepancy and not early
             if self._give_up(here.point):
                 break
@@ -253,10 +260,12 @@ class GlobalFit:
         reading_ma, settings = self._reading_ma(point), likelihood.observations
         drift_ma = drift_at(self._model, parameters, settings, reading_ma, likelihood.drift)
         discrepancy = likelihood.discrepancy(reading_ma, drift_ma)
+        # Another fit's information holds where that fit explained its readings, for the same free parameters only.
         if known is None or discrepancy > 0.0 or not known.certified or (known.free != self._free).any():
             return self._gathered(point, discrepancy)
         information = known.information
         if len(settings) > known.settings:
+            # Only the new settings are gathered: gathering takes four fifths of the time of a round.
             later = replace(likelihood, observations=settings[np.arange(known.settings, len(settings))])
             information = information + normal_equations(self._model, parameters, later, self._free).information
         equations = equations_with(self._model, parameters, likelihood, information, reading_ma, self._free)
@@ -274,8 +283,10 @@ class GlobalFit:
 
     def _after(self, here: _Here, step: _Step, *, anew: bool) -> _Here:
         """Return the state after a step, with information gathered anew if it has to be or is asked for."""
+        # It never rises (docs/decisions/0006): a fit that went back could go round in circles.
         discrepancy = min(here.discrepancy, self._likelihood.discrepancy(step.reading_ma, here.equations.drift_ma))
         off = (step.point - here.gathered)[self._free]
+        # Kept information is good for steps within a standard error or two; beyond, the curvature is another.
         if anew or discrepancy != here.discrepancy or _rms(off, here.curvature) > _KEPT_SIGMA:
             return self._gathered(step.point, discrepancy)
         parameters = self._model.space.unpack(step.point)
@@ -284,6 +295,7 @@ class GlobalFit:
             self._model, parameters, self._likelihood, information, step.reading_ma, self._free, discrepancy
         )
         after = replace(here, point=step.point, equations=equations)
+        # The slope is exact in every round. How it changed along the step corrects the curvature kept (BFGS).
         turn, change = (step.point - here.point)[self._free], self._slope(here) - self._slope(after)
         return replace(after, curvature=_bent(here.curvature, turn, change))
 
@@ -300,6 +312,7 @@ class GlobalFit:
         """Return the step to the next point; the point itself if no step leads downhill."""
         slope, cost = self._slope(here), self._cost(here, here.point, here.equations.reading_ma)
         while True:
+            # Levenberg-Marquardt: ten times more damping until the cost falls, a tenth of it afterwards.
             turn = _solve(here.curvature, slope, damping)
             turn *= self._shortening(turn)
             ahead = here.point.copy()
@@ -307,6 +320,7 @@ class GlobalFit:
             reading_ma, size = self._reading_ma(ahead), _rms(turn, here.curvature)
             if self._cost(here, ahead, reading_ma) <= cost:
                 return _Step(ahead, reading_ma, size, max(damping / 10.0, _DAMPING_LEAST))
+            # No step leads downhill: the point stays, and the fit converges or is given up.
             if size < _CONVERGED or damping > _DAMPING_MOST:
                 return _Step(here.point, here.equations.reading_ma, 0.0, damping)
             damping *= 10.0
@@ -314,6 +328,7 @@ class GlobalFit:
     def _shortening(self, step: Real) -> float:
         """Return what to multiply a step by so that no phase and no level moves too far at once."""
         space = self._model.space
+        # A step of more than 0.4 rad may leave the valley in which the derivatives mean anything.
         full = np.zeros(space.size)
         full[self._free] = np.abs(step)
         turn = float(full[space.mask(("passive_phase_rad", "loops"))].max())
@@ -370,6 +385,7 @@ def _rms(step: Real, curvature: Real) -> float:
 def _bent(curvature: Real, step: Real, change: Real) -> Real:
     """Return a curvature by which a step changes the slope as it did (Broyden, Fletcher, Goldfarb, Shanno, 1970)."""
     expected = curvature @ step
+    # Along a step that did not bend the slope, the update would divide by nothing.
     if not step @ change > _LEAST_CURVED * (step @ expected):
         return curvature
     bent: Real = (

@@ -69,6 +69,7 @@ def mean_levels(observations: Observations, sources: tuple[int, ...], light: Mea
     expected = light.power[np.ix_(observations.monitors, sources)].T
     # The median of a speckle is ln 2 of its mean.
     with np.errstate(invalid="ignore"):
+        # Logarithms: levels multiply, and speckle has a long tail.
         excess = np.log(np.maximum(observations.reading_ma, 0.0) / (np.log(2.0) * expected[number]) + _DIMMEST)
     source, monitor = np.zeros(len(sources)), np.zeros(len(observations.monitors))
     # A monitor that reads nothing in most settings shows its level in the brighter half of the others.
@@ -76,6 +77,8 @@ def mean_levels(observations: Observations, sources: tuple[int, ...], light: Mea
     faint = {index: 0.5 * (1.0 + min(dark[index], _MOST_DARK)) for index in np.flatnonzero(dark >= 0.5).tolist()}
     for _ in range(_ROUNDS):
         for index in range(len(sources)):
+            # Medians in turn for sources and monitors, which converge in a few rounds: a mean would follow the
+            # brightest speckle.
             source[index] = np.nanmedian(excess[number == index] - monitor)
         alone = excess - source[number][:, None]
         monitor = np.nanmedian(alone, axis=0)
@@ -102,12 +105,14 @@ def lock_in(
     typical = expected * levels.source[number][:, None] * levels.monitor
     relative = np.minimum(observations.reading_ma / typical, _BRIGHTEST)
     relative = np.nan_to_num(relative - np.nanmean(relative, axis=0))
+    # How strongly each PUC should move each reading, with its sign: readings that a PUC hardly touches have no vote.
     swing = light.relative_swing(sources, observations.monitors)
     votes = np.empty((len(number), swing.shape[2]))
     for index in range(len(sources)):
         votes[number == index] = relative[number == index] @ swing[index]
     turned = np.exp(1j * (phase_rad[:, 0::2] - phase_rad[:, 1::2]))
     design = np.stack([np.ones(turned.shape), turned.real, turned.imag], axis=-1).transpose(1, 0, 2)
+    # A ridge of a thousandth, for a PUC whose heaters never moved: its equations would be singular.
     normal = np.swapaxes(design, 1, 2) @ design + _LEAST_SHARE * len(number) * np.eye(3)
     swings = np.linalg.solve(normal, np.swapaxes(design, 1, 2) @ votes.T[..., None])[..., 0]
     total = -swings[:, 1] + 1j * swings[:, 2]
@@ -218,6 +223,7 @@ class PhaseSearch:
         reading = observations.reading_ma
         self._amplitude = np.sqrt(np.maximum(np.nan_to_num(reading), 0.0))
         mean = np.nanmean(np.maximum(reading, 0.0), axis=0)
+        # Amplitudes, each over the mean of its monitor, with ten floors below: dark monitors do not decide.
         self._weight = np.where(np.isnan(reading), 0.0, 1.0 / np.sqrt(mean + 10.0 * noise.floor_ma))
 
     def run(self, guess: PassiveGuess, levels: Levels, done: Callable[[int, float], None]) -> SearchResult:
@@ -229,6 +235,7 @@ class PhaseSearch:
         best, starts = self._from(passive_rad, levels, 1, done), 1
         while best.unexplained > self._plan.plausible and starts < self._plan.starts:
             starts += 1
+            # Only what the guess was not sure of is drawn: the rest was right and is worth keeping.
             drawn = np.where(unsure, self._rng.uniform(0.0, 2.0 * np.pi, len(unsure)), passive_rad)
             other = self._from(drawn, levels, starts, done)
             agreed = same_valley(best, other)
@@ -250,12 +257,14 @@ class PhaseSearch:
         costs: list[float] = []
         order = np.empty(0, dtype=np.int64)
         for step in range(1, self._plan.steps + 1):
+            # Every setting is used once before any is used again.
             if len(order) < self._plan.portion:
                 order = self._rng.permutation(len(self._source))
             chosen, order = np.sort(order[: self._plan.portion]), order[self._plan.portion :]
             point, scale, cost = self._step(point, scale, chosen)
             costs.append(cost)
             done(step, cost)
+            # Valleys of a source's phase lie π/3 apart, and no step leads from one to the next.
             if self._plan.source_phase_rad and step % _SCAN_EVERY == 0 and cost > self._plan.unexplained:
                 point = self._scanned(point, scale)
             if self._settled(costs):
@@ -299,6 +308,7 @@ class PhaseSearch:
             weight = self._weight[part[:, None], monitor]
             residual = (self._amplitude[part[:, None], monitor] - factor * amplitude) * weight
             total, count = total + float((residual**2).sum()), count + float((weight > 0.0).sum())
+            # A reading that is off by more than half of the mean amplitude belongs to another valley: it counts less.
             root = np.sqrt(_HUBER / np.maximum(np.abs(residual), _HUBER))
             derivative *= (factor * weight * root).astype(np.float32)[..., None]
             flat = derivative.reshape(-1, size)
@@ -374,6 +384,7 @@ class PhaseSearch:
         """Return the damped step of all phases, none farther than half a radian."""
         diagonal = np.diag(matrix)
         phases = len(diagonal) - self._n_sources
+        # The mean is added so that phases without any light do not run away.
         damping = _DAMPING * (diagonal + diagonal[:phases].mean())
         if self._plan.source_phase_rad:
             damping[phases:] += diagonal[phases:].mean() * _DAMPING
@@ -386,6 +397,7 @@ class PhaseSearch:
             part * np.exp(_LEVEL_STEP * sums[0] / (sums[1] + _LEVEL_PRIOR * sums[1].mean()))
             for part, sums in zip(scale, gain, strict=True)
         ]
+        # Sources and monitors share a factor that no reading tells: monitors have the geometric mean 1.
         common = np.exp(np.log(moved[1]).mean())
         return moved[0] * common, moved[1] / common, *moved[2:]
 

@@ -121,7 +121,9 @@ class ModuleSource:
         asked_thz, grids = frequency_hz * 1e-12, self._laser.capabilities().tuning
         inside = [grid for grid in grids if grid.min_thz <= asked_thz <= grid.max_thz]
         channels = [_nearest_thz(grid, asked_thz) for grid in inside]
+        # A module in low power refuses to be tuned.
         self._laser.power_up()
+        # Out of all grids the frequency goes on as asked, so that the driver refuses it and names its range.
         nearest_thz = min(channels, key=lambda thz: abs(thz - asked_thz), default=asked_thz)
         self._tuned_hz = self._laser.tune(nearest_thz).frequency_thz * 1e12
         return self._tuned_hz
@@ -170,6 +172,7 @@ class LaserSource:
 
     def tune(self, frequency_hz: float) -> float:
         """Tune the laser, dark if it cannot otherwise."""
+        # Such a laser would sweep its light through the chip on the way.
         if not self._laser.capabilities.tunes_while_emitting:
             self._laser.disable()
         self._laser.set_frequency_thz(frequency_hz * 1e-12)
@@ -185,6 +188,7 @@ def lit_together(inputs: Iterable[InputPath]) -> dict[int, int]:
     ports: dict[str, list[int]] = {}
     for path in inputs:
         ports.setdefault(path.source, []).append(path.port)
+    # One port: an ordinary source. More than two do not occur: a module has two tributaries.
     pairs = (sorted(lit) for lit in ports.values() if len(lit) == 2)
     return dict(sorted((first, second) for first, second in pairs))
 
@@ -289,6 +293,7 @@ class BenchProbe:
         alive = {port: self._sources[port] for port in self.sources}
         tunable = {port: hz for port in alive if (hz := self.tunable_hz(port)) is not None}
         # What can be tuned is tuned to what cannot.
+        # The median, since one source with a wrong label should not move the reference of all.
         fixed = [source.frequency_hz() for port, source in alive.items() if port not in tunable]
         stated = fixed or [source.frequency_hz() for source in alive.values()]
         return DeviceUnderTest(
@@ -319,6 +324,7 @@ class BenchProbe:
             LimitError: Out of its range; nothing was changed.
             ConfigError: It cannot be tuned.
         """
+        # A failure in between leaves the light in no known state; the next call then switches everything.
         lit, self._lit = self._lit, None  # until this ends well, nobody knows
         self._launched_dbm.pop(port, None)
         reached_hz = self._sources[port].tune(frequency_hz)
@@ -354,6 +360,7 @@ class BenchProbe:
             done: Told of every source.
         """
         self._dead |= dead or {}
+        # Cold heaters: nothing drifts thermally while the polarization is searched.
         self._bench.mesh.program(np.zeros(2 * self.mesh.n_pucs))
         for number, (port, path) in enumerate(self._inputs.items(), start=1):
             done(number, len(self._inputs))
@@ -363,6 +370,7 @@ class BenchProbe:
                 self.light(port)
                 controller = self._bench.polarizer(path.polarization)
                 alignment = self._aligner.maximise(path.polarization, controller, self._total_ma)
+            # One dark port is a finding, not the end: its PUCs are measured from other ports.
             except (CircuitError, DeviceError) as error:
                 self._dead[port] = str(error)
                 self._bench.events.add("source dark", port=port, reason=str(error))
@@ -420,6 +428,7 @@ class BenchProbe:
                 level_dbm = reading.power_dbm
             except DeviceError:
                 continue
+            # The tap takes its share off the fibre; what the meter sees is brought back to before the tap.
             powers[out.port] = level_dbm - 10.0 * math.log10(out.tap_fraction) + out.loss_db
         return powers
 
@@ -429,6 +438,7 @@ class BenchProbe:
 
     def safe(self) -> None:
         """Switch heaters and sources off; what fails is logged, the rest is switched off all the same."""
+        # Heaters first: they are what can do harm.
         actions: list[Callable[[], object]] = [lambda: self._bench.mesh.program(np.zeros(2 * self.mesh.n_pucs))]
         actions += [source.off for source in self._sources.values()]
         for action in actions:

@@ -83,6 +83,8 @@ class Walk:
 
     def step(self, now: Real, rng: np.random.Generator) -> Real:
         """Return the currents of the next setting."""
+        # Eighteen of 144 channels cost a third of a full write and tell nearly as much: the light of a recirculating
+        # mesh is another already.
         following = now.copy()
         chosen = rng.choice(len(now), min(self.changed, len(now)), replace=False)
         following[chosen] = self._draw(rng, chosen)
@@ -95,6 +97,7 @@ class Walk:
 
     def _draw(self, rng: np.random.Generator, heaters: NDArray[np.int64]) -> Real:
         """Return currents uniform in their square, or off."""
+        # Uniform in I², which is uniform in phase: uniform in I would crowd the settings at small phases.
         on = rng.random(len(heaters)) >= self.off_share
         drawn: Real = np.where(on, np.sqrt(rng.random(len(heaters))) * self.most_ma[heaters], 0.0)
         return drawn
@@ -158,6 +161,8 @@ class Designer:
         self._times = times or HardwareTimes()
         self._groups = [self._inside(name, wanted) for name in PHASE_GROUPS]
         self._wanted = np.concatenate(self._groups)
+        # Several lasers show differences of their frequencies only. The mean is fixed, else every setting seemed to
+        # tell of a phase that none can.
         known = at_mean_frequency(model.space, mask, prior.information(mask))
         self._root = _root(known, model.space.mask(PHASE_GROUPS)[self._free])
 
@@ -169,6 +174,7 @@ class Designer:
 
     def sigma_rad(self) -> float:
         """Return the rms standard error of the passive phases and the loops wanted, the larger of the two."""
+        # A row of R squared and summed is the variance of its parameter: no matrix is inverted along the way.
         sums = ((self._root[group] ** 2).sum(axis=1) for group in self._groups if len(group))
         return float(np.sqrt(max((float(variance.mean()) for variance in sums), default=0.0)))
 
@@ -212,6 +218,7 @@ class Designer:
         sources: list[int] = []
         sigmas, source = [self.sigma_rad()], lit
         while sigmas[-1] > wanted_rad and (most is None or len(chosen) < most):
+            # Where the light goes is asked once a stretch: moving it takes longer than a setting.
             if len(chosen) % walk.stay == 0:
                 source = self._next_source(walk, now, lit, rng, tries)
             step, rows, cost = self._best_step(walk, now, source, rng, tries)
@@ -236,11 +243,13 @@ class Designer:
         steps = np.stack([walk.step(now, rng) for _ in range(tries)])
         costs = self._times.setting_s((steps != now).sum(axis=1))
         rows = self._rows(walk.lit(steps, np.full(tries, source)))
+        # Information per second: a step that changes few channels may be worth less and still be the better one.
         best = int(np.argmax(self._gains(rows) / costs)) if tries > 1 else 0
         return steps[best], rows[best], float(costs[best])
 
     def _next_source(self, walk: Walk, now: Real, lit: int, rng: np.random.Generator, tries: int) -> int:
         """Return the source that tells most per second over a stretch, moving the light there included."""
+        # Nothing to compare: round robin.
         if tries == 1 or len(walk.sources) == 1:
             return walk.sources[(walk.sources.index(lit) + 1) % len(walk.sources) if lit in walk.sources else 0]
         steps = np.stack([walk.step(now, rng) for _ in range(tries)])
@@ -262,10 +271,12 @@ class Designer:
 
     def _gains(self, rows: list[Real]) -> Real:
         """Return what every setting would take off the wanted variances; single precision is enough to compare."""
+        # Single precision is enough to tell candidates apart, and half the memory to move.
         root = self._root.astype(np.float32)
         every = (np.concatenate(rows).astype(np.float32) @ root).reshape(len(rows), -1, root.shape[1])
         taken = (every @ root[self._wanted].T).astype(np.float64)
         felt = every.astype(np.float64)
+        # Woodbury: the gain of a setting needs a matrix of its readings only, 28 by 28, and none of all parameters.
         lower = np.linalg.cholesky(np.eye(felt.shape[1]) + felt @ np.swapaxes(felt, 1, 2))
         gains: Real = (np.linalg.solve(lower, taken) ** 2).sum(axis=(1, 2))
         return gains
@@ -273,6 +284,7 @@ class Designer:
     def _learn(self, rows: Real) -> None:
         """Count a setting as measured: R·(1 + FᵀF)^-1/2 with F = rows·R, by the few values that F·Fᵀ has."""
         felt = rows @ self._root
+        # The root is updated and never made anew: a covariance that shrinks over many decades would lose its digits.
         squares, u = np.linalg.eigh(felt @ felt.T)
         one = np.sqrt(1.0 + np.maximum(squares, 0.0))
         shrunk = (u / (one * (1.0 + one))) @ u.T  # (1 - 1/√(1+s²)) / s², which is 1/2 at 0
@@ -295,6 +307,7 @@ def _root(information: Real, phases: NDArray[np.bool_]) -> Real:
     Combinations of which nothing is known, phases no more than modulo a turn, are what the ports do not show: their
     variance is large and finite, and no setting takes anything off it.
     """
+    # A phase that nothing shows is still known modulo a turn: infinite variance would outweigh all that can be found.
     whole = modulo_a_turn(information, phases)
     power = np.diag(whole)
     whole = whole + np.diag(np.where(power > 0.0, _ROUNDING * power, 1.0))

@@ -48,6 +48,7 @@ def fibre_losses_db(
     if not seen:
         return {}
     ports = tuple(sorted(seen))
+    # The same mesh read at other ports, with a responsivity of one: power that leaves into each fibre.
     bare = MeshModel(model.mesh, model.space.sources, ports, heater_ohm, seconds=model.space.seconds)
     shape = (len(few), len(ports))
     there = replace(few, monitors=ports, reading_ma=np.zeros(shape), saturated=np.zeros(shape, dtype=np.bool_))
@@ -57,6 +58,7 @@ def fibre_losses_db(
     for column, port in enumerate(ports):
         off = [leaving_dbm[i, column] - read for i, read in seen[port] if leaving_dbm[i, column] > _LEAST_DBM]
         if off:
+            # The median: a setting in which the port is nearly dark is off by decibels for a small error of the model.
             scatter = float(np.std(off)) / np.sqrt(len(off))
             losses[port] = float(np.median(off)), max(scatter, _LEAST_SIGMA_DB)
     return losses

@@ -30,10 +30,12 @@ MODULATION_SIGMA = 2.5
 
 # κ in 1/mA²: 2 % rise of resistance per mW at 1 kΩ, with a wide spread (assumption of mesh.md b.4).
 _BENDING, _BENDING_SIGMA = 0.02, 0.004
+# Spread of D and E beforehand; a passive mesh has |D + jE| below 1, and the search stays clear of it.
 _LOOP_SIGMA = 0.4
 _STRONGEST_LOOP = 0.9
 # Relative error left by what is not modelled: the swept heater warms its neighbours.
 _MODEL_ERROR = 0.005
+# Step of the grid over ρ2, as phase at the largest current.
 _GRID_RAD = 0.15
 _LOOP_GRID = np.array([(0.0, 0.0), *((0.35 * np.cos(a), 0.35 * np.sin(a)) for a in np.arange(6) * np.pi / 3)])
 _STARTS = 3
@@ -93,6 +95,7 @@ def fit_heater(
     if modulation < MODULATION_SIGMA:
         return HeaterFit(None, np.inf, modulation, modulation)
     found, per_freedom = _in_form(_FORMS[0], traces, rho2_range)
+    # Simplest first, and a better fit has to pay for its terms: with eight levels each column is an eighth of the data.
     for form in _FORMS[1:]:
         other, other_per_freedom = _in_form(form, traces, rho2_range)
         if other_per_freedom * _WORTH < per_freedom:
@@ -100,6 +103,7 @@ def fit_heater(
     best = found[0]
     rho2, bending = best.point[:2]
     law = HeaterLaw(float(rho2), float(rho2 * bending), heater_max_ma, float(rho2 * bending**2))
+    # Another ρ2 that fits nearly as well: the heater is swept again from elsewhere instead of being guessed.
     ambiguous = any(
         abs(other.point[0] - rho2) > _DISTINCT and other.cost - best.cost < _AMBIGUOUS_SIGMA * max(per_freedom, 1.0)
         for other in found[1:]
@@ -159,6 +163,8 @@ def _of_half_rate(found: _Point, traces: Sequence[_Trace], form: _Form) -> bool:
     """Return whether a law has half the true rate: its second harmonic does the first one's work, and that has none."""
     if form.orders == (1,):
         return False
+    # At half the true rate the second harmonic does the work of the first. Such a law is known by a first harmonic that
+    # could as well be left out.
     first, second = (_cost(found.point, traces, replace(form, orders=(order,))) for order in (2, 1))
     both = _cost(found.point, traces, form)
     return first - both < _HALF_RATE_SHARE * (second - both)
@@ -176,8 +182,11 @@ def _cost(point: Real, traces: Sequence[_Trace], form: _Form) -> float:
 def _scaled(sweep: HeaterSweep, noise: NoiseModel) -> _Trace:
     readings = sweep.reading_ma[:, np.isfinite(sweep.reading_ma).all(axis=0)]
     mean = readings.mean(axis=0)
+    # A detector is weighed by its noise at the mean, with half a per cent for what this formula leaves out.
     scaled = (readings - mean) / np.hypot(noise.sigma_ma(mean), _MODEL_ERROR * mean)
     modulation = float(np.sqrt((scaled**2).mean(axis=0).max(initial=0.0)))
+    # Numerators are free for each detector, so only the column space counts: 28 detectors fold into as many columns as
+    # there are levels, and nothing is lost.
     left, size, _ = np.linalg.svd(scaled, full_matrices=False)
     return _Trace(sweep.squares_ma2, left * size, scaled.shape[1], modulation)
 
@@ -193,6 +202,8 @@ def _residual(rho2: Real, bending: Real, loop: Real, trace: _Trace, form: _Form)
         columns += [np.cos(order * phase), np.sin(order * phase)]
     if form.drift:
         columns.append(square * np.ones_like(phase))
+    # Variable projection: given ρ2, κ, D and E the numerators are linear, and QR takes their best fit off for all
+    # detectors at once.
     basis, _ = np.linalg.qr(np.stack(columns, axis=-1) / lower[..., None])
     rest: Real = trace.values - basis @ (np.swapaxes(basis, 1, 2) @ trace.values)
     return rest
@@ -207,10 +218,12 @@ def _starts(traces: Sequence[_Trace], rho2_range: tuple[float, float], form: _Fo
     for trace in traces:
         rest = _residual(laws, np.full(len(laws), _BENDING), loops, trace, form)
         cost = (rest**2).sum(axis=(1, 2)).reshape(len(rho2), -1)
+        # Each sweep has its own background and so its own D, E; the law is what they share.
         total += cost.min(axis=1)
         chosen.append(_LOOP_GRID[cost.argmin(axis=1)])
     starts: list[Real] = []
     for index in np.argsort(total, kind="stable"):
+        # Starts in different fringes: three neighbours on one slope would all end in the same minimum.
         if all(abs(rho2[index] - start[0]) > _DISTINCT for start in starts):
             starts.append(np.array([rho2[index], _BENDING, *(value for loop in chosen for value in loop[index])]))
         if len(starts) == _STARTS:
@@ -242,6 +255,7 @@ def _polish(start: Real, traces: Sequence[_Trace], form: _Form) -> _Point:
         gain = 0.0
         while damping < 1e4:
             ahead = point - np.linalg.solve(matrix + damping * np.diag(np.diag(matrix)), slope)
+            # A denominator near zero fits anything.
             if (np.hypot(ahead[2::2], ahead[3::2]) < _STRONGEST_LOOP).all():
                 there = off(ahead[None])[0]
                 gain = float(here @ here - there @ there)

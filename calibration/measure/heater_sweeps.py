@@ -73,7 +73,9 @@ class HeaterSweeps:
         near = light.entering[:, list(sources)]
         # Column v: the source that brings each PUC the most light but v others.
         self._sources = np.array(sources)[np.argsort(-near, axis=1, kind="stable")]
+        # From zero and uniform in I²: a law cannot slip by a fringe, and all parts of it count alike.
         self._squares = np.linspace(0.0, plan.reach_ma2(rho2_range, self._max_ma), plan.levels)
+        # Every heater somewhere: dark backgrounds are rare when all of them are random.
         self._level = rng.integers(plan.levels, size=2 * logbook.probe.mesh.n_pucs)
         self._other = rng.spawn(1)[0]
         self._sweeps: dict[int, list[HeaterSweep]] = {heater: [] for heater in range(len(self._level))}
@@ -112,6 +114,7 @@ class HeaterSweeps:
                 found(heater, fits[heater])
                 made += 1
                 done(made, planned)
+            # The stage plans itself: what is known to 0.05 rad at one turn is good enough for the search.
             pending = [heater for heater in pending if not fits[heater].turn_sigma_rad < self._plan.turn_sigma_rad]
             planned += len(pending)
 
@@ -129,6 +132,7 @@ class HeaterSweeps:
             self._logbook.light(source)
             self._lit = source
             self._last = self._logbook.measure(self.currents_ma)
+        # The reading that is there already is the first of the sweep: one setting less for each heater.
         levels = (self._level[heater] + np.arange(self._plan.levels)) % self._plan.levels
         currents = np.tile(self.currents_ma, (self._plan.levels - 1, 1))
         currents[:, heater] = np.sqrt(self._squares[levels[1:]])

@@ -121,6 +121,7 @@ def times_s(entries: Sequence[LogbookEntry]) -> Real:
     for entry in entries:
         if entry.kind == "settings":
             count = len(entry.currents_ma)
+            # A sweep executed by the controller has one time for all its settings: they are spread evenly over it.
             times.append(before_s + (entry.at_s - before_s) * np.arange(1, count + 1) / count)
         before_s = entry.at_s
     return np.concatenate(times) if times else np.zeros(0)
@@ -151,6 +152,7 @@ class HardwareTimes:
 
     def setting_s(self, changed: NDArray[np.int64]) -> Real:
         """Return the time of settings in which so many channels change, any shape."""
+        # Two published points, one channel and all of them, and a straight line between.
         per_channel = (self.write_all_s - self.write_one_s) / (self.all_channels - 1)
         write = np.where(changed > 0, self.write_one_s + (np.maximum(changed, 1) - 1) * per_channel, 0.0)
         seconds: Real = write + self.settle_s + self.read_s
@@ -237,6 +239,7 @@ class Logbook:
         self.times = times or HardwareTimes()
         self.stages: dict[str, Effort] = {}
         self._before, self.keep = tuple(before), keep
+        # The bench time of a run goes on where the interrupted one stopped; drift is fitted over it.
         self._before_s = (self._before[-1].at_s if self._before else 0.0) - probe.elapsed_s()
         self._wanted: int | None = None
         self._lit: int | None = None
@@ -301,6 +304,8 @@ class Logbook:
             LimitError: As :meth:`calibration.measure.probe.Probe.tune`.
         """
         self._launched_dbm.pop(port, None)
+        # Answers of an interrupted run come without the bench: the tuning is owed, and done before the first new
+        # question.
         self._to_tune[port] = frequency_hz  # at the latest before the bench is asked for something else
 
         def ask() -> NDArray[np.float64]:
@@ -364,6 +369,7 @@ class Logbook:
         step_ma = self.probe.current_step_ma
         if not step_ma:
             return currents_ma
+        # The last step below the limit, rounding forgiven: a current just above it would be refused.
         most = np.floor(self.probe.heater_max_ma / step_ma * (1.0 + 1e-12))
         driven: NDArray[np.float64] = np.minimum(np.rint(currents_ma / step_ma), most) * step_ma
         return driven
@@ -400,6 +406,8 @@ class Logbook:
             self._there = False  # until this ends well, nobody knows
             readings = measure()
             self._there = True
+            # Polarization is searched anew when a run goes on and ends elsewhere. Brought to the light of then, old and
+            # new readings are those of one run.
             brought: NDArray[np.float64] = readings * 10.0 ** (-0.1 * self.light_db.get(self._source(), 0.0))
             return brought
 
@@ -422,6 +430,7 @@ class Logbook:
         entry = LogbookEntry(kind, source, currents_ma, np.zeros((0, 0)), asked_hz=asked_hz)
         if number < len(self._before):
             old = self._before[number]
+            # Everything is a function of plan, seed and readings. Another question means that one of them has changed.
             if not old.asks_as(entry):
                 raise CalibrationError(
                     f"entry {number} of the interrupted run is the answer to another question",
@@ -452,6 +461,7 @@ class Logbook:
         self._lit, self._lit_known = port, True
 
     def _count(self, currents_ma: NDArray[np.float64]) -> None:
+        # Reading the same setting again costs the reading alone.
         moved = self._applied is None or self._applied[0] != self._wanted
         old = np.zeros_like(currents_ma) if self._applied is None else self._applied[1]
         changed = int((old != currents_ma).sum())
@@ -492,6 +502,7 @@ class Logbook:
         for entry in self.entries:
             if entry.kind == "tuned":
                 now_hz[entry.source] = float(entry.answer[0, 0])
+                # Absolute frequencies are known to a few GHz only; how far a source was moved is known much better.
                 first_hz.setdefault(entry.source, now_hz[entry.source])
             elif entry.kind == "settings":
                 result.append(now_hz.get(entry.source, 0.0) - first_hz.get(entry.source, 0.0))

@@ -135,6 +135,7 @@ def check_wavelengths(wavelengths_nm: Sequence[float], device: DeviceUnderTest) 
         ConfigError: No source can be tuned.
         LimitError: One of them cannot make a wavelength.
     """
+    # Asked before light is aligned, which takes a while.
     if wavelengths_nm and not device.tunable_hz:
         raise ConfigError(
             "further wavelengths need light that can be tuned, and no source can",

@@ -79,6 +79,7 @@ def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
     """
     probe = logbook.probe
     heaters, ports = 2 * probe.mesh.n_pucs, sorted(probe.sources)
+    # Dark first, before a heater has moved: offsets of the amplifiers, and the noise without light.
     logbook.light(None)
     dark = np.array([logbook.measure(np.zeros(heaters)) for _ in range(_READINGS)])
     floor_ma = float(np.hypot(dark_noise_ma(dark), probe.monitor_step_ma / np.sqrt(12.0)))
@@ -92,7 +93,9 @@ def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
 
     relative: list[float] = []
     backgrounds = max(_LEAST_BACKGROUNDS, -(-_LEAST_LOOKS // max(len(ports), 1)))
+    # Uniform in I², which is uniform in phase.
     squares = rng.uniform(0.0, 0.65 * probe.heater_max_ma**2, (backgrounds, heaters))
+    # The first background is the reference setting.
     squares[0] = 0.0
     for background, currents in enumerate(np.sqrt(squares)):
         look(currents)
@@ -102,6 +105,7 @@ def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
                 logbook.measure(currents)
             relative += scatter(np.array([logbook.measure(currents) for _ in range(_READINGS)]), floor_ma)
     least_ma = _LIVE_SIGMA * floor_ma
+    # Before it is called dead: of 50 chips one had a sound monitor that was dark on three settings by interference.
     for _ in range(_FURTHER_BACKGROUNDS):
         if min(seen.max(axis=axis, initial=0.0).min(initial=np.inf) for axis in (0, 1)) > least_ma:
             break
@@ -124,6 +128,7 @@ def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
     )
     noise = NoiseModel(max(float(np.sqrt(np.mean(np.square(relative or [0.0])))), _LEAST_RELATIVE), floor_ma)
     dark_ma = {port: level for port, level in zip(probe.monitors, level_ma.tolist(), strict=True) if level}
+    # The usual monitor decides: one bright port says nothing about the rest.
     contrast = float(np.median(seen.max(axis=0, initial=0.0)) / floor_ma) if floor_ma else np.inf
     return Survey(noise, sources, monitors, defects, dark_ma, contrast)
 
@@ -141,6 +146,7 @@ def _dark_level_ma(dark: NDArray[np.float64], floor_ma: float) -> NDArray[np.flo
     """Return what dark monitors read, shape ``(M,)``; 0 where that may be noise, or is cut off at zero."""
     mean = np.nan_to_num(np.nanmean(np.where(np.isfinite(dark).any(axis=0), dark, 0.0), axis=0))
     cut = (dark == 0.0).mean(axis=0) > _CUT_SHARE
+    # An offset that could be noise is not taken off: that would add noise to every reading.
     certain = np.abs(mean) > _DARK_SIGMA * floor_ma / np.sqrt(len(dark))
     level: NDArray[np.float64] = np.where(certain & ~cut, mean, 0.0)
     return level
@@ -207,12 +213,14 @@ class ReferenceChange:
 
 def reference_change(source: int, before_ma: Real, now_ma: Real, noise: NoiseModel) -> ReferenceChange:
     """Return how a reading, shape ``(M,)``, differs from an earlier one."""
+    # However quiet a meter is, what light and temperature usually do is no fault.
     noise = replace(noise, relative=max(noise.relative, _LEAST_COMPARED))
     seen = np.isfinite(before_ma) & np.isfinite(now_ma)
     before, now = before_ma[seen], now_ma[seen]
     if not before.sum() > 0.0:
         return ReferenceChange(source, 0.0, 0.0)
     weight = noise.sigma_ma(before) ** -2.0  # noise is relative: every bright monitor counts the same
+    # One factor for all monitors is laser or polarization; what is left after it is the mesh.
     factor = max(float((weight * before * now).sum() / (weight * before**2).sum()), 1e-9)
     sigma = np.hypot(noise.sigma_ma(now), factor * noise.sigma_ma(before))
     shape = np.sqrt((((now - factor * before) / sigma) ** 2).sum() / max(len(now) - 1, 1))
@@ -233,6 +241,7 @@ def reference_readings(entries: Sequence[LogbookEntry]) -> dict[tuple[int, float
         if single and not entry.currents_ma.any():
             key = entry.source, tuned_hz.get(entry.source, 0.0)
             earlier = readings.pop(key, [])
+            # Taken out and put in again: the frequency tuned to last comes last.
             readings[key] = [*earlier, entry.answer[0]]
     return readings
 

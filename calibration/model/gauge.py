@@ -20,6 +20,7 @@ _MOST_ROUNDS = 50
 def signed_incidence(mesh: HexMesh) -> NDArray[np.int64]:
     """Return G, shape ``(J, E)``: +1 for every end A that a joint touches, -1 for every end B."""
     incidence = np.zeros((len(mesh.joints), mesh.n_pucs), dtype=np.int64)
+    # PUC-ports 0 and 1 are end A, 2 and 3 end B.
     sign = np.where(mesh.joints % 4 < 2, 1, -1)
     for side in (0, 1):
         np.add.at(incidence, (np.arange(len(mesh.joints)), mesh.joints[:, side] // 4), sign[:, side])
@@ -58,6 +59,7 @@ def gauge_fixed_difference(mesh: HexMesh, difference_rad: NDArray[np.float64]) -
     """
     basis = loop_basis(mesh)
     around = wrapped(basis @ difference_rad)
+    # Wrap first, project then. A plain projection would turn a harmless 2π on one joint into an error of many loops.
     residual: NDArray[np.float64] = basis.T @ np.linalg.solve((basis @ basis.T).astype(np.float64), around)
     return residual
 
@@ -82,6 +84,8 @@ def _left_null_lattice(matrix: NDArray[np.int64]) -> NDArray[np.int64]:
     for column in range(columns):
         # Euclid down the column: the smallest entry divides the others until one row is left with the divisor.
         while len(candidates := done + np.flatnonzero(work[done:, column])) > 1:
+            # Among equal divisors the row with the smallest entries: the basis stays short, and its integers far from
+            # overflow.
             size = np.abs(work[candidates, column])
             pivot = candidates[np.lexsort((np.abs(work[candidates]).sum(axis=1), size))[0]]
             others = candidates[candidates != pivot]
@@ -98,6 +102,7 @@ def _shortened(basis: NDArray[np.int64]) -> NDArray[np.int64]:
     for _ in range(_MOST_ROUNDS):
         changed = False
         for row in range(len(basis)):
+            # Rounded projections keep the vectors integer and the lattice the same: only whole multiples are taken off.
             overlap, length = basis @ basis[row], (basis**2).sum(axis=1)
             times = np.rint(overlap / length).astype(np.int64)
             times[row] = 0
@@ -108,6 +113,7 @@ def _shortened(basis: NDArray[np.int64]) -> NDArray[np.int64]:
                 changed = True
         if not changed:
             break
+    # One order whatever the way there: records made by different versions of numpy number their loops alike.
     order = np.lexsort((np.abs(basis).argmax(axis=1), (basis**2).sum(axis=1)))
     shortest: NDArray[np.int64] = basis[order]
     return shortest

@@ -42,6 +42,7 @@ class MeanLight:
     @classmethod
     def of(cls, mesh: HexMesh) -> MeanLight:
         """Solve for the mean light of a mesh."""
+        # A PUC that splits evenly sends half of the power, less its loss, to each output, whichever way it came.
         solver, gain = Solver(mesh), 10.0 ** (-TYPICAL_LOSS_DB / 10.0)
         elements = np.full((4 * mesh.n_pucs, 1), 0.5 * gain, dtype=np.complex128)
         factors = np.ones((len(mesh.joints), 1), dtype=np.complex128)
@@ -99,6 +100,7 @@ class AmplitudeModel:
         second = {port: seconds[port] for port in sources if port in seconds} if seconds else {}
         self.has_second = np.array([port in second for port in sources], dtype=np.bool_)
         lit = [*sources, *(second.get(port, port) for port in sources)] if second else list(sources)
+        # Ports that are both source and monitor are solved for once; `place` finds each in the solution again.
         self._ports, place = np.unique(np.array([*lit, *monitors]), return_inverse=True)
         self._lit, self._monitor = place[: len(lit)].reshape(-1, len(sources)), place[len(lit) :]
         self._out = np.array(monitors)
@@ -115,12 +117,14 @@ class AmplitudeModel:
         second: Real | None = None,
     ) -> Real:
         """Return |S| of n settings with one source lit, for k monitors each, shape ``(n, k)``; args as below."""
+        # Balanced couplers, for good: their angles are off by 0.01 rad, far below what a search has to find.
         half = np.full(self.mesh.n_pucs, 0.5)
         cells = UnitCells(self._loss_db, half, half, upper_rad, lower_rad, joint_rad)
         field = self._solver.solve(cells, cells.reference_hz, self._ports[self._lit[:, source]].tolist())
         amplitude: Real = np.abs(field[np.arange(len(field))[:, None], self._out[monitor]])
         if second is None:
             return amplitude[..., 0]
+        # Light of independent data does not interfere beyond a monitor's average: powers add.
         both: Real = np.hypot(amplitude[..., 0], second[source] * amplitude[..., 1])
         return both
 
@@ -180,6 +184,7 @@ class AmplitudeModel:
         factors: NDArray[np.complex128],
     ) -> Single:
         """Return what one light adds to the derivatives of the amplitudes, shape ``(n, k, E + J)``."""
+        # d|S| is the part of dS along S. A dark field has no direction: the floor keeps it from being made of rounding.
         towards = (field.conj() / np.maximum(amplitude, _DARK)).astype(np.complex64)
         return self._derivatives(light.astype(np.complex64), back * towards[..., None], upper_rad, factors)
 

@@ -18,6 +18,7 @@ from calibration.model.observations import NoiseModel, Observations
 
 Real = NDArray[np.float64]
 
+# Beyond three sigma a residual is an outlier more often than noise (Huber): one broken reading must not lead a fit.
 _HUBER = 3.0
 # Mean squared residual, cut at three sigma, up to which noise alone is taken for the cause.
 _EXPECTED = 1.1
@@ -89,12 +90,16 @@ class Likelihood:
         for source in np.unique(self.observations.source):
             chosen = self.observations.source == source
             counts = np.maximum(self.used[chosen].sum(axis=0), 1)
+            # Mean over all settings with this source: what a monitor of that place usually sees is the measure of how
+            # far a wrong model may be off there.
             typical[chosen] = (np.maximum(self.target_ma[chosen], 0.0) * self.used[chosen]).sum(axis=0) / counts
         return typical
 
     def sigma_ma(self, discrepancy: float, settings: slice = _ALL) -> Real:
         """Return the standard deviation of the readings, shape ``(n, M)``, at a model discrepancy η."""
         level = np.maximum(self.target_ma[settings], 0.0)
+        # A field that is off by η of the typical one changes a bright reading by the product of both, a dark one by the
+        # square alone: σ² = noise² + 2·η²·p·m + η⁴·p².
         spread = discrepancy**2 * self._typical_ma[settings]
         sigma: Real = np.sqrt(self.noise.sigma_ma(level) ** 2 + 2.0 * spread * level + spread**2)
         return sigma
@@ -103,6 +108,7 @@ class Likelihood:
         """Return read minus predicted in sigmas, shape ``(n, M)``; 0 where nothing is said or a bound is kept."""
         off_ma = self.target_ma[settings] - reading_ma
         residual = np.where(self.used[settings], off_ma / self.sigma_ma(discrepancy, settings), 0.0)
+        # A saturated reading says "at least so much": a prediction above it is no misfit.
         return np.where(self.observations.saturated[settings], np.maximum(residual, 0.0), residual)
 
     def idle(self, residual: Real, settings: slice = _ALL) -> NDArray[np.bool_]:
@@ -127,12 +133,14 @@ class Likelihood:
 
         if not self.used.any() or not unexplained(0.0):
             return 0.0
+        # Bisection in the logarithm: the answer spans four decades, and only its size matters.
         low, high = 1e-4, most
         if unexplained(high):
             return high
         for _ in range(_BISECTIONS):
             middle = float(np.sqrt(low * high))
             low, high = (middle, high) if unexplained(middle) else (low, middle)
+            # Five per cent are enough: it only weighs readings on the way, and is 0 at the end.
             if high < 1.05 * low:
                 break
         return high
@@ -156,6 +164,7 @@ def without_drift(values: Real, drift: Real) -> Real:
     if not drift.any():
         return values
     columns = values if values.ndim == 3 else values[..., None]
+    # V = 1 + D·Dᵀ differs from 1 in two directions per setting only, so that its root needs no matrix of all readings.
     u, s, _ = np.linalg.svd(drift, full_matrices=False)
     taken = u * (1.0 - 1.0 / np.sqrt(1.0 + s**2))[:, None]
     free: Real = columns - taken @ (np.swapaxes(u, 1, 2) @ columns)

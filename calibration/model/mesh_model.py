@@ -69,9 +69,12 @@ class Heating:
         square = currents_ma**2
         rho2, rho4, rho6 = parameters.heater_law.T
         own = square * (rho2 + square * (rho4 + square * rho6))
+        # A dead heater has no law: it neither turns its own arm nor warms the others.
         live = rho2 != 0.0
         relative = np.divide(parameters.heater_law, rho2[:, None], out=np.zeros((len(rho2), 3)), where=live[:, None])
         bent = relative[:, 0] + square * (relative[:, 1] + square * relative[:, 2])
+        # Resistance rises with heat, and the law bends by as much: own phase is proportional to the heat. With the
+        # nominal resistance alone crosstalk would be wrong by 3 % (docs/decisions/0006).
         heat = self._mw_per_ma2 * square * bent * parameters.heat_factor
         kernel = self.crosstalk(parameters)
         return Heated(square, bent, heat, own + heat @ kernel.arm_rad_per_mw.T, heat @ kernel.joint_rad_per_mw.T)
@@ -89,6 +92,7 @@ class Heating:
             By group of :class:`calibration.model.space.ParameterSpace`, each of shape ``(N, M, size)``.
         """
         kernel = self.crosstalk(parameters)
+        # One product for all heaters: how a reading follows the heat of each, by way of every arm and joint it warms.
         by_heat = arm @ kernel.arm_rad_per_mw + joint @ kernel.joint_rad_per_mw
         scale = self._mw_per_ma2 * np.broadcast_to(np.asarray(parameters.heat_factor), heated.square.shape[1:])
         rho2 = parameters.heater_law[:, 0]
@@ -97,6 +101,7 @@ class Heating:
         result: dict[str, Real] = {}
         for term, name in enumerate(LAW_TERMS):
             power = heated.square ** (term + 1)
+            # `bent` is the law over ρ2·I², so that ρ2 stands above and below: a larger ρ2 at the same ρ4 bends less.
             heat = per_rho * (heated.square * (1.0 - heated.bent) if term == 0 else power)
             result[name] = np.where(live, arm * power[:, None] + by_heat * heat[:, None], 0.0)
         result["heat_factor"] = by_heat * (self._mw_per_ma2 * heated.square * heated.bent)[:, None]
@@ -107,6 +112,7 @@ class Heating:
         """Return the derivatives by amplitude, decay length and floor, shape ``(N, M, 3)``."""
         amplitude, length_mm, _ = parameters.crosstalk_rad_per_mw
         columns = []
+        # The kernel is linear in amplitude and floor; its decay length enters by the derivative of the exponential.
         for shape in (
             lambda mm: np.exp(-mm / length_mm),
             lambda mm: amplitude * mm / length_mm**2 * np.exp(-mm / length_mm),
@@ -239,6 +245,7 @@ class MeshModel:
         """
         number = self._sources_of(observations)
         reading = np.empty((len(observations), len(self._monitors)))
+        # Settings of one source share the ports of the solution: one right side each instead of all of them.
         for source in np.unique(number):
             chosen = np.flatnonzero(number == source)
             part = observations[chosen]
@@ -268,6 +275,8 @@ class MeshModel:
         Raises:
             ConfigError: As :meth:`predict`.
         """
+        # A frequency is a phase common to all PUCs, 2πτ·δf. A difference of two predictions costs a fraction of the
+        # derivatives by all parameters, of which it would be one.
         step_hz = _STEP_RAD / (2.0 * np.pi * parameters.delay_s)
         ahead, behind = (
             self.predict(parameters, replace(observations, detuning_hz=observations.detunings_hz + shift_hz))
@@ -315,6 +324,7 @@ class MeshModel:
         common = 2.0 * np.pi * parameters.delay_s * detuning
         half = 0.5 * parameters.differential_slope_rad_per_hz * detuning
         first, second = self._couplers(parameters, detuning)
+        # What heat adds to the optical path is a length: its phase goes with the frequency of the light.
         turns = 1.0 + detuning / self._reference_hz
         cells = UnitCells(
             loss_db=parameters.loss_db,
@@ -328,6 +338,7 @@ class MeshModel:
 
     def _couplers(self, parameters: MeshParameters, detuning_hz: Real) -> tuple[Real, Real]:
         """Return the coupler angles at ends A and B, shape ``(E,)`` or ``(n, E)``."""
+        # An angle of π/4 is a balanced coupler.
         common = np.pi / 4.0 + parameters.coupler_common_rad
         if parameters.coupler_slope_rad_per_hz:
             common = common + parameters.coupler_slope_rad_per_hz * detuning_hz
@@ -367,9 +378,12 @@ class MeshModel:
         """Return the light of the first ports and, if any source has one, that of the second: their powers add."""
         cells, heated = self._cells(parameters, part, number)
         elements, factors, _ = self._solver.coefficients(cells, cells.reference_hz)
+        # Without second ports the second light is left out whole: nothing changes for such benches, to the bit.
         lit = [self._lit[number], self._lit_second[number]][: 2 if self.space.seconds else 1]
         ports, inverse = np.unique(np.concatenate([self._monitors, *lit]), return_inverse=True)
         everywhere = np.arange(4 * self.mesh.n_pucs)
+        # The mesh is reciprocal: light sent in at a monitor is the adjoint of what it reads. One solution for all ports
+        # gives every derivative, 28 readings by 1006 parameters in 0.7 ms (docs/decisions/0006).
         waves = self._solver.entering(elements, factors, self.mesh.port_puc_port[ports], everywhere)
         monitors, *places = np.split(inverse, len(self._monitors) + len(part) * np.arange(len(lit)))
         scale, lights = self._scale(parameters, number), []
@@ -425,11 +439,13 @@ class MeshModel:
         (p_u, p_l), (q_u, q_l) = _between_couplers(cells, adjoint)
         gain = 10.0 ** (-cells.loss_db / 20.0)
         upper, lower = (gain * np.exp(-1j * phase)[:, None] for phase in (cells.phase_upper, cells.phase_lower))
+        # Upper and lower arm; a came in by end A and leaves by end B, b the other way.
         ua, ub, la, lb = upper * a_u, upper * b_u, lower * a_l, lower * b_l
         through_u, through_l = q_u * ua + p_u * ub, q_l * la + p_l * lb
         first = q_u * (upper * a_l) + p_l * ub + q_l * (lower * a_u) + p_u * lb
         second = q_l * ua + p_u * (upper * b_l) + q_u * la + p_l * (lower * b_u)
         u, v = self.mesh.joints.T
+        # Waves are those after the joint; what it does to them is taken off again for the light before it.
         back = 1.0 / np.broadcast_to(light.factors.T, (len(light.number), len(u)))[:, None]
         joint = adjoint[..., u] * (light.entering[..., v] * back) + adjoint[..., v] * (light.entering[..., u] * back)
         arm = np.stack([through_u.imag, through_l.imag], axis=-1)
@@ -455,6 +471,7 @@ class MeshModel:
         columns["loops"] = joint @ space.directions
         for name, values in columns.items():
             jacobian[..., space.groups[name]] = values
+        # The frequency of a source acts through delay, both slopes, and what heat adds to the path.
         source = space.groups["source_detuning_hz"].start + light.number
         settings = np.arange(len(source))
         by_common = 2.0 * np.pi * arm.sum(axis=-1)
@@ -482,6 +499,7 @@ def _between_couplers(cells: UnitCells, waves: Complex) -> tuple[tuple[Complex, 
     result = []
     for end, eta in ((0, cells.eta_in), (2, cells.eta_out)):
         power = eta if eta.ndim == 1 else eta[:, None]
+        # Taken between the couplers, where each phase and each loss acts on one arm alone.
         through, cross = np.sqrt(1.0 - power), 1j * np.sqrt(power)
         left, right = waves[..., end::4], waves[..., end + 1 :: 4]
         result.append((through * left - cross * right, through * right - cross * left))

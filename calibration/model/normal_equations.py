@@ -65,13 +65,17 @@ def normal_equations(
         drift_ma[part.settings] = drift_slopes_ma(model, parameters, part, likelihood.drift)
         misfit, scale = _weighed(part.reading_ma, likelihood, discrepancy, part.settings)
         drift = drift_ma[part.settings] * scale[..., None]
+        # A fixed block, worked off when full: memory does not grow with the number of settings.
         if filled + len(misfit) > _BLOCK:
             information += _product(block[:filled])
             filled = 0
         rows = block[filled : filled + len(misfit)]
         filled += len(misfit)
+        # Into the block in place: the derivatives of a batch are not copied once more.
         np.take(part.jacobian, wanted, axis=-1, out=rows, mode="clip")
         rows *= scale[..., None]
+        # Light and temperature of every setting are marginalised here: they are unknowns of the setting, and need no
+        # columns.
         rows[...] = without_drift(rows, drift)
         gradient += without_drift(misfit, drift).ravel() @ rows.reshape(-1, len(wanted))
     information += _product(block[:filled])
@@ -107,6 +111,8 @@ def equations_with(
         free: Shape ``(size,)``; the parameters wanted.
         discrepancy: η of the likelihood.
     """
+    # D is made anew at every point. Left as it was where the information was gathered, it led frequencies of sources a
+    # standard error astray.
     drift_ma = drift_at(model, parameters, likelihood.observations, reading_ma, likelihood.drift)
     misfit, scale = _weighed(reading_ma, likelihood, discrepancy)
     drift = drift_ma * scale[..., None]
@@ -133,6 +139,7 @@ def mean_squared_residual(model: MeshModel, parameters: MeshParameters, likeliho
     felt, worst_explained = np.zeros(model.space.size), np.zeros(model.space.size)
     for part in model.linearise(parameters, likelihood.observations):
         misfit, scale = _weighed(part.reading_ma, likelihood, 0.0, part.settings)
+        # A parameter is judged by the readings that feel it, each by how much it does.
         power = (part.jacobian * scale[..., None]) ** 2
         felt += power.sum(axis=(0, 1))
         worst_explained += np.tensordot(misfit**2, power, axes=2)
@@ -147,6 +154,7 @@ def setting_drifts(model: MeshModel, parameters: MeshParameters, likelihood: Lik
         misfit, scale = _weighed(part.reading_ma, likelihood, 0.0, part.settings)
         slopes = drift_slopes_ma(model, parameters, part, likelihood.drift) * scale[..., None]
         across = np.swapaxes(slopes, 1, 2)
+        # Two unknowns per setting with a prior of one sigma each: the 1 on the diagonal.
         units = np.linalg.solve(np.eye(2) + across @ slopes, across @ misfit[..., None])[..., 0]
         result[part.settings] = units * (likelihood.drift.power_db, likelihood.drift.common_phase_rad)
     return result
@@ -174,6 +182,7 @@ def drift_at(
 def drift_slopes_ma(model: MeshModel, parameters: MeshParameters, part: Linearised, drift: SettingDrift) -> Real:
     """Return how readings follow one sigma of what drifts from setting to setting, shape ``(n, M, 2)``."""
     power = _LN10_PER_10 * part.reading_ma * drift.power_db
+    # Only the source that is lit has a derivative: the sum over all is that one, and a frequency is a common phase.
     turned = part.jacobian[..., model.space.groups["source_detuning_hz"]].sum(axis=-1)
     common = turned / (2.0 * np.pi * parameters.delay_s) * drift.common_phase_rad
     return np.stack([power, common], axis=-1)

@@ -53,6 +53,7 @@ class Observations:
 
     def __add__(self, other: Observations) -> Observations:
         """Return the settings of both, read by the same monitors."""
+        # Columns of other monitors would be mixed up silently.
         if self.monitors != other.monitors:
             raise ValueError(f"readings of monitors {self.monitors} and {other.monitors} cannot be joined")
         return Observations(

@@ -50,6 +50,7 @@ class Prior:
         """
         precision = np.diag(self.sigma**-2.0) if self.precision is None else self.precision.copy()
         where = space.group(name)
+        # Rank one along "all of them together": what the differences are known to is not changed.
         precision[where, where] += 1.0 / ((where.stop - where.start) * sigma) ** 2
         return Prior(self.mean, self.sigma, precision)
 
@@ -90,6 +91,7 @@ FREE_WITH_MODULES = (*FREE_GROUPS, "source_detuning_hz", _SLOPES[0])
 """What one finds out whose sources are each at a frequency of their own; the delay tells how far apart they are."""
 
 
+# A monitor so far from the median, and by so many of its spreads, is no sample of the nominal distribution.
 _ODD_DB, _ODD_SIGMA = 1.5, 4.0
 _ANY_DB = 30.0
 # How well the phases of a calibration with several modules are tied to the mean of their frequencies.
@@ -117,6 +119,8 @@ def default_prior(space: ParameterSpace, centre: MeshParameters) -> Prior:
     if not np.isfinite(mean).all():
         where = space.describe(int(np.flatnonzero(~np.isfinite(mean))[0]))
         raise ConfigError(f"the centre of a prior has no value for {where}", hint="Leave dead monitors out.")
+    # These stay at the published means whatever the start says: a start has no better ones, and a prior about itself
+    # would hold nothing.
     mean[space.group("loss_db")] = 0.5
     mean[space.group("coupler_common_rad")] = mean[space.group("coupler_difference_rad")] = 0.0
     mean[space.group("heat_factor")] = 1.0
@@ -143,6 +147,8 @@ def run_prior(space: ParameterSpace, start: MeshParameters, device: DeviceUnderT
     mean, sigma = prior.mean.copy(), prior.sigma.copy()
     mean[monitors] = 10.0 * np.log10(device.monitor_ma_per_mw)
     level_db = 10.0 * np.log10(start.monitor_ma_per_mw)
+    # Levels of the start are good to a decibel; a monitor far from the others is of another range or broken, and a
+    # tight prior would push its error into the losses on the way.
     odd = np.abs(level_db - np.median(level_db)) > max(_ODD_DB, _ODD_SIGMA * device.monitor_spread_db)
     # What a stuck PUC lets through to a port of its own makes the monitor there look odd, and is not its level.
     at = np.array(space.mesh.port_puc_port, dtype=np.int64)[list(space.monitors)] // 4

@@ -54,6 +54,7 @@ class ParameterSpace:
         sizes = dict.fromkeys(_PER_PUC, mesh.n_pucs)
         sizes |= dict.fromkeys(LAW_TERMS, 2 * mesh.n_pucs)
         sizes |= {"loops": self.directions.shape[1], "source_db": len(sources)}
+        # No empty group: without second ports the vector is that of records from before there were any.
         sizes |= {"second_db": len(self.seconds)} if self.seconds else {}
         sizes |= {"monitor_db": len(monitors)}
         sizes |= {"crosstalk": 3, "heat_factor": 2 * mesh.n_pucs, "source_detuning_hz": len(sources)}
@@ -71,8 +72,10 @@ class ParameterSpace:
             vector[self.group(name)] = getattr(parameters, name)
         for term, name in enumerate(LAW_TERMS):
             vector[self.groups[name]] = parameters.heater_law[:, term]
+        # Across the gauge only: what no power meter sees is no parameter, so no prior has to hold it.
         vector[self.groups["loops"]] = self.directions.T @ parameters.joint_phase_rad
         vector[self.groups["source_db"]] = parameters.source_db
+        # In decibels, as losses and sources are: then only sums of them show in a reading, and the gauges are linear.
         vector[self.groups["monitor_db"]] = 10.0 * np.log10(parameters.monitor_ma_per_mw)
         vector[self.groups["crosstalk"]] = parameters.crosstalk_rad_per_mw
         return vector

@@ -142,6 +142,7 @@ def _same_ends(
 ) -> tuple[CalibrationRecord, CalibrationRecord]:
     """Return both without sources and covariance if their sources or monitors differ."""
     ends = [(space.sources, space.seconds, space.monitors) for space in map(space_of, (first, second))]
+    # Levels of other ports have no counterpart, and a covariance cannot be cut without its columns.
     if ends[0] == ends[1]:
         return first, second
     notes.append("sources or monitors differ: they are left out, and so are the covariances")
@@ -163,6 +164,7 @@ def _difference(space: ParameterSpace, first: CalibrationRecord, second: Calibra
         a.passive_phase_rad is not None and b.passive_phase_rad is not None
         for a, b in zip(first.pucs, second.pucs, strict=True)
     ]
+    # Whole turns are no difference.
     difference[passive] = np.where(known, wrapped(difference[passive]), np.nan)
     loops = space.directions.T @ gauge_fixed_difference(space.mesh, other.joint_phase_rad - one.joint_phase_rad)
     both = first.joints is not None and second.joints is not None
@@ -211,6 +213,7 @@ def _chi2(difference: Real, variance: Real) -> float | None:
         return None
     sigma = np.sqrt(np.diag(variance)[free])
     values, vectors = np.linalg.eigh(variance[np.ix_(free, free)] / np.outer(sigma, sigma))
+    # Combinations that neither record knows would divide rounding by nothing.
     kept = values > _EIGENVALUE_LEAST * values.max()
     along = vectors[:, kept].T @ (difference[free] / sigma)
     return float(np.mean(along**2 / values[kept]))

@@ -63,7 +63,9 @@ def valid_for_s(n_pucs: int, drift: DriftModel | None = None) -> float:
     about the quantile 1 - 1/(2E).
     """
     drift = drift or DriftModel()
+    # A heater at half a turn: its phase follows its resistance by π.
     per_root_day = math.hypot(drift.passive_phase_rad_per_root_day, math.pi * drift.resistance_per_root_day)
+    # The worst of all PUCs decides: one leaking switch spoils a circuit.
     worst = NormalDist().inv_cdf(1.0 - 0.5 / max(n_pucs, 2))
     return DAY_S * (PHASE_TOLERANCE_RAD / (worst * per_root_day)) ** 2
 

@@ -43,6 +43,7 @@ def load_raw(record_path: Path, raw: ArrayFile) -> Observations:
     """
     path = record_path.with_name(Path(raw.name).name)
     arrays = read_arrays(path)
+    # Readings of another run would make residuals that look like faults.
     if arrays_sha256(arrays) != raw.sha256:
         raise CalibrationError(f"{path}: is not the raw data of {record_path.name}: another hash")
     for mismatch in _mismatches(arrays):

@@ -153,12 +153,14 @@ def phase_errors(
         space.mesh, found.joint_phase_rad - truth.joint_phase_rad
     )
     fixed = without_common(space)
+    # Mean frequency and temperature turn all loops alike and are no error of the mesh.
     common = error[loops] - fixed @ error[loops]
     error[loops] = fixed @ error[loops]
     covariance[loops, loops] = fixed @ covariance[loops, loops] @ fixed
     difference = space.groups["coupler_difference_rad"]
     variance = np.diag(covariance)
     # A path of one PUC shows the square of the difference of its couplers: its sign stays open.
+    # Both ends at fibre ports: a path of one PUC.
     lit = np.asarray(np.isin(space.mesh.port_at, space.mesh.fibre_ports).reshape(-1, 2, 2).max(axis=2))
     unsigned = np.abs(found.coupler_difference_rad) - np.abs(truth.coupler_difference_rad)
     error[difference] = np.where(lit.min(axis=1), unsigned, error[difference])

@@ -67,6 +67,7 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
     truth = world.truth
     found = np.array([puc for puc, entry in enumerate(record.pucs) if entry.settable])
     phases = np.array([record.pucs[puc].passive_phase_rad for puc in found], dtype=np.float64)
+    # Heaters stuck at a current turn phases at rest: a calibration cannot tell that from the passive phase.
     rest_mw = truth.heater_power_mw(np.zeros(len(truth.p_pi_mw)))
     rest_rad = np.pi * rest_mw / truth.p_pi_mw + truth.crosstalk.arm_rad_per_mw @ rest_mw
     slope_per_hz = world.cells().differential_slope_per_hz
@@ -169,6 +170,8 @@ def own_phase_rad(bench: Bench, currents_ma: Real) -> Real:
 
 def true_laws(bench: Bench, most_ma: Real) -> Real:
     """Return the three terms nearest to the true law of every heater up to a current, shape ``(2E, 3)``."""
+    # The implicit law of the emulator is no polynomial on purpose: the three terms nearest to it are what a fit can
+    # find.
     share = np.linspace(0.0, 1.0, _POINTS)[1:]
     phases = np.array([own_phase_rad(bench, np.sqrt(part) * most_ma) for part in share])
     terms = np.linalg.lstsq(share[:, None] ** _LAW_POWERS, phases, rcond=None)[0].T

@@ -40,6 +40,7 @@ def defects_of(
     """
     found = start.defects
     told: list[Defect] = [*diagnosed.defects] if diagnosed.fit.certified else []
+    # Only a fit that explains all readings may speak of couplers and laws.
     if diagnosed.certified:
         if diagnosed.trajectories is not None:
             told += diagnosed.trajectories.defects(diagnosed.fit.parameters.delay_s)
@@ -96,6 +97,7 @@ def unknown_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> dict[int, st
 
 def unseen_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> tuple[int, ...]:
     """Return the PUCs whose loss no reading feels: no light passes them on a way to a monitor."""
+    # Every path through a PUC feels its loss, whatever its phase: the surest sign of light.
     felt = np.full(space.size, np.inf)
     felt[diagnosed.fit.free] = np.diag(diagnosed.fit.information)
     losses = felt[space.group("loss_db")]

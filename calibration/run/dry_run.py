@@ -213,6 +213,7 @@ class _Nominal:
         """Return a mesh with nominal laws, losses and couplers, and phases drawn."""
         n_pucs = self.mesh.n_pucs
         laws = np.zeros((2 * n_pucs, 3))
+        # Pπ drawn over the range of the bench file: what settings tell hardly depends on it.
         laws[:, 0] = np.pi * self.device.heater_ohm * 1e-3 / rng.uniform(*self.p_pi_mw, 2 * n_pucs)
         return MeshParameters(
             passive_phase_rad=rng.uniform(0.0, 2.0 * np.pi, n_pucs),
@@ -353,6 +354,7 @@ class _Planner:
     def _peak_mw(self, most_ma2: float) -> float:
         """Return about the most heat of settings whose squared currents are uniform up to a largest one."""
         heaters = 2 * self._mesh.n_pucs
+        # Mean and spread of a sum of uniform numbers; four sigma is what no run of some thousand settings meets.
         square = most_ma2 * (heaters / 2.0 + _PEAK_SIGMA * np.sqrt(heaters / 12.0))
         return float(square * self._nominal.device.heater_ohm * 1e-3)
 

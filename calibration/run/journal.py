@@ -226,6 +226,7 @@ class RunJournal:
             raise CalibrationError(f"{self.path}: this journal is closed")
         line = _line({"n": self._lines, **document})
         with writing("the journal", self.path):
+            # A disk that was full may have kept half a line; what follows it would be unreadable.
             if self._torn:  # what a line that failed has left, or a run that was killed
                 os.ftruncate(self._handle, self._size)
             os.lseek(self._handle, self._size, os.SEEK_SET)
@@ -234,6 +235,7 @@ class RunJournal:
             while left:
                 left = left[os.write(self._handle, left) :]
             self._size, self._lines, self._torn = self._size + len(line), self._lines + 1, False
+            # Every line to the operating system, the disk once a second: fsync for each would slow the bench down.
             if time.monotonic() - self._synced_s >= _SYNC_EVERY_S:
                 self._sync()
 

@@ -157,6 +157,7 @@ def check_light(probe: Probe, entries: Sequence[LogbookEntry]) -> LightCondition
             continue  # the light was tuned away from there since
         probe.light(source)
         looks = probe.measure_many(np.zeros((_LOOKS, 2 * probe.mesh.n_pucs)))
+        # The reference setting of every source: power may differ by its polarization, the sharing of the light may not.
         found = reference_change(source, np.mean(readings, axis=0), looks.mean(axis=0), noise)
         changes.append(found)
         if abs(found.power_db) > _LEAST_POWER_DB:
@@ -228,6 +229,7 @@ def calibrate(
     check_wavelengths(wavelengths_nm, probe.device_under_test())  # before light is aligned, which takes a while
     with contextlib.closing((RunJournal.resume if resume else RunJournal.begin)(journal_path(path))) as book:
         try:
+            # Light first: only then is known which sources the run has, and they belong to the header.
             dead, stated_hz = _aligned(probe, book.header if resume else None, progress)
             run = _run(bench, probe, seed, progress, book.entries, wavelengths_nm, goal or Goal())
             run.faults += [f"source at port {port}: {reason}" for port, reason in dead.items()]
@@ -316,6 +318,7 @@ def _keep_what_there_is(
         return
     with contextlib.suppress(LumionError):
         book.note("cut short", reason=f"{type(error).__name__}: {error}")
+    # A finished record is worth more than a part of a new one.
     kept = path.with_suffix(".incomplete.json") if _is_precious(path) else path
     with contextlib.suppress(LumionError):
         replace(run.record(), complete=False).save(kept, over if kept == path else "own")

@@ -304,6 +304,7 @@ def _in_process(job: Job, context: SpawnContext, stop: threading.Event, say: Say
             process.start()
         outcome = _attended(ours, stop, say)
     process.join(_END_S)
+    # A worker whose bench is done has nothing left to lose.
     process.kill()  # does nothing to one that has ended
     process.join()
     if outcome is None:

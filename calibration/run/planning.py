@@ -79,6 +79,7 @@ class Knowledge:
     def of(cls, space: ParameterSpace, fit: FitResult, goal_rad: float) -> Knowledge:
         """Return what is known after a fit."""
         sigma = _sigma(space, fit, fit.information)
+        # What the ports do not show stays, however long one measures: a goal that counts it would never be met.
         limit = _sigma(space, fit, _FOREVER * fit.information)
         phases = space.mask(PHASE_GROUPS) & fit.free
         return cls(sigma, limit, phases & (limit <= goal_rad))
@@ -169,6 +170,8 @@ class AdaptiveMeasurement:
 
     def _next(self, fit: FitResult, known: Knowledge) -> tuple[Observations, str]:
         """Return the next batch, and why it is the last one if it is."""
+        # The first setting of a batch writes every channel and moves the light; a batch that cannot pay that is not
+        # begun.
         begin_s = float(self.times.setting_s(np.array(len(self.most_ma)))) + self.times.input_change_s
         left_s = self.goal.hardware_s - self.logbook.effort.hardware_s - self.reserve_s - begin_s
         left = self.goal.settings - self.logbook.effort.settings - self.reserve_settings
@@ -185,6 +188,8 @@ class AdaptiveMeasurement:
         if len(design.plan) < BATCH:
             return design.plan, f"{self.goal.hardware_s:g} s of hardware time are used up"
         used = self.logbook.effort.settings + len(design.plan)
+        # Errors fall with the root of the settings at best. Where even that would not reach the goal, a batch has to be
+        # worth much.
         hopeless = used * (design.sigma_rad[-1] / self.goal.sigma_rad) ** 2 > self.goal.settings
         if design.sigma_rad[-1] > (_WORTH if hopeless else _HARDLY) * before:
             promise = f"{1e3 * before:.2g} to {1e3 * design.sigma_rad[-1]:.2g} mrad"
@@ -251,6 +256,7 @@ def light_change_s(entries: Sequence[Timed]) -> float:
     spent = [
         (late.at_s - early.at_s, late.source != early.source, len(late.currents_ma)) for early, late in pairwise(taken)
     ]
+    # Medians: one slow answer of a bench is not what moving the light costs.
     still = [seconds / count for seconds, moved, count in spent if not moved]
     each_s = float(np.median(still)) if still else 0.0
     moves = [seconds - count * each_s for seconds, moved, count in spent if moved]
@@ -266,6 +272,7 @@ def designer_after(
 ) -> Designer:
     """Return a designer that starts from what a fit knows."""
     precision = np.zeros((model.space.size, model.space.size))
+    # What the fit knows is the prior of the design, exactly: settings are chosen for what is still missing.
     precision[np.ix_(fit.free, fit.free)] = fit.information + fit.prior_information
     prior = Prior(fit.vector, np.full(model.space.size, np.inf), precision)
     return Designer(model, fit.parameters, likelihood.noise, prior, fit.free, times, wanted, likelihood.drift)

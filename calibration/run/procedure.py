@@ -80,6 +80,7 @@ class Calibration:
     def __post_init__(self) -> None:
         """Open the logbook; nothing is measured yet. Raises as :func:`calibration.measure.probe.check_wavelengths`."""
         check_wavelengths(self.wavelengths_nm, self.device)
+        # Sources that are lasers of their own differ by a phase per PUC: 0.44 rad for 0.05 nm.
         spread_rad = 2.0 * np.pi * BASIC_UNIT_DELAY_S * self.device.source_spread_hz
         plan = self.plan = self.plan or BootstrapPlan(search=SearchPlan(source_phase_rad=spread_rad))
         self.logbook = Logbook(self.probe, before=self.before)
@@ -170,6 +171,7 @@ class Calibration:
         """Let all light that can be tuned have the reference wavelength; without other light, that is where it got."""
         tunable = self.device.tunable_hz
         self._stated_hz = tune_sources(self.logbook, frequency_hz_from_wavelength_m(self._reference_nm * 1e-9), tunable)
+        # With light that cannot be tuned that is the reference; without any, the grid of the lasers decides.
         if tunable and set(self.probe.sources) <= set(tunable):
             stated_hz = float(np.median(list(self._stated_hz.values())))
             self._reference_nm = round(wavelength_m_from_frequency_hz(stated_hz) * 1e9, 6)
@@ -215,7 +217,9 @@ class Calibration:
         if not diagnosed.certified:
             return start, diagnosed
         # Those still to come: fibres, verification, looking back.
+        # Set aside beforehand: measuring on must not use up the time of the stages that judge it.
         settings = len(start.survey.sources) * (2 + SETTINGS_PER_SOURCE) + SETTINGS
+        # Nobody publishes what moving the light costs; this bench has shown it by now.
         times = replace(self.logbook.times, input_change_s=light_change_s(self.logbook.entries))
         measuring = AdaptiveMeasurement(
             self.logbook,
@@ -276,6 +280,8 @@ class Calibration:
             self.logbook, self.record(), self.seed, lambda step, total: self.progress("verification", step, total)
         )
         self.quality |= found.figures()
+        # A drift that goes on after the fit makes every prediction wrong and is named as a drift: the record itself may
+        # be right.
         if found.results and found.excess_db > TOLERANCE_DB and self._is_unexplained(first):
             self.faults.append(found.words())
         unseen_nm = self._extended.unseen_nm if self._extended else None
@@ -412,6 +418,8 @@ def first_fit(
     """
     now = start, diagnosis(start).begin(start.parameters)
     found(*now)
+    # Another search first and explanations then: a search takes seconds, every explanation fits of its own. From a
+    # false valley they find deaths and drifts that never were.
     for settled in (False, *(True,) * _MORE_STARTS):
         if not now[1].fit.certified and (settled or now[0].trusted):
             now = _elsewhere(bootstrap, *now, diagnosis, settled=settled)

@@ -77,6 +77,7 @@ class RecordPosterior:
             raise CalibrationError("this calibration record counts its parameters otherwise", hint="Calibrate again.")
         matrix = _in_this_basis(covariance_of(record), record, space)
         variance = np.diag(matrix).copy()
+        # Single precision in the file can leave an eigenvalue a little below zero.
         matrix[np.diag_indices_from(matrix)] += _JITTER * variance
         vector = space.pack(parameters)
         return cls(space.unpack(vector), vector, variance > 0.0, matrix)
@@ -204,6 +205,7 @@ class DriftRun:
         plan = self._random_settings()
         first = len(self.logbook)
         self._measure("random settings", list(zip(plan.source.tolist(), plan.currents_ma, strict=True)))
+        # The reference settings are readings too; the pure states are kept for judging.
         reference = self.seen(0, min(len(self._sources), self._held_out))
         fitted = reference + self.seen(first, len(self.logbook))
         return renew(self._model, self._likelihood(fitted), self.last, self.days, self.drift)
@@ -237,6 +239,7 @@ class DriftRun:
         mesh = self.probe.mesh
         passive = wrapped(after.passive_phase_rad - before.passive_phase_rad)
         loops = gauge_fixed_difference(mesh, after.joint_phase_rad - before.joint_phase_rad)
+        # A kelvin is the same phase on every joint: that direction among the loops tells the temperature.
         warm = gauge_fixed_difference(mesh, np.full(len(mesh.joints), 1e-3)) / 1e-3 * self.drift.common_phase_rad_per_k
         live = before.heater_law[:, 0] != 0.0
         worst = int(np.abs(passive).argmax())

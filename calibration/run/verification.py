@@ -271,6 +271,7 @@ def _least_seen(
             paths.append((trace, {puc: state for puc, state in states.items() if puc not in blocked}))
     if not paths:
         return None
+    # PUCs seen least count most, so that forty settings pass every one of 72.
     best = max(paths, key=lambda path: sum(1.0 / (1 + seen[puc]) for puc in set(path[0].pucs)))
     try:
         return best[0], heater_currents_ma(record, best[1])
@@ -327,6 +328,7 @@ def _judged(
     noise = NoiseModel(record.quality.get("monitor_noise_relative", _RELATIVE_NOISE), floor_ma)
     least_dbm = 10.0 * np.log10(_FLOOR_SIGMA * floor_ma / responsivity)
     columns = list(probe.monitors)
+    # Where phases the record does not know change the prediction, it cannot be judged: several versions show where.
     versions = np.stack([_predicted_dbm(version, plan, detuning_hz)[:, columns] for version in _versions(record)])
     versions = np.maximum(versions, least_dbm)
     predicted = versions.mean(axis=0)
@@ -338,7 +340,9 @@ def _judged(
     error_db, brighter = measured - predicted, np.maximum(measured, predicted)
     bright_ma = responsivity * 10.0 ** (brighter / 10.0)
     noise_db = np.hypot(_DB_PER_SHARE * noise.sigma_ma(bright_ma) / bright_ma, _LIGHT_DB)
+    # In dB of the brighter of both: a null that is off by a little is not an infinite error.
     slopes = _slopes_db(record, plan, columns, brighter, detuning_hz)
+    # Noise of the reading and the record's own covariance together: χ² of 1 says that the record knows how good it is.
     sigma_db = np.sqrt(noise_db**2 + _variance_db2(record, slopes))
     results = [
         HeldOut(
@@ -413,6 +417,7 @@ def _suspects(record: CalibrationRecord, off: Real, slopes: Real) -> tuple[int, 
     place = space_of(record).group("passive_phase_rad")
     by_phase = slopes[..., place] * (off != 0.0)[..., None]
     felt = (by_phase**2).sum(axis=(0, 1))
+    # One phase at a time: the drop of χ² if it alone were moved to where it fits best.
     explained = np.einsum("nmp,nm->p", by_phase, off) ** 2 / np.where(felt > 0.0, felt, np.inf)
     order = np.argsort(-explained, kind="stable")[:_SUSPECTS]
     return tuple(order[explained[order] > 0.0].tolist())

@@ -240,11 +240,13 @@ class WavelengthExtension:
         stepped = False
         last_hz = 0.0
         while offsets_hz:
+            # As far as the delay known so far keeps every loop on its branch.
             reach_hz = _REACH_RAD / (2.0 * np.pi * self._slopes.delay_sigma_s)
             if abs(offsets_hz[0]) <= reach_hz:
                 self._used_nm.add(self._at(offsets_hz.pop(0), self._plan.settings))
                 stepped = False
                 continue
+            # Steps have to grow, or the light would never get there.
             if stepped and reach_hz < _LEAST_GAIN * last_hz:
                 raise CalibrationError(
                     f"the group delay is known to {1e15 * self._slopes.delay_sigma_s:.2g} fs only, too little for "
@@ -265,6 +267,8 @@ class WavelengthExtension:
         space, free = self._model.space, self._free()
         fit = GlobalFit(self._model, likelihood, self._prior(), free).run(start)
         places = [space.group(name).start for name in SLOPES]
+        # What is held here is itself known to a milliradian only; a misfit widens what this wavelength may say of the
+        # next.
         spread = max(fit.chi2_per_dof, 1.0)
         self._slopes = _Slopes(fit.vector[places], fit.covariance()[np.ix_(places, places)] * spread)
         now = self._now()
@@ -300,6 +304,7 @@ class WavelengthExtension:
     def _now(self) -> MeshParameters:
         """Return the mesh with delay and slopes as known; what the sources turned it by at the reference stays."""
         slopes = dict(zip(SLOPES, self._slopes.mean.tolist(), strict=True))
+        # Phases at the reference stay as found: with another delay the same phase is another frequency.
         shrunk = self._reference.delay_s / slopes[SLOPES[0]]
         own_hz = np.broadcast_to(np.asarray(self._reference.source_detuning_hz), len(self._model.space.sources))
         return replace(self._reference, source_detuning_hz=own_hz * shrunk, **slopes)
@@ -312,6 +317,7 @@ class WavelengthExtension:
         found = find_detunings(self._model, now, likelihood, span_hz)
         lit = [self._model.space.sources.index(port) for port in self._stated_hz]
         before, after = np.asarray(now.source_detuning_hz), np.asarray(found.source_detuning_hz)
+        # All lasers are not off the same way: what they have in common is the delay of the mesh.
         common_hz = float((after - before)[lit].mean())
         own_hz = after.copy()
         own_hz[lit] -= common_hz
