@@ -147,19 +147,6 @@ def mean_squared_residual(model: MeshModel, parameters: MeshParameters, likeliho
     return ratio
 
 
-def setting_drifts(model: MeshModel, parameters: MeshParameters, likelihood: Likelihood) -> Real:
-    """Return the likeliest power in dB and common phase in rad beyond the model's at each setting, shape ``(N, 2)``."""
-    result = np.zeros((len(likelihood.observations), 2))
-    for part in model.linearise(parameters, likelihood.observations):
-        misfit, scale = _weighed(part.reading_ma, likelihood, 0.0, part.settings)
-        slopes = drift_slopes_ma(model, parameters, part, likelihood.drift) * scale[..., None]
-        across = np.swapaxes(slopes, 1, 2)
-        # Two unknowns per setting with a prior of one sigma each: the 1 on the diagonal.
-        units = np.linalg.solve(np.eye(2) + across @ slopes, across @ misfit[..., None])[..., 0]
-        result[part.settings] = units * (likelihood.drift.power_db, likelihood.drift.common_phase_rad)
-    return result
-
-
 def _weighed(
     reading_ma: Real, likelihood: Likelihood, discrepancy: float, settings: slice = slice(None)
 ) -> tuple[Real, Real]:

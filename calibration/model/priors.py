@@ -82,12 +82,9 @@ driven together: pm · 2π/119/6 · 1/(2·1.34) (mesh.md b.7)."""
 MEASURED = ("passive_phase_rad", "rho2", "rho4", "rho6", "loss_db", "coupler_common_rad", "coupler_difference_rad")
 FREE_GROUPS = (*MEASURED, "loops", "source_db", "second_db", "monitor_db", "crosstalk", "heat_factor")
 """What a calibration at one frequency finds out."""
-_SLOPES = ("differential_slope_rad_per_hz", "coupler_slope_rad_per_hz")
-FREE_WITH_FREQUENCIES = (*FREE_GROUPS, "delay_s", *_SLOPES)
-"""What one at several known frequencies finds out: a tunable laser."""
 PHASE_GROUPS = ("passive_phase_rad", "loops")
 """What counts as known modulo a turn, whatever is seen of it."""
-FREE_WITH_MODULES = (*FREE_GROUPS, "source_detuning_hz", _SLOPES[0])
+FREE_WITH_MODULES = (*FREE_GROUPS, "source_detuning_hz", "differential_slope_rad_per_hz")
 """What one finds out whose sources are each at a frequency of their own; the delay tells how far apart they are."""
 
 

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
 from calibration.measure.design import Designer, Walk, at_mean_frequency
-from calibration.measure.logbook import HardwareTimes, Logbook
+from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import Observations, seen_by
@@ -231,23 +230,7 @@ def shortfall(
     return f"wanted {1e3 * goal_rad:.3g} mrad, reached {1e3 * reached:.3g} mrad: {'; '.join(reasons)}"
 
 
-class Timed(Protocol):
-    """Some settings of a run, and when their readings were there."""
-
-    @property
-    def source(self) -> int:
-        """Port lit."""
-
-    @property
-    def currents_ma(self) -> Real:
-        """Shape ``(n, 2E)``; the settings, none for what is no reading."""
-
-    @property
-    def at_s(self) -> float:
-        """Bench time."""
-
-
-def light_change_s(entries: Sequence[Timed]) -> float:
+def light_change_s(entries: Sequence[LogbookEntry]) -> float:
     """Return what moving the light has cost on this bench so far, beyond the settings themselves.
 
     A function of what a journal keeps, so that a run resumed finds the same.

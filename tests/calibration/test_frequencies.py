@@ -15,7 +15,7 @@ from calibration.model.gauge import wrapped
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
-from calibration.model.priors import FREE_WITH_FREQUENCIES, FREE_WITH_MODULES, default_prior
+from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, default_prior
 from lumion_hw.mesh.topology import HexMesh
 
 SMALL = HexMesh.columns((1, 2, 1))
@@ -44,7 +44,8 @@ def test_a_tunable_laser_tells_delay_and_slopes(small: SimulatedMesh) -> None:
     readings = small.measure(plan.currents_ma, plan.source, detuning_hz=detuning)
     likelihood = Likelihood(replace(readings, detuning_hz=detuning), NOISE)
     start = replace(start_near(small, 0.05, 0.02), delay_s=11.26e-12)
-    fit = GlobalFit(model, likelihood, default_prior(model.space, start), FREE_WITH_FREQUENCIES).run(start)
+    free = (*FREE_GROUPS, "delay_s", "differential_slope_rad_per_hz", "coupler_slope_rad_per_hz")
+    fit = GlobalFit(model, likelihood, default_prior(model.space, start), free).run(start)
     assert fit.certified
     assert fit.parameters.delay_s == pytest.approx(11.25e-12, abs=2e-15)
     assert fit.parameters.differential_slope_rad_per_hz * HZ_PER_NM == pytest.approx(15e-3, abs=1e-3)

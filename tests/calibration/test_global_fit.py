@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, RESPONSIVITY_MA_PER_MW, SimulatedMesh, start_near
 
+from calibration.diagnose.drift_trajectory import drift_of
 from calibration.fit.global_fit import FitResult, GlobalFit
 from calibration.measure.design import Walk
 from calibration.model.gauge import loop_rms_rad, wrapped
@@ -20,7 +21,6 @@ from calibration.model.normal_equations import (
     equations_with,
     mean_squared_residual,
     normal_equations,
-    setting_drifts,
 )
 from calibration.model.observations import NoiseModel
 from calibration.model.parameters import MeshParameters
@@ -232,11 +232,13 @@ def test_light_that_drifts_and_a_chip_that_warms_are_told_from_the_mesh(small: S
     ):
         assert error < 2 * bound
         assert error < before
-    found = setting_drifts(_model(small), fit.parameters, likelihood)
-    off_db = found[:, 0] - power_db
+    found = drift_of(
+        _model(small), fit.parameters, observations, np.arange(250.0), NOISE, np.full(2 * SMALL.n_pucs, np.inf)
+    )
+    off_db = found.power_db - power_db
     within_source = [off_db[source == port] - off_db[source == port].mean() for port in small.ports]
     assert np.std(np.concatenate(within_source)) < 0.03  # what a source has in all its settings is its own power
-    assert np.corrcoef(found[:, 1], phase)[0, 1] > 0.9
+    assert np.corrcoef(found.phase_rad, phase)[0, 1] > 0.9
 
 
 def test_a_dead_heater_is_found_to_have_no_law(small: SimulatedMesh) -> None:

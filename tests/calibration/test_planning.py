@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from simulated_bench import SimulatedBench
 from simulated_mesh import FLOOR_MA, FULL_TURN_MA, RELATIVE, start_near
 
 from calibration.fit.global_fit import FitResult, GlobalFit
 from calibration.measure.design import Walk
-from calibration.measure.logbook import HardwareTimes, Logbook
+from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
@@ -162,13 +161,6 @@ def test_phases_that_no_setting_shows_are_named_and_the_rest_is_measured() -> No
     assert "1 PUCs and 0 loops do not show in any setting, with monitor at port 9: dark: PUC 7" in outcome.shortfall
 
 
-@dataclass(frozen=True)
-class _Entry:
-    source: int
-    currents_ma: NDArray[np.float64]
-    at_s: float
-
-
 def test_the_cost_of_moving_the_light_is_what_it_took_on_this_bench() -> None:
     """Settings of 2 ms each; moves take 0.3 s, one of them, interrupted by people, a minute."""
     entries, now = [], 0.0
@@ -176,6 +168,6 @@ def test_the_cost_of_moving_the_light_is_what_it_took_on_this_bench() -> None:
         count = 1 + number % 3
         moved = bool(entries) and entries[-1].source != source
         now += 0.002 * count + (60.0 if number == 4 else 0.3 if moved else 0.0)
-        entries.append(_Entry(source, np.zeros((count, 4)), now))
+        entries.append(LogbookEntry("settings", source, np.zeros((count, 4)), np.zeros((count, 1)), now))
     assert light_change_s(entries) == pytest.approx(0.3)
     assert light_change_s(entries[:1]) == 0.0
