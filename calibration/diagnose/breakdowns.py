@@ -1,9 +1,9 @@
 """What broke while it was measured: heaters and monitors that work up to some setting and not from there on.
 
 Readings are in the order of time. A fit over all of them is led astray where an element died, but not far: most
-readings do not feel it. So for every heater the question is asked setting by setting whether its readings are better
-explained without it; the sum from some setting to the end, at its largest, is what the assumption "dead from there on"
-is worth. The first setting is one of them: a heater that has never worked, and was taken for alive by its sweeps.
+readings do not feel it. So for every heater and setting the cost of the readings is compared with the cost without the
+heater. The sum of these gains from some setting to the end, at its largest, is what the assumption "dead from there
+on" is worth. The first setting is one of them: a heater that has never worked, and was taken for alive by its sweeps.
 """
 
 from __future__ import annotations

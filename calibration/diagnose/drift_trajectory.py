@@ -74,7 +74,7 @@ _POWER = (
 
 @dataclass(frozen=True, eq=False)
 class Drift:
-    """What every setting of a run says.
+    """Power and common phase that every setting of a run shows beyond the fit.
 
     Attributes:
         taken_s: Shape ``(N,)``; bench time of the setting.
@@ -199,7 +199,7 @@ def drift_of(
     noise: NoiseModel,
     reach_ma: Real,
 ) -> Drift:
-    """Return what every setting says of light and temperature; dark settings are left out.
+    """Return power and common phase of every setting beyond the fit; dark settings are left out.
 
     Args:
         model: The model.
@@ -209,7 +209,7 @@ def drift_of(
         noise: Noise of a reading.
         reach_ma: Shape ``(2E,)``; currents up to which the fit knows the heaters.
     """
-    # Dark settings know neither light nor phase.
+    # Dark settings show neither power nor phase.
     lit = np.isin(observations.source, model.space.sources)
     taken_s, observations = taken_s[lit], observations[lit]
     sure: NDArray[np.bool_] = np.all(observations.currents_ma <= _MARGIN * reach_ma, axis=1)
@@ -327,7 +327,7 @@ def _beyond(trajectory: Real, most: float) -> Real:
 
 
 def _hops(drift: Drift) -> dict[int, tuple[float, float]]:
-    """Return the source whose phase is two levels, while all the others are at rest."""
+    """Return the jump of the one source whose phase has two levels while all others are at rest: its time and size."""
     restless = []
     for source in np.unique(drift.source).tolist():
         mine = drift[(drift.source == source) & drift.tells_phase]

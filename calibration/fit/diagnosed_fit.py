@@ -1,7 +1,8 @@
 """A fit, and what else has to be assumed for it to explain all readings.
 
-A fit that explains everything is left as it is. Else the run itself is asked: did anything drift, did a heater die on
-the way, are two channels exchanged? What explains most is taken out of settings and readings, and all is fitted again.
+A fit that explains everything is left as it is. Otherwise known causes are tried on its readings: something drifted, a
+heater died on the way, a sweep found the law of another fringe, two channels are exchanged. The cause that explains
+most is taken out of settings and readings, and all is fitted again, until everything is explained or no cause is left.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _MOST_ROUNDS = 6
 _MOST_FOLLOWED = 2
 _HEATER_GROUPS = (*LAW_TERMS, "heat_factor")
 # Held where a PUC is stuck: of one that never moves light shows its split and the loops about it. What couplers and
-# phase contribute to these nobody can tell, and a fit that tried would follow a bent valley without end.
+# phase contribute to these cannot be told, and a fit that tried would follow a bent valley without end.
 _COUPLER_GROUPS = ("coupler_common_rad", "coupler_difference_rad")
 # PUCs between whose heaters an exchange is looked for.
 _SUSPECTS = 5
@@ -63,12 +64,12 @@ class DiagnosedFit:
         fit: The fit.
         likelihood: The readings it explains, what happened to them taken out.
         dead: Heaters without effect at the end of the run.
-        defects: What happened.
+        defects: What happened, in words and as data.
         exchanged: Pairs of heaters whose channels are exchanged.
         trajectories: What drifted; ``None`` if it was not looked at.
         deaths: Heaters that died.
-        followed: How often trajectories were found since the last settings were taken.
-        rough: Whether the fit went in full steps from where it was not near enough.
+        followed: How often trajectories were taken out since the last settings were added.
+        rough: Whether it was fitted in full steps from a start that was not near enough, and did not converge.
     """
 
     fit: FitResult
@@ -109,7 +110,7 @@ class TimedReadings:
 
 @dataclass(frozen=True, eq=False)
 class FaultDiagnosis:
-    """Fits readings and finds out what happened to them.
+    """Fits readings, and looks for causes where the model does not explain them.
 
     Attributes:
         model: The model.
@@ -136,17 +137,17 @@ class FaultDiagnosis:
     done: Callable[[Round], None] = lambda _: None
 
     def begin(self, start: MeshParameters) -> DiagnosedFit:
-        """Fit from a start, and think of nothing but the readings; dead heaters have no law there."""
+        """Fit from a start without looking for causes. Heaters without a law there count as dead."""
         # Heaters without a law are dead from the start and take no part in the fit.
         dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
         return self._branched(DiagnosedFit(self._fit(start, self._alive, dead), self._alive, dead))
 
     def settle(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Go on from a fit until all is explained or nothing more can be thought of."""
+        """Look for causes until all readings are explained or no known cause is left."""
         return self._named(self._exchanged(self._settled(now)))
 
     def go_on(self, before: DiagnosedFit) -> DiagnosedFit:
-        """Fit from a fit of fewer readings, until all is explained or nothing more can be thought of."""
+        """Fit all readings from a fit of fewer of them, then look for causes as :meth:`settle` does."""
         return self.settle(self._again(self._expected(before), before.fit))
 
     def stated(self, now: DiagnosedFit) -> DiagnosedFit:
@@ -169,7 +170,7 @@ class FaultDiagnosis:
         return replace(self.likelihood, observations=alive)
 
     def _settled(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return a diagnosed fit that explains all, or of which nothing more can be thought."""
+        """Return the fit after the last cause that explains more, at most six of them."""
         for _ in range(_MOST_ROUNDS):
             other = self._explained(now)
             if other is None:
@@ -214,7 +215,7 @@ class FaultDiagnosis:
         )
 
     def _explained(self, now: DiagnosedFit) -> DiagnosedFit | None:
-        """Return a diagnosed fit of what explains more, not fitted yet; ``None`` if nothing more can be thought of."""
+        """Return the fit with one more cause taken in, not fitted again yet; ``None`` if none explains more."""
         # Followed twice at most since the last settings were taken: the same readings show no more.
         trajectories = self._trajectories(now) if now.followed < _MOST_FOLLOWED else None
         if now.fit.discrepancy > 0.0 and not now.rough:
@@ -324,7 +325,7 @@ class FaultDiagnosis:
         return now
 
     def exchanged_from(self, start: MeshParameters, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit with two channels exchanged, if that explains everything; the last thing to think of.
+        """Return the fit with two channels exchanged, if that explains everything. The last cause that is tried.
 
         With two channels exchanged a fit goes astray everywhere. Where it began, the phases of all other PUCs are about
         right, the two are among those whose readings fit worst, and exchanging the right pair takes away most of that.
@@ -340,7 +341,7 @@ class FaultDiagnosis:
         # Among ten heaters some pair always fits a little better: the right one takes off two fifths at least.
         least, best = _EXCHANGED_SHARE * coarse_cost(self.model, start, self._alive), None
         for one, other in itertools.combinations(live, 2):
-            if one // 2 == other // 2:  # nobody can tell
+            if one // 2 == other // 2:  # both arms of one PUC: the light is the same
                 continue
             given = replace(self._alive, observations=_exchanged(self._alive.observations, one, other))
             found, cost = exchange(self.model, start, given, one, other, self.prior)

@@ -193,7 +193,7 @@ class GlobalFit:
         self._done, self._give_up = done, give_up
 
     def _free_first(self, *, early: bool) -> None:
-        """Free all that is wanted; early only what moves light much: a fine knob must not stand in for a coarse."""
+        """Free all that is wanted; early only what moves light much, so that no fine parameter replaces a coarse."""
         self._free = self._wanted & ~self._model.space.mask(_LATE_GROUPS) if early else self._wanted
         self._prior_information = self._prior.information(self._free)
 

@@ -325,7 +325,7 @@ class BenchProbe:
             ConfigError: It cannot be tuned.
         """
         # A failure in between leaves the light in no known state; the next call then switches everything.
-        lit, self._lit = self._lit, None  # until this ends well, nobody knows
+        lit, self._lit = self._lit, None
         self._launched_dbm.pop(port, None)
         reached_hz = self._sources[port].tune(frequency_hz)
         self._tell_meters(round(wavelength_m_from_frequency_hz(reached_hz) * 1e9, 3))
@@ -388,7 +388,7 @@ class BenchProbe:
 
     def light(self, port: int | None) -> None:
         """Switch on the source at one port and all others off."""
-        lit, self._lit = self._lit, None  # until this ends well, nobody knows
+        lit, self._lit = self._lit, None
         for other, source in self._sources.items():
             if other != port and (lit is None or other == lit):
                 source.off()

@@ -140,7 +140,7 @@ class HardwareTimes:
         all_channels: Channels of the full write.
         settle_s: Five thermal time constants.
         read_s: Reading all monitors.
-        input_change_s: Moving the light to another input; 0 where nobody has said how long that takes.
+        input_change_s: Moving the light to another input; 0 where that is not known.
     """
 
     write_one_s: float = 0.014
@@ -210,13 +210,13 @@ class Effort:
 
 
 class Logbook:
-    """A probe that counts and keeps.
+    """A probe that counts what it costs and keeps every answer.
 
     Args:
         probe: Access to the mesh.
         times: What steps take.
         before: Answers in an interrupted run, given again before the bench is asked.
-        keep: Told of every new answer, for a journal.
+        keep: Called with every new answer, for a journal.
 
     Attributes:
         probe: Access to the mesh.
@@ -403,7 +403,7 @@ class Logbook:
 
         def ask() -> NDArray[np.float64]:
             self._light_up()
-            self._there = False  # until this ends well, nobody knows
+            self._there = False  # a failure in between leaves the heaters in no known state
             readings = measure()
             self._there = True
             # Polarization is searched anew when a run goes on and ends elsewhere. Brought to the light of then, old and

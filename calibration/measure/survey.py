@@ -44,7 +44,7 @@ _DEAD_MONITOR = (
 
 @dataclass(frozen=True)
 class Survey:
-    """What is there to work with.
+    """Sources and monitors that are alive, and the noise of a reading.
 
     Attributes:
         noise: Noise of a reading.

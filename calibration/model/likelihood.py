@@ -55,7 +55,7 @@ def with_model_error(noise: NoiseModel) -> NoiseModel:
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
-    """What to make of readings.
+    """Readings together with their noise: what a fit is to explain.
 
     Attributes:
         observations: Settings and readings.
@@ -112,7 +112,7 @@ class Likelihood:
         return np.where(self.observations.saturated[settings], np.maximum(residual, 0.0), residual)
 
     def idle(self, residual: Real, settings: slice = _ALL) -> NDArray[np.bool_]:
-        """Return which readings pull at nothing: those unused, and bounds that are kept."""
+        """Return which readings have no say in a fit: those unused, and bounds that are kept."""
         idle: NDArray[np.bool_] = ~self.used[settings] | (self.observations.saturated[settings] & (residual == 0.0))
         return idle
 

@@ -85,7 +85,7 @@ FREE_GROUPS = (*MEASURED, "loops", "source_db", "second_db", "monitor_db", "cros
 PHASE_GROUPS = ("passive_phase_rad", "loops")
 """What counts as known modulo a turn, whatever is seen of it."""
 FREE_WITH_MODULES = (*FREE_GROUPS, "source_detuning_hz", "differential_slope_rad_per_hz")
-"""What one finds out whose sources are each at a frequency of their own; the delay tells how far apart they are."""
+"""What a calibration with sources at frequencies of their own finds out; the delay says how far apart they are."""
 
 
 # A monitor so far from the median, and by so many of its spreads, is no sample of the nominal distribution.

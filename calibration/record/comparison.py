@@ -1,4 +1,4 @@
-"""How two calibration records of one mesh differ, with what nobody can see taken out, in units of their errors."""
+"""How two calibration records of one mesh differ, with what no port can see taken out, in units of their errors."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Comparison:
     Attributes:
         groups: By group of parameters.
         chi2_per_dof: Squared difference in the metric of both covariances per independent combination: about 1 for two
-            honest, independent records of an unchanged mesh. ``None`` if one has no covariance.
+            independent records with true errors of an unchanged mesh. ``None`` if one has no covariance.
         notes: What could not be compared, or should be known, one sentence each.
     """
 

@@ -75,7 +75,7 @@ def _connected(distributed: Any, scheduler: str) -> Any:
 
 
 def _all(distributed: Any, client: Any, jobs: Sequence[Job], run: str, most: int, say: Say) -> Ended:
-    """Keep so many benches going until all are done, or somebody interrupts, or nobody is left to do them."""
+    """Keep so many benches going until all are done, or the run is interrupted, or no worker is left."""
     stop = distributed.Event(run, client=client)
     interruption: BaseException | None = None
     waiting, running = list(enumerate(jobs)), dict[Any, tuple[int, str]]()

@@ -1,4 +1,4 @@
-"""What a calibration says of a mesh besides its figures: elements found wrong, warnings, phases that are not known."""
+"""What a calibration says besides its figures: elements found wrong, warnings, phases that are not known."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def worst_explained(
 
 
 def unknown_pucs(diagnosed: DiagnosedFit, space: ParameterSpace) -> dict[int, str]:
-    """Return the PUCs whose passive phase is not known, and why: a stuck one has one, where light shows it."""
+    """Return the PUCs whose passive phase is not known, and why. That of a stuck PUC is known where light shows it."""
     variance = np.diag(diagnosed.fit.covariance())[space.group("passive_phase_rad")]
     stuck = [puc for puc in range(space.mesh.n_pucs) if {2 * puc, 2 * puc + 1} <= diagnosed.dead]
     unknown = {puc: _STUCK for puc in stuck if not 0.0 < variance[puc] < _KNOWN_RAD**2}

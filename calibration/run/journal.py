@@ -1,8 +1,9 @@
 """The journal of a run: every answer of the bench as it comes, in a file that survives whatever ends the run.
 
 One line per entry: the CRC-32 of the rest in eight hex digits, a blank, and one JSON object with its running number.
-The first is the header: whose run it is. Every entry is handed to the operating system at once, and to the disk once a
-second: a process that is killed loses nothing, a host that loses power a second. A last line that is torn is dropped.
+The first is the header: device, plan and seed of the run. Every entry is handed to the operating system at once, and to
+the disk once a second: a process that is killed loses nothing, a host that loses power a second. A last line that is
+torn is dropped.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def now_utc() -> str:
 
 @dataclass(frozen=True)
 class JournalHeader:
-    """Whose run it is. Going on needs all of it to be the same, but for when and by which command it was begun.
+    """Device, plan and seed of a run. Going on needs all the same, but for when and by which command it was begun.
 
     Attributes:
         serial: Serial number of the controller.
@@ -103,7 +104,7 @@ class Contents:
     """What a journal holds.
 
     Attributes:
-        header: Whose run it is.
+        header: Device, plan and seed of the run.
         entries: The answers of the bench.
         notes: What happened besides: interruptions and resumptions.
         finished: Whether the run came to its end.
@@ -189,17 +190,17 @@ class RunJournal:
 
     @property
     def header(self) -> JournalHeader:
-        """Whose run it is.
+        """Device, plan and seed of the run.
 
         Raises:
-            CalibrationError: Nobody has said so yet.
+            CalibrationError: It was not written yet.
         """
         if self._header is None:
             raise CalibrationError(f"{self.path}: this journal has no header yet")
         return self._header
 
     def head(self, header: JournalHeader) -> None:
-        """Say whose run it is, before anything else is written. Raises as :meth:`add`."""
+        """Write the header, before anything else is written. Raises as :meth:`add`."""
         if self._handle is not None:
             with writing("the journal", self.path):
                 if _worth_keeping(self._handle, self.path):

@@ -55,7 +55,7 @@ _SAME = (
 def header_of(
     run: Calibration, dead: Mapping[int, str], stated_hz: Mapping[int, float] | None = None, command: str = ""
 ) -> JournalHeader:
-    """Return whose run this is, to be kept in its journal.
+    """Return device, plan and seed of a run, to be kept in its journal.
 
     Args:
         run: The run, nothing measured yet.

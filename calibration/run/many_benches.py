@@ -244,7 +244,7 @@ def calibrate_many(jobs: Sequence[Job], workers: int, say: Say) -> Ended:
         jobs: The benches.
         workers: Benches at a time.
         say: Told of every stage of every bench, a line at a time, from other threads too. If it fails with an
-            ``OSError``, nobody reads what it prints: the benches go on.
+            ``OSError``, its output is read no more: the benches go on.
 
     Raises:
         ConfigError: There are no workers.
@@ -341,7 +341,7 @@ def _work(job: Job, parent: Connection) -> None:
     threading.Thread(target=_listen, args=(parent, stop), name="lumion-parent", daemon=True).start()
 
     def tell(what: str | BenchOutcome) -> None:
-        with contextlib.suppress(OSError):  # a worker whose parent is gone has nobody to tell
+        with contextlib.suppress(OSError):  # the parent is gone
             parent.send(what)
 
     tell(calibrate_bench(job, stop.is_set, tell))

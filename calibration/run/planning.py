@@ -109,7 +109,7 @@ class PlanningOutcome:
 
 @dataclass
 class AdaptiveMeasurement:
-    """Measures on until a goal is reached.
+    """Measures further settings, batch by batch, until a goal is reached or cannot be.
 
     Attributes:
         logbook: Access to the mesh; what it has counted so far counts against the goal.
@@ -142,7 +142,7 @@ class AdaptiveMeasurement:
     def run(
         self, fit: FitResult, observations: Observations, refit: Callable[[Observations, FitResult], FitResult]
     ) -> tuple[FitResult, Observations, PlanningOutcome]:
-        """Measure on and fit again until the goal is reached or cannot be.
+        """Measure and fit again until the goal is reached or cannot be.
 
         Args:
             fit: The first fit.

@@ -219,7 +219,7 @@ class Calibration:
         # Those still to come: fibres, verification, looking back.
         # Set aside beforehand: measuring on must not use up the time of the stages that judge it.
         settings = len(start.survey.sources) * (2 + SETTINGS_PER_SOURCE) + SETTINGS
-        # Nobody publishes what moving the light costs; this bench has shown it by now.
+        # What moving the light costs is published nowhere; this bench has shown it by now.
         times = replace(self.logbook.times, input_change_s=light_change_s(self.logbook.entries))
         measuring = AdaptiveMeasurement(
             self.logbook,
@@ -250,7 +250,7 @@ class Calibration:
         return replace(start, random=random), diagnosed
 
     def _diagnosis(self, start: Start) -> FaultDiagnosis:
-        """Return who fits the random settings of a start."""
+        """Return the fault diagnosis of the random settings of a start."""
         model = self._model(start)
         prior = run_prior(model.space, start.parameters, self.device)
         free = model.space.mask(FREE_WITH_MODULES if self.device.source_spread_hz else FREE_GROUPS)
@@ -413,7 +413,7 @@ def first_fit(
     Args:
         bootstrap: Searches again.
         start: Where its first search ended.
-        diagnosis: Returns who fits the readings of a start.
+        diagnosis: Returns the fault diagnosis of the readings of a start.
         found: Told of every start and diagnosed on the way.
     """
     now = start, diagnosis(start).begin(start.parameters)

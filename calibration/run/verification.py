@@ -257,7 +257,7 @@ def _plan(
 def _least_seen(
     probe: Probe, record: CalibrationRecord, source: int, seen: Mapping[int, int], rng: np.random.Generator
 ) -> tuple[Trace, Real] | None:
-    """Return the random states whose path to a monitor shows most of what was seen least, and their currents.
+    """Return random states whose path to a monitor passes PUCs that were seen least, and their currents.
 
     ``None`` if all paths are blocked, or heaters do not reach the states.
     """
