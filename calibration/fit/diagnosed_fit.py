@@ -332,7 +332,7 @@ class FaultDiagnosis:
 
         Args:
             start: Where the fit began.
-            now: The account that does not explain them.
+            now: The fit that does not explain all readings.
         """
         dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
         misfit = mean_squared_residual(self.model, start, self._alive)[self.model.space.group("passive_phase_rad")]

@@ -246,7 +246,7 @@ def health_of(model: MeshModel, likelihood: Likelihood, known: Posterior, drift:
 
 
 @dataclass(frozen=True)
-class _Comparison:
+class _ComparedReadings:
     """Readings beside a prediction, in sigmas.
 
     Attributes:
@@ -265,7 +265,7 @@ class _Comparison:
         return covariance
 
 
-def _compared(model: MeshModel, likelihood: Likelihood, parameters: MeshParameters) -> _Comparison:
+def _compared(model: MeshModel, likelihood: Likelihood, parameters: MeshParameters) -> _ComparedReadings:
     residuals, slopes, places = [], [], []
     for part in model.linearise(parameters, likelihood.observations):
         sigma = likelihood.sigma_ma(0.0, part.settings)
@@ -275,7 +275,7 @@ def _compared(model: MeshModel, likelihood: Likelihood, parameters: MeshParamete
         residuals.append(likelihood.residual(part.reading_ma, 0.0, part.settings)[told])
         slopes.append((part.jacobian / sigma[..., None])[told])
         places.append(np.argwhere(told) + np.array([part.settings.start, 0]))
-    return _Comparison(np.concatenate(residuals), np.concatenate(slopes), np.concatenate(places))
+    return _ComparedReadings(np.concatenate(residuals), np.concatenate(slopes), np.concatenate(places))
 
 
 def _but_temperature(model: MeshModel, likelihood: Likelihood, vector: Real, spread: Real, warmed: Real) -> float:

@@ -157,7 +157,7 @@ class _Here:
 
 
 @dataclass(frozen=True, eq=False)
-class _Step:
+class _FitStep:
     """A step: where it leads, the readings there, its rms in standard errors, and the damping from there on."""
 
     point: Real
@@ -281,7 +281,7 @@ class GlobalFit:
     def _here(self, point: Real, equations: NormalEquations, discrepancy: float) -> _Here:
         return _Here(point, equations, discrepancy, equations.information + self._prior_information, point)
 
-    def _after(self, here: _Here, step: _Step, *, anew: bool) -> _Here:
+    def _after(self, here: _Here, step: _FitStep, *, anew: bool) -> _Here:
         """Return the state after a step, with information gathered anew if it has to be or is asked for."""
         # It never rises (docs/decisions/0006): a fit that went back could go round in circles.
         discrepancy = min(here.discrepancy, self._likelihood.discrepancy(step.reading_ma, here.equations.drift_ma))
@@ -308,7 +308,7 @@ class GlobalFit:
         slope: Real = here.equations.gradient - self._prior_information @ away
         return slope
 
-    def _step(self, here: _Here, damping: float) -> _Step:
+    def _step(self, here: _Here, damping: float) -> _FitStep:
         """Return the step to the next point; the point itself if no step leads downhill."""
         slope, cost = self._slope(here), self._cost(here, here.point, here.equations.reading_ma)
         while True:
@@ -319,10 +319,10 @@ class GlobalFit:
             ahead[self._free] += turn
             reading_ma, size = self._reading_ma(ahead), _rms(turn, here.curvature)
             if self._cost(here, ahead, reading_ma) <= cost:
-                return _Step(ahead, reading_ma, size, max(damping / 10.0, _DAMPING_LEAST))
+                return _FitStep(ahead, reading_ma, size, max(damping / 10.0, _DAMPING_LEAST))
             # No step leads downhill: the point stays, and the fit converges or is given up.
             if size < _CONVERGED or damping > _DAMPING_MOST:
-                return _Step(here.point, here.equations.reading_ma, 0.0, damping)
+                return _FitStep(here.point, here.equations.reading_ma, 0.0, damping)
             damping *= 10.0
 
     def _shortening(self, step: Real) -> float:

@@ -36,7 +36,7 @@ LASER_SPREAD_HZ = 1.25e9
 _READY_S = 60.0
 
 
-class Source(Protocol):
+class LightSource(Protocol):
     """One source of light."""
 
     @property
@@ -193,7 +193,7 @@ def lit_together(inputs: Iterable[InputPath]) -> dict[int, int]:
     return dict(sorted((first, second) for first, second in pairs))
 
 
-def source_of(bench: Bench, path: InputPath) -> Source:
+def source_of(bench: Bench, path: InputPath) -> LightSource:
     """Return what feeds an input of a bench.
 
     Raises:

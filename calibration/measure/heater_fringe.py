@@ -113,18 +113,23 @@ def fit_heater(
 
 
 @dataclass(frozen=True)
-class _Form:
+class _NumeratorForm:
     """What numerators hold besides a constant: harmonics of these orders, and a drift with the heat."""
 
     orders: tuple[int, ...]
     drift: bool
 
 
-_FORMS = (_Form((1,), False), _Form((1,), True), _Form((1, 2), False), _Form((1, 2), True))
+_FORMS = (
+    _NumeratorForm((1,), False),
+    _NumeratorForm((1,), True),
+    _NumeratorForm((1, 2), False),
+    _NumeratorForm((1, 2), True),
+)
 
 
 @dataclass(frozen=True, eq=False)
-class _Trace:
+class _SweepTrace:
     """A sweep in units of noise, its detectors compressed to as many columns as it has levels.
 
     Attributes:
@@ -149,7 +154,9 @@ class _Point:
     matrix: Real
 
 
-def _in_form(form: _Form, traces: Sequence[_Trace], rho2_range: tuple[float, float]) -> tuple[list[_Point], float]:
+def _in_form(
+    form: _NumeratorForm, traces: Sequence[_SweepTrace], rho2_range: tuple[float, float]
+) -> tuple[list[_Point], float]:
     """Return the minima of one form, the best first, and its χ² per degree of freedom."""
     starts = _starts(traces, rho2_range, form)
     found = sorted((_polish(start, traces, form) for start in starts), key=lambda one: one.cost)
@@ -159,7 +166,7 @@ def _in_form(form: _Form, traces: Sequence[_Trace], rho2_range: tuple[float, flo
     return found, found[0].cost / max(freedom, 1)
 
 
-def _of_half_rate(found: _Point, traces: Sequence[_Trace], form: _Form) -> bool:
+def _of_half_rate(found: _Point, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> bool:
     """Return whether a law has half the true rate: its second harmonic does the first one's work, and that has none."""
     if form.orders == (1,):
         return False
@@ -170,7 +177,7 @@ def _of_half_rate(found: _Point, traces: Sequence[_Trace], form: _Form) -> bool:
     return first - both < _HALF_RATE_SHARE * (second - both)
 
 
-def _cost(point: Real, traces: Sequence[_Trace], form: _Form) -> float:
+def _cost(point: Real, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> float:
     """Return the sum of squares that numerators of a form leave at a point."""
     rest = (
         _residual(point[:1], point[1:2], point[None, 2 + 2 * index : 4 + 2 * index], trace, form)
@@ -179,7 +186,7 @@ def _cost(point: Real, traces: Sequence[_Trace], form: _Form) -> float:
     return sum(float((part**2).sum()) for part in rest)
 
 
-def _scaled(sweep: HeaterSweep, noise: NoiseModel) -> _Trace:
+def _scaled(sweep: HeaterSweep, noise: NoiseModel) -> _SweepTrace:
     readings = sweep.reading_ma[:, np.isfinite(sweep.reading_ma).all(axis=0)]
     mean = readings.mean(axis=0)
     # A detector is weighed by its noise at the mean, with half a per cent for what this formula leaves out.
@@ -188,10 +195,10 @@ def _scaled(sweep: HeaterSweep, noise: NoiseModel) -> _Trace:
     # Numerators are free for each detector, so only the column space counts: 28 detectors fold into as many columns as
     # there are levels, and nothing is lost.
     left, size, _ = np.linalg.svd(scaled, full_matrices=False)
-    return _Trace(sweep.squares_ma2, left * size, scaled.shape[1], modulation)
+    return _SweepTrace(sweep.squares_ma2, left * size, scaled.shape[1], modulation)
 
 
-def _residual(rho2: Real, bending: Real, loop: Real, trace: _Trace, form: _Form) -> Real:
+def _residual(rho2: Real, bending: Real, loop: Real, trace: _SweepTrace, form: _NumeratorForm) -> Real:
     """Return what A, B, C of every detector leave, for k laws at once: shape ``(k, n, m)``; ``loop`` is ``(k, 2)``."""
     square, bend = trace.squares, bending[:, None]
     phase = rho2[:, None] * square * (1.0 + bend * square * (1.0 + bend * square))
@@ -209,7 +216,7 @@ def _residual(rho2: Real, bending: Real, loop: Real, trace: _Trace, form: _Form)
     return rest
 
 
-def _starts(traces: Sequence[_Trace], rho2_range: tuple[float, float], form: _Form) -> list[Real]:
+def _starts(traces: Sequence[_SweepTrace], rho2_range: tuple[float, float], form: _NumeratorForm) -> list[Real]:
     """Return the best points of a grid with different ρ2, each with the best D, E for every sweep."""
     most = max(float(t.squares.max()) for t in traces)
     rho2 = np.arange(*rho2_range, _GRID_RAD / most)
@@ -231,7 +238,7 @@ def _starts(traces: Sequence[_Trace], rho2_range: tuple[float, float], form: _Fo
     return starts
 
 
-def _polish(start: Real, traces: Sequence[_Trace], form: _Form) -> _Point:
+def _polish(start: Real, traces: Sequence[_SweepTrace], form: _NumeratorForm) -> _Point:
     """Descend from a start by damped Gauss-Newton steps."""
     size = 2 + 2 * len(traces)
     steps = np.concatenate([_STEPS[:2], np.tile(_STEPS[2:], len(traces))])

@@ -167,7 +167,7 @@ class HardwareTimes:
 
 
 @dataclass(frozen=True)
-class Effort:
+class MeasurementEffort:
     """What a stage has cost.
 
     Attributes:
@@ -186,9 +186,9 @@ class Effort:
     hardware_s: float = 0.0
     cpu_s: float = 0.0
 
-    def __add__(self, other: Effort) -> Effort:
+    def __add__(self, other: MeasurementEffort) -> MeasurementEffort:
         """Return the cost of both."""
-        return Effort(
+        return MeasurementEffort(
             self.settings + other.settings,
             self.readings + other.readings,
             self.changed_channels + other.changed_channels,
@@ -197,9 +197,9 @@ class Effort:
             self.cpu_s + other.cpu_s,
         )
 
-    def since(self, before: Effort) -> Effort:
+    def since(self, before: MeasurementEffort) -> MeasurementEffort:
         """Return what was added to an earlier count."""
-        return Effort(
+        return MeasurementEffort(
             self.settings - before.settings,
             self.readings - before.readings,
             self.changed_channels - before.changed_channels,
@@ -237,7 +237,7 @@ class Logbook:
     ) -> None:
         self.probe = probe
         self.times = times or HardwareTimes()
-        self.stages: dict[str, Effort] = {}
+        self.stages: dict[str, MeasurementEffort] = {}
         self._before, self.keep = tuple(before), keep
         # The bench time of a run goes on where the interrupted one stopped; drift is fitted over it.
         self._before_s = (self._before[-1].at_s if self._before else 0.0) - probe.elapsed_s()
@@ -246,7 +246,7 @@ class Logbook:
         self._lit_known = False
         self._there = False
         self._applied: tuple[int | None, NDArray[np.float64]] | None = None
-        self._effort = Effort()
+        self._effort = MeasurementEffort()
         self.light_db: Mapping[int, float] = {}
         self._launched_dbm: dict[int, float] = {}
         self._to_tune: dict[int, float] = {}
@@ -254,7 +254,7 @@ class Logbook:
         self._n_readings = 0
 
     @property
-    def effort(self) -> Effort:
+    def effort(self) -> MeasurementEffort:
         """What was spent so far, processor time apart."""
         return self._effort
 
@@ -466,7 +466,7 @@ class Logbook:
         old = np.zeros_like(currents_ma) if self._applied is None else self._applied[1]
         changed = int((old != currents_ma).sum())
         self._applied = (self._wanted, currents_ma.copy())
-        self._effort += Effort(
+        self._effort += MeasurementEffort(
             settings=int(moved or changed > 0),
             readings=1,
             changed_channels=changed,
@@ -515,5 +515,5 @@ class Logbook:
         try:
             yield
         finally:
-            spent = self._effort.since(effort) + Effort(cpu_s=time.process_time() - cpu_s)
-            self.stages[name] = self.stages.get(name, Effort()) + spent
+            spent = self._effort.since(effort) + MeasurementEffort(cpu_s=time.process_time() - cpu_s)
+            self.stages[name] = self.stages.get(name, MeasurementEffort()) + spent

@@ -157,7 +157,7 @@ class Linearised:
 
 
 @dataclass(frozen=True, eq=False)
-class _Light:
+class _SettingLight:
     """Light in some settings, n of them, from their sources and, backwards, from all monitors.
 
     Attributes:
@@ -374,7 +374,7 @@ class MeshModel:
 
     # -- derivatives --------------------------------------------------------------------------------------------------
 
-    def _lights(self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]) -> list[_Light]:
+    def _lights(self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]) -> list[_SettingLight]:
         """Return the light of the first ports and, if any source has one, that of the second: their powers add."""
         cells, heated = self._cells(parameters, part, number)
         elements, factors, _ = self._solver.coefficients(cells, cells.reference_hz)
@@ -392,7 +392,7 @@ class MeshModel:
             feeding = light[:, self._solver.port_feeds, None]
             field = self._solver.leaving(elements, feeding)[:, self._monitors, 0]
             lights.append(
-                _Light(
+                _SettingLight(
                     number=number,
                     detuning_hz=self._detuning_hz(parameters, part, number),
                     cells=cells,
@@ -428,7 +428,7 @@ class MeshModel:
             each.append(Linearised(settings, light.reading, jacobian))
         return functools.reduce(Linearised.beside, each)
 
-    def _by_phase(self, light: _Light, adjoint: Complex) -> dict[str, Real]:
+    def _by_phase(self, light: _SettingLight, adjoint: Complex) -> dict[str, Real]:
         """Return derivatives by arm and joint phases, coupler angles and losses; each ``(n, K, E)`` or ``(n, K, J)``.
 
         The adjoint light, ``(n, K, 4E)`` for K numbers per setting, carries the factor 2·scale·S*, so that with
@@ -457,7 +457,7 @@ class MeshModel:
             "loss_db": -_NEPER_PER_DB * (through_u + through_l).real,
         }
 
-    def _by_parameter(self, parameters: MeshParameters, light: _Light, by_phase: dict[str, Real]) -> Real:
+    def _by_parameter(self, parameters: MeshParameters, light: _SettingLight, by_phase: dict[str, Real]) -> Real:
         """Return the derivatives by all parameters but levels, shape ``(n, K, size)``; those are zero."""
         space, heated, detuning = self.space, light.heated, light.detuning_hz
         arm, joint, first, second = (by_phase[name] for name in ("arm", "joint", "first", "second"))

@@ -18,7 +18,7 @@ from concurrent.futures import CancelledError
 from importlib import import_module
 from typing import Any
 
-from calibration.run.many_benches import BenchOutcome, Ended, Job, Say, calibrate_bench, not_begun
+from calibration.run.many_benches import BenchJob, BenchOutcome, Ended, Say, calibrate_bench, not_begun
 from lumion_hw.errors import ConfigError, ConnectError
 
 _CONNECT_S = 10.0
@@ -29,7 +29,7 @@ _NO_WORKER_S = 30.0
 _SAFE = "the controller's watchdog switches the heaters off"
 
 
-def calibrate_on_cluster(jobs: Sequence[Job], scheduler: str, workers: int | None, say: Say) -> Ended:
+def calibrate_on_cluster(jobs: Sequence[BenchJob], scheduler: str, workers: int | None, say: Say) -> Ended:
     """Calibrate benches on a cluster.
 
     Args:
@@ -74,7 +74,7 @@ def _connected(distributed: Any, scheduler: str) -> Any:
         ) from error
 
 
-def _all(distributed: Any, client: Any, jobs: Sequence[Job], run: str, most: int, say: Say) -> Ended:
+def _all(distributed: Any, client: Any, jobs: Sequence[BenchJob], run: str, most: int, say: Say) -> Ended:
     """Keep so many benches going until all are done, or the run is interrupted, or no worker is left."""
     stop = distributed.Event(run, client=client)
     interruption: BaseException | None = None
@@ -135,7 +135,7 @@ def _done(distributed: Any, futures: Sequence[Any]) -> Collection[Any]:
     return done
 
 
-def _outcome(future: Any, job: Job) -> BenchOutcome:
+def _outcome(future: Any, job: BenchJob) -> BenchOutcome:
     """Return what a worker answered, or that it did not."""
     if future.status == "finished":
         answer: BenchOutcome = future.result()
@@ -144,11 +144,11 @@ def _outcome(future: Any, job: Job) -> BenchOutcome:
     return _failed(job, f"its worker was lost ({error}); {_SAFE}")
 
 
-def _failed(job: Job, text: str) -> BenchOutcome:
+def _failed(job: BenchJob, text: str) -> BenchOutcome:
     return BenchOutcome(job.name, "failed", exit_code=1, error=text)
 
 
-def _on_worker(job: Job, run: str) -> BenchOutcome:
+def _on_worker(job: BenchJob, run: str) -> BenchOutcome:
     """Calibrate one bench on a worker of the cluster."""
     distributed = _distributed()
     worker, event = distributed.get_worker(), distributed.Event(run)

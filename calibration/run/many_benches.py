@@ -39,7 +39,7 @@ OUT_OF_TOLERANCE = 3
 
 
 @dataclass(frozen=True)
-class Job:
+class BenchJob:
     """A bench to be calibrated.
 
     Attributes:
@@ -86,7 +86,7 @@ class BenchOutcome:
 
 def jobs_for(
     bench_files: Sequence[str], out: Path, emulate: bool = False, seed: int = 0, tolerance_db: float | None = None
-) -> list[Job]:
+) -> list[BenchJob]:
     """Return the jobs of some benches, none of which shares a device with another; nothing is opened.
 
     Emulated benches get the seeds ``seed``, ``seed + 1``, … in their order: they are different chips.
@@ -99,7 +99,7 @@ def jobs_for(
     models = [load(file) for file in bench_files]
     check_distinct(bench_files, models)
     return [
-        Job(file, model.name, str(out / f"{_file_name(model.name)}.json"), emulate, seed + number, tolerance_db)
+        BenchJob(file, model.name, str(out / f"{_file_name(model.name)}.json"), emulate, seed + number, tolerance_db)
         for number, (file, model) in enumerate(zip(bench_files, models, strict=True))
     ]
 
@@ -131,7 +131,7 @@ def check_distinct(bench_files: Sequence[str], models: Sequence[BenchModel]) -> 
             owners[claim] = file
 
 
-def calibrate_bench(job: Job, stopped: Stopped, say: Say) -> BenchOutcome:
+def calibrate_bench(job: BenchJob, stopped: Stopped, say: Say) -> BenchOutcome:
     """Calibrate one bench and say how it went; heaters and light are off afterwards, however it went.
 
     Args:
@@ -170,7 +170,7 @@ def calibrate_bench(job: Job, stopped: Stopped, say: Say) -> BenchOutcome:
     return BenchOutcome(job.name, state, job.record, code, "", wall_s, dict(made.quality), made.faults)
 
 
-def not_begun(job: Job) -> BenchOutcome:
+def not_begun(job: BenchJob) -> BenchOutcome:
     """Return the outcome of a job that was never begun."""
     return BenchOutcome(job.name, "not begun", exit_code=INTERRUPTED, error="stopped before it was begun")
 
@@ -189,7 +189,7 @@ class _Steps:
             self._say(f"{self._name}: {stage}")
 
 
-def _ended(job: Job, error: BaseException, wall_s: float, before: float | None) -> BenchOutcome:
+def _ended(job: BenchJob, error: BaseException, wall_s: float, before: float | None) -> BenchOutcome:
     """Return the outcome of a job that was cut short; an incomplete record is named if this run has left one."""
     path = Path(job.record)
     kept = path.with_suffix(".incomplete.json")
@@ -237,7 +237,7 @@ class Ended:
     interruption: BaseException | None = None
 
 
-def calibrate_many(jobs: Sequence[Job], workers: int, say: Say) -> Ended:
+def calibrate_many(jobs: Sequence[BenchJob], workers: int, say: Say) -> Ended:
     """Calibrate benches in processes of this computer, so many at a time.
 
     Args:
@@ -267,7 +267,9 @@ def calibrate_many(jobs: Sequence[Job], workers: int, say: Say) -> Ended:
             raise
 
 
-def gather(jobs: Sequence[Job], futures: Sequence[Future[BenchOutcome]], stop: Callable[[], None], say: Say) -> Ended:
+def gather(
+    jobs: Sequence[BenchJob], futures: Sequence[Future[BenchOutcome]], stop: Callable[[], None], say: Say
+) -> Ended:
     """Wait for all outcomes; an interruption stops what runs, drops what does not, and waits for the benches.
 
     Args:
@@ -293,7 +295,7 @@ def gather(jobs: Sequence[Job], futures: Sequence[Future[BenchOutcome]], stop: C
     return Ended(tuple(outcomes), interruption)
 
 
-def _in_process(job: Job, context: SpawnContext, stop: threading.Event, say: Say) -> BenchOutcome:
+def _in_process(job: BenchJob, context: SpawnContext, stop: threading.Event, say: Say) -> BenchOutcome:
     """Calibrate one bench in a process of its own."""
     if stop.is_set():
         return not_begun(job)
@@ -333,7 +335,7 @@ def _attended(worker: Connection, stop: threading.Event, say: Say) -> BenchOutco
 # In the worker ----------------------------------------------------------------------------------------------------
 
 
-def _work(job: Job, parent: Connection) -> None:
+def _work(job: BenchJob, parent: Connection) -> None:
     """Calibrate a bench: Ctrl-C is the parent's affair, SIGTERM unwinds, and without its parent the worker stops."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminate)

@@ -16,7 +16,7 @@ import pytest
 from two_benches import bench_file
 from waiting import Bound
 
-from calibration.run.many_benches import BenchOutcome, Job, calibrate_bench, calibrate_many, gather, jobs_for
+from calibration.run.many_benches import BenchJob, BenchOutcome, calibrate_bench, calibrate_many, gather, jobs_for
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.cli.calibrate.many import code_of
 from lumion_hw.errors import ConfigError
@@ -98,7 +98,7 @@ def test_a_bench_without_light_fails_in_words_and_leaves_no_record(tmp_path: Pat
 
 
 def test_an_interruption_drops_what_has_not_begun_and_waits_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs = [Job("x", name, f"{name}.json") for name in ("a", "b", "c")]
+    jobs = [BenchJob("x", name, f"{name}.json") for name in ("a", "b", "c")]
     done, running, queued = Future[BenchOutcome](), Future[BenchOutcome](), Future[BenchOutcome]()
     running.set_running_or_notify_cancel()
     done.set_result(outcome("a"))

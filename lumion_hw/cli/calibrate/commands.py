@@ -97,13 +97,13 @@ def verify(
         probe = BenchProbe(bench)
         probe.check_lit_as(loaded)
         tune_to_record(probe, loaded)
-        doubts = cli_drift.check_in_use(bench, loaded, policy)
+        remarks = cli_drift.check_in_use(bench, loaded, policy)
         probe.align_all()
         found = verify_at(probe, loaded, wavelength or loaded.wavelength_nm, seed + 1)
         if not found.results:
             raise CalibrationError("no light could be judged", hint="Check light and monitors.")
         document: dict[str, Any] = {"record": record, "tolerance_db": tolerance_db, **found.figures()}
-        document |= {"suspects": list(found.suspects), "doubts": list(doubts)}
+        document |= {"suspects": list(found.suspects), "doubts": list(remarks)}
         if against_truth:
             document |= _truth_document(bench, loaded)
     failure = None

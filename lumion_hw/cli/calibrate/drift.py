@@ -43,16 +43,16 @@ policy_option = click.option(
 
 
 def check_in_use(bench: Bench, record: CalibrationRecord, policy: Policy = "warn") -> tuple[str, ...]:
-    """Judge a record for the bench it is used on, and note on stderr what is doubtful; errors as in ``check_use``."""
+    """Judge a record for the bench it is used on, and note on stderr what is uncertain; errors as in ``check_use``."""
     from lumion_hw.bench.record_use import check_use
     from lumion_hw.mesh.record_validity import CalibrationWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)
-        doubts = check_use(bench, record, policy)
-    for doubt in doubts:
-        note(f"lumion-calibrate: {doubt}.")
-    return doubts
+        remarks = check_use(bench, record, policy)
+    for remark in remarks:
+        note(f"lumion-calibrate: {remark}.")
+    return remarks
 
 
 def aged_s(days: float, emulate: bool) -> float:
@@ -117,7 +117,7 @@ def drift(
         probe = BenchProbe(bench)
         probe.check_lit_as(loaded)
         tune_to_record(probe, loaded)
-        doubts = check_in_use(bench, loaded)
+        remarks = check_in_use(bench, loaded)
         age_s = record_age_s(bench, loaded)
         probe.align_all()
         watch = ConditionsWatch(bench, probe)
@@ -127,7 +127,7 @@ def drift(
             document: dict[str, Any] = {
                 "record": record,
                 "age_s": age_s,
-                "doubts": list(doubts),
+                "doubts": list(remarks),
                 "health": health_document(health),
             }
             if check_only:
