@@ -6,7 +6,7 @@ import pytest
 from cmis_testbench import Host, lit, ready
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.transponders import PROFILES, CmisModule, LinearView, ModuleOnBus, ModuleQuirks
+from lumion_hw.emulator.transponders.cmis import PROFILES, CmisModule, LinearView, ModuleOnBus, ModuleQuirks
 from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
 from lumion_hw.errors import ConfigError
 from lumion_hw.sessions.register_access import I2cDevice, ModuleAbsentError, NotRespondingError

@@ -12,12 +12,12 @@ from lumion_hw.emulator.faults.device_faults import DEVICE_FAULTS, Target, fault
 from lumion_hw.emulator.faults.fault_table import BENCH, Argument, Places, ScriptedFault, named, nearest
 from lumion_hw.emulator.optics.disturbances import Course, Schedule
 from lumion_hw.emulator.optics.world import OpticalWorld
-from lumion_hw.emulator.transponders.sff8472 import SfpModule
+from lumion_hw.emulator.transponders.sfp import SfpModule
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lumion_hw.emulator.mesh.board import MeshBoard
-    from lumion_hw.emulator.transponders import CmisModule
+    from lumion_hw.emulator.mesh.lumion import MeshBoard
+    from lumion_hw.emulator.transponders.cmis import CmisModule
     from lumion_hw.emulator.wires.mains import Switchable
 
 _DEAD_PORT_DB = 80.0
