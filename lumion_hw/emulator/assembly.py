@@ -23,7 +23,6 @@ from lumion_hw.emulator.meters.keysight_816x import DUAL_SENSORS, EmulatedKeysig
 from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
 from lumion_hw.emulator.meters.santec_mpm import EmulatedSantecMpm
 from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
-from lumion_hw.emulator.optics.disturbances import Schedule
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.optics.polarization import Jones, Squeezers, sphere_turn
 from lumion_hw.emulator.optics.slow_drift import SlowDrift
@@ -115,13 +114,11 @@ class EmulatedBench:
             if device.mainframe is None:
                 bodies[device.name] = makers[device.kind](device)
         self.devices = {device.name: bodies[device.mainframe or device.name] for device in spec.devices}
-        schedule = Schedule(clock.now)
         for body in bodies.values():
-            body.occasions = schedule
-        self.world.before_reading.insert(0, schedule.advance)
+            body.bench_time = self.world.time
         kinds = {device.name: device.kind for device in spec.devices}
         self.faults = BenchFaults(
-            self.world, {**self._modules, **self.transponders}, self.devices, kinds, spec.monitor_ports, schedule
+            self.world, {**self._modules, **self.transponders}, self.devices, kinds, spec.monitor_ports, self.world.time
         )
         self.world.leaving_w()  # loads the solver now: a device that did so while it is served would miss deadlines
 

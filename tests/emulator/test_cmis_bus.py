@@ -368,7 +368,7 @@ def test_behind_the_bridge_only_0x50_answers_and_only_when_it_is_awake() -> None
 
 
 def test_an_sfp_profile_names_the_class_that_emulates_it() -> None:
-    with pytest.raises(ConfigError, match=r"SFF-8472.*lumion_hw\.emulator\.transponders\.sff8472\.SfpModule"):
+    with pytest.raises(ConfigError, match=r"SFF-8472.*lumion_hw\.emulator\.transponders\.sfp\.SfpModule"):
         CmisModule.from_profile("10gbase-er", clock=VirtualClock())
 
 

@@ -122,7 +122,7 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         clock: The injected clock.
         rng: Draws the modules' hidden errors and their noise.
         light: Gives the light at a slot and channel at a time of the present or the past.
-        model: One of :data:`~lumion_hw.emulator.scpi.keysight_816x.SLOTS`.
+        model: One of :data:`~lumion_hw.emulator.meters.keysight_816x.SLOTS`.
         serial: Serial number in ``*IDN?``.
         firmware: Last field of ``*IDN?``.
         modules: Slot -> module: a sensor, or in slot 0 of an 8164 a laser; at least one.
@@ -149,10 +149,11 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         ports = ports_of(modules)
         *streams, self._laser_stream = rng.spawn(len(ports) + 1)
         heads = {
-            port: _head(light, port, stream, clock, SENSORS[modules[port[0]]].head)
+            port: _head(self._light_at, port, stream, clock, SENSORS[modules[port[0]]].head)
             for port, stream in zip(ports, streams, strict=True)
         }
         self.laser: LaserModule | None = None
+        self._light = light
         self._emit = emit
         self._emitted: Light | None = None
         self._model = model
@@ -217,13 +218,21 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         self.hardware_trigger(times_s.tolist())
 
     def _acquire(self) -> None:
+        self._show_laser()
+        super()._acquire()
+
+    def _show_laser(self) -> None:
         if self.laser is not None:
             self.laser.advance()
             light = self.laser.laser.light()
             if self._emit is not None and light != self._emitted:
                 self._emitted = light
                 self._emit(light)
-        super()._acquire()
+
+    def _light_at(self, slot: int, channel: int, at_s: float) -> Light:
+        """Return the light at a sensor: one message may change the laser and then read what it has become."""
+        self._show_laser()
+        return self._light(slot, channel, at_s)
 
     def _next_look(self) -> float | None:
         """The laser's pulses make the sensors measure, each in the light of its time."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 from typing import ClassVar, Protocol
 
-from lumion_hw.emulator.optics.disturbances import Schedule
+from lumion_hw.emulator.optics.bench_time import BenchTime
 from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.base import Peer
 
@@ -21,13 +22,14 @@ class Switchable(abc.ABC):
         keeps_connections: A connection outlives a loss of power, as that of a serial line with a converter of its own
             does; the others are lost when the device comes back.
         hangs_up: It ends its connections when it loses power, as far as a host can see; the others fall silent.
-        occasions: Things that will happen on the bench: whoever talks to the device lets them happen in time.
+        bench_time: Shared by all devices of a bench: whoever talks to one lets happen what is due; ``None`` for a
+            device that stands alone.
     """
 
     what: ClassVar[str] = "the device"
     keeps_connections: ClassVar[bool] = False
     hangs_up: ClassVar[bool] = False
-    occasions: Schedule | None = None
+    bench_time: BenchTime | None = None
     _powered = True
     _cabled = True
     _losses = 0
@@ -110,8 +112,8 @@ class Switchable(abc.ABC):
         Raises:
             LinkLost: The connection has been lost since.
         """
-        if self.occasions is not None:
-            self.occasions.advance()
+        if self.bench_time is not None:
+            self.bench_time.advance()
         pulled = marks[0] != self._pulls
         restarted = self._powered and not self.keeps_connections and marks[1] != self._losses
         if pulled or restarted:
@@ -139,21 +141,28 @@ class Cord:
     def _passes(self) -> bool:
         return self._device.lets_pass(self._marks)
 
+    def _exchange(self) -> contextlib.AbstractContextManager[None]:
+        return self._device.bench_time or contextlib.nullcontext()
+
     def receive(self, data: bytes) -> None:
         """Take bytes from the host, now. Raises ``LinkLost`` without a cable."""
         if self._passes():
-            self.peer.receive(data)
+            with self._exchange():
+                self.peer.receive(data)
 
     def transmit(self) -> bytes:
         """Give the bytes that have left for the host by now. Raises ``LinkLost`` without a cable."""
-        return self.peer.transmit() if self._passes() or self._device.hangs_up else b""
+        if not self._passes() and not self._device.hangs_up:
+            return b""
+        with self._exchange():
+            return self.peer.transmit()
 
     def next_event(self) -> float | None:
         """Return when more bytes may leave, or something happens on the bench."""
-        occasions = self._device.occasions
+        bench_time = self._device.bench_time
         times = (
             self.peer.next_event() if self._device.powered else None,
-            occasions.next_s() if occasions is not None else None,
+            bench_time.next_s() if bench_time is not None else None,
         )
         return min((time for time in times if time is not None), default=None)
 
@@ -197,7 +206,8 @@ class MessageCord(Cord):
     def end_message(self) -> None:
         """What was received so far ends here."""
         if self._passes():
-            self._messages.end_message()
+            with self._exchange():
+                self._messages.end_message()
 
     def abandon(self) -> None:
         """Forget what was received and what would be replied."""
