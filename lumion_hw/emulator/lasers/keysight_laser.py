@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.lasers.swept_laser import MOST_TRIGGERS, ArmedSweep, LaserProfile, SweepState, SweptLaser
-from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.optics.light import Light, LightOutlet
 from lumion_hw.emulator.scpi import (
     Boolean,
     Call,
@@ -36,16 +36,16 @@ from lumion_hw.emulator.scpi import (
     ScpiInstrument,
     SuffixRange,
     Value,
-    event,
+    action,
     flag_setting,
     number_setting,
     query,
+    word_setting,
 )
 from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.formats import definite_block, float32, keysight_float, keysight_int
 from lumion_hw.emulator.scpi.keysight_slots import POWER_UNIT, TRIGGER_WIRINGS, own_modules, slot_commands
 from lumion_hw.emulator.scpi.lexer import Token, TokenKind
-from lumion_hw.emulator.scpi.spelling import short_form
 from lumion_hw.emulator.scpi.units import LENGTH_M, POWER_W, SPEED_M_PER_S, TIME_S
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
 
@@ -331,8 +331,7 @@ class EmulatedKeysightLaser(ScpiDevice):
     ) -> None:
         identity = f"Keysight Technologies,{model},{serial},{firmware}"
         self._scpi = ScpiInstrument(name, clock, Profile(identity, tells_busy=True), self._reset, self._follow)
-        self._emit = emit
-        self._emitted: Light | None = None
+        self._outlet = LightOutlet(emit)
         self.module = LaserModule(
             self._scpi.state,
             clock,
@@ -365,9 +364,7 @@ class EmulatedKeysightLaser(ScpiDevice):
 
     def _follow(self) -> None:
         self.module.advance()
-        if self._emit is not None and (light := self.module.laser.light()) != self._emitted:
-            self._emitted = light
-            self._emit(light)
+        self._outlet.show(self.module.laser.light)
 
 
 SOURCE = "[:SOURce[s]][:CHANnel[c]]"
@@ -439,24 +436,17 @@ def _source(module: LaserModule) -> Iterable[ScpiCommand]:
         Form(power, (LimitName(level.number()),)),
     )
 
-    def set_unit(call: Call) -> Reply:
-        module.in_watts = call.text() == "W"
-        return None
-
-    yield ScpiCommand(
+    yield word_setting(
         f"{SOURCE}:POWer:UNIT",
-        Form(set_unit, (POWER_UNIT,)),
-        Form(lambda _: keysight_int(int(module.in_watts))),
+        POWER_UNIT,
+        lambda _: keysight_int(int(module.in_watts)),
+        lambda _, unit: setattr(module, "in_watts", unit == "W"),
+        str,
     )
     if module.low_sse_loss_db is not None:
-
-        def set_path(call: Call) -> Reply:
-            module.regulate(call.text())
-            return None
-
-        path = Form(lambda _: short_form(module.path))
-        yield ScpiCommand(":OUTPut[s][:CHANnel[c]]:PATH", Form(set_path, (Choice(_PATHS),)), path)
-    yield event(f"{SOURCE}:WAVelength:CORRection:ARA", _does(module.realign))
+        path = ":OUTPut[s][:CHANnel[c]]:PATH"
+        yield word_setting(path, Choice(_PATHS), lambda _: module.path, lambda _, word: module.regulate(word))
+    yield action(f"{SOURCE}:WAVelength:CORRection:ARA", module.realign)
     low, high = (limit * 1e-9 for limit in module.profile.limits_nm)
     yield number_setting(
         f"{SOURCE}:WAVelength[:CW]",
@@ -531,12 +521,11 @@ def _sweep_settings(module: LaserModule) -> Iterable[ScpiCommand]:
 
 
 def _word(module: LaserModule, pattern: str, words: tuple[str, ...], name: str) -> ScpiCommand:
-    def write(call: Call) -> Reply:
-        setattr(module.settings, name, call.text())
-        return None
-
-    return ScpiCommand(
-        pattern, Form(write, (Choice(words),)), Form(lambda _: short_form(str(getattr(module.settings, name))))
+    return word_setting(
+        pattern,
+        Choice(words),
+        lambda _: str(getattr(module.settings, name)),
+        lambda _, word: setattr(module.settings, name, word),
     )
 
 
@@ -550,9 +539,9 @@ def _sweep_control(module: LaserModule) -> Iterable[ScpiCommand]:
     yield query(f"{_SWEEP}:CHECkparams", lambda _: "{},{}".format(*module.check()))
     yield query(f"{_SWEEP}:EXPectedtriggernum", lambda _: keysight_int(module.plan().steps + 1))
     yield query(f"{_SWEEP}:FLAG", lambda _: keysight_int(module.flag))
-    yield event(f"{_SWEEP}:SOFTtrigger", _does(module.soft_trigger))
-    yield event(f"{_SWEEP}:STEP:NEXT", _does(lambda: module.step(1)))
-    yield event(f"{_SWEEP}:STEP:PREVious", _does(lambda: module.step(-1)))
+    yield action(f"{_SWEEP}:SOFTtrigger", module.soft_trigger)
+    yield action(f"{_SWEEP}:STEP:NEXT", lambda: module.step(1))
+    yield action(f"{_SWEEP}:STEP:PREVious", lambda: module.step(-1))
 
     def largest(call: Call) -> Reply:
         """Reply in W, whatever the unit set: so the maker's own example and every public client at hand take it."""
@@ -562,15 +551,6 @@ def _sweep_control(module: LaserModule) -> Iterable[ScpiCommand]:
     low, high = (limit * 1e-9 for limit in module.profile.limits_nm)
     span = Numeric(low * (1 - 1e-12), high * (1 + 1e-12), None, LENGTH_M)
     yield query(f"{_SWEEP}:PMAX", largest, span, span)
-
-
-def _does(action: Callable[[], None]) -> Callable[[Call], Reply]:
-    def run(call: Call) -> Reply:
-        del call
-        action()
-        return None
-
-    return run
 
 
 def _readout(module: LaserModule) -> Iterable[ScpiCommand]:
@@ -597,11 +577,8 @@ def trigger_commands(module: LaserModule) -> Iterable[ScpiCommand]:
     """Return the trigger commands of an instrument that is nothing but a laser."""
     yield _word(module, ":TRIGger[s][:CHANnel[c]]:OUTPut", OUTPUTS, "output")
     yield _word(module, ":TRIGger[s][:CHANnel[c]]:INPut", INPUTS, "input")
-    yield event(":TRIGger", _does(module.hardware_trigger), Numeric(1, 2, integer=True))
+    yield action(":TRIGger", module.hardware_trigger, Numeric(1, 2, integer=True))
     wiring = ["DEFault"]
-
-    def wire(call: Call) -> Reply:
-        wiring[0] = call.text()
-        return None
-
-    yield ScpiCommand(":TRIGger:CONFiguration", Form(wire, (TRIGGER_WIRINGS,)), Form(lambda _: short_form(wiring[0])))
+    yield word_setting(
+        ":TRIGger:CONFiguration", TRIGGER_WIRINGS, lambda _: wiring[0], lambda _, word: wiring.__setitem__(0, word)
+    )

@@ -36,7 +36,7 @@ from lumion_hw.emulator.lasers.swept_laser import (
     SweepState,
     SweptLaser,
 )
-from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.optics.light import Light, LightOutlet
 from lumion_hw.emulator.scpi import (
     Boolean,
     Call,
@@ -51,7 +51,7 @@ from lumion_hw.emulator.scpi import (
     ScpiError,
     ScpiInstrument,
     Value,
-    event,
+    action,
     flag_setting,
     number_setting,
     query,
@@ -165,8 +165,7 @@ class EmulatedSantecTsl(ScpiDevice):
         self.slow = model != "TSL-570"
         self.firmware = FIRMWARE
         self.profile = profile or LaserProfile((1480.0, 1640.0), power_dbm=(-15.0, 13.0))
-        self._emit = emit
-        self._emitted: Light | None = None
+        self._outlet = LightOutlet(emit)
         identity = Profile(
             f"SANTEC,{model},{serial},{FIRMWARE}",
             terminator=terminator,
@@ -213,9 +212,7 @@ class EmulatedSantecTsl(ScpiDevice):
             self._again()
         if self._operation is not None:
             self._operation.end_s = None if self._repeating else self.laser.end_s
-        if self._emit is not None and (light := self.light()) != self._emitted:
-            self._emitted = light
-            self._emit(light)
+        self._outlet.show(self.light)
 
     def _next_look(self) -> float | None:
         """A sweep that repeats begins anew when it is over."""
@@ -409,15 +406,6 @@ def _switch(pattern: str, read: Callable[[], bool], write: Callable[[bool], None
     return flag_setting(pattern, Boolean(), lambda _: read(), lambda _, on: write(on), _DIGIT)
 
 
-def _does(action: Callable[[], object]) -> Callable[[Call], Reply]:
-    def run(call: Call) -> Reply:
-        del call
-        action()
-        return None
-
-    return run
-
-
 def commands(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
     """Return every command but the common ones."""
     yield from _power(tsl)
@@ -526,7 +514,7 @@ def _sweep(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
         return None
 
     yield ScpiCommand(f"{_SWEEP}[:STATe]", Form(control, (Boolean(),)), Form(lambda _: str(tsl.sweep_number)))
-    yield event(f"{_SWEEP}[:STATe]:REPeat", _does(lambda: tsl.start_sweep(repeat=True)))
+    yield action(f"{_SWEEP}[:STATe]:REPeat", lambda: tsl.start_sweep(repeat=True))
     yield query(f"{_SWEEP}:COUNt", lambda _: str(tsl.laser.passes_done))
     yield number_setting(
         f"{_SWEEP}:SPEed",
@@ -573,7 +561,7 @@ def _kept(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
             lambda _, value, pattern=pattern: tsl.settings.kept.__setitem__(pattern, value),  # type: ignore[misc]
             lambda value, decimals=decimals: f"{value:.{decimals}f}",  # type: ignore[misc]
         )
-    yield event(f"{_WAVELENGTH}:FINetuning:DISable", _does(lambda: tsl.settings.kept.pop(f"{_WAVELENGTH}:FINe", None)))
+    yield action(f"{_WAVELENGTH}:FINetuning:DISable", lambda: tsl.settings.kept.pop(f"{_WAVELENGTH}:FINe", None))
     offset = InForce(Numeric(-0.1, 0.1, None, LENGTH_NM), -9, lambda: tsl.code, 4)
     name = f"{_WAVELENGTH}:OFFSet"
     yield _number(
@@ -601,4 +589,4 @@ def _triggers(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
         ":TRIGger:INPut:STANdby", lambda: tsl.settings.standby, lambda on: setattr(tsl.settings, "standby", on)
     )
     for pattern in (":TRIGger:INPut:SOFTtrigger", f"{_SWEEP}:SOFTtrigger"):  # the manual's, and the maker's sample's
-        yield event(pattern, _does(tsl.soft_trigger))
+        yield action(pattern, tsl.soft_trigger)

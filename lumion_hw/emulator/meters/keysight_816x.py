@@ -21,11 +21,11 @@ from lumion_hw.emulator.lasers.swept_laser import LaserProfile
 from lumion_hw.emulator.meters.keysight_functions import MeterTraits, Port
 from lumion_hw.emulator.meters.keysight_meter import EmulatedKeysightMeter
 from lumion_hw.emulator.meters.photodiode_head import HEAD_81635A, EmulatedHead, HeadProfile
-from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.optics.light import Light, LightOutlet
 from lumion_hw.emulator.scpi import Call, Choice, Form, Profile, Reply, ScpiCommand, ScpiError, SuffixRange
 from lumion_hw.emulator.scpi import errors as scpi_errors
+from lumion_hw.emulator.scpi.formats import short_form
 from lumion_hw.emulator.scpi.keysight_slots import SlotModule, slot_commands
-from lumion_hw.emulator.scpi.spelling import short_form
 from lumion_hw.errors import ConfigError
 
 SLOTS = {
@@ -154,8 +154,7 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         }
         self.laser: LaserModule | None = None
         self._light = light
-        self._emit = emit
-        self._emitted: Light | None = None
+        self._outlet = LightOutlet(emit)
         self._model = model
         self._modules = modules
         identity = f"Agilent Technologies,{model},{serial},{firmware}"
@@ -224,10 +223,7 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
     def _show_laser(self) -> None:
         if self.laser is not None:
             self.laser.advance()
-            light = self.laser.laser.light()
-            if self._emit is not None and light != self._emitted:
-                self._emitted = light
-                self._emit(light)
+            self._outlet.show(self.laser.laser.light)
 
     def _light_at(self, slot: int, channel: int, at_s: float) -> Light:
         """Return the light at a sensor: one message may change the laser and then read what it has become."""

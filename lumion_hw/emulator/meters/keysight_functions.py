@@ -31,12 +31,12 @@ from lumion_hw.emulator.scpi import (
     event,
     flag_setting,
     query,
+    word_setting,
 )
 from lumion_hw.emulator.scpi import errors as scpi_errors
-from lumion_hw.emulator.scpi.formats import FLOAT32_MAX, definite_block, keysight_float, keysight_int
+from lumion_hw.emulator.scpi.formats import FLOAT32_MAX, definite_block, keysight_float, keysight_int, short_form
 from lumion_hw.emulator.scpi.keysight_slots import TRIGGER_WIRINGS
 from lumion_hw.emulator.scpi.lexer import Token, TokenKind
-from lumion_hw.emulator.scpi.spelling import short_form
 from lumion_hw.emulator.scpi.units import TIME_S
 
 Port = tuple[int, int]
@@ -204,7 +204,12 @@ class Acquisition:
         yield ScpiCommand(f"{root}:STATe", Form(self._control, words), Form(self._report))
         yield query(f"{root}:RESult", self._result, marker=b"#10" if self._rack.traits.results_in_watts else None)
         yield self._word(":TRIGger[n][:CHANnel[m]]:INPut", _STARTS, self._set_start, lambda slot: slot.start.value)
-        yield self._word(":TRIGger[n][:CHANnel[m]]:OUTPut", _OUTPUTS, self._set_output, lambda slot: slot.output)
+        yield self._word(
+            ":TRIGger[n][:CHANnel[m]]:OUTPut",
+            _OUTPUTS,
+            lambda slot, word: setattr(slot, "output", word),
+            lambda slot: slot.output,
+        )
         for leaf, name in (("INPut", "input_rearm"), ("OUTPut", "output_rearm")):
             yield flag_setting(
                 f":TRIGger[n][:CHANnel[m]]:{leaf}:REARm",
@@ -215,12 +220,12 @@ class Acquisition:
             )
         yield event(":TRIGger", self._software_trigger, Node())
 
-        def wire(call: Call) -> Reply:
-            self._wiring = call.text()
-            return None
-
-        reply = Form(lambda _: short_form(self._wiring))
-        yield ScpiCommand(":TRIGger:CONFiguration", Form(wire, (TRIGGER_WIRINGS,)), reply)
+        yield word_setting(
+            ":TRIGger:CONFiguration",
+            TRIGGER_WIRINGS,
+            lambda _: self._wiring,
+            lambda _, word: setattr(self, "_wiring", word),
+        )
 
     def _most_points(self) -> int:
         return max(head.profile.most_points for head in self._rack.heads.values())
@@ -232,25 +237,19 @@ class Acquisition:
         self,
         pattern: str,
         words: tuple[str, ...],
-        write: Callable[[Call], None],
+        write: Callable[[_SlotState, str], None],
         read: Callable[[_SlotState], str],
     ) -> ScpiCommand:
-        def run_set(call: Call) -> Reply:
+        def change(call: Call, word: str) -> None:
             self._rack.group(call)
             self.stop(self._rack.port(call)[0])
-            write(call)
-            return None
+            write(self._slot(call), word)
 
-        return ScpiCommand(
-            pattern, Form(run_set, (Choice(words),)), Form(lambda call: short_form(read(self._slot(call))))
-        )
+        return word_setting(pattern, Choice(words), lambda call: read(self._slot(call)), change)
 
-    def _set_start(self, call: Call) -> None:
-        slot = self._slot(call)
-        slot.start, slot.armed = RunStart(call.text()), True
-
-    def _set_output(self, call: Call) -> None:
-        self._slot(call).output = call.text()
+    @staticmethod
+    def _set_start(slot: _SlotState, word: str) -> None:
+        slot.start, slot.armed = RunStart(word), True
 
     def _rearm(self, name: str) -> Callable[[Call, bool], None]:
         def write(call: Call, on: bool) -> None:

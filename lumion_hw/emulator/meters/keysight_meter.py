@@ -31,6 +31,7 @@ from lumion_hw.emulator.scpi import (
     flag_setting,
     number_setting,
     query,
+    word_setting,
 )
 from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.formats import (
@@ -174,15 +175,13 @@ class EmulatedKeysightMeter(ScpiDevice):
             lambda c, value: setattr(self._changing(c).settings, "offset_db", value),
             keysight_float,
         )
-        yield ScpiCommand(
+        yield word_setting(
             f"{SENSE}:POWer:UNIT",
-            Form(self._set_unit, (POWER_UNIT,)),
-            Form(lambda c: keysight_int(int(head(c).settings.watts))),
+            POWER_UNIT,
+            lambda c: keysight_int(int(head(c).settings.watts)),
+            lambda c, unit: setattr(self._changing(c).settings, "watts", unit == "W"),
+            str,
         )
-
-    def _set_unit(self, call: Call) -> Reply:
-        self._changing(call).settings.watts = call.text() == "W"
-        return None
 
     def _switches(self) -> Iterable[ScpiCommand]:
         switches = [

@@ -41,11 +41,13 @@ from lumion_hw.emulator.scpi import (
     ScpiDevice,
     ScpiError,
     ScpiInstrument,
+    action,
     event,
     flag_setting,
     group_commands,
     number_setting,
     query,
+    word_setting,
 )
 from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.formats import plain_float, plain_int, quoted
@@ -388,15 +390,6 @@ def commands(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
     yield from group_commands(":STATus:MEASurement", meter.measurement, integer)
 
 
-def _does(action: Callable[[], None]) -> Callable[[Call], Reply]:
-    def run(call: Call) -> Reply:
-        del call
-        action()
-        return None
-
-    return run
-
-
 def _limit(meter: ThorlabsPm100, value: float, *kinds: SensorKind) -> Callable[[Call], float]:
     """A fixed limit of a setting that only some sensors have."""
 
@@ -431,8 +424,8 @@ def _measurement(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
     yield query(":CONFigure", lambda _: meter.quantity)
     yield query(":READ", lambda _: meter.read())
     yield query(":FETCh", lambda _: meter.fetch())
-    yield event(":INITiate[:IMMediate]", _does(meter.initiate))
-    yield event(":ABORt", _does(meter.abort))
+    yield action(":INITiate[:IMMediate]", meter.initiate)
+    yield action(":ABORt", meter.abort)
 
 
 def _ranged(meter: ThorlabsPm100, quantity: str) -> Iterable[ScpiCommand]:
@@ -526,12 +519,12 @@ def _correction(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
     yield _response(meter, "[:SENSe]:CORRection:POWer:THERmopile[:RESPonse]", _THERMAL)
     yield _response(meter, "[:SENSe]:CORRection:ENERgy[:PYRo][:RESPonse]", _PYRO)
 
-    def choose_unit(call: Call) -> Reply:
-        meter.in_dbm = call.text() == "DBM"
-        return None
-
-    unit = Form(choose_unit, (Choice(("W", "DBM")),))
-    yield ScpiCommand("[:SENSe]:POWer[:DC]:UNIT", unit, Form(lambda _: "DBM" if meter.in_dbm else "W"))
+    yield word_setting(
+        "[:SENSe]:POWer[:DC]:UNIT",
+        Choice(("W", "DBM")),
+        lambda _: "DBM" if meter.in_dbm else "W",
+        lambda _, unit: setattr(meter, "in_dbm", unit == "DBM"),
+    )
     yield query("[:SENSe]:FREQuency:RANGe[:UPPer]", lambda _: plain_float(_FREQUENCY_HZ[1]))
     yield query("[:SENSe]:FREQuency:RANGe:LOWer", lambda _: plain_float(_FREQUENCY_HZ[0]))
 
@@ -560,8 +553,8 @@ def _response(meter: ThorlabsPm100, pattern: str, kind: SensorKind) -> ScpiComma
 
 def _zero(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
     root = "[:SENSe]:CORRection:COLLect:ZERO"
-    yield event(f"{root}[:INITiate]", _does(meter.start_zero))
-    yield event(f"{root}:ABORt", _does(meter.abort_zero))
+    yield action(f"{root}[:INITiate]", meter.start_zero)
+    yield action(f"{root}:ABORt", meter.abort_zero)
     yield query(f"{root}:STATe", lambda _: plain_int(int(meter.zeroing)))
     yield query(f"{root}:MAGNitude", lambda _: plain_float(meter.sensor().zero))
 
@@ -584,15 +577,11 @@ def _input(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
     threshold = _bounded(meter, _PYRO, (1.0, 90.0, 20.0), PERCENT)
     yield _console(meter, "[:SENSe]:PEAKdetector:THReshold", threshold, "threshold", _PYRO)
 
-    def choose_adapter(call: Call) -> Reply:
-        meter.adapter = call.text()
-        return None
-
-    short = "".join
-    yield ScpiCommand(
+    yield word_setting(
         ":INPut:ADAPter[:TYPE]",
-        Form(choose_adapter, (Choice(_ADAPTERS),)),
-        Form(lambda _: short(letter for letter in meter.adapter if letter.isupper())),
+        Choice(_ADAPTERS),
+        lambda _: meter.adapter,
+        lambda _, adapter: setattr(meter, "adapter", adapter),
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import abc
 import contextlib
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from lumion_hw.emulator.optics.bench_time import BenchTime
+from lumion_hw.emulator.wires.device import MessagePeer
 from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.base import Peer
 
@@ -171,21 +172,6 @@ class Cord:
         self.peer.close()
 
 
-class _Messages(Peer, Protocol):
-    """What HiSLIP asks of a connection."""
-
-    @property
-    def response_pending(self) -> bool: ...
-
-    def end_message(self) -> None: ...
-
-    def abandon(self) -> None: ...
-
-    def interrupt(self) -> None: ...
-
-    def serial_poll(self) -> tuple[int, int]: ...
-
-
 class MessageCord(Cord):
     """A cord whose connection knows where messages end.
 
@@ -194,7 +180,7 @@ class MessageCord(Cord):
         peer: The connection while all is well.
     """
 
-    def __init__(self, device: Switchable, peer: _Messages) -> None:
+    def __init__(self, device: Switchable, peer: MessagePeer) -> None:
         super().__init__(device, peer)
         self._messages = peer
 

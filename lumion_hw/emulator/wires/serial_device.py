@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import abc
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.wires.mains import Cord, Switchable
 from lumion_hw.emulator.wires.serial_line import SerialLine
-
-
-class _Host(Protocol):
-    """What a peer asks of its device."""
-
-    def now(self) -> float: ...
-
-    def advance(self) -> None: ...
-
-    def next_due(self) -> float | None: ...
-
-    def disconnect(self, peer: SerialPeer) -> None: ...
 
 
 class SerialPeer:
@@ -35,7 +23,7 @@ class SerialPeer:
 
     marks: ClassVar[bytes | None] = None
 
-    def __init__(self, device: _Host, line: SerialLine) -> None:
+    def __init__(self, device: SerialDevice[Any], line: SerialLine) -> None:
         self._device = device
         self.line = line
 

@@ -28,7 +28,7 @@ from lumion_hw.emulator.lasers.itla.frames import (
 )
 from lumion_hw.emulator.lasers.itla.laser import CASE_C, DIODE_C, ItlaPhysics, ItlaProfile, ItlaSettings
 from lumion_hw.emulator.lasers.itla.status import ItlaStatus, live_conditions
-from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.optics.light import Light, LightOutlet
 from lumion_hw.emulator.wires.serial_device import SerialDevice, SerialPeer
 from lumion_hw.emulator.wires.serial_line import SerialLine
 
@@ -123,8 +123,7 @@ class Itla(SerialDevice[ItlaPeer]):
         super().__init__(name, clock)
         self.profile = profile or ItlaProfile()
         self.serial = serial
-        self._emit = emit
-        self._emitted: Light | None = None
+        self._outlet = LightOutlet(emit)
         self._laser = ItlaPhysics(rng, clock.now())
         self._baud = BAUD_RATES[0] if paced else None
         self.baud_code = 0
@@ -370,11 +369,7 @@ class Itla(SerialDevice[ItlaPeer]):
         self.status.warning |= self._live(fatal=False)
         if self.enabled and self._summary() & reg.FATAL and self.settings.stored[reg.MCB] & reg.SHUTDOWN_ON_FATAL:
             self.switch_off()
-        if self._emit is not None:
-            light = self._laser.light(self.frequency_mhz, self._instant)
-            if light != self._emitted:
-                self._emitted = light
-                self._emit(light)
+        self._outlet.show(lambda: self._laser.light(self.frequency_mhz, self._instant))
 
 
 _LARGEST_BAUD_CODE = 4

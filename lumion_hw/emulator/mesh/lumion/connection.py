@@ -7,8 +7,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from firmware_protocol import Decoder, Frame
-from lumion_hw.emulator.mesh.lumion.pacing import Pacing
-from lumion_hw.emulator.mesh.lumion.wires import Inlet, Outlet
+from lumion_hw.emulator.mesh.lumion.wires import Inlet, Outlet, Pacing
 
 
 class Priority(IntEnum):

@@ -14,14 +14,13 @@ from lumion_hw.emulator.mesh.lumion.context import Context
 from lumion_hw.emulator.mesh.lumion.core import BoardCore
 from lumion_hw.emulator.mesh.lumion.faults import Condition
 from lumion_hw.emulator.mesh.lumion.firmware import BoardFirmware
-from lumion_hw.emulator.mesh.lumion.monitors import BoardMonitors
-from lumion_hw.emulator.mesh.lumion.pacing import Pacing
+from lumion_hw.emulator.mesh.lumion.monitors import BoardMonitors, Telemetry
 from lumion_hw.emulator.mesh.lumion.processor import Noise, Processor
 from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 from lumion_hw.emulator.mesh.lumion.session import Session
 from lumion_hw.emulator.mesh.lumion.sweeper import Sweeper
-from lumion_hw.emulator.mesh.lumion.telemetry import Telemetry
 from lumion_hw.emulator.mesh.lumion.transmitter import Transmitter
+from lumion_hw.emulator.mesh.lumion.wires import Pacing
 from lumion_hw.emulator.wires.mains import Cord, Switchable
 
 

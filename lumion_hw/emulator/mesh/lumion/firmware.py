@@ -32,8 +32,7 @@ from firmware_protocol import (
     is_read,
 )
 from lumion_hw.emulator.mesh.lumion import identity, monitoring, settings, sweeps, tables
-from lumion_hw.emulator.mesh.lumion.checks import bad_value
-from lumion_hw.emulator.mesh.lumion.context import Context, DeferredReply, Result
+from lumion_hw.emulator.mesh.lumion.context import Context, DeferredReply, Result, bad_value
 
 Handler = Callable[[Context, Any, float], Result]
 

@@ -24,8 +24,7 @@ from firmware_protocol import (
     is_newer,
     schema_crc32,
 )
-from lumion_hw.emulator.mesh.lumion.checks import bad_value
-from lumion_hw.emulator.mesh.lumion.context import Context, Result
+from lumion_hw.emulator.mesh.lumion.context import Context, Result, bad_value
 
 _FAULT_BYTES = 20
 _ESTOP_FROM_HOST = 0

@@ -16,9 +16,8 @@ from firmware_protocol import (
     channels_from_mask,
     max_elements,
 )
-from lumion_hw.emulator.mesh.lumion.checks import bad_value, refuse_span
-from lumion_hw.emulator.mesh.lumion.context import Context, DeferredReply, Result
-from lumion_hw.emulator.mesh.lumion.telemetry import TelemetrySender
+from lumion_hw.emulator.mesh.lumion.context import Context, DeferredReply, Result, bad_value, refuse_span
+from lumion_hw.emulator.mesh.lumion.monitors import TelemetrySender
 
 _OFFSET_STREAM, _OFFSET_PERIOD = 0, 4
 

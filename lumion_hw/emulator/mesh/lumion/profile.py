@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from firmware_protocol import FULL_SCALE_CODE, MIN_MTU, Drive, Feature
-from lumion_hw.emulator.mesh.lumion.pacing import Pacing
+from lumion_hw.emulator.mesh.lumion.wires import Pacing
 
 DEFAULT_FEATURES = sum(
     1 << feature

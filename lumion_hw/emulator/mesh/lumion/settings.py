@@ -20,9 +20,8 @@ from firmware_protocol import (
     Refusal,
     Status,
 )
-from lumion_hw.emulator.mesh.lumion.checks import bad_value, refuse_span
 from lumion_hw.emulator.mesh.lumion.configuration import PendingConfiguration, StoredConfiguration
-from lumion_hw.emulator.mesh.lumion.context import Context, DeferredReply, Result
+from lumion_hw.emulator.mesh.lumion.context import Context, DeferredReply, Result, bad_value, refuse_span
 from lumion_hw.emulator.mesh.lumion.core import BoardCore
 
 _RECORD_BYTES = 8

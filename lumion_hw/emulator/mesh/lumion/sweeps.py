@@ -24,9 +24,8 @@ from firmware_protocol import (
     max_elements,
     run_records,
 )
-from lumion_hw.emulator.mesh.lumion.checks import bad_value, refuse_state
-from lumion_hw.emulator.mesh.lumion.context import Context, DeferredReply, Result
-from lumion_hw.emulator.mesh.lumion.sweep_run import BoardSweepRun, RunPlan
+from lumion_hw.emulator.mesh.lumion.context import Context, DeferredReply, Result, bad_value, refuse_state
+from lumion_hw.emulator.mesh.lumion.sweeper import BoardSweepRun, RunPlan
 
 _OFFSET_REPEAT, _OFFSET_UP_TO = 16, 4
 

@@ -26,10 +26,8 @@ from firmware_protocol import (
     is_newer,
     table_crc32,
 )
-from lumion_hw.emulator.mesh.lumion.checks import bad_value, refuse_span, refuse_state
-from lumion_hw.emulator.mesh.lumion.context import Context, DeferredReply, Result
-from lumion_hw.emulator.mesh.lumion.core import Armed, BoardCore
-from lumion_hw.emulator.mesh.lumion.staging import Bank
+from lumion_hw.emulator.mesh.lumion.context import Context, DeferredReply, Result, bad_value, refuse_span, refuse_state
+from lumion_hw.emulator.mesh.lumion.core import Armed, Bank, BoardCore
 
 _U32 = 1 << 32
 _OFFSET_BANK_STAGE, _OFFSET_COUNT_STAGE = 4, 8

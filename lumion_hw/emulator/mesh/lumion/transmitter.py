@@ -17,9 +17,9 @@ from firmware_protocol import (
 )
 from lumion_hw.emulator.mesh.lumion.connection import BoardPeer, Outgoing, Priority
 from lumion_hw.emulator.mesh.lumion.core import BoardCore
+from lumion_hw.emulator.mesh.lumion.monitors import Telemetry
 from lumion_hw.emulator.mesh.lumion.session import Session
 from lumion_hw.emulator.mesh.lumion.sweeper import Sweeper
-from lumion_hw.emulator.mesh.lumion.telemetry import Telemetry
 
 FAULT_QUEUE = 16
 """FAULT events that wait for the line; one more, and the oldest is lost (FAULT_PENDING and FAULT_LIST still tell)."""

@@ -10,9 +10,8 @@ from lumion_hw.emulator.transponders.cmis.fibre import Fibre, join
 from lumion_hw.emulator.transponders.cmis.module import Access, CmisModule
 from lumion_hw.emulator.transponders.cmis.module_faults import FAULTS
 from lumion_hw.emulator.transponders.cmis.optics import LaunchedLight, ReceivedLight
-from lumion_hw.emulator.transponders.cmis.profile import ModuleProfile, Timing
+from lumion_hw.emulator.transponders.cmis.profile import ModuleProfile, ModuleQuirks, Timing
 from lumion_hw.emulator.transponders.cmis.profiles import PROFILES, SFP_PROFILES
-from lumion_hw.emulator.transponders.cmis.quirks import ModuleQuirks
 from lumion_hw.emulator.transponders.cmis.recorded import RecordedModule
 
 __all__ = [

@@ -11,8 +11,7 @@ from functools import partial
 
 from lumion_hw.emulator.transponders.cmis.core import Core
 from lumion_hw.emulator.transponders.cmis.firmware_commands import Answer, FirmwareCommands
-from lumion_hw.emulator.transponders.cmis.host_port import Written
-from lumion_hw.emulator.transponders.cmis.passwords import Passwords
+from lumion_hw.emulator.transponders.cmis.host_port import Passwords, Written
 from lumion_hw.emulator.transponders.cmis.profile import CdbProfile
 from lumion_hw.standards.cmis.cdb import CDB_PAGE, COMMAND_BYTE, LPL_BYTE, MAX_LPL, command_is_intact, encode_reply
 from lumion_hw.standards.cmis.codes import CdbStatus

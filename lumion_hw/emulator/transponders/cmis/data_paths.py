@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from lumion_hw.emulator.transponders.cmis.agenda import Appointment
-from lumion_hw.emulator.transponders.cmis.core import Core
+from lumion_hw.emulator.transponders.cmis.core import Appointment, Core
 from lumion_hw.emulator.transponders.cmis.profile import AdvertisedApplication
 from lumion_hw.standards.cmis.codes import DATA_PATH_TRANSIENT, DataPathState
 from lumion_hw.standards.cmis.fields import LANES

@@ -11,16 +11,21 @@ from lumion_hw.emulator.transponders.cmis.core import Core
 from lumion_hw.emulator.transponders.cmis.data_paths import DataPaths
 from lumion_hw.emulator.transponders.cmis.diagnostics import RESULTS_PAGE, SELECTOR_BYTE, EmulatedDiagnostics
 from lumion_hw.emulator.transponders.cmis.ends import Receivers, Transmitters
-from lumion_hw.emulator.transponders.cmis.firmware_commands import FirmwareCommands
-from lumion_hw.emulator.transponders.cmis.firmware_store import FirmwareStore, Image
+from lumion_hw.emulator.transponders.cmis.firmware_commands import FirmwareCommands, FirmwareStore, Image
 from lumion_hw.emulator.transponders.cmis.flags import Flags
-from lumion_hw.emulator.transponders.cmis.host_port import USER_EEPROM_PAGE, Effect, HostPort, Written
+from lumion_hw.emulator.transponders.cmis.host_port import (
+    CHANGE_BYTE,
+    USER_EEPROM_PAGE,
+    Effect,
+    HostPort,
+    Passwords,
+    Written,
+)
 from lumion_hw.emulator.transponders.cmis.image import build_memory
 from lumion_hw.emulator.transponders.cmis.laser import TUNING_PAGE, Laser, tuning_bytes
 from lumion_hw.emulator.transponders.cmis.module_machine import ModuleMachine
 from lumion_hw.emulator.transponders.cmis.monitors import ModuleMonitors
 from lumion_hw.emulator.transponders.cmis.optics import Emit, Optics
-from lumion_hw.emulator.transponders.cmis.passwords import CHANGE_BYTE, Passwords
 from lumion_hw.emulator.transponders.cmis.performance import EmulatedPerformance
 from lumion_hw.emulator.transponders.cmis.profile import CdbProfile, ModuleProfile
 from lumion_hw.emulator.transponders.cmis.results import FREEZE_BYTE, CoherentPages, VdmPages

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lumion_hw.emulator.transponders.cmis.memory import Memory
-from lumion_hw.emulator.transponders.cmis.profile import Limits, ModuleProfile, VdmInstance
-from lumion_hw.emulator.transponders.cmis.quirks import ModuleQuirks
+from lumion_hw.emulator.transponders.cmis.profile import Limits, ModuleProfile, ModuleQuirks, VdmInstance
 from lumion_hw.standards.cmis import FIELDS, Kind
 from lumion_hw.standards.cmis.administrative_pages import GRID_NAMES
 from lumion_hw.standards.cmis.cdb import CDB_PAGE, EPL_PAGES

@@ -6,8 +6,7 @@ transaction: if they name a frequency that the module can make and is not making
 
 from __future__ import annotations
 
-from lumion_hw.emulator.transponders.cmis.agenda import Appointment
-from lumion_hw.emulator.transponders.cmis.core import Core
+from lumion_hw.emulator.transponders.cmis.core import Appointment, Core
 from lumion_hw.emulator.transponders.cmis.data_paths import DataPaths
 from lumion_hw.emulator.transponders.cmis.host_port import Written
 from lumion_hw.emulator.transponders.cmis.profile import ModuleLaserProfile

@@ -12,16 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.transponders.cmis.agenda import Agenda
-from lumion_hw.emulator.transponders.cmis.core import Core, Transition
+from lumion_hw.emulator.transponders.cmis.core import Agenda, Core, Transition
 from lumion_hw.emulator.transponders.cmis.faults import FaultPanel
 from lumion_hw.emulator.transponders.cmis.firmware import ModuleFirmware
 from lumion_hw.emulator.transponders.cmis.flags import Flags
 from lumion_hw.emulator.transponders.cmis.image import build_memory
 from lumion_hw.emulator.transponders.cmis.optics import Emit, LaunchedLight, Optics, darkness, ignored
-from lumion_hw.emulator.transponders.cmis.profile import ModuleProfile, Timing
+from lumion_hw.emulator.transponders.cmis.profile import ModuleProfile, ModuleQuirks, Timing
 from lumion_hw.emulator.transponders.cmis.profiles import profile_named
-from lumion_hw.emulator.transponders.cmis.quirks import ModuleQuirks
 from lumion_hw.sessions.register_access import IDENTITY_DEVICE, ModuleAbsentError, NotRespondingError
 from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
 

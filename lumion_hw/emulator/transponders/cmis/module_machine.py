@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lumion_hw.emulator.transponders.cmis.agenda import Appointment
-from lumion_hw.emulator.transponders.cmis.core import Core
+from lumion_hw.emulator.transponders.cmis.core import Appointment, Core
 from lumion_hw.standards.cmis.codes import FaultCause, ModuleState
 
 _STEADY = frozenset({ModuleState.LOW_PWR, ModuleState.READY, ModuleState.FAULT})
