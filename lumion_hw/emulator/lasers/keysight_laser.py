@@ -330,6 +330,7 @@ class EmulatedKeysightLaser(ScpiDevice):
         emit: Callable[[Light], None] | None = None,
     ) -> None:
         identity = f"Keysight Technologies,{model},{serial},{firmware}"
+        super().__init__(name, clock)
         self._scpi = ScpiInstrument(name, clock, Profile(identity, tells_busy=True), self._reset, self._follow)
         self._outlet = LightOutlet(emit)
         self.module = LaserModule(

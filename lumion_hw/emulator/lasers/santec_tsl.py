@@ -174,6 +174,7 @@ class EmulatedSantecTsl(ScpiDevice):
             error_number="{:d}".format,
             scpi_version=None,
         )
+        super().__init__(name, clock)
         self._scpi = ScpiInstrument(name, clock, identity, self._default, self._follow, self._next_look)
         self.code = LEGACY
         self.laser = SweptLaser(self.profile, clock, rng, on_triggers or (lambda _times: None))

@@ -73,7 +73,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         traits: MeterTraits,
         slots: SuffixRange,
     ) -> None:
-        self._clock = clock
+        super().__init__(name, clock)
         self._rack = HeadRack(heads, traits)
         self.port = self._rack.port
         self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._acquire, self._next_look)

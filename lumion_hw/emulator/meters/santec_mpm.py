@@ -144,8 +144,7 @@ class EmulatedSantecMpm(Switchable):
     ) -> None:
         if not modules or any(not 0 <= module < N_MODULES for module in modules):
             raise ConfigError(f"{name}: modules {modules} asked for; an MPM-210H has 0 to 4", device=name)
-        self._name = name
-        self._clock = clock
+        super().__init__(name, clock)
         self.serial = serial
         self.modules = modules
         self.addresses = dict(FACTORY_ADDRESSES)
@@ -170,15 +169,6 @@ class EmulatedSantecMpm(Switchable):
         self.speed_nm_per_s = 1.0
         self.run: MeterRun | None = None
         self.stopped = False
-
-    @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._name
-
-    def now(self) -> float:
-        """Return the time of the device's clock."""
-        return self._clock.now()
 
     def connect(self) -> Cord:
         """Open one more connection. Raises ``ConnectError`` without power or cable."""

@@ -138,6 +138,7 @@ class ThorlabsPm100(ScpiDevice):
         self.model = model
         self._rng = rng
         self._light = light
+        super().__init__(name, clock)
         self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._look, self._next_look)
         self.state = self._scpi.state
         self.auxiliary, self.measurement = RegisterGroup(), RegisterGroup()

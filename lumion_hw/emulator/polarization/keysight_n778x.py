@@ -124,6 +124,7 @@ class EmulatedKeysightN7785C(ScpiDevice):
         self.stabilizing = False
         self.told = (0.0, 0.0, 0.0, LARGEST_FACTOR)
         self.steps: deque[float] = deque(maxlen=_STEPS_KEPT)
+        super().__init__(name, clock)
         self._scpi = ScpiInstrument(
             name, clock, Profile(f"Keysight Technologies,N7785C,{serial},{firmware}"), self._reset
         )

@@ -177,8 +177,7 @@ class Pm1000(Switchable):
     ) -> None:
         if link not in ("lan", "usb"):
             raise ConfigError(f"{name}: a PM1000 has no link {link!r}", device=name, hint="Give lan or usb.")
-        self._name = name
-        self._clock = clock
+        super().__init__(name, clock)
         self._light = light
         self._link = link
         self._gain = 10.0 ** (float(np.clip(rng.normal(0.0, 0.1), -0.25, 0.25)) / 10.0)
@@ -202,15 +201,6 @@ class Pm1000(Switchable):
         }
         text = TYPE.encode().ljust(32, b"\0")
         self._fixed |= {TYPE_TEXT + place: text[2 * place] << 8 | text[2 * place + 1] for place in range(16)}
-
-    @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._name
-
-    def now(self) -> float:
-        """Return the time of the device's clock."""
-        return self._clock.now()
 
     def connect(self) -> Cord:
         """Open one more connection. Raises ``ConnectError`` without power or cable."""

@@ -204,8 +204,7 @@ class I2cBridge(Switchable):
         baud: int = 9600,
         ok_on_connect: bool = False,
     ) -> None:
-        self._name = name
-        self._clock = clock
+        super().__init__(name, clock)
         self._targets = tuple(targets)
         self._ok_on_connect = ok_on_connect
         divisor = max(round(_CRYSTAL_HZ / baud) - 16, 0)
@@ -218,11 +217,6 @@ class I2cBridge(Switchable):
         self.bus_stuck = False
 
     @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._name
-
-    @property
     def baud(self) -> float:
         """UART rate set by the BRG registers."""
         return _CRYSTAL_HZ / (16 + self._registers[_BRG0] + 256 * self._registers[_BRG1])
@@ -231,10 +225,6 @@ class I2cBridge(Switchable):
     def bus_hz(self) -> float:
         """I2C clock set by the I2CClk registers (0x13 = 97 kHz); the chip's least divider is 5."""
         return _CRYSTAL_HZ / (4 * max(self._registers[_CLOCK_LOW] + self._registers[_CLOCK_HIGH], 5))
-
-    def now(self) -> float:
-        """Return the time of the bridge's clock."""
-        return self._clock.now()
 
     @property
     def plugged(self) -> bool:

@@ -6,6 +6,7 @@ import abc
 import contextlib
 from typing import ClassVar
 
+from lumion_hw.clock import Clock
 from lumion_hw.emulator.optics.bench_time import BenchTime
 from lumion_hw.emulator.wires.device import MessagePeer
 from lumion_hw.errors import ConnectError, LinkLost
@@ -17,6 +18,10 @@ class Switchable(abc.ABC):
 
     Without power nothing is heard or said: a host waits in vain, and another connection is refused. Pulling the cable
     ends every connection at once, while the device itself goes on.
+
+    Args:
+        name: Device name of the bench file.
+        clock: The injected clock.
 
     Attributes:
         what: What it is, for messages.
@@ -36,10 +41,18 @@ class Switchable(abc.ABC):
     _losses = 0
     _pulls = 0
 
+    def __init__(self, name: str, clock: Clock) -> None:
+        self._name = name
+        self._clock = clock
+
     @property
-    @abc.abstractmethod
     def name(self) -> str:
         """Device name of the bench file."""
+        return self._name
+
+    def now(self) -> float:
+        """Return the time of the device's clock."""
+        return self._clock.now()
 
     @property
     def powered(self) -> bool:

@@ -64,19 +64,9 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
     keeps_connections = True
 
     def __init__(self, name: str, clock: Clock) -> None:
-        self._name = name
-        self._clock = clock
+        super().__init__(name, clock)
         self._peers: list[P] = []
         self._advancing = False
-
-    @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._name
-
-    def now(self) -> float:
-        """Return the time of the device's clock."""
-        return self._clock.now()
 
     def next_due(self) -> float | None:
         """Return when the device says something by itself, ``None`` if it will not."""

@@ -58,8 +58,7 @@ class MeshBoard(Switchable):
         sense_ma: Callable[[int, float], NDArray[np.float64]],
         profile: BoardProfile | None = None,
     ) -> None:
-        self._name = name
-        self._clock = clock
+        super().__init__(name, clock)
         self._rng = rng
         self.profile = profile or BoardProfile()
         self._pacing = Pacing.parse(self.profile.pacing)
@@ -79,11 +78,6 @@ class MeshBoard(Switchable):
     # -- the device -------------------------------------------------------------------------------------------------
 
     @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._name
-
-    @property
     def state(self) -> OutputsState:
         """State of the outputs, as of the last :meth:`advance`."""
         return self.core.state
@@ -97,10 +91,6 @@ class MeshBoard(Switchable):
     def boot_id(self) -> int:
         """Random number of this power-up."""
         return self.core.boot_id
-
-    def now(self) -> float:
-        """Return the time of the board's clock."""
-        return self._clock.now()
 
     def connect(self) -> Cord:
         """Open one more connection. Raises ``ConnectError`` without power or cable."""

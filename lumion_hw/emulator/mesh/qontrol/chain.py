@@ -155,8 +155,7 @@ class QontrolChain(Switchable):
         loads: Sequence[HeaterLoad] | HeaterLoad | None = None,
         profile: ChainProfile | None = None,
     ) -> None:
-        self._name = name
-        self._clock = clock
+        super().__init__(name, clock)
         self._report = drive
         self.profile = profile or ChainProfile()
         self._modules = self._build(modules, loads, rng)
@@ -199,11 +198,6 @@ class QontrolChain(Switchable):
     # -- the device
 
     @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._name
-
-    @property
     def n_channels(self) -> int:
         """Channels wired to the chain, those of modules taken out included."""
         return self._n_channels
@@ -217,10 +211,6 @@ class QontrolChain(Switchable):
     def voltages_v(self) -> NDArray[np.float64]:
         """Voltages at the outputs, as of the last :meth:`advance`; shape ``(n_channels,)``."""
         return np.array([channel.output.voltage_v for module in self._modules for channel in module.channels])
-
-    def now(self) -> float:
-        """Return the time of the chain's clock."""
-        return self._clock.now()
 
     def connect(self) -> Cord:
         """Open one more connection. Raises ``ConnectError`` without power or cable."""
