@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.meters.photodiode_head import EmulatedHead
-from lumion_hw.emulator.meters.sample_runs import Function, MeterRun, Plan, RunStart
+from lumion_hw.emulator.meters.sample_runs import MeterRun, Plan, RunFunction, RunStart
 from lumion_hw.emulator.scpi import (
     Boolean,
     Call,
@@ -42,7 +42,7 @@ from lumion_hw.emulator.scpi.units import TIME_S
 Port = tuple[int, int]
 """Slot and channel."""
 
-_FUNCTIONS = tuple(function.value for function in Function)
+_FUNCTIONS = tuple(function.value for function in RunFunction)
 _STARTS = tuple(start.value for start in RunStart)
 _OUTPUTS = ("DISabled", "AVGover", "MEASure")
 _WINDOWS = ("CONTinuous", "WINDow", "REFResh")
@@ -101,11 +101,11 @@ class HeadRack:
 class _SlotState:
     """Parameters, triggers and run of one slot; the defaults are those after ``*RST``."""
 
-    plans: dict[Function, Plan] = field(
+    plans: dict[RunFunction, Plan] = field(
         default_factory=lambda: {
-            Function.LOGGING: Plan(Function.LOGGING, 100, 0.1, 0.1),
-            Function.STABILITY: Plan(Function.STABILITY, 10, 0.1, 1.0),
-            Function.MINMAX: Plan(Function.MINMAX, 100, 0.1, 0.1, "CONTinuous"),
+            RunFunction.LOGGING: Plan(RunFunction.LOGGING, 100, 0.1, 0.1),
+            RunFunction.STABILITY: Plan(RunFunction.STABILITY, 10, 0.1, 1.0),
+            RunFunction.MINMAX: Plan(RunFunction.MINMAX, 100, 0.1, 0.1, "CONTinuous"),
         }
     )
     start: RunStart = RunStart.IGNORE
@@ -218,7 +218,7 @@ class Acquisition:
                 self._rearm(name),
                 keysight_int,
             )
-        yield event(":TRIGger", self._software_trigger, Node())
+        yield event(":TRIGger", self._software_trigger, TriggerNode())
 
         yield word_setting(
             ":TRIGger:CONFiguration",
@@ -278,7 +278,7 @@ class Acquisition:
 
     def _set_logging(self, call: Call) -> Reply:
         averaging_s = call.number(1)
-        return self._plan(call, Plan(Function.LOGGING, call.integer(0), averaging_s, averaging_s))
+        return self._plan(call, Plan(RunFunction.LOGGING, call.integer(0), averaging_s, averaging_s))
 
     def _set_stability(self, call: Call) -> Reply:
         """Total, period, averaging; it also changes the parameters of the other two functions."""
@@ -286,48 +286,48 @@ class Acquisition:
         if not total_s >= period_s >= averaging_s:
             raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
         points = int(total_s / period_s + 1e-9)
-        window = self._slot(call).plans[Function.MINMAX].window
+        window = self._slot(call).plans[RunFunction.MINMAX].window
         return self._plan(
             call,
-            Plan(Function.STABILITY, points, averaging_s, period_s),
-            Plan(Function.LOGGING, points, averaging_s, averaging_s),
-            Plan(Function.MINMAX, points, averaging_s, averaging_s, window),
+            Plan(RunFunction.STABILITY, points, averaging_s, period_s),
+            Plan(RunFunction.LOGGING, points, averaging_s, averaging_s),
+            Plan(RunFunction.MINMAX, points, averaging_s, averaging_s, window),
         )
 
     def _set_minmax(self, call: Call) -> Reply:
         averaging_s = self._rack.group(call)[0].settings.averaging_s
-        return self._plan(call, Plan(Function.MINMAX, call.integer(1), averaging_s, averaging_s, call.text(0)))
+        return self._plan(call, Plan(RunFunction.MINMAX, call.integer(1), averaging_s, averaging_s, call.text(0)))
 
     def _logging(self, call: Call) -> Reply:
-        plan = self._slot(call).plans[Function.LOGGING]
+        plan = self._slot(call).plans[RunFunction.LOGGING]
         return f"{keysight_int(plan.points)},{keysight_float(plan.averaging_s)}"
 
     def _stability(self, call: Call) -> Reply:
-        plan = self._slot(call).plans[Function.STABILITY]
+        plan = self._slot(call).plans[RunFunction.STABILITY]
         total_s = plan.points * plan.period_s
         return f"{total_s:+.5f},{keysight_float(plan.period_s)},{keysight_float(plan.averaging_s)}"
 
     def _minmax(self, call: Call) -> Reply:
-        plan = self._slot(call).plans[Function.MINMAX]
+        plan = self._slot(call).plans[RunFunction.MINMAX]
         return f"{short_form(plan.window)},{keysight_int(plan.points)}"
 
     # -- runs
 
     def _control(self, call: Call) -> Reply:
-        function, heads = Function(call.text(0)), self._rack.group(call)
+        function, heads = RunFunction(call.text(0)), self._rack.group(call)
         number, slot = self._rack.port(call)[0], self._slot(call)
         self.stop(number)
         if call.text(1) == "STOP":
             return None
         plan = slot.plans[function]
-        if function is Function.MINMAX:
+        if function is RunFunction.MINMAX:
             averaging_s = heads[0].settings.averaging_s
             plan = Plan(function, plan.points, averaging_s, averaging_s, plan.window)
         for head in heads:
             head.settings.continuous = False
         slot.run = MeterRun(plan, heads, slot.start, self._clock.now())
         self._state.status.operation.set_bit(number, on=True)
-        if function is not Function.MINMAX:  # that one never ends by itself, so nobody may wait for it
+        if function is not RunFunction.MINMAX:  # that one never ends by itself, so nobody may wait for it
             slot.operation = self._state.begin(None, lambda: self._finish(number))
             slot.operation.end_s = slot.run.end_s()
         return None
@@ -344,14 +344,14 @@ class Acquisition:
         run = self._slot(call).run
         if run is None:
             return "NONE,PROGRESS"
-        name = "MINMAX" if run.plan.function is Function.MINMAX else "LOGGING_STABILITY"
+        name = "MINMAX" if run.plan.function is RunFunction.MINMAX else "LOGGING_STABILITY"
         return f"{name},{'COMPLETE' if run.complete else 'PROGRESS'}"
 
     def _result(self, call: Call) -> Reply:
         self.advance()
         slot, port = self._slot(call), self._rack.port(call)
         run = slot.run
-        if run is None or not (run.complete or run.plan.function is Function.MINMAX):
+        if run is None or not (run.complete or run.plan.function is RunFunction.MINMAX):
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
         heads = self._rack.of_slot(port[0])
         head = self._rack.heads[port]
@@ -371,7 +371,7 @@ def _float32(watts: NDArray[np.float64], *, in_watts: bool) -> bytes:
 
 
 @dataclass(frozen=True)
-class Node:
+class TriggerNode:
     """``1`` or ``NODEA``, ``2`` or ``NODEB``: the two trigger nodes; both reach every slot."""
 
     optional: bool = False

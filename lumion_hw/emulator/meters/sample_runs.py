@@ -20,7 +20,7 @@ _MOST_AT_ONCE = 65_536
 """A min/max run that nobody has looked at for long takes this many of the samples that went by."""
 
 
-class Function(enum.Enum):
+class RunFunction(enum.Enum):
     """What a meter acquires; the value is the word of ``FUNCtion:STATe``."""
 
     LOGGING = "LOGGing"
@@ -49,7 +49,7 @@ class Plan:
         window: Min/max: ``CONTinuous``, ``WINDow`` or ``REFResh``.
     """
 
-    function: Function
+    function: RunFunction
     points: int
     averaging_s: float
     period_s: float
@@ -78,12 +78,12 @@ class MeterRun:
         self.plan = plan
         self._assumed_nm = assumed_nm
         self._heads = heads
-        self._each = start is RunStart.EACH and plan.function is not Function.MINMAX
+        self._each = start is RunStart.EACH and plan.function is not RunFunction.MINMAX
         self._begin_s = now_s if start is RunStart.IGNORE else None
         self._triggers: deque[float] = deque()
         self._free_s = self._looked_s = now_s
         self.done = 0
-        length = 0 if plan.function is Function.MINMAX else plan.points
+        length = 0 if plan.function is RunFunction.MINMAX else plan.points
         self._watts = [np.zeros(length, dtype=np.float32) for _ in heads]
         self._recent = [np.zeros(0) for _ in heads]
         self._extremes = [(math.inf, -math.inf)] * len(heads)
@@ -93,11 +93,11 @@ class MeterRun:
     @property
     def complete(self) -> bool:
         """Whether every sample has been taken; a min/max run goes on until it is stopped."""
-        return self.plan.function is not Function.MINMAX and self.done >= self.plan.points
+        return self.plan.function is not RunFunction.MINMAX and self.done >= self.plan.points
 
     def end_s(self) -> float | None:
         """Return when the run will be complete, ``None`` while that depends on triggers."""
-        if self.plan.function is Function.MINMAX or self._begin_s is None:
+        if self.plan.function is RunFunction.MINMAX or self._begin_s is None:
             return None
         return self._begin_s + (self.plan.points - 1) * self.plan.period_s + self.plan.averaging_s
 
@@ -133,7 +133,7 @@ class MeterRun:
         assumed_nm = None if self._assumed_nm is None else self._assumed_nm[self.done : self.done + len(middles_s)]
         for place, head in enumerate(self._heads):
             samples_w = head.samples(middles_s, self.plan.averaging_s, assumed_nm)
-            if self.plan.function is Function.MINMAX:
+            if self.plan.function is RunFunction.MINMAX:
                 self._watch(place, samples_w)
             else:
                 self._watts[place][self.done : self.done + len(samples_w)] = samples_w
@@ -151,7 +151,7 @@ class MeterRun:
         if self._begin_s is None:
             return np.zeros(0)
         over = math.floor((now_s + _ROUNDING_S - self._begin_s - self.plan.averaging_s) / self.plan.period_s) + 1
-        if self.plan.function is not Function.MINMAX:
+        if self.plan.function is not RunFunction.MINMAX:
             over = min(over, self.plan.points)
         elif over - self.done > _MOST_AT_ONCE:
             self.done = over - _MOST_AT_ONCE
@@ -174,7 +174,7 @@ class MeterRun:
 
     def result_w(self, place: int) -> NDArray[np.float64]:
         """Return what one head acquired, in W: the samples, or minimum, maximum and present value."""
-        if self.plan.function is not Function.MINMAX:
+        if self.plan.function is not RunFunction.MINMAX:
             return self._watts[place][: self.done].astype(np.float64)
         recent = self._recent[place]
         if len(recent) == 0:

@@ -33,7 +33,7 @@ from lumion_hw.emulator.meters.photodiode_head import (
     EmulatedHead,
     HeadProfile,
 )
-from lumion_hw.emulator.meters.sample_runs import Function, MeterRun, Plan, RunStart
+from lumion_hw.emulator.meters.sample_runs import MeterRun, Plan, RunFunction, RunStart
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.wires.mains import Cord, Switchable
 from lumion_hw.errors import ConfigError
@@ -330,7 +330,7 @@ class EmulatedSantecMpm(Switchable):
             period_s = INTERNAL_TRIGGER_S * math.ceil(averaging_s / INTERNAL_TRIGGER_S - 1e-9)
         for head in self.heads.values():
             head.set_range(HEAD_MPM.range_limits_dbm[1] if self.mode.endswith("2") else 20.0 - 10.0 * self.level[head])
-        plan = Plan(Function.LOGGING, self.run_points, averaging_s, period_s)
+        plan = Plan(RunFunction.LOGGING, self.run_points, averaging_s, period_s)
         self.stopped = False
         self.run = MeterRun(plan, list(self.heads.values()), start, self.now(), assumed)
 

@@ -141,7 +141,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
         lines = [command] if self._echo else []
         try:
             lines += [*self._carry_out(command), "Done"]
-        except _Refusal:
+        except EpcRefusal:
             lines.append("Error!")
         text = "".join(f"{item}\r\n" for item in lines)
         line.send(text.encode("latin-1"), at_s + (_SAVE_S if command == "SAVE" else _ANSWER_S))
@@ -151,7 +151,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
             if (found := pattern.fullmatch(command)) is not None:
                 text = action(self, *(int(group) for group in found.groups()))
                 return [text] if isinstance(text, str) else text
-        raise _Refusal
+        raise EpcRefusal
 
     def _drive(self) -> None:
         for channel in range(N_CHANNELS):
@@ -240,13 +240,13 @@ class Epc04(SerialDevice[_Epc04Peer]):
         return "Reset"
 
 
-class _Refusal(Exception):  # noqa: N818 - what a device answers, not an error of the program
+class EpcRefusal(Exception):  # noqa: N818 - what a device answers, not an error of the program
     """A command that is answered by ``Error!``."""
 
 
 def _within(value: int, low: int, high: int) -> int:
     if not low <= value <= high:
-        raise _Refusal
+        raise EpcRefusal
     return value
 
 

@@ -1,6 +1,6 @@
 """Emulated Thorlabs MPC320 and MPC220: three or two paddles with fibre, turned by motors (polarization facts, 4.3).
 
-Language: APT frames on a serial line of 115 200 baud; channels are the bits 1, 2, 4. Every connection hears what is
+Language: APT frames on a serial line of 115 200 baud; channels are the bits 1, 2, 4. Every connection is sent what is
 announced: homed, completed and stopped motions, and status messages once they are started (or always: ``chatty_s``).
 
 What the documents leave open was decided by public reports of real ones. All channels are on after power-on: a user of
@@ -101,13 +101,13 @@ class _MpcPeer(SerialPeer):
     def __init__(self, device: Mpc320, line: SerialLine) -> None:
         super().__init__(device, line)
         self._decoder = AptFrameReader()
-        self._heard_s = -math.inf
+        self._received_s = -math.inf
 
     def messages(self, data: bytes, end_s: float) -> list[AptMessage]:
         """Read on; return the messages that ``data`` completes."""
-        if end_s - self.line.byte_s * len(data) > self._heard_s + _SILENCE_S:
+        if end_s - self.line.byte_s * len(data) > self._received_s + _SILENCE_S:
             self._decoder.forget()
-        self._heard_s = end_s
+        self._received_s = end_s
         return self._decoder.feed(data)
 
 

@@ -24,7 +24,7 @@ FAILURE, SUCCESS, SUCCESS_SHARED, ERROR = range(4)
 
 
 @dataclass(frozen=True)
-class _Request:
+class LockRequest:
     key: bytes
     deadline_s: float
 
@@ -41,7 +41,7 @@ class HislipLocks:
         self._exclusive: int | None = None
         self._key = b""
         self._shared: set[int] = set()
-        self._requests: dict[int, _Request] = {}
+        self._requests: dict[int, LockRequest] = {}
 
     def may_talk(self, session: int) -> bool:
         """Return whether no other session's lock is in the way."""
@@ -57,7 +57,7 @@ class HislipLocks:
             return SUCCESS
         if timeout_s <= 0:
             return FAILURE
-        self._requests[session] = _Request(key, self._clock.now() + timeout_s)
+        self._requests[session] = LockRequest(key, self._clock.now() + timeout_s)
         return None
 
     def _grant(self, session: int, key: bytes) -> bool:

@@ -16,8 +16,8 @@ from lumion_hw.links.base import Peer
 class Switchable(abc.ABC):
     """Supply and cable of an emulated device; a base of all of them.
 
-    Without power nothing is heard or said: a host waits in vain, and another connection is refused. Pulling the cable
-    ends every connection at once, while the device itself goes on.
+    Without power it neither receives nor sends: a host waits in vain, and another connection is refused. Pulling the
+    cable ends every connection at once, while the device itself goes on.
 
     Args:
         name: Device name of the bench file.

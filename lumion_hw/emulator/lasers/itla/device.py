@@ -41,14 +41,14 @@ class ItlaPeer(SerialPeer):
     def __init__(self, device: Itla, line: SerialLine) -> None:
         super().__init__(device, line)
         self._frame = bytearray()
-        self._heard_s = float("-inf")
+        self._received_s = float("-inf")
 
     def frames(self, data: bytes, end_s: float) -> list[tuple[bytes, float]]:
         """Read on; return the frames that ``data`` completes and when each arrived."""
         start_s = end_s - self.line.byte_s * len(data)
-        if start_s > self._heard_s + _SILENCE_S:
+        if start_s > self._received_s + _SILENCE_S:
             self._frame.clear()
-        self._heard_s = end_s
+        self._received_s = end_s
         complete = []
         for place, byte in enumerate(data, start=1):
             self._frame.append(byte)
@@ -65,7 +65,7 @@ _ANSWER_S = 0.5e-3
 
 
 @dataclass(frozen=True)
-class _Operation:
+class ItlaOperation:
     """An operation under way."""
 
     end_s: float
@@ -140,7 +140,7 @@ class Itla(SerialDevice[ItlaPeer]):
         self.settings = self._defaults.copy()
         self.enabled = False
         self.tuning = False
-        self._operation: _Operation | None = None
+        self._operation: ItlaOperation | None = None
         self._error = ItlaError.OK
         self._last_reply = reply(ResponseStatus.OK, 0, 0)
         self.extended, self.extended_at, self.extended_mode = b"", 0, 0
@@ -314,13 +314,13 @@ class Itla(SerialDevice[ItlaPeer]):
             self._believed_mhz = self.settings.channel_mhz + self.settings.fine_mhz
             self._laser.aim(self.power_dbm, self._instant, lit=True, dark=False)
 
-        self._operation = _Operation(self._instant + duration_s, finish)
+        self._operation = ItlaOperation(self._instant + duration_s, finish)
         self._laser.aim(self.power_dbm, self._instant, lit=True, dark=dark)
 
     def store_defaults(self) -> None:
         """Make the settings those after power-on."""
         self._defaults = self.settings.copy()
-        self._operation = _Operation(self._instant + 0.1, lambda: None)
+        self._operation = ItlaOperation(self._instant + 0.1, lambda: None)
 
     def switch_on(self) -> None:
         """Enable the output. Raises :class:`ItlaRefusal`."""

@@ -117,7 +117,7 @@ class BoardFirmware:
     def __init__(self, context: Context) -> None:
         self.context = context
 
-    def hears(self, item: Frame | BadFrame, at_s: float) -> Frame | None:
+    def accepted(self, item: Frame | BadFrame, at_s: float) -> Frame | None:
         """Count what was received and feed the watchdog; returns the frame if it is a request to execute (13, 1-7)."""
         core = self.context.core
         if isinstance(item, BadFrame):

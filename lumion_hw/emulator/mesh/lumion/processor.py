@@ -155,7 +155,7 @@ class Processor:
             self._hear(peer, item, at_s)
 
     def _hear(self, peer: BoardPeer, item: Frame | BadFrame, at_s: float) -> None:
-        frame = self._firmware.hears(item, at_s)
+        frame = self._firmware.accepted(item, at_s)
         if frame is None:
             return
         if self._firmware.is_own(frame):

@@ -292,8 +292,8 @@ class QontrolChain(Switchable):
             lines = self._executor.execute(request, self._time)
         except Refused as refused:
             self._present[0].note(refused.code, refused.channel, self._time)
-            unheard = refused.code == BAD_CHANNEL and self.profile.silent_unknown_channels
-            return [] if unheard else [error_line(refused.code, refused.channel)]
+            silent = refused.code == BAD_CHANNEL and self.profile.silent_unknown_channels
+            return [] if silent else [error_line(refused.code, refused.channel)]
         self._drive()
         return lines
 

@@ -7,7 +7,7 @@ provider and an ``emit`` callback, so that it can stand on a bench, in an optica
 from lumion_hw.emulator.transponders.cmis.bus import LinearView, ModuleOnBus
 from lumion_hw.emulator.transponders.cmis.core import Transition
 from lumion_hw.emulator.transponders.cmis.fibre import Fibre, join
-from lumion_hw.emulator.transponders.cmis.module import Access, CmisModule
+from lumion_hw.emulator.transponders.cmis.module import BusAccess, CmisModule
 from lumion_hw.emulator.transponders.cmis.module_faults import FAULTS
 from lumion_hw.emulator.transponders.cmis.optics import LaunchedLight, ReceivedLight
 from lumion_hw.emulator.transponders.cmis.profile import ModuleProfile, ModuleQuirks, Timing
@@ -18,7 +18,7 @@ __all__ = [
     "FAULTS",
     "PROFILES",
     "SFP_PROFILES",
-    "Access",
+    "BusAccess",
     "CmisModule",
     "Fibre",
     "LaunchedLight",

@@ -61,7 +61,7 @@ class Fibre:
         )
 
 
-class _Direction:
+class FibreDirection:
     """From one module to another: remembers what was sent when, so that the past can be asked for."""
 
     def __init__(self, source: CmisModule, fibre: Fibre) -> None:
@@ -95,7 +95,7 @@ def join(first: CmisModule, second: CmisModule, there: Fibre, back: Fibre | None
         Both fibres; to change one changes the light.
     """
     back = replace(there) if back is None else back
-    forward, reverse = _Direction(first, there), _Direction(second, back)
+    forward, reverse = FibreDirection(first, there), FibreDirection(second, back)
     first.connect(optics=reverse.light, emit=forward.take)
     second.connect(optics=forward.light, emit=reverse.take)
     return there, back

@@ -27,7 +27,7 @@ _LOG_LENGTH = 10_000
 
 
 @dataclass(frozen=True)
-class Access:
+class BusAccess:
     """One host transaction: when, ``read`` or ``write``, the page that was mapped, the byte address, the data."""
 
     at_s: float
@@ -84,7 +84,7 @@ class CmisModule:
         self._firmware = ModuleFirmware(self._core, serial, low_power_pin, optics, emit)
         self._advancing = False
         self.faults = FaultPanel(self._core, self._firmware.fault_changed, self.advance)
-        self.log: deque[Access] = deque(maxlen=_LOG_LENGTH)
+        self.log: deque[BusAccess] = deque(maxlen=_LOG_LENGTH)
         self._firmware.restart()
         self.advance()
 
@@ -157,7 +157,7 @@ class CmisModule:
         page = self._firmware.port.page
         self.begin_read()
         data = bytes(self.next_byte() for _ in range(length))
-        self.log.append(Access(self._core.now, "read", page, offset, data))
+        self.log.append(BusAccess(self._core.now, "read", page, offset, data))
         return data
 
     def seek(self, offset: int) -> None:
@@ -185,7 +185,7 @@ class CmisModule:
             raise self._silence(operation, f"it takes {limit} bytes at most")
         page = self._firmware.port.page
         self._firmware.store(offset, bytes(data))
-        self.log.append(Access(self._core.now, "write", page, offset, bytes(data)))
+        self.log.append(BusAccess(self._core.now, "write", page, offset, bytes(data)))
 
     def write_limit(self, offset: int) -> int:
         """Return how many bytes a write at ``offset`` may have now."""

@@ -34,7 +34,7 @@ class Triple:
     high: float = 0.0
 
     def add(self, value: float) -> None:
-        """Take one value into account."""
+        """Include one value."""
         self.low = value if not self.count else min(self.low, value)
         self.high = value if not self.count else max(self.high, value)
         self.count += 1
@@ -67,7 +67,7 @@ class FecCounters:
     uncorrectable: Triple = field(default_factory=Triple)
 
     def add(self, bits: int, corrected: int, frames: int, uncorrectable: int) -> None:
-        """Take one sub-interval into account."""
+        """Include one sub-interval."""
         self.bits += bits
         self.bits_sub = bits
         self.corrected.add(corrected)
