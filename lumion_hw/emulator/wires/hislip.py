@@ -25,6 +25,8 @@ FAILURE, SUCCESS, SUCCESS_SHARED, ERROR = range(4)
 
 @dataclass(frozen=True)
 class LockRequest:
+    """A lock that another session asks for, and until when it waits."""
+
     key: bytes
     deadline_s: float
 
