@@ -1,9 +1,9 @@
 """Emulated Keysight tunable lasers: the N7776C, and the laser module of an 8164B mainframe.
 
-Language: section 7 of the instrument facts. Model choices where it leaves one: the laser is locked with the pin 1234
-after power-on, and switching it on while locked is -203; tuning and sweeps are overlapped operations; a sweep whose
-parameters are inconsistent is refused with -221; after a sweep the laser stays where it ended; realigning the cavity
-takes ten seconds.
+Language: 8163A/B, 8164A/B, 8166A/B Programming Guide. Model choices where it leaves one: the laser is locked with the
+pin 1234 after power-on, and switching it on while locked is -203; tuning and sweeps are overlapped operations; a sweep
+whose parameters are inconsistent is refused with -221; after a sweep the laser stays where it ended; realigning the
+cavity takes ten seconds.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Emulated Santec TSL-510, TSL-550, TSL-570 and TSL-710 tunable lasers.
 
-Language: section 8 of the instrument facts; beyond it what public clients quote of the maker's manual: the maker's own
+Language: what public clients quote of the maker's manual: the maker's own
 samples (santec-corporation/python-samples), QMI (qmi/instruments/santec/tsl_570.py and its tests) and a QCoDeS driver
 with the manual's list of 62 commands. A carriage return ends messages both ways (manual 7.1.3; the samples read up to
 it); LF and CR LF are taken too. Errors are those of the maker's table, ``0,"No error"`` when there is none; without

@@ -1,6 +1,6 @@
 """Emulated Keysight 8163, 8164 or 8166 mainframe with power sensors and, in slot 0 of an 8164, a tunable laser.
 
-Language: sections 3 and 7 of the instrument facts (8163A/B, 8164A/B, 8166A/B programming guide). What differs from the
+Language: 8163A/B, 8164A/B, 8166A/B Programming Guide. What differs from the
 N77xx: slots and channels, runs are read in W, a sensor's first channel is the master of both, known queries that fail
 answer a marker besides the entry in the error queue, a slot left out is the lowest one, and an 8164 wires the laser's
 pulses to its sensors. Figures of the lasers, and of sensors other than the 81635A, are those of their classes, to be

@@ -1,4 +1,4 @@
-"""Runs and triggers of a Keysight power meter as commands: ``FUNCtion`` and ``TRIGger`` (instrument facts, section 3).
+"""Runs and triggers of a Keysight power meter as commands: ``FUNCtion`` and ``TRIGger`` (N774xC and 816x guides).
 
 Model choices where the manuals are silent: a slot without a run replies ``NONE,PROGRESS``; results of a run that is
 not complete are -221; a sample above the input limit, and a dark one in dBm, is the float32 maximum; pulses that come

@@ -1,6 +1,6 @@
 """What Keysight's power meters have in common: heads in slots, and the commands that set and read them.
 
-Section 3 of the instrument facts (N774xC and 8163/8164/8166 programming guides). Only what works is declared; anything
+Language: N774xC and 8163/8164/8166 Programming Guides. Only what works is declared; anything
 else is an undefined header, as on the instrument. Model choices where the manuals are silent: a software-triggered
 reading always averages anew, also in continuous mode; a dark reading in dBm is the marker value with -261 (one
 channel) or -231 (all); setting a range ends automatic ranging; a reading while a run is under way is -221.

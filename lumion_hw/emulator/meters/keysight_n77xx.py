@@ -1,6 +1,6 @@
 """Emulated Keysight N7744A/45A/44C/45C multiport optical power meter.
 
-Language: section 3 of the instrument facts (Keysight N774xC Programming Guide); what it shares with the mainframes is
+Language: Keysight N774xC Programming Guide; what it shares with the mainframes is
 in :mod:`~lumion_hw.emulator.meters.keysight_meter`. Ranges end at -70 and +10 dBm.
 """
 

@@ -1,7 +1,7 @@
 """One optical head of a Keysight power meter as physics: from true optical power to what the panel would show.
 
-Model numbers are those of section 3 and 10 of the instrument facts; where a datasheet figure is only known as a class
-(noise, linearity, absolute error) the head draws its own from the generator it is given.
+Numbers are those of the programming guides and data sheets of the N774xC and the 81635A; where a figure is only known
+as a class (noise, absolute error) the head draws its own from the generator it is given.
 """
 
 from __future__ import annotations

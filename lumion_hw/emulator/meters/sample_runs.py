@@ -1,4 +1,4 @@
-"""Data acquisition of Keysight power meters: logging, stability and min/max runs (instrument facts, section 3)."""
+"""Data acquisition of Keysight power meters: logging, stability and min/max runs (N774xC Programming Guide)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Emulated Santec MPM-210H: up to five modules of four ports behind one-word commands, not a SCPI tree.
 
-Language: section 5 of the instrument facts; numbers and texts of errors as public drivers quote the maker's list.
-Modules are numbered 0 to 4, and 5 means all of them in settings of one port or module. The facts say 1 to 5; but the
+Language: the maker's command list, numbers and texts of errors included, as public drivers quote it.
+Modules are numbered 0 to 4, and 5 means all of them in settings of one port or module. Others count from 1; but the
 list says 0 to 4 for ``IDIS?``, ``MMVER?``, ``READ?`` and every setting of one module, and the maker's own samples send
 ``LOGG? 0,1``. ``READ?`` ends a run; the gain set counts for runs without automatic gain, and for readings when
 automatic ranging is off. Model choices where they leave one: ``ERR?`` tells the last error and forgets it; above the

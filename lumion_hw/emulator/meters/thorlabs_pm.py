@@ -1,6 +1,6 @@
 """Emulated Thorlabs PM100D, PM100USB and PM400: one SCPI family of single-channel power and energy meters.
 
-Language: section 4 of the instrument facts (PM100D, PM100USB and PM400 manuals). What the sensor plugged in cannot
+Language: PM100D, PM100USB and PM400 manuals. What the sensor plugged in cannot
 measure is an undefined header, as on the instrument. Model choices where the manuals are silent: ten places in the
 error queue and the texts of the maker's 4000 series; zeroing with light on fails with -200 and keeps the old zero; a
 reading without logarithm is 9.91E37; in STATus:OPERation bit 0 is zeroing, 4 measuring, 9 measurement ready; bit 3 of

@@ -1,8 +1,8 @@
 """A sensor on a Thorlabs PM100 console as physics: from light to what the amplifier shows.
 
 Photodiode, thermopile and pyroelectric sensors differ in their native quantity (A, V), their speed and their table of
-responses; everything else is the same. Figures are those of the families S15x, S40x and ES1xx, to the precision that
-section 10 of the instrument facts asks for; each sensor draws its own errors.
+responses; everything else is the same. Figures are those of the families S15x, S40x and ES1xx, rounded; each
+sensor draws its own errors.
 """
 
 from __future__ import annotations

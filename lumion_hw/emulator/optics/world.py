@@ -406,7 +406,7 @@ class OpticalWorld:
         self._leaving.clear()
 
     def _drift(self) -> None:
-        """Turn every fibre a little: a random walk of the polarization (mesh facts: arXiv 1507.00953)."""
+        """Turn every fibre a little: a random walk of the polarization (arXiv 1507.00953)."""
         elapsed = self._clock.now() - self._drifted_at_s
         rate = self._physics.fibre_drift_rad2_per_s
         if elapsed < 0.1 or (rate <= 0.0 and self.disturbances.resistance_per_root_s <= 0.0):

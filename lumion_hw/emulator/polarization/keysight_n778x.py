@@ -1,6 +1,6 @@
 """Emulated Keysight N7785C synchronous scrambler used as a polarization stabilizer with external feedback.
 
-Language: section 4.1 of the polarization facts. Optics: six endlessly rotatable LiNbO3 plates; here λ/4 and λ/2 in
+Language: N778xC Programming Guide. Optics: six endlessly rotatable LiNbO3 plates; here λ/4 and λ/2 in
 turn, each with a hidden angle, and as fast as their command.
 
 The maker's search is not published. This one is our own: a host tells the factor F of the present polarization, and

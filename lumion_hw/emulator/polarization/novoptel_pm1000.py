@@ -1,4 +1,4 @@
-"""Emulated Novoptel PM1000 polarimeter: a file of 16-bit registers from address 512 (polarization facts, section 4.5).
+"""Emulated Novoptel PM1000 polarimeter: a file of 16-bit registers from address 512 (PM1000 User's Guide 0.4.8).
 
 It measures S0 to S3 of the light it is given, with fixed errors of its own (power within 0.25 dB, degree of
 polarization within 1 %, states within 0.01 rad) and noise that falls with the root of the averaging time 2^ATE · 10 ns:

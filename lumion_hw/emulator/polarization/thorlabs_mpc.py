@@ -1,4 +1,4 @@
-"""Emulated Thorlabs MPC320 and MPC220: three or two paddles with fibre, turned by motors (polarization facts, 4.3).
+"""Emulated Thorlabs MPC320 and MPC220: three or two paddles with fibre, turned by motors.
 
 Language: APT frames on a serial line of 115 200 baud; channels are the bits 1, 2, 4. Every connection is sent what is
 announced: homed, completed and stopped motions, and status messages once they are started (or always: ``chatty_s``).
@@ -13,10 +13,11 @@ switching a moving one off leaves it where it is; homing goes to the end at 0 an
 that another one replaces is not announced; a message that is known but asks for a channel that is not there, or for
 something outside the limits, is answered by HW_RICHRESPONSE (0x0081) with its id, code 1 and a text; saving parameters
 (0x04B9) has no answer and keeps those of 0x0530 over a power cycle, and is ignored for any other message; announced
-motions carry channel and counts (facts) or, with ``long_announcements``, what a status message carries, as public
+motions carry channel and counts or, with ``long_announcements``, what a status message carries, as public
 drivers read them; half a message is forgotten after a tenth of a second of silence.
 
-Beyond the facts' list are those that every APT device has: its identity (0x0005), what starts and stops status messages
+Besides the messages of the paddles there are those that every APT device has: its identity (0x0005), what starts and
+stops status messages
 (0x0011, 0x0012), the acknowledgement of them (0x0492), a blink (0x0223), stopping (0x0465), jogging (0x046A), saving
 parameters (0x04B9: channel and the id of the message whose parameters are saved) and saying good-bye (0x0002).
 """

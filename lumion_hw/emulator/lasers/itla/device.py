@@ -1,6 +1,6 @@
 """Emulated ITLA: a tunable laser behind four-byte frames on a serial line (OIF-ITLA-MSA-01.2 and 01.3).
 
-Language: section 9 of the instrument facts. Model choices where they leave one: one operation is pending at a time,
+Model choices where the agreement leaves one: one operation is pending at a time,
 in bit 8 of NOP; switching off and resets are never refused for a pending operation; a frequency outside the limits is
 refused when the channel is written (RVE) or the output enabled (IVC); reading LstResp gives status and data of the
 reply before it; half a frame is forgotten after a tenth of a second of silence.

@@ -1,4 +1,4 @@
-"""An ITLA's laser as physics: where it is tuned, how strong it is, and how long both take (instrument facts, 10).
+"""An ITLA's laser as physics: where it is tuned, how strong it is, and how long both take.
 
 Settings are exact and reproducible, the light is neither: each laser has its own error of frequency and of power.
 The output is dark while it tunes to another channel.

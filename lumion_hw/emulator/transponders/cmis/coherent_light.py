@@ -25,7 +25,7 @@ class CoherentLight:
     def __init__(self, world: OpticalWorld, fibre_drift_rad2_per_s: float) -> None:
         self._world = world
         self._sent: dict[str, LaunchedLight] = {}
-        # A random walk has no speed; over one second it goes this far (polarization.md 2: two axes count).
+        # A random walk has no speed; over one second it goes this far: two axes count.
         self._sop_rate_krad_per_s = 1e-3 * math.sqrt(2.0 * fibre_drift_rad2_per_s)
 
     def emit(self, transponder: str) -> Emit:

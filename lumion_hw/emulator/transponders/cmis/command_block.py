@@ -1,4 +1,4 @@
-"""The command data block, instance 1: commands on page 9Fh and what they answer (CMIS 9; facts, transponders 3.13).
+"""The command data block, instance 1: commands on page 9Fh and what they answer (CMIS 9).
 
 Known commands: query status 0000h, enter and change password 0001h and 0002h, module, performance, BERT, security and
 externally defined features 0040h to 0045h, and those that manage firmware. All others are unknown.

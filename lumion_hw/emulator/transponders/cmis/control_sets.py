@@ -1,4 +1,4 @@
-"""Staged and active control sets: apply triggers, validation, provisioning (CMIS 6.2.3; facts, transponders 4.3)."""
+"""Staged and active control sets: apply triggers, validation, provisioning (CMIS 6.2.3)."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class ControlSets:
         return list(groups.values())
 
     def _judge(self, group: int, applied: int, staged: dict[int, Staged], immediate: bool) -> ConfigStatus:
-        """Return the ConfigStatus of a group, in the order of the facts: 3, 4, 7, 6, 5.
+        """Return the ConfigStatus of a group, checked in this order: 3, 4, 7, 6, 5.
 
         Args:
             group: Lanes asking for one data path, or for none.

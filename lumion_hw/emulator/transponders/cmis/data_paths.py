@@ -1,4 +1,4 @@
-"""The data path state machines, one per group of host lanes (CMIS 6.3.3; facts, transponders 4.2)."""
+"""The data path state machines, one per group of host lanes (CMIS 6.3.3)."""
 
 from __future__ import annotations
 

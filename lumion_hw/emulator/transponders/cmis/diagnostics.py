@@ -1,4 +1,4 @@
-"""Pattern checkers and the results behind the selector of page 14h (CMIS 8.12, 8.13; facts, transponders 3.10).
+"""Pattern checkers and the results behind the selector of page 14h (CMIS 8.12, 8.13).
 
 Results of a newly selected kind appear after a while; until then the page shows those of the former kind. Gated
 measurements are not advertised: their selectors show zeros.

@@ -221,7 +221,7 @@ class ModuleFirmware:
     # -- starting ---------------------------------------------------------------------------------------------------
 
     def restart(self) -> None:
-        """Start again from the defaults, as after a reset (facts, transponders 4.6); user EEPROM and password stay."""
+        """Start again from the defaults, as after a reset (CMIS 6.3.2); user EEPROM and password stay."""
         self._reset_asked = False
         core = self._core
         core.agenda.clear()

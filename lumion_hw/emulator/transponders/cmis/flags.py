@@ -1,4 +1,4 @@
-"""Latched flags, their masks, the interrupt and the summaries (CMIS 6.3.3, 8.2.3; facts, transponders 4.4).
+"""Latched flags, their masks, the interrupt and the summaries (CMIS 6.3.3, 8.2.3).
 
 A flag is set by an event, or by a condition that lasts; a read of its byte clears it, and a condition that still lasts
 sets it again at once. Masks keep a flag from the interrupt, not from being set.

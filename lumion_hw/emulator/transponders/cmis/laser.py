@@ -1,4 +1,4 @@
-"""Tunable lasers, one per media lane: grid, channel, fine offset and target power (CMIS 8.11; facts, transponders 4.5).
+"""Tunable lasers, one per media lane: grid, channel, fine offset and target power (CMIS 8.11).
 
 The registers keep what was written. What the laser does follows from them as a whole, judged at the end of each
 transaction: if they name a frequency that the module can make and is not making, it tunes there.

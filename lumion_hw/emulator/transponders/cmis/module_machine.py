@@ -1,4 +1,4 @@
-"""The module state machine (CMIS 6.3.2; facts, transponders 4.1)."""
+"""The module state machine (CMIS 6.3.2)."""
 
 from __future__ import annotations
 

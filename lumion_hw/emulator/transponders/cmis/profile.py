@@ -99,7 +99,7 @@ class LineFormat:
 
 @dataclass(frozen=True)
 class ReceiverProfile:
-    """A receiver (facts, transponders 7.1).
+    """A receiver (docs/transponders-emulated.md).
 
     Attributes:
         coherent: Coherent receiver with the module's own laser as local oscillator; otherwise direct detection.
@@ -130,7 +130,7 @@ class ReceiverProfile:
 
 @dataclass(frozen=True)
 class Timing:
-    """How long things take, in s. Defaults: facts, transponders 5, "emulator default"."""
+    """How long things take, in s. Defaults are of the order of real modules, and shorter where a host only waits."""
 
     management_init_s: float = 0.5
     power_up_s: float = 15.0
@@ -267,7 +267,7 @@ class ModuleProfile:
 
 @dataclass(frozen=True)
 class ModuleQuirks:
-    """Options, each seen in the field (facts, transponders 2.3, 3.7, 4.1, 4.3); the defaults follow the standard.
+    """Options, each seen in the field; the defaults follow the standard.
 
     Attributes:
         lenient_writes: Accept writes of any length on every page; otherwise more than 8 bytes are not acknowledged,

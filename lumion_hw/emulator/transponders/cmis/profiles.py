@@ -1,7 +1,7 @@
 """The module types that can be emulated, as data.
 
-Register values of the coherent types after facts, transponders 7 and 9.4; launch and receive powers of 400GBASE-DR4
-after IEEE 802.3 clause 124 (from memory, to be verified). Vendor names and serial numbers are invented.
+Register values of the coherent types are those of docs/transponders-emulated.md; launch and receive powers of 400GBASE-
+DR4 are after IEEE 802.3 clause 124 (from memory, to be verified). Vendor names and serial numbers are invented.
 """
 
 from __future__ import annotations

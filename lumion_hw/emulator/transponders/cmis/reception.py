@@ -1,4 +1,4 @@
-"""From light to bit errors: what a receiver makes of what it gets (facts, transponders 7.1; a model, no standard).
+"""From light to bit errors: what a receiver makes of what it gets (a model, no standard).
 
 ``1/SNR = 1/SNR_ase + 1/SNR_impl + 1/SNR_rx`` with ``SNR_ase = OSNR * 12.5 GHz / symbol rate``; penalties are taken off
 in dB; the bit error ratio is that of the modulation in Gaussian noise.
