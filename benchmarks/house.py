@@ -35,7 +35,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         "firmware_protocol.frames",
         "lumion_hw.links.tcp",
         "lumion_hw.emulator.wires.server",
-        "lumion_hw.emulator.mesh.board.processor",
+        "lumion_hw.emulator.mesh.lumion.processor",
         "lumion_hw.emulator.optics.world",
     ),
     "a bench key: from the file to the device it describes": (
@@ -47,7 +47,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     ),
     "a reading: from a photodiode to a calibration record": (
         "lumion_hw.emulator.optics.world",
-        "lumion_hw.emulator.mesh.board.monitors",
+        "lumion_hw.emulator.mesh.lumion.monitors",
         "lumion_hw.links.memory",
         "lumion_hw.drivers.mesh.lumion.monitors",
         "lumion_hw.bench.mesh_access",

@@ -159,7 +159,7 @@ FAR_ENDS = {"tcp": tcp_far_end, "pty": pty_far_end}
 
 
 def board(clock: Clock) -> EmulatedDevice:
-    from lumion_hw.emulator.mesh.board import BoardProfile, MeshBoard
+    from lumion_hw.emulator.mesh.lumion import BoardProfile, MeshBoard
 
     return MeshBoard(
         "mesh0",

@@ -15,35 +15,33 @@ from lumion_hw.emulator.faults.bench_faults import BenchFaults
 from lumion_hw.emulator.lasers.itla import Itla
 from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser
 from lumion_hw.emulator.lasers.santec_tsl import EmulatedSantecTsl
-from lumion_hw.emulator.mesh.board import BoardProfile, MeshBoard
 from lumion_hw.emulator.mesh.line_server import LineServer
+from lumion_hw.emulator.mesh.lumion import BoardProfile, MeshBoard
 from lumion_hw.emulator.mesh.photonic_unit import unit_currents_ma
 from lumion_hw.emulator.mesh.qontrol import BAUD, OPEN, ChainProfile, HeaterLoad, ModuleSpec, QontrolChain, ReplyMode
-from lumion_hw.emulator.meters.keysight_816x import DUAL_SENSORS, EmulatedKeysight816x
-from lumion_hw.emulator.meters.keysight_slots import ports_of
-from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
-from lumion_hw.emulator.meters.pm100 import ThorlabsPm100
+from lumion_hw.emulator.meters.keysight_816x import DUAL_SENSORS, EmulatedKeysight816x, ports_of
+from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
 from lumion_hw.emulator.meters.santec_mpm import EmulatedSantecMpm
-from lumion_hw.emulator.optics.disturbances import Schedule
+from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.optics.polarization import Jones, Squeezers, sphere_turn
 from lumion_hw.emulator.optics.slow_drift import SlowDrift
 from lumion_hw.emulator.optics.truth import draw_chains, draw_mesh, random_unitary
 from lumion_hw.emulator.optics.world import OpticalWorld
-from lumion_hw.emulator.polarization.epc04 import Epc04
-from lumion_hw.emulator.polarization.mpc320 import Mpc320
-from lumion_hw.emulator.polarization.n7785c import EmulatedKeysightN7785C
-from lumion_hw.emulator.polarization.pm1000 import Pm1000
+from lumion_hw.emulator.polarization.keysight_n778x import EmulatedKeysightN7785C
+from lumion_hw.emulator.polarization.novoptel_pm1000 import Pm1000
+from lumion_hw.emulator.polarization.oz_epc04 import Epc04
+from lumion_hw.emulator.polarization.thorlabs_mpc import Mpc320
 from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
-from lumion_hw.emulator.transponders.sff8472 import SfpModule, SfpProfile
+from lumion_hw.emulator.transponders.sfp import SfpModule, SfpProfile
 from lumion_hw.emulator.wires.mains import Switchable
 from lumion_hw.errors import ConfigError
 from lumion_hw.links.base import Link
 from lumion_hw.links.memory import MemoryLink
 
 if TYPE_CHECKING:
-    from lumion_hw.emulator.optics.coherent_light import CoherentLight
-    from lumion_hw.emulator.transponders import CmisModule
+    from lumion_hw.emulator.transponders.cmis import CmisModule
+    from lumion_hw.emulator.transponders.cmis.coherent_light import CoherentLight
 
 DRIVE_FULL_SCALE_UA = 3_000
 MONITOR_FULL_SCALE_NA = 5_000_000
@@ -116,13 +114,11 @@ class EmulatedBench:
             if device.mainframe is None:
                 bodies[device.name] = makers[device.kind](device)
         self.devices = {device.name: bodies[device.mainframe or device.name] for device in spec.devices}
-        schedule = Schedule(clock.now)
         for body in bodies.values():
-            body.occasions = schedule
-        self.world.before_reading.insert(0, schedule.advance)
+            body.bench_time = self.world.time
         kinds = {device.name: device.kind for device in spec.devices}
         self.faults = BenchFaults(
-            self.world, {**self._modules, **self.transponders}, self.devices, kinds, spec.monitor_ports, schedule
+            self.world, {**self._modules, **self.transponders}, self.devices, kinds, spec.monitor_ports, self.world.time
         )
         self.world.leaving_w()  # loads the solver now: a device that did so while it is served would miss deadlines
 
@@ -320,9 +316,9 @@ class EmulatedBench:
 
     def _coherent_module(self, device: DeviceSpec) -> Switchable:
         # A tenth of a second of tables, which benches without such modules need not load.
-        from lumion_hw.emulator.optics.coherent_light import CoherentLight
-        from lumion_hw.emulator.transponders import CmisModule, ModuleOnBus
-        from lumion_hw.emulator.transponders.profiles import profile_named
+        from lumion_hw.emulator.transponders.cmis import CmisModule, ModuleOnBus
+        from lumion_hw.emulator.transponders.cmis.coherent_light import CoherentLight
+        from lumion_hw.emulator.transponders.cmis.profiles import profile_named
 
         light = self._coherent or CoherentLight(self.world, self.spec.physics.fibre_drift_rad2_per_s)
         self._coherent = light

@@ -11,7 +11,7 @@ from lumion_hw import Bench
 from lumion_hw.acquisition.columns import Reader, State
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
-from lumion_hw.emulator.transponders import CmisModule, ReceivedLight
+from lumion_hw.emulator.transponders.cmis import CmisModule, ReceivedLight
 from lumion_hw.interfaces import MeshController
 
 SIGNAL = ReceivedLight(-8.0, -8.0, osnr_db=30.0)

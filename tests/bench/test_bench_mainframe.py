@@ -13,7 +13,7 @@ from lumion_hw import Bench
 from lumion_hw.bench.devices import DEFAULT_LASER, DEFAULT_SENSORS, MAINFRAME_SLOTS, SENSOR_CHANNELS
 from lumion_hw.bench.model import BenchModel
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator.meters import keysight_slots
+from lumion_hw.emulator.meters import keysight_816x
 from lumion_hw.emulator.meters.keysight_816x import DUAL_SENSORS, EmulatedKeysight816x
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.wires.server import EmulatorServer
@@ -40,12 +40,12 @@ def ask(bench: Bench, device: str, line: str) -> str:
 
 
 def test_tables_of_bench_and_emulator_agree():
-    assert MAINFRAME_SLOTS == keysight_slots.SLOTS
-    assert {model: it.channels for model, it in keysight_slots.SENSORS.items()} == SENSOR_CHANNELS
+    assert MAINFRAME_SLOTS == keysight_816x.SLOTS
+    assert {model: it.channels for model, it in keysight_816x.SENSORS.items()} == SENSOR_CHANNELS
     assert DEFAULT_SENSORS == DUAL_SENSORS
-    assert DEFAULT_LASER in keysight_slots.LASERS
+    assert DEFAULT_LASER in keysight_816x.LASERS
     schema = str(BenchModel.model_json_schema())
-    assert all(f"'{module}'" in schema for module in (*keysight_slots.LASERS, *keysight_slots.SENSORS))
+    assert all(f"'{module}'" in schema for module in (*keysight_816x.LASERS, *keysight_816x.SENSORS))
 
 
 def test_an_8164b_is_a_mainframe_with_the_speeds_of_its_laser(tmp_path):

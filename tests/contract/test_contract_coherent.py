@@ -8,9 +8,9 @@ import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
-from lumion_hw.emulator.transponders import CmisModule, ModuleOnBus, ReceivedLight
+from lumion_hw.emulator.transponders.cmis import CmisModule, ModuleOnBus, ReceivedLight
+from lumion_hw.emulator.transponders.cmis.optics import LaunchedLight
 from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
-from lumion_hw.emulator.transponders.optics import LaunchedLight
 from lumion_hw.links.memory import MemoryLink
 from lumion_hw.quantities import w_from_dbm
 from lumion_hw.sessions.i2c_bridged import BridgedI2c

@@ -7,7 +7,7 @@ import pytest
 
 from firmware_protocol import FaultSource
 from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
-from lumion_hw.emulator.mesh.board import BoardProfile, MeshBoard
+from lumion_hw.emulator.mesh.lumion import BoardProfile, MeshBoard
 from lumion_hw.interfaces import ControllerLimits
 from lumion_hw.testing.contracts import MeshControllerContract, OverEveryWire
 

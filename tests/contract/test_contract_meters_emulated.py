@@ -9,9 +9,9 @@ from lumion_hw.drivers.meters.keysight_816x import Keysight816x
 from lumion_hw.drivers.meters.santec_mpm import SantecMpm
 from lumion_hw.drivers.meters.thorlabs_pm import ThorlabsPm
 from lumion_hw.emulator.meters.keysight_816x import EmulatedKeysight816x as EmulatedMainframe
-from lumion_hw.emulator.meters.pm100 import ThorlabsPm100
-from lumion_hw.emulator.meters.pm100_sensor import S154C
 from lumion_hw.emulator.meters.santec_mpm import EmulatedSantecMpm as EmulatedMpm
+from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
+from lumion_hw.emulator.meters.thorlabs_pm_sensor import S154C
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.testing.contracts import OverEveryWire, PowerMeterContract
 

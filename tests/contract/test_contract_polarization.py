@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lumion_hw.drivers.polarization.oz_epc04 import OzEpc04
-from lumion_hw.emulator.polarization.epc04 import Epc04
+from lumion_hw.emulator.polarization.oz_epc04 import Epc04
 from lumion_hw.testing.contracts import OverEveryWire, PolarizationControllerContract
 
 

@@ -8,9 +8,9 @@ import pytest
 from lumion_hw.drivers.polarization.keysight_n778x import KeysightN7785C
 from lumion_hw.drivers.polarization.novoptel_pm1000 import NovoptelPm1000
 from lumion_hw.drivers.polarization.thorlabs_mpc import ThorlabsMpc
-from lumion_hw.emulator.polarization.mpc320 import COUNTS_PER_DEGREE, Mpc320
-from lumion_hw.emulator.polarization.n7785c import EmulatedKeysightN7785C as EmulatedN7785C
-from lumion_hw.emulator.polarization.pm1000 import Pm1000
+from lumion_hw.emulator.polarization.keysight_n778x import EmulatedKeysightN7785C as EmulatedN7785C
+from lumion_hw.emulator.polarization.novoptel_pm1000 import Pm1000
+from lumion_hw.emulator.polarization.thorlabs_mpc import COUNTS_PER_DEGREE, Mpc320
 from lumion_hw.testing.contracts import (
     OverEveryWire,
     PolarimeterContract,

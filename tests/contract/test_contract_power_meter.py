@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lumion_hw.drivers.meters.keysight_n77xx import KeysightN77xx
-from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx as EmulatedN77xx
+from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx as EmulatedN77xx
 from lumion_hw.testing.contracts import OverEveryWire, PowerMeterContract
 
 LIGHT_W = 50e-6

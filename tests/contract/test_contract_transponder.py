@@ -9,7 +9,7 @@ import pytest
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.sfp import SfpTransponder
 from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
-from lumion_hw.emulator.transponders.sff8472 import SfpModule
+from lumion_hw.emulator.transponders.sfp import SfpModule
 from lumion_hw.errors import FrameError, LinkError
 from lumion_hw.links.replay import RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.quantities import w_from_dbm

@@ -9,7 +9,7 @@ from lumion_hw.drivers.lasers.itla import ItlaLaser
 from lumion_hw.drivers.lasers.keysight_laser import KeysightLaser
 from lumion_hw.drivers.lasers.santec_tsl import SantecTsl
 from lumion_hw.emulator.lasers.itla import Itla
-from lumion_hw.emulator.lasers.itla_laser import ItlaProfile
+from lumion_hw.emulator.lasers.itla.laser import ItlaProfile
 from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser as EmulatedKeysight
 from lumion_hw.emulator.lasers.santec_tsl import EmulatedSantecTsl as EmulatedTsl
 from lumion_hw.emulator.lasers.swept_laser import LaserProfile

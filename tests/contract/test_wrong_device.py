@@ -15,11 +15,11 @@ from lumion_hw.drivers.polarization.novoptel_pm1000 import NovoptelPm1000
 from lumion_hw.drivers.polarization.oz_epc04 import OzEpc04
 from lumion_hw.drivers.polarization.thorlabs_mpc import ThorlabsMpc
 from lumion_hw.drivers.transponders.sfp import SfpTransponder
-from lumion_hw.emulator.mesh.board import BoardProfile, MeshBoard
-from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx as EmulatedN77xx
-from lumion_hw.emulator.polarization.epc04 import Epc04
+from lumion_hw.emulator.mesh.lumion import BoardProfile, MeshBoard
+from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx as EmulatedN77xx
+from lumion_hw.emulator.polarization.oz_epc04 import Epc04
 from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
-from lumion_hw.emulator.transponders.sff8472 import SfpModule
+from lumion_hw.emulator.transponders.sfp import SfpModule
 from lumion_hw.errors import DeviceError, IdentityError, LinkError, LumionError
 from lumion_hw.links.memory import MemoryLink
 from lumion_hw.sessions.registers import ModuleAbsentError, Sc18im700

@@ -41,7 +41,7 @@ from firmware_protocol import (
     table_crc32,
 )
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.mesh.board import BoardProfile, MeshBoard
+from lumion_hw.emulator.mesh.lumion import BoardProfile, MeshBoard
 from lumion_hw.links.memory import MemoryLink
 
 TINY = BoardProfile(n_dac=4, n_adc=4)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.transponders import CmisModule, ReceivedLight
-from lumion_hw.emulator.transponders.optics import LaunchedLight
+from lumion_hw.emulator.transponders.cmis import CmisModule, ReceivedLight
+from lumion_hw.emulator.transponders.cmis.optics import LaunchedLight
 from lumion_hw.standards.cmis import FIELDS, Value, decode, encode, raw
 
 GOOD_LIGHT = ReceivedLight(total_power_dbm=-8.0, signal_power_dbm=-8.0, osnr_db=36.0)

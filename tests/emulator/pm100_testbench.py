@@ -6,8 +6,8 @@ import numpy as np
 from scpi_testbench import Host
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.meters.pm100 import ThorlabsPm100
-from lumion_hw.emulator.meters.pm100_sensor import S154C
+from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
+from lumion_hw.emulator.meters.thorlabs_pm_sensor import S154C
 from lumion_hw.emulator.optics.light import Light
 
 

@@ -22,7 +22,7 @@ from firmware_protocol import (
     encode_frame,
     table_crc32,
 )
-from lumion_hw.emulator.mesh.board import BoardProfile, MeshBoard
+from lumion_hw.emulator.mesh.lumion import BoardProfile, MeshBoard
 
 
 def test_monitor_codes_are_the_current_over_full_scale() -> None:

@@ -29,10 +29,8 @@ from firmware_protocol import (
     table_crc32,
     wire_bound,
 )
-from lumion_hw.emulator.mesh.board import PRESETS, BoardProfile, preset
-from lumion_hw.emulator.mesh.board.pacing import LatencyGate, Pacing, UsbFrames, UsbGate
-from lumion_hw.emulator.mesh.board.timed_bytes import TimedBytes
-from lumion_hw.emulator.mesh.board.wires import Inlet, Outlet
+from lumion_hw.emulator.mesh.lumion import PRESETS, BoardProfile, preset
+from lumion_hw.emulator.mesh.lumion.wires import Inlet, LatencyGate, Outlet, Pacing, TimedBytes, UsbFrames, UsbGate
 from lumion_hw.errors import ConfigError
 
 BYTE_S = 10 / 115_200

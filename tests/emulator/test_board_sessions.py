@@ -33,7 +33,7 @@ from firmware_protocol import (
     encode_frame,
     schema_crc32,
 )
-from lumion_hw.emulator.mesh.board import BoardProfile, preset
+from lumion_hw.emulator.mesh.lumion import BoardProfile, preset
 from lumion_hw.errors import ConnectError
 
 

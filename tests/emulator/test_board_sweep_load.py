@@ -25,7 +25,7 @@ from firmware_protocol import (
     SweepTrigger,
     load_requests,
 )
-from lumion_hw.emulator.mesh.board import BoardProfile
+from lumion_hw.emulator.mesh.lumion import BoardProfile
 
 IMAGE = SweepImage((SweepPoint([(0, 10)]), SweepPoint([(1, 20)]), SweepPoint(table=[1, 2, 3, 4])), settle_us=100)
 BYTES = IMAGE.encode()

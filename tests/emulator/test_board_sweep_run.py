@@ -36,7 +36,7 @@ from firmware_protocol import (
     encode_frame,
     table_crc32,
 )
-from lumion_hw.emulator.mesh.board import BoardProfile
+from lumion_hw.emulator.mesh.lumion import BoardProfile
 
 BASE = [100, 200, 300, 400]
 FULL_SCALE_MA = 10.0

@@ -33,7 +33,7 @@ from firmware_protocol import (
     encode_frame,
     table_crc32,
 )
-from lumion_hw.emulator.mesh.board import BoardProfile
+from lumion_hw.emulator.mesh.lumion import BoardProfile
 
 BASE = [100, 200, 300, 400]
 IMAGE = SweepImage((SweepPoint([(0, 10)]), SweepPoint([(0, 20)])), dwell_us=50_000)

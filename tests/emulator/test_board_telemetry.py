@@ -25,7 +25,7 @@ from firmware_protocol import (
     SubscribeRequest,
     encode_frame,
 )
-from lumion_hw.emulator.mesh.board import BoardProfile, preset
+from lumion_hw.emulator.mesh.lumion import BoardProfile, preset
 
 
 def subscribed(**fields: int) -> tuple[Bench, Host]:

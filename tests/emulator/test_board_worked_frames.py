@@ -20,7 +20,7 @@ from firmware_protocol import (
     SetRequest,
     encode_frame,
 )
-from lumion_hw.emulator.mesh.board import BoardProfile
+from lumion_hw.emulator.mesh.lumion import BoardProfile
 
 BOARD = BoardProfile(
     n_dac=4,

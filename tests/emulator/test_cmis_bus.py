@@ -6,7 +6,7 @@ import pytest
 from cmis_testbench import Host, lit, ready
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.transponders import PROFILES, CmisModule, LinearView, ModuleOnBus, ModuleQuirks
+from lumion_hw.emulator.transponders.cmis import PROFILES, CmisModule, LinearView, ModuleOnBus, ModuleQuirks
 from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
 from lumion_hw.errors import ConfigError
 from lumion_hw.sessions.register_access import I2cDevice, ModuleAbsentError, NotRespondingError
@@ -368,7 +368,7 @@ def test_behind_the_bridge_only_0x50_answers_and_only_when_it_is_awake() -> None
 
 
 def test_an_sfp_profile_names_the_class_that_emulates_it() -> None:
-    with pytest.raises(ConfigError, match=r"SFF-8472.*lumion_hw\.emulator\.transponders\.sff8472\.SfpModule"):
+    with pytest.raises(ConfigError, match=r"SFF-8472.*lumion_hw\.emulator\.transponders\.sfp\.SfpModule"):
         CmisModule.from_profile("10gbase-er", clock=VirtualClock())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cmis_testbench import INIT_S, Host, lit, ready
 
-from lumion_hw.emulator.transponders import ModuleQuirks
+from lumion_hw.emulator.transponders.cmis import ModuleQuirks
 
 SUCCESS, REJECTED, APPSEL, PATH, SI, IN_USE, PARTIAL, PROGRESS = 1, 2, 3, 4, 5, 6, 7, 0xC
 DEACTIVATED, INIT, ACTIVATED, TURN_OFF, INITIALIZED = 1, 2, 4, 6, 7

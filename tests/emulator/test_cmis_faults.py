@@ -6,7 +6,7 @@ import pytest
 from cmis_testbench import GOOD_LIGHT, Host, lit, ready
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.transponders import FAULTS, PROFILES, CmisModule, Fibre, join
+from lumion_hw.emulator.transponders.cmis import FAULTS, PROFILES, CmisModule, Fibre, join
 from lumion_hw.errors import ConfigError
 from lumion_hw.sessions.register_access import ModuleAbsentError, NotRespondingError
 from lumion_hw.standards.cmis import CHECKSUMS, decode_from, fields_of

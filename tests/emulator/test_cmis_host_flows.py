@@ -11,7 +11,7 @@ import pytest
 from cmis_testbench import GOOD_LIGHT
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.transponders import CmisModule, Fibre, LinearView, ReceivedLight, join
+from lumion_hw.emulator.transponders.cmis import CmisModule, Fibre, LinearView, ReceivedLight, join
 from lumion_hw.standards.cmis.codec import DURATION_BOUNDS_S
 
 

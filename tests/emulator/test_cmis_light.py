@@ -9,8 +9,8 @@ import pytest
 from cmis_testbench import GOOD_LIGHT, Host, lit, ready
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.transponders import PROFILES, CmisModule, Fibre, ReceivedLight, join
-from lumion_hw.emulator.transponders.reception import (
+from lumion_hw.emulator.transponders.cmis import PROFILES, CmisModule, Fibre, ReceivedLight, join
+from lumion_hw.emulator.transponders.cmis.reception import (
     bit_error_ratio,
     esnr_db,
     frame_error_ratio,

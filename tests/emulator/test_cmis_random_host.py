@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.transponders import FAULTS, PROFILES, ReceivedLight
-from lumion_hw.emulator.transponders.image import pages_of
+from lumion_hw.emulator.transponders.cmis import FAULTS, PROFILES, ReceivedLight
+from lumion_hw.emulator.transponders.cmis.image import pages_of
 from lumion_hw.errors import LinkError
 from lumion_hw.standards.cmis import byte_access
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cmis_testbench import lit
 
-from lumion_hw.emulator.transponders import RecordedModule
+from lumion_hw.emulator.transponders.cmis import RecordedModule
 from lumion_hw.errors import ConfigError
 from lumion_hw.sessions.register_access import I2cDevice
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cmis_testbench import GOOD_LIGHT, INIT_S, POWER_UP_S, Host, lit, ready
 
-from lumion_hw.emulator.transponders import PROFILES, ModuleQuirks
+from lumion_hw.emulator.transponders.cmis import PROFILES, ModuleQuirks
 from lumion_hw.standards.cmis.codec import DURATION_BOUNDS_S
 
 LOW, UP, READY, DOWN, FAULT = 1, 2, 3, 4, 5

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.emulator.optics.disturbances import Disturbances, Schedule
+from lumion_hw.emulator.optics.bench_time import BenchTime
+from lumion_hw.emulator.optics.disturbances import Disturbances
 
 
 def test_nothing_is_disturbed_unless_told() -> None:
@@ -29,7 +30,7 @@ def test_power_follows_its_course_at_its_port_only() -> None:
 
 def test_what_is_scheduled_happens_when_it_is_due_and_once() -> None:
     now, seen = [0.0], []
-    schedule = Schedule(lambda: now[0])
+    schedule = BenchTime(lambda: now[0])
     schedule.add(2.0, lambda: seen.append("second"))
     schedule.add(1.0, lambda: seen.append("first"))
     schedule.advance()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.polarization.epc04 import Epc04
+from lumion_hw.emulator.polarization.oz_epc04 import Epc04
 from lumion_hw.errors import ConnectError
 from lumion_hw.links.memory import MemoryLink
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
-from lumion_hw.emulator.transponders.sff8472 import SfpModule
+from lumion_hw.emulator.transponders.sfp import SfpModule
 from lumion_hw.errors import ConnectError
 from lumion_hw.links.memory import MemoryLink
 

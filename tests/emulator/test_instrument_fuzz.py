@@ -16,15 +16,14 @@ from fuzz_testbench import COMMON, MOST_MORE_BLOCKS, STATUS, Host, Target, block
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.lasers.itla import Itla
-from lumion_hw.emulator.lasers.itla_frames import bip4
+from lumion_hw.emulator.lasers.itla.frames import bip4
 from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser
 from lumion_hw.emulator.lasers.santec_tsl import EmulatedSantecTsl
 from lumion_hw.emulator.meters.keysight_816x import EmulatedKeysight816x
-from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
-from lumion_hw.emulator.meters.pm100 import ThorlabsPm100
-from lumion_hw.emulator.meters.pm100_sensor import ES111C, S154C, S405C
-from lumion_hw.emulator.meters.santec_mpm import EmulatedSantecMpm
-from lumion_hw.emulator.meters.santec_mpm_commands import COMMANDS, ERRORS
+from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.meters.santec_mpm import COMMANDS, ERRORS, EmulatedSantecMpm
+from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
+from lumion_hw.emulator.meters.thorlabs_pm_sensor import ES111C, S154C, S405C
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.wires.hislip import HislipFront
 from lumion_hw.emulator.wires.hislip_frames import HislipDecoder, HislipMessage

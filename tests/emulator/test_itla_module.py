@@ -7,8 +7,8 @@ import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.lasers.itla import Itla
-from lumion_hw.emulator.lasers.itla_frames import bip4
-from lumion_hw.emulator.lasers.itla_laser import ItlaProfile
+from lumion_hw.emulator.lasers.itla.frames import bip4
+from lumion_hw.emulator.lasers.itla.laser import ItlaProfile
 from lumion_hw.emulator.wires.device import EmulatedDevice
 from lumion_hw.errors import ConnectError
 

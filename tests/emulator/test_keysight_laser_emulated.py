@@ -8,7 +8,7 @@ from scpi_testbench import Host
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser
-from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.wires.device import EmulatedDevice
 

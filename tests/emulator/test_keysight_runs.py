@@ -7,7 +7,7 @@ import pytest
 from scpi_testbench import Host
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
 from lumion_hw.emulator.optics.light import Light
 
 FLT_MAX = np.float32(3.4028235e38)

@@ -12,7 +12,7 @@ from scpi_testbench import Host
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser
 from lumion_hw.emulator.meters.keysight_816x import EmulatedKeysight816x
-from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
 from lumion_hw.emulator.optics.light import Light
 
 DUAL, SINGLE, LASER = "81635A", "81634B", "81600B-200"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.polarization.mpc320 import BAUD, Mpc320
+from lumion_hw.emulator.polarization.thorlabs_mpc import BAUD, Mpc320
 from lumion_hw.errors import ConfigError, ConnectError
 
 ENABLE_ALL = bytes.fromhex("10 02 07 01 50 01")

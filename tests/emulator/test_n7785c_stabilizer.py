@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.polarization.n7785c import EmulatedKeysightN7785C
+from lumion_hw.emulator.polarization.keysight_n778x import EmulatedKeysightN7785C
 
 
 class Bench:

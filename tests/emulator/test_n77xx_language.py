@@ -9,7 +9,7 @@ import pytest
 from scpi_testbench import Host
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
 from lumion_hw.emulator.wires.device import EmulatedDevice
 from lumion_hw.errors import ConfigError
 

@@ -9,9 +9,9 @@ import pytest
 from scpi_testbench import Host
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.meters import n77xx_head as physics
-from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
-from lumion_hw.emulator.meters.n77xx_head import EmulatedHead
+from lumion_hw.emulator.meters import photodiode_head as physics
+from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.meters.photodiode_head import EmulatedHead
 
 MARKER = "+3.40282347E+038"
 

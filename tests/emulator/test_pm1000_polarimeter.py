@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.polarization.pm1000 import Pm1000
+from lumion_hw.emulator.polarization.novoptel_pm1000 import Pm1000
 from lumion_hw.errors import ConfigError, ConnectError
 
 STATE = np.array([0.6, 0.0, 0.8])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pm100_testbench import Bench
 
-from lumion_hw.emulator.meters.pm100_sensor import ES111C, PHOTODIODE_ADAPTER, S405C
+from lumion_hw.emulator.meters.thorlabs_pm_sensor import ES111C, PHOTODIODE_ADAPTER, S405C
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.wires.device import EmulatedDevice
 from lumion_hw.errors import ConfigError
@@ -73,7 +73,7 @@ def test_error_queue_has_ten_places_and_the_makers_text(bench):
     ],
 )
 def test_what_a_sensor_cannot_measure_is_an_undefined_header(sensor, known, unknown):
-    from lumion_hw.emulator.meters.pm100_sensor import SENSORS
+    from lumion_hw.emulator.meters.thorlabs_pm_sensor import SENSORS
 
     bench = Bench(Light(1e-4, 1064.0, 10.0), sensor=SENSORS[sensor])
     for quantity in known:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pm100_testbench import Bench
 
-from lumion_hw.emulator.meters.pm100_sensor import (
+from lumion_hw.emulator.meters.thorlabs_pm_sensor import (
     ES111C,
     RANGE_CHANGE_S,
     S154C,

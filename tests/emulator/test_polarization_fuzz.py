@@ -15,11 +15,10 @@ import pytest
 from fuzz_testbench import COMMON, MOST_MORE_BLOCKS, STATUS, Host, Target, blocks, hammer, mutate
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.polarization.epc04 import Epc04
-from lumion_hw.emulator.polarization.mpc320 import Mpc320
-from lumion_hw.emulator.polarization.mpc320_messages import MESSAGES
-from lumion_hw.emulator.polarization.n7785c import EmulatedKeysightN7785C
-from lumion_hw.emulator.polarization.pm1000 import Pm1000
+from lumion_hw.emulator.polarization.keysight_n778x import EmulatedKeysightN7785C
+from lumion_hw.emulator.polarization.novoptel_pm1000 import Pm1000
+from lumion_hw.emulator.polarization.oz_epc04 import Epc04
+from lumion_hw.emulator.polarization.thorlabs_mpc import MESSAGES, Mpc320
 
 STABILIZER = [
     b"STAB:STAB 1;STAB?",

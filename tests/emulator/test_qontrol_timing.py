@@ -7,7 +7,7 @@ import pytest
 from qontrol_testbench import TWO, Rig
 
 from lumion_hw.emulator.mesh.qontrol import OPEN, ModuleSpec, ReplyMode
-from lumion_hw.emulator.mesh.qontrol.peer import OUTPUT_LIMIT
+from lumion_hw.emulator.mesh.qontrol.chain import OUTPUT_LIMIT
 from lumion_hw.errors import ConnectError
 
 BYTE_S = 10 / 115_200

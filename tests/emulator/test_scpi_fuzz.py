@@ -10,7 +10,7 @@ from fuzz_testbench import SCPI_ERROR, mutate
 from scpi_testbench import Host, Meter
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
 
 CORPUS = [
     b"*IDN?",

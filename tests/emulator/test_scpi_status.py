@@ -16,7 +16,7 @@ from lumion_hw.emulator.scpi.formats import (
     plain_float,
     quoted,
 )
-from lumion_hw.emulator.scpi.registers import RegisterGroup, StatusModel
+from lumion_hw.emulator.scpi.state import RegisterGroup, StatusModel
 from lumion_hw.errors import ConfigError
 
 

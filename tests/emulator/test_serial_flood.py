@@ -7,11 +7,11 @@ import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.lasers.itla import Itla
-from lumion_hw.emulator.polarization.epc04 import Epc04
-from lumion_hw.emulator.polarization.mpc320 import Mpc320
-from lumion_hw.emulator.polarization.pm1000 import Pm1000
+from lumion_hw.emulator.polarization.novoptel_pm1000 import Pm1000
+from lumion_hw.emulator.polarization.oz_epc04 import Epc04
+from lumion_hw.emulator.polarization.thorlabs_mpc import Mpc320
 from lumion_hw.emulator.transponders.i2c_bridge import MOST_WAITING, I2cBridge
-from lumion_hw.emulator.transponders.sff8472 import SfpModule
+from lumion_hw.emulator.transponders.sfp import SfpModule
 from lumion_hw.emulator.wires.serial_line import LINE_LIMIT, UNTAKEN_LIMIT, SerialLine
 
 MEGABYTE = 1 << 20

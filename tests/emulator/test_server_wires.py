@@ -17,7 +17,7 @@ from scpi_testbench import Meter
 from waiting import until
 
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
 from lumion_hw.emulator.wires.server import EmulatorServer
 from lumion_hw.emulator.wires.server_channel import BUFFER_LIMIT
 from lumion_hw.errors import ConfigError, ConnectError, InUseError, LumionError

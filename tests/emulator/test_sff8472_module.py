@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.transponders.sff8472 import SfpModule, SfpProfile
-from lumion_hw.emulator.transponders.sff8472_image import THRESHOLDS, diagnostics_image, identity_image
+from lumion_hw.emulator.transponders.sfp import SfpModule, SfpProfile
+from lumion_hw.emulator.transponders.sfp_image import THRESHOLDS, diagnostics_image, identity_image
 from lumion_hw.standards.sff8472.registers import CHECKSUMS, checksum_matches
 
 TX_ON_W = 1e-3 * 10 ** (1.0 / 10)  # +1.0 dBm, the default launch power

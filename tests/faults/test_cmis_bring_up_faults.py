@@ -8,7 +8,7 @@ import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
-from lumion_hw.emulator.transponders import FAULTS, CmisModule, Fibre, join
+from lumion_hw.emulator.transponders.cmis import FAULTS, CmisModule, Fibre, join
 from lumion_hw.errors import DeviceError, DeviceTimeoutError, LumionError
 from lumion_hw.interfaces.transponder import LockReport, LockStage
 from lumion_hw.sessions.registers import ModuleAbsentError

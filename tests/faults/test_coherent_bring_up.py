@@ -6,7 +6,7 @@ import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
-from lumion_hw.emulator.transponders import FAULTS, CmisModule, ReceivedLight
+from lumion_hw.emulator.transponders.cmis import FAULTS, CmisModule, ReceivedLight
 from lumion_hw.errors import DeviceError, DeviceTimeoutError, LumionError
 from lumion_hw.interfaces import LockStage
 from lumion_hw.sessions.registers import ModuleAbsentError

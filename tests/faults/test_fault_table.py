@@ -13,7 +13,7 @@ from lumion_hw.bench.loader import load_bench
 from lumion_hw.emulator.faults.bench_faults import BENCH_FAULTS, FAULTS, BenchFaults
 from lumion_hw.emulator.faults.device_faults import KINDS
 from lumion_hw.emulator.faults.fault_table import BENCH, markdown
-from lumion_hw.emulator.transponders.module_faults import FAULTS as MODULE_FAULTS
+from lumion_hw.emulator.transponders.cmis.module_faults import FAULTS as MODULE_FAULTS
 from lumion_hw.errors import ConfigError, LimitError, LinkError, LumionError
 from lumion_hw.interfaces import LaserSweep
 

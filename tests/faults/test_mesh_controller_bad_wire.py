@@ -17,7 +17,7 @@ import firmware_protocol as fp
 from lumion_hw.clock import Clock, SystemClock, VirtualClock
 from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
 from lumion_hw.drivers.mesh.lumion.reconnect import LinkEventKind, ReconnectPolicy
-from lumion_hw.emulator.mesh.board import BoardProfile, MeshBoard
+from lumion_hw.emulator.mesh.lumion import BoardProfile, MeshBoard
 from lumion_hw.errors import LinkLost, LinkTimeout
 from lumion_hw.interfaces import ControllerLimits
 from lumion_hw.links.fault import Direction, FaultEvent, FaultKind, FaultLink, FaultPlan, FaultRates

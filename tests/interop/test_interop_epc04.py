@@ -10,7 +10,7 @@ import pytest
 from other_clients import module, pty, qmi_instrument, qmi_tcp, serving
 
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator.polarization.epc04 import Epc04
+from lumion_hw.emulator.polarization.oz_epc04 import Epc04
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from waiting import until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.lasers.itla import Itla
-from lumion_hw.emulator.lasers.itla_laser import ItlaProfile
+from lumion_hw.emulator.lasers.itla.laser import ItlaProfile
 from lumion_hw.emulator.wires.server import EmulatorServer
 
 with warnings.catch_warnings():

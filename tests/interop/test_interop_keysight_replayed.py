@@ -19,7 +19,7 @@ import pytest
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser
 from lumion_hw.emulator.meters.keysight_816x import EmulatedKeysight816x
-from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
 from lumion_hw.emulator.optics.light import Light
 
 

@@ -15,8 +15,8 @@ import pytest
 from waiting import until
 
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator.meters.pm100 import ThorlabsPm100
-from lumion_hw.emulator.meters.pm100_sensor import ES111C, PHOTODIODE_ADAPTER, S154C, S405C
+from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
+from lumion_hw.emulator.meters.thorlabs_pm_sensor import ES111C, PHOTODIODE_ADAPTER, S154C, S405C
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.emulator.wires.server import EmulatorServer
 

@@ -7,7 +7,7 @@ import pytest
 from pyvisa import ResourceManager
 
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator.meters.n77xx import EmulatedKeysightN77xx
+from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
 from lumion_hw.emulator.wires.server import EmulatorServer
 
 POWER_W = 1e-4

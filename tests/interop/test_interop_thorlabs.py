@@ -12,9 +12,9 @@ from other_clients import module, pty, qmi_instrument, qmi_tcp, serving
 from waiting import until
 
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator.meters.pm100 import ThorlabsPm100
+from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
 from lumion_hw.emulator.optics.light import Light
-from lumion_hw.emulator.polarization.mpc320 import Mpc320
+from lumion_hw.emulator.polarization.thorlabs_mpc import Mpc320
 
 
 def paddles(**options: bool) -> Mpc320:

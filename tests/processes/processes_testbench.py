@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import SystemClock
-from lumion_hw.emulator.mesh.board import BoardProfile, MeshBoard
+from lumion_hw.emulator.mesh.lumion import BoardProfile, MeshBoard
 from lumion_hw.emulator.wires.server import EmulatorServer
 
 HOST = Path(__file__).with_name("mesh_host.py")

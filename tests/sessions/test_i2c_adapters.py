@@ -16,8 +16,8 @@ from i2c_libraries import Wire, mcp2221_on, pyftdi_on, smbus2_on
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
 from lumion_hw.drivers.transponders.sfp import SfpTransponder
-from lumion_hw.emulator.transponders import CmisModule
-from lumion_hw.emulator.transponders.sff8472 import SfpModule
+from lumion_hw.emulator.transponders.cmis import CmisModule
+from lumion_hw.emulator.transponders.sfp import SfpModule
 from lumion_hw.errors import ConnectError, LinkLost, NotSupportedError
 from lumion_hw.sessions.i2c_adapter import AdapterRegisters, I2cAdapter
 from lumion_hw.sessions.i2c_bridged import BridgedI2c

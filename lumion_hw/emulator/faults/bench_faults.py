@@ -10,14 +10,15 @@ import numpy as np
 
 from lumion_hw.emulator.faults.device_faults import DEVICE_FAULTS, Target, faults_of, places_of
 from lumion_hw.emulator.faults.fault_table import BENCH, Argument, Places, ScriptedFault, named, nearest
-from lumion_hw.emulator.optics.disturbances import Course, Schedule
+from lumion_hw.emulator.optics.bench_time import BenchTime
+from lumion_hw.emulator.optics.disturbances import Trajectory
 from lumion_hw.emulator.optics.world import OpticalWorld
-from lumion_hw.emulator.transponders.sff8472 import SfpModule
+from lumion_hw.emulator.transponders.sfp import SfpModule
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lumion_hw.emulator.mesh.board import MeshBoard
-    from lumion_hw.emulator.transponders import CmisModule
+    from lumion_hw.emulator.mesh.lumion import MeshBoard
+    from lumion_hw.emulator.transponders.cmis import CmisModule
     from lumion_hw.emulator.wires.mains import Switchable
 
 _DEAD_PORT_DB = 80.0
@@ -135,7 +136,7 @@ class BenchFaults:
         devices: Mapping[str, Switchable],
         kinds: Mapping[str, str],
         monitor_ports: Iterable[int],
-        schedule: Schedule,
+        schedule: BenchTime,
     ) -> None:
         self._world = world
         self._modules = modules
@@ -273,12 +274,12 @@ class BenchFaults:
         self._checked("scale_monitor", port=port, factor=factor)
         self._world.truth.monitor_scale[port] *= factor
 
-    def drift_temperature(self, course_k: Course) -> None:
+    def drift_temperature(self, course_k: Trajectory) -> None:
         """The chip's temperature follows a course, by the bench's clock from now on."""
         self._checked("drift_temperature", course_k=course_k)
         self._world.disturbances.temperature_k = self._from_now(course_k)
 
-    def drift_power(self, port: int, course_db: Course) -> None:
+    def drift_power(self, port: int, course_db: Trajectory) -> None:
         """The light that arrives at a port follows a course, by the bench's clock from now on."""
         self._checked("drift_power", port=port, course_db=course_db)
         self._world.disturbances.power_db[port] = self._from_now(course_db)
@@ -295,7 +296,7 @@ class BenchFaults:
             if path.port == port:
                 chain.frequency_hz += shift_hz
 
-    def _from_now(self, course: Course) -> Course:
+    def _from_now(self, course: Trajectory) -> Trajectory:
         begin_s = self._schedule.now_s()
         return lambda now_s: course(now_s - begin_s)
 

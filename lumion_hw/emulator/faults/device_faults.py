@@ -13,7 +13,7 @@ from typing import Any
 from firmware_protocol import FaultSource
 from lumion_hw.emulator.faults.fault_table import Argument, Places, ScriptedFault
 from lumion_hw.emulator.mesh.qontrol.load import OPEN, SHORT
-from lumion_hw.emulator.transponders.module_faults import FAULTS as MODULE_FAULTS
+from lumion_hw.emulator.transponders.cmis.module_faults import FAULTS as MODULE_FAULTS
 
 BOARD, CHAIN, SFP, CMIS, ITLA, THORLABS = (
     "lumion-mesh",

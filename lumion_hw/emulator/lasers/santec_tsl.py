@@ -1,6 +1,6 @@
 """Emulated Santec TSL-510, TSL-550, TSL-570 and TSL-710 tunable lasers.
 
-Language: section 8 of the instrument facts; beyond it what public clients quote of the maker's manual: the maker's own
+Language: what public clients quote of the maker's manual: the maker's own
 samples (santec-corporation/python-samples), QMI (qmi/instruments/santec/tsl_570.py and its tests) and a QCoDeS driver
 with the manual's list of 62 commands. A carriage return ends messages both ways (manual 7.1.3; the samples read up to
 it); LF and CR LF are taken too. Errors are those of the maker's table, ``0,"No error"`` when there is none; without
@@ -13,19 +13,21 @@ comes back, and both are counted and logged; zero cycles are one; a sweep waits 
 logged is the wavelength at every pulse of the trigger output, so that without pulses the log is empty (the TSL-775 does
 so); fine tuning, offset, attenuator, modulation and coherence control are kept and told, without effect on the light;
 ``TRIGger:OUTPut:SETTing`` is without effect too, as the emulated sweep is even in wavelength and time.
+
+The settings of its own network, the product code, the log of powers and shutting down are not there.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.lasers.santec_tsl_commands import LEGACY, commands
 from lumion_hw.emulator.lasers.swept_laser import (
     MOST_TRIGGERS,
     ArmedSweep,
@@ -34,10 +36,32 @@ from lumion_hw.emulator.lasers.swept_laser import (
     SweepState,
     SweptLaser,
 )
-from lumion_hw.emulator.optics.light import Light
-from lumion_hw.emulator.scpi import Operation, Profile, ScpiDevice, ScpiError, ScpiInstrument
+from lumion_hw.emulator.optics.light import Light, LightOutlet
+from lumion_hw.emulator.scpi import (
+    Boolean,
+    Call,
+    Form,
+    LimitName,
+    Numeric,
+    Operation,
+    Profile,
+    Reply,
+    ScpiCommand,
+    ScpiDevice,
+    ScpiError,
+    ScpiInstrument,
+    Value,
+    action,
+    flag_setting,
+    number_setting,
+    query,
+)
 from lumion_hw.emulator.scpi import errors as scpi_errors
+from lumion_hw.emulator.scpi.formats import definite_block, keysight_float
+from lumion_hw.emulator.scpi.lexer import Token, TokenKind
+from lumion_hw.emulator.scpi.units import FREQUENCY_HZ, LENGTH_NM, POWER_DBM, POWER_W, TIME_S, Suffixes
 from lumion_hw.errors import ConfigError
+from lumion_hw.quantities import SPEED_OF_LIGHT_M_PER_S, dbm_from_w, w_from_dbm
 
 MODELS = ("TSL-510", "TSL-550", "TSL-570", "TSL-710")
 SPEEDS_NM_PER_S = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
@@ -141,8 +165,7 @@ class EmulatedSantecTsl(ScpiDevice):
         self.slow = model != "TSL-570"
         self.firmware = FIRMWARE
         self.profile = profile or LaserProfile((1480.0, 1640.0), power_dbm=(-15.0, 13.0))
-        self._emit = emit
-        self._emitted: Light | None = None
+        self._outlet = LightOutlet(emit)
         identity = Profile(
             f"SANTEC,{model},{serial},{FIRMWARE}",
             terminator=terminator,
@@ -151,6 +174,7 @@ class EmulatedSantecTsl(ScpiDevice):
             error_number="{:d}".format,
             scpi_version=None,
         )
+        super().__init__(name, clock)
         self._scpi = ScpiInstrument(name, clock, identity, self._default, self._follow, self._next_look)
         self.code = LEGACY
         self.laser = SweptLaser(self.profile, clock, rng, on_triggers or (lambda _times: None))
@@ -189,9 +213,7 @@ class EmulatedSantecTsl(ScpiDevice):
             self._again()
         if self._operation is not None:
             self._operation.end_s = None if self._repeating else self.laser.end_s
-        if self._emit is not None and (light := self.light()) != self._emitted:
-            self._emitted = light
-            self._emit(light)
+        self._outlet.show(self.light)
 
     def _next_look(self) -> float | None:
         """A sweep that repeats begins anew when it is over."""
@@ -279,3 +301,293 @@ class EmulatedSantecTsl(ScpiDevice):
         """Begin the sweep that waits. Raises ``ScpiError`` -200 when none does."""
         if not self.laser.trigger():
             raise ScpiError(scpi_errors.EXECUTION_ERROR)
+
+
+LEGACY, SCPI = 0, 1
+"""Numbers of the command sets."""
+DARK_DBM = -99.99
+"""What the monitor says without light."""
+NO_ALERTS = "No alerts."
+_C_NM_THZ = SPEED_OF_LIGHT_M_PER_S * 1e-3
+"""Speed of light in nm THz."""
+_THZ: Suffixes = {name: power - 12 for name, power in FREQUENCY_HZ.items() if isinstance(power, int)}
+_WAVELENGTH, _FREQUENCY = "[:SOURce]:WAVelength", "[:SOURce][:WAVelength]:FREQuency"
+_SWEEP = f"{_WAVELENGTH}:SWEep"
+_POWER = "[:SOURce]:POWer"
+_KEPT: tuple[tuple[str, Numeric, int], ...] = (
+    (f"{_WAVELENGTH}:UNIT", Numeric(0, 1, 0, integer=True), 0),
+    (f"{_WAVELENGTH}:FINe", Numeric(-100.0, 100.0, 0.0), 2),
+    ("[:SOURce]:COHCtrl", Numeric(0, 1, 0, integer=True), 0),
+    (f"{_POWER}:ATTenuation", Numeric(0.0, 30.0, 0.0), 2),
+    (f"{_POWER}:ATTenuation:AUTo", Numeric(0, 1, 1, integer=True), 0),
+    ("[:SOURce]:AM:STATe", Numeric(0, 1, 0, integer=True), 0),
+    ("[:SOURce]:AM:SOURce", Numeric(0, 3, 0, integer=True), 0),
+    (":TRIGger:INPut[:EXTernal]:ACTive", Numeric(0, 1, 0, integer=True), 0),
+    (":TRIGger:OUTPut:ACTive", Numeric(0, 1, 0, integer=True), 0),
+    (":TRIGger:OUTPut:SETTing", Numeric(0, 1, 0, integer=True), 0),
+    (":TRIGger:THRough", Numeric(0, 1, 0, integer=True), 0),
+    (":SYSTem:COMMunicate:GPIB:ADDRess", Numeric(1, 30, 1, integer=True), 0),
+    (":SYSTem:COMMunicate:GPIB:DELimiter", Numeric(0, 3, 0, integer=True), 0),
+    (":DISPlay:BRIGhtness", Numeric(0, 100, 100, integer=True), 0),
+)
+"""Settings without effect on the model: pattern, limits and default, decimals of the reply."""
+_DIGIT = "{:d}".format
+
+
+@dataclass(frozen=True)
+class InForce:
+    """A number whose bare form is in the unit of the command set in force: nm and THz, or m and Hz.
+
+    Attributes:
+        legacy: Limits and suffixes in the unit of the Legacy set, which is also that of the value.
+        per_legacy: One unit of the Legacy set in that of the SCPI set, as a power of ten.
+        code: Gives the command set in force.
+        decimals: Of a reply in the Legacy set: 0.1 pm, 10 MHz.
+        optional: May be left out.
+    """
+
+    legacy: Numeric
+    per_legacy: int
+    code: Callable[[], int]
+    decimals: int
+    optional: bool = False
+
+    def parse(self, token: Token, call: Call) -> Value:
+        """Return the value in the unit of the Legacy set."""
+        if token.kind is TokenKind.NUMBER and not token.suffix and self.code() == SCPI:
+            token = dataclasses.replace(token, exponent=token.exponent - self.per_legacy)
+        return self.legacy.parse(token, call)
+
+    def reply(self, value: float) -> str:
+        """Return a value of the legacy unit in the form of the set in force."""
+        return keysight_float(value * 10.0**self.per_legacy) if self.code() == SCPI else f"{value:.{self.decimals}f}"
+
+
+@dataclass(frozen=True)
+class SantecLevel:
+    """A power whose bare form is in the unit set; its value is in dBm.
+
+    Attributes:
+        tsl: The laser.
+        optional: May be left out.
+    """
+
+    tsl: EmulatedSantecTsl
+    optional: bool = False
+
+    def parse(self, token: Token, call: Call) -> Value:
+        """Return the power in dBm."""
+        if token.kind is TokenKind.NUMBER and not token.suffix and self.tsl.settings.in_mw:
+            token = dataclasses.replace(token, suffix="MW")
+        if token.suffix in POWER_W and token.suffix not in POWER_DBM:
+            low, high = (w_from_dbm(limit) for limit in self.tsl.profile.power_dbm)
+            return dbm_from_w(float(Numeric(low * (1 - 1e-9), high * (1 + 1e-9), None, POWER_W).parse(token, call)))
+        return self.in_dbm().parse(token, call)
+
+    def in_dbm(self) -> Numeric:
+        """Return the same in dBm, with its limits."""
+        low, high = self.tsl.profile.power_dbm
+        return Numeric(low, high, 0.0, POWER_DBM)
+
+
+def _number(pattern: str, parameter: InForce, read: Callable[[], float], write: Callable[[float], None]) -> ScpiCommand:
+    """Declare a number whose unit depends on the command set in force."""
+
+    def run_set(call: Call) -> Reply:
+        write(call.number())
+        return None
+
+    def run_query(call: Call) -> Reply:
+        return parameter.reply(call.number() if call.values else read())
+
+    return ScpiCommand(pattern, Form(run_set, (parameter,)), Form(run_query, (LimitName(parameter.legacy),)))
+
+
+def _switch(pattern: str, read: Callable[[], bool], write: Callable[[bool], None]) -> ScpiCommand:
+    return flag_setting(pattern, Boolean(), lambda _: read(), lambda _, on: write(on), _DIGIT)
+
+
+def commands(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
+    """Return every command but the common ones."""
+    yield from _power(tsl)
+    low, high = tsl.profile.limits_nm
+    wavelength = InForce(Numeric(low - 1e-9, high + 1e-9, None, LENGTH_NM), -9, lambda: tsl.code, 4)
+    frequency = InForce(Numeric(_C_NM_THZ / high - 1e-9, _C_NM_THZ / low + 1e-9, None, _THZ), 12, lambda: tsl.code, 5)
+    yield from _places(tsl, _WAVELENGTH, wavelength, lambda nm: nm, (low, high))
+    yield from _places(tsl, _FREQUENCY, frequency, lambda value: _C_NM_THZ / value, (_C_NM_THZ / high, _C_NM_THZ / low))
+    yield from _steps(tsl, high - low)
+    yield from _sweep(tsl)
+    yield from _log(tsl)
+    yield from _triggers(tsl)
+    yield from _kept(tsl)
+    yield query(":SYSTem:ALERt", lambda _: NO_ALERTS)
+    yield query(":SYSTem:VERSion", lambda _: tsl.firmware)
+    yield query(":SYSTem:LOCK", lambda _: "0")
+    if not tsl.slow:
+        yield number_setting(
+            ":SYSTem:COMMunicate:CODe",
+            Numeric(0, 1, 0, integer=True),
+            lambda _: tsl.code,
+            lambda _, value: setattr(tsl, "code", int(value)),
+            lambda value: str(int(value)),
+        )
+
+
+def _power(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
+    yield _switch(f"{_POWER}:STATe", lambda: tsl.diode, tsl.switch_diode)
+    yield _switch(f"{_POWER}:SHUTter", lambda: tsl.shut, tsl.move_shutter)
+    yield _switch(f"{_POWER}:UNIT", lambda: tsl.settings.in_mw, lambda on: setattr(tsl.settings, "in_mw", on))
+
+    def express(power_dbm: float) -> str:
+        value = w_from_dbm(power_dbm) * 1e3 if tsl.settings.in_mw else power_dbm
+        return keysight_float(value) if tsl.code == SCPI else f"{value:.2f}"
+
+    def set_power(call: Call) -> Reply:
+        tsl.laser.set_power(call.number())
+        return None
+
+    level = SantecLevel(tsl)
+    reply = Form(
+        lambda call: express(call.number() if call.values else tsl.laser.power_dbm), (LimitName(level.in_dbm()),)
+    )
+    yield ScpiCommand(f"{_POWER}[:LEVel]", Form(set_power, (level,)), reply)
+    for name, limit_dbm in zip(("MINimum", "MAXimum"), tsl.profile.power_dbm, strict=True):
+        yield query(f"{_POWER}[:LEVel]:{name}", lambda _, limit_dbm=limit_dbm: express(limit_dbm))  # type: ignore[misc]
+
+    def monitor(call: Call) -> Reply:
+        del call
+        power_w = tsl.monitored_w()
+        return express(max(dbm_from_w(power_w), DARK_DBM) if power_w > 0 else DARK_DBM)
+
+    yield query(f"{_POWER}:ACTual[:LEVel]", monitor)
+
+
+def _places(
+    tsl: EmulatedSantecTsl,
+    root: str,
+    parameter: InForce,
+    turn: Callable[[float], float],
+    limits: tuple[float, float],
+) -> Iterable[ScpiCommand]:
+    """Wavelengths, or the same as frequencies: ``turn`` makes one of the other, both ways."""
+    yield _number(root, parameter, lambda: turn(tsl.laser.wavelength_nm), lambda value: tsl.tune(turn(value)))
+    yield _number(
+        f"{root}:SWEep:STARt",
+        parameter,
+        lambda: turn(tsl.settings.start_nm),
+        lambda value: setattr(tsl.settings, "start_nm", turn(value)),
+    )
+    yield _number(
+        f"{root}:SWEep:STOP",
+        parameter,
+        lambda: turn(tsl.settings.stop_nm),
+        lambda value: setattr(tsl.settings, "stop_nm", turn(value)),
+    )
+    for name, limit in zip(("MINimum", "MAXimum"), limits, strict=True):
+        for pattern in (f"{root}:{name}", *(() if tsl.slow else (f"{root}:SWEep:RANGe:{name}",))):
+            yield query(pattern, lambda _, limit=limit: parameter.reply(limit))  # type: ignore[misc]
+
+
+def _steps(tsl: EmulatedSantecTsl, span_nm: float) -> Iterable[ScpiCommand]:
+    length = InForce(Numeric(1e-4, span_nm, None, LENGTH_NM), -9, lambda: tsl.code, 4)
+    for pattern, name in ((f"{_SWEEP}:STEP[:WIDTh]", "step_nm"), (":TRIGger:OUTPut:STEP[:WIDTh]", "output_step_nm")):
+        yield _number(
+            pattern,
+            length,
+            lambda name=name: float(getattr(tsl.settings, name)),  # type: ignore[misc]
+            lambda value, name=name: setattr(tsl.settings, name, value),  # type: ignore[misc]
+        )
+    frequency = InForce(Numeric(2e-5, 20.0, None, _THZ), 12, lambda: tsl.code, 5)
+    yield _number(
+        f"{_FREQUENCY}:SWEep:STEP[:WIDTh]",
+        frequency,
+        lambda: tsl.settings.step_thz,
+        lambda value: setattr(tsl.settings, "step_thz", value),
+    )
+
+
+def _sweep(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
+    def control(call: Call) -> Reply:
+        if call.flag():
+            tsl.start_sweep(repeat=False)
+        else:
+            tsl.stop()
+        return None
+
+    yield ScpiCommand(f"{_SWEEP}[:STATe]", Form(control, (Boolean(),)), Form(lambda _: str(tsl.sweep_number)))
+    yield action(f"{_SWEEP}[:STATe]:REPeat", lambda: tsl.start_sweep(repeat=True))
+    yield query(f"{_SWEEP}:COUNt", lambda _: str(tsl.laser.passes_done))
+    yield number_setting(
+        f"{_SWEEP}:SPEed",
+        Numeric(0.5, 200.0, 10.0),
+        lambda _: tsl.settings.speed_nm_per_s,
+        lambda _, value: tsl.set_speed(value),
+        lambda value: f"{value:g}",
+    )
+    for leaf, name, parameter, decimals in (
+        ("DWELl", "dwell_s", Numeric(0.0, 999.9, 0.0, TIME_S), 1),
+        ("DELay", "delay_s", Numeric(0.0, 999.9, 0.0, TIME_S), 1),
+        ("CYCLes", "cycles", Numeric(0, 999, 1, integer=True), 0),
+        ("MODe", "mode", Numeric(0, 3, 1, integer=True), 0),
+    ):
+        yield number_setting(
+            f"{_SWEEP}:{leaf}",
+            parameter,
+            lambda _, name=name: float(getattr(tsl.settings, name)),  # type: ignore[misc]
+            lambda _, value, name=name: setattr(tsl.settings, name, value),  # type: ignore[misc]
+            lambda value, decimals=decimals: f"{value:.{decimals}f}",  # type: ignore[misc]
+        )
+
+
+def _log(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
+    """Wavelengths at the pulses of the last sweep: int32 of 0.1 pm in the Legacy set, float64 of m in the SCPI set."""
+
+    def data(call: Call) -> Reply:
+        del call
+        nm = tsl.laser.logged_nm
+        values = (nm * 1e-9).astype("<f8") if tsl.code == SCPI else np.rint(nm * 1e4).astype("<i4")
+        return definite_block(values.tobytes())
+
+    yield query(":READout:POINts", lambda _: str(len(tsl.laser.logged_nm)))
+    yield query(":READout:DATa", data)
+
+
+def _kept(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
+    """Settings that are told as they were set, and nothing more."""
+    for pattern, parameter, decimals in _KEPT:
+        yield number_setting(
+            pattern,
+            parameter,
+            lambda _, pattern=pattern, parameter=parameter: tsl.settings.kept.get(pattern, parameter.default or 0.0),  # type: ignore[misc]
+            lambda _, value, pattern=pattern: tsl.settings.kept.__setitem__(pattern, value),  # type: ignore[misc]
+            lambda value, decimals=decimals: f"{value:.{decimals}f}",  # type: ignore[misc]
+        )
+    yield action(f"{_WAVELENGTH}:FINetuning:DISable", lambda: tsl.settings.kept.pop(f"{_WAVELENGTH}:FINe", None))
+    offset = InForce(Numeric(-0.1, 0.1, None, LENGTH_NM), -9, lambda: tsl.code, 4)
+    name = f"{_WAVELENGTH}:OFFSet"
+    yield _number(
+        name,
+        offset,
+        lambda: tsl.settings.kept.get(name, 0.0),
+        lambda value: tsl.settings.kept.__setitem__(name, value),
+    )
+
+
+def _triggers(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
+    yield number_setting(
+        ":TRIGger:OUTPut",
+        Numeric(0, 3, 0, integer=True),
+        lambda _: tsl.settings.output,
+        lambda _, value: setattr(tsl.settings, "output", value),
+        lambda value: str(int(value)),
+    )
+    yield _switch(
+        ":TRIGger:INPut:EXTernal",
+        lambda: tsl.settings.external,
+        lambda on: setattr(tsl.settings, "external", on),
+    )
+    yield _switch(
+        ":TRIGger:INPut:STANdby", lambda: tsl.settings.standby, lambda on: setattr(tsl.settings, "standby", on)
+    )
+    for pattern in (":TRIGger:INPut:SOFTtrigger", f"{_SWEEP}:SOFTtrigger"):  # the manual's, and the maker's sample's
+        yield action(pattern, tsl.soft_trigger)

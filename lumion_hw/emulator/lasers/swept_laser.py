@@ -111,7 +111,7 @@ class ArmedSweep:
 
 
 @dataclass(frozen=True)
-class _Course:
+class _Trajectory:
     """Where the laser is as a function of time: straight lines between these points."""
 
     times_s: NDArray[np.float64]
@@ -153,7 +153,7 @@ class SweptLaser:
         self.wavelength_nm = wavelength_nm
         self.power_dbm = power_dbm
         now = clock.now()
-        self._course = self._before = _Course(np.array([now]), np.array([wavelength_nm]))
+        self._trajectory = self._before = _Trajectory(np.array([now]), np.array([wavelength_nm]))
         self._levels: tuple[tuple[float, float], ...] = ((-math.inf, 0.0), (now, 0.0))
         self.on = False
         self._plan: ArmedSweep | None = None
@@ -161,7 +161,7 @@ class SweptLaser:
         self._waiting = self._paused = False
         self._pulses_s = np.zeros(0)
         self._sent = 0
-        self._swept = self._course
+        self._swept = self._trajectory
         self._pass_ends_s: list[float] = []
         self.passes_done = 0
 
@@ -195,7 +195,7 @@ class SweptLaser:
         return self.light_at(self._clock.now())
 
     def light_at(self, at_s: float) -> Light:
-        """Return the true light at a time of the present or the last course."""
+        """Return the true light at a time of the present or the last trajectory."""
         self.advance()
         nominal_nm = self._nominal_nm(at_s)
         largest_w = w_from_dbm(self.profile.largest_dbm(nominal_nm))
@@ -203,13 +203,13 @@ class SweptLaser:
         return Light(power_w, nominal_nm + self._error_nm)
 
     def _nominal_nm(self, at_s: float) -> float:
-        course = self._course if at_s >= self._course.times_s[0] else self._before
-        return course.at(at_s)
+        trajectory = self._trajectory if at_s >= self._trajectory.times_s[0] else self._before
+        return trajectory.at(at_s)
 
     # -- tuning
 
-    def _follow(self, course: _Course) -> None:
-        self._before, self._course = self._course, course
+    def _follow(self, trajectory: _Trajectory) -> None:
+        self._before, self._trajectory = self._trajectory, trajectory
 
     def _move(self, from_nm: float, to_nm: float, begin_s: float) -> tuple[float, float]:
         """Return when a move ends and when the laser has settled."""
@@ -222,7 +222,7 @@ class SweptLaser:
         now = self._clock.now()
         here = self._nominal_nm(now)
         arrived_s, settled_s = self._move(here, wavelength_nm, now)
-        self._follow(_Course(np.array([now, arrived_s]), np.array([here, wavelength_nm])))
+        self._follow(_Trajectory(np.array([now, arrived_s]), np.array([here, wavelength_nm])))
         self.wavelength_nm = wavelength_nm
         self._ready_s = settled_s
         return settled_s - now
@@ -288,16 +288,16 @@ class SweptLaser:
             pulses.append(given.get(plan.pulses, pass_pulses))
             at_s, here = float(pass_times[-1]), float(pass_nm[-1])
             ends.append(at_s)
-        self._follow(_Course(np.concatenate(times), np.concatenate(places)))
+        self._follow(_Trajectory(np.concatenate(times), np.concatenate(places)))
         self._pulses_s, self._sent = np.concatenate(pulses), 0
-        self._swept = self._course
+        self._swept = self._trajectory
         self._pass_ends_s = ends
         self._end_s = at_s
 
     def _one_pass(
         self, plan: ArmedSweep, begin_s: float, *, back: bool
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return times and places of the course of one pass, and the times of its pulses."""
+        """Return times and places of the trajectory of one pass, and the times of its pulses."""
         sign, first = (-1.0, plan.stop_nm) if back else (1.0, plan.start_nm)
         numbers = np.arange(plan.steps + 1)
         if plan.continuous:
@@ -316,7 +316,7 @@ class SweptLaser:
         now = self._clock.now()
         here = self._nominal_nm(now)
         if self.state is not SweepState.STOPPED:
-            self._follow(_Course(np.array([now]), np.array([here])))
+            self._follow(_Trajectory(np.array([now]), np.array([here])))
             self._pulses_s = self._pulses_s[self._pulses_s <= now]
         self._plan, self._waiting, self._paused = None, False, False
         self._ready_s, self._end_s = min(self._ready_s, now), min(self._end_s, now)
@@ -326,7 +326,7 @@ class SweptLaser:
         if self._plan is not None:
             now = self._clock.now()
             here = self._nominal_nm(now)
-            self._follow(_Course(np.array([now]), np.array([here])))
+            self._follow(_Trajectory(np.array([now]), np.array([here])))
             self.wavelength_nm = here
             self._paused = True
 
@@ -377,7 +377,7 @@ class SweptLaser:
             fresh, self._sent = self._pulses_s[self._sent : due], due
             self._on_triggers(fresh)
         if self._plan is not None and self.state is SweepState.STOPPED:
-            self.wavelength_nm = float(self._course.nm[-1])
+            self.wavelength_nm = float(self._trajectory.nm[-1])
             self.passes_done = self._plan.cycles
             self._plan = None
         elif self._plan is not None and self.state is SweepState.RUNNING:

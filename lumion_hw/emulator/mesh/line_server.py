@@ -154,8 +154,7 @@ class LineServer(Switchable):
         n_pucs: int = N_PUCS,
         reconfiguration_s: tuple[float, float] = RECONFIGURATION_S,
     ) -> None:
-        self._name = name
-        self._clock = clock
+        super().__init__(name, clock)
         self._apply = apply_states
         self._greeting = greeting.encode("utf-8")
         self._progress = tuple(progress)
@@ -164,15 +163,6 @@ class LineServer(Switchable):
         self._peers: list[LinePeer] = []
         self._jobs: list[tuple[_StateJob, LinePeer]] = []
         self._advancing = False
-
-    @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._name
-
-    def now(self) -> float:
-        """Return the time of the server's clock."""
-        return self._clock.now()
 
     def connect(self) -> Cord:
         """Open one more connection. Raises ``ConnectError`` when the unit cannot be reached or has too many."""

@@ -1,41 +1,117 @@
 """Emulated Keysight 8163, 8164 or 8166 mainframe with power sensors and, in slot 0 of an 8164, a tunable laser.
 
-Language: sections 3 and 7 of the instrument facts (8163A/B, 8164A/B, 8166A/B programming guide). What differs from the
+Language: 8163A/B, 8164A/B, 8166A/B Programming Guide. What differs from the
 N77xx: slots and channels, runs are read in W, a sensor's first channel is the master of both, known queries that fail
 answer a marker besides the entry in the error queue, a slot left out is the lowest one, and an 8164 wires the laser's
-pulses to its sensors.
+pulses to its sensors. Figures of the lasers, and of sensors other than the 81635A, are those of their classes, to be
+confirmed in the data sheets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.lasers.keysight_laser import LaserModule
-from lumion_hw.emulator.lasers.keysight_laser_commands import INPUTS, OUTPUTS, laser_commands, trigger_commands
-from lumion_hw.emulator.meters.keysight_meter import EmulatedKeysightMeter, MeterTraits, Port
-from lumion_hw.emulator.meters.keysight_slots import (
-    LASER_SLOT,
-    LASERS,
-    LOW_SSE_LOSS_DB,
-    MODULE_SPEEDS_NM_PER_S,
-    SENSORS,
-    SLOTS,
-    module_of,
-    ports_of,
-    slot_commands,
-)
-from lumion_hw.emulator.meters.n77xx_head import EmulatedHead, HeadProfile
-from lumion_hw.emulator.optics.light import Light
+from lumion_hw.emulator.lasers.keysight_laser import INPUTS, OUTPUTS, LaserModule, laser_commands, trigger_commands
+from lumion_hw.emulator.lasers.swept_laser import LaserProfile
+from lumion_hw.emulator.meters.keysight_functions import MeterTraits, Port
+from lumion_hw.emulator.meters.keysight_meter import EmulatedKeysightMeter
+from lumion_hw.emulator.meters.photodiode_head import HEAD_81635A, EmulatedHead, HeadProfile
+from lumion_hw.emulator.optics.light import Light, LightOutlet
 from lumion_hw.emulator.scpi import Call, Choice, Form, Profile, Reply, ScpiCommand, ScpiError, SuffixRange
 from lumion_hw.emulator.scpi import errors as scpi_errors
-from lumion_hw.emulator.scpi.spelling import short_form
+from lumion_hw.emulator.scpi.formats import short_form
+from lumion_hw.emulator.scpi.keysight_slots import SlotModule, slot_commands
 from lumion_hw.errors import ConfigError
 
+SLOTS = {
+    "8163A": range(1, 3),
+    "8163B": range(1, 3),
+    "8164A": range(5),
+    "8164B": range(5),
+    "8166A": range(1, 18),
+    "8166B": range(1, 18),
+}
+"""Slots of each mainframe; slot 0 takes a tunable laser and nothing else does."""
+LASER_SLOT = 0
+MODULE_SPEEDS_NM_PER_S = (0.5, 5.0, 10.0, 20.0, 40.0, 80.0)
+"""Sweep speeds of the lasers for slot 0."""
+
 DUAL_SENSORS: Mapping[int, str] = {1: "81635A", 2: "81635A"}
+
+
+@dataclass(frozen=True)
+class SlotSensor:
+    """One model of power sensor.
+
+    Attributes:
+        channels: Inputs.
+        head: Figures of each.
+    """
+
+    channels: int
+    head: HeadProfile
+
+
+def _sensor(
+    wavelengths_nm: tuple[float, float],
+    ranges_dbm: tuple[int, int],
+    noise_w: float,
+    shortest_s: float = 100e-6,
+    most_points: int = 20_001,
+) -> SlotSensor:
+    """Return a sensor of one input; ``noise_w`` is that of an average over 1 s."""
+    head = HeadProfile(
+        wavelength_limits_m=(wavelengths_nm[0] * 1e-9, wavelengths_nm[1] * 1e-9),
+        averaging_limits_s=(shortest_s, 10.0),
+        range_limits_dbm=ranges_dbm,
+        noise_w_at_1_s=noise_w,
+        responsivity_nm=HEAD_81635A.responsivity_nm,
+        responsivity_a_per_w=HEAD_81635A.responsivity_a_per_w,
+        limited_top=False,
+        most_points=most_points,
+    )
+    return SlotSensor(1, head)
+
+
+SENSORS: Mapping[str, SlotSensor] = {
+    "81630B": _sensor((970.0, 1650.0), (-70, 30), 1.7e-9),
+    "81634B": _sensor((800.0, 1700.0), (-110, 10), 0.035e-12),
+    "81635A": SlotSensor(2, HEAD_81635A),
+    "81636B": _sensor((1250.0, 1640.0), (-80, 10), 3.5e-12, shortest_s=25e-6, most_points=100_001),
+}
+
+_POWER_DBM = (-15.0, 8.5)
+LASERS: Mapping[str, LaserProfile] = {
+    "81600B-130": LaserProfile((1260.0, 1375.0), _POWER_DBM),
+    "81600B-140": LaserProfile((1370.0, 1495.0), _POWER_DBM),
+    "81600B-150": LaserProfile((1450.0, 1590.0), _POWER_DBM),
+    "81600B-160": LaserProfile((1495.0, 1640.0), _POWER_DBM),
+    "81600B-200": LaserProfile((1440.0, 1640.0), _POWER_DBM),
+}
+LOW_SSE_LOSS_DB = 5.0
+"""Power that the output of low spontaneous emission has less than the other one."""
+
+
+def ports_of(modules: Mapping[int, str]) -> list[tuple[int, int]]:
+    """Return slot and channel of every input of the sensors, in the order of the slots."""
+    return [
+        (slot, channel)
+        for slot in sorted(modules)
+        if slot != LASER_SLOT
+        for channel in range(1, SENSORS[modules[slot]].channels + 1)
+    ]
+
+
+def module_of(slot: int, model: str) -> SlotModule:
+    """Return what a module of a mainframe tells; ``model`` is one of :data:`SENSORS` or :data:`LASERS`."""
+    part, _, option = model.partition("-")
+    identity = f"Agilent Technologies,{part},DE{slot:08d},V1.0"
+    return SlotModule(part, identity, f"NO CONNECTOR OPTION, #{option}") if option else SlotModule(part, identity)
 
 
 class EmulatedKeysight816x(EmulatedKeysightMeter):
@@ -46,7 +122,7 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         clock: The injected clock.
         rng: Draws the modules' hidden errors and their noise.
         light: Gives the light at a slot and channel at a time of the present or the past.
-        model: One of :data:`~lumion_hw.emulator.meters.keysight_slots.SLOTS`.
+        model: One of :data:`~lumion_hw.emulator.meters.keysight_816x.SLOTS`.
         serial: Serial number in ``*IDN?``.
         firmware: Last field of ``*IDN?``.
         modules: Slot -> module: a sensor, or in slot 0 of an 8164 a laser; at least one.
@@ -73,12 +149,12 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         ports = ports_of(modules)
         *streams, self._laser_stream = rng.spawn(len(ports) + 1)
         heads = {
-            port: _head(light, port, stream, clock, SENSORS[modules[port[0]]].head)
+            port: _head(self._light_at, port, stream, clock, SENSORS[modules[port[0]]].head)
             for port, stream in zip(ports, streams, strict=True)
         }
         self.laser: LaserModule | None = None
-        self._emit = emit
-        self._emitted: Light | None = None
+        self._light = light
+        self._outlet = LightOutlet(emit)
         self._model = model
         self._modules = modules
         identity = f"Agilent Technologies,{model},{serial},{firmware}"
@@ -141,13 +217,18 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         self.hardware_trigger(times_s.tolist())
 
     def _acquire(self) -> None:
+        self._show_laser()
+        super()._acquire()
+
+    def _show_laser(self) -> None:
         if self.laser is not None:
             self.laser.advance()
-            light = self.laser.laser.light()
-            if self._emit is not None and light != self._emitted:
-                self._emitted = light
-                self._emit(light)
-        super()._acquire()
+            self._outlet.show(self.laser.laser.light)
+
+    def _light_at(self, slot: int, channel: int, at_s: float) -> Light:
+        """Return the light at a sensor: one message may change the laser and then read what it has become."""
+        self._show_laser()
+        return self._light(slot, channel, at_s)
 
     def _next_look(self) -> float | None:
         """The laser's pulses make the sensors measure, each in the light of its time."""

@@ -1,4 +1,4 @@
-"""Runs and triggers of a Keysight power meter as commands: ``FUNCtion`` and ``TRIGger`` (instrument facts, section 3).
+"""Runs and triggers of a Keysight power meter as commands: ``FUNCtion`` and ``TRIGger`` (N774xC and 816x guides).
 
 Model choices where the manuals are silent: a slot without a run replies ``NONE,PROGRESS``; results of a run that is
 not complete are -221; a sample above the input limit, and a dark one in dBm, is the float32 maximum; pulses that come
@@ -7,16 +7,15 @@ while a sample is being averaged are lost; the trigger output is a setting witho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.meters.keysight_runs import Function, MeterRun, Plan, RunStart
-from lumion_hw.emulator.meters.keysight_slots import TRIGGER_WIRINGS
+from lumion_hw.emulator.meters.photodiode_head import EmulatedHead
+from lumion_hw.emulator.meters.sample_runs import MeterRun, Plan, RunFunction, RunStart
 from lumion_hw.emulator.scpi import (
     Boolean,
     Call,
@@ -32,32 +31,81 @@ from lumion_hw.emulator.scpi import (
     event,
     flag_setting,
     query,
+    word_setting,
 )
 from lumion_hw.emulator.scpi import errors as scpi_errors
-from lumion_hw.emulator.scpi.formats import FLOAT32_MAX, definite_block, keysight_float, keysight_int
+from lumion_hw.emulator.scpi.formats import FLOAT32_MAX, definite_block, keysight_float, keysight_int, short_form
+from lumion_hw.emulator.scpi.keysight_slots import TRIGGER_WIRINGS
 from lumion_hw.emulator.scpi.lexer import Token, TokenKind
-from lumion_hw.emulator.scpi.spelling import short_form
 from lumion_hw.emulator.scpi.units import TIME_S
 
-if TYPE_CHECKING:
-    from lumion_hw.emulator.meters.keysight_meter import EmulatedKeysightMeter
+Port = tuple[int, int]
+"""Slot and channel."""
 
-_FUNCTIONS = tuple(function.value for function in Function)
+_FUNCTIONS = tuple(function.value for function in RunFunction)
 _STARTS = tuple(start.value for start in RunStart)
 _OUTPUTS = ("DISabled", "AVGover", "MEASure")
 _WINDOWS = ("CONTinuous", "WINDow", "REFResh")
 _LONGEST_S = 360_000.0
 
 
+@dataclass(frozen=True)
+class MeterTraits:
+    """What differs between the families.
+
+    Attributes:
+        gain_switch: Has ``POWer:GAIN:AUTO`` (N77xx).
+        results_in_watts: Runs are always read in W (816x); otherwise in the unit set.
+        master_only: Averaging, automatic ranging, triggers and runs are accepted by channel 1 and act on its slot.
+    """
+
+    gain_switch: bool = True
+    results_in_watts: bool = False
+    master_only: bool = False
+
+
+@dataclass(frozen=True)
+class HeadRack:
+    """The heads of a meter, and which of them a command means.
+
+    Attributes:
+        heads: Every head by slot and channel.
+        traits: What differs between the families.
+    """
+
+    heads: Mapping[Port, EmulatedHead]
+    traits: MeterTraits
+
+    def port(self, call: Call) -> Port:
+        """Return the slot and channel addressed. Raises ``ScpiError`` -114 if nothing is there."""
+        port = call.suffix["n"], call.suffix.get("m", 1)
+        if port not in self.heads:
+            raise ScpiError(scpi_errors.SUFFIX_OUT_OF_RANGE)
+        return port
+
+    def group(self, call: Call) -> list[EmulatedHead]:
+        """Return the heads that a setting acts on: of a dual sensor both, set by its first channel."""
+        slot, channel = self.port(call)
+        if not self.traits.master_only:
+            return [self.heads[slot, channel]]
+        if channel != 1:
+            raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
+        return self.of_slot(slot)
+
+    def of_slot(self, slot: int) -> list[EmulatedHead]:
+        """Return the heads of one slot, in the order of their channels."""
+        return [head for (other, _), head in self.heads.items() if other == slot]
+
+
 @dataclass
 class _SlotState:
     """Parameters, triggers and run of one slot; the defaults are those after ``*RST``."""
 
-    plans: dict[Function, Plan] = field(
+    plans: dict[RunFunction, Plan] = field(
         default_factory=lambda: {
-            Function.LOGGING: Plan(Function.LOGGING, 100, 0.1, 0.1),
-            Function.STABILITY: Plan(Function.STABILITY, 10, 0.1, 1.0),
-            Function.MINMAX: Plan(Function.MINMAX, 100, 0.1, 0.1, "CONTinuous"),
+            RunFunction.LOGGING: Plan(RunFunction.LOGGING, 100, 0.1, 0.1),
+            RunFunction.STABILITY: Plan(RunFunction.STABILITY, 10, 0.1, 1.0),
+            RunFunction.MINMAX: Plan(RunFunction.MINMAX, 100, 0.1, 0.1, "CONTinuous"),
         }
     )
     start: RunStart = RunStart.IGNORE
@@ -73,17 +121,17 @@ class Acquisition:
     """Everything a meter acquires by itself.
 
     Args:
-        meter: The meter, for its heads.
+        rack: The heads.
         state: Its SCPI state.
         clock: The injected clock.
     """
 
-    def __init__(self, meter: EmulatedKeysightMeter, state: InstrumentState, clock: Clock) -> None:
-        self._meter = meter
+    def __init__(self, rack: HeadRack, state: InstrumentState, clock: Clock) -> None:
+        self._rack = rack
         self._state = state
         self._clock = clock
         self._wiring = "DEFault"
-        self._slots = {slot: _SlotState() for slot, _ in meter.heads}
+        self._slots = {slot: _SlotState() for slot, _ in rack.heads}
 
     def reset(self) -> None:
         """Forget every run and its parameters (``*RST``)."""
@@ -138,7 +186,7 @@ class Acquisition:
                 state.run.trigger(times)
             elif state.start is not RunStart.IGNORE and state.armed:
                 state.armed = state.input_rearm
-                for (other, _), head in self._meter.heads.items():
+                for (other, _), head in self._rack.heads.items():
                     if other == slot:
                         head.complete(head.expose())
 
@@ -154,9 +202,14 @@ class Acquisition:
         yield ScpiCommand(f"{root}:PARameter:MINMax", window, Form(self._minmax))
         words = (Choice(_FUNCTIONS), Choice(("STARt", "STOP")))
         yield ScpiCommand(f"{root}:STATe", Form(self._control, words), Form(self._report))
-        yield query(f"{root}:RESult", self._result, marker=b"#10" if self._meter.traits.results_in_watts else None)
+        yield query(f"{root}:RESult", self._result, marker=b"#10" if self._rack.traits.results_in_watts else None)
         yield self._word(":TRIGger[n][:CHANnel[m]]:INPut", _STARTS, self._set_start, lambda slot: slot.start.value)
-        yield self._word(":TRIGger[n][:CHANnel[m]]:OUTPut", _OUTPUTS, self._set_output, lambda slot: slot.output)
+        yield self._word(
+            ":TRIGger[n][:CHANnel[m]]:OUTPut",
+            _OUTPUTS,
+            lambda slot, word: setattr(slot, "output", word),
+            lambda slot: slot.output,
+        )
         for leaf, name in (("INPut", "input_rearm"), ("OUTPut", "output_rearm")):
             yield flag_setting(
                 f":TRIGger[n][:CHANnel[m]]:{leaf}:REARm",
@@ -165,44 +218,38 @@ class Acquisition:
                 self._rearm(name),
                 keysight_int,
             )
-        yield event(":TRIGger", self._software_trigger, Node())
+        yield event(":TRIGger", self._software_trigger, TriggerNode())
 
-        def wire(call: Call) -> Reply:
-            self._wiring = call.text()
-            return None
-
-        reply = Form(lambda _: short_form(self._wiring))
-        yield ScpiCommand(":TRIGger:CONFiguration", Form(wire, (TRIGGER_WIRINGS,)), reply)
+        yield word_setting(
+            ":TRIGger:CONFiguration",
+            TRIGGER_WIRINGS,
+            lambda _: self._wiring,
+            lambda _, word: setattr(self, "_wiring", word),
+        )
 
     def _most_points(self) -> int:
-        return max(head.profile.most_points for head in self._meter.heads.values())
+        return max(head.profile.most_points for head in self._rack.heads.values())
 
     def _slot(self, call: Call) -> _SlotState:
-        return self._slots[self._meter.port(call)[0]]
+        return self._slots[self._rack.port(call)[0]]
 
     def _word(
         self,
         pattern: str,
         words: tuple[str, ...],
-        write: Callable[[Call], None],
+        write: Callable[[_SlotState, str], None],
         read: Callable[[_SlotState], str],
     ) -> ScpiCommand:
-        def run_set(call: Call) -> Reply:
-            self._meter.group(call)
-            self.stop(self._meter.port(call)[0])
-            write(call)
-            return None
+        def change(call: Call, word: str) -> None:
+            self._rack.group(call)
+            self.stop(self._rack.port(call)[0])
+            write(self._slot(call), word)
 
-        return ScpiCommand(
-            pattern, Form(run_set, (Choice(words),)), Form(lambda call: short_form(read(self._slot(call))))
-        )
+        return word_setting(pattern, Choice(words), lambda call: read(self._slot(call)), change)
 
-    def _set_start(self, call: Call) -> None:
-        slot = self._slot(call)
-        slot.start, slot.armed = RunStart(call.text()), True
-
-    def _set_output(self, call: Call) -> None:
-        self._slot(call).output = call.text()
+    @staticmethod
+    def _set_start(slot: _SlotState, word: str) -> None:
+        slot.start, slot.armed = RunStart(word), True
 
     def _rearm(self, name: str) -> Callable[[Call, bool], None]:
         def write(call: Call, on: bool) -> None:
@@ -219,19 +266,19 @@ class Acquisition:
     # -- parameters
 
     def _plan(self, call: Call, *plans: Plan) -> Reply:
-        heads = self._meter.group(call)
+        heads = self._rack.group(call)
         shortest_s = max(head.profile.averaging_limits_s[0] for head in heads)
         most = min(head.profile.most_points for head in heads)
         if any(plan.averaging_s < shortest_s or plan.points > most for plan in plans):
             raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
-        self.stop(self._meter.port(call)[0])
+        self.stop(self._rack.port(call)[0])
         for plan in plans:
             self._slot(call).plans[plan.function] = plan
         return None
 
     def _set_logging(self, call: Call) -> Reply:
         averaging_s = call.number(1)
-        return self._plan(call, Plan(Function.LOGGING, call.integer(0), averaging_s, averaging_s))
+        return self._plan(call, Plan(RunFunction.LOGGING, call.integer(0), averaging_s, averaging_s))
 
     def _set_stability(self, call: Call) -> Reply:
         """Total, period, averaging; it also changes the parameters of the other two functions."""
@@ -239,48 +286,48 @@ class Acquisition:
         if not total_s >= period_s >= averaging_s:
             raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
         points = int(total_s / period_s + 1e-9)
-        window = self._slot(call).plans[Function.MINMAX].window
+        window = self._slot(call).plans[RunFunction.MINMAX].window
         return self._plan(
             call,
-            Plan(Function.STABILITY, points, averaging_s, period_s),
-            Plan(Function.LOGGING, points, averaging_s, averaging_s),
-            Plan(Function.MINMAX, points, averaging_s, averaging_s, window),
+            Plan(RunFunction.STABILITY, points, averaging_s, period_s),
+            Plan(RunFunction.LOGGING, points, averaging_s, averaging_s),
+            Plan(RunFunction.MINMAX, points, averaging_s, averaging_s, window),
         )
 
     def _set_minmax(self, call: Call) -> Reply:
-        averaging_s = self._meter.group(call)[0].settings.averaging_s
-        return self._plan(call, Plan(Function.MINMAX, call.integer(1), averaging_s, averaging_s, call.text(0)))
+        averaging_s = self._rack.group(call)[0].settings.averaging_s
+        return self._plan(call, Plan(RunFunction.MINMAX, call.integer(1), averaging_s, averaging_s, call.text(0)))
 
     def _logging(self, call: Call) -> Reply:
-        plan = self._slot(call).plans[Function.LOGGING]
+        plan = self._slot(call).plans[RunFunction.LOGGING]
         return f"{keysight_int(plan.points)},{keysight_float(plan.averaging_s)}"
 
     def _stability(self, call: Call) -> Reply:
-        plan = self._slot(call).plans[Function.STABILITY]
+        plan = self._slot(call).plans[RunFunction.STABILITY]
         total_s = plan.points * plan.period_s
         return f"{total_s:+.5f},{keysight_float(plan.period_s)},{keysight_float(plan.averaging_s)}"
 
     def _minmax(self, call: Call) -> Reply:
-        plan = self._slot(call).plans[Function.MINMAX]
+        plan = self._slot(call).plans[RunFunction.MINMAX]
         return f"{short_form(plan.window)},{keysight_int(plan.points)}"
 
     # -- runs
 
     def _control(self, call: Call) -> Reply:
-        function, heads = Function(call.text(0)), self._meter.group(call)
-        number, slot = self._meter.port(call)[0], self._slot(call)
+        function, heads = RunFunction(call.text(0)), self._rack.group(call)
+        number, slot = self._rack.port(call)[0], self._slot(call)
         self.stop(number)
         if call.text(1) == "STOP":
             return None
         plan = slot.plans[function]
-        if function is Function.MINMAX:
+        if function is RunFunction.MINMAX:
             averaging_s = heads[0].settings.averaging_s
             plan = Plan(function, plan.points, averaging_s, averaging_s, plan.window)
         for head in heads:
             head.settings.continuous = False
         slot.run = MeterRun(plan, heads, slot.start, self._clock.now())
         self._state.status.operation.set_bit(number, on=True)
-        if function is not Function.MINMAX:  # that one never ends by itself, so nobody may wait for it
+        if function is not RunFunction.MINMAX:  # that one never ends by itself, so nobody may wait for it
             slot.operation = self._state.begin(None, lambda: self._finish(number))
             slot.operation.end_s = slot.run.end_s()
         return None
@@ -297,19 +344,19 @@ class Acquisition:
         run = self._slot(call).run
         if run is None:
             return "NONE,PROGRESS"
-        name = "MINMAX" if run.plan.function is Function.MINMAX else "LOGGING_STABILITY"
+        name = "MINMAX" if run.plan.function is RunFunction.MINMAX else "LOGGING_STABILITY"
         return f"{name},{'COMPLETE' if run.complete else 'PROGRESS'}"
 
     def _result(self, call: Call) -> Reply:
         self.advance()
-        slot, port = self._slot(call), self._meter.port(call)
+        slot, port = self._slot(call), self._rack.port(call)
         run = slot.run
-        if run is None or not (run.complete or run.plan.function is Function.MINMAX):
+        if run is None or not (run.complete or run.plan.function is RunFunction.MINMAX):
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
-        heads = [head for (other, _), head in self._meter.heads.items() if other == port[0]]
-        head = self._meter.heads[port]
-        place = heads.index(head) if self._meter.traits.master_only else 0
-        in_watts = self._meter.traits.results_in_watts or head.settings.watts
+        heads = self._rack.of_slot(port[0])
+        head = self._rack.heads[port]
+        place = heads.index(head) if self._rack.traits.master_only else 0
+        in_watts = self._rack.traits.results_in_watts or head.settings.watts
         return definite_block(_float32(run.result_w(place), in_watts=in_watts))
 
 
@@ -324,7 +371,7 @@ def _float32(watts: NDArray[np.float64], *, in_watts: bool) -> bytes:
 
 
 @dataclass(frozen=True)
-class Node:
+class TriggerNode:
     """``1`` or ``NODEA``, ``2`` or ``NODEB``: the two trigger nodes; both reach every slot."""
 
     optional: bool = False

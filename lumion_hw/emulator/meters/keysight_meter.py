@@ -1,6 +1,6 @@
 """What Keysight's power meters have in common: heads in slots, and the commands that set and read them.
 
-Section 3 of the instrument facts (N774xC and 8163/8164/8166 programming guides). Only what works is declared; anything
+Language: N774xC and 8163/8164/8166 Programming Guides. Only what works is declared; anything
 else is an undefined header, as on the instrument. Model choices where the manuals are silent: a software-triggered
 reading always averages anew, also in continuous mode; a dark reading in dBm is the marker value with -261 (one
 channel) or -231 (all); setting a range ends automatic ranging; a reading while a run is under way is -221.
@@ -9,13 +9,11 @@ channel) or -231 (all); setting a range ends automatic ranging; a reading while 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.meters import n77xx_head as physics
-from lumion_hw.emulator.meters.keysight_functions import Acquisition
-from lumion_hw.emulator.meters.keysight_slots import POWER_UNIT
-from lumion_hw.emulator.meters.n77xx_head import EmulatedHead, HeadReading
+from lumion_hw.emulator.meters import photodiode_head as physics
+from lumion_hw.emulator.meters.keysight_functions import Acquisition, HeadRack, MeterTraits, Port
+from lumion_hw.emulator.meters.photodiode_head import EmulatedHead, HeadReading
 from lumion_hw.emulator.scpi import (
     Boolean,
     Call,
@@ -33,6 +31,7 @@ from lumion_hw.emulator.scpi import (
     flag_setting,
     number_setting,
     query,
+    word_setting,
 )
 from lumion_hw.emulator.scpi import errors as scpi_errors
 from lumion_hw.emulator.scpi.formats import (
@@ -44,30 +43,13 @@ from lumion_hw.emulator.scpi.formats import (
     quoted,
     uint16_block,
 )
+from lumion_hw.emulator.scpi.keysight_slots import POWER_UNIT
 from lumion_hw.emulator.scpi.units import LENGTH_M, POWER_DBM, RATIO_DB, TIME_S
 from lumion_hw.quantities import dbm_from_w
 
 MARKER = keysight_float32(FLOAT32_MAX)
 SENSE = ":SENSe[n][:CHANnel[m]]"
-Port = tuple[int, int]
-"""Slot and channel."""
-
 OFFSET = Numeric(-200.0, 200.0, 0.0, RATIO_DB)
-
-
-@dataclass(frozen=True)
-class MeterTraits:
-    """What differs between the families.
-
-    Attributes:
-        gain_switch: Has ``POWer:GAIN:AUTO`` (N77xx).
-        results_in_watts: Runs are always read in W (816x); otherwise in the unit set.
-        master_only: Averaging, automatic ranging, triggers and runs are accepted by channel 1 and act on its slot.
-    """
-
-    gain_switch: bool = True
-    results_in_watts: bool = False
-    master_only: bool = False
 
 
 class EmulatedKeysightMeter(ScpiDevice):
@@ -91,24 +73,19 @@ class EmulatedKeysightMeter(ScpiDevice):
         traits: MeterTraits,
         slots: SuffixRange,
     ) -> None:
-        self._clock = clock
-        self._heads = heads
-        self._traits = traits
+        super().__init__(name, clock)
+        self._rack = HeadRack(heads, traits)
+        self.port = self._rack.port
         self._scpi = ScpiInstrument(name, clock, profile, self._reset, self._acquire, self._next_look)
         self._zero_codes = dict.fromkeys(heads, 0)
-        self._acquisition = Acquisition(self, self._scpi.state, clock)
+        self._acquisition = Acquisition(self._rack, self._scpi.state, clock)
         self._ranges = {"n": slots, "m": SuffixRange(1, max((channel for _, channel in heads), default=1))}
         self._scpi.declare(self._commands(), self._ranges)
 
     @property
     def heads(self) -> Mapping[Port, EmulatedHead]:
         """Every head by slot and channel."""
-        return self._heads
-
-    @property
-    def traits(self) -> MeterTraits:
-        """What differs between the families."""
-        return self._traits
+        return self._rack.heads
 
     def _acquire(self) -> None:
         self._acquisition.advance()
@@ -128,24 +105,8 @@ class EmulatedKeysightMeter(ScpiDevice):
 
     # -- addressing
 
-    def port(self, call: Call) -> Port:
-        """Return the slot and channel addressed. Raises ``ScpiError`` -114 if nothing is there."""
-        port = call.suffix["n"], call.suffix.get("m", 1)
-        if port not in self._heads:
-            raise ScpiError(scpi_errors.SUFFIX_OUT_OF_RANGE)
-        return port
-
-    def group(self, call: Call) -> list[EmulatedHead]:
-        """Return the heads that a setting acts on: of a dual sensor both, set by its first channel."""
-        slot, channel = self.port(call)
-        if not self._traits.master_only:
-            return [self._heads[slot, channel]]
-        if channel != 1:
-            raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
-        return [head for (other, _), head in self._heads.items() if other == slot]
-
     def _head(self, call: Call) -> EmulatedHead:
-        return self._heads[self.port(call)]
+        return self.heads[self.port(call)]
 
     def _changing(self, call: Call) -> EmulatedHead:
         """Return a head whose setting is about to change: that stops a run."""
@@ -177,12 +138,12 @@ class EmulatedKeysightMeter(ScpiDevice):
 
         def tune_all(call: Call, wavelength_m: float) -> None:
             self._changing(call)
-            for each in self._heads.values():
+            for each in self.heads.values():
                 each.set_wavelength(wavelength_m)
 
         def average(call: Call, averaging_s: float) -> None:
             self._changing(call)
-            for each in self.group(call):
+            for each in self._rack.group(call):
                 each.settings.averaging_s = averaging_s
                 each.restart()
 
@@ -214,15 +175,13 @@ class EmulatedKeysightMeter(ScpiDevice):
             lambda c, value: setattr(self._changing(c).settings, "offset_db", value),
             keysight_float,
         )
-        yield ScpiCommand(
+        yield word_setting(
             f"{SENSE}:POWer:UNIT",
-            Form(self._set_unit, (POWER_UNIT,)),
-            Form(lambda c: keysight_int(int(head(c).settings.watts))),
+            POWER_UNIT,
+            lambda c: keysight_int(int(head(c).settings.watts)),
+            lambda c, unit: setattr(self._changing(c).settings, "watts", unit == "W"),
+            str,
         )
-
-    def _set_unit(self, call: Call) -> Reply:
-        self._changing(call).settings.watts = call.text() == "W"
-        return None
 
     def _switches(self) -> Iterable[ScpiCommand]:
         switches = [
@@ -230,7 +189,7 @@ class EmulatedKeysightMeter(ScpiDevice):
             (":INITiate[n][:CHANnel[m]]:CONTinuous", "continuous", True),
             (f"{SENSE}:POWer:REFerence:STATe", "relative", False),
         ]
-        if self._traits.gain_switch:
+        if self._rack.traits.gain_switch:
             switches.append((f"{SENSE}:POWer:GAIN:AUTO", "gain_automatic", False))
         for pattern, name, shared in switches:
             yield flag_setting(pattern, Boolean(), self._getter(name), self._switch(name, shared), keysight_int)
@@ -241,7 +200,7 @@ class EmulatedKeysightMeter(ScpiDevice):
     def _switch(self, name: str, shared: bool) -> Callable[[Call, bool], None]:
         def write(call: Call, on: bool) -> None:
             self._changing(call)
-            for head in self.group(call) if shared else [self._head(call)]:
+            for head in self._rack.group(call) if shared else [self._head(call)]:
                 setattr(head.settings, name, on)
                 head.restart()
 
@@ -256,7 +215,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         yield event(":INITiate[n][:CHANnel[m]][:IMMediate]", self._initiate)
         zero = f"{SENSE}:CORRection:COLLect:ZERO"
         yield ScpiCommand(zero, Form(lambda c: self._zero((self.port(c),))), Form(self._zero_result))
-        yield event(f"{zero}:ALL", lambda _: self._zero(tuple(self._heads)))
+        yield event(f"{zero}:ALL", lambda _: self._zero(tuple(self.heads)))
         yield event(f"{SENSE}:POWer:REFerence:DISPlay", self._take_reference)
         yield query(f"{SENSE}:POWer:REFerence:STATe:RATio", lambda _: "+255,+0")
         yield query(":SLOT[n]:HEAD[m]:TST", lambda call: (self.port(call), f"+0,{quoted('self test OK')}")[1])
@@ -266,7 +225,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         )
 
     def _reset(self) -> None:
-        for head in self._heads.values():
+        for head in self.heads.values():
             head.reset()
         self._acquisition.reset()
         self._scpi.state.status.reset_conditions()
@@ -276,10 +235,10 @@ class EmulatedKeysightMeter(ScpiDevice):
     def _read(self, call: Call) -> Later:
         port = self.port(call)
         self._acquisition.require_idle(port[0])
-        exposure = self._heads[port].expose()
+        exposure = self.heads[port].expose()
 
         def finish() -> Reply:
-            value = self.express(port, self._heads[port].complete(exposure))
+            value = self.express(port, self.heads[port].complete(exposure))
             if value is None:
                 raise ScpiError(scpi_errors.MATH_ERROR)
             return keysight_float32(value)
@@ -292,19 +251,19 @@ class EmulatedKeysightMeter(ScpiDevice):
 
     def _read_all(self, call: Call) -> Later:
         del call
-        for slot, _ in self._heads:
+        for slot, _ in self.heads:
             self._acquisition.require_idle(slot)
-        exposures = {port: head.expose() for port, head in self._heads.items()}
+        exposures = {port: head.expose() for port, head in self.heads.items()}
         end_s = max(exposure.end_s for exposure in exposures.values())
 
         def finish() -> Reply:
-            return self._block({port: self._heads[port].complete(each) for port, each in exposures.items()})
+            return self._block({port: self.heads[port].complete(each) for port, each in exposures.items()})
 
         return Later(lambda: end_s, finish)
 
     def _fetch_all(self, call: Call) -> Reply:
         del call
-        return self._block({port: head.fetch() for port, head in self._heads.items()})
+        return self._block({port: head.fetch() for port, head in self.heads.items()})
 
     def _block(self, readings: Mapping[Port, HeadReading]) -> Reply:
         """Return readings of every channel as a block; what has no value in its unit is the largest float, and -231."""
@@ -315,7 +274,7 @@ class EmulatedKeysightMeter(ScpiDevice):
 
     def express(self, port: Port, reading: HeadReading) -> float | None:
         """Return a reading in the port's unit; over-range is the marker, dark in dBm is ``None``."""
-        settings = self._heads[port].settings
+        settings = self.heads[port].settings
         power_w, in_watts = reading.power_w, settings.watts and not settings.relative
         dark = power_w is not None and power_w <= 0 and not in_watts
         self._scpi.state.status.questionable.set_bit(port[0], on=dark or power_w is None)
@@ -337,7 +296,7 @@ class EmulatedKeysightMeter(ScpiDevice):
 
     def _configuration(self, call: Call) -> Reply:
         del call
-        return uint16_block(number for port in self._heads for number in port)
+        return uint16_block(number for port in self.heads for number in port)
 
     # -- operations
 
@@ -352,11 +311,11 @@ class EmulatedKeysightMeter(ScpiDevice):
     def _zero(self, ports: tuple[Port, ...]) -> Reply:
         if any(self._measuring(port) for port in ports):
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
-        dark = {port: self._heads[port].begin_zero() for port in ports}
+        dark = {port: self.heads[port].begin_zero() for port in ports}
 
         def finish() -> None:
             for port in ports:
-                succeeded = self._heads[port].finish_zero(dark[port])
+                succeeded = self.heads[port].finish_zero(dark[port])
                 self._zero_codes[port] = 0 if succeeded else scpi_errors.EXECUTION_ERROR
             if any(self._zero_codes[port] for port in ports):
                 self._scpi.state.report(scpi_errors.EXECUTION_ERROR)

@@ -1,6 +1,6 @@
 """What a signal of two tributaries meets on its way through the mesh: a Jones matrix, and what a receiver makes of it.
 
-Model of polarization.md 2: J = U_out · M · U_in, with M the fields that lead from the inputs of the sender to the
+J = U_out · M · U_in, with M the fields that lead from the inputs of the sender to the
 outputs of the receiver. Fibres before and behind turn the polarization and change neither PDL, DGD nor rank, so a
 receiver whose DSP undoes any unitary sees the singular values and the group delays of J alone.
 """

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 COMMON_PHASE_RAD_PER_K = 0.6
 """Phase that a common temperature adds to both arms of every PUC (estimate, silicon dn/dT; mesh.md b.11)."""
 
-Course = Callable[[float], float]
+Trajectory = Callable[[float], float]
 """A quantity against the time of the bench's clock in s."""
 
 
 @dataclass
 class Disturbances:
-    """Courses of what drifts.
+    """Drift trajectories.
 
     Attributes:
         temperature_k: Temperature of the chip over that of its lock; ``None`` if it is held.
@@ -22,8 +22,8 @@ class Disturbances:
         resistance_per_root_s: Relative random walk of the resistance of every heater.
     """
 
-    temperature_k: Course | None = None
-    power_db: dict[int, Course] = field(default_factory=dict)
+    temperature_k: Trajectory | None = None
+    power_db: dict[int, Trajectory] = field(default_factory=dict)
     resistance_per_root_s: float = 0.0
 
     def common_phase_rad(self, now_s: float) -> float:
@@ -32,36 +32,5 @@ class Disturbances:
 
     def power(self, port: int, now_s: float) -> float:
         """Return the power of the light that arrives at a port over what it was."""
-        course = self.power_db.get(port)
-        return 1.0 if course is None else float(10.0 ** (course(now_s) / 10.0))
-
-
-@dataclass
-class Schedule:
-    """Things that will happen.
-
-    Attributes:
-        now_s: The clock.
-        due: What is to come, and when.
-    """
-
-    now_s: Callable[[], float]
-    due: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
-
-    def add(self, at_s: float, action: Callable[[], None]) -> None:
-        """Have something happen at a time."""
-        self.due.append((at_s, action))
-
-    def next_s(self) -> float | None:
-        """Return when the next thing happens, ``None`` if nothing will."""
-        return min((at_s for at_s, _ in self.due), default=None)
-
-    def advance(self) -> None:
-        """Let happen what is due, in order."""
-        if not self.due:
-            return
-        now = self.now_s()
-        ready = sorted((entry for entry in self.due if entry[0] <= now), key=lambda entry: entry[0])
-        self.due = [entry for entry in self.due if entry[0] > now]
-        for _, action in ready:
-            action()
+        trajectory = self.power_db.get(port)
+        return 1.0 if trajectory is None else float(10.0 ** (trajectory(now_s) / 10.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -20,3 +21,21 @@ class Light:
     power_w: float
     wavelength_nm: float = 1550.0
     repetition_hz: float = 0.0
+
+
+class LightOutlet:
+    """Tells a laser's bench of its light, whenever that has changed.
+
+    Args:
+        emit: Called with the light; ``None`` for a laser that shines into nothing.
+    """
+
+    def __init__(self, emit: Callable[[Light], None] | None) -> None:
+        self._emit = emit
+        self._emitted: Light | None = None
+
+    def show(self, light: Callable[[], Light]) -> None:
+        """Tell of the light if it is another one than before; it is not computed if nobody listens."""
+        if self._emit is not None and (present := light()) != self._emitted:
+            self._emitted = present
+            self._emit(present)

@@ -1,4 +1,4 @@
-"""What polarization controllers do to light, as Jones matrices (polarization facts, section 2).
+"""What polarization controllers do to light, as Jones matrices (docs/instruments-emulated.md, Polarization).
 
 A retarder of retardance φ and eigen-axis n on the Poincaré sphere is exp(-i φ n·σ/2), with the Pauli matrices in the
 order S1 (diagonal), S2, S3. Squeezers have fixed axes and a retardance that follows their drive; plates have a fixed
@@ -68,7 +68,7 @@ class SqueezerProfile:
 
     Attributes:
         hysteresis_rad: A retardance stays behind its drive by up to this, on the side it comes from.
-        settle_tau_s: Time constant of the retardance; five of them are the millisecond of the facts.
+        settle_tau_s: Time constant of the retardance; five of them are about a millisecond (assumed).
         activation_loss_db: Loss when all squeezers are fully driven; in proportion to their drives.
         full_drive_mv: Full drive.
     """

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
+from lumion_hw.emulator.optics.bench_time import BenchTime
 from lumion_hw.emulator.optics.coherent_paths import (
     OSNR_OF_0_DBM_DB,
     CoherentLaunch,
@@ -86,6 +87,9 @@ class OpticalWorld:
         self._inputs_of: dict[str, list[int]] = {}
         for index, path in enumerate(wiring.inputs):
             self._inputs_of.setdefault(path.source, []).append(index)
+        self._taps_of: dict[tuple[str | None, int | None], list[OutputPath]] = {}
+        for tap in wiring.outputs:
+            self._taps_of.setdefault((tap.meter, tap.meter_channel), []).append(tap)
         self._controller_of = {path.polarization: i for i, path in enumerate(wiring.inputs) if path.polarization}
         self._launched_w = np.zeros(len(wiring.inputs))
         self._turns: list[Jones] = [np.eye(2, dtype=np.complex128) for _ in chains]
@@ -93,18 +97,22 @@ class OpticalWorld:
         self._heat = Heat(2 * mesh.n_pucs, physics.thermal_tau_s, clock.now())
         self._drifted_at_s = clock.now()
         self._columns: dict[tuple[int, float, float], NDArray[np.complex128]] = {}
+        self.time = BenchTime(clock.now)
         self.disturbances = Disturbances()
         self.swapped: list[tuple[int, int]] = []
         self._coupled: dict[int, float] = {}
         self._coherent: dict[str, CoherentLaunch] = {}
         self.before_reading: list[Callable[[], None]] = []
         self._acting = False
+        self._seen: int | None = None  # the last exchange in which everything was brought up to date
+        self._leaving: dict[int, NDArray[np.float64]] = {}  # by input, for the rest of the exchange
         self._looking_s: float | None = None
 
     # What devices do to the world ------------------------------------------------------------------------------------
 
     def set_transmitter(self, source: str, power_w: float) -> None:
         """A module or laser launches this power from now on."""
+        self._leaving.clear()
         for index in self._inputs_of.get(source, ()):
             self._launched_w[index] = power_w
 
@@ -128,6 +136,7 @@ class OpticalWorld:
         if index is not None and jones is not self._turns[index]:
             self._turns[index] = jones
             self._coupled.pop(index, None)
+            self._leaving.clear()
 
     def drive_heaters(self, currents_ma: NDArray[np.float64], at_s: float) -> None:
         """The board latches a table of heater currents at an instant; shape ``(2E,)``, by PUC and arm."""
@@ -136,12 +145,14 @@ class OpticalWorld:
             self._driven_ma[[one, other]] = self._driven_ma[[other, one]]
         self._heat.aim(self.truth.heater_power_mw(self._driven_ma), at_s)
         self._columns.clear()
+        self._leaving.clear()
 
     def disturb(self) -> None:
         """The truth was changed (a fault): forget what was computed from it. Heat follows as after any change."""
         self._heat.aim(self.truth.heater_power_mw(self._driven_ma), self._now())
         self._columns.clear()
         self._coupled.clear()
+        self._leaving.clear()
 
     def turn_fibre(self, transponder: str, angle_rad: float = np.pi) -> None:
         """A fibre was moved: the polarization at the chip turns on its sphere; half a turn leads to the opposite."""
@@ -153,6 +164,7 @@ class OpticalWorld:
         axis -= (axis @ state) * state  # half a turn about any axis at right angles leads to the opposite pole
         chain.fibre_out = retarder(angle_rad * axis / np.linalg.norm(axis)) @ chain.fibre_out
         self._coupled.clear()
+        self._leaving.clear()
 
     # What devices read -----------------------------------------------------------------------------------------------
 
@@ -170,7 +182,14 @@ class OpticalWorld:
         return total
 
     def _leaving_of(self, index: int) -> NDArray[np.float64]:
-        """Return the power leaving the mesh at every port that came in by one input."""
+        """Return the power leaving the mesh at every port that came in by one input; the same array in an exchange."""
+        if self.time.exchange is None or self._looking_s is not None:
+            return self._leaving_now(index)
+        if index not in self._leaving:
+            self._leaving[index] = self._leaving_now(index)
+        return self._leaving[index]
+
+    def _leaving_now(self, index: int) -> NDArray[np.float64]:
         launched_w = float(self._launched_w[index])
         if launched_w <= 0.0:
             return np.zeros(self.mesh.n_ports)
@@ -274,7 +293,7 @@ class OpticalWorld:
 
     def tapped(self, meter: str, channel: int) -> Light:
         """Return the light at one channel of a power meter; its wavelength is the mean by power, nominal if dark."""
-        taps = [path for path in self.wiring.outputs if (path.meter, path.meter_channel) == (meter, channel)]
+        taps = self._taps_of.get((meter, channel))
         if not taps:
             return Light(0.0, self._nominal_nm)
         self._bring_up_to_date()
@@ -366,11 +385,17 @@ class OpticalWorld:
         return self._clock.now() if self._looking_s is None else self._looking_s
 
     def _bring_up_to_date(self) -> None:
-        """Let devices do what was due, and fibres and chip drift; one that looks meanwhile sees the light as it is."""
-        if self._acting:
+        """Let devices do what was due, and fibres and chip drift; one that looks meanwhile sees the light as it is.
+
+        Once in an exchange: each device would find nothing to do the second time, at a call or more per device, and a
+        meter looks twice for every channel it reads.
+        """
+        if self._acting or (self.time.exchange is not None and self.time.exchange == self._seen):
             return
-        self._acting = True
+        self._acting, self._seen = True, self.time.exchange
+        self._leaving.clear()
         try:
+            self.time.advance()
             for action in self.before_reading:
                 action()
         finally:
@@ -378,9 +403,10 @@ class OpticalWorld:
         self._drift()
         if self._slow_drift is not None and self._slow_drift.follow():
             self.disturb()
+        self._leaving.clear()
 
     def _drift(self) -> None:
-        """Turn every fibre a little: a random walk of the polarization (mesh facts: arXiv 1507.00953)."""
+        """Turn every fibre a little: a random walk of the polarization (arXiv 1507.00953)."""
         elapsed = self._clock.now() - self._drifted_at_s
         rate = self._physics.fibre_drift_rad2_per_s
         if elapsed < 0.1 or (rate <= 0.0 and self.disturbances.resistance_per_root_s <= 0.0):

@@ -1,4 +1,4 @@
-"""Frames of the Thorlabs APT protocol (polarization facts, section 4.3): a header of six bytes, with or without data.
+"""Frames of the Thorlabs APT protocol (as public drivers implement it): a header of six bytes, with or without data.
 
 Little-endian: ``id16, p1, p2, dest, source``; with data ``id16, length16, dest | 0x80, source`` and the data.
 """

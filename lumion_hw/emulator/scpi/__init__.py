@@ -18,7 +18,7 @@ messages), :mod:`lexer` (units to tokens), :mod:`commands` and :mod:`parameters`
 :mod:`connection` (one host) and :mod:`instrument`.
 """
 
-from lumion_hw.emulator.scpi.commands import Call, Form, Later, Profile, Reply, ScpiCommand, Value, event, query
+from lumion_hw.emulator.scpi.commands import Call, Form, Later, Profile, Reply, ScpiCommand, Value, action, event, query
 from lumion_hw.emulator.scpi.errors import NotApplied, ScpiError
 from lumion_hw.emulator.scpi.instrument import ScpiDevice, ScpiInstrument
 from lumion_hw.emulator.scpi.parameters import (
@@ -31,10 +31,10 @@ from lumion_hw.emulator.scpi.parameters import (
     Text,
     flag_setting,
     number_setting,
+    word_setting,
 )
-from lumion_hw.emulator.scpi.registers import RegisterGroup
 from lumion_hw.emulator.scpi.standard import group_commands
-from lumion_hw.emulator.scpi.state import InstrumentState, Operation
+from lumion_hw.emulator.scpi.state import InstrumentState, Operation, RegisterGroup
 from lumion_hw.emulator.scpi.tree import SuffixRange, Tree
 
 __all__ = [
@@ -61,9 +61,11 @@ __all__ = [
     "Text",
     "Tree",
     "Value",
+    "action",
     "event",
     "flag_setting",
     "group_commands",
     "number_setting",
     "query",
+    "word_setting",
 ]

@@ -140,6 +140,22 @@ def event(pattern: str, run: Handler, *parameters: Parameter) -> ScpiCommand:
     return ScpiCommand(pattern, set=Form(run, parameters))
 
 
+def action(pattern: str, run: Callable[[], object], *parameters: Parameter) -> ScpiCommand:
+    """Declare a command that does something, whatever its parameters are, and has no query."""
+    return event(pattern, does(run), *parameters)
+
+
+def does(run: Callable[[], object]) -> Handler:
+    """Return a handler that needs nothing of its call and replies nothing."""
+
+    def carry_out(call: Call) -> Reply:
+        del call
+        run()
+        return None
+
+    return carry_out
+
+
 @dataclass(frozen=True)
 class Profile:
     """What differs between instruments of the same language.

@@ -7,6 +7,17 @@ from collections.abc import Iterable
 
 import numpy as np
 
+
+def short_form(spelling: str) -> str:
+    """Return the upper-case part of a documented spelling: ``WAVelength`` -> ``WAV``."""
+    return "".join(character for character in spelling if not character.islower())
+
+
+def forms(spelling: str) -> frozenset[str]:
+    """Return the accepted forms, upper case. Vendors break the four-letter rule, so nothing is computed."""
+    return frozenset((short_form(spelling), spelling.upper()))
+
+
 FLOAT32_MAX: float = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
 """Largest float32, about 3.4028E+38: what Keysight meters send instead of a power they cannot express."""
 

@@ -102,11 +102,6 @@ class ScpiDevice(Switchable):
     what = "the instrument"
     _scpi: ScpiInstrument
 
-    @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._scpi.name
-
     def connect(self) -> MessageCord:
         """Open one more connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from lumion_hw.emulator.scpi import errors
 from lumion_hw.emulator.scpi.commands import Call, Form, Reply, ScpiCommand, Value
 from lumion_hw.emulator.scpi.errors import NotApplied, ScpiError
+from lumion_hw.emulator.scpi.formats import forms, short_form
 from lumion_hw.emulator.scpi.lexer import Token, TokenKind
-from lumion_hw.emulator.scpi.spelling import forms
 from lumion_hw.emulator.scpi.units import Suffixes
 
 Limit = float | Callable[[Call], float]
@@ -218,6 +218,22 @@ def number_setting(
         return reply(call.number() if call.values else read(call))
 
     return ScpiCommand(pattern, Form(run_set, (parameter,)), Form(run_query, (LimitName(parameter),)))
+
+
+def word_setting(
+    pattern: str,
+    parameter: Choice | NumberOrWord,
+    read: Callable[[Call], str],
+    write: Callable[[Call, str], None],
+    reply: Callable[[str], str] = short_form,
+) -> ScpiCommand:
+    """Declare a choice of words with its query, which replies the short form if nothing else is said."""
+
+    def run_set(call: Call) -> Reply:
+        write(call, call.text())
+        return None
+
+    return ScpiCommand(pattern, Form(run_set, (parameter,)), Form(lambda call: reply(read(call))))
 
 
 def flag_setting(

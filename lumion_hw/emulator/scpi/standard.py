@@ -4,25 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lumion_hw.emulator.scpi.commands import Call, Form, Later, Reply, ScpiCommand, event, query
+from lumion_hw.emulator.scpi.commands import Call, Form, Later, Reply, ScpiCommand, action, does, event, query
 from lumion_hw.emulator.scpi.formats import plain_int
 from lumion_hw.emulator.scpi.parameters import Numeric
-from lumion_hw.emulator.scpi.registers import RegisterGroup
-from lumion_hw.emulator.scpi.state import InstrumentState
+from lumion_hw.emulator.scpi.state import InstrumentState, RegisterGroup
 
 _BYTE = Numeric(0, 255, integer=True)
 _WORD = Numeric(0, 65535, integer=True)
-
-
-def _does(action: Callable[[], None]) -> Callable[[Call], Reply]:
-    """Return a handler that carries out ``action`` and replies nothing."""
-
-    def run(call: Call) -> Reply:
-        del call
-        action()
-        return None
-
-    return run
 
 
 def common_commands(state: InstrumentState) -> tuple[ScpiCommand, ...]:
@@ -40,10 +28,10 @@ def common_commands(state: InstrumentState) -> tuple[ScpiCommand, ...]:
     return (
         query("*IDN", lambda _: state.profile.identity),
         query("*TST", lambda _: state.profile.self_test),
-        event("*RST", _does(state.reset)),
-        event("*CLS", _does(state.clear)),
+        action("*RST", state.reset),
+        action("*CLS", state.clear),
         event("*WAI", lambda _: state.when_complete(None)),
-        ScpiCommand("*OPC", Form(_does(state.announce_completion)), Form(completion)),
+        ScpiCommand("*OPC", Form(does(state.announce_completion)), Form(completion)),
         _mask(
             "*ESE", _BYTE, lambda: status.event_enable, lambda bits: setattr(status, "event_enable", bits), plain_int
         ),
@@ -58,7 +46,7 @@ def common_commands(state: InstrumentState) -> tuple[ScpiCommand, ...]:
         query("*STB", status_byte),
         query(":SYSTem:ERRor[:NEXT]", lambda _: state.take_error()),
         *(() if version is None else (query(":SYSTem:VERSion", lambda _: version),)),
-        event(":STATus:PRESet", _does(status.preset)),
+        action(":STATus:PRESet", status.preset),
         *group_commands(":STATus:OPERation", status.operation, state.profile.integer),
         *group_commands(":STATus:QUEStionable", status.questionable, state.profile.integer),
     )

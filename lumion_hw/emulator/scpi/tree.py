@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from lumion_hw.emulator.scpi import errors
 from lumion_hw.emulator.scpi.commands import Form, ScpiCommand
 from lumion_hw.emulator.scpi.errors import ScpiError
+from lumion_hw.emulator.scpi.formats import forms
 from lumion_hw.emulator.scpi.parameters import ScpiBlock
-from lumion_hw.emulator.scpi.spelling import forms
 from lumion_hw.errors import ConfigError
 
 _PIECE = re.compile(r"\[:|\]|:?(?P<word>\*?[A-Za-z][A-Za-z0-9]*)(?:\[(?P<suffix>[a-z]+)\])?")

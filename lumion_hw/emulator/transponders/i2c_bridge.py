@@ -73,7 +73,7 @@ class _Segment:
 
 
 @dataclass
-class _Message:
+class BridgeMessage:
     """One complete message from the host."""
 
     command: str
@@ -81,7 +81,7 @@ class _Message:
     values: list[int] = field(default_factory=list)
 
 
-_Parser = Generator[None, int, _Message | None]
+_Parser = Generator[None, int, BridgeMessage | None]
 
 
 def _take(count: int) -> Generator[None, int, list[int]]:
@@ -93,7 +93,7 @@ def _take(count: int) -> Generator[None, int, list[int]]:
 
 def _bus_message() -> _Parser:
     """Parse what follows an S: segments joined by S (repeated START), ended by P."""
-    message = _Message("S")
+    message = BridgeMessage("S")
     while True:
         address, length = yield from _take(2)
         segment = _Segment(address >> 1, bool(address & 1), length)
@@ -112,7 +112,7 @@ def _message() -> _Parser:
     command = chr((yield))
     if command == "S":
         return (yield from _bus_message())
-    message = _Message(command)
+    message = BridgeMessage(command)
     if command in "OZI":
         message.values = yield from _take({"O": 1, "Z": 2, "I": 0}[command])
         return message if (yield) == ord("P") else None
@@ -135,26 +135,26 @@ class _BridgePeer:
         self.line = line
         self._parser: _Parser = _message()
         next(self._parser)
-        self._heard_at = float("-inf")
+        self._received_at = float("-inf")
 
-    def take(self, data: bytes, at_s: float) -> _Message | None:
+    def take(self, data: bytes, at_s: float) -> BridgeMessage | None:
         """Read on with bytes whose last one arrived at ``at_s``; returns the message that ends with it, if one does."""
         first_s = at_s - self.line.byte_s * (len(data) - 1)
-        if first_s - self._heard_at > MESSAGE_TIMEOUT_S:
+        if first_s - self._received_at > MESSAGE_TIMEOUT_S:
             self._restart()
-        self._heard_at = at_s
+        self._received_at = at_s
         for value in data:
             message = self._feed(value)
             if message is not None:
                 return message
         return None
 
-    def _feed(self, value: int) -> _Message | None:
+    def _feed(self, value: int) -> BridgeMessage | None:
         try:
             self._parser.send(value)
         except StopIteration as end:
             self._restart()
-            message: _Message | None = end.value
+            message: BridgeMessage | None = end.value
             return message
         return None
 
@@ -204,23 +204,17 @@ class I2cBridge(Switchable):
         baud: int = 9600,
         ok_on_connect: bool = False,
     ) -> None:
-        self._name = name
-        self._clock = clock
+        super().__init__(name, clock)
         self._targets = tuple(targets)
         self._ok_on_connect = ok_on_connect
         divisor = max(round(_CRYSTAL_HZ / baud) - 16, 0)
         self._initial = _REGISTERS | {_BRG0: divisor & 0xFF, _BRG1: divisor >> 8}
         self._registers = dict(self._initial)
         self._peers: list[_BridgePeer] = []
-        self._work: deque[tuple[float, _BridgePeer, _Message]] = deque()
+        self._work: deque[tuple[float, _BridgePeer, BridgeMessage]] = deque()
         self._free_at = float("-inf")
         self._advancing = False
         self.bus_stuck = False
-
-    @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._name
 
     @property
     def baud(self) -> float:
@@ -231,10 +225,6 @@ class I2cBridge(Switchable):
     def bus_hz(self) -> float:
         """I2C clock set by the I2CClk registers (0x13 = 97 kHz); the chip's least divider is 5."""
         return _CRYSTAL_HZ / (4 * max(self._registers[_CLOCK_LOW] + self._registers[_CLOCK_HIGH], 5))
-
-    def now(self) -> float:
-        """Return the time of the bridge's clock."""
-        return self._clock.now()
 
     @property
     def plugged(self) -> bool:
@@ -319,13 +309,13 @@ class I2cBridge(Switchable):
                 for other in self._peers:
                     other.line.set_baud(self.baud)
 
-    def _duration_s(self, message: _Message) -> float:
+    def _duration_s(self, message: BridgeMessage) -> float:
         if message.segments and self.bus_stuck:
             return BUS_TIMEOUT_S
         bits = sum(1 + 9 * (1 + segment.length) for segment in message.segments) + (1 if message.segments else 0)
         return bits / self.bus_hz
 
-    def _execute(self, message: _Message, at_s: float) -> bytes:
+    def _execute(self, message: BridgeMessage, at_s: float) -> bytes:
         values = message.values
         if message.command == "S":
             self._registers[I2C_STAT], data = self._transact(message.segments, at_s)
@@ -346,6 +336,8 @@ class I2cBridge(Switchable):
         """Run the segments on the bus; returns the I2C status and what was read."""
         if self.bus_stuck:
             return STAT_TIME_OUT, b""
+        if self.bench_time is not None:  # a module that reads its light has to see what the transaction before changed
+            self.bench_time.renew()
         data = bytearray()
         status = STAT_OK
         for segment in segments:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from lumion_hw.links.base import Peer
 
@@ -28,3 +28,24 @@ class EmulatedDevice(Protocol):
 
         Whatever only shows when somebody looks needs no hour of its own: :meth:`advance` makes up for it.
         """
+
+
+@runtime_checkable
+class MessagePeer(Peer, Protocol):
+    """A connection that knows where messages end, and has a status byte."""
+
+    @property
+    def response_pending(self) -> bool:
+        """Whether a reply is being worked on or has not been transmitted."""
+
+    def end_message(self) -> None:
+        """What was received so far ends here, whether or not a terminator came (END)."""
+
+    def abandon(self) -> None:
+        """Forget what was received and what would be replied (device clear)."""
+
+    def interrupt(self) -> None:
+        """Forget the reply: the host sent on without taking it (-410)."""
+
+    def serial_poll(self) -> tuple[int, int]:
+        """Return the status byte and the mask of ``*SRE``."""

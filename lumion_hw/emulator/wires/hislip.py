@@ -10,15 +10,109 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.wires.device import EmulatedDevice
+from lumion_hw.emulator.wires.device import EmulatedDevice, MessagePeer
 from lumion_hw.emulator.wires.hislip_frames import MAX_PAYLOAD, BadHeader, HislipDecoder, HislipMessage
 from lumion_hw.emulator.wires.hislip_frames import MessageType as Kind
-from lumion_hw.emulator.wires.hislip_locks import HislipLocks
 from lumion_hw.errors import ConfigError, LinkLost
 from lumion_hw.links.base import Peer
+
+FAILURE, SUCCESS, SUCCESS_SHARED, ERROR = range(4)
+"""Answers to a request or a release."""
+
+
+@dataclass(frozen=True)
+class LockRequest:
+    """A lock that another session asks for, and until when it waits."""
+
+    key: bytes
+    deadline_s: float
+
+
+class HislipLocks:
+    """Who may talk to the instrument. Sessions are known by their number.
+
+    Args:
+        clock: The injected clock.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._exclusive: int | None = None
+        self._key = b""
+        self._shared: set[int] = set()
+        self._requests: dict[int, LockRequest] = {}
+
+    def may_talk(self, session: int) -> bool:
+        """Return whether no other session's lock is in the way."""
+        if self._exclusive is not None:
+            return self._exclusive == session
+        return not self._shared or session in self._shared
+
+    def request(self, session: int, key: bytes, timeout_s: float) -> int | None:
+        """Ask for a lock: shared if ``key`` is not empty. ``None`` means that the answer comes by :meth:`decided`."""
+        if session == self._exclusive or (key and session in self._shared) or session in self._requests:
+            return ERROR
+        if self._grant(session, key):
+            return SUCCESS
+        if timeout_s <= 0:
+            return FAILURE
+        self._requests[session] = LockRequest(key, self._clock.now() + timeout_s)
+        return None
+
+    def _grant(self, session: int, key: bytes) -> bool:
+        if self._exclusive is not None:
+            return False
+        if key:
+            if self._shared and key != self._key:
+                return False
+            self._key = key
+            self._shared.add(session)
+            return True
+        if self._shared and session not in self._shared:
+            return False
+        self._exclusive = session
+        return True
+
+    def release(self, session: int) -> int:
+        """Give up the exclusive lock, else the shared one."""
+        if self._exclusive == session:
+            self._exclusive = None
+            return SUCCESS
+        if session in self._shared:
+            self._shared.remove(session)
+            return SUCCESS_SHARED
+        return ERROR
+
+    def decided(self, session: int) -> int | None:
+        """Return the answer to a request that had to wait, once."""
+        request = self._requests.get(session)
+        if request is None:
+            return None
+        granted = self._grant(session, request.key)
+        if not granted and self._clock.now() < request.deadline_s:
+            return None
+        del self._requests[session]
+        return SUCCESS if granted else FAILURE
+
+    def next_event(self) -> float | None:
+        """Return when a waiting request ends at the latest."""
+        return min((request.deadline_s for request in self._requests.values()), default=None)
+
+    def info(self) -> tuple[int, int]:
+        """Return whether there is an exclusive lock (0 or 1), and how many sessions hold one."""
+        holders = self._shared | ({self._exclusive} if self._exclusive is not None else set())
+        return int(self._exclusive is not None), len(holders)
+
+    def forget(self, session: int) -> None:
+        """The session is gone, and with it its locks."""
+        self._requests.pop(session, None)
+        self._shared.discard(session)
+        if self._exclusive == session:
+            self._exclusive = None
+
 
 _VERSION = 0x0100
 _VENDOR = struct.unpack("!H", b"LU")[0]
@@ -29,27 +123,6 @@ CHANNELS_PER_SESSION = 2
 """A synchronous and an asynchronous one, each a connection of its own."""
 _WAITING_LIMIT = 64
 """Messages kept for a session that another one's lock holds back."""
-
-
-@runtime_checkable
-class MessagePeer(Peer, Protocol):
-    """A connection that knows where messages end, and has a status byte."""
-
-    @property
-    def response_pending(self) -> bool:
-        """Whether a reply is being worked on or has not been transmitted."""
-
-    def end_message(self) -> None:
-        """What was received so far ends here, whether or not a terminator came (END)."""
-
-    def abandon(self) -> None:
-        """Forget what was received and what would be replied (device clear)."""
-
-    def interrupt(self) -> None:
-        """Forget the reply: the host sent on without taking it (-410)."""
-
-    def serial_poll(self) -> tuple[int, int]:
-        """Return the status byte and the mask of ``*SRE``."""
 
 
 class HislipFront:

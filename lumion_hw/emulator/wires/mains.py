@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import abc
-from typing import ClassVar, Protocol
+import contextlib
+from typing import ClassVar
 
-from lumion_hw.emulator.optics.disturbances import Schedule
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.optics.bench_time import BenchTime
+from lumion_hw.emulator.wires.device import MessagePeer
 from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.base import Peer
 
@@ -13,30 +16,43 @@ from lumion_hw.links.base import Peer
 class Switchable(abc.ABC):
     """Supply and cable of an emulated device; a base of all of them.
 
-    Without power nothing is heard or said: a host waits in vain, and another connection is refused. Pulling the cable
-    ends every connection at once, while the device itself goes on.
+    Without power it neither receives nor sends: a host waits in vain, and another connection is refused. Pulling the
+    cable ends every connection at once, while the device itself goes on.
+
+    Args:
+        name: Device name of the bench file.
+        clock: The injected clock.
 
     Attributes:
         what: What it is, for messages.
         keeps_connections: A connection outlives a loss of power, as that of a serial line with a converter of its own
             does; the others are lost when the device comes back.
         hangs_up: It ends its connections when it loses power, as far as a host can see; the others fall silent.
-        occasions: Things that will happen on the bench: whoever talks to the device lets them happen in time.
+        bench_time: Shared by all devices of a bench: whoever talks to one lets happen what is due; ``None`` for a
+            device that stands alone.
     """
 
     what: ClassVar[str] = "the device"
     keeps_connections: ClassVar[bool] = False
     hangs_up: ClassVar[bool] = False
-    occasions: Schedule | None = None
+    bench_time: BenchTime | None = None
     _powered = True
     _cabled = True
     _losses = 0
     _pulls = 0
 
+    def __init__(self, name: str, clock: Clock) -> None:
+        self._name = name
+        self._clock = clock
+
     @property
-    @abc.abstractmethod
     def name(self) -> str:
         """Device name of the bench file."""
+        return self._name
+
+    def now(self) -> float:
+        """Return the time of the device's clock."""
+        return self._clock.now()
 
     @property
     def powered(self) -> bool:
@@ -110,8 +126,8 @@ class Switchable(abc.ABC):
         Raises:
             LinkLost: The connection has been lost since.
         """
-        if self.occasions is not None:
-            self.occasions.advance()
+        if self.bench_time is not None:
+            self.bench_time.advance()
         pulled = marks[0] != self._pulls
         restarted = self._powered and not self.keeps_connections and marks[1] != self._losses
         if pulled or restarted:
@@ -139,42 +155,34 @@ class Cord:
     def _passes(self) -> bool:
         return self._device.lets_pass(self._marks)
 
+    def _exchange(self) -> contextlib.AbstractContextManager[None]:
+        return self._device.bench_time or contextlib.nullcontext()
+
     def receive(self, data: bytes) -> None:
         """Take bytes from the host, now. Raises ``LinkLost`` without a cable."""
         if self._passes():
-            self.peer.receive(data)
+            with self._exchange():
+                self.peer.receive(data)
 
     def transmit(self) -> bytes:
         """Give the bytes that have left for the host by now. Raises ``LinkLost`` without a cable."""
-        return self.peer.transmit() if self._passes() or self._device.hangs_up else b""
+        if not self._passes() and not self._device.hangs_up:
+            return b""
+        with self._exchange():
+            return self.peer.transmit()
 
     def next_event(self) -> float | None:
         """Return when more bytes may leave, or something happens on the bench."""
-        occasions = self._device.occasions
+        bench_time = self._device.bench_time
         times = (
             self.peer.next_event() if self._device.powered else None,
-            occasions.next_s() if occasions is not None else None,
+            bench_time.next_s() if bench_time is not None else None,
         )
         return min((time for time in times if time is not None), default=None)
 
     def close(self) -> None:
         """The host went away."""
         self.peer.close()
-
-
-class _Messages(Peer, Protocol):
-    """What HiSLIP asks of a connection."""
-
-    @property
-    def response_pending(self) -> bool: ...
-
-    def end_message(self) -> None: ...
-
-    def abandon(self) -> None: ...
-
-    def interrupt(self) -> None: ...
-
-    def serial_poll(self) -> tuple[int, int]: ...
 
 
 class MessageCord(Cord):
@@ -185,7 +193,7 @@ class MessageCord(Cord):
         peer: The connection while all is well.
     """
 
-    def __init__(self, device: Switchable, peer: _Messages) -> None:
+    def __init__(self, device: Switchable, peer: MessagePeer) -> None:
         super().__init__(device, peer)
         self._messages = peer
 
@@ -197,7 +205,8 @@ class MessageCord(Cord):
     def end_message(self) -> None:
         """What was received so far ends here."""
         if self._passes():
-            self._messages.end_message()
+            with self._exchange():
+                self._messages.end_message()
 
     def abandon(self) -> None:
         """Forget what was received and what would be replied."""

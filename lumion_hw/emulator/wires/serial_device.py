@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import abc
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.wires.mains import Cord, Switchable
 from lumion_hw.emulator.wires.serial_line import SerialLine
-
-
-class _Host(Protocol):
-    """What a peer asks of its device."""
-
-    def now(self) -> float: ...
-
-    def advance(self) -> None: ...
-
-    def next_due(self) -> float | None: ...
-
-    def disconnect(self, peer: SerialPeer) -> None: ...
 
 
 class SerialPeer:
@@ -35,7 +23,7 @@ class SerialPeer:
 
     marks: ClassVar[bytes | None] = None
 
-    def __init__(self, device: _Host, line: SerialLine) -> None:
+    def __init__(self, device: SerialDevice[Any], line: SerialLine) -> None:
         self._device = device
         self.line = line
 
@@ -76,19 +64,9 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
     keeps_connections = True
 
     def __init__(self, name: str, clock: Clock) -> None:
-        self._name = name
-        self._clock = clock
+        super().__init__(name, clock)
         self._peers: list[P] = []
         self._advancing = False
-
-    @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._name
-
-    def now(self) -> float:
-        """Return the time of the device's clock."""
-        return self._clock.now()
 
     def next_due(self) -> float | None:
         """Return when the device says something by itself, ``None`` if it will not."""

@@ -25,7 +25,7 @@ _CHUNK = 65536
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)
 
 
-class ServedWire(Protocol):
+class HostWire(Protocol):
     """Raw, non-blocking byte transport of one host."""
 
     def fileno(self) -> int:
@@ -136,7 +136,7 @@ class HostChannel:
         broken: The conversation is over; close the channel.
     """
 
-    def __init__(self, wire: ServedWire, device: EmulatedDevice, *, serial_line: bool) -> None:
+    def __init__(self, wire: HostWire, device: EmulatedDevice, *, serial_line: bool) -> None:
         self._wire = wire
         self.fd = wire.fileno()
         self._device = device

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,97 @@ from lumion_hw.emulator.mesh.qontrol.errors import (
 from lumion_hw.emulator.mesh.qontrol.executor import Executor
 from lumion_hw.emulator.mesh.qontrol.load import HeaterLoad
 from lumion_hw.emulator.mesh.qontrol.module import EmulatedQ8
-from lumion_hw.emulator.mesh.qontrol.peer import QontrolPeer
 from lumion_hw.emulator.mesh.qontrol.profile import ChainProfile, ErrorOrder, ModuleSpec
 from lumion_hw.emulator.mesh.qontrol.requests import BinaryRequest, RequestReader, TextLine, read_binary, read_text
 from lumion_hw.emulator.mesh.qontrol.timing import ReplyTiming
 from lumion_hw.emulator.wires.mains import Cord, Switchable
+from lumion_hw.emulator.wires.serial_line import SerialLine
 from lumion_hw.errors import ConfigError
+
+OUTPUT_LIMIT = 1 << 16
+"""Unread bytes above which requests are lost, as with a full buffer of the module."""
+INPUT_LIMIT = 1 << 16
+"""Bytes on their way to the modules above which more are lost."""
+
+_LOOK_S = 0.001
+
+
+class QontrolPeer:
+    """One connection to the chain.
+
+    Args:
+        chain: The chain.
+        baud: Line rate, or ``None`` for none.
+        reader: Cuts the input into requests.
+        timing: When replies reach the host.
+    """
+
+    def __init__(self, chain: QontrolChain, baud: float | None, reader: RequestReader, timing: ReplyTiming) -> None:
+        self._chain = chain
+        self._line = SerialLine(baud, INPUT_LIMIT)
+        self._reader = reader
+        self._timing = timing
+        self._coming = 0
+        self._arrived_s = float("-inf")
+        self._leaving = 0
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the host, now."""
+        self._chain.advance()
+        if not self._chain.powered:
+            return
+        taken = data[: INPUT_LIMIT - self._coming] if self._line.byte_s else data
+        now = self._chain.now()
+        self._line.receive(taken, now)
+        self._coming += len(taken)
+        self._arrived_s = max(self._arrived_s, now) + self._line.byte_s * len(taken)
+        self._chain.advance()
+
+    def transmit(self) -> bytes:
+        """Give the bytes that have reached the host by now."""
+        self._chain.advance()
+        data = self._line.left(self._timing.visible_s(self._chain.now()))
+        self._leaving -= len(data)
+        return data
+
+    def next_event(self) -> float | None:
+        """Return when more bytes may reach the host."""
+        departure = self._line.next_departure()
+        times = [self._chain.next_due(), None if departure is None else self._timing.delivered_s(departure)]
+        if self._coming:
+            times.append(min(self._arrived_s, self._chain.now() + _LOOK_S))
+        return min((time for time in times if time is not None), default=None)
+
+    def close(self) -> None:
+        """The host went away."""
+        self._chain.disconnect(self)
+
+    # -- the module's side
+
+    def requests(self, now_s: float) -> Iterator[tuple[float, TextLine | BinaryRequest]]:
+        """Give the requests that have arrived by a time, with their times."""
+        while (piece := self._line.arrived(now_s)) is not None:
+            end_s, data = piece
+            self._coming -= len(data)
+            yield from self._reader.feed(data, end_s, self._line.byte_s)
+
+    @property
+    def full(self) -> bool:
+        """The host leaves too much unread."""
+        return self._leaving >= OUTPUT_LIMIT
+
+    def send(self, data: bytes, ready_s: float) -> None:
+        """Put bytes on the line, however many; ask for :attr:`full` before."""
+        self._leaving += len(data)
+        self._line.send(data, ready_s)
+
+    def clear(self) -> None:
+        """Lose everything under way, and what was read of a request."""
+        self._line.clear()
+        self._reader.reset()
+        self._coming = self._leaving = 0
+        self._arrived_s = float("-inf")
+
 
 _HELD_LINES = 256
 _LEAST_WORDS = 64
@@ -70,8 +155,7 @@ class QontrolChain(Switchable):
         loads: Sequence[HeaterLoad] | HeaterLoad | None = None,
         profile: ChainProfile | None = None,
     ) -> None:
-        self._name = name
-        self._clock = clock
+        super().__init__(name, clock)
         self._report = drive
         self.profile = profile or ChainProfile()
         self._modules = self._build(modules, loads, rng)
@@ -114,11 +198,6 @@ class QontrolChain(Switchable):
     # -- the device
 
     @property
-    def name(self) -> str:
-        """Device name of the bench file."""
-        return self._name
-
-    @property
     def n_channels(self) -> int:
         """Channels wired to the chain, those of modules taken out included."""
         return self._n_channels
@@ -132,10 +211,6 @@ class QontrolChain(Switchable):
     def voltages_v(self) -> NDArray[np.float64]:
         """Voltages at the outputs, as of the last :meth:`advance`; shape ``(n_channels,)``."""
         return np.array([channel.output.voltage_v for module in self._modules for channel in module.channels])
-
-    def now(self) -> float:
-        """Return the time of the chain's clock."""
-        return self._clock.now()
 
     def connect(self) -> Cord:
         """Open one more connection. Raises ``ConnectError`` without power or cable."""
@@ -217,8 +292,8 @@ class QontrolChain(Switchable):
             lines = self._executor.execute(request, self._time)
         except Refused as refused:
             self._present[0].note(refused.code, refused.channel, self._time)
-            unheard = refused.code == BAD_CHANNEL and self.profile.silent_unknown_channels
-            return [] if unheard else [error_line(refused.code, refused.channel)]
+            silent = refused.code == BAD_CHANNEL and self.profile.silent_unknown_channels
+            return [] if silent else [error_line(refused.code, refused.channel)]
         self._drive()
         return lines
 

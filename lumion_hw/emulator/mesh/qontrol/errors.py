@@ -1,4 +1,4 @@
-"""Error lines of the modules: codes, their form, and how bursts are cut short (Qontrol facts, section 8)."""
+"""Error lines of the modules: codes, their form, and how bursts are cut short (error table of the Qontrol API)."""
 
 from __future__ import annotations
 

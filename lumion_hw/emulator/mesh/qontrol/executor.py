@@ -1,4 +1,4 @@
-"""What the modules do with a request and what they answer (Qontrol facts, section 5)."""
+"""What the modules do with a request and what they answer (Qontrol API documentation)."""
 
 from __future__ import annotations
 

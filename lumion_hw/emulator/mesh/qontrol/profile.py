@@ -1,4 +1,4 @@
-"""What an emulated chain is: its modules, and the choices where the public sources are silent (facts, section 14)."""
+"""What an emulated chain is: its modules, and the choices where the public sources are silent."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ FULL_SCALE: Mapping[str, tuple[float, float]] = {
     "Q8b": (12.0, 83.333333),
     "Q8bi": (12.0, 100.0),
 }
-"""Full scale in V and mA by module type (Qontrol facts, section 2)."""
+"""Full scale in V and mA by module type (Qontrol manuals)."""
 
 _KIND = re.compile(r"[A-Za-z]+([0-9]{1,3})[A-Za-z]*")
 
 
 class ReplyMode(Enum):
-    """When replies reach the host (facts, section 10.2)."""
+    """When replies reach the host; from the recordings in the branch virtual-module of takeqontrol/api."""
 
     FAST = "fast"
     """At once."""
@@ -37,7 +37,7 @@ class ReplyMode(Enum):
 
 
 class OverLimit(Enum):
-    """What a module does with a set value above its limit (not recorded; facts, section 7)."""
+    """What a module does with a set value above its limit (not recorded anywhere)."""
 
     REFUSE = "refuse"
     """``E01`` or ``E02`` instead of ``OK``; the output stays."""
@@ -46,7 +46,7 @@ class OverLimit(Enum):
 
 
 class ErrorOrder(Enum):
-    """Where the lines of the supervision appear (facts, section 8)."""
+    """Where the lines of the supervision appear."""
 
     NATURAL = "natural"
     """When they are due."""

@@ -1,6 +1,7 @@
 """From bytes to requests: cuts the stream into text lines and binary requests, and reads both.
 
-Grammar: Qontrol facts, sections 4 and 6. Nothing here knows the modules. Memory is bounded whatever arrives.
+Grammar: Qontrol API documentation, and the package ``qontrol`` 1.1.20 for the binary form. Nothing here knows the
+modules. Memory is bounded whatever arrives.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The commands of the modules: names, binary codes, and the ways each may be used (Qontrol facts, sections 5 and 6)."""
+"""The commands of the modules: names, binary codes, and the ways each may be used (Qontrol API documentation)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""When replies leave the modules and when they reach the host (Qontrol facts, section 10.2)."""
+"""When replies leave the modules and when they reach the host.
+
+Delays are those recorded in the branch virtual-module of takeqontrol/api.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,6 @@
+"""An emulated ITLA: a tunable laser behind four-byte frames on a serial line."""
+
+from lumion_hw.emulator.lasers.itla.device import Itla
+from lumion_hw.emulator.lasers.itla.laser import ItlaProfile
+
+__all__ = ["Itla", "ItlaProfile"]

@@ -1,0 +1,135 @@
+"""An ITLA's laser as physics: where it is tuned, how strong it is, and how long both take.
+
+Settings are exact and reproducible, the light is neither: each laser has its own error of frequency and of power.
+The output is dark while it tunes to another channel.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lumion_hw.emulator.optics.light import Light
+from lumion_hw.quantities import w_from_dbm, wavelength_m_from_frequency_hz
+
+FREQUENCY_ERROR_HZ = 0.3e9
+POWER_ERROR_DB = 0.25
+POWER_TAU_S = 0.5
+DARK_DBM = -60.0
+CASE_C = 35.0
+DIODE_C = 45.0
+
+
+@dataclass(frozen=True)
+class ItlaProfile:
+    """Figures of one module.
+
+    Attributes:
+        manufacturer: AEA string of register 02.
+        model: AEA string of register 03.
+        date: AEA string of register 05, day-month-year.
+        release: AEA string of register 06.
+        msa: Version of the agreement: ``01.2`` has no third words of frequencies.
+        power_dbm: Least and greatest optical power.
+        frequency_thz: Least and greatest frequency.
+        least_grid_ghz: Smallest channel spacing.
+        fine_tune_ghz: Range of fine tuning, either way.
+        boot_s: Time from power-on or reset to ready.
+        enable_s: Time from enabling to locked.
+        tune_s: Time from one channel to another.
+        power_s: Time of a change of power while enabled.
+        fine_tune_s: Time of fine tuning while enabled.
+        low_noise: Has the low-noise mode of one vendor in register 90.
+    """
+
+    manufacturer: str = "LUMION"
+    model: str = "ITLA-C"
+    date: str = "01-JAN-2025"
+    release: str = "01.03.00"
+    msa: str = "01.3"
+    power_dbm: tuple[float, float] = (6.0, 13.5)
+    frequency_thz: tuple[float, float] = (191.3, 196.1)
+    least_grid_ghz: float = 5.0
+    fine_tune_ghz: float = 6.0
+    boot_s: float = 2.0
+    enable_s: float = 5.0
+    tune_s: float = 2.0
+    power_s: float = 2.0
+    fine_tune_s: float = 0.5
+    low_noise: bool = False
+
+
+@dataclass
+class ItlaSettings:
+    """What the host has set; ``GenCfg`` makes it the state after power-on.
+
+    Attributes:
+        channel: Channel, from 1; 0 is none.
+        grid: Channel spacing, in GHz times ten and MHz, each with its sign.
+        first_mhz: Frequency of channel 1.
+        power_cdbm: Power in hundredths of a dBm.
+        fine_mhz: Fine tuning.
+        stored: Registers that only keep what is written.
+    """
+
+    channel: int = 1
+    grid: tuple[int, int] = (500, 0)
+    first_mhz: int = 193_100_000
+    power_cdbm: int = 1000
+    fine_mhz: int = 0
+    stored: dict[int, int] = field(default_factory=dict)
+
+    def copy(self) -> ItlaSettings:
+        """Return an independent copy."""
+        return ItlaSettings(self.channel, self.grid, self.first_mhz, self.power_cdbm, self.fine_mhz, dict(self.stored))
+
+    @property
+    def grid_mhz(self) -> int:
+        """Channel spacing in MHz."""
+        return 100 * self.grid[0] + self.grid[1]
+
+    @property
+    def channel_mhz(self) -> int:
+        """Frequency of the present channel, without fine tuning."""
+        return self.first_mhz + (self.channel - 1) * self.grid_mhz
+
+
+class ItlaPhysics:
+    """The light of one module.
+
+    Args:
+        rng: Draws its errors.
+        now_s: Time of its first look.
+    """
+
+    def __init__(self, rng: np.random.Generator, now_s: float) -> None:
+        self._frequency_error_hz = float(np.clip(rng.normal(0.0, FREQUENCY_ERROR_HZ), -1e9, 1e9))
+        self._power_error_db = float(np.clip(rng.normal(0.0, POWER_ERROR_DB), -0.5, 0.5))
+        self._level_dbm = self._heading_dbm = 0.0
+        self._looked_s = now_s
+        self.lit = False
+        self.dark = False
+
+    def aim(self, power_dbm: float, now_s: float, *, lit: bool, dark: bool) -> None:
+        """Say what the control loops are after: a level, and whether light comes out at all."""
+        self.level_dbm(now_s)
+        if lit and not self.lit:
+            self._level_dbm = power_dbm - 3.0
+        self._heading_dbm = power_dbm
+        self.lit, self.dark = lit, dark
+
+    def level_dbm(self, now_s: float) -> float:
+        """Return the power that the module reports (OOP): it follows the setting in about a second."""
+        remaining = math.exp(-max(now_s - self._looked_s, 0.0) / POWER_TAU_S)
+        self._looked_s = max(now_s, self._looked_s)
+        self._level_dbm = self._heading_dbm + (self._level_dbm - self._heading_dbm) * remaining
+        return self._level_dbm if self.lit and not self.dark else DARK_DBM
+
+    def light(self, frequency_mhz: float, now_s: float) -> Light:
+        """Return the true light for a frequency that the module believes in."""
+        nm = wavelength_m_from_frequency_hz(frequency_mhz * 1e6 + self._frequency_error_hz) * 1e9
+        reported_dbm = self.level_dbm(now_s)
+        on = self.lit and not self.dark
+        return Light(w_from_dbm(reported_dbm + self._power_error_db) if on else 0.0, nm)

@@ -1,0 +1,58 @@
+"""StatusF and StatusW of an ITLA: latched and live conditions, and what they trigger (MSA-01.3 section 9.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lumion_hw.emulator.lasers.itla import registers as reg
+
+
+@dataclass
+class ItlaStatus:
+    """The latched bits of both registers.
+
+    Attributes:
+        fatal: Of StatusF.
+        warning: Of StatusW.
+    """
+
+    fatal: int = 0
+    warning: int = 0
+
+    def latch(self, bits: int) -> None:
+        """Latch bits that both registers show."""
+        self.fatal |= bits
+        self.warning |= bits
+
+    def summary(self, stored: Mapping[int, int], *, disabled: bool) -> int:
+        """Return bits 12 to 15, which both registers show.
+
+        Args:
+            stored: The trigger masks, by register.
+            disabled: The hardware pin keeps the output off.
+        """
+        deviations = (self.fatal & 0x0F) | (self.warning & 0x0F) << 8
+        events = deviations | (self.fatal & 0xF0) | reg.DISABLED * disabled
+        fatal = deviations | (self.fatal & reg.MODULE_RESTARTED)
+        return (
+            reg.DISABLED * disabled
+            | reg.FATAL * bool(fatal & stored[reg.FATAL_T])
+            | reg.ALARM * bool(deviations & stored[reg.ALM_T])
+            | reg.SERVICE * bool(events & stored[reg.SRQ_T])
+        )
+
+
+def live_conditions(stored: Mapping[int, int], deviation_db: float, *, tuning: bool, fatal: bool) -> int:
+    """Return the live conditions of one register while the output is enabled, as bits 0 to 3.
+
+    Args:
+        stored: Thresholds and behaviour, by register.
+        deviation_db: How far the power is from its setting.
+        tuning: The laser is on its way to a frequency.
+        fatal: For StatusF rather than StatusW.
+    """
+    if tuning and not stored[reg.MCB] & reg.ALARM_DURING_TUNING:
+        return 0
+    threshold_db = stored[reg.F_POW_TH if fatal else reg.W_POW_TH] / 100.0
+    return reg.POWER * (deviation_db > threshold_db) | reg.FREQUENCY * tuning

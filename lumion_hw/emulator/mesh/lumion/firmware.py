@@ -1,0 +1,285 @@
+"""The emulated firmware between frames and commands: sessions, sequence rule, dispatch (sections 3, 4, 5 and 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from firmware_protocol import (
+    PROTOCOL_MAJOR,
+    AnyRequest,
+    BadCause,
+    BadFrame,
+    Command,
+    EndReason,
+    Feature,
+    FieldError,
+    Frame,
+    HeaderFlag,
+    HelloFlag,
+    HelloRequest,
+    Kind,
+    Message,
+    PayloadError,
+    Refusal,
+    StatsCounter,
+    Status,
+    StoredReply,
+    Verdict,
+    accepts_no_reply,
+    decode_request,
+    is_read,
+)
+from lumion_hw.emulator.mesh.lumion import identity, monitoring, settings, sweeps, tables
+from lumion_hw.emulator.mesh.lumion.context import Context, DeferredReply, Result, bad_value
+
+Handler = Callable[[Context, Any, float], Result]
+
+HANDLERS: dict[Command, Handler] = {
+    Command.PING: identity.ping,
+    Command.ESTOP: identity.estop,
+    Command.GET_STATS: identity.get_stats,
+    Command.CONFIG: settings.config,
+    Command.STAGE: tables.stage,
+    Command.STAGE_SPARSE: tables.stage_sparse,
+    Command.COMMIT: tables.commit,
+    Command.SET: tables.set_table,
+    Command.READBACK: tables.readback,
+    Command.READ_ADC: monitoring.read_adc,
+    Command.SUBSCRIBE: monitoring.subscribe,
+    Command.SWEEP_LOAD: sweeps.sweep_load,
+    Command.SWEEP_START: sweeps.sweep_start,
+    Command.SWEEP_READ: sweeps.sweep_read,
+    Command.SWEEP_ACK: sweeps.sweep_ack,
+    Command.SWEEP_ABORT: sweeps.sweep_abort,
+    Command.FAULT_LIST: identity.fault_list,
+    Command.FAULT_CLEAR: identity.fault_clear,
+}
+"""Who executes a command. A new command is a new row."""
+
+_OWN_RANGES = frozenset(
+    (Command.COMMIT, Command.SET, Command.CONFIG, Command.READBACK, Command.SWEEP_LOAD, Command.SWEEP_START)
+)
+"""Commands whose handler checks the ranges of the fields itself: after the state, or only where they are used."""
+
+_SWEEPS = frozenset(
+    (Command.SWEEP_LOAD, Command.SWEEP_START, Command.SWEEP_READ, Command.SWEEP_ACK, Command.SWEEP_ABORT)
+)
+_READS = frozenset(command for command in Command if command.reads_only)
+_SILENT = frozenset(command for command in Command if command.accepts_no_reply)
+
+_BAD_COUNTERS = {
+    BadCause.OVERSIZE: StatsCounter.BAD_OVERSIZE,
+    BadCause.COBS: StatsCounter.BAD_COBS,
+    BadCause.SHORT: StatsCounter.BAD_SHORT,
+    BadCause.CRC: StatsCounter.BAD_CRC,
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is sent back.
+
+    Attributes:
+        status: Status code.
+        payload: Reply payload.
+        retry: It is a stored reply.
+    """
+
+    status: int
+    payload: bytes
+    retry: bool = False
+
+
+@dataclass(frozen=True)
+class Work:
+    """A request that was executed, or is being executed.
+
+    Attributes:
+        frame: The request.
+        result: The outcome, or when there will be one.
+        stored: The outcome goes into the reply ring.
+        reads: A repeat executes again.
+        silent: No reply is sent.
+    """
+
+    frame: Frame
+    result: Result
+    stored: bool = False
+    reads: bool = False
+    silent: bool = False
+
+
+class BoardFirmware:
+    """Judges and executes frames, one at a time; the caller gives the instants."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def accepted(self, item: Frame | BadFrame, at_s: float) -> Frame | None:
+        """Count what was received and feed the watchdog; returns the frame if it is a request to execute (13, 1-7)."""
+        core = self.context.core
+        if isinstance(item, BadFrame):
+            core.count(_BAD_COUNTERS[item.cause])
+            return None
+        core.count(StatsCounter.RX_FRAMES)
+        if item.kind != Kind.REQ:
+            core.count(StatsCounter.BAD_KIND)
+            return None
+        if item.version != PROTOCOL_MAJOR:
+            core.count(StatsCounter.BAD_VERSION)
+            return None
+        if self.is_own(item):
+            core.fed_at = max(core.fed_at, at_s)
+        return item
+
+    def is_own(self, frame: Frame) -> bool:
+        """Return whether a frame belongs to the current session."""
+        return frame.session != 0 and frame.session == self.context.session.number
+
+    def execute(self, frame: Frame, at_s: float) -> Work | Answer | None:
+        """Execute a request (section 4): work, a reply that is known already, or nothing to say."""
+        session, core = self.context.session, self.context.core
+        if frame.command == Command.HELLO:
+            return Work(frame, self._hello(frame, at_s))
+        if frame.command == Command.ESTOP or (frame.command == Command.PING and frame.session == 0):
+            return Work(frame, self._perform(frame, self._read(frame), at_s))
+        if not self.is_own(frame):
+            core.count(StatsCounter.BAD_SESSION)
+            return Work(frame, Refusal(Status.SESSION, value=session.number))
+        return self._in_sequence(frame, at_s)
+
+    def _in_sequence(self, frame: Frame, at_s: float) -> Work | Answer | None:
+        """Execute, replay or refuse a request of the session by its sequence number (section 4.2)."""
+        session, core = self.context.session, self.context.core
+        judgement = session.ring.judge(frame.seq)
+        if judgement.verdict is Verdict.DROP:
+            return None
+        if judgement.verdict is Verdict.REPLAY and judgement.stored is not None:
+            core.count(StatsCounter.REPLAYED)
+            return Answer(judgement.stored.status, judgement.stored.payload, retry=True)
+        if judgement.verdict is Verdict.STALE:
+            core.count(StatsCounter.STALE)
+            return Work(frame, Refusal(Status.STALE, value=session.last_seq))
+        core.count(StatsCounter.SEQ_GAPS, judgement.gap)
+        session.executes(frame.seq)
+        request = self._read(frame)
+        reads = frame.command in _READS if isinstance(request, Refusal) else is_read(request)
+        result = self._perform(frame, request, at_s)
+        return Work(frame, result, stored=True, reads=reads, silent=_is_silent(frame, request))
+
+    def finish(self, work: Work, result: Message | Refusal) -> Answer | None:
+        """Keep the outcome of a request for repeats and return the reply, or ``None`` when none is wanted."""
+        core, ring, seq = self.context.core, self.context.session.ring, work.frame.seq
+        status = result.status if isinstance(result, Refusal) else int(Status.OK)
+        payload = result.encode()
+        if work.stored and work.silent:
+            ring.store_silent(seq)
+        elif work.stored and work.reads:
+            ring.store_read(seq)
+        elif work.stored:
+            ring.store(seq, StoredReply(work.frame.command, status, payload))
+        if work.silent:
+            core.count(StatsCounter.NO_REPLY_ERRORS, int(status != Status.OK))
+            return None
+        return Answer(status, payload)
+
+    def _perform(self, frame: Frame, request: AnyRequest | Refusal, at_s: float) -> Result:
+        """Execute a request that could be read."""
+        if isinstance(request, Refusal):
+            return request
+        command = Command(frame.command)
+        wrong = None if command in _OWN_RANGES else request.out_of_range()
+        return bad_value(*wrong) if wrong is not None else HANDLERS[command](self.context, request, at_s)
+
+    def _read(self, frame: Frame) -> AnyRequest | Refusal:
+        """Return the request of a frame, or why it cannot be executed (section 13, steps 11 to 13)."""
+        refusal = self._refuse_frame(frame)
+        if refusal is not None:
+            return refusal
+        try:
+            return decode_request(frame.command, frame.payload)
+        except PayloadError as error:
+            return Refusal(Status.BAD_LENGTH, value=error.length, limit=error.minimum)
+        except FieldError as error:
+            return bad_value(error.offset, error.value)
+
+    def _refuse_frame(self, frame: Frame) -> Refusal | None:
+        if frame.flags & HeaderFlag.MORE:
+            return Refusal(Status.NOT_SUPPORTED, text="MORE")
+        if frame.command not in tuple(Command):
+            self.context.core.count(StatsCounter.UNKNOWN_COMMAND)
+            return Refusal(Status.UNKNOWN_COMMAND, value=frame.command)
+        command = Command(frame.command)
+        if len(frame.payload) < command.min_request:
+            return Refusal(Status.BAD_LENGTH, value=len(frame.payload), limit=command.min_request)
+        if command in _SWEEPS and not self.context.core.profile.has(Feature.SWEEP):
+            return Refusal(Status.NOT_SUPPORTED, value=Feature.SWEEP)
+        return None
+
+    def _hello(self, frame: Frame, at_s: float) -> Result:
+        """HELLO (sections 4.1 and 6.1)."""
+        try:
+            request = HelloRequest.decode(frame.payload)
+        except PayloadError as error:
+            return Refusal(Status.BAD_LENGTH, value=error.length, limit=error.minimum)
+        wrong = request.out_of_range()
+        if wrong is not None:
+            return bad_value(*wrong)
+        if request.proto_min > PROTOCOL_MAJOR:
+            return Refusal(Status.TOO_NEW, value=request.proto_min, limit=PROTOCOL_MAJOR)
+        if frame.session == 0:
+            return Refusal(Status.BAD_VALUE, value=0, text="session 0")
+        session = self.context.session
+        if self.is_own(frame) and frame.seq == session.hello_seq and session.untouched:
+            return identity.hello_reply(self.context, session.tx_max, at_s)
+        return self._replace_session(frame, request, at_s)
+
+    def _replace_session(self, frame: Frame, request: HelloRequest, at_s: float) -> Result:
+        """Open a session unless another host's is live; a running sweep ends first, at the next tick edge."""
+        session, core = self.context.session, self.context.core
+        left_s = core.fed_at + core.watchdog_s - at_s
+        other = session.number not in (0, frame.session)
+        if other and left_s > 0 and not request.hello_flags & HelloFlag.TAKEOVER:
+            return Refusal(Status.BUSY, value=round(left_s * 1e3), text=session.name)
+        run = self.context.sweeper.running
+        if run is None:
+            return self._open(frame, request, at_s)
+        run.stop()
+        edge = core.tick_number(at_s) + 1
+        return DeferredReply(core.edge_s(edge), lambda: self._end_sweep_and_open(frame, request, edge))
+
+    def _end_sweep_and_open(self, frame: Frame, request: HelloRequest, edge: int) -> Message:
+        """Drive the base table again at an edge, which is now, and open the session."""
+        self.context.sweeper.finish(EndReason.HOST_CHANGED, edge)
+        return self._open(frame, request, self.context.core.edge_s(edge))
+
+    def _open(self, frame: Frame, request: HelloRequest, at_s: float) -> Message:
+        """Open a session (section 4.1): what belonged to the old one is cleared, what belongs to the board is kept."""
+        context = self.context
+        core, session = context.core, context.session
+        context.transmitter.change_host(frame.session, at_s)
+        context.sweeper.change_host()
+        context.telemetry.clear()
+        session.open(frame.session, frame.seq, request.name, min(core.profile.mtu, request.host_rx_max))
+        for bank in core.banks:
+            bank.clear()
+        core.armed = None
+        core.pending = None
+        core.fed_at = max(core.fed_at, at_s)
+        return identity.hello_reply(context, session.tx_max, at_s)
+
+
+def _is_silent(frame: Frame, request: AnyRequest | Refusal) -> bool:
+    """Return whether no reply is wanted, where that is honoured (section 3, NO_REPLY)."""
+    if not frame.flags & HeaderFlag.NO_REPLY:
+        return False
+    if isinstance(request, Refusal):
+        return frame.command in _SILENT
+    return accepts_no_reply(request)
+
+
+def result_of(result: Result) -> Message | Refusal:
+    """Return the outcome of a result that is due."""
+    return result.finish() if isinstance(result, DeferredReply) else result

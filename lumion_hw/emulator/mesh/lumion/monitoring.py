@@ -1,0 +1,75 @@
+"""Commands of the monitors (section 9): READ_ADC and SUBSCRIBE."""
+
+from __future__ import annotations
+
+from firmware_protocol import (
+    ChannelError,
+    EventCredit,
+    ReadAdcReply,
+    ReadAdcRequest,
+    Refusal,
+    Status,
+    SubscribeFlag,
+    SubscribeReply,
+    SubscribeRequest,
+    TelemetryEvent,
+    channels_from_mask,
+    max_elements,
+)
+from lumion_hw.emulator.mesh.lumion.context import Context, DeferredReply, Result, bad_value, refuse_span
+from lumion_hw.emulator.mesh.lumion.monitors import TelemetrySender
+
+_OFFSET_STREAM, _OFFSET_PERIOD = 0, 4
+
+
+def read_adc(context: Context, request: ReadAdcRequest, at_s: float) -> Result:
+    """READ_ADC (section 9): scans now, answers when the scans are over."""
+    core = context.core
+    refusal = refuse_span(request.start, request.count, core.profile.n_adc, 0, 2)
+    if refusal is not None:
+        return refusal
+    room = max_elements(ReadAdcReply, context.session.tx_max)
+    if request.count > room:
+        return Refusal(Status.TOO_BIG, value=request.count, limit=room)
+    codes = context.monitors.scan(request.n_avg, at_s)[request.start : request.start + request.count]
+    reply = ReadAdcReply(core.tick(at_s), core.generation, request.start, codes)
+    return DeferredReply(at_s + context.monitors.scan_s(request.n_avg), lambda: reply)
+
+
+def subscribe(context: Context, request: SubscribeRequest, at_s: float) -> Result:
+    """SUBSCRIBE (section 9.1): replace a stream, or move its credit limit with RENEW. The first scan is one tick away.
+
+    A stream that was never opened can be renewed too; it has no credit, as its record has no period.
+    """
+    if not context.telemetry.exists(request.stream):
+        return bad_value(_OFFSET_STREAM, request.stream)
+    if request.sub_flags & SubscribeFlag.RENEW:
+        stream = context.telemetry.streams.get(request.stream, TelemetrySender())
+        stream.credit.renew(request.credit_limit)
+        return _subscribe_reply(request, stream)
+    stream_or_refusal = _new_stream(context, request, at_s)
+    if isinstance(stream_or_refusal, Refusal):
+        return stream_or_refusal
+    context.telemetry.open(request.stream, stream_or_refusal)
+    return _subscribe_reply(request, stream_or_refusal)
+
+
+def _new_stream(context: Context, request: SubscribeRequest, at_s: float) -> TelemetrySender | Refusal:
+    core = context.core
+    needed_us = request.n_avg * core.profile.adc_scan_us
+    if request.period_ticks and request.period_ticks * core.profile.tick_us < needed_us:
+        return bad_value(_OFFSET_PERIOD, request.period_ticks)
+    try:
+        channels = channels_from_mask(request.mask, core.profile.n_adc)
+    except ChannelError as error:
+        return Refusal(Status.BAD_CHANNEL, channel=error.channel, limit=error.channels)
+    room = max_elements(TelemetryEvent, context.session.tx_max)
+    if len(channels) > room:
+        return Refusal(Status.TOO_BIG, value=len(channels), limit=room)
+    return TelemetrySender(
+        EventCredit(request.credit_limit), channels, request.n_avg, request.period_ticks, core.tick_number(at_s) + 1
+    )
+
+
+def _subscribe_reply(request: SubscribeRequest, stream: TelemetrySender) -> SubscribeReply:
+    return SubscribeReply(request.stream, len(stream.channels), stream.credit.next_event, stream.credit.dropped)

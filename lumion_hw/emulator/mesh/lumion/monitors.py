@@ -1,0 +1,183 @@
+"""The monitor channels of the emulated board: photocurrents in, codes out (section 6.1)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from firmware_protocol import (
+    FIRST_TELEMETRY_STREAM,
+    EventCredit,
+    StatsCounter,
+    TelemetryEvent,
+    is_newer,
+    monitor_code,
+)
+from lumion_hw.emulator.mesh.lumion.core import BoardCore
+from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
+
+
+class BoardMonitors:
+    """Converters of one board, all channels scanned together.
+
+    A scan looks at the light when it starts.
+
+    Args:
+        profile: Resolution, full scale and scan time.
+        sense_ma: Called with a number of scans and the instant of the first; returns mean photocurrents in mA, shape
+            ``(n_adc,)``.
+    """
+
+    def __init__(self, profile: BoardProfile, sense_ma: Callable[[int, float], NDArray[np.float64]]) -> None:
+        self._profile = profile
+        self._sense_ma = sense_ma
+
+    def scan(self, n_avg: int, at_s: float) -> NDArray[np.uint16]:
+        """Return the codes of all channels, averaged over ``n_avg`` scans; shape ``(n_adc,)``, 65535 is saturated."""
+        profile = self._profile
+        current_na = np.asarray(self._sense_ma(n_avg, at_s), dtype=np.float64) * 1e6
+        top = (1 << profile.adc_bits) - 1
+        native = np.clip(np.rint(current_na / profile.adc_full_scale * top), 0, top).astype(np.uint16)
+        return monitor_code(native, profile.adc_bits)
+
+    def scan_s(self, n_avg: int) -> float:
+        """Return the time ``n_avg`` scans take, s."""
+        return n_avg * self._profile.adc_scan_us * 1e-6
+
+
+QUEUE_RECORDS = 8
+"""Records of one stream that wait for the line; one more, and the oldest is discarded."""
+
+_U32 = 1 << 32
+
+
+@dataclass(frozen=True)
+class BoardSample:
+    """One averaged scan.
+
+    Attributes:
+        ready_s: Instant at which the scans are over.
+        tick: Tick at their start.
+        generation: Active generation at their start.
+        chip_temp: Chip temperature in 0.01 degrees C, or ``None``.
+        adc: Codes of the selected channels.
+    """
+
+    ready_s: float
+    tick: int
+    generation: int
+    chip_temp: int | None
+    adc: NDArray[np.uint16]
+
+
+@dataclass
+class TelemetrySender:
+    """One stream.
+
+    Attributes:
+        credit: What may be sent, what was, and what was discarded.
+        channels: Selected monitors, ascending.
+        n_avg: Scans averaged per record.
+        period: Ticks between records; 0 when the stream stands still.
+        next_edge: Number of the tick edge of the next scan.
+        queue: Records that wait, oldest first. They take their number when they are sent.
+    """
+
+    credit: EventCredit = field(default_factory=lambda: EventCredit(0))
+    channels: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    n_avg: int = 1
+    period: int = 0
+    next_edge: int = 0
+    queue: deque[BoardSample] = field(default_factory=deque)
+
+    @property
+    def allowance(self) -> int:
+        """Events that may be sent now."""
+        limit, next_event = self.credit.credit_limit, self.credit.next_event
+        return (limit - next_event) % _U32 if is_newer(limit, next_event) else 0
+
+
+class Telemetry:
+    """All streams of a board.
+
+    Nothing happens between two looks at the board: scans that fell due meanwhile are made up for one by one at the next
+    look, each with the tick it was due at but with the light of the moment (:class:`BoardMonitors`). Scans that could
+    not be sent anyway are only counted as dropped.
+
+    Args:
+        core: Time, generation, temperature and counters.
+        monitors: The monitors.
+    """
+
+    def __init__(self, core: BoardCore, monitors: BoardMonitors) -> None:
+        self._core = core
+        self._monitors = monitors
+        self.streams: dict[int, TelemetrySender] = {}
+
+    def clear(self) -> None:
+        """End all streams: a new session or a restart (section 4.1)."""
+        self.streams.clear()
+
+    def open(self, number: int, stream: TelemetrySender) -> None:
+        """Replace a stream; what waited in the old one is gone."""
+        self.streams[number] = stream
+
+    def exists(self, number: int) -> bool:
+        """Return whether the board has a stream of this number."""
+        return FIRST_TELEMETRY_STREAM <= number < FIRST_TELEMETRY_STREAM + self._core.profile.n_streams
+
+    # -- scans ------------------------------------------------------------------------------------------------------
+
+    def next_due(self) -> float | None:
+        """Return the instant of the next scan, or ``None``."""
+        edges = [stream.next_edge for stream in self.streams.values() if stream.period]
+        return self._core.edge_s(min(edges)) if edges else None
+
+    def run_due(self, until_s: float, *, blocked: bool) -> None:
+        """Make the scan that is due.
+
+        Args:
+            until_s: Nothing else happens before this instant, so that scans in vain may be counted together up to it.
+            blocked: No event can leave before that.
+        """
+        core = self._core
+        stream = min((item for item in self.streams.values() if item.period), key=lambda item: item.next_edge)
+        due = max((core.tick_number(until_s) - stream.next_edge) // stream.period + 1, 1)
+        wanted = due if stream.allowance else 0
+        if blocked:
+            wanted = min(wanted, QUEUE_RECORDS)
+        if wanted < due:
+            self._discard(stream, due - wanted)
+            stream.next_edge += (due - wanted) * stream.period
+            return
+        at_s = core.edge_s(stream.next_edge)
+        adc = self._monitors.scan(stream.n_avg, at_s)[stream.channels]
+        ready_s = at_s + self._monitors.scan_s(stream.n_avg)
+        stream.queue.append(BoardSample(ready_s, core.tick(at_s), core.generation, core.chip_temp, adc))
+        stream.next_edge += stream.period
+        while len(stream.queue) > min(QUEUE_RECORDS, stream.allowance):
+            stream.queue.popleft()
+            self._discard(stream, 1)
+
+    def _discard(self, stream: TelemetrySender, records: int) -> None:
+        stream.credit.discard(records)
+        self._core.count(StatsCounter.EVENTS_DROPPED, records)
+
+    # -- events -----------------------------------------------------------------------------------------------------
+
+    def ready_at(self) -> float | None:
+        """Return from when on there is an event to send, or ``None``."""
+        return min((stream.queue[0].ready_s for stream in self.streams.values() if stream.queue), default=None)
+
+    def next_event(self) -> tuple[int, int, bytes]:
+        """Take the event that has waited longest: its stream, its number and its payload."""
+        number, stream = min(
+            (item for item in self.streams.items() if item[1].queue), key=lambda item: item[1].queue[0].ready_s
+        )
+        sample = stream.queue.popleft()
+        event = TelemetryEvent(sample.tick, stream.credit.dropped, sample.generation, sample.chip_temp, sample.adc)
+        return number, stream.credit.send(), event.encode()

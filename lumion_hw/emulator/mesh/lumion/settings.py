@@ -1,0 +1,161 @@
+"""CONFIG (section 7): build a pending configuration, apply it as a whole, read the active one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from firmware_protocol import (
+    ApplyFlag,
+    ConfigApplyRequest,
+    ConfigGlobalReply,
+    ConfigGlobalRequest,
+    ConfigLimitsReply,
+    ConfigLimitsRequest,
+    ConfigReadGlobalRequest,
+    ConfigReadLimitsRequest,
+    ConfigReply,
+    FaultSource,
+    Feature,
+    OutputsState,
+    Refusal,
+    Status,
+)
+from lumion_hw.emulator.mesh.lumion.configuration import PendingConfiguration, StoredConfiguration
+from lumion_hw.emulator.mesh.lumion.context import Context, DeferredReply, Result, bad_value, refuse_span
+from lumion_hw.emulator.mesh.lumion.core import BoardCore
+
+_RECORD_BYTES = 8
+
+ConfigRequest = (
+    ConfigGlobalRequest | ConfigLimitsRequest | ConfigApplyRequest | ConfigReadGlobalRequest | ConfigReadLimitsRequest
+)
+
+
+def config(context: Context, request: ConfigRequest, at_s: float) -> Result:
+    """CONFIG: the five operations."""
+    match request:
+        case ConfigGlobalRequest():
+            return _open_pending(context.core, request)
+        case ConfigLimitsRequest():
+            return _limits(context.core, request)
+        case ConfigApplyRequest():
+            return _apply(context.core, request, at_s)
+        case ConfigReadGlobalRequest():
+            return _read_global(context.core)
+        case ConfigReadLimitsRequest():
+            return _read_limits(context, request)
+
+
+def _reply(core: BoardCore, op: int) -> ConfigReply:
+    pending = 0 if core.pending is None else core.pending.count
+    return ConfigReply(op, core.state, pending, 0 if core.active is None else core.active.crc32)
+
+
+def _open_pending(core: BoardCore, request: ConfigGlobalRequest) -> Result:
+    wrong = request.out_of_range()
+    if wrong is not None:
+        return bad_value(*wrong)
+    for source in FaultSource:
+        asked = bool(request.fault_enable >> source & 1)
+        if asked and source.feature is not None and not core.profile.has(source.feature):
+            return Refusal(Status.NOT_SUPPORTED, value=source.feature)
+    core.pending = PendingConfiguration(request, core.profile.n_dac)
+    return _reply(core, request.op)
+
+
+def _limits(core: BoardCore, request: ConfigLimitsRequest) -> Result:
+    limits, profile = request.limits, core.profile
+    refusal = refuse_span(request.start, len(limits), profile.n_dac, 2, 4)
+    if refusal is not None:
+        return refusal
+    unfitted = np.flatnonzero((limits["load_ohm"] == 0) & (limits["code_max"] != 0))
+    if unfitted.size:
+        first = int(unfitted[0])
+        return bad_value(8 + _RECORD_BYTES * first, int(limits["code_max"][first]))
+    if limits["trip_ua"].any() and not profile.has(Feature.CHANNEL_SENSE):
+        return Refusal(Status.NOT_SUPPORTED, value=Feature.CHANNEL_SENSE)
+    above = np.flatnonzero(limits["code_max"] > profile.hw_code_max)
+    if above.size:
+        first = int(above[0])
+        asked = int(limits["code_max"][first])
+        return Refusal(Status.LIMIT, channel=request.start + first, value=asked, limit=profile.hw_code_max, text="code")
+    if core.pending is None:
+        return Refusal(Status.INCOMPLETE, channel=0, value=0, limit=profile.n_dac, text="GLOBAL comes first")
+    core.pending.put(request.start, limits)
+    return _reply(core, request.op)
+
+
+def _refuse_apply(core: BoardCore, request: ConfigApplyRequest) -> Refusal | None:
+    """Return why APPLY is refused by the state or its own fields, or ``None``."""
+    if core.state is OutputsState.GRACE:
+        return Refusal(Status.SAFE, value=core.faults.latched)
+    if core.state is OutputsState.SWEEP:
+        return Refusal(Status.BUSY)
+    if request.count != core.profile.n_dac:
+        return bad_value(2, request.count)
+    if request.config_crc32 == 0:
+        return bad_value(4, 0)
+    if request.apply_flags & ApplyFlag.SAVE and not core.profile.has(Feature.FLASH_CONFIG):
+        return Refusal(Status.NOT_SUPPORTED, value=Feature.FLASH_CONFIG)
+    return None
+
+
+def _apply(core: BoardCore, request: ConfigApplyRequest, at_s: float) -> Result:
+    """APPLY, its checks in the order of section 7.2."""
+    complete = _refuse_apply(core, request) or _complete(core, request.config_crc32)
+    if isinstance(complete, Refusal):
+        return complete
+    refusal = complete.refuse_table(core.driven, core.profile)
+    if refusal is not None:
+        return refusal
+    core.pending = None
+    core.activate(complete, at_s)
+    if not request.apply_flags & ApplyFlag.SAVE:
+        return _reply(core, request.op)
+    core.flash = complete
+    return DeferredReply(
+        at_s + (core.profile.t_slow_ms - core.profile.t_cmd_ms) * 1e-3, lambda: _reply(core, request.op)
+    )
+
+
+def _complete(core: BoardCore, crc32: int) -> StoredConfiguration | Refusal:
+    """Return the configuration to apply: the pending one, or the active one applied again."""
+    if core.pending is None:
+        if core.active is not None and core.active.crc32 == crc32:
+            return core.active
+        return Refusal(Status.INCOMPLETE, channel=0, value=0, limit=core.profile.n_dac)
+    missing = core.pending.first_missing()
+    if missing is not None:
+        return Refusal(Status.INCOMPLETE, channel=missing, value=core.pending.count, limit=core.profile.n_dac)
+    complete = core.pending.complete()
+    if complete.crc32 != crc32:
+        return Refusal(Status.CRC_MISMATCH, value=complete.crc32, limit=crc32)
+    return complete
+
+
+def _read_global(core: BoardCore) -> Result:
+    if core.active is None:
+        return Refusal(Status.NOT_CONFIGURED)
+    common = core.active.common
+    return ConfigGlobalReply(
+        wd_policy=common.wd_policy,
+        wd_timeout_ms=common.wd_timeout_ms,
+        wd_param_ms=common.wd_param_ms,
+        total_power_mw=common.total_power_mw,
+        fault_enable=common.fault_enable,
+        temp_trip=common.temp_trip,
+        supply_min_mv=common.supply_min_mv,
+    )
+
+
+def _read_limits(context: Context, request: ConfigReadLimitsRequest) -> Result:
+    core = context.core
+    if core.active is None:
+        return Refusal(Status.NOT_CONFIGURED)
+    refusal = refuse_span(request.start, request.count, core.profile.n_dac, 2, 4)
+    room = context.session.room(8, _RECORD_BYTES)
+    if refusal is None and request.count > room:
+        refusal = Refusal(Status.TOO_BIG, value=request.count, limit=room)
+    if refusal is not None:
+        return refusal
+    return ConfigLimitsReply(request.start, core.active.limits[request.start : request.start + request.count])

@@ -1,0 +1,375 @@
+"""One optical head of a Keysight power meter as physics: from true optical power to what the panel would show.
+
+Numbers are those of the programming guides and data sheets of the N774xC and the 81635A; where a figure is only known
+as a class (noise, absolute error) the head draws its own from the generator it is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.emulator.optics.light import Light
+from lumion_hw.quantities import ratio_from_db
+
+HIGHEST_RANGE_DBM = 10
+LOWEST_RANGE_DBM = -70
+WAVELENGTH_LIMITS_M = (1.25e-6, 1.65e-6)
+AVERAGING_LIMITS_S = (1e-6, 10.0)
+DEFAULT_WAVELENGTH_M = 1.55e-6
+DEFAULT_AVERAGING_S = 0.1
+COUNTS = 20_000
+"""Steps of the display, 1.9999 at full scale."""
+
+NOISE_W_AT_1_S = 1e-12
+"""Standard deviation of a 1 s average: 5-7 pW peak to peak in the lowest range is about six of them."""
+ZERO_OFFSET_W = 20e-12
+ZERO_DRIFT_W = 2e-12
+ZERO_DRIFT_PERIOD_S = 7200.0
+ZEROING_S = 3.0
+ZEROING_LIGHT_LIMIT_W = 1e-9
+"""More light than this and zeroing fails."""
+GAIN_SIGMA = 0.01
+GAIN_LIMIT = 0.025
+RANGE_STEP_SIGMA_DB = 0.004
+RANGE_CHANGE_S = 2e-3
+AUTORANGE_LOWER = 0.09
+"""Automatic ranging keeps a reading between 9 % and 100 % of full scale."""
+
+RESPONSIVITY_NM = np.array([1250.0, 1300.0, 1350.0, 1400.0, 1450.0, 1500.0, 1550.0, 1600.0, 1625.0, 1650.0])
+RESPONSIVITY_A_PER_W = np.array([0.84, 0.89, 0.93, 0.96, 0.99, 1.01, 1.02, 1.00, 0.93, 0.76])
+"""A typical InGaAs photodiode; each head tilts it a little."""
+
+
+@dataclass(frozen=True)
+class HeadProfile:
+    """Figures of one model of head.
+
+    Attributes:
+        wavelength_limits_m: Shortest and longest wavelength.
+        averaging_limits_s: Shortest and longest averaging time.
+        range_limits_dbm: Lowest and highest range.
+        noise_w_at_1_s: Standard deviation of a 1 s average.
+        responsivity_nm: Wavelengths of the table of responsivities.
+        responsivity_a_per_w: Responsivities there.
+        limited_top: In the highest range the limit is the nominal power, not full scale (N774x).
+        most_points: Longest logging run.
+        counts: Steps of the display up to full scale.
+    """
+
+    wavelength_limits_m: tuple[float, float] = WAVELENGTH_LIMITS_M
+    averaging_limits_s: tuple[float, float] = AVERAGING_LIMITS_S
+    range_limits_dbm: tuple[int, int] = (LOWEST_RANGE_DBM, HIGHEST_RANGE_DBM)
+    noise_w_at_1_s: float = NOISE_W_AT_1_S
+    responsivity_nm: tuple[float, ...] = tuple(RESPONSIVITY_NM.tolist())
+    responsivity_a_per_w: tuple[float, ...] = tuple(RESPONSIVITY_A_PER_W.tolist())
+    limited_top: bool = True
+    most_points: int = 1_000_000
+    counts: int = COUNTS
+
+
+N77XX = HeadProfile()
+HEAD_81635A = HeadProfile(
+    wavelength_limits_m=(0.8e-6, 1.65e-6),
+    averaging_limits_s=(100e-6, 10.0),
+    range_limits_dbm=(-80, 10),
+    noise_w_at_1_s=3.5e-12,
+    responsivity_nm=(800.0, 900.0, 1000.0, *RESPONSIVITY_NM.tolist()),
+    responsivity_a_per_w=(0.20, 0.45, 0.68, *RESPONSIVITY_A_PER_W.tolist()),
+    limited_top=False,
+    most_points=4000,
+)
+"""One channel of the dual sensor: about 20 pW peak to peak, 4000 points."""
+
+_MOST_EVALUATIONS = 20_001
+"""A run of more samples than this looks at the scene this often and interpolates."""
+
+
+def full_scale_w(range_dbm: float) -> float:
+    """Return the full scale of a range: 1.9999 times its nominal power."""
+    return 1.9999e-3 * ratio_from_db(range_dbm)
+
+
+def overflow_w(range_dbm: float, profile: HeadProfile = N77XX) -> float:
+    """Return the power above which a range overflows: full scale, but the nominal power in a limited top range."""
+    limited = profile.limited_top and range_dbm >= profile.range_limits_dbm[1]
+    return 1e-3 * ratio_from_db(range_dbm) if limited else full_scale_w(range_dbm)
+
+
+@dataclass
+class HeadSettings:
+    """Settings of one port; the defaults are those after ``*RST``.
+
+    Attributes:
+        wavelength_m: Wavelength whose responsivity is used.
+        averaging_s: Averaging time of one reading.
+        watts: Readings in W; otherwise in dBm.
+        range_dbm: Present range, a multiple of 10 dBm.
+        automatic: Automatic ranging.
+        gain_automatic: Automatic gain (kept, without effect on the model).
+        offset_db: Calibration offset, added to the reading in dB.
+        continuous: The head measures without being triggered.
+        relative: Readings are dB over the reference.
+        reference_w: Reference of relative readings.
+    """
+
+    wavelength_m: float = DEFAULT_WAVELENGTH_M
+    averaging_s: float = DEFAULT_AVERAGING_S
+    watts: bool = False
+    range_dbm: int = HIGHEST_RANGE_DBM
+    automatic: bool = True
+    gain_automatic: bool = True
+    offset_db: float = 0.0
+    continuous: bool = True
+    relative: bool = False
+    reference_w: float = 1e-3
+
+
+@dataclass(frozen=True)
+class HeadReading:
+    """What the panel shows: watts, or ``None`` above the input limit of the range."""
+
+    power_w: float | None
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """A reading under way.
+
+    Attributes:
+        start_w: True power when it began.
+        averaging_s: Averaging time in force when it began.
+        end_s: When it can be completed.
+    """
+
+    start_w: float
+    averaging_s: float
+    end_s: float
+
+
+class EmulatedHead:
+    """One photodiode with its amplifier.
+
+    Args:
+        power_w: Gives the true optical power now, in watts.
+        light_wavelength_m: Gives the wavelength of that light, in metres.
+        rng: Draws this head's errors and its noise; not shared with other heads.
+        now_s: Gives the time.
+        profile: Model of the head.
+        light_at: Gives the light at a time that has passed, for runs of samples; without it the light is taken as
+            changing linearly between two looks.
+    """
+
+    def __init__(
+        self,
+        power_w: Callable[[], float],
+        light_wavelength_m: Callable[[], float],
+        rng: np.random.Generator,
+        now_s: Callable[[], float],
+        *,
+        profile: HeadProfile = N77XX,
+        light_at: Callable[[float], Light] | None = None,
+    ) -> None:
+        self.profile = profile
+        self._light_at = light_at
+        self._nm = np.array(profile.responsivity_nm)
+        self._power_w = power_w
+        self._light_wavelength_m = light_wavelength_m
+        self._rng = rng
+        self._now_s = now_s
+        self._gain = 1.0 + float(np.clip(rng.normal(0.0, GAIN_SIGMA), -GAIN_LIMIT, GAIN_LIMIT))
+        self._zero_w = float(rng.normal(0.0, ZERO_OFFSET_W))
+        self._drift_phase = float(rng.uniform(0.0, 2.0 * math.pi))
+        tilt = float(rng.normal(0.0, 0.005))
+        self._responsivity = np.array(profile.responsivity_a_per_w) * (1.0 + tilt * (self._nm - 1550.0) / 100.0)
+        ranges = range(profile.range_limits_dbm[0], profile.range_limits_dbm[1] + 1, 10)
+        self._steps = {each: ratio_from_db(float(rng.normal(0.0, RANGE_STEP_SIGMA_DB))) for each in ranges}
+        self._correction_w = 0.0
+        self.settings = HeadSettings()
+        self.zeroing_until_s = -math.inf
+        self._last: HeadReading | None = None
+        self._seen = (now_s(), 0.0, DEFAULT_WAVELENGTH_M * 1e9)
+        self._first = False
+        self.restart()
+
+    # -- settings
+
+    def reset(self) -> None:
+        """Put the settings to their defaults and abort zeroing; the last zero stays in force."""
+        self.settings = HeadSettings()
+        self.zeroing_until_s = -math.inf
+        self.restart()
+
+    def restart(self) -> None:
+        """Restart the running average, as every new wavelength or range does."""
+        self._window_start_s = self._now_s()
+        self._windows_seen = 0
+
+    def set_wavelength(self, wavelength_m: float) -> None:
+        """Use another responsivity; automatic ranging begins again from the top."""
+        self.settings.wavelength_m = wavelength_m
+        if self.settings.automatic:
+            self.settings.range_dbm = self.profile.range_limits_dbm[1]
+        self.restart()
+
+    def range_now(self) -> int:
+        """Return the range in force; with automatic ranging a head that measures continuously follows its light."""
+        if self.settings.continuous:
+            self._choose_range(self._light(), self.settings.averaging_s)
+        return self.settings.range_dbm
+
+    def set_range(self, range_dbm: float) -> None:
+        """Take the nearest range and end automatic ranging."""
+        self.settings.range_dbm = 10 * math.floor(range_dbm / 10.0 + 0.5)
+        self.settings.automatic = False
+        self.restart()
+
+    def responsivity_table(self) -> NDArray[np.float64]:
+        """Return rows of wavelength in metres and responsivity in A/W."""
+        return np.column_stack((self._nm * 1e-9, self._responsivity))
+
+    # -- readings
+
+    def expose(self) -> Exposure:
+        """Begin one reading: wait for zeroing, choose the range, then average."""
+        start_w = self._light()
+        begin_s = max(self._now_s(), self.zeroing_until_s)
+        averaging_s = self.settings.averaging_s
+        changed = self._choose_range(start_w, averaging_s)
+        return Exposure(start_w, averaging_s, begin_s + averaging_s + RANGE_CHANGE_S * changed)
+
+    def complete(self, exposure: Exposure) -> HeadReading:
+        """End a reading: the light is taken as changing linearly between begin and end."""
+        mean_w = 0.5 * (exposure.start_w + self._light())
+        self._choose_range(mean_w, exposure.averaging_s)
+        self._last = self._measure(mean_w, exposure.averaging_s)
+        return self._last
+
+    def fetch(self) -> HeadReading:
+        """Return the last valid reading; a continuous head has a new one after every averaging time."""
+        if self.settings.continuous:
+            windows = math.floor((self._now_s() - self._window_start_s) / self.settings.averaging_s + 1e-6)
+            if windows > self._windows_seen:
+                self._windows_seen = windows
+                self._last = None
+        return self._last or self.complete(self.expose())
+
+    def _light(self) -> float:
+        power_w = self._power_w()
+        if not math.isfinite(power_w):
+            raise ValueError(f"the scene gives {power_w} W of light")
+        return power_w
+
+    def _panel_gain(self) -> float:
+        """Shown over true power in this range: absolute error, and responsivity at the true over the set wavelength."""
+        nm = np.array([self._light_wavelength_m(), self.settings.wavelength_m]) * 1e9
+        true, assumed = np.interp(nm, self._nm, self._responsivity)
+        return float(self._gain * self._steps[self.settings.range_dbm] * true / assumed)
+
+    def _choose_range(self, power_w: float, averaging_s: float) -> bool:
+        """Change the range if automatic ranging asks for it; return whether it changed."""
+        if not self.settings.automatic:
+            return False
+        before = self.settings.range_dbm
+        offset_w = self._zero_now() - self._correction_w
+        shown_w = power_w * self._panel_gain() + offset_w + 4.0 * self._noise_w(averaging_s)
+        if not AUTORANGE_LOWER * full_scale_w(before) <= shown_w <= overflow_w(before, self.profile):
+            fitting = (each for each in sorted(self._steps) if shown_w <= overflow_w(each, self.profile))
+            self.settings.range_dbm = next(fitting, self.profile.range_limits_dbm[1])
+        return self.settings.range_dbm != before
+
+    def _measure(self, power_w: float, averaging_s: float) -> HeadReading:
+        noise_w = float(self._rng.normal(0.0, self._noise_w(averaging_s)))
+        shown_w = power_w * self._panel_gain() + self._zero_now() - self._correction_w + noise_w
+        if shown_w > overflow_w(self.settings.range_dbm, self.profile):
+            return HeadReading(None)
+        count_w = full_scale_w(self.settings.range_dbm) / self.profile.counts
+        return HeadReading(round(shown_w / count_w) * count_w * ratio_from_db(self.settings.offset_db))
+
+    def _noise_w(self, averaging_s: float) -> float:
+        """White noise falls with the root of the averaging time."""
+        return self.profile.noise_w_at_1_s / math.sqrt(averaging_s)
+
+    def _zero_now(self) -> float:
+        """Offset of the amplifier with its slow drift."""
+        angle = 2.0 * math.pi * self._now_s() / ZERO_DRIFT_PERIOD_S + self._drift_phase
+        return self._zero_w + ZERO_DRIFT_W * math.sin(angle)
+
+    # -- runs of samples
+
+    def begin_run(self) -> None:
+        """Look at the light as it is when a run of samples is started."""
+        self._first = True
+        self._seen = (self._now_s(), self._light(), self._light_wavelength_m() * 1e9)
+
+    def samples(
+        self, middles_s: NDArray[np.float64], averaging_s: float, assumed_nm: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """Return samples of a run in W, ``inf`` above the input limit.
+
+        Automatic ranging goes by the light of the run's first sample; the range stays during the run.
+
+        Args:
+            middles_s: Middle of each sample's time, ascending, not in the future.
+            averaging_s: Averaging time of each.
+            assumed_nm: Wavelength whose responsivity is used for each; the one set if not given.
+        """
+        power_w, nm = self._scene(middles_s)
+        true = np.interp(nm, self._nm, self._responsivity)
+        set_nm = self.settings.wavelength_m * 1e9 if assumed_nm is None else assumed_nm
+        assumed = np.interp(set_nm, self._nm, self._responsivity)
+        if self._first and len(power_w):
+            self._choose_range(float(power_w[0]), averaging_s)
+            self._first = False
+        range_dbm = self.settings.range_dbm
+        noise_w = self._rng.normal(0.0, self._noise_w(averaging_s), len(middles_s))
+        gain = self._gain * self._steps[range_dbm] / assumed
+        shown_w = power_w * gain * true + self._zero_now() - self._correction_w + noise_w
+        count_w = full_scale_w(range_dbm) / self.profile.counts
+        counted_w = (np.rint(shown_w / count_w) + 0.0) * count_w * ratio_from_db(self.settings.offset_db)
+        return np.where(shown_w > overflow_w(range_dbm, self.profile), np.inf, counted_w)
+
+    def _scene(self, middles_s: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the power in W and the wavelength in nm at each time."""
+        if self._light_at is None:
+            before, after = self._seen, (self._now_s(), self._light(), self._light_wavelength_m() * 1e9)
+            self._seen = after
+            times = np.array([before[0], max(after[0], before[0] + 1e-12)])
+            power_w = np.interp(middles_s, times, [before[1], after[1]])
+            return power_w, np.interp(middles_s, times, [before[2], after[2]])
+        looks = middles_s
+        if len(looks) > _MOST_EVALUATIONS:
+            looks = np.linspace(middles_s[0], middles_s[-1], _MOST_EVALUATIONS)
+        lights = [self._light_at(float(look)) for look in looks]
+        power_w, nm = (np.array([getattr(each, key) for each in lights]) for key in ("power_w", "wavelength_nm"))
+        if looks is not middles_s:
+            power_w, nm = np.interp(middles_s, looks, power_w), np.interp(middles_s, looks, nm)
+        if not np.isfinite(power_w).all():
+            raise ValueError("the scene gives light that is no number")
+        return power_w, nm
+
+    # -- zeroing
+
+    @property
+    def zeroing(self) -> bool:
+        """Whether zeroing is under way."""
+        return self.zeroing_until_s > self._now_s()
+
+    def begin_zero(self) -> bool:
+        """Begin zeroing; return whether the input is dark."""
+        dark = self._light() <= ZEROING_LIGHT_LIMIT_W
+        self.zeroing_until_s = self._now_s() + ZEROING_S
+        return dark
+
+    def finish_zero(self, was_dark: bool) -> bool:
+        """End zeroing; the offset is taken over only if the input was dark at both ends. Returns whether it was."""
+        self.zeroing_until_s = -math.inf
+        dark = was_dark and self._light() <= ZEROING_LIGHT_LIMIT_W
+        if dark:
+            self._correction_w = self._zero_now() + float(self._rng.normal(0.0, self._noise_w(ZEROING_S)))
+            self.restart()
+        return dark

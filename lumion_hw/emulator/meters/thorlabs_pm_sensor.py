@@ -1,0 +1,357 @@
+"""A sensor on a Thorlabs PM100 console as physics: from light to what the amplifier shows.
+
+Photodiode, thermopile and pyroelectric sensors differ in their native quantity (A, V), their speed and their table of
+responses; everything else is the same. Figures are those of the families S15x, S40x and ES1xx, rounded; each
+sensor draws its own errors.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from lumion_hw.emulator.optics.light import Light
+from lumion_hw.quantities import ratio_from_db
+
+SAMPLE_S = 3e-3
+"""One sample; an average of n takes n of them."""
+LOW_BANDWIDTH_HZ = 15.0
+RANGE_CHANGE_S = 20e-3
+ZEROING_S = 2.0
+COUNTS = 20_000
+AUTORANGE_LOWER = 0.09
+TEMPERATURE_C = 24.0
+PRESENCE_OHM = 10_000.0
+DRIFT_PERIOD_S = 7200.0
+RANGE_STEP_SIGMA_DB = 0.004
+LOOK_S = 0.02
+"""How often a sensor that is slow to follow looks at the light by itself."""
+
+
+class SensorKind(enum.Enum):
+    """What a sensor is made of; the value is its type number in ``SYSTem:SENSor:IDN?``."""
+
+    PHOTODIODE = 1
+    THERMOPILE = 2
+    PYRO = 3
+
+
+class SensorFlag(enum.IntFlag):
+    """Last field of ``SYSTem:SENSor:IDN?``."""
+
+    POWER = 1
+    ENERGY = 2
+    RESPONSE_SETTABLE = 16
+    WAVELENGTH_SETTABLE = 32
+    TAU_SETTABLE = 64
+    TEMPERATURE = 256
+
+
+@dataclass(frozen=True)
+class SensorProfile:
+    """One model of sensor.
+
+    Attributes:
+        name: Model, first field of ``SYSTem:SENSor:IDN?``.
+        kind: What it is made of.
+        subtype: Fifth field.
+        flags: Sixth field.
+        response: Pairs of wavelength in nm and response in A/W, V/W or V/J, ascending.
+        ranges: Full scales of the amplifier in A or V, ascending.
+        noise_at_1_s: Standard deviation of a 1 s average, in W (of a pulse energy: in J).
+        offset: Spread of the offset before zeroing, in W or J.
+        gain_sigma: Spread of the absolute error.
+        tau_s: Time constant of the sensor itself.
+        default_nm: Wavelength after ``*RST``.
+        dark_limit: More light than this, in W, and zeroing fails.
+        serial: Serial number.
+        calibrated: Calibration message.
+    """
+
+    name: str
+    kind: SensorKind
+    subtype: int
+    flags: SensorFlag
+    response: tuple[tuple[float, float], ...]
+    ranges: tuple[float, ...]
+    noise_at_1_s: float
+    offset: float
+    gain_sigma: float
+    tau_s: float
+    default_nm: float
+    dark_limit: float
+    serial: str = "000000001"
+    calibrated: str = "01-Jan-2025"
+
+    @property
+    def limits_nm(self) -> tuple[float, float]:
+        """Shortest and longest wavelength."""
+        return self.response[0][0], self.response[-1][0]
+
+    def response_at(self, wavelength_nm: float) -> float:
+        """Return the nominal response at a wavelength."""
+        nm, values = zip(*self.response, strict=True)
+        return float(np.interp(wavelength_nm, nm, values))
+
+
+_PD_RANGES = (50e-9, 500e-9, 5e-6, 50e-6, 500e-6, 5e-3)
+_INGAAS = ((800.0, 0.18), (900.0, 0.45), (1000.0, 0.72), (1310.0, 0.95), (1550.0, 1.03), (1620.0, 0.95), (1700.0, 0.35))
+
+S154C = SensorProfile(
+    "S154C",
+    SensorKind.PHOTODIODE,
+    2,
+    SensorFlag.POWER | SensorFlag.WAVELENGTH_SETTABLE,
+    _INGAAS,
+    _PD_RANGES,
+    noise_at_1_s=3e-12,
+    offset=100e-12,
+    gain_sigma=0.015,
+    tau_s=0.0,
+    default_nm=1550.0,
+    dark_limit=1e-9,
+)
+"""InGaAs, 800 to 1700 nm, 100 pW to about 3 mW."""
+PHOTODIODE_ADAPTER = SensorProfile(
+    "Adapter",
+    SensorKind.PHOTODIODE,
+    1,
+    SensorFlag.POWER | SensorFlag.RESPONSE_SETTABLE,
+    ((200.0, 1.0), (2000.0, 1.0)),
+    _PD_RANGES,
+    noise_at_1_s=3e-12,
+    offset=100e-12,
+    gain_sigma=0.0,
+    tau_s=0.0,
+    default_nm=1550.0,
+    dark_limit=1e-9,
+)
+"""A photodiode without memory behind the adapter: the user says what its response is."""
+S405C = SensorProfile(
+    "S405C",
+    SensorKind.THERMOPILE,
+    0x12,
+    SensorFlag.POWER | SensorFlag.WAVELENGTH_SETTABLE | SensorFlag.TAU_SETTABLE | SensorFlag.TEMPERATURE,
+    ((190.0, 0.098), (1064.0, 0.100), (1550.0, 0.100), (20_000.0, 0.097)),
+    (1.6e-3, 16e-3, 160e-3, 1.0),
+    noise_at_1_s=1e-6,
+    offset=20e-6,
+    gain_sigma=0.015,
+    tau_s=1.1,
+    default_nm=1064.0,
+    dark_limit=100e-6,
+)
+"""Thermal, 190 nm to 20 µm, 100 µW to 5 W."""
+ES111C = SensorProfile(
+    "ES111C",
+    SensorKind.PYRO,
+    2,
+    SensorFlag.ENERGY | SensorFlag.WAVELENGTH_SETTABLE,
+    ((185.0, 95.0), (1064.0, 100.0), (25_000.0, 97.0)),
+    (150e-3, 1.5, 15.0),
+    noise_at_1_s=2e-8,
+    offset=1e-7,
+    gain_sigma=0.015,
+    tau_s=0.0,
+    default_nm=1064.0,
+    dark_limit=1e-6,
+)
+"""Pyroelectric, 10 µJ to 150 mJ per pulse."""
+SENSORS = {profile.name: profile for profile in (S154C, PHOTODIODE_ADAPTER, S405C, ES111C)}
+
+
+@dataclass
+class SensorSettings:
+    """Settings of the console that act on the reading; the defaults are those after ``*RST``.
+
+    Attributes:
+        wavelength_nm: Wavelength whose response is used.
+        response: Response of an adapter's photodiode in A/W.
+        averages: Samples per reading.
+        range_index: Present range of the amplifier.
+        automatic: Automatic ranging.
+        low_bandwidth: 15 Hz instead of up to 100 kHz.
+        accelerated: The console predicts where a thermopile will settle.
+        tau_s: Time constant it assumes for that.
+        loss_db: Attenuation in front of the sensor.
+        beam_mm: Diameter of the beam.
+    """
+
+    wavelength_nm: float
+    response: float = 1.0
+    averages: int = 1
+    range_index: int = 0
+    automatic: bool = True
+    low_bandwidth: bool = False
+    accelerated: bool = False
+    tau_s: float = 1.0
+    loss_db: float = 0.0
+    beam_mm: float = 9.5
+
+
+@dataclass(frozen=True)
+class SensorSample:
+    """One reading in the amplifier's native unit after zero correction; ``None`` above the range."""
+
+    native: float | None
+    repetition_hz: float
+
+
+class Pm100Sensor:
+    """One sensor with the amplifier it is plugged into.
+
+    Args:
+        profile: Its model.
+        light: Gives the light now.
+        rng: Draws its errors and its noise.
+        now_s: Gives the time.
+    """
+
+    def __init__(
+        self, profile: SensorProfile, light: Callable[[], Light], rng: np.random.Generator, now_s: Callable[[], float]
+    ) -> None:
+        self.profile = profile
+        self._light = light
+        self._rng = rng
+        self._now_s = now_s
+        self._gain = 1.0 + float(np.clip(rng.normal(0.0, profile.gain_sigma), -0.03, 0.03))
+        self._offset = float(rng.normal(0.0, profile.offset))
+        self._drift_phase = float(rng.uniform(0.0, 2.0 * math.pi))
+        self._steps = [ratio_from_db(float(rng.normal(0.0, RANGE_STEP_SIGMA_DB))) for _ in profile.ranges]
+        self._zero = 0.0
+        self._seen = Light(0.0)
+        self._signal = self._arriving()
+        self._heading = self._signal
+        self._looked_s = now_s()
+        self.settings = SensorSettings(profile.default_nm)
+        self.reset()
+
+    def reset(self) -> None:
+        """Put the settings to their defaults; the zero stays."""
+        top = len(self.profile.ranges) - 1
+        self.settings = SensorSettings(
+            self.profile.default_nm, range_index=top, automatic=self.profile.kind is not SensorKind.PYRO
+        )
+
+    # -- settings
+
+    @property
+    def response(self) -> float:
+        """Response the console reckons with, in A/W, V/W or V/J."""
+        if SensorFlag.RESPONSE_SETTABLE in self.profile.flags:
+            return self.settings.response
+        return self.profile.response_at(self.settings.wavelength_nm)
+
+    def full_scale(self, index: int | None = None) -> float:
+        """Return the largest power (or energy) of a range, the present one by default, with the response in force."""
+        return self.profile.ranges[self.settings.range_index if index is None else index] / self.response
+
+    def choose_range(self, native: float) -> None:
+        """Take the smallest range that holds ``native`` and end automatic ranging."""
+        fitting = [index for index, scale in enumerate(self.profile.ranges) if native <= scale * (1 + 1e-9)]
+        self.settings.range_index = fitting[0] if fitting else len(self.profile.ranges) - 1
+        self.settings.automatic = False
+
+    # -- the signal
+
+    def _arriving(self) -> float:
+        """Native signal that the present light would settle to, gain error included."""
+        light = self._light()
+        if not math.isfinite(light.power_w):
+            raise ValueError(f"the scene gives {light.power_w} W of light")
+        self._seen = light
+        amount = light.power_w
+        if self.profile.kind is SensorKind.PYRO:
+            amount = light.power_w / light.repetition_hz if light.repetition_hz > 0 else 0.0
+        return amount * self.profile.response_at(light.wavelength_nm) * self._gain
+
+    def _time_constant_s(self) -> float:
+        tau_s = self.profile.tau_s
+        if self.profile.kind is SensorKind.PHOTODIODE and self.settings.low_bandwidth:
+            tau_s = 1.0 / (2.0 * math.pi * LOW_BANDWIDTH_HZ)
+        if self.profile.kind is SensorKind.THERMOPILE and self.settings.accelerated:
+            tau_s *= abs(self.settings.tau_s / self.profile.tau_s - 1.0) + 0.1
+        return tau_s
+
+    def look(self) -> float:
+        """Let the signal follow the light up to now and return it; between two looks light is taken as unchanged."""
+        now = self._now_s()
+        tau_s = self._time_constant_s()
+        remaining = math.exp(-(now - self._looked_s) / tau_s) if tau_s > 0 else 0.0
+        self._signal = self._heading + (self._signal - self._heading) * remaining
+        self._looked_s, self._heading = now, self._arriving()
+        if tau_s == 0:
+            self._signal = self._heading
+        return self._signal
+
+    def next_look_s(self) -> float | None:
+        """Return when the light should be looked at next though nobody reads; ``None`` if the sensor follows at once.
+
+        Light costs the whole bench: a sensor without memory looks when it is read, and not before.
+        """
+        return self._looked_s + LOOK_S if self._time_constant_s() > 0 else None
+
+    # -- readings
+
+    @property
+    def averaging_s(self) -> float:
+        """Time of one reading."""
+        return self.settings.averages * SAMPLE_S
+
+    def _sigma(self, averaging_s: float) -> float:
+        """White noise, native: it falls with the root of the averaging time, or of what the low-pass averages over."""
+        slow_s = 0.5 / LOW_BANDWIDTH_HZ if self.settings.low_bandwidth else 0.0
+        return self.profile.noise_at_1_s * self._nominal / math.sqrt(max(averaging_s, slow_s))
+
+    @property
+    def _nominal(self) -> float:
+        return self.profile.response_at(self.profile.default_nm)
+
+    def _dark(self) -> float:
+        """Offset of the amplifier with its slow drift, native."""
+        angle = 2.0 * math.pi * self._now_s() / DRIFT_PERIOD_S + self._drift_phase
+        return (self._offset + 0.1 * self.profile.offset * math.sin(angle)) * self._nominal
+
+    def settle_range(self) -> bool:
+        """Follow automatic ranging, by the signal last looked at; return whether the range changed."""
+        settings, before = self.settings, self.settings.range_index
+        if not settings.automatic:
+            return False
+        shown = abs(self._signal) + 4.0 * self._sigma(SAMPLE_S)
+        ranges = self.profile.ranges
+        if not AUTORANGE_LOWER * ranges[before] <= shown <= ranges[before]:
+            fitting = [index for index, scale in enumerate(ranges) if shown <= scale]
+            settings.range_index = fitting[0] if fitting else len(ranges) - 1
+        return settings.range_index != before
+
+    def sample(self, started: float) -> SensorSample:
+        """End a reading that began when the signal was ``started``: the mean of both ends, with noise."""
+        mean = 0.5 * (started + self.look())
+        self.settle_range()
+        scale = self.profile.ranges[self.settings.range_index]
+        shown = mean * self._steps[self.settings.range_index] + self._dark() - self._zero
+        shown += float(self._rng.normal(0.0, self._sigma(self.averaging_s)))
+        repetition_hz = self._seen.repetition_hz
+        if shown > scale:
+            return SensorSample(None, repetition_hz)
+        count = scale / COUNTS
+        return SensorSample(round(shown / count) * count, repetition_hz)
+
+    # -- zeroing
+
+    @property
+    def zero(self) -> float:
+        """What is subtracted, in A or V."""
+        return self._zero
+
+    def is_dark(self) -> bool:
+        """Whether there is little enough light for zeroing."""
+        return self._light().power_w <= self.profile.dark_limit
+
+    def take_zero(self) -> None:
+        """Make the present offset the zero."""
+        self._zero = self._dark() + float(self._rng.normal(0.0, self._sigma(ZEROING_S)))

@@ -1,0 +1,324 @@
+"""Emulated Novoptel PM1000 polarimeter: a file of 16-bit registers from address 512 (PM1000 User's Guide 0.4.8).
+
+It measures S0 to S3 of the light it is given, with fixed errors of its own (power within 0.25 dB, degree of
+polarization within 1 %, states within 0.01 rad) and noise that falls with the root of the averaging time 2^ATE · 10 ns:
+3.5e-4 rad in 40 ns at the weakest light of its range, additive in watts. A measurement belongs to one averaging time:
+a vector read register by register is torn, unless it is read through its latched copies.
+
+Model choices: registers that are undefined, and those of the memory, the bulk read and the event triggers, read 0 and
+ignore writes; so do values outside a register's range. Each live integer freezes its own fraction. Above the range S0
+stays at the largest power; alarms stay until 0 is written. The non-normalised vector is in units of the reference
+power over 2^15, with an offset of 2^15; the reference power can be set.
+
+LAN: ``57 Ah Al Dh Dl`` writes and is not acknowledged, ``52 Ah Al`` reads and is answered by ``Dh Dl``. USB:
+``W AAA DDDD CR`` writes, ``R AAA 0000 CR`` reads and is answered by ``DDDD CR``. Model choice: bytes that begin no
+request, and lines that are none, are skipped without a word. The burst of the USB 2 link (``X``) is not there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import zlib
+from collections import deque
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.optics.polarization import retarder, sphere_turn
+from lumion_hw.emulator.wires.mains import Cord, Switchable
+from lumion_hw.emulator.wires.serial_line import SerialLine
+from lumion_hw.errors import ConfigError
+from lumion_hw.quantities import w_from_dbm
+
+WRITE, READ = 0x57, 0x52
+_LENGTHS = {WRITE: 5, READ: 3}
+_LINE = re.compile(rb"([WRwr])([0-9A-Fa-f]{3})([0-9A-Fa-f]{4})")
+_LONGEST_LINE = 8
+_ANSWER_S = 0.2e-3
+
+
+class LanPeer:
+    """One TCP connection."""
+
+    def __init__(self, device: Pm1000) -> None:
+        self._device = device
+        self._buffer = bytearray()
+        self._answers: deque[bytes] = deque()
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the host, now."""
+        self._buffer += data
+        while self._buffer:
+            length = _LENGTHS.get(self._buffer[0], 1)
+            if len(self._buffer) < length:
+                return
+            request = bytes(self._buffer[:length])
+            del self._buffer[:length]
+            address = int.from_bytes(request[1:3], "big")
+            if request[0] == WRITE:
+                self._device.write(address, int.from_bytes(request[3:5], "big"))
+            elif request[0] == READ:
+                self._answers.append(self._device.read(address).to_bytes(2, "big"))
+
+    def transmit(self) -> bytes:
+        """Give the answers."""
+        output = b"".join(self._answers)
+        self._answers.clear()
+        return output
+
+    def next_event(self) -> float | None:
+        """Return ``None``: answers are ready at once."""
+        return None
+
+    def close(self) -> None:
+        """The host went away."""
+
+
+class UsbPeer:
+    """One serial connection."""
+
+    def __init__(self, device: Pm1000, line: SerialLine) -> None:
+        self._device = device
+        self._line = line
+        self._text = bytearray()
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the host, now."""
+        self._line.receive(data, self._device.now())
+        self._read_on()
+
+    def _read_on(self) -> None:
+        while (piece := self._line.arrived(self._device.now(), b"\r")) is not None:
+            at_s, data = piece
+            self._text += data[: max(_LONGEST_LINE + 2 - len(self._text), 0)]
+            if data.endswith(b"\r"):
+                request = _LINE.fullmatch(bytes(self._text).strip(b"\r\n"))
+                self._text.clear()
+                if request is not None:
+                    self._carry_out(request[1].upper(), int(request[2], 16), int(request[3], 16), at_s)
+
+    def _carry_out(self, command: bytes, address: int, value: int, at_s: float) -> None:
+        if command == b"W":
+            self._device.write(address, value)
+        else:
+            self._line.send(b"%04X\r" % self._device.read(address), at_s + _ANSWER_S)
+
+    def transmit(self) -> bytes:
+        """Give the bytes that have left for the host by now."""
+        self._read_on()
+        return self._line.left(self._device.now())
+
+    def next_event(self) -> float | None:
+        """Return when more bytes may leave."""
+        times = (self._line.next_departure(), self._line.next_arrival(b"\r"))
+        return min((time for time in times if time is not None), default=None)
+
+    def close(self) -> None:
+        """The host went away."""
+        self._line.clear()
+
+
+FIRST_ADDRESS, LAST_ADDRESS = 512, 512 + 159
+SAMPLE_S = 10e-9
+LARGEST_ATE = 20
+RANGE_DBM = (-18.0, 4.0)
+NOISE_RAD, NOISE_S = 3.5e-4, 40e-9
+OVER_RANGE, UNDER_RANGE = 1 << 1, 1 << 2
+_ALARM = 1
+_HALF, _WORD = 1 << 15, 1 << 16
+_USB_BAUD = 230_400
+_BAND_GHZ10 = (19_100, 19_630)
+_DEFAULT_GHZ10 = 19_341
+FIRMWARE_BCD = 0x1015
+TYPE = "PM1000-100M-LAN"
+ALARMS, ATE, S0_INTEGER, S0_FRACTION = 0, 1, 10, 11
+LIVE_UW, LATCHED_UW, STANDARD, EXACT, RELATIVE = 12, 18, 24, 31, 39
+REFERENCE_UW, S3_SIGN, NORMALISATION, BAND, FREQUENCY = 38, 45, 46, 66, 69
+FIRMWARE, SERIAL, LARGEST_UW, TYPE_TEXT = 128, 133, 134, 144
+SETTINGS: Mapping[int, tuple[int, int, int]] = {
+    ATE: (0, LARGEST_ATE, 10),
+    REFERENCE_UW: (1, _WORD - 1, 1000),
+    S3_SIGN: (0, 1, 0),
+    NORMALISATION: (0, 2, 1),
+    FREQUENCY: (*_BAND_GHZ10, _DEFAULT_GHZ10),
+}
+"""Register to smallest, largest and first value."""
+
+
+class Pm1000(Switchable):
+    """The polarimeter (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+
+    Args:
+        name: Device name of the bench file.
+        clock: The injected clock.
+        rng: Draws its errors and its noise.
+        light: Gives S0, S1, S2, S3 of the light at its input in watts, shape ``(4,)``.
+        link: ``lan`` for binary requests (TCP 5025), ``usb`` for lines of hexadecimal digits (230 400 baud).
+        serial: Serial number; text that is no number of 16 bits stands for one.
+
+    Raises:
+        ConfigError: There is no such link.
+    """
+
+    what = "the polarimeter"
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        rng: np.random.Generator,
+        light: Callable[[], NDArray[np.float64]],
+        *,
+        link: str = "lan",
+        serial: str = "1",
+    ) -> None:
+        if link not in ("lan", "usb"):
+            raise ConfigError(f"{name}: a PM1000 has no link {link!r}", device=name, hint="Give lan or usb.")
+        super().__init__(name, clock)
+        self._light = light
+        self._link = link
+        self._gain = 10.0 ** (float(np.clip(rng.normal(0.0, 0.1), -0.25, 0.25)) / 10.0)
+        self._polarized = 1.0 + float(np.clip(rng.normal(0.0, 3e-3), -0.01, 0.01))
+        self._turn = sphere_turn(retarder(np.clip(rng.normal(0.0, 2e-3, 3), -5e-3, 5e-3)))
+        self._rng = rng
+        self._settings = {number: first for number, (_, _, first) in SETTINGS.items()}
+        self._latched: dict[int, int] = {}
+        self._alarms = 0
+        self._window = -1
+        self._stokes_uw = np.zeros(4)
+        self._fixed = {
+            BAND: 0,
+            BAND + 1: _BAND_GHZ10[0],
+            BAND + 2: _BAND_GHZ10[1],
+            FREQUENCY + 1: _BAND_GHZ10[0],
+            FREQUENCY + 2: _BAND_GHZ10[1],
+            FIRMWARE: FIRMWARE_BCD,
+            SERIAL: _number(serial),
+            LARGEST_UW: math.floor(1e6 * w_from_dbm(RANGE_DBM[1])),
+        }
+        text = TYPE.encode().ljust(32, b"\0")
+        self._fixed |= {TYPE_TEXT + place: text[2 * place] << 8 | text[2 * place + 1] for place in range(16)}
+
+    def connect(self) -> Cord:
+        """Open one more connection. Raises ``ConnectError`` without power or cable."""
+        self._require_reachable()
+        return Cord(self, LanPeer(self) if self._link == "lan" else UsbPeer(self, SerialLine(_USB_BAUD)))
+
+    def advance(self) -> None:
+        """Do nothing: it measures when it is asked."""
+
+    def next_due(self) -> None:
+        """Return ``None``: it does nothing by itself."""
+
+    # -- registers
+
+    def write(self, address: int, value: int) -> None:
+        """Write a register; what is reserved or out of range is ignored."""
+        number = address - FIRST_ADDRESS
+        if number == ALARMS and value == 0:
+            self._alarms = 0
+        low, high, _ = SETTINGS.get(number, (1, 0, 0))
+        if low <= value <= high:
+            self._settings[number] = value
+            if number == ATE:
+                self._window = -1
+
+    def read(self, address: int) -> int:
+        """Read a register; what is reserved reads 0."""
+        number = address - FIRST_ADDRESS
+        if number in self._settings:
+            return self._settings[number]
+        if number in self._fixed:
+            return self._fixed[number]
+        if number == ALARMS:
+            self._measure()
+            return self._alarms
+        if number in (S0_INTEGER, STANDARD, EXACT):
+            self._latch(number)
+        if number in self._latched and (number in (S0_FRACTION, S0_INTEGER) or number >= LATCHED_UW):
+            return self._latched[number]
+        return self._live(number)
+
+    def _latch(self, number: int) -> None:
+        """Take the copies that belong to a register which is read."""
+        self._measure()
+        if number == S0_INTEGER:
+            self._latched |= dict(zip((S0_INTEGER, S0_FRACTION), _fixed_point(self._stokes_uw[0]), strict=True))
+            for place, value in enumerate(self._stokes_uw[1:]):
+                pair = _fixed_point(value + _HALF)
+                self._latched |= {LATCHED_UW + 2 * place: pair[0], LATCHED_UW + 2 * place + 1: pair[1]}
+            return
+        words = self._normalised(exact=number == EXACT)
+        self._latched[number] = words[0]
+        self._latched |= {number + 4 + place: word for place, word in enumerate(words[1:])}
+
+    def _live(self, number: int) -> int:
+        if LIVE_UW <= number < LATCHED_UW:
+            place, is_fraction = divmod(number - LIVE_UW, 2)
+            if is_fraction:
+                return self._latched.get(number, 0)
+            self._measure()
+            integer, fraction = _fixed_point(self._stokes_uw[1 + place] + _HALF)
+            self._latched[number + 1] = fraction
+            return integer
+        for first in (STANDARD, EXACT):
+            if first < number < first + 4:
+                self._measure()
+                return self._normalised(exact=first == EXACT)[number - first]
+        if RELATIVE <= number < RELATIVE + 3:
+            self._measure()
+            return _signed(self._stokes_uw[1 + number - RELATIVE] / self._settings[REFERENCE_UW])
+        return 0
+
+    def _normalised(self, *, exact: bool) -> list[int]:
+        """Return the degree of polarization and S1 to S3: of unit length, or divided by the power only."""
+        power, vector = float(self._stokes_uw[0]), self._stokes_uw[1:]
+        length = float(np.linalg.norm(vector))
+        scale = power if exact else length
+        dop = min(round(_HALF * length / power), _WORD - 1) if power > 0.0 else 0
+        return [dop, *(_signed(value / scale) if scale > 0.0 else _HALF for value in vector.tolist())]
+
+    # -- measuring
+
+    def _measure(self) -> None:
+        """Measure, once in every averaging time; set the alarms."""
+        averaging_s = SAMPLE_S * 2 ** self._settings[ATE]
+        window = math.floor(self._clock.now() / averaging_s + 1e-6)
+        if window == self._window:
+            return
+        self._window = window
+        light_w = np.asarray(self._light(), dtype=np.float64)
+        weakest_w, largest_w = (w_from_dbm(limit) for limit in RANGE_DBM)
+        sigma_w = NOISE_RAD * weakest_w * math.sqrt(NOISE_S / averaging_s)
+        stokes_w = self._gain * np.append(light_w[0], self._polarized * (self._turn @ light_w[1:]))
+        stokes_w += sigma_w * self._rng.standard_normal(4)
+        if self._settings[S3_SIGN]:
+            stokes_w[3] = -stokes_w[3]
+        if stokes_w[0] > largest_w:
+            self._alarms |= _ALARM | OVER_RANGE
+            stokes_w *= largest_w / stokes_w[0]
+        elif stokes_w[0] < weakest_w:
+            self._alarms |= _ALARM | UNDER_RANGE
+        stokes_w[0] = max(stokes_w[0], 0.0)
+        self._stokes_uw = 1e6 * stokes_w
+
+
+def _fixed_point(value: float) -> tuple[int, int]:
+    """Return integer and fraction (of 65536), each a register."""
+    integer, fraction = divmod(min(max(math.floor(value * _WORD), 0), _WORD * _WORD - 1), _WORD)
+    return integer, fraction
+
+
+def _signed(value: float) -> int:
+    """Return a number from -1 to 1 as a register with offset."""
+    return min(max(round(value * _HALF) + _HALF, 0), _WORD - 1)
+
+
+def _number(serial: str) -> int:
+    """Return a serial number of 16 bits for any text."""
+    if serial.isascii() and serial.isdecimal() and int(serial) < _WORD:
+        return int(serial)
+    return zlib.crc32(serial.encode()) % _WORD

@@ -1,0 +1,459 @@
+"""Emulated Thorlabs MPC320 and MPC220: three or two paddles with fibre, turned by motors.
+
+Language: APT frames on a serial line of 115 200 baud; channels are the bits 1, 2, 4. Every connection is sent what is
+announced: homed, completed and stopped motions, and status messages once they are started (or always: ``chatty_s``).
+
+What the documents leave open was decided by public reports of real ones. All channels are on after power-on: a user of
+an MPC220 moved both paddles by ``move_to`` with a client that had no way to enable a channel (pyLabLib issue 29; its
+request 58 added one later). A message that the device does not know, or of a wrong length, is passed over in silence:
+the same user found that for relative moves "the controllers do not respond and no error is returned".
+
+Model choices: enabling sets all channels, by the mask; a motion of a channel that is off is ignored without a word, and
+switching a moving one off leaves it where it is; homing goes to the end at 0 and then to the home position; a motion
+that another one replaces is not announced; a message that is known but asks for a channel that is not there, or for
+something outside the limits, is answered by HW_RICHRESPONSE (0x0081) with its id, code 1 and a text; saving parameters
+(0x04B9) has no answer and keeps those of 0x0530 over a power cycle, and is ignored for any other message; announced
+motions carry channel and counts or, with ``long_announcements``, what a status message carries, as public
+drivers read them; half a message is forgotten after a tenth of a second of silence.
+
+Besides the messages of the paddles there are those that every APT device has: its identity (0x0005), what starts and
+stops status messages
+(0x0011, 0x0012), the acknowledgement of them (0x0492), a blink (0x0223), stopping (0x0465), jogging (0x046A), saving
+parameters (0x04B9: channel and the id of the message whose parameters are saved) and saying good-bye (0x0002).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.optics.polarization import HALF, QUARTER, Jones, plates
+from lumion_hw.emulator.polarization.apt_frames import AptFrameReader, AptMessage, short, with_data
+from lumion_hw.emulator.wires.serial_device import SerialDevice, SerialPeer
+from lumion_hw.emulator.wires.serial_line import SerialLine
+from lumion_hw.errors import ConfigError
+
+MODELS = {"MPC320": (QUARTER, HALF, QUARTER), "MPC220": (QUARTER, HALF)}
+"""Retardances of the paddles of each model."""
+BAUD = 115_200
+COUNTS_MAX = 1370
+COUNTS_PER_DEGREE = 1370 / 170
+DEGREES_PER_S = 400.0
+"""Speed at a velocity of 100 %."""
+UPDATE_S = 0.1
+"""Period of status messages, once they are started."""
+MOVING_MA = 150
+RICH_RESPONSE = 0x0081
+_CHANNEL_AND_COUNTS = 6
+_REFUSED = 1
+_FIRST_SERIAL = 38_000_000
+_ANSWER_S = 1e-3
+_SILENCE_S = 0.1
+_MOST_BEHIND_S = 1.0
+_MOST_UNTAKEN = 4096
+_ACTIVATION_LOSS_DB = 0.05
+BACKWARD, FORWARD, HOMING, HOMED, SETTLED, ENABLED = 1 << 4, 1 << 5, 1 << 9, 1 << 10, 1 << 13, 1 << 31
+
+
+@dataclass
+class Paddle:
+    """One paddle: where it is as a function of time.
+
+    Attributes:
+        channel: Its bit.
+        times_s: Corners of its last motion.
+        counts: Where it is at each of them.
+        announce: Message id of the end of the motion under way, ``None`` at rest.
+        homed: It has been homed since power-on.
+    """
+
+    channel: int
+    times_s: list[float]
+    counts: list[float]
+    announce: int | None = None
+    homed: bool = False
+
+    def at(self, at_s: float) -> float:
+        """Return the position in counts."""
+        return float(np.interp(at_s, self.times_s, self.counts))
+
+    def speed(self, at_s: float) -> float:
+        """Return the speed in counts per second, negative backward, 0 at rest."""
+        if self.announce is None or not self.times_s[0] <= at_s < self.times_s[-1]:
+            return 0.0
+        place = int(np.searchsorted(self.times_s, at_s, side="right"))
+        begin, end = place - 1, place
+        return (self.counts[end] - self.counts[begin]) / (self.times_s[end] - self.times_s[begin])
+
+    def rest(self, at_s: float) -> None:
+        """Stay where it is."""
+        self.counts, self.times_s, self.announce = [self.at(at_s)], [at_s], None
+
+
+class _MpcPeer(SerialPeer):
+    """One connection: a line, and the messages of its host."""
+
+    def __init__(self, device: Mpc320, line: SerialLine) -> None:
+        super().__init__(device, line)
+        self._decoder = AptFrameReader()
+        self._received_s = -math.inf
+
+    def messages(self, data: bytes, end_s: float) -> list[AptMessage]:
+        """Read on; return the messages that ``data`` completes."""
+        if end_s - self.line.byte_s * len(data) > self._received_s + _SILENCE_S:
+            self._decoder.forget()
+        self._received_s = end_s
+        return self._decoder.feed(data)
+
+
+class Mpc320(SerialDevice[_MpcPeer]):
+    """The controller (:class:`~lumion_hw.emulator.wires.device.EmulatedDevice`).
+
+    Args:
+        name: Device name of the bench file.
+        clock: The injected clock.
+        rng: Draws the plates' hidden angles, and where the paddles were left.
+        turn: Called with what the paddles do to the light, at construction and whenever they have moved.
+        model: One of :data:`MODELS`.
+        serial: Serial number; text that is no number stands for one.
+        chatty_s: Period of status messages that nobody asked for; ``None`` for none.
+        long_announcements: Announced motions carry a whole status.
+
+    Attributes:
+        model: Model.
+        serial_number: Serial number.
+        paddles: The paddles by their channel.
+        enabled: Bits of the channels that are on.
+        parameters: Velocity in per cent, home position, and the jog of each of three paddles, in counts.
+        saved: Those it starts with.
+
+    Raises:
+        ConfigError: There is no such model.
+    """
+
+    what = "the controller"
+
+    def __init__(
+        self,
+        name: str,
+        clock: Clock,
+        rng: np.random.Generator,
+        *,
+        turn: Callable[[Jones], None],
+        model: str = "MPC320",
+        serial: str = "38000001",
+        chatty_s: float | None = None,
+        long_announcements: bool = False,
+    ) -> None:
+        if model not in MODELS:
+            raise ConfigError(f"{name}: there is no {model}", device=name, hint=f"Give one of {', '.join(MODELS)}.")
+        super().__init__(name, clock)
+        self._turn = turn
+        self.model = model
+        self.serial_number = _number(serial)
+        self._long = long_announcements
+        retardances = MODELS[model]
+        self._offsets_rad = rng.uniform(0.0, math.pi, len(retardances))
+        places = [float(rng.integers(0, COUNTS_MAX + 1)) for _ in retardances]
+        self.paddles = {1 << index: Paddle(1 << index, [clock.now()], [place]) for index, place in enumerate(places)}
+        self.enabled = sum(self.paddles)
+        self.parameters = self.saved = (100, 685, 201, 201, 201)
+        self._chatty_s = chatty_s
+        self._updates_s = chatty_s
+        self._next_update_s = clock.now() + (chatty_s or 0.0)
+        self._shown: list[float] = []
+        self._show(clock.now())
+
+    @property
+    def counts_max(self) -> int:
+        """Position at the end of the range."""
+        return COUNTS_MAX
+
+    def power_cycle(self) -> None:
+        """Power off and on: paddles stay where they are, all channels are on, parameters are those saved."""
+        self.advance()
+        now = self._clock.now()
+        for peer in self._peers:
+            peer.line.clear()
+        for paddle in self.paddles.values():
+            paddle.rest(now)
+            paddle.homed = False
+        self.enabled, self.parameters = sum(self.paddles), self.saved
+        self.start_updates(False, now)
+
+    def next_due(self) -> float | None:
+        """Return when something is announced next, ``None`` if nothing is under way."""
+        times = [paddle.times_s[-1] for paddle in self.paddles.values() if paddle.announce is not None]
+        if self._updates_s is not None:
+            times.append(self._next_update_s)
+        return min(times, default=None)
+
+    def _new_peer(self) -> _MpcPeer:
+        return _MpcPeer(self, SerialLine(BAUD))
+
+    def _follow(self, now: float) -> None:
+        """Carry out what has arrived; end the motions that are over; announce what is due."""
+        for peer in tuple(self._peers):
+            while (piece := peer.line.arrived(now)) is not None:
+                at_s, data = piece
+                self._end_motions(at_s)
+                for message in peer.messages(data, at_s):
+                    self._carry_out(peer, message, at_s)
+        self._end_motions(now)
+        self._update(now)
+        self._show(now)
+
+    # -- messages
+
+    def _carry_out(self, peer: _MpcPeer, message: AptMessage, at_s: float) -> None:
+        try:
+            known = MESSAGES.get(message.number)
+            if known is None or known.size != (None if message.data is None else len(message.data)):
+                return
+            answer = known.run(self, message, at_s)
+        except AptRefusal as refusal:
+            notes = str(refusal).encode("ascii")[:63].ljust(64, b"\0")
+            answer = with_data(RICH_RESPONSE, struct.pack("<HH", message.number, _REFUSED) + notes)
+        if answer:
+            peer.line.send(answer, at_s + _ANSWER_S)
+
+    def paddle(self, channel: int) -> Paddle:
+        """Return the paddle of a channel. Raises ``AptRefusal`` if there is none."""
+        if channel not in self.paddles:
+            raise AptRefusal("no such channel")
+        return self.paddles[channel]
+
+    def status(self, channel: int, at_s: float) -> bytes:
+        """Return the data of a status message: channel, counts, velocity, current in mA, bits."""
+        paddle = self.paddle(channel)
+        speed = paddle.speed(at_s)
+        bits = FORWARD if speed > 0 else BACKWARD if speed < 0 else 0
+        bits |= HOMING if paddle.announce == HOMED_ID else 0
+        bits |= HOMED if paddle.homed else 0
+        bits |= SETTLED if paddle.announce is None else 0
+        bits |= ENABLED if self.enabled & channel else 0
+        current_ma = MOVING_MA if paddle.announce is not None else 0
+        return struct.pack("<HihhI", channel, round(paddle.at(at_s)), round(speed), current_ma, bits)
+
+    def enable(self, mask: int, at_s: float) -> None:
+        """Switch on the channels of a mask, and all others off; what moves and is switched off stays where it is."""
+        self.enabled = mask
+        for paddle in self.paddles.values():
+            if not self.enabled & paddle.channel and paddle.announce is not None:
+                paddle.rest(at_s)
+
+    def move(self, channel: int, places: list[float], announce: int, at_s: float) -> None:
+        """Set a paddle in motion, from place to place at the velocity set; ignored while its channel is off.
+
+        Raises:
+            AptRefusal: There is no such paddle, or a place is outside the limits.
+        """
+        paddle = self.paddle(channel)
+        if any(not 0 <= place <= COUNTS_MAX for place in places):
+            raise AptRefusal("position outside the limits")
+        if not self.enabled & channel:
+            return
+        speed = self.parameters[0] / 100.0 * DEGREES_PER_S * COUNTS_PER_DEGREE
+        times_s, counts = [at_s], [paddle.at(at_s)]
+        for place in places:
+            times_s.append(times_s[-1] + max(abs(place - counts[-1]) / speed, _ANSWER_S))
+            counts.append(place)
+        paddle.times_s, paddle.counts, paddle.announce = times_s, counts, announce
+
+    def stop(self, channel: int, announce: int, at_s: float) -> None:
+        """Stop a paddle where it is."""
+        self.paddle(channel).rest(at_s)
+        self._announce_motion(channel, announce, at_s)
+
+    def start_updates(self, on: bool, at_s: float) -> None:
+        """Start or stop the status messages that come by themselves."""
+        self._updates_s = UPDATE_S if on else self._chatty_s
+        self._next_update_s = at_s + (self._updates_s or 0.0)
+
+    def announce_status(self, channel: int) -> None:
+        """Send every host a status message that nobody asked for, now."""
+        self._announce(with_data(STATUS_ID, self.status(channel, self._clock.now())), self._clock.now())
+
+    # -- what comes by itself
+
+    def _announce(self, frame: bytes, at_s: float) -> None:
+        for peer in self._peers:
+            if peer.line.untaken < _MOST_UNTAKEN:  # a host that does not listen misses what it is not asked for
+                peer.line.send(frame, at_s)
+
+    def _announce_motion(self, channel: int, number: int, at_s: float) -> None:
+        if number == HOMED_ID:
+            self._announce(short(HOMED_ID, channel), at_s)
+            return
+        data = self.status(channel, at_s)
+        self._announce(with_data(number, data if self._long else data[:_CHANNEL_AND_COUNTS]), at_s)
+
+    def _end_motions(self, at_s: float) -> None:
+        over = [each for each in self.paddles.values() if each.announce is not None and each.times_s[-1] <= at_s + 1e-9]
+        for paddle in sorted(over, key=lambda each: each.times_s[-1]):
+            end_s, number = paddle.times_s[-1], paddle.announce
+            paddle.rest(end_s)
+            paddle.homed |= number == HOMED_ID
+            self._announce_motion(paddle.channel, number or 0, end_s)
+
+    def _update(self, now: float) -> None:
+        if self._updates_s is None:
+            return
+        self._next_update_s = max(self._next_update_s, now - _MOST_BEHIND_S)
+        while self._next_update_s <= now:
+            for channel in self.paddles:
+                self._announce(with_data(STATUS_ID, self.status(channel, self._next_update_s)), self._next_update_s)
+            self._next_update_s += self._updates_s
+
+    def _show(self, now: float) -> None:
+        places = [paddle.at(now) for paddle in self.paddles.values()]
+        if places != self._shown:
+            self._shown = places
+            angles_rad = self._offsets_rad + np.radians(np.array(places) / COUNTS_PER_DEGREE)
+            self._turn(plates(angles_rad.tolist(), MODELS[self.model], _ACTIVATION_LOSS_DB))
+
+
+def _number(serial: str) -> int:
+    """Return a serial number of eight digits that begin with 38, as these devices have them, for any text."""
+    return (
+        int(serial)
+        if serial.isascii() and serial.isdecimal() and len(serial) < 10
+        else _FIRST_SERIAL + zlib.crc32(serial.encode()) % 1_000_000
+    )
+
+
+INFO_ID, CHANNEL_STATE_ID, HOMED_ID, COMPLETED_ID, STOPPED_ID = 0x0006, 0x0212, 0x0444, 0x0464, 0x0466
+STATUS_ID, SET_PARAMETERS_ID, PARAMETERS_ID = 0x0491, 0x0530, 0x0532
+_ON, _OFF = 1, 2
+_FORWARD, _BACK = 1, 2
+_TYPE, _FIRMWARE, _HARDWARE = 44, (1, 0, 2, 0), 1
+VELOCITY_LIMITS = (10, 100)
+
+
+class AptRefusal(Exception):  # noqa: N818 - what a device answers, not an error of the program
+    """A message that is not carried out; its text goes to the host."""
+
+
+@dataclass(frozen=True)
+class MessageRow:
+    """One message a device understands.
+
+    Attributes:
+        size: Length of its data; ``None`` for a message that is a header only.
+        run: Carries it out, at a time; returns the answer, empty for none.
+    """
+
+    size: int | None
+    run: Callable[[Mpc320, AptMessage, float], bytes]
+
+
+def _data(message: AptMessage) -> bytes:
+    return message.data or b""
+
+
+def _info(device: Mpc320, _message: AptMessage, _at_s: float) -> bytes:
+    model = device.model.encode().ljust(8, b"\0")
+    head = struct.pack("<I8sH4B", device.serial_number, model, _TYPE, *_FIRMWARE)
+    return with_data(INFO_ID, head + bytes(60) + struct.pack("<HHH", _HARDWARE, 0, len(device.paddles)))
+
+
+def _enable(device: Mpc320, message: AptMessage, at_s: float) -> bytes:
+    every = sum(device.paddles)
+    if message.first & ~every or message.second not in (_ON, _OFF):
+        raise AptRefusal("no such channel or state")
+    device.enable(message.first if message.second == _ON else device.enabled & ~message.first, at_s)
+    return b""
+
+
+def _channel_state(device: Mpc320, message: AptMessage, _at_s: float) -> bytes:
+    channel = device.paddle(message.first).channel
+    return short(CHANNEL_STATE_ID, channel, _ON if device.enabled & channel else _OFF)
+
+
+def _home(device: Mpc320, message: AptMessage, at_s: float) -> bytes:
+    device.move(message.first, [0.0, float(device.parameters[1])], HOMED_ID, at_s)
+    return b""
+
+
+def _move(device: Mpc320, message: AptMessage, at_s: float) -> bytes:
+    channel, counts = struct.unpack("<Hi", _data(message))
+    device.move(channel, [float(counts)], COMPLETED_ID, at_s)
+    return b""
+
+
+def _jog(device: Mpc320, message: AptMessage, at_s: float) -> bytes:
+    paddle = device.paddle(message.first)
+    if message.second not in (_FORWARD, _BACK):
+        raise AptRefusal("no such direction")
+    step = device.parameters[2 + list(device.paddles).index(paddle.channel)]
+    place = round(paddle.at(at_s)) + (step if message.second == _FORWARD else -step)
+    device.move(paddle.channel, [float(place)], COMPLETED_ID, at_s)
+    return b""
+
+
+def _stop(device: Mpc320, message: AptMessage, at_s: float) -> bytes:
+    device.stop(message.first, STOPPED_ID, at_s)
+    return b""
+
+
+def _status(device: Mpc320, message: AptMessage, at_s: float) -> bytes:
+    return with_data(STATUS_ID, device.status(message.first, at_s))
+
+
+def _set_parameters(device: Mpc320, message: AptMessage, _at_s: float) -> bytes:
+    _, velocity, home, *jogs = struct.unpack("<6H", _data(message))
+    low, high = VELOCITY_LIMITS
+    if not low <= velocity <= high or any(counts > device.counts_max for counts in (home, *jogs)):
+        raise AptRefusal("parameter outside the limits")
+    device.parameters = (velocity, home, jogs[0], jogs[1], jogs[2])
+    return b""
+
+
+def _parameters(device: Mpc320, _message: AptMessage, _at_s: float) -> bytes:
+    return with_data(PARAMETERS_ID, struct.pack("<6H", 0, *device.parameters))
+
+
+def _save(device: Mpc320, message: AptMessage, _at_s: float) -> bytes:
+    _, number = struct.unpack("<HH", _data(message))
+    if number == SET_PARAMETERS_ID:
+        device.saved = device.parameters
+    return b""
+
+
+def _updates(on: bool) -> Callable[[Mpc320, AptMessage, float], bytes]:
+    def run(device: Mpc320, _message: AptMessage, at_s: float) -> bytes:
+        device.start_updates(on, at_s)
+        return b""
+
+    return run
+
+
+def _nothing(_device: Mpc320, _message: AptMessage, _at_s: float) -> bytes:
+    return b""
+
+
+MESSAGES: Mapping[int, MessageRow] = {
+    0x0002: MessageRow(None, _nothing),
+    0x0005: MessageRow(None, _info),
+    0x0011: MessageRow(None, _updates(True)),
+    0x0012: MessageRow(None, _updates(False)),
+    0x0210: MessageRow(None, _enable),
+    0x0211: MessageRow(None, _channel_state),
+    0x0223: MessageRow(None, _nothing),
+    0x0443: MessageRow(None, _home),
+    0x0453: MessageRow(6, _move),
+    0x0465: MessageRow(None, _stop),
+    0x046A: MessageRow(None, _jog),
+    0x0490: MessageRow(None, _status),
+    0x0492: MessageRow(None, _nothing),
+    0x04B9: MessageRow(4, _save),
+    SET_PARAMETERS_ID: MessageRow(12, _set_parameters),
+    0x0531: MessageRow(None, _parameters),
+}
+"""By message id."""

@@ -1,0 +1,283 @@
+"""The inside of an emulated module: its state machines, measurements and registers, wired together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from lumion_hw.emulator.transponders.cmis.command_block import TRIGGER_BYTE, CommandBlock
+from lumion_hw.emulator.transponders.cmis.control_sets import ControlSets
+from lumion_hw.emulator.transponders.cmis.core import Core
+from lumion_hw.emulator.transponders.cmis.data_paths import DataPaths
+from lumion_hw.emulator.transponders.cmis.diagnostics import RESULTS_PAGE, SELECTOR_BYTE, EmulatedDiagnostics
+from lumion_hw.emulator.transponders.cmis.ends import Receivers, Transmitters
+from lumion_hw.emulator.transponders.cmis.firmware_commands import FirmwareCommands, FirmwareStore, Image
+from lumion_hw.emulator.transponders.cmis.flags import Flags
+from lumion_hw.emulator.transponders.cmis.host_port import (
+    CHANGE_BYTE,
+    USER_EEPROM_PAGE,
+    Effect,
+    HostPort,
+    Passwords,
+    Written,
+)
+from lumion_hw.emulator.transponders.cmis.image import build_memory
+from lumion_hw.emulator.transponders.cmis.laser import TUNING_PAGE, Laser, tuning_bytes
+from lumion_hw.emulator.transponders.cmis.module_machine import ModuleMachine
+from lumion_hw.emulator.transponders.cmis.monitors import ModuleMonitors
+from lumion_hw.emulator.transponders.cmis.optics import Emit, Optics
+from lumion_hw.emulator.transponders.cmis.performance import EmulatedPerformance
+from lumion_hw.emulator.transponders.cmis.profile import CdbProfile, ModuleProfile
+from lumion_hw.emulator.transponders.cmis.results import FREEZE_BYTE, CoherentPages, VdmPages
+from lumion_hw.standards.cmis import Page
+from lumion_hw.standards.cmis.cdb import CDB_PAGE
+from lumion_hw.standards.cmis.codes import ModuleState
+from lumion_hw.standards.cmis.vdm import CONTROL_PAGE, SAMPLE_PAGE
+
+_CONTROL_BYTE = 26
+_SOFTWARE_RESET = 0x08
+_LANE_CONTROL_PAGE = 0x10
+_APPLY = (
+    (0, 143, False),
+    (0, 144, True),
+    (0, 176, True),
+    (0, 177, True),
+    (1, 178, False),
+    (1, 179, True),
+    (1, 211, True),
+    (1, 212, True),
+)
+"""Staged set, trigger byte on page 10h, and whether it applies immediately."""
+_MAX_STEPS = 64
+_IDLE_SAMPLES = 10
+"""A module that is not ready measures itself so many times more seldom."""
+
+
+class ModuleFirmware:
+    """All parts of one module, and the order in which they work.
+
+    Args:
+        core: What the parts share.
+        serial: Serial number.
+        low_power_pin: Whether the host asserts the low-power pin.
+        optics: Light at the receivers.
+        emit: Takes the light it sends.
+    """
+
+    def __init__(self, core: Core, serial: str, low_power_pin: bool, optics: Optics, emit: Emit) -> None:
+        self._core, self._serial = core, serial
+        self.optics, self.emit = optics, emit
+        self.plugged = True
+        self.machine = ModuleMachine(core, low_power_pin)
+        self.paths = DataPaths(core)
+        self._sets = ControlSets(core, self.paths)
+        self._lasers = self._make_lasers()
+        self.transmitters = Transmitters(core, self.paths, self._lasers)
+        self._receivers = Receivers(core, self.paths, self._lasers, self.transmitters)
+        self._monitors = ModuleMonitors(core, self.transmitters, self._receivers)
+        self._performance = EmulatedPerformance(core, self.paths, self.transmitters, self._receivers, self._monitors)
+        self._coherent = CoherentPages(core, self._performance)
+        self._vdm = VdmPages(core, self._performance)
+        self.diagnostics = EmulatedDiagnostics(core, self.paths, self._receivers)
+        self._passwords = Passwords(core)
+        self.banks = _store_of(core.profile)
+        self.commands, self._images = self._make_commands()
+        self._renderers = self._make_renderers()
+        self.port = HostPort(core, self.render, self._effects())
+        self._reset_asked = False
+
+    def _make_commands(self) -> tuple[CommandBlock | None, FirmwareCommands | None]:
+        core, cdb = self._core, self._core.profile.cdb
+        if cdb is None:
+            return None, None
+        images = FirmwareCommands(core, cdb, self.banks, self._reboot)
+        return CommandBlock(core, cdb, self._passwords, images), images
+
+    def _reboot(self, hitless: bool) -> None:
+        """Run another image; without loss, only the management is away for as long as it takes to start."""
+        if not hitless:
+            self.restart()
+            return
+        self.banks.boot()
+        self._passwords.restart()
+        self.port.busy_until_s = self._core.now + self._core.timing.management_init_s
+        if self._images is not None:
+            self._images.show_versions()
+
+    def _make_lasers(self) -> dict[int, Laser]:
+        core, profile = self._core, self._core.profile.laser
+        if profile is None:
+            return {}
+        bound = profile.frequency_error_mhz
+        return {
+            lane: Laser(core, self.paths, profile, lane, float(core.rng.uniform(-bound, bound)))
+            for lane in range(1, core.profile.media_lanes + 1)
+        }
+
+    # -- what registers do ------------------------------------------------------------------------------------------
+
+    def _effects(self) -> dict[tuple[Page, int], Effect]:
+        """Return what the write of each byte sets off; all other controls are looked at when they matter."""
+        effects: dict[tuple[Page, int], Effect] = {(None, _CONTROL_BYTE): self._control}
+        effects |= {(None, byte): self._passwords.written for byte in range(CHANGE_BYTE, CHANGE_BYTE + 8)}
+        for number, byte, immediate in _APPLY:
+            effects[_LANE_CONTROL_PAGE, byte] = partial(self._apply, number, byte, immediate)
+        effects |= {(TUNING_PAGE, byte): self._tune for byte in tuning_bytes(len(self._lasers))}
+        effects[RESULTS_PAGE, SELECTOR_BYTE] = self.diagnostics.select
+        effects[CONTROL_PAGE, FREEZE_BYTE] = self._vdm.written
+        if self.commands is not None:
+            effects[CDB_PAGE, TRIGGER_BYTE] = self.commands.triggered
+        return effects
+
+    def _control(self, written: Written) -> None:
+        self._reset_asked = bool(written[None, _CONTROL_BYTE] & _SOFTWARE_RESET)
+
+    def _apply(self, number: int, byte: int, immediate: bool, written: Written) -> None:
+        self._sets.trigger(number, written[_LANE_CONTROL_PAGE, byte], immediate=immediate)
+
+    def _tune(self, written: Written) -> None:
+        for laser in self._lasers.values():
+            laser.written(written)
+
+    def store(self, offset: int, data: bytes) -> None:
+        """Take a write transaction with all that follows from it at once."""
+        self.port.store(offset, data)
+        if self._reset_asked:
+            self.restart()
+        self.settle()
+
+    def _make_renderers(self) -> dict[Page, Callable[[], None]]:
+        renderers: dict[Page, Callable[[], None]] = {
+            None: self._render_lower,
+            0x11: self._monitors.put,
+            TUNING_PAGE: self._render_summaries,
+            RESULTS_PAGE: self.diagnostics.put,
+            0x34: self._coherent.put_media_fec,
+            0x35: self._coherent.put_link,
+            0x3A: self._coherent.put_host_fec,
+        }
+        for group in range(len(self._core.profile.vdm)):
+            renderers[SAMPLE_PAGE + group] = partial(self._vdm.put_group, group)
+        return renderers
+
+    def render(self, page: Page) -> None:
+        """Bring the registers of a page up to date."""
+        render = self._renderers.get(page)
+        if render is not None and self._core.memory.has(page):
+            render()
+
+    def _render_summaries(self) -> None:
+        self._core.flags.put_summaries()
+
+    def _render_lower(self) -> None:
+        self._monitors.put()
+        self._core.flags.put_summaries()
+        self._core.memory.put("interrupt_deasserted", not self._core.flags.interrupt)
+
+    # -- working ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _powered(self) -> bool:
+        return self.machine.state is ModuleState.READY
+
+    def settle(self) -> None:
+        """Let the machines take every step whose condition holds, then let light and flags follow."""
+        if not self.plugged:
+            return
+        changed, before = False, self._powered
+        for _ in range(_MAX_STEPS):
+            if not self._step():
+                break
+            changed = True
+        self.transmitters.update(self.emit)
+        if self._powered != before:
+            self._next_sample.cancel()
+            self._sample()
+        elif changed:
+            self._receivers.sample(self.optics, self._powered)
+
+    def _step(self) -> bool:
+        """Let every machine take one step; returns whether one did."""
+        machine = self.machine
+        moved = machine.step(self.paths.at_rest)
+        for laser in self._lasers.values():
+            moved = laser.step(self._powered) or moved
+        ready = self._powered and not machine.low_power_requested
+        faulty = machine.state is None or machine.state is ModuleState.FAULT
+        moved = self.paths.step(ready, faulty) or moved
+        return self._vdm.step(self._powered) or moved
+
+    def _sample(self) -> None:
+        """Measure everything, and again after the sample period."""
+        self._receivers.sample(self.optics, self._powered)
+        self._monitors.sample(self._powered)
+        self._performance.sample(self._powered)
+        self._vdm.judge(self._powered)
+        if self._core.profile.diagnostics:
+            self.diagnostics.sample(self._powered)
+        period_s = self._core.timing.sample_s * (1 if self._powered else _IDLE_SAMPLES)
+        self._next_sample = self._core.agenda.after(period_s, self._sample)
+
+    # -- starting ---------------------------------------------------------------------------------------------------
+
+    def restart(self) -> None:
+        """Start again from the defaults, as after a reset (CMIS 6.3.2); user EEPROM and password stay."""
+        self._reset_asked = False
+        core = self._core
+        core.agenda.clear()
+        self.transmitters.go_dark(self.emit)
+        former = core.memory
+        core.memory = build_memory(core.profile, core.quirks, self._serial)
+        if core.profile.user_eeprom:
+            core.memory.half(USER_EEPROM_PAGE)[:] = former.half(USER_EEPROM_PAGE)
+        core.flags = Flags(core.memory)
+        self.banks.boot()
+        if self._images is not None:
+            self._images.show_versions()
+        if core.has("drops_to_lowpwr_on_reset"):
+            core.memory.put("low_pwr_request_sw", True)
+        self._spoil_checksum()
+        for part in (self._passwords, self.paths, self._receivers, self._performance, self._vdm, self.diagnostics):
+            part.restart()
+        for laser in self._lasers.values():
+            laser.restart()
+        if self.commands is not None:
+            self.commands.restart()
+        self.port.restart()
+        self.machine.start()
+        self._sample()
+
+    def pull(self) -> None:
+        """Lose the supply: dark at once, nothing goes on."""
+        self.plugged = False
+        self._core.agenda.clear()
+        self.transmitters.go_dark(self.emit)
+
+    def insert(self) -> None:
+        """Get the supply back; does nothing while it is there."""
+        if not self.plugged:
+            self.plugged = True
+            self.restart()
+
+    def fault_changed(self, fault: str) -> None:
+        """Follow a fault that came or went."""
+        if fault == "unplug":
+            if self._core.has("unplug"):
+                self.pull()
+            else:
+                self.insert()
+        elif fault == "bad_checksum":
+            self._core.memory.refresh_checksums()
+            self._spoil_checksum()
+        self.settle()
+
+    def _spoil_checksum(self) -> None:
+        if self._core.has("bad_checksum"):
+            self._core.memory.put("page_00h_checksum", ~self._core.memory.count("page_00h_checksum") & 0xFF)
+
+
+def _store_of(profile: ModuleProfile) -> FirmwareStore:
+    """Return the images of a new module: A runs and is committed."""
+    cdb = profile.cdb or CdbProfile()
+    images = {bank: Image(version, valid=True) for bank, version in zip("AB", cdb.firmware, strict=True)}
+    return FirmwareStore(images, cdb.factory)

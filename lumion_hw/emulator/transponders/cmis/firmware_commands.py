@@ -1,0 +1,379 @@
+"""CDB commands that manage firmware: 0041h, and 0100h to 010Ah (CMIS 5.2 clauses 9.4.2 and 9.7).
+
+Images are read back by no command here (0105h, 0106h): their mechanism is advertised as none.
+
+After CMIS 5.2 clauses 7.3 and 9.7. A bank's image is invalid from the moment its erasing begins until it has been
+checked as a whole; what is committed changes in one step. So there is a good
+image to start from whenever power is lost.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from lumion_hw.emulator.transponders.cmis.core import Core
+from lumion_hw.emulator.transponders.cmis.profile import CdbProfile, Timing
+from lumion_hw.standards.cmis.cdb import EPL_PAGES, MAX_LPL
+from lumion_hw.standards.cmis.codes import CdbStatus
+from lumion_hw.standards.cmis.fields import HALF_BYTES
+
+HEADER_BYTES = 64
+"""Bytes at the start of an image file that go into the start command (``StartCmdPayloadSize``)."""
+ERASED = 0xFF
+"""Value of an erased byte."""
+BANKS = "AB"
+_MAGIC = b"LMNFW\x01"
+_HEADER = struct.Struct(">6sBBHII")  # magic, major, minor, build, size of the file, CRC-32 of what follows the header
+LARGEST = 1 << 22
+"""Largest image a bank can hold, in bytes."""
+
+
+def firmware_image(major: int, minor: int, build: int, size: int = 4096) -> bytes:
+    """Return a file that an emulated module accepts as its firmware.
+
+    Args:
+        major: Version.
+        minor: Version.
+        build: Version.
+        size: Length of the file in bytes, more than the header's 64.
+
+    Raises:
+        ValueError: ``size`` is too small or too large, or a version does not fit.
+    """
+    if not HEADER_BYTES < size <= LARGEST:
+        raise ValueError(f"an image has {HEADER_BYTES + 1} to {LARGEST} bytes, not {size}")
+    seed = zlib.crc32(bytes([major, minor])) ^ build
+    body = bytes((seed >> (place % 24)) + 31 * place & 0xFF for place in range(size - HEADER_BYTES))
+    try:
+        header = _HEADER.pack(_MAGIC, major, minor, build, size, zlib.crc32(body))
+    except struct.error as error:
+        raise ValueError(f"version {major}.{minor}.{build} does not fit: {error}") from error
+    return header.ljust(HEADER_BYTES, b"\x00") + body
+
+
+@dataclass
+class Image:
+    """One stored image.
+
+    Attributes:
+        version: Major, minor, build.
+        valid: It is whole and may run.
+    """
+
+    version: tuple[int, int, int] = (0, 0, 0)
+    valid: bool = False
+
+
+@dataclass
+class Download:
+    """An image under way to a bank.
+
+    Attributes:
+        bank: The bank.
+        version: What the header says.
+        crc: What the header says.
+        data: The body so far, erased where nothing has been written.
+        end: First byte behind the last one written.
+    """
+
+    bank: str
+    version: tuple[int, int, int]
+    crc: int
+    data: bytearray
+    end: int = 0
+
+    @property
+    def intact(self) -> bool:
+        """Whether the body is what the header announces."""
+        return zlib.crc32(self.data) == self.crc
+
+
+@dataclass
+class FirmwareStore:
+    """What a module keeps of firmware. All but the download and the bank asked for outlives a loss of power.
+
+    Attributes:
+        images: Image of each bank.
+        factory: Version of the image that is always there.
+        committed: Bank that runs after a reset.
+        running: Bank that runs now; ``F`` for the factory image.
+        download: What is under way.
+        asked: Bank that the next reset shall run, once.
+    """
+
+    images: dict[str, Image]
+    factory: tuple[int, int, int]
+    committed: str = "A"
+    running: str = "A"
+    download: Download | None = field(default=None)
+    asked: str | None = None
+
+    @property
+    def inactive(self) -> str:
+        """The bank that does not run; B under the factory image."""
+        return "A" if self.running == "B" else "B"
+
+    def version_of(self, bank: str) -> tuple[int, int, int]:
+        """Return the version of a bank, zeros without a valid image."""
+        if bank not in self.images:
+            return self.factory
+        image = self.images[bank]
+        return image.version if image.valid else (0, 0, 0)
+
+    def boot(self) -> None:
+        """Start: the bank asked for, else the committed one, else the other, else the factory image."""
+        self.download = None
+        order = (self.asked, self.committed, *BANKS)
+        self.asked = None
+        self.running = next((bank for bank in order if bank and self.images[bank].valid), "F")
+
+    def fits(self, header: bytes, size: int) -> bool:
+        """Tell whether a header is that of an image for this module, and of this size."""
+        if len(header) < HEADER_BYTES:
+            return False
+        magic, _, _, _, length, _ = _HEADER.unpack_from(header)
+        return bool(magic == _MAGIC and length == size)
+
+    def erase(self, bank: str) -> None:
+        """Begin to erase a bank: its image is gone."""
+        self.images[bank] = Image()
+
+    def begin(self, header: bytes, size: int) -> bool:
+        """Take a new image for the inactive bank; returns whether the header is that of one for this module."""
+        if not self.fits(header, size):
+            return False
+        _, major, minor, build, _, crc = _HEADER.unpack_from(header)
+        self.erase(self.inactive)
+        body = bytearray([ERASED]) * (size - HEADER_BYTES)
+        self.download = Download(self.inactive, (major, minor, build), crc, body)
+        return True
+
+    def complete(self) -> bool:
+        """Check the image that was written and keep it; returns whether it is whole."""
+        download, self.download = self.download, None
+        if download is None or not download.intact:
+            return False
+        self.images[download.bank] = Image(download.version, valid=True)
+        return True
+
+
+Answer = bytes | int
+"""The reply's payload, or the status of a failure."""
+TASK_FAILED = 0x60
+"""Failure of what a command set out to do, as against one of the command (CMIS 8.2.8: codes 20h to 2Fh)."""
+START, ABORT, WRITE_LPL, WRITE_EPL, COMPLETE, COPY, RUN, COMMIT = (
+    0x0101, 0x0102, 0x0103, 0x0104, 0x0107, 0x0108, 0x0109, 0x010A,
+)  # fmt: skip
+_ADDRESS_BYTES = 4
+_START_BYTES = 8
+_LPL, _EPL = 0x01, 0x10
+_DIRECTIONS = {0xAB: ("A", "B"), 0xBA: ("B", "A")}
+_EXTENSION = 15
+"""Additional byte octets of a read or write for these commands: 128 bytes at once."""
+_MARGIN = 1.2
+_EXTRA_BYTES = 32
+_LOCKED = frozenset({START, COPY, RUN, COMMIT})
+"""Commands for which some modules want the password."""
+
+
+class FirmwareCommands:
+    """Firmware management of one module.
+
+    Args:
+        core: The module.
+        profile: What it can do.
+        store: Its images.
+        reboot: Restarts it; the argument says whether traffic is to go on.
+    """
+
+    def __init__(self, core: Core, profile: CdbProfile, store: FirmwareStore, reboot: Callable[[bool], None]) -> None:
+        self._core, self._profile, self._store, self._reboot = core, profile, store, reboot
+        self._epl_length = 0
+        self._copied: tuple[int, int, int] | None = None
+        self.commands: Mapping[int, Callable[[bytes], Answer]] = {
+            0x0041: self._features,
+            0x0100: self._info,
+            START: self._start,
+            ABORT: self._abort,
+            WRITE_LPL: self._write_lpl,
+            COMPLETE: self._complete,
+            COPY: self._copy,
+            RUN: self._run,
+            COMMIT: self._commit,
+        }
+        if profile.epl_pages:
+            self.commands = {**self.commands, WRITE_EPL: self._write_epl}
+
+    def duration_s(self, command: int, timing: Timing) -> float:
+        """Return how long a command works, beyond what all take."""
+        return {
+            START: timing.fw_start_s,
+            ABORT: timing.fw_abort_s,
+            WRITE_LPL: timing.fw_write_s,
+            WRITE_EPL: timing.fw_write_s,
+            COMPLETE: timing.fw_complete_s,
+            COPY: timing.fw_copy_s,
+        }.get(command, 0.0)
+
+    def accept(self, command: int, payload: bytes, epl_length: int) -> None:
+        """Take note that a command begins to work: what it destroys is gone from now on."""
+        self._epl_length = epl_length
+        store = self._store
+        self._copied = None
+        if self._refusal(command):
+            return
+        if command == START and self._start_refusal(payload) == 0:
+            store.erase(store.inactive)
+        elif command == COPY and len(payload) == 1 and payload[0] in _DIRECTIONS:
+            source, goal = _DIRECTIONS[payload[0]]
+            if self._may_copy(source, goal):
+                self._copied = store.images[source].version
+                store.erase(goal)
+        self.show_versions()
+
+    def execute(self, command: int, payload: bytes) -> Answer:
+        """Carry out a command."""
+        return self._refusal(command) or self.commands[command](payload)
+
+    def _refusal(self, command: int) -> int:
+        locked = self._profile.firmware_needs_password and not self._core.unlocked
+        return CdbStatus.PASSWORD if locked and command in _LOCKED else 0
+
+    # -- what there is ----------------------------------------------------------------------------------------------
+
+    def _features(self, _payload: bytes) -> Answer:
+        """9Fh:136-153. Durations are those of a module at its own pace, with a margin."""
+        profile, timing = self._profile, self._core.profile.timing
+        milliseconds = [
+            round(1e3 * _MARGIN * (self.duration_s(command, timing) + timing.cdb_s))
+            for command in (START, ABORT, WRITE_LPL, COMPLETE, COPY)
+        ]
+        tenfold = max(milliseconds) > 0xFFFF
+        bits = 0b11 | profile.skips_erased << 2 | tenfold << 3
+        mechanism = _LPL | (_EPL if profile.epl_pages else 0)
+        head = bytes([0, bits, HEADER_BYTES, ERASED, _EXTENSION, mechanism, 0, profile.hitless])
+        return head + b"".join((-(-value // 10) if tenfold else value).to_bytes(2, "big") for value in milliseconds)
+
+    def _info(self, _payload: bytes) -> Answer:
+        """9Fh:136-245: which image runs, is committed and is invalid, and the versions."""
+        store = self._store
+        status, present = 0, 0b100
+        for place, bank in enumerate(BANKS):
+            image = store.images[bank]
+            bits = (store.running == bank) | (store.committed == bank) << 1 | (not image.valid) << 2
+            status |= bits << 4 * place
+            present |= image.valid << place
+        versions = b"".join(_version(store.version_of(bank)) for bank in (*BANKS, "F"))
+        return bytes([status, present]) + versions
+
+    # -- an update --------------------------------------------------------------------------------------------------
+
+    def _start_refusal(self, payload: bytes) -> int:
+        """Return why a download cannot start, 0 if it can."""
+        size = int.from_bytes(payload[:4], "big")
+        if len(payload) != _START_BYTES + HEADER_BYTES or not HEADER_BYTES < size <= LARGEST:
+            return CdbStatus.PARAMETER
+        if self._store.download is not None:
+            return CdbStatus.WRONG_STATE
+        return 0 if self._store.fits(payload[_START_BYTES:], size) else TASK_FAILED
+
+    def _start(self, payload: bytes) -> Answer:
+        refusal = self._start_refusal(payload)
+        if refusal == 0:
+            self._store.begin(payload[_START_BYTES:], int.from_bytes(payload[:4], "big"))
+        return refusal or b""
+
+    def _abort(self, _payload: bytes) -> Answer:
+        if self._store.download is None:
+            return CdbStatus.WRONG_STATE
+        self._store.download = None
+        return b""
+
+    def _write_lpl(self, payload: bytes) -> Answer:
+        if not _ADDRESS_BYTES < len(payload) <= MAX_LPL:
+            return CdbStatus.PARAMETER
+        return self._write(payload[:_ADDRESS_BYTES], payload[_ADDRESS_BYTES:])
+
+    def _write_epl(self, payload: bytes) -> Answer:
+        length = self._epl_length
+        if len(payload) != _ADDRESS_BYTES or not 0 < length <= HALF_BYTES * self._profile.epl_pages:
+            return CdbStatus.PARAMETER
+        pages = EPL_PAGES[: self._profile.epl_pages]
+        data = b"".join(bytes(self._core.memory.half(page)) for page in pages)
+        return self._write(payload, data[:length])
+
+    def _write(self, address: bytes, block: bytes) -> Answer:
+        download = self._store.download
+        if download is None:
+            return CdbStatus.WRONG_STATE
+        begin = int.from_bytes(address, "big")
+        end = begin + len(block)
+        if end > len(download.data) or (begin > download.end and not self._profile.skips_erased):
+            return CdbStatus.PARAMETER
+        download.data[begin:end] = block
+        download.end = max(download.end, end)
+        return b""
+
+    def _complete(self, _payload: bytes) -> Answer:
+        if self._store.download is None:
+            return CdbStatus.WRONG_STATE
+        if not self._store.complete():
+            return TASK_FAILED
+        self.show_versions()
+        return b""
+
+    def _may_copy(self, source: str, goal: str) -> bool:
+        store = self._store
+        in_use = goal in (store.running, store.committed)
+        return store.download is None and not in_use and store.images[source].valid
+
+    def _copy(self, payload: bytes) -> Answer:
+        if len(payload) != 1 or payload[0] not in _DIRECTIONS:
+            return CdbStatus.PARAMETER
+        if self._copied is None:
+            return CdbStatus.WRONG_STATE
+        self._store.images[_DIRECTIONS[payload[0]][1]] = Image(self._copied, valid=True)
+        self.show_versions()
+        return LARGEST.to_bytes(4, "big") + payload + b"\x00"
+
+    def _run(self, payload: bytes) -> Answer:
+        """Answer first, then restart: the inactive image (0, 1) or the running one (2, 3); 1 and 3 without loss."""
+        if len(payload) != _ADDRESS_BYTES or payload[1] > 3:
+            return CdbStatus.PARAMETER
+        store = self._store
+        bank = store.inactive if payload[1] < 2 else store.running
+        if store.download is not None or (bank in store.images and not store.images[bank].valid):
+            return CdbStatus.WRONG_STATE
+        hitless = bool(payload[1] & 1) and self._profile.hitless
+        delay_s = int.from_bytes(payload[2:4], "big") * 1e-3
+
+        def restart() -> None:
+            store.asked = bank if bank in store.images else None
+            self._reboot(hitless)
+
+        self._core.agenda.after(max(delay_s, 1e-6), restart)  # the answer is complete before
+        return b""
+
+    def _commit(self, _payload: bytes) -> Answer:
+        if self._store.running not in self._store.images:
+            return CdbStatus.WRONG_STATE
+        self._store.committed = self._store.running
+        return b""
+
+    def show_versions(self) -> None:
+        """Write the versions of the running and the other image to 00h:39 and 01h:128."""
+        store, memory = self._store, self._core.memory
+        for prefix, bank in (("firmware", store.running), ("inactive_firmware", store.inactive)):
+            major, minor, _ = store.version_of(bank)
+            memory.put(f"{prefix}_major", major)
+            memory.put(f"{prefix}_minor", minor)
+
+
+def _version(version: tuple[int, int, int]) -> bytes:
+    """Return major, minor, build and the additional text of an image."""
+    major, minor, build = version
+    text = f"build {build}" if any(version) else ""
+    return bytes([major, minor]) + build.to_bytes(2, "big") + text.encode("ascii").ljust(_EXTRA_BYTES, b"\x00")

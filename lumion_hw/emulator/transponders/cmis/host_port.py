@@ -1,0 +1,212 @@
+"""The host's side of a module's memory: page select, access rights byte by byte, and what a write sets off.
+
+CMIS 5.2 clause 5 and 8.2: addresses roll over inside their half of 128 bytes; PageSelect falls back to 00h when the
+page is not there; a read clears the flags of each byte it has given away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from lumion_hw.emulator.transponders.cmis.core import Core
+from lumion_hw.standards.cmis import FIELDS, Access, Page, byte_access, fields_of, is_supported
+from lumion_hw.standards.cmis.cdb import CDB_PAGE, EPL_PAGES
+from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES
+from lumion_hw.standards.cmis.lower_memory import BANK_SELECT_BYTE, DEFAULT_HOST_PASSWORD, PAGE_SELECT_BYTE
+
+WRITE_BYTES = 8
+"""Longest write in one transaction (CMIS 5.2.3)."""
+USER_EEPROM_PAGE = 0x03
+"""Page whose writes go to non-volatile memory."""
+
+Written = Mapping[tuple[Page, int], int]
+"""What one transaction wrote: the writable bits by page and byte, triggers included."""
+Effect = Callable[[Written], None]
+"""What a write sets off, called once at the end of its transaction."""
+
+_WRITABLE = frozenset({Access.RW, Access.RWW, Access.WO, Access.WO_SC})
+_RESERVED_PATTERN = 0xAA
+
+
+class HostPort:
+    """Reads and writes of the host, one transaction at a time.
+
+    Args:
+        core: The module.
+        render: Brings the registers of a page up to date before the host reads them.
+        effects: What a write to a byte sets off.
+    """
+
+    def __init__(self, core: Core, render: Callable[[Page], None], effects: Mapping[tuple[Page, int], Effect]) -> None:
+        self._core, self._render, self._effects = core, render, effects
+        self._masks: dict[Page, tuple[int, ...]] = {}
+        self._stale = b""
+        self.pointer = 0
+        self.busy_until_s = float("-inf")
+
+    @property
+    def page(self) -> int:
+        """The page that is mapped to bytes 128 to 255."""
+        return self._core.memory.byte(None, PAGE_SELECT_BYTE)
+
+    def _half(self, address: int) -> Page:
+        return None if address < HALF_BYTES else self.page
+
+    def restart(self) -> None:
+        """Forget what a reset forgets."""
+        self.pointer = 0
+        self.busy_until_s = float("-inf")
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    def begin_read(self) -> None:
+        """Start a read at the pointer: the values are those of this instant."""
+        page = self._half(self.pointer)
+        memory = self._core.memory
+        self._stale = bytes(memory.half(page)) if memory.has(page) else bytes(HALF_BYTES)
+        self._render(page)
+
+    def next_byte(self) -> int:
+        """Give the byte at the pointer away and move on, rolling over inside the half."""
+        address = self.pointer
+        page = self._half(address)
+        self.pointer = address // HALF_BYTES * HALF_BYTES + (address + 1) % HALF_BYTES
+        memory = self._core.memory
+        if not memory.has(page):
+            return 0
+        offset = address % HALF_BYTES
+        value = memory.half(page)[offset]
+        access = byte_access(page)
+        if access.clear_on_read[offset]:
+            byte = address if page is None else HALF_BYTES + offset
+            memory.half(page)[offset] = self._core.flags.cleared(page, byte)
+        elif self._core.has("torn_read") and address % 2:
+            value = self._stale[offset]
+        if self._core.has("reserved_bits_set"):
+            value |= _RESERVED_PATTERN & ~access.defined[offset]
+        return value
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+
+    def write_limit(self, address: int) -> int:
+        """Return the longest write that is acknowledged at an address."""
+        page = self._half(address)
+        if self._core.quirks.lenient_writes or page == CDB_PAGE:
+            return HALF_BYTES
+        if page in EPL_PAGES:
+            return WRITE_BYTES + int(self._core.memory.number("cdb_length_extension"))
+        return WRITE_BYTES
+
+    def store(self, address: int, data: bytes) -> None:
+        """Take a write transaction and do what it sets off."""
+        written: dict[tuple[Page, int], int] = {}
+        for value in data:
+            self._store_byte(address, value, written)
+            address = address // HALF_BYTES * HALF_BYTES + (address + 1) % HALF_BYTES
+        self.pointer = address
+        if (None, PAGE_SELECT_BYTE) in written:
+            self._select_page()
+        if any(page == USER_EEPROM_PAGE for page, _ in written):
+            self.busy_until_s = self._core.now + self._core.timing.nv_write_s
+        for effect in dict.fromkeys(self._effects[place] for place in written if place in self._effects):
+            effect(written)
+
+    def _store_byte(self, address: int, value: int, written: dict[tuple[Page, int], int]) -> None:
+        page = self._half(address)
+        if not self._core.memory.has(page):
+            return
+        offset = address % HALF_BYTES
+        mask = self._writable(page)[offset]
+        if not mask:
+            return
+        half = self._core.memory.half(page)
+        kept = mask & ~byte_access(page).reads_zero[offset]
+        half[offset] = half[offset] & ~kept | value & kept
+        written[page, address] = value & mask
+
+    def _writable(self, page: Page) -> tuple[int, ...]:
+        """Return the bits a host may write now: those of controls the module has."""
+        core = self._core
+        if page == USER_EEPROM_PAGE and core.quirks.password_protects_eeprom and not core.unlocked:
+            return (0,) * HALF_BYTES
+        if page not in self._masks:
+            self._masks[page] = (0xFF,) * HALF_BYTES if page in EPL_PAGES else self._control_bits(page)
+        return self._masks[page]
+
+    def _control_bits(self, page: Page) -> tuple[int, ...]:
+        memory = self._core.memory
+        masks = [0] * HALF_BYTES
+        for field in fields_of(page):
+            known = is_supported(field, lambda name: memory.count(name) if name in FIELDS else None)
+            if field.access in _WRITABLE and known is not False:
+                for location in field.locations():
+                    masks[location.byte % HALF_BYTES] |= location.mask
+        return tuple(masks)
+
+    def _select_page(self) -> None:
+        """Map the page that was asked for, or page 00h when the module does not have it in that bank."""
+        core = self._core
+        self.busy_until_s = core.now + core.timing.page_change_s
+        bank = core.memory.byte(None, BANK_SELECT_BYTE)
+        exists = core.memory.has(self.page) and (self.page < FIRST_BANKED_PAGE or bank == 0)
+        if not exists and not core.quirks.refuses_page_silently:
+            core.memory.set_byte(None, PAGE_SELECT_BYTE, 0)
+
+
+CHANGE_BYTE, ENTRY_BYTE = 118, 122
+"""First bytes of the two registers; the write of the last byte of each acts."""
+MODULE_PASSWORDS = 0x8000_0000
+"""From here on passwords are those of the maker: no host can set them."""
+_MODULE_PASSWORD = 0x8000_1011
+"""The maker's password of emulated modules."""
+
+
+class Passwords:
+    """The host's password; a change is non-volatile, the unlocking is not.
+
+    Args:
+        core: The module, whose ``unlocked`` this keeps.
+
+    Attributes:
+        level: As reply to command 0000h: 0 locked, 1 the host's password, 80h the maker's.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._password = DEFAULT_HOST_PASSWORD
+        self.level = 0
+        self._typed = {first: bytearray(4) for first in (CHANGE_BYTE, ENTRY_BYTE)}
+
+    def restart(self) -> None:
+        """Lock again."""
+        self._core.unlocked = False
+        self.level = 0
+        self._typed = {first: bytearray(4) for first in self._typed}
+
+    def enter(self, password: int) -> bool:
+        """Unlock with the right password, lock with a wrong one; returns whether it was right."""
+        self.level = {self._password: 0x01, _MODULE_PASSWORD: 0x80}.get(password, 0)
+        self._core.unlocked = bool(self.level)
+        return self._core.unlocked
+
+    def change(self, password: int) -> bool:
+        """Set the host's password, for good; returns whether that was allowed: unlocked, and not one of the maker's."""
+        allowed = self._core.unlocked and password < MODULE_PASSWORDS
+        if allowed:
+            self._password = password
+        return allowed
+
+    def written(self, written: Written) -> None:
+        """Take what was written to either register."""
+        for (page, byte), value in written.items():
+            for first, typed in self._typed.items():
+                if page is None and first <= byte < first + 4:
+                    typed[byte - first] = value
+                    if byte == first + 3:
+                        self._act(first, int.from_bytes(typed, "big"))
+
+    def _act(self, first: int, password: int) -> None:
+        if first == ENTRY_BYTE:
+            self.enter(password)
+        else:
+            self.change(password)

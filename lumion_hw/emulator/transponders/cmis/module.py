@@ -1,0 +1,336 @@
+"""An emulated CMIS module: registers behind I2C address 50h, and a laser, receivers and firmware behind the registers.
+
+After OIF CMIS 5.2 and C-CMIS as far as public implementations agree (register map: ``lumion_hw.standards.cmis``);
+times and the optical model are stated in :mod:`.profile` and :mod:`.reception`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from lumion_hw.clock import Clock
+from lumion_hw.emulator.transponders.cmis.core import Agenda, Core, Transition
+from lumion_hw.emulator.transponders.cmis.faults import FaultPanel
+from lumion_hw.emulator.transponders.cmis.firmware import ModuleFirmware
+from lumion_hw.emulator.transponders.cmis.flags import Flags
+from lumion_hw.emulator.transponders.cmis.image import build_memory
+from lumion_hw.emulator.transponders.cmis.optics import Emit, LaunchedLight, Optics, darkness, ignored
+from lumion_hw.emulator.transponders.cmis.profile import ModuleProfile, ModuleQuirks, Timing
+from lumion_hw.emulator.transponders.cmis.profiles import profile_named
+from lumion_hw.sessions.register_access import IDENTITY_DEVICE, ModuleAbsentError, NotRespondingError
+from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
+
+_LOG_LENGTH = 10_000
+
+
+@dataclass(frozen=True)
+class BusAccess:
+    """One host transaction: when, ``read`` or ``write``, the page that was mapped, the byte address, the data."""
+
+    at_s: float
+    operation: str
+    page: int
+    offset: int
+    data: bytes
+
+
+class CmisModule:
+    """One emulated module; an ``I2cDevice`` at 50h. Used by one thread at a time.
+
+    It follows the clock whenever it is accessed: what it had to do meanwhile happens then, at the times it was due.
+
+    Args:
+        profile: Type of the module.
+        clock: The bench clock.
+        rng: Source of its fixed errors and its noise.
+        name: Device name.
+        serial: Serial number, at most 16 ASCII characters.
+        quirks: Its ways.
+        time_scale: Every time of the module is multiplied by this; what it advertises is not.
+        low_power_pin: Whether the host asserts the low-power pin at the start. Deasserted, the module powers up and
+            lights up by itself.
+        optics: Light at its receivers.
+        emit: Takes the light it sends.
+        warm: Powered long before the clock's present time.
+
+    Raises:
+        ValueError: ``serial`` does not fit, or ``time_scale`` is not positive.
+    """
+
+    def __init__(
+        self,
+        profile: ModuleProfile,
+        clock: Clock,
+        rng: np.random.Generator,
+        *,
+        name: str = "",
+        serial: str = "EMU0000001",
+        quirks: ModuleQuirks | None = None,
+        time_scale: float = 1.0,
+        low_power_pin: bool = True,
+        optics: Optics = darkness,
+        emit: Emit = ignored,
+        warm: bool = False,
+    ) -> None:
+        self._clock = clock
+        quirks = quirks or ModuleQuirks()
+        timing = quirks.timing(profile.timing).scaled(time_scale)
+        memory = build_memory(profile, quirks, serial)
+        agenda = Agenda(clock.now() - (_warm_up_s(timing) if warm else 0.0))
+        self._core = Core(name or profile.name, profile, timing, quirks, agenda, rng, memory, Flags(memory))
+        self._firmware = ModuleFirmware(self._core, serial, low_power_pin, optics, emit)
+        self._advancing = False
+        self.faults = FaultPanel(self._core, self._firmware.fault_changed, self.advance)
+        self.log: deque[BusAccess] = deque(maxlen=_LOG_LENGTH)
+        self._firmware.restart()
+        self.advance()
+
+    @classmethod
+    def from_profile(
+        cls,
+        name: str,
+        *,
+        clock: Clock,
+        seed: int = 0,
+        device: str = "",
+        serial: str = "EMU0000001",
+        quirks: ModuleQuirks | None = None,
+        time_scale: float = 1.0,
+        low_power_pin: bool = True,
+        optics: Optics = darkness,
+        emit: Emit = ignored,
+        warm: bool = False,
+    ) -> CmisModule:
+        """Return a module of a named type.
+
+        Args:
+            name: Name of the profile, such as ``400zr``.
+            clock: The bench clock.
+            seed: Seed of its fixed errors and its noise.
+            device: Device name; by default that of the profile.
+            serial: As in the class, like all that follow.
+            quirks: See the class.
+            time_scale: See the class.
+            low_power_pin: See the class.
+            optics: See the class.
+            emit: See the class.
+            warm: See the class.
+
+        Raises:
+            ConfigError: There is no such CMIS profile.
+        """
+        return cls(
+            profile_named(name),
+            clock,
+            np.random.default_rng(seed),
+            name=device,
+            serial=serial,
+            quirks=quirks,
+            time_scale=time_scale,
+            low_power_pin=low_power_pin,
+            optics=optics,
+            emit=emit,
+            warm=warm,
+        )
+
+    # -- the host's bus ---------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """Device name."""
+        return self._core.name
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Read ``length`` bytes from byte address ``offset`` on, in one transaction.
+
+        Raises:
+            ValueError: ``offset`` is not 0 to 255, or ``length`` is negative.
+            ModuleAbsentError: The module is pulled out.
+            NotRespondingError: It does not acknowledge: initialising, holding off, or busy.
+        """
+        _check_range(offset, length)
+        self.acknowledge(f"read of {length} bytes at {offset}")
+        self.seek(offset)
+        page = self._firmware.port.page
+        self.begin_read()
+        data = bytes(self.next_byte() for _ in range(length))
+        self.log.append(BusAccess(self._core.now, "read", page, offset, data))
+        return data
+
+    def seek(self, offset: int) -> None:
+        """Set the address pointer, as the first byte of a write transaction does; the module has acknowledged."""
+        self._firmware.port.pointer = offset
+
+    def begin_read(self) -> None:
+        """Begin a read where the pointer is; the module has acknowledged."""
+        self._firmware.port.begin_read()
+
+    def next_byte(self) -> int:
+        """Give the byte at the pointer away and move on."""
+        return self._firmware.port.next_byte()
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Write ``data`` from byte address ``offset`` on, in one transaction. Raises as :meth:`read`.
+
+        More than 8 bytes (on CDB pages: more than they take) are not acknowledged, and nothing is written.
+        """
+        _check_range(offset, len(data))
+        operation = f"write of {len(data)} bytes at {offset}"
+        self.acknowledge(operation)
+        limit = self.write_limit(offset)
+        if len(data) > limit:
+            raise self._silence(operation, f"it takes {limit} bytes at most")
+        page = self._firmware.port.page
+        self._firmware.store(offset, bytes(data))
+        self.log.append(BusAccess(self._core.now, "write", page, offset, bytes(data)))
+
+    def write_limit(self, offset: int) -> int:
+        """Return how many bytes a write at ``offset`` may have now."""
+        return self._firmware.port.write_limit(offset)
+
+    def acknowledge(self, operation: str = "access") -> None:
+        """Acknowledge the address, or raise as :meth:`read`; brings the module to the present."""
+        self.advance()
+        if not self.plugged:
+            raise ModuleAbsentError(
+                f"no module at 0x{IDENTITY_DEVICE:02X} ({operation})", device=self.name, hint="Plug the module in."
+            )
+        reason = self._silent_because()
+        if reason:
+            raise self._silence(operation, reason)
+
+    def _silent_because(self) -> str:
+        core, firmware = self._core, self._firmware
+        if not firmware.machine.managed:
+            return "its management interface is initialising"
+        if core.now < firmware.port.busy_until_s:
+            return "it holds off after a write"
+        if firmware.commands is not None and firmware.commands.blocks_the_bus:
+            return "it works on a CDB command"
+        if core.faults.get("nack", 0.0) >= 1.0:
+            core.faults["nack"] -= 1.0
+            return "injected fault"
+        return ""
+
+    def _silence(self, operation: str, reason: str) -> NotRespondingError:
+        return NotRespondingError(
+            f"no acknowledgement from 0x{IDENTITY_DEVICE:02X} ({operation}): {reason}",
+            device=self.name,
+            hint="Try again until the deadline.",
+        )
+
+    # -- pins, hands and light --------------------------------------------------------------------------------------
+
+    @property
+    def plugged(self) -> bool:
+        """Whether the module is in its cage."""
+        return self._firmware.plugged
+
+    @property
+    def interrupt(self) -> bool:
+        """Whether the module asserts its interrupt pin."""
+        self.advance()
+        return self.plugged and self._firmware.machine.managed and self._core.flags.interrupt
+
+    @property
+    def state(self) -> ModuleState | None:
+        """Module state; ``None`` while the management interface initialises."""
+        self.advance()
+        return self._firmware.machine.state
+
+    @property
+    def history(self) -> tuple[Transition, ...]:
+        """The steps of all state machines so far, with their times."""
+        self.advance()
+        return tuple(self._core.history)
+
+    def data_path_states(self) -> dict[int, DataPathState]:
+        """Return the state of each data path by its first host lane."""
+        self.advance()
+        return {path.first_lane: path.state for path in self._firmware.paths.paths}
+
+    def connect(self, *, optics: Optics | None = None, emit: Emit | None = None) -> None:
+        """Plug other fibres in; what is not given stays. The light sent now is announced to the new ``emit``."""
+        self.advance()
+        self._firmware.optics = optics or self._firmware.optics
+        if emit is not None:
+            self._firmware.emit = emit
+            for lane in range(1, self._core.profile.media_lanes + 1):
+                emit(self.light(lane))
+
+    def light(self, media_lane: int) -> LaunchedLight:
+        """Return what a media lane sends now."""
+        self.advance()
+        return self._firmware.transmitters.light(media_lane)
+
+    def set_low_power_pin(self, asserted: bool) -> None:
+        """Drive the low-power pin."""
+        self.advance()
+        self._firmware.machine.low_power_pin = asserted
+        self._firmware.settle()
+
+    def set_host_signal(self, lanes: int, pattern: int | None = None) -> None:
+        """Say which host lanes get a good electrical signal, and which test pattern it carries, if any."""
+        self.advance()
+        self._firmware.transmitters.host_signal = lanes
+        self._firmware.diagnostics.host_pattern = pattern
+        self._firmware.settle()
+
+    def reset(self) -> None:
+        """Pulse the reset pin: everything volatile goes back to its default."""
+        self.advance()
+        if self.plugged:
+            self._firmware.restart()
+
+    def unplug(self) -> None:
+        """Pull the module out: dark at once, nothing answers."""
+        self.advance()
+        self._firmware.pull()
+
+    def plug(self) -> None:
+        """Put the module in again: it starts as after a reset. Does nothing while it is in."""
+        self.advance()
+        self._firmware.insert()
+
+    def image(self) -> dict[str, object]:
+        """Return the memory as it is, with no flag cleared: ``lower`` and ``pages`` (by two hex digits) in hex."""
+        self.advance()
+        memory = self._core.memory
+        for page in memory.pages:
+            self._firmware.render(page)
+        pages = {f"{page:02X}": memory.half(page).hex() for page in memory.pages if page is not None}
+        return {"profile": self._core.profile.name, "lower": memory.half(None).hex(), "pages": pages}
+
+    # -- time -------------------------------------------------------------------------------------------------------
+
+    def advance(self, until_s: float | None = None) -> None:
+        """Bring the module to the clock's present time, or to an earlier time ``until_s``."""
+        if self._advancing:  # its light depends on another module, whose light depends on this one
+            return
+        self._advancing = True
+        try:
+            end_s = self._clock.now() if until_s is None else min(until_s, self._clock.now())
+            agenda = self._core.agenda
+            while agenda.keep_next(end_s):
+                self._firmware.settle()
+            agenda.now = max(agenda.now, end_s)
+        finally:
+            self._advancing = False
+
+    def next_event(self) -> float | None:
+        """Return the next time at which the module changes by itself, ``None`` without one."""
+        due_s = self._core.agenda.next_s()
+        return None if due_s is None or due_s == float("inf") else due_s
+
+
+def _warm_up_s(timing: Timing) -> float:
+    """Return how long after power-on a module is at rest."""
+    return timing.management_init_s + timing.power_up_s + timing.dp_init_s + timing.tx_turn_on_s + 2 * timing.lock_s + 1
+
+
+def _check_range(offset: int, length: int) -> None:
+    if not 0 <= offset <= 0xFF or length < 0:
+        raise ValueError(f"there is no access of {length} bytes at byte address {offset}")

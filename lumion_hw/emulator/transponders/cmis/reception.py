@@ -1,0 +1,114 @@
+"""From light to bit errors: what a receiver makes of what it gets (a model, no standard).
+
+``1/SNR = 1/SNR_ase + 1/SNR_impl + 1/SNR_rx`` with ``SNR_ase = OSNR * 12.5 GHz / symbol rate``; penalties are taken off
+in dB; the bit error ratio is that of the modulation in Gaussian noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from lumion_hw.emulator.transponders.cmis.optics import ReceivedLight
+from lumion_hw.emulator.transponders.cmis.profile import LineFormat, ReceiverProfile
+from lumion_hw.quantities import db_from_ratio, ratio_from_db
+
+OSNR_BANDWIDTH_GHZ = 12.5
+"""Noise bandwidth of an OSNR, 0.1 nm at 1550 nm."""
+PENALTIES_DB = {"pdl_db": (2.5, 0.8), "dgd_ps": (10.0, 0.5), "sop_rate_krad_per_s": (50.0, 0.3)}
+"""Impairment and its penalty in dB there; quadratic, and lock is lost above twice the impairment."""
+MAX_OSNR_DB = 45.0
+"""Highest OSNR that a receiver can tell."""
+_NO_SIGNAL_DBM = -60.0
+
+
+@dataclass(frozen=True)
+class Reception:
+    """What a receiver finds.
+
+    Attributes:
+        lost: Why it cannot lock: ``dark``, ``format``, ``polarization``, ``offset``, ``dispersion``, ``dynamics`` or
+            ``noise``; empty when it can.
+        esnr_db: Electrical SNR after penalties.
+        osnr_db: OSNR as the receiver can tell it.
+        ber: Bit error ratio before error correction.
+        offset_mhz: Carrier minus local oscillator.
+    """
+
+    lost: str = "dark"
+    esnr_db: float = 0.0
+    osnr_db: float = 0.0
+    ber: float = 0.5
+    offset_mhz: float = 0.0
+
+
+def penalty_db(light: ReceivedLight) -> float:
+    """Return the sum of the penalties of the polarization effects."""
+    total = 0.0
+    for name, (reference, penalty) in PENALTIES_DB.items():
+        total += penalty * (getattr(light, name) / reference) ** 2
+    return total
+
+
+def esnr_db(light: ReceivedLight, receiver: ReceiverProfile, symbol_rate_gbd: float) -> float:
+    """Return the electrical SNR after penalties, in dB."""
+    power_dbm = max(light.signal_power_dbm, _NO_SIGNAL_DBM)
+    receiver_db = receiver.reference_snr_db + receiver.snr_per_db * (power_dbm - receiver.reference_dbm)
+    inverse = 1.0 / ratio_from_db(receiver.implementation_snr_db) + 1.0 / ratio_from_db(receiver_db)
+    penalty = 0.0
+    if receiver.coherent:
+        inverse += symbol_rate_gbd / OSNR_BANDWIDTH_GHZ / ratio_from_db(min(light.osnr_db, 200.0))
+        penalty = penalty_db(light)
+    return -db_from_ratio(inverse) - penalty
+
+
+def bit_error_ratio(snr_db: float, line: LineFormat) -> float:
+    """Return the bit error ratio of 16QAM and PAM4, 3/8 erfc(sqrt(SNR/10)), or of QPSK, 1/2 erfc(sqrt(SNR/2))."""
+    snr = ratio_from_db(snr_db)
+    if line.bits_per_symbol == 4:
+        return 0.5 * math.erfc(math.sqrt(snr / 2.0))
+    return 0.375 * math.erfc(math.sqrt(snr / 10.0))
+
+
+def receive(
+    light: ReceivedLight, receiver: ReceiverProfile, media_interface: int, oscillator_mhz: float, noise_db: float = 0.0
+) -> Reception:
+    """Return what a receiver finds in ``light``.
+
+    Args:
+        light: What falls on it.
+        receiver: What it is like.
+        media_interface: Media interface id it is set to.
+        oscillator_mhz: Frequency of its local oscillator; not used by direct detection.
+        noise_db: Added to the SNR: the measurement's own fluctuation.
+    """
+    line = receiver.formats[media_interface]
+    if light.signal_power_dbm <= _NO_SIGNAL_DBM:
+        return Reception()
+    offset = oscillator_mhz if light.frequency_mhz is None else light.frequency_mhz
+    offset_mhz = offset - oscillator_mhz if receiver.coherent else 0.0
+    snr_db = esnr_db(light, receiver, line.symbol_rate_gbd) + noise_db
+    ber = bit_error_ratio(snr_db, line)
+    lost = _obstacle(light, receiver, media_interface, offset_mhz) or ("noise" if ber > receiver.lol_ber else "")
+    return Reception(lost, snr_db, min(light.osnr_db, MAX_OSNR_DB), ber, offset_mhz)
+
+
+def _obstacle(light: ReceivedLight, receiver: ReceiverProfile, media_interface: int, offset_mhz: float) -> str:
+    """Return what keeps the receiver from locking at any signal-to-noise ratio, or nothing."""
+    coherent = receiver.coherent
+    beyond = any(getattr(light, name) > 2 * reference for name, (reference, _) in PENALTIES_DB.items())
+    obstacles = {
+        "format": light.media_interface not in (None, media_interface),
+        "polarization": coherent and light.polarization_rank < 2,
+        "offset": coherent and abs(offset_mhz) > receiver.max_offset_mhz,
+        "dispersion": coherent and abs(light.cd_ps_per_nm) > receiver.max_cd_ps_per_nm,
+        "dynamics": coherent and beyond,
+    }
+    return next((name for name, there in obstacles.items() if there), "")
+
+
+def frame_error_ratio(ber: float, line: LineFormat) -> float:
+    """Return the share of frames that the error correction cannot mend: a waterfall at the FEC limit."""
+    if ber <= 0.0:
+        return 0.0
+    return 0.5 * math.erfc(50.0 * math.log10(line.fec_limit_ber / ber))
