@@ -26,9 +26,9 @@ from firmware_protocol import (
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, ConnectError, LinkLost, LumionError
 from lumion_hw.links.address import open_link
-from lumion_hw.sessions.apt_codec import AptDecoder, DecodedAptMessage, command, parameters_of
-from lumion_hw.sessions.itla_codec import FRAME_BYTES, Register, decode_reply, read_request
-from lumion_hw.sessions.novoptel_codec import LAN, USB2
+from lumion_hw.sessions.codecs.apt import AptDecoder, DecodedAptMessage, command, parameters_of
+from lumion_hw.sessions.codecs.itla import FRAME_BYTES, Register, decode_reply, read_request
+from lumion_hw.sessions.codecs.novoptel import LAN, USB2
 
 SCPI_PORT = 5025
 """Where SCPI instruments listen (IANA: scpi-raw)."""

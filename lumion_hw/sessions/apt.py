@@ -7,7 +7,7 @@ from collections.abc import Callable
 from lumion_hw.clock import Clock
 from lumion_hw.errors import LinkTimeout
 from lumion_hw.links.base import Link, ModemLink
-from lumion_hw.sessions.apt_codec import AptDecoder, AptFrame, DecodedAptMessage, command
+from lumion_hw.sessions.codecs.apt import AptDecoder, AptFrame, DecodedAptMessage, command
 from lumion_hw.sessions.conversation import Conversation
 
 DEFAULT_TIMEOUT_S = 0.5

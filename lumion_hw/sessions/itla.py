@@ -7,8 +7,7 @@ import contextlib
 from lumion_hw.clock import Clock
 from lumion_hw.errors import BadValueError, BusyError, DeviceError, FrameError, NotSupportedError
 from lumion_hw.links.base import Link
-from lumion_hw.sessions.conversation import Conversation, shown
-from lumion_hw.sessions.itla_codec import (
+from lumion_hw.sessions.codecs.itla import (
     FRAME_BYTES,
     FrameProblem,
     ItlaReplyStatus,
@@ -19,6 +18,7 @@ from lumion_hw.sessions.itla_codec import (
     repeat_request,
     write_request,
 )
+from lumion_hw.sessions.conversation import Conversation, shown
 
 DEFAULT_TIMEOUT_S = 0.5
 """Time for a reply: eight bytes at 9600 baud take 8 ms, the rest is the module's."""

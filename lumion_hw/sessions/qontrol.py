@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from lumion_hw.clock import Clock
 from lumion_hw.errors import DeviceError, FrameError, IdentityError, LinkTimeout
 from lumion_hw.links.base import Link
-from lumion_hw.sessions.conversation import Conversation, shown
-from lumion_hw.sessions.qontrol_codec import (
+from lumion_hw.sessions.codecs.qontrol import (
     ERROR,
     IDENTITY,
     RENUMBERED,
@@ -27,6 +26,7 @@ from lumion_hw.sessions.qontrol_codec import (
     error_name,
     text_request,
 )
+from lumion_hw.sessions.conversation import Conversation, shown
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,8 @@ from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.sfp import SfpTransponder
 from lumion_hw.errors import LinkError, LinkTimeout
 from lumion_hw.links import MemoryLink
-from lumion_hw.sessions.registers import ModuleAbsentError, NotRespondingError, Sc18im700
+from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError
+from lumion_hw.sessions.module.sc18im700 import Sc18im700
 from lumion_hw.standards.sff8472.registers import FIELDS, checksum, encode
 
 BYTE_S = 10 / 9600

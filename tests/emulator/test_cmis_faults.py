@@ -8,7 +8,7 @@ from cmis_testbench import GOOD_LIGHT, Host, lit, ready
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.transponders import FAULTS, PROFILES, CmisModule, Fibre, join
 from lumion_hw.errors import ConfigError
-from lumion_hw.sessions.register_access import ModuleAbsentError, NotRespondingError
+from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError
 from lumion_hw.standards.cmis import CHECKSUMS, decode_from, fields_of
 from lumion_hw.standards.cmis.codec import checksum_matches
 

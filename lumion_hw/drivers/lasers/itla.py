@@ -27,8 +27,7 @@ from lumion_hw.errors import (
 from lumion_hw.interfaces import LaserCapabilities, LaserRanges, LaserState, LaserSweep, SweepLog
 from lumion_hw.links.base import Link
 from lumion_hw.links.owner import fork_safe
-from lumion_hw.sessions.itla import ItlaSession
-from lumion_hw.sessions.itla_codec import (
+from lumion_hw.sessions.codecs.itla import (
     Register,
     dbm_times_100,
     joined_mhz,
@@ -37,6 +36,7 @@ from lumion_hw.sessions.itla_codec import (
     text_of,
     unsigned,
 )
+from lumion_hw.sessions.itla import ItlaSession
 
 PENDING_PATIENCE_S = 30.0
 """Longest time for an operation that is pending before the next setting (tuning, starting; the MSA's longest class)."""

@@ -10,9 +10,7 @@ import math
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.life_cycle import closed_if_failed
-from lumion_hw.drivers.scpi_driver import ScpiDriver
-from lumion_hw.drivers.scpi_identity import Expected, checked_identity
-from lumion_hw.drivers.strict_scpi import StrictScpi
+from lumion_hw.drivers.scpi import Expected, ScpiDriver, StrictScpi, checked_identity
 from lumion_hw.errors import DeviceError, LimitError
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.scpi import ScpiSession

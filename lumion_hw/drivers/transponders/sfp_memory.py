@@ -7,7 +7,7 @@ from collections.abc import Collection
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.transponders.sfp_identity import is_set
 from lumion_hw.errors import DeviceError, FrameError, LinkError, LinkLost, VerifyError
-from lumion_hw.sessions.registers import RegisterAccess
+from lumion_hw.sessions.module.registers import RegisterAccess
 from lumion_hw.standards.sff8472.registers import A0H, A2H, BITS, CHECKSUMS, FIELDS, FLAG_BITS, checksum_matches
 
 MONITOR_START = FIELDS["temperature"].offset

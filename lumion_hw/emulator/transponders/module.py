@@ -22,7 +22,7 @@ from lumion_hw.emulator.transponders.optics import Emit, LaunchedLight, Optics, 
 from lumion_hw.emulator.transponders.profile import ModuleProfile, Timing
 from lumion_hw.emulator.transponders.profiles import profile_named
 from lumion_hw.emulator.transponders.quirks import ModuleQuirks
-from lumion_hw.sessions.register_access import IDENTITY_DEVICE, ModuleAbsentError, NotRespondingError
+from lumion_hw.sessions.module.registers import IDENTITY_DEVICE, ModuleAbsentError, NotRespondingError
 from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
 
 _LOG_LENGTH = 10_000

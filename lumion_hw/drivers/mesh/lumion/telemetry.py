@@ -30,8 +30,8 @@ from lumion_hw.drivers.mesh.lumion.config import outside
 from lumion_hw.drivers.mesh.lumion.monitors import check_average, chosen_monitors
 from lumion_hw.errors import BusyError, FrameError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.interfaces import MonitorReading, TelemetrySample
-from lumion_hw.sessions.framed import FramedSession
-from lumion_hw.sessions.framed_errors import Where
+from lumion_hw.sessions.framed.errors import Where
+from lumion_hw.sessions.framed.session import FramedSession
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import DeviceError, NotSupportedError
-from lumion_hw.sessions.qontrol import QontrolSession
-from lumion_hw.sessions.qontrol_codec import (
+from lumion_hw.sessions.codecs.qontrol import (
     CHAIN_ENTRY,
     FIRMWARE,
     INTEGER,
@@ -20,6 +19,7 @@ from lumion_hw.sessions.qontrol_codec import (
     VOLTS,
     text_request,
 )
+from lumion_hw.sessions.qontrol import QontrolSession
 
 _log = logging.getLogger(__name__)
 

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from lumion_hw.drivers.mesh.qontrol.chain import Chain
 from lumion_hw.drivers.mesh.qontrol.values import ChannelReadings, Compliance
 from lumion_hw.interfaces import Fault
-from lumion_hw.sessions.qontrol import QontrolSession, Report
-from lumion_hw.sessions.qontrol_codec import (
+from lumion_hw.sessions.codecs.qontrol import (
     ERRORS_SUPPRESSED,
     LOG_ENTRY,
     OVER_CURRENT,
@@ -25,6 +24,7 @@ from lumion_hw.sessions.qontrol_codec import (
     error_name,
     text_request,
 )
+from lumion_hw.sessions.qontrol import QontrolSession, Report
 
 STOPPED = "ESTOP"
 HOST_IDLE = "HOST_IDLE"

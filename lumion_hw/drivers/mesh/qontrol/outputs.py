@@ -28,8 +28,8 @@ from lumion_hw.drivers.mesh.qontrol.values import (
 )
 from lumion_hw.errors import DeviceError, LinkLost, LumionError, SafetyError, VerifyError
 from lumion_hw.interfaces import Fault
+from lumion_hw.sessions.codecs.qontrol import ERRORS_SUPPRESSED, POWERED_UP, Quantity
 from lumion_hw.sessions.qontrol import QontrolSession
-from lumion_hw.sessions.qontrol_codec import ERRORS_SUPPRESSED, POWERED_UP, Quantity
 
 _log = logging.getLogger(__name__)
 

@@ -13,8 +13,7 @@ from lumion_hw.drivers.mesh.qontrol.chain import Chain
 from lumion_hw.drivers.ranges import number_each
 from lumion_hw.errors import FrameError, LimitError
 from lumion_hw.interfaces import ControllerLimits
-from lumion_hw.sessions.qontrol import QontrolSession
-from lumion_hw.sessions.qontrol_codec import (
+from lumion_hw.sessions.codecs.qontrol import (
     CHANNEL_READING,
     FULL_WORD,
     MODULE_WORDS,
@@ -28,6 +27,7 @@ from lumion_hw.sessions.qontrol_codec import (
     text_request,
     words_from_values,
 )
+from lumion_hw.sessions.qontrol import QontrolSession
 
 Mode = Literal["binary", "ascii"]
 LINE_LIMIT_BYTES = 64

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, VerifyError
 from lumion_hw.interfaces import StickyFlag
-from lumion_hw.sessions.module_pages import ModulePages
+from lumion_hw.sessions.module.pages import ModulePages
 from lumion_hw.standards.cmis import FIELDS, Access, Field, Kind, Page, Value, decode, encode, fields_of, quiet_runs
 from lumion_hw.standards.cmis.fields import HALF_BYTES
 from lumion_hw.standards.cmis.index import flag_bytes

@@ -7,11 +7,10 @@ from typing import Any
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.transponders.cmis.advertised import Advertised
-from lumion_hw.drivers.transponders.cmis.context import ModuleContext
+from lumion_hw.drivers.transponders.cmis.context import ModuleContext, quirks_of
 from lumion_hw.drivers.transponders.cmis.memory import CmisMemory
-from lumion_hw.drivers.transponders.cmis.quirks import quirks_of
 from lumion_hw.errors import IdentityError
-from lumion_hw.sessions.module_pages import ModulePages
+from lumion_hw.sessions.module.pages import ModulePages
 from lumion_hw.standards.cmis import CHECKSUMS, Page, codes
 from lumion_hw.standards.cmis.codec import checksum_matches
 from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS

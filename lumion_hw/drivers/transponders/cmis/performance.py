@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
-from lumion_hw.drivers.transponders.cmis.diagnostics import Diagnostics
+from lumion_hw.drivers.transponders.cmis.diagnostics import Diagnostics, Instance, Vdm, VdmSample
 from lumion_hw.drivers.transponders.cmis.monitors import lane_readings
-from lumion_hw.drivers.transponders.cmis.vdm import Instance, Vdm, VdmSample
 from lumion_hw.interfaces import LinkQuantity, Performance, Quality, Reading
 from lumion_hw.standards.cmis import FIELDS, codes, decode
 from lumion_hw.standards.cmis.codec import MIN_POWER_DBM, q_db

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES
 from lumion_hw.errors import LinkError
-from lumion_hw.sessions.i2c_adapter import ModulePins
+from lumion_hw.sessions.module.adapter import ModulePins
 from lumion_hw.standards.cmis import codes
 
 RESET_PULSE_S = 1e-3

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from lumion_hw.drivers.transponders.cmis.diagnostics import Instance, listed, sample_value
 from lumion_hw.drivers.transponders.cmis.performance import FEC_PAGE, bit_error_ratios, read_counters
-from lumion_hw.drivers.transponders.cmis.vdm import Instance, listed, sample_value
 from lumion_hw.drivers.transponders.cmis_decoder.memory import Dump, finding
 from lumion_hw.drivers.transponders.decoded import Finding, Severity
 from lumion_hw.standards.cmis import FIELDS, byte_access, codes

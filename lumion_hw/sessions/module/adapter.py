@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConnectError, LinkLost, LumionError, NotSupportedError
 from lumion_hw.links.owner import Owner, fork_safe
-from lumion_hw.sessions.register_access import (
+from lumion_hw.sessions.module.registers import (
     IDENTITY_DEVICE,
     ModuleAbsentError,
     NotRespondingError,

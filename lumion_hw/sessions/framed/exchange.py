@@ -30,10 +30,9 @@ from firmware_protocol import (
 )
 from firmware_protocol.timing import MARGIN_S
 from lumion_hw.clock import Clock
-from lumion_hw.sessions.framed_errors import Where, cannot_be_sent, check_echo, encoding, error_from_refusal
-from lumion_hw.sessions.framed_inbox import Answer, Wanted
-from lumion_hw.sessions.framed_line import Line, Loss, SessionState
-from lumion_hw.sessions.framed_quality import step_rtos
+from lumion_hw.sessions.framed.errors import Where, cannot_be_sent, check_echo, encoding, error_from_refusal
+from lumion_hw.sessions.framed.inbox import Answer, Wanted
+from lumion_hw.sessions.framed.line import Line, Loss, SessionState, step_rtos
 
 LEAST_BUSY_WAIT_S = 0.01
 """Shortest wait before a busy board is asked again."""
@@ -126,7 +125,7 @@ class FramedExchange:
         then, and after a wrong checksum, everything is sent once more.
 
         Raises:
-            LumionError: The refusal that stays; see :func:`~lumion_hw.sessions.framed_errors.error_from_refusal`.
+            LumionError: The refusal that stays; see :func:`~lumion_hw.sessions.framed.errors.error_from_refusal`.
                 Also as :meth:`run`.
             FrameError: A reply does not answer what was asked.
         """
