@@ -12,7 +12,7 @@ from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lumion_hw.sessions.module.adapter import I2cAdapter, ModulePins
+    from lumion_hw.sessions.module.adapter import I2cAdapter, PinnedAdapter
     from lumion_hw.sessions.module.linear_file import LinearFile, LinearPages
     from lumion_hw.sessions.module.pages import ModulePages
     from lumion_hw.sessions.module.registers import I2cDevice, RegisterAccess
@@ -48,7 +48,7 @@ class ModuleWay:
 
     def device(
         self, clock: Clock, name: str, pins: Mapping[str, int] | None = None
-    ) -> tuple[I2cDevice | ModulePages, ModulePins | None]:
+    ) -> tuple[I2cDevice | ModulePages, PinnedAdapter | None]:
         """Return what a driver of CMIS modules takes, not yet open, and the signals of the socket if any are wired."""
         if self.scheme == "optoe":
             from lumion_hw.sessions.module.linear_file import LinearPages

@@ -203,20 +203,6 @@ class ThorlabsPm(ScpiDriver):
                     "range in W", wrote=wanted_w, read=found_w, device=self._device, address=self._session.address
                 )
 
-    def set_attenuation_db(self, attenuation_db: float) -> None:
-        """Set the attenuation in front of the sensor, which the meter adds to its readings; read back.
-
-        Raises:
-            LimitError: Outside the meter's limits; nothing was sent.
-        """
-        with self._session.transaction():
-            self._scpi.check_limits("SENS:CORR", "attenuation", attenuation_db, 1.0, "dB")
-            self._scpi.set_number("SENS:CORR", f"{attenuation_db:.6g}", attenuation_db, 1.0, 0.006, "attenuation in dB")
-
-    def set_low_bandwidth(self, low: bool) -> None:
-        """Limit the bandwidth to 15 Hz (``True``), or leave it at up to 100 kHz; read back."""
-        self._scpi.set_number("INP:FILT", str(int(low)), int(low), 1.0, 0.0, "low-pass filter (1 is on)")
-
     def zero(self) -> None:
         """Take the dark as zero.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lumion_hw.interfaces import RangeState
 from lumion_hw.quantities import dbm_from_w
-from lumion_hw.standards.sff8472.registers import A2H, FIELDS, decode
+from lumion_hw.standards.sff8472.registers import FIELDS, decode
 
 MONITORS = ("temperature", "supply", "tx_bias", "tx_power", "rx_power")
 """The five monitors, by their field names."""
@@ -135,4 +135,3 @@ def raw_count(name: str, memory: bytes, start: int = 0) -> int:
 
 DIAGNOSTIC_BYTES = FIELDS["cc_dmi"].end
 """Length of the constant part of A2h: thresholds, calibration constants, check sum."""
-DIAGNOSTIC_DEVICE = A2H

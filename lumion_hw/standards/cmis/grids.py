@@ -72,13 +72,6 @@ def is_legal(grid: Grid, channel: int) -> bool:
     return channel % GRIDS[grid].step == 0
 
 
-def channel_of(grid: Grid, mhz: int) -> int | None:
-    """Return the channel number whose frequency is ``mhz``, legal or not; ``None`` if there is none."""
-    rule = GRIDS[grid]
-    number = round((mhz - ANCHOR_MHZ) / rule.unit_mhz) - rule.offset
-    return number if reported_mhz(grid, number) == mhz else None
-
-
 @dataclass(frozen=True)
 class FineRange:
     """Fine tuning of a laser: offsets ``low_mhz`` to ``high_mhz`` in multiples of ``resolution_mhz``."""

@@ -65,14 +65,12 @@ class ByteAccess:
         defined: Bits that belong to a field. The others are reserved: they read as 0 and are masked by a host.
         writable: Bits a host may write.
         reads_zero: Bits that read as 0 whatever was written.
-        self_clearing: Bits that the module clears after it has acted on them.
         clear_on_read: Bits that a read of their byte clears.
     """
 
     defined: tuple[int, ...]
     writable: tuple[int, ...]
     reads_zero: tuple[int, ...]
-    self_clearing: tuple[int, ...]
     clear_on_read: tuple[int, ...]
 
 
@@ -98,7 +96,6 @@ def byte_access(page: Page) -> ByteAccess:
         defined=masks(frozenset(Access)),
         writable=masks(_WRITABLE),
         reads_zero=masks(_WRITE_ONLY),
-        self_clearing=masks(frozenset({Access.WO_SC})),
         clear_on_read=masks(frozenset({Access.COR})),
     )
 

@@ -33,7 +33,7 @@ from lumion_hw.interfaces import (
     TuningResult,
 )
 from lumion_hw.links.owner import fork_safe
-from lumion_hw.sessions.module.adapter import ModulePins
+from lumion_hw.sessions.module.adapter import PinnedAdapter
 from lumion_hw.sessions.module.paged_i2c import PagedI2c
 from lumion_hw.sessions.module.pages import ModulePages
 from lumion_hw.sessions.module.registers import I2cDevice, ModuleAbsentError
@@ -84,7 +84,7 @@ class CmisTransponder(Driver):
         bank: int = 0,
         lane: int = 1,
         hold_off_s: float = 0.0,
-        pins: ModulePins | None = None,
+        pins: PinnedAdapter | None = None,
     ) -> None:
         self._pages: ModulePages
         if isinstance(link, ModulePages):
