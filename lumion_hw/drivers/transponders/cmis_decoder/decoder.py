@@ -17,7 +17,7 @@ from lumion_hw.drivers.transponders.decoded import (
 )
 from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces import Quality
-from lumion_hw.standards.cmis import ALL_FIELDS, FIELDS, Field, Kind, Value, codes
+from lumion_hw.standards.cmis import ALL_FIELDS, FIELDS, Field, NumberFormat, Value, codes
 from lumion_hw.standards.cmis.codec import (
     SMF_MULTIPLIER_2_SINCE,
     aux_monitor,
@@ -56,9 +56,9 @@ def field_words(dump: Dump, field: Field, value: Value) -> str:
         return value
     if isinstance(value, bytes):
         return value.hex()
-    if field.kind is Kind.ENUM:
+    if field.kind is NumberFormat.ENUM:
         return _code(dump, field, int(value))
-    if field.kind is Kind.BOOL:
+    if field.kind is NumberFormat.BOOL:
         return "yes" if value else "no"
     special = _special(dump, field, float(value))
     if special:
@@ -173,7 +173,7 @@ def _check_kind(dump: Dump) -> None:
     plausible = (
         dump.advertised.revision[0] in _CMIS_MAJORS
         and dump.value("identifier_copy") == identifier
-        and any(item.page == 0x00 and fits for item, fits in dump.checksums.items())
+        and any(item.space == 0x00 and fits for item, fits in dump.checksums.items())
     )
     if identifier in _OTHER_STANDARDS or not plausible:
         standard = _OTHER_STANDARDS.get(identifier)

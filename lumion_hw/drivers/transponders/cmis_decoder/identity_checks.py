@@ -26,12 +26,12 @@ _UNBOUNDED = 0xD
 def checksums(dump: Dump) -> Iterator[Finding]:
     """Yield page check sums that do not fit."""
     for item, fits in dump.checksums.items():
-        half = dump.half(item.page)
+        half = dump.half(item.space)
         if fits or half is None:
             continue
         wanted, found = checksum_of(item, half), half[item.byte - HALF_BYTES]
         message = f"check sum over {item.first}-{item.last} is {wanted:02X}h, the module says {found:02X}h"
-        yield finding(_WARNING, "checksum", message, f"page_{item.page:02x}h_checksum", doubt=False)
+        yield finding(_WARNING, "checksum", message, f"page_{item.space:02x}h_checksum", doubt=False)
 
 
 def kind(dump: Dump) -> Iterator[Finding]:
