@@ -17,10 +17,10 @@ from calibration.measure.bench_sources import lit_together, source_of
 from calibration.model.device_under_test import MONITOR_SPREAD_DB, Subject
 from calibration.model.space import space_of
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits import Aligner
 from lumion_hw.errors import CalibrationError, CircuitError, ConfigError, DeviceError, LumionError
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.polarization import Aligner
 from lumion_hw.quantities import wavelength_m_from_frequency_hz
 
 _ALIGN_SCANS = 4

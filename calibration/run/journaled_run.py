@@ -19,10 +19,10 @@ from calibration.run.planning import Goal
 from calibration.run.procedure import Calibration
 from calibration.run.resumption import check_light, check_same, header_of
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits import Aligner
 from lumion_hw.errors import LumionError
 from lumion_hw.files.writing import Over, check_target
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.polarization import Aligner
 
 
 def journal_path(record: Path) -> Path:

@@ -1,7 +1,7 @@
 """Retarders as mathematics: squeezers and chains of them, on the Poincaré sphere.
 
 States are unit Stokes vectors (S1, S2, S3); a retarder of retardance φ and eigen-axis n turns them by φ about n
-(polarization.md 2). Behind a chain of retarders a device that takes the state t alone gets the share (1 + s·t)/2.
+(docs/polarization.md). Behind a chain of retarders a device that takes the state t alone gets the share (1 + s·t)/2.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def cross_matrix(axis: NDArray[np.float64]) -> NDArray[np.float64]:
 def taken_share(
     state: NDArray[np.float64], taken: NDArray[np.float64], dop: float = 1.0, crosstalk: float = 0.0
 ) -> NDArray[np.float64]:
-    """Return the share of the light that a device takes which takes one state (polarization.md 2, "TE power").
+    """Return the share of the light that a device takes which takes one state (docs/polarization.md, "The model").
 
     Args:
         state: Unit Stokes vectors of the light, shape ``(..., 3)``.

@@ -2,8 +2,8 @@
 
 A module reports trouble of its outputs at any time, also in the middle of another reply. Such lines never end a reply
 and are kept as :class:`Report`; a request that is refused, or never acknowledged, is an error of that request.
-Nothing protects the wire (no checksum, no sequence number), so after any doubt the session waits for silence and asks
-``ID?`` before it believes a reply again.
+Nothing protects the wire (no checksum, no sequence number), so after anything unexpected the session waits for silence
+and asks ``ID?`` before it believes a reply again.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _POLL_S = 0.05
 _SWEEP_FACTOR = 1.2
 _SWEEP_PATIENCE_S = 20.0
 SETTLE_S = 2.0
-"""Time until the power follows a switch or a setting: seconds, says the model of lasers (instruments facts, 10)."""
+"""Time given to the power to follow a switch or a setting."""
 
 
 def thz_from_nm(wavelength_nm: float) -> float:

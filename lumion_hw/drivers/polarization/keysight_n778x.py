@@ -1,7 +1,7 @@
 """Keysight N7785C polarization stabilizer with feedback from outside: it is told a factor and makes it smaller.
 
 The instrument has six plates of its own and a search of its own, which its maker does not publish. The host measures,
-tells what the present polarization is worth, and lets it take a step (polarization.md 4.1).
+tells what the present polarization is worth, and lets it take a step (docs/polarization.md).
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ _CODES: Mapping[str, Words] = {
 }
 
 
-class _Dump:
+class _SfpDump:
     """An image as the decoder sees it."""
 
     def __init__(self, image: SfpImage) -> None:
@@ -112,7 +112,7 @@ class _Dump:
         return kind not in _SUPPORTED_BY or is_set(_SUPPORTED_BY[kind], self.image.a0)
 
     def damaged(self, device: int, offset: int) -> bool:
-        """Tell whether a wrong check sum puts a byte in doubt: its own, or one over what it is read with."""
+        """Tell whether a wrong check sum makes a byte unreliable: its own, or one over what it is read with."""
         wrong = {item.name for item, fits in self.checksums.items() if not fits}
         if device == A2H and "CC_EXT" in wrong:
             return True  # A0h:92-93 say how A2h is to be read
@@ -124,7 +124,7 @@ class _Dump:
 
 def decode_sfp(image: SfpImage) -> DecodedModule:
     """Decode an image. What is missing or wrong in it becomes a finding."""
-    dump = _Dump(image)
+    dump = _SfpDump(image)
     fields = (*_fields(dump), *_bits(dump), *_flags(dump))
     return DecodedModule(
         source=image.source,
@@ -151,20 +151,20 @@ def _monitor_of(name: str) -> str:
     return stem if stem in MONITORS else ""
 
 
-def _fields(dump: _Dump) -> Iterator[DecodedField]:
+def _fields(dump: _SfpDump) -> Iterator[DecodedField]:
     for field in FIELDS.values():
         if dump.knows(field):
             yield _field(dump, field)
 
 
-def _field(dump: _Dump, field: SfpField) -> DecodedField:
+def _field(dump: _SfpDump, field: SfpField) -> DecodedField:
     raw = dump.raw(field)
     value, unit, words, quality = _meaning(dump, field, unscaled(field, raw))
     return _decoded(dump, field.name, field.space, field.byte, raw, value, unit, words, quality)
 
 
 def _meaning(
-    dump: _Dump, field: SfpField, value: int | float | str | bytes
+    dump: _SfpDump, field: SfpField, value: int | float | str | bytes
 ) -> tuple[int | float | str | bytes | None, str, str, Quality]:
     """Return value, unit, words and quality of a field by itself."""
     if isinstance(value, str):
@@ -189,7 +189,7 @@ def _meaning(
 
 
 def _monitor(
-    dump: _Dump, field: SfpField, count: int | float
+    dump: _SfpDump, field: SfpField, count: int | float
 ) -> tuple[int | float | str | bytes | None, str, str, Quality]:
     """Return the meaning of a monitor or of one of its thresholds; powers are dark, not 0 mW."""
     monitor = _monitor_of(field.name)
@@ -206,7 +206,7 @@ def _monitor(
     return power.power_dbm, "dBm", f"{power.power_dbm:.2f} dBm", Quality.OK
 
 
-def _bits(dump: _Dump) -> Iterator[DecodedField]:
+def _bits(dump: _SfpDump) -> Iterator[DecodedField]:
     for bit in BITS.values():
         memory = dump.memories[bit.space]
         if len(memory) > bit.byte:
@@ -215,7 +215,7 @@ def _bits(dump: _Dump) -> Iterator[DecodedField]:
             yield _decoded(dump, bit.name, bit.space, bit.byte, raw, value, "", words, Quality.OK)
 
 
-def _flags(dump: _Dump) -> Iterator[DecodedField]:
+def _flags(dump: _SfpDump) -> Iterator[DecodedField]:
     for kind in ("alarm", "warning"):
         field = FIELDS[f"{kind}_flags"]
         if dump.knows(field):
@@ -227,7 +227,7 @@ def _flags(dump: _Dump) -> Iterator[DecodedField]:
 
 
 def _decoded(
-    dump: _Dump,
+    dump: _SfpDump,
     name: str,
     device: int,
     offset: int,
@@ -257,12 +257,12 @@ def _thresholds(fields: tuple[DecodedField, ...]) -> dict[str, tuple[str, ...]]:
 # -- findings
 
 
-def _truncated(dump: _Dump) -> Iterator[Finding]:
+def _truncated(dump: _SfpDump) -> Iterator[Finding]:
     for remark in dump.image.remarks:
         yield Finding(Severity.WARNING, remark.partition(":")[0], "truncated", f"the dump is cut: {remark}")
 
 
-def _checksums(dump: _Dump) -> Iterator[Finding]:
+def _checksums(dump: _SfpDump) -> Iterator[Finding]:
     for item, fits in dump.checksums.items():
         if not fits:
             memory = dump.memories[item.space]
@@ -271,14 +271,14 @@ def _checksums(dump: _Dump) -> Iterator[Finding]:
             yield Finding(Severity.WARNING, f"{_ADDRESSES[item.space]}:{item.byte}", "checksum", message)
 
 
-def _texts(dump: _Dump) -> Iterator[Finding]:
+def _texts(dump: _SfpDump) -> Iterator[Finding]:
     for name in _TEXTS:
         field = FIELDS[name]
         if dump.knows(field):
             yield from text_findings(name, f"A0h:{field.byte}", dump.raw(field), str(unscaled(field, dump.raw(field))))
 
 
-def _diagnostics(dump: _Dump) -> Iterator[Finding]:
+def _diagnostics(dump: _SfpDump) -> Iterator[Finding]:
     """Yield what does not fit together about the diagnostic memory."""
     abilities, present = dump.abilities, bool(dump.image.a2)
     if abilities.diagnostics and not present:
@@ -293,7 +293,7 @@ def _diagnostics(dump: _Dump) -> Iterator[Finding]:
         yield Finding(Severity.WARNING, "A0h:92", "unknown", "A2h needs an address change, which is not made here")
 
 
-def _monitors(dump: _Dump) -> Iterator[Finding]:
+def _monitors(dump: _SfpDump) -> Iterator[Finding]:
     """Yield monitors that cannot be, thresholds out of order, and monitors outside their own alarm limits."""
     if not dump.abilities.diagnostics:
         return

@@ -16,7 +16,7 @@ from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Page
 from lumion_hw.standards.cmis.image import MemoryImage
 
 MAX_WRITE_BYTES = 8
-"""Longest write in one transaction (facts, transponders 2.3)."""
+"""Longest write in one transaction (CMIS; longer ones only where a module says so)."""
 
 
 class PageNotSupportedError(NotSupportedError):

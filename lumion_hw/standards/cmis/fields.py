@@ -25,7 +25,7 @@ Page = int | None
 
 
 class Certainty(enum.Enum):
-    """How well the place and meaning are known (facts, transponders, "Marks")."""
+    """How well the place and meaning are known (docs/transponders.md)."""
 
     TWO_SOURCES = "two sources"
     CHECK = "check"

@@ -53,7 +53,7 @@ GRIDS: Mapping[Grid, GridRule] = MappingProxyType(
         Grid.GHZ_150: GridRule(Fraction(25_000), step=6, offset=3),
     }
 )
-"""All grids (facts, transponders 3.9)."""
+"""All grids of page 12h, bytes 128 to 135."""
 
 
 def frequency_mhz(grid: Grid, channel: int) -> Fraction:

@@ -45,7 +45,7 @@ PAGES: tuple[Page, ...] = tuple(dict.fromkeys(field.page for field in ALL_FIELDS
 CONDITIONS: Mapping[str, str] = MappingProxyType(
     {
         COHERENT: "the module is a coherent one: a coherent media interface id, or a tunable technology together with "
-        "PageSelect staying at 34h and 35h (facts, transponders 3.12)",
+        "PageSelect staying at 34h and 35h",
     }
 )
 """Names in ``Field.support`` that are not advertising fields."""
@@ -53,7 +53,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
 _RESERVED_FLAGS: Mapping[Page, frozenset[int]] = MappingProxyType(
     {None: frozenset({12}), 0x14: frozenset({133}), 0x33: frozenset({129})}
 )
-"""Bytes without a flag inside the ranges to protect (facts, transponders 4.4): a newer module may have one there."""
+"""Bytes without a flag inside the ranges to protect: a newer module may have one there."""
 _WRITABLE = frozenset({Access.RW, Access.RWW, Access.WO, Access.WO_SC})
 _WRITE_ONLY = frozenset({Access.WO, Access.WO_SC})
 

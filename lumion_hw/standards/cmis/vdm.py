@@ -243,7 +243,7 @@ VDM_PAGES: tuple[Field, ...] = (
         unit="ms",
         support=_VDM,
         certainty=_CHECK,
-        note="three public register maps say 0.1 ms; the facts said 0.1 s",
+        note="three public register maps say 0.1 ms",
     ),
     bit("vdm_freeze_request", CONTROL_PAGE, 144, 7, access=Access.RW, support=_VDM),
     bit("vdm_power_saving", CONTROL_PAGE, 144, 6, access=Access.RW, support=_VDM, certainty=_CHECK),

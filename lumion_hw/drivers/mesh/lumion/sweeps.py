@@ -112,7 +112,7 @@ def planned_sweep(
     if plan.start_ma is not None:
         checked = checked_currents(plan.start_ma, allowed.max_ma, "sweep, start_ma", where)
         start = code_from_output(checked, hello.dac_full_scale * 1e-3)
-    tables = _Tables(plan, start, hello, allowed, where)
+    tables = _TableSequence(plan, start, hello, allowed, where)
     settle_us = math.ceil(plan.settle_s * 1e6)
     dwell_ticks = max(1, -(-(settle_us + plan.n_avg * hello.adc_scan_us) // hello.tick_us))
     image = SweepImage(
@@ -155,7 +155,7 @@ def _check(what: str, asked: int, limit: int, unit: str, hint: str, where: Where
         )
 
 
-class _Tables:
+class _TableSequence:
     """The tables of a plan one after the other, each checked on its way.
 
     Attributes:

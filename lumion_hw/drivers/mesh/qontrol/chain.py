@@ -64,7 +64,7 @@ class ChainModule:
 
 
 @dataclass(frozen=True)
-class Chain:
+class ModuleChain:
     """All modules of one serial line.
 
     Attributes:
@@ -104,7 +104,7 @@ class Chain:
         return self.modules[module].first_channel + local_channel
 
 
-def read_chain(session: QontrolSession) -> Chain:
+def read_chain(session: QontrolSession) -> ModuleChain:
     """Ask the modules who they are and what they can do; nothing is changed.
 
     Raises:
@@ -134,7 +134,7 @@ def read_chain(session: QontrolSession) -> Chain:
         )
         _check(session, module)
         modules.append(module)
-    return Chain(tuple(modules))
+    return ModuleChain(tuple(modules))
 
 
 def _column(session: QontrolSession, name: str, pattern: re.Pattern[str], n_modules: int) -> list[str]:

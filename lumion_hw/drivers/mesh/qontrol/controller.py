@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock, Ticker
 from lumion_hw.drivers.life_cycle import Driver, closed_if_failed
-from lumion_hw.drivers.mesh.qontrol.chain import Chain, read_chain
+from lumion_hw.drivers.mesh.qontrol.chain import ModuleChain, read_chain
 from lumion_hw.drivers.mesh.qontrol.faults import HOST_IDLE, STOPPED, FaultLatch, LogEntry, in_words, read_log
 from lumion_hw.drivers.mesh.qontrol.outputs import QontrolOutputs
 from lumion_hw.drivers.mesh.qontrol.values import (
@@ -178,7 +178,7 @@ class QontrolController(Driver):
         )
 
     @property
-    def chain(self) -> Chain:
+    def chain(self) -> ModuleChain:
         """The modules found by :meth:`open`. Raises ``LinkLost`` before that."""
         return self._found("chain").chain
 
@@ -393,7 +393,7 @@ class QontrolController(Driver):
                 self._calls -= 1
                 self._idle.used()
 
-    def _attach(self, chain: Chain) -> QontrolOutputs:
+    def _attach(self, chain: ModuleChain) -> QontrolOutputs:
         expected = self._expected_serial or (self._outputs.chain.serial if self._outputs is not None else None)
         if expected is not None and chain.serial != expected:
             raise IdentityError(
@@ -409,7 +409,7 @@ class QontrolController(Driver):
             self._session, self._clock, chain, self._latch, mode=self._mode, tolerance_ma=self._tolerance_ma
         )
 
-    def _wanted(self, limits: ControllerLimits, chain: Chain) -> Compliance:
+    def _wanted(self, limits: ControllerLimits, chain: ModuleChain) -> Compliance:
         return wanted_compliance(limits, chain, self._compliance_v, self._headroom, self._session)
 
     def _found(self, operation: str) -> QontrolOutputs:

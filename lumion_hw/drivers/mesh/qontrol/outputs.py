@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.mesh.qontrol.chain import Chain
+from lumion_hw.drivers.mesh.qontrol.chain import ModuleChain
 from lumion_hw.drivers.mesh.qontrol.faults import (
     FaultLatch,
     faults_from_log,
@@ -55,7 +55,7 @@ class QontrolOutputs:
         self,
         session: QontrolSession,
         clock: Clock,
-        chain: Chain,
+        chain: ModuleChain,
         latch: FaultLatch,
         *,
         mode: Mode,

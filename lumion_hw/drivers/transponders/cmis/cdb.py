@@ -19,7 +19,7 @@ from lumion_hw.standards.cmis.codes import CdbCommand
 from lumion_hw.standards.cmis.fields import HALF_BYTES
 
 COMMAND_S = 5.0
-"""Time for a command beyond the advertised busy time (facts, transponders 3.13)."""
+"""Time for a command beyond the advertised busy time (docs/transponders.md, "Times")."""
 _FIRST_LOOK_S = 0.1
 _PASSWORD_HINT = "Enter the module's password first; a restart locks it again."
 

@@ -73,7 +73,7 @@ KNOWN_MODULES: tuple[KnownModule, ...] = (
         from_revision=(3, 0),
         below_revision=(4, 0),
         changes={"inverted_deinit": True},
-        reason="10h:128 is DataPathPwrUp in CMIS 3 (facts, transponders 3.7)",
+        reason="10h:128 is DataPathPwrUp in CMIS 3",
     ),
 )
 """Modules known to differ. Rows are applied in order; what the user says is applied last."""
@@ -89,7 +89,7 @@ def quirks_of(identity: TransponderIdentity, revision: tuple[int, int], told: di
 
 
 MARGIN = 1.5
-"""Deadlines are this much longer than the module advertises (facts, transponders 5)."""
+"""Deadlines are this much longer than the module advertises (docs/transponders.md, "Times")."""
 UNBOUNDED_S = 3000.0
 """Bound of a stage for which a module states none: duration code Dh means 3000 s or more."""
 _LEAST_S = 1.0

@@ -161,7 +161,7 @@ def _await(
 
 
 APPLY_S = 10.0
-"""Time for the module to accept or refuse a configuration (facts, transponders 5)."""
+"""Time for the module to accept or refuse a configuration (docs/transponders.md, "Times")."""
 _PENDING = frozenset({ConfigStatus.UNDEFINED, ConfigStatus.SUCCESS, ConfigStatus.IN_PROGRESS})
 
 

@@ -27,7 +27,7 @@ from lumion_hw.standards.cmis.vdm import (
 )
 
 RESULTS_S = 0.2
-"""Time until page 14h shows what its selector was set to (facts, transponders 2.3)."""
+"""Time until page 14h shows what its selector was set to (docs/transponders.md, "Times")."""
 _SELECTORS = {
     "host_ber": ("ber_results_supported", DiagnosticsSelector.BER),
     "media_ber": ("ber_results_supported", DiagnosticsSelector.BER),
@@ -132,7 +132,7 @@ class Diagnostics:
 
 
 FREEZE_S = 1.0
-"""Time for a freeze or its release (facts, transponders 5)."""
+"""Time for a freeze or its release (docs/transponders.md, "Times")."""
 
 
 @dataclass(frozen=True)

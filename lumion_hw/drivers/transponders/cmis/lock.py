@@ -1,4 +1,4 @@
-"""Whether a link is up, and if not, what holds it up: the tests of section 9.2 of the facts, in their order."""
+"""Whether a link is up, and if not, what holds it up, in the order of docs/transponders.md, "Why is there no link?"."""
 
 from __future__ import annotations
 

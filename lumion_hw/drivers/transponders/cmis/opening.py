@@ -1,4 +1,4 @@
-"""From an open way to a module to the facts about it: who it is, and what it advertises."""
+"""From an open way to a module to what is known of it: who it is, and what it advertises."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lumion_hw.standards.cmis.codec import checksum_matches
 from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS
 
 START_UP_S = 2.0
-"""Time given to a module just plugged in until it answers (facts, transponders 4.1)."""
+"""Time given to a module just plugged in until it answers (docs/transponders.md, "Times")."""
 _LASER_PAGE = 0x04
 _STATIC_PAGES = (0x01, 0x02, _LASER_PAGE)
 

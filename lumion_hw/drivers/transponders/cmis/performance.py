@@ -21,7 +21,7 @@ FEC_PAGE = 0x34
 LINK_PAGE = 0x35
 """Link performance."""
 TOLERANCE_DB = 0.5
-"""Two sources of a quantity in dB may differ by their resolution and this (facts, transponders 6)."""
+"""Two sources of a quantity in dB may differ by their resolution and this (docs/transponders.md, "Times")."""
 _SLACK_DB = TOLERANCE_DB + 0.1  # and the coarsest resolution of these registers
 _DECIBELS = ("dB", "dBm")
 _BER_TOLERANCE = 2.0  # what about 0.5 dB of SNR make of a bit error ratio near the FEC limit

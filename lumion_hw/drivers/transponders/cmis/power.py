@@ -18,7 +18,7 @@ def power_up(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
     """Let the module leave low power: clear both requests, and wait until it is ready.
 
     Its transmitters are disabled first: after a reset nothing else keeps a module from lighting up by itself as soon as
-    it is powered (facts, transponders 4.6).
+    it is powered (CMIS: TxDisable is 0 after a reset).
 
     Raises:
         DeviceTimeoutError: It is not ready within 1.5 times the advertised time.

@@ -140,8 +140,8 @@ def decode_image(image: MemoryImage) -> DecodedModule:
     _check_kind(dump)
     identifier = dump.count("identifier")
     findings = worst_first(item for check in (*identity_checks.CHECKS, *live_checks.CHECKS) for item in check(dump))
-    doubtful = {key for item in findings if item.severity is not Severity.NOTE for key in item.fields}
-    fields = tuple(_fields(dump, doubtful))
+    unreliable = {key for item in findings if item.severity is not Severity.NOTE for key in item.fields}
+    fields = tuple(_fields(dump, unreliable))
     major, minor = dump.advertised.revision
     return DecodedModule(
         source=image.source,
@@ -183,7 +183,7 @@ def _check_kind(dump: Dump) -> None:
         )
 
 
-def _fields(dump: Dump, doubtful: set[FieldKey]) -> Iterator[DecodedField]:
+def _fields(dump: Dump, unreliable: set[FieldKey]) -> Iterator[DecodedField]:
     selector = dump.count("diagnostics_selector")
     for field in ALL_FIELDS:
         if field.name.startswith(_BY_INSTANCE) and field.array is not None:
@@ -192,10 +192,10 @@ def _fields(dump: Dump, doubtful: set[FieldKey]) -> Iterator[DecodedField]:
             continue
         for index in field.array.indices if field.array else (None,):
             if dump.knows(field, index):
-                yield _field(dump, field, index, (field.name, index) in doubtful)
+                yield _field(dump, field, index, (field.name, index) in unreliable)
 
 
-def _field(dump: Dump, field: Field, index: int | None, doubtful: bool) -> DecodedField:
+def _field(dump: Dump, field: Field, index: int | None, unreliable: bool) -> DecodedField:
     supported = dump.supported(field.name) is not False and not _is_absent(dump, field, index)
     value = dump.value(field.name, index)
     page = 0 if field.page is None else field.page
@@ -203,7 +203,7 @@ def _field(dump: Dump, field: Field, index: int | None, doubtful: bool) -> Decod
     quality = Quality.OK
     if not supported and not damaged:
         quality = Quality.NOT_SUPPORTED
-    elif doubtful:
+    elif unreliable:
         quality = Quality.INCONSISTENT
     elif value is None:
         quality = Quality.STALE

@@ -141,7 +141,7 @@ def address(name: str, index: int | None = None) -> str:
 
 
 def finding(
-    severity: Severity, kind: str, message: str, name: str, index: int | None = None, *, doubt: bool = True
+    severity: Severity, kind: str, message: str, name: str, index: int | None = None, *, spoils: bool = True
 ) -> Finding:
-    """Return a finding about a field; ``doubt`` says that its value cannot be believed."""
-    return Finding(severity, address(name, index), kind, message, ((name, index),) if doubt else ())
+    """Return a finding about a field; ``spoils`` says that its value cannot be believed."""
+    return Finding(severity, address(name, index), kind, message, ((name, index),) if spoils else ())
