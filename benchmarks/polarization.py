@@ -13,10 +13,9 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.circuits import Aligner, Alignment
 from lumion_hw.clock import VirtualClock
 from lumion_hw.interfaces import ActuatorInfo
-from lumion_hw.polarization.alignment import EXPECTED_NOISE_DB
+from lumion_hw.polarization import EXPECTED_NOISE_DB, Aligner, Alignment
 from lumion_hw.polarization.retarders import RetarderChain, squeezer_axes, taken_share, turn_matrix
 
 PERIOD, RANGE = 3700.0, 5000.0

@@ -7,19 +7,19 @@ counts is a :class:`PayloadError`. Ranges are not checked on receipt (the board 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import struct
 from collections.abc import Callable, Mapping
-from functools import cache
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
 
 from firmware_protocol.codes import Drive, FaultState, OutputsState
 from firmware_protocol.errors import FieldError, PayloadError
-from firmware_protocol.fields import ELEMENT_SIZES, Field, Layout
-from firmware_protocol.layouts import LAYOUTS
+from firmware_protocol.fields import ELEMENT_SIZES, Layout, PayloadField, layout_of, wire
 from firmware_protocol.stream_codes import EndReason, RunState
 
 LIMIT_DTYPE = np.dtype([("code_max", "<u2"), ("load_ohm", "<u2"), ("trip_ua", "<u4")])
@@ -37,7 +37,6 @@ _ELEMENTS: dict[str, np.dtype[Any]] = {
     "limit": LIMIT_DTYPE,
     "pair": PAIR_DTYPE,
 }
-_STRUCT = {"u8": "B", "u16": "H", "u32": "I", "i16": "h", "i32": "i"}
 _VIEWS: dict[str, Callable[[int], int]] = {
     "bool": bool,
     "OutputsState": OutputsState,
@@ -48,25 +47,12 @@ _VIEWS: dict[str, Callable[[int], int]] = {
 }
 
 
-def _format(field: Field) -> str:
-    if not field.name:
-        return f"{field.size}x"
-    return _STRUCT.get(field.type, f"{field.size}s")
-
-
-@cache
-def _fixed_struct(name: str) -> tuple[struct.Struct, tuple[Field, ...]]:
-    layout = LAYOUTS[name]
-    named = tuple(field for field in layout.fixed if field.name)
-    return struct.Struct("<" + "".join(_format(field) for field in layout.fixed)), named
-
-
-def _fault(layout: Layout, field: Field, value: object, reason: str) -> FieldError:
+def _fault(layout: Layout, field: PayloadField, value: object, reason: str) -> FieldError:
     number = value if isinstance(value, int) else 0
     return FieldError(layout.name, field.name, offset=field.offset, value=number, reason=reason)
 
 
-def _to_wire(layout: Layout, field: Field, value: object) -> int | bytes:
+def _to_wire(layout: Layout, field: PayloadField, value: object) -> int | bytes:
     if field.const is not None:
         return field.const
     if value is None and field.none is not None:
@@ -81,7 +67,7 @@ def _to_wire(layout: Layout, field: Field, value: object) -> int | bytes:
     return int(value)
 
 
-def _from_wire(layout: Layout, field: Field, value: int | bytes) -> object:
+def _from_wire(layout: Layout, field: PayloadField, value: int | bytes) -> object:
     if isinstance(value, bytes):
         return value.split(b"\0")[0].decode(errors="replace")
     if field.none is not None and value == field.none:
@@ -96,14 +82,13 @@ def _from_wire(layout: Layout, field: Field, value: int | bytes) -> object:
 
 def pack_fixed(layout: Layout, values: Mapping[str, object]) -> bytes:
     """Return the fixed part of a payload. Raises ``FieldError`` for a value its field cannot hold."""
-    packer, named = _fixed_struct(layout.name)
-    wire = [_to_wire(layout, field, values.get(field.name)) for field in named]
+    sent = [_to_wire(layout, field, values.get(field.name)) for field in layout.named]
     try:
-        return packer.pack(*wire)
+        return layout.packer.pack(*sent)
     except struct.error as error:
-        for field, value in zip(named, wire, strict=True):
+        for field, value in zip(layout.named, sent, strict=True):
             try:
-                struct.pack("<" + _format(field), value)
+                struct.pack("<" + field.struct_code, value)
             except struct.error as cause:
                 raise _fault(layout, field, value, str(cause)) from error
         raise
@@ -111,7 +96,7 @@ def pack_fixed(layout: Layout, values: Mapping[str, object]) -> bytes:
 
 def unpack_fixed(layout: Layout, payload: bytes) -> dict[str, object]:
     """Return the named fields of the fixed part, constants left out. Raises ``PayloadError`` when it is too short."""
-    packer, named = _fixed_struct(layout.name)
+    packer = layout.packer
     if len(payload) < packer.size:
         short = next(field for field in layout.fixed if field.offset + field.size > len(payload))
         raise PayloadError(
@@ -121,11 +106,11 @@ def unpack_fixed(layout: Layout, payload: bytes) -> dict[str, object]:
             length=len(payload),
             minimum=packer.size,
         )
-    pairs = zip(named, packer.unpack_from(payload), strict=True)
+    pairs = zip(layout.named, packer.unpack_from(payload), strict=True)
     return {field.name: _from_wire(layout, field, value) for field, value in pairs if field.const is None}
 
 
-def need(layout: Layout, field: Field, payload: bytes, size: int) -> bytes:
+def need(layout: Layout, field: PayloadField, payload: bytes, size: int) -> bytes:
     """Return the ``size`` bytes of a variable part. Raises ``PayloadError`` when the payload ends before them."""
     end = field.offset + size
     if len(payload) < end:
@@ -133,14 +118,14 @@ def need(layout: Layout, field: Field, payload: bytes, size: int) -> bytes:
     return payload[field.offset : end]
 
 
-def wire_bytes(layout: Layout, field: Field, value: object) -> bytes:
+def wire_bytes(layout: Layout, field: PayloadField, value: object) -> bytes:
     """Return ``value`` as bytes that cannot change. Raises ``FieldError`` for anything but bytes."""
     if not isinstance(value, bytes | bytearray | memoryview):
         raise _fault(layout, field, 0, f"{type(value).__name__} instead of bytes")
     return bytes(value)
 
 
-def wire_array(layout: Layout, field: Field, value: object) -> NDArray[Any]:
+def wire_array(layout: Layout, field: PayloadField, value: object) -> NDArray[Any]:
     """Return ``value`` as a read-only array of the field's elements. Raises ``FieldError`` if one does not fit."""
     dtype = _ELEMENTS[field.element]
     array = np.asarray(value)
@@ -166,7 +151,7 @@ def wire_array(layout: Layout, field: Field, value: object) -> NDArray[Any]:
     return array
 
 
-def _check_elements(layout: Layout, field: Field, rows: NDArray[Any], kinds: list[np.dtype[Any]]) -> None:
+def _check_elements(layout: Layout, field: PayloadField, rows: NDArray[Any], kinds: list[np.dtype[Any]]) -> None:
     if rows.dtype.kind not in "iu":
         raise _fault(layout, field, 0, f"elements of type {rows.dtype} instead of integers")
     for column, kind in enumerate(kinds):
@@ -177,8 +162,9 @@ def _check_elements(layout: Layout, field: Field, rows: NDArray[Any], kinds: lis
             raise _fault(layout, field, worst, f"an element outside 0..{top}")
 
 
+@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(wire,))
 class Message:
-    """A payload as a value. Subclasses are frozen dataclasses named after their layout.
+    """A payload as a value. Subclasses become frozen dataclasses whose fields, made by ``wire``, are their layout.
 
     Two messages are equal when they are of one class and have the same bytes.
     """
@@ -187,8 +173,12 @@ class Message:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if cls.__name__ in LAYOUTS:
-            cls.layout = LAYOUTS[cls.__name__]
+        attributes = dict(vars(cls))
+        cls.layout = layout_of(cls.__name__, attributes, getattr(cls, "layout", None))
+        for name, value in attributes.items():
+            if name.startswith("_") and isinstance(value, dataclasses.Field):
+                delattr(cls, name)  # on the wire, and no attribute of the message
+        dataclass(frozen=True, eq=False)(cls)
 
     def __post_init__(self) -> None:
         """Turn the array into one of the wire's type that cannot be changed; an array of u8 is ``bytes``."""

@@ -15,34 +15,50 @@ from firmware_protocol.codes import (
     OutputsState,
     status_name,
 )
-from firmware_protocol.layouts import LAYOUTS
+from firmware_protocol.fields import Layout, PayloadField, wire
 from firmware_protocol.messages import Records
 
 
-@dataclass(frozen=True, eq=False)
 class ConfigReply(Message):
     """Reply to GLOBAL, LIMITS and APPLY."""
 
-    op: int
-    outputs_state: OutputsState
-    pending: int
-    config_crc32: int
+    op: int = wire(0, "u8", "", "0,1,2", "echo")
+    outputs_state: OutputsState = wire(1, "u8", "", "0..4", "section 11.1", view="OutputsState")
+    pending: int = wire(2, "u16", "channels", "", "channels with a pending limit record")
+    config_crc32: int = wire(4, "u32", "", "", "active configuration, 0 = none")
 
 
-@dataclass(frozen=True, eq=False)
-class ConfigGlobalRequest(Message):
+class GlobalBlock(Message):
+    """What a configuration says of the whole board: watchdog, power cap, optional faults."""
+
+    wd_policy: int = wire(1, "u8", "", "0,1,2", "0 OFF, 1 RAMP, 2 HOLD")
+    wd_timeout_ms: int = wire(2, "u16", "ms", "100..60000", "host silence that trips the watchdog")
+    wd_param_ms: int = wire(4, "u32", "ms", "by wd_policy", "OFF 0; RAMP 1..60000 ramp time; HOLD 1..3600000")
+    total_power_mw: int = wire(8, "u32", "mW", "1..4000000", "cap on the computed power of a whole table")
+    fault_enable: int = wire(12, "u32", "bits", "", "optional fault sources to enable", default=0)
+    temp_trip: int | None = wire(
+        16, "i16", "0.01 °C", "-4000..15000", "chip over-temperature threshold", none=32767, default=None
+    )
+    supply_min_mv: int | None = wire(18, "u16", "mV", "", "supply under-voltage threshold", none=0, default=None)
+
+
+class LimitsBlock(Message):
+    """Limit records of neighbouring channels; ``limits`` has ``LIMIT_DTYPE`` or rows of its three columns."""
+
+    _reserved_1 = wire(1, "u8")
+    start: int = wire(2, "u16", "channel", "0..n_dac-1", "first channel")
+    _count = wire(4, "u16", "channels", "1..n_dac-start", "records that follow")
+    _reserved_6 = wire(6, "u16")
+    limits: Records = wire(8, "limit[count]", "", "", "code_max u16, load_ohm u16, trip_ua u32 per channel")
+
+
+class ConfigGlobalRequest(GlobalBlock):
     """Open a new pending configuration: watchdog policy, power cap, optional faults."""
 
     command: ClassVar[Command] = Command.CONFIG
     reply: ClassVar[type[ConfigReply]] = ConfigReply
     op: ClassVar[ConfigOp] = ConfigOp.GLOBAL
-    wd_policy: int
-    wd_timeout_ms: int
-    wd_param_ms: int
-    total_power_mw: int
-    fault_enable: int = 0
-    temp_trip: int | None = None
-    supply_min_mv: int | None = None
+    _op = wire(0, "u8", "", "0", "GLOBAL opens a new pending configuration; READ_GLOBAL echoes it", const=0)
 
     def out_of_range(self) -> tuple[int, int] | None:
         """As of every message; the range of ``wd_param_ms`` follows from the policy."""
@@ -54,70 +70,75 @@ class ConfigGlobalRequest(Message):
         return found
 
 
-@dataclass(frozen=True, eq=False)
-class ConfigLimitsRequest(Message):
-    """Limit records of neighbouring channels; ``limits`` has ``LIMIT_DTYPE`` or rows of its three columns."""
+class ConfigLimitsRequest(LimitsBlock):
+    """Limit records for the pending configuration."""
 
     command: ClassVar[Command] = Command.CONFIG
     reply: ClassVar[type[ConfigReply]] = ConfigReply
     op: ClassVar[ConfigOp] = ConfigOp.LIMITS
-    start: int
-    limits: Records
+    _op = wire(0, "u8", "", "1", "LIMITS, or the echo of READ_LIMITS", const=1)
 
 
-@dataclass(frozen=True, eq=False)
 class ConfigApplyRequest(Message):
     """Make the pending configuration the active one."""
 
     command: ClassVar[Command] = Command.CONFIG
     reply: ClassVar[type[ConfigReply]] = ConfigReply
     op: ClassVar[ConfigOp] = ConfigOp.APPLY
-    count: int
-    config_crc32: int
-    apply_flags: int = 0
+    count: int = wire(2, "u16", "channels", "n_dac", "size of the table the host believes in")
+    config_crc32: int = wire(4, "u32", "", "1..", "CRC of the canonical configuration")
+    apply_flags: int = wire(1, "u8", "bits", "", "b0 SAVE: also write to flash (feature 5)", default=0)
+    _op = wire(0, "u8", "", "2", "APPLY", const=2)
 
 
-@dataclass(frozen=True, eq=False)
-class ConfigGlobalReply(Message):
+class ConfigGlobalReply(GlobalBlock):
     """The GLOBAL block of the active configuration."""
 
     op: ClassVar[ConfigOp] = ConfigOp.READ_GLOBAL
-    wd_policy: int
-    wd_timeout_ms: int
-    wd_param_ms: int
-    total_power_mw: int
-    fault_enable: int = 0
-    temp_trip: int | None = None
-    supply_min_mv: int | None = None
+    _op = wire(0, "u8", "", "3", "GLOBAL opens a new pending configuration; READ_GLOBAL echoes it", const=3)
 
 
-@dataclass(frozen=True, eq=False)
 class ConfigReadGlobalRequest(Message):
     """Ask for the GLOBAL block of the active configuration."""
 
     command: ClassVar[Command] = Command.CONFIG
     reply: ClassVar[type[ConfigGlobalReply]] = ConfigGlobalReply
     op: ClassVar[ConfigOp] = ConfigOp.READ_GLOBAL
+    _op = wire(0, "u8", "", "3", "READ_GLOBAL", const=3)
 
 
-@dataclass(frozen=True, eq=False)
-class ConfigLimitsReply(Message):
+class ConfigLimitsReply(LimitsBlock):
     """Limit records of the active configuration."""
 
     op: ClassVar[ConfigOp] = ConfigOp.READ_LIMITS
-    start: int
-    limits: Records
+    _op = wire(0, "u8", "", "4", "LIMITS, or the echo of READ_LIMITS", const=4)
 
 
-@dataclass(frozen=True, eq=False)
 class ConfigReadLimitsRequest(Message):
     """Ask for limit records of the active configuration."""
 
     command: ClassVar[Command] = Command.CONFIG
     reply: ClassVar[type[ConfigLimitsReply]] = ConfigLimitsReply
     op: ClassVar[ConfigOp] = ConfigOp.READ_LIMITS
-    start: int
-    count: int
+    _op = wire(0, "u8", "", "4", "READ_LIMITS of the active configuration", const=4)
+    _reserved_1 = wire(1, "u8")
+    start: int = wire(2, "u16", "channel", "0..n_dac-1", "first channel")
+    count: int = wire(4, "u16", "channels", "1..n_dac-start", "records wanted")
+
+
+ERROR_LAYOUT = Layout(
+    "ErrorReply",
+    "",
+    (
+        PayloadField(0, "u16", "channel", "channel", "", "first offending channel, by code", none=0xFFFF),
+        PayloadField(2, "u16", "index", "", "", "point number of a sweep, saturates at 65534", none=0xFFFF),
+        PayloadField(4, "i32", "value", "by code", "", "what was asked or found"),
+        PayloadField(8, "i32", "limit", "by code", "", "what is allowed"),
+        PayloadField(12, "u8", "text_len", "B", "0..32", "length of the hint"),
+        PayloadField(13, "char[text_len]", "text", "", "", "hint, never parsed"),
+    ),
+)
+"""Payload of every status but OK, as :class:`Refusal` shows it."""
 
 
 def signed32(value: int) -> int:
@@ -170,12 +191,13 @@ class Refusal:
             "limit": signed32(self.limit),
             "text_len": len(text),
         }
-        return pack_fixed(LAYOUTS["ErrorReply"], values) + text
+        return pack_fixed(ERROR_LAYOUT, values) + text
 
     @classmethod
     def decode(cls, status: int, payload: bytes) -> Refusal:
         """Return the refusal of a reply. Raises ``PayloadError`` when the payload is too short."""
-        layout = LAYOUTS["ErrorReply"]
-        values: Mapping[str, Any] = unpack_fixed(layout, payload)
-        text = need(layout, layout.fields[-1], payload, values["text_len"]).decode("ascii", errors="replace")
+        values: Mapping[str, Any] = unpack_fixed(ERROR_LAYOUT, payload)
+        text = need(ERROR_LAYOUT, ERROR_LAYOUT.fields[-1], payload, values["text_len"]).decode(
+            "ascii", errors="replace"
+        )
         return cls(status, values["channel"], values["index"], values["value"], values["limit"], text)

@@ -1,24 +1,36 @@
-"""What a row of a payload layout is. The rows themselves stand in :mod:`firmware_protocol.layouts`."""
+"""What a field of a payload is, and the layout that the fields of one message make.
+
+The fields themselves stand once each, in the message classes (:func:`wire`); documentation, the C header and the schema
+are printed from there.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 SCALAR_SIZES = {"u8": 1, "u16": 2, "u32": 4, "i16": 2, "i32": 4}
 """Bytes of each scalar type."""
+
+_STRUCT = {"u8": "B", "u16": "H", "u32": "I", "i16": "h", "i32": "i"}
 
 ELEMENT_SIZES = {"char": 1, "u8": 1, "u16": 2, "u32": 4, "pair": 4, "limit": 8, "fault": 20}
 """Bytes of one element of an array, by its type."""
 
 
 @dataclass(frozen=True)
-class Field:
+class PayloadField:
     """One field of a payload.
 
     Attributes:
         offset: Bytes from the first payload byte.
-        type: Wire type, see the module's text.
+        type: Wire type: ``u8 u16 u32 i16 i32``, ``char[n]`` (NUL padded), ``T[count]`` (the array whose length travels
+            in ``count``), ``T[count,n_adc]`` (row by row); T is also ``limit``, ``pair`` or ``fault``, the records of
+            sections 7.1, 8.2 and 11.3.
         name: Field name; empty for a reserved field.
         unit: Unit, empty for a pure number.
         range: ``lo..hi`` or ``a,b,c``; anything else is decided with more knowledge than the field alone.
@@ -60,6 +72,13 @@ class Field:
             return 0
         return SCALAR_SIZES[self.type] if self.type in SCALAR_SIZES else int(self.type.split("[")[1][:-1])
 
+    @cached_property
+    def struct_code(self) -> str:
+        """How :mod:`struct` calls a field of fixed size."""
+        if not self.name:
+            return f"{self.size}x"
+        return _STRUCT.get(self.type, f"{self.size}s")
+
     def allows(self, value: int) -> bool:
         """Return whether a value is inside a range that is known from the field alone."""
         if self.none is not None and value == self.none:
@@ -83,18 +102,28 @@ class Layout:
 
     name: str
     code: str
-    fields: tuple[Field, ...]
+    fields: tuple[PayloadField, ...]
 
     @cached_property
-    def array(self) -> Field | None:
+    def array(self) -> PayloadField | None:
         """The variable part, if there is one."""
         last = self.fields[-1] if self.fields else None
         return last if last is not None and last.is_array else None
 
     @cached_property
-    def fixed(self) -> tuple[Field, ...]:
+    def fixed(self) -> tuple[PayloadField, ...]:
         """The fields of fixed size."""
         return tuple(field for field in self.fields if not field.is_array)
+
+    @cached_property
+    def named(self) -> tuple[PayloadField, ...]:
+        """The fields of fixed size that are not reserved."""
+        return tuple(field for field in self.fixed if field.name)
+
+    @cached_property
+    def packer(self) -> struct.Struct:
+        """The fixed part as one structure."""
+        return struct.Struct("<" + "".join(field.struct_code for field in self.fixed))
 
     @cached_property
     def fixed_size(self) -> int:
@@ -107,3 +136,50 @@ class Layout:
             if field.name == name:
                 return field.offset
         raise KeyError(f"{self.name} has no field {name}")
+
+
+WIRE = "wire"
+"""Key of a message's field in the metadata of its dataclass field."""
+
+
+def wire(
+    offset: int,
+    type: str,
+    unit: str = "",
+    range: str = "",
+    meaning: str = "",
+    *,
+    none: int | None = None,
+    const: int | None = None,
+    view: str = "",
+    default: Any = dataclasses.MISSING,
+) -> Any:
+    """Return a field of a message class: one row of the table of its payload; see :class:`PayloadField`.
+
+    An attribute whose name begins with ``_`` is on the wire and not in the class: a count that is the length of an
+    array, a constant (its field has the name without ``_``), or bytes that are reserved (``_reserved_<offset>``).
+
+    Args:
+        offset: As in ``PayloadField``, like all but the last.
+        type: Wire type.
+        unit: Unit.
+        range: Range.
+        meaning: One line for the reader.
+        none: Wire value that means ``None``.
+        const: Value that never changes.
+        view: How a reply shows the number.
+        default: Value where none is given to the class.
+    """
+    field = PayloadField(offset, type, "", unit, range, meaning, none, const, view)
+    return dataclasses.field(default=default, metadata={WIRE: field})
+
+
+def layout_of(name: str, attributes: Mapping[str, Any], base: Layout | None = None) -> Layout:
+    """Return the layout that the fields of a class body make, on top of those of its base class."""
+    found = {field.offset: field for field in base.fields} if base is not None else {}
+    for attribute, value in attributes.items():
+        if isinstance(value, dataclasses.Field) and WIRE in value.metadata:
+            shown = "" if attribute.startswith("_reserved_") else attribute.removeprefix("_")
+            field = dataclasses.replace(value.metadata[WIRE], name=shown)
+            found[field.offset] = field
+    return Layout(name, "", tuple(found[offset] for offset in sorted(found)))

@@ -11,17 +11,34 @@ from numpy.typing import NDArray
 
 from firmware_protocol.codec import CODE_DTYPE, PAIR_DTYPE, pack_fixed, unpack_fixed, wire_array
 from firmware_protocol.errors import ChannelError, FieldError, ImageError
-from firmware_protocol.fields import Field
-from firmware_protocol.layouts import LAYOUTS
+from firmware_protocol.fields import Layout, PayloadField
 from firmware_protocol.stream_codes import FULL_TABLE, IMAGE_VERSION, MAX_CHANGES, POINT_TIMING
 
-_LAYOUT = LAYOUTS["SweepImageHeader"]
-_CHANGES = Field(2, "pair[head]", "changes")
-_CODES = Field(2, "u16[n_dac]", "codes")
+IMAGE_LAYOUT = Layout(
+    "SweepImageHeader",
+    "",
+    (
+        PayloadField(0, "u8", "version", "", "1", "image version"),
+        PayloadField(1, "u8", "img_flags", "bits", "", "b0 START_TABLE"),
+        PayloadField(2, "u16", "n_avg", "", "1..4096", "scans averaged per point"),
+        PayloadField(4, "u32", "n_points", "", "1..", "point records"),
+        PayloadField(8, "u32", "settle_us", "µs", "", "default wait between the latch of a point and its first scan"),
+        PayloadField(12, "u32", "dwell_us", "µs", "", "default least time from this latch to the next one"),
+        PayloadField(
+            16, "u8", "end_action", "", "0,1", "0 drive the base table again at the end, 1 keep the last point"
+        ),
+        PayloadField(17, "u8", "trigger", "", "0,1", "0 free running, 1 each point waits for the external trigger"),
+        PayloadField(18, "u16", "mask_len", "B", "even", "0 = all monitor channels"),
+        PayloadField(20, "u8[mask_len]", "mask", "bits", "", "bit i of byte j selects channel 8 j + i"),
+    ),
+)
+"""Header and mask of a sweep image (section 10.1)."""
+_CHANGES = PayloadField(2, "pair[head]", "changes")
+_CODES = PayloadField(2, "u16[n_dac]", "codes")
 _HEAD = struct.Struct("<H")
 _TIMES = struct.Struct("<II")
 
-IMAGE_HEADER_SIZE = _LAYOUT.fixed_size
+IMAGE_HEADER_SIZE = IMAGE_LAYOUT.fixed_size
 """Bytes of an image in front of its mask."""
 
 
@@ -41,7 +58,7 @@ class ImageHeader:
 
     def check(self) -> None:
         """Raise ``ImageError`` for the first field outside its range."""
-        for field in _LAYOUT.fixed:
+        for field in IMAGE_LAYOUT.fixed:
             value = getattr(self, field.name)
             odd = field.name == "mask_len" and value % 2
             if odd or not field.allows(value):
@@ -50,19 +67,19 @@ class ImageHeader:
 
 def changes_array(changes: object) -> NDArray[Any]:
     """Return changes as a read-only array of ``PAIR_DTYPE``. Raises ``FieldError`` for a value that does not fit."""
-    return wire_array(_LAYOUT, _CHANGES, changes)
+    return wire_array(IMAGE_LAYOUT, _CHANGES, changes)
 
 
 def codes_array(codes: object) -> NDArray[np.uint16]:
     """Return a table as a read-only array of codes. Raises ``FieldError`` for a value that does not fit."""
-    return cast(NDArray[np.uint16], wire_array(_LAYOUT, _CODES, codes))
+    return cast(NDArray[np.uint16], wire_array(IMAGE_LAYOUT, _CODES, codes))
 
 
 def pack_header(header: ImageHeader) -> bytes:
     """Return the fixed part. Raises ``ImageError`` for a value its field does not allow."""
     header.check()
     try:
-        return pack_fixed(_LAYOUT, asdict(header))
+        return pack_fixed(IMAGE_LAYOUT, asdict(header))
     except FieldError as error:
         raise ImageError(error.offset, f"`{error.field}` cannot hold {error.value}") from error
 
@@ -115,7 +132,7 @@ class ImageReader:
     def header(self) -> ImageHeader:
         """Return the fixed part, every field inside its range."""
         header = ImageHeader(
-            **cast("dict[str, int]", unpack_fixed(_LAYOUT, self.take(IMAGE_HEADER_SIZE, "the header")))
+            **cast("dict[str, int]", unpack_fixed(IMAGE_LAYOUT, self.take(IMAGE_HEADER_SIZE, "the header")))
         )
         header.check()
         return header

@@ -5,7 +5,6 @@ Masks and pieces of an image are ``bytes``; records are arrays of shape (records
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from firmware_protocol.codec import Message
 from firmware_protocol.codes import SATURATED, Command, Event, OutputsState
+from firmware_protocol.fields import wire
 from firmware_protocol.messages import Codes
 from firmware_protocol.stream_codes import EndReason, RunState, SubscribeFlag
 
@@ -21,28 +21,29 @@ def _saturated(codes: NDArray[Any]) -> NDArray[np.bool_]:
     return cast(NDArray[np.bool_], codes == SATURATED)
 
 
-@dataclass(frozen=True, eq=False)
 class SubscribeReply(Message):
     """State of a stream (section 9.1); every event numbered below ``next_event`` was sent before this reply."""
 
-    stream: int
-    count: int
-    next_event: int
-    dropped: int
+    stream: int = wire(0, "u8", "", "", "echo")
+    _reserved_1 = wire(1, "u8")
+    count: int = wire(2, "u16", "channels", "", "channels selected")
+    next_event: int = wire(4, "u32", "", "", "number of the next event")
+    dropped: int = wire(8, "u32", "events", "", "dropped by the board since the subscription")
 
 
-@dataclass(frozen=True, eq=False)
 class SubscribeRequest(Message):
     """Start, stop or renew a telemetry stream (section 9.1); an empty mask selects every monitor."""
 
     command: ClassVar[Command] = Command.SUBSCRIBE
     reply: ClassVar[type[SubscribeReply]] = SubscribeReply
-    stream: int
-    credit_limit: int
-    period_ticks: int = 0
-    n_avg: int = 1
-    mask: bytes = b""
-    sub_flags: int = 0
+    stream: int = wire(0, "u8", "", "2..1+n_streams", "telemetry stream")
+    credit_limit: int = wire(8, "u32", "events", "", "events with number < credit_limit may be sent (absolute)")
+    period_ticks: int = wire(4, "u32", "ticks", "", "0 stops the stream", default=0)
+    n_avg: int = wire(2, "u16", "", "1..4096", "scans averaged per record", default=1)
+    mask: bytes = wire(16, "u8[mask_len]", "bits", "", "bit i of byte j selects channel 8 j + i", default=b"")
+    sub_flags: int = wire(1, "u8", "bits", "", "b0 RENEW: only credit_limit is used, everything else stays", default=0)
+    _mask_len = wire(12, "u16", "B", "0..8192", "0 = all channels")
+    _reserved_14 = wire(14, "u16")
 
     def out_of_range(self) -> tuple[int, int] | None:
         """As of every message; a renewal uses ``stream`` and ``credit_limit`` only."""
@@ -51,16 +52,16 @@ class SubscribeRequest(Message):
         return None if renewal and found is not None and found[0] != 0 else found
 
 
-@dataclass(frozen=True, eq=False)
 class TelemetryEvent(Message):
     """One averaged scan of the monitors of a stream (section 9.2)."""
 
     event: ClassVar[Event] = Event.TELEMETRY
-    tick: int
-    dropped: int
-    generation: int
-    chip_temp: int | None
-    adc: Codes
+    tick: int = wire(0, "u32", "ticks", "", "start of the scan")
+    dropped: int = wire(4, "u32", "events", "", "records discarded so far for lack of credit or queue space")
+    generation: int = wire(8, "u32", "", "", "active generation when sampled")
+    chip_temp: int | None = wire(12, "i16", "0.01 °C", "", "chip temperature", none=-32768)
+    _count = wire(14, "u16", "channels", "", "codes that follow")
+    adc: Codes = wire(16, "u16[count]", "code", "", "selected channels, ascending; 65535 = saturated")
 
     @property
     def saturated(self) -> NDArray[np.bool_]:
@@ -68,25 +69,25 @@ class TelemetryEvent(Message):
         return _saturated(self.adc)
 
 
-@dataclass(frozen=True, eq=False)
 class SweepLoadReply(Message):
     """How much of an image the board holds (section 10.2)."""
 
-    sweep_id: int
-    received: int
+    sweep_id: int = wire(0, "u32", "", "", "echo")
+    received: int = wire(4, "u32", "B", "", "contiguous bytes from 0 held now")
 
 
-@dataclass(frozen=True, eq=False)
 class SweepLoadRequest(Message):
     """One piece of a sweep image (section 10.2)."""
 
     command: ClassVar[Command] = Command.SWEEP_LOAD
     reply: ClassVar[type[SweepLoadReply]] = SweepLoadReply
-    sweep_id: int
-    total: int
-    offset: int
-    image_crc32: int
-    data: bytes
+    sweep_id: int = wire(0, "u32", "", "1..", "identifies the image")
+    total: int = wire(4, "u32", "B", "1..sweep_mem", "length of the whole image")
+    offset: int = wire(8, "u32", "B", "0..total-1", "position of this piece")
+    image_crc32: int = wire(12, "u32", "", "", "CRC-32 of the whole image")
+    _len = wire(16, "u16", "B", "1..total-offset", "bytes that follow")
+    _reserved_18 = wire(18, "u16")
+    data: bytes = wire(20, "u8[len]", "", "", "bytes of the image")
 
     def out_of_range(self) -> tuple[int, int] | None:
         """As of every message; the piece lies inside the image."""
@@ -98,40 +99,42 @@ class SweepLoadRequest(Message):
         return found
 
 
-@dataclass(frozen=True, eq=False)
 class SweepStartReply(Message):
     """Receipt of a started run (section 10.3)."""
 
-    generation: int
-    tick: int
-    records: int
-    n_adc: int
-    outputs_state: OutputsState
+    generation: int = wire(0, "u32", "", "", "echo")
+    tick: int = wire(4, "u32", "ticks", "", "edge of the first point")
+    records: int = wire(8, "u32", "", "", "n_points x repeat")
+    n_adc: int = wire(12, "u16", "values", "", "values per record")
+    outputs_state: OutputsState = wire(14, "u8", "", "0..4", "SWEEP while running", view="OutputsState")
+    _reserved_15 = wire(15, "u8")
 
 
-@dataclass(frozen=True, eq=False)
 class SweepStartRequest(Message):
     """Run the loaded image (section 10.3)."""
 
     command: ClassVar[Command] = Command.SWEEP_START
     reply: ClassVar[type[SweepStartReply]] = SweepStartReply
-    generation: int
-    sweep_id: int
-    base_crc32: int
-    credit_limit: int
-    repeat: int = 1
-    run_flags: int = 0
+    generation: int = wire(0, "u32", "", "", "newer than the active one; names this run, becomes active at once")
+    sweep_id: int = wire(4, "u32", "", "", "image to run")
+    base_crc32: int = wire(8, "u32", "", "", "CRC-32 of the table the host believes driven")
+    credit_limit: int = wire(12, "u32", "records", "", "records with index < credit_limit may be pushed")
+    repeat: int = wire(16, "u16", "", "1..65535", "passes over the image; n_points x repeat < 2^31", default=1)
+    run_flags: int = wire(
+        18, "u16", "bits", "", "b0 OVERWRITE the oldest record of a full ring, b1 NO_BASE_CHECK", default=0
+    )
 
 
-@dataclass(frozen=True, eq=False)
 class SweepDataEvent(Message):
     """Neighbouring records of a run (section 10.4); ``values`` has shape (records, values per record)."""
 
     event: ClassVar[Event] = Event.SWEEP_DATA
-    generation: int
-    first: int
-    tick: int
-    values: Codes
+    generation: int = wire(0, "u32", "", "", "run")
+    first: int = wire(4, "u32", "record", "", "index of the first record")
+    tick: int = wire(8, "u32", "ticks", "", "first scan of the first record")
+    _count = wire(12, "u16", "records", "1..", "records that follow")
+    _n_adc = wire(14, "u16", "values", "", "values per record")
+    values: Codes = wire(16, "u16[count,n_adc]", "code", "", "record by record; 65535 = saturated")
 
     @property
     def saturated(self) -> NDArray[np.bool_]:
@@ -139,33 +142,38 @@ class SweepDataEvent(Message):
         return _saturated(self.values)
 
 
-@dataclass(frozen=True, eq=False)
 class SweepDoneEvent(Message):
     """A run has ended (section 10.4)."""
 
     event: ClassVar[Event] = Event.SWEEP_DONE
-    generation: int
-    records: int
-    dropped: int
-    tick: int
-    crc32: int
-    late: int
-    reason: EndReason
-    outputs_state: OutputsState
+    generation: int = wire(0, "u32", "", "", "run")
+    records: int = wire(4, "u32", "", "", "records produced")
+    dropped: int = wire(8, "u32", "records", "", "overwritten")
+    tick: int = wire(12, "u32", "ticks", "", "edge of the final latch")
+    crc32: int = wire(16, "u32", "", "", "table driven after the run")
+    late: int = wire(20, "u16", "points", "", "points whose dwell_us was exceeded; saturates")
+    reason: EndReason = wire(22, "u8", "", "0..5", "why the run ended", view="EndReason")
+    outputs_state: OutputsState = wire(23, "u8", "", "0..4", "section 11.1", view="OutputsState")
 
 
-@dataclass(frozen=True, eq=False)
 class SweepReadReply(Message):
     """State of the last run and the records asked for (section 10.4); ``reason`` is ``None`` while it runs."""
 
-    generation: int
-    first: int
-    produced: int
-    oldest: int
-    dropped: int
-    run_state: RunState
-    reason: EndReason | None
-    values: Codes
+    generation: int = wire(0, "u32", "", "", "echo")
+    first: int = wire(4, "u32", "record", "", "echo")
+    produced: int = wire(8, "u32", "records", "", "records produced so far")
+    oldest: int = wire(12, "u32", "record", "", "oldest record still held")
+    dropped: int = wire(16, "u32", "records", "", "overwritten so far")
+    _count = wire(20, "u16", "records", "", "records that follow: min(asked, produced - first)")
+    _n_adc = wire(22, "u16", "values", "", "values per record")
+    run_state: RunState = wire(
+        24, "u8", "", "0..3", "0 none, 1 running, 2 paused (ring full), 3 ended", view="RunState"
+    )
+    reason: EndReason | None = wire(
+        25, "u8", "", "0..5", "why the run ended; 255 while not ended", none=255, view="EndReason"
+    )
+    _reserved_26 = wire(26, "u16")
+    values: Codes = wire(28, "u16[count,n_adc]", "code", "", "record by record; 65535 = saturated")
 
     @property
     def saturated(self) -> NDArray[np.bool_]:
@@ -173,52 +181,49 @@ class SweepReadReply(Message):
         return _saturated(self.values)
 
 
-@dataclass(frozen=True, eq=False)
 class SweepReadRequest(Message):
     """Ask for records by index, or with ``count`` 0 for the state alone (section 10.4)."""
 
     command: ClassVar[Command] = Command.SWEEP_READ
     reply: ClassVar[type[SweepReadReply]] = SweepReadReply
-    generation: int
-    first: int = 0
-    count: int = 0
+    generation: int = wire(0, "u32", "", "", "run")
+    first: int = wire(4, "u32", "record", "", "index of the first record wanted", default=0)
+    count: int = wire(8, "u16", "records", "", "records wanted; 0 = status only", default=0)
+    _reserved_10 = wire(10, "u16")
 
 
-@dataclass(frozen=True, eq=False)
 class SweepAckReply(Message):
     """What a run has produced and still holds (section 10.4)."""
 
-    generation: int
-    produced: int
-    oldest: int
+    generation: int = wire(0, "u32", "", "", "echo")
+    produced: int = wire(4, "u32", "records", "", "records produced so far")
+    oldest: int = wire(8, "u32", "record", "", "oldest record still held")
 
 
-@dataclass(frozen=True, eq=False)
 class SweepAckRequest(Message):
     """Release records and move the push limit (section 10.4); neither ever moves back."""
 
     command: ClassVar[Command] = Command.SWEEP_ACK
     reply: ClassVar[type[SweepAckReply]] = SweepAckReply
-    generation: int
-    up_to: int
-    credit_limit: int
+    generation: int = wire(0, "u32", "", "", "run")
+    up_to: int = wire(4, "u32", "record", "", "records with index < up_to are released; never moves back")
+    credit_limit: int = wire(8, "u32", "records", "", "new push limit; never moves back")
 
 
-@dataclass(frozen=True, eq=False)
 class SweepAbortReply(Message):
     """Why and when a run ended (section 10.4)."""
 
-    generation: int
-    records: int
-    tick: int
-    outputs_state: OutputsState
-    reason: EndReason
+    generation: int = wire(0, "u32", "", "", "echo")
+    records: int = wire(4, "u32", "", "", "records produced")
+    tick: int = wire(8, "u32", "ticks", "", "edge at which the base table was driven again")
+    outputs_state: OutputsState = wire(12, "u8", "", "0..4", "section 11.1", view="OutputsState")
+    reason: EndReason = wire(13, "u8", "", "0..5", "why the run ended", view="EndReason")
+    _reserved_14 = wire(14, "u16")
 
 
-@dataclass(frozen=True, eq=False)
 class SweepAbortRequest(Message):
     """End a run and drive the base table again (section 10.4)."""
 
     command: ClassVar[Command] = Command.SWEEP_ABORT
     reply: ClassVar[type[SweepAbortReply]] = SweepAbortReply
-    generation: int
+    generation: int = wire(0, "u32", "", "", "run")

@@ -93,15 +93,3 @@ cobs_encode, decode_raw, DecodeFailure = _native() or (encode_plain, decode_plai
 
 ``cobs_encode(content)`` returns the canonical COBS form of ``content``, without delimiters.
 """
-
-
-def cobs_decode(block: bytes) -> bytes:
-    """Return the content of a COBS block without delimiters; both legal forms are accepted.
-
-    Raises:
-        StuffingError: The block is damaged.
-    """
-    try:
-        return decode_raw(block)
-    except DecodeFailure as error:
-        raise StuffingError(str(error)) from error

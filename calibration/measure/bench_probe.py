@@ -19,7 +19,6 @@ from calibration.model.device_under_test import MONITOR_SPREAD_DB, DeviceUnderTe
 from calibration.model.space import space_of
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.devices import CmisModel
-from lumion_hw.circuits import Aligner
 from lumion_hw.clock import Clock
 from lumion_hw.errors import CalibrationError, CircuitError, ConfigError, DeviceError, LumionError
 from lumion_hw.interfaces import CoherentTransponder, Transponder, TunableLaser
@@ -27,6 +26,7 @@ from lumion_hw.interfaces.transponder import TuningRange
 from lumion_hw.interfaces.wiring import InputPath
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.polarization import Aligner
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 
 MODULE_SPREAD_HZ = 6.25e9

@@ -27,11 +27,11 @@ from calibration.run.journal import JournalHeader, RunJournal, now_utc
 from calibration.run.planning import Goal
 from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits import Aligner
 from lumion_hw.errors import CalibrationError, LumionError
 from lumion_hw.files.writing import Over, check_target
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.record_document import content_hash
+from lumion_hw.polarization import Aligner
 
 _LAST_SETTINGS = 3
 _LOOKS = 4

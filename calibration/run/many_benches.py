@@ -143,7 +143,7 @@ def calibrate_bench(job: BenchJob, stopped: Stopped, say: Say) -> BenchOutcome:
     from calibration.run.journaled_run import calibrate
     from calibration.run.verification import out_of_tolerance
     from lumion_hw.bench.bench import Bench
-    from lumion_hw.circuits import Aligner
+    from lumion_hw.polarization import Aligner
 
     record, began_s = Path(job.record), time.monotonic()
     progress = _Steps(job.name, stopped, say)

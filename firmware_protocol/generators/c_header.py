@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 from firmware_protocol import codes, stream_codes
-from firmware_protocol.fields import ELEMENT_SIZES, Field, Layout
+from firmware_protocol.fields import ELEMENT_SIZES, Layout, PayloadField
 from firmware_protocol.layouts import LAYOUTS
 from firmware_protocol.schema import TABLES, schema_crc32
 from firmware_protocol.timing import DEADLINE_RTOS, LONGEST_STEP_RTOS, MOST_SENDS, SENDS
@@ -124,7 +124,7 @@ def snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
-def members(layout: Layout) -> list[Field]:
+def members(layout: Layout) -> list[PayloadField]:
     """Return the fields a struct has: named, of fixed size, and not the same in every message."""
     return [field for field in layout.fixed if field.name and field.const is None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from firmware_protocol.fields import Field, Layout
+from firmware_protocol.fields import Layout, PayloadField
 from firmware_protocol.generators.c_header import members, snake
 from firmware_protocol.layouts import LAYOUTS
 
@@ -34,7 +34,7 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _literal(field: Field, value: int | None) -> str:
+def _literal(field: PayloadField, value: int | None) -> str:
     number = field.none if value is None else int(value)
     if number is None:
         raise ValueError(f"{field.name} has no value for none")
@@ -43,7 +43,7 @@ def _literal(field: Field, value: int | None) -> str:
     return f"(-{-number - 1} - 1)" if number < 0 else str(number)
 
 
-def _expect_member(field: Field, value: Any) -> str:
+def _expect_member(field: PayloadField, value: Any) -> str:
     if field.element == "char":
         raw = ", ".join(str(byte) for byte in value.encode().ljust(field.size, b"\0"))
         expect = f"EXPECT(memcmp(m.{field.name}, text, sizeof text) == 0);"
@@ -58,7 +58,7 @@ def _flat(value: Any) -> list[int]:
     return [int(value)]
 
 
-def _shape(field: Field, value: Any) -> dict[str, int]:
+def _shape(field: PayloadField, value: Any) -> dict[str, int]:
     """Return the count fields an array in the file stands for."""
     if isinstance(value, str):
         return dict.fromkeys(field.counts, len(value) // 2)
@@ -68,7 +68,7 @@ def _shape(field: Field, value: Any) -> dict[str, int]:
     return dict(zip(field.counts, sizes, strict=True))
 
 
-def _expect_elements(field: Field, value: Any) -> Iterator[str]:
+def _expect_elements(field: PayloadField, value: Any) -> Iterator[str]:
     kinds = _ELEMENTS[field.element]
     numbers = list(bytes.fromhex(value)) if isinstance(value, str) else _flat(value)
     offset = field.offset

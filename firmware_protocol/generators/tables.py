@@ -13,7 +13,7 @@ from typing import Any
 
 from firmware_protocol.codes import Command, FaultSource, Feature, Status
 from firmware_protocol.config import ConfigLimitsRequest
-from firmware_protocol.fields import ELEMENT_SIZES, Field, Layout
+from firmware_protocol.fields import ELEMENT_SIZES, Layout, PayloadField
 from firmware_protocol.frames import CRC_SIZE, HEADER_SIZE, max_payload
 from firmware_protocol.layouts import LAYOUTS
 from firmware_protocol.messages import SetRequest, StageRequest
@@ -36,7 +36,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def _range(field: Field) -> str:
+def _range(field: PayloadField) -> str:
     text = field.range.replace("..", " … ").replace("-", "−").replace(",", ", ").strip()
     if field.none is not None:
         none = f"{field.none} = none".replace("-", "−")
@@ -196,8 +196,3 @@ def section(name: str, vectors: dict[str, Any]) -> str:
 def document(text: str, vectors: dict[str, Any]) -> str:
     """Return the document with every generated section as it should be. Raises ``UnknownSectionError``."""
     return _SECTION.sub(lambda found: f"{found[1]}{section(found[2], vectors)}\n{found[3]}", text)
-
-
-def sections_of(text: str) -> list[str]:
-    """Return the names of the generated sections of a document."""
-    return [found[2] for found in _SECTION.finditer(text)]

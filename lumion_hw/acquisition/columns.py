@@ -75,7 +75,7 @@ Values = dict[str, Value]
 
 
 @dataclass(frozen=True)
-class _Source:
+class _ColumnSource:
     """A device with its columns, and how all of them are read at once."""
 
     device: str
@@ -140,7 +140,7 @@ def choose(patterns: Sequence[str], devices: Mapping[str, str]) -> list[str]:
     return [name for name in devices if name in chosen]
 
 
-def _sources(bench: Bench) -> list[_Source]:
+def _sources(bench: Bench) -> list[_ColumnSource]:
     """Return everything that can be read, device by device."""
     return [
         *(_meter(name, meter) for name, meter in bench.meters.items()),
@@ -164,7 +164,7 @@ def _mesh_controllers(bench: Bench) -> Mapping[str, MeshController]:
     return {section.controller: controller} if controller.info.n_monitors else {}
 
 
-def _meter(name: str, meter: PowerMeter) -> _Source:
+def _meter(name: str, meter: PowerMeter) -> _ColumnSource:
     states = {
         RangeState.OVER: State.OVER_RANGE,
         RangeState.UNDER: State.UNDER_RANGE,
@@ -179,7 +179,7 @@ def _meter(name: str, meter: PowerMeter) -> _Source:
             for reading in meter.read_all()
         }
 
-    return _Source(name, tuple(Column(f"{name}.power.{channel}", name, "W") for channel in meter.channels), read)
+    return _ColumnSource(name, tuple(Column(f"{name}.power.{channel}", name, "W") for channel in meter.channels), read)
 
 
 _MODULE_QUANTITIES = {
@@ -191,7 +191,7 @@ _MODULE_QUANTITIES = {
 }
 
 
-def _transponder(name: str, module: Transponder) -> _Source:
+def _transponder(name: str, module: Transponder) -> _ColumnSource:
     def read() -> Values:
         monitors = module.monitors()
         numbers = {quantity: getattr(monitors, quantity) for quantity in _MODULE_QUANTITIES}
@@ -200,7 +200,7 @@ def _transponder(name: str, module: Transponder) -> _Source:
             for quantity, number in numbers.items()
         }
 
-    return _Source(name, tuple(Column(f"{name}.{q}", name, unit) for q, unit in _MODULE_QUANTITIES.items()), read)
+    return _ColumnSource(name, tuple(Column(f"{name}.{q}", name, unit) for q, unit in _MODULE_QUANTITIES.items()), read)
 
 
 _QUALITIES = {
@@ -223,7 +223,7 @@ _UNIT_IN_NAME = {
 }
 
 
-def _module(name: str, module: Transponder) -> list[_Source]:
+def _module(name: str, module: Transponder) -> list[_ColumnSource]:
     """A module's monitors, and its link performance if it measures any; they are read apart."""
     monitors = _transponder(name, module)
     if not isinstance(module, CoherentTransponder):
@@ -240,14 +240,14 @@ def _module(name: str, module: Transponder) -> list[_Source]:
     return [monitors, _performance(name, module, columns)] if columns else [monitors]
 
 
-def _performance(name: str, module: CoherentTransponder, columns: Mapping[str, Column]) -> _Source:
+def _performance(name: str, module: CoherentTransponder, columns: Mapping[str, Column]) -> _ColumnSource:
     """Link performance: every row ends an interval of the module's statistics, and shows its averages."""
 
     def read() -> Values:
         found = module.performance().quantities
         return {column.name: _of_link(found.get(quantity)) for quantity, column in columns.items()}
 
-    return _Source(name, tuple(columns.values()), read)
+    return _ColumnSource(name, tuple(columns.values()), read)
 
 
 def _of_link(quantity: LinkQuantity | None) -> Value:
@@ -264,7 +264,7 @@ def _of_link(quantity: LinkQuantity | None) -> Value:
 _LASER_QUANTITIES = {"frequency_thz": "THz", "power_dbm": "dBm", "measured_power_dbm": "dBm"}
 
 
-def _laser(name: str, laser: TunableLaser) -> _Source:
+def _laser(name: str, laser: TunableLaser) -> _ColumnSource:
     measured = laser.capabilities.measures_power
     quantities = {q: unit for q, unit in _LASER_QUANTITIES.items() if measured or q != "measured_power_dbm"}
 
@@ -279,7 +279,7 @@ def _laser(name: str, laser: TunableLaser) -> _Source:
             numbers |= {quantity: Value(State.DARK) for quantity in quantities if quantity != "frequency_thz"}
         return {f"{name}.{quantity}": value for quantity, value in numbers.items()}
 
-    return _Source(name, tuple(Column(f"{name}.{q}", name, unit) for q, unit in quantities.items()), read)
+    return _ColumnSource(name, tuple(Column(f"{name}.{q}", name, unit) for q, unit in quantities.items()), read)
 
 
 def _missing(quantity: str) -> Value:
@@ -287,7 +287,7 @@ def _missing(quantity: str) -> Value:
     return Value(State.DARK) if quantity.endswith("_dbm") else FAILED
 
 
-def _polarization(name: str, controller: PolarizationController) -> _Source:
+def _polarization(name: str, controller: PolarizationController) -> _ColumnSource:
     def read() -> Values:
         settings = controller.read()
         return {f"{name}.setting.{index}": Value(State.OK, float(value)) for index, value in enumerate(settings, 1)}
@@ -295,10 +295,10 @@ def _polarization(name: str, controller: PolarizationController) -> _Source:
     columns = tuple(
         Column(f"{name}.setting.{index}", name, actuator.unit) for index, actuator in enumerate(controller.actuators, 1)
     )
-    return _Source(name, columns, read)
+    return _ColumnSource(name, columns, read)
 
 
-def _polarimeter(name: str, polarimeter: Polarimeter) -> _Source:
+def _polarimeter(name: str, polarimeter: Polarimeter) -> _ColumnSource:
     def read() -> Values:
         reading = polarimeter.read()
         numbers = {"power": reading.power_w, "dop": reading.dop}
@@ -306,10 +306,12 @@ def _polarimeter(name: str, polarimeter: Polarimeter) -> _Source:
         return {f"{name}.{quantity}": Value(State.OK, number) for quantity, number in numbers.items()}
 
     units = {"power": "W", "dop": "1", "s1": "1", "s2": "1", "s3": "1"}
-    return _Source(name, tuple(Column(f"{name}.{quantity}", name, unit) for quantity, unit in units.items()), read)
+    return _ColumnSource(
+        name, tuple(Column(f"{name}.{quantity}", name, unit) for quantity, unit in units.items()), read
+    )
 
 
-def _controller(name: str, controller: MeshController) -> _Source:
+def _controller(name: str, controller: MeshController) -> _ColumnSource:
     def read() -> Values:
         photocurrent_ma = controller.read_monitors().photocurrent_ma
         return {
@@ -318,4 +320,4 @@ def _controller(name: str, controller: MeshController) -> _Source:
         }
 
     columns = tuple(Column(f"{name}.monitor.{index}", name, "mA") for index in range(controller.info.n_monitors))
-    return _Source(name, columns, read)
+    return _ColumnSource(name, columns, read)

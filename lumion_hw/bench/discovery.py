@@ -26,9 +26,9 @@ from firmware_protocol import (
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, ConnectError, LinkLost, LumionError
 from lumion_hw.links.address import open_link
-from lumion_hw.sessions.apt_codec import AptDecoder, DecodedAptMessage, command, parameters_of
-from lumion_hw.sessions.itla_codec import FRAME_BYTES, Register, decode_reply, read_request
-from lumion_hw.sessions.novoptel_codec import LAN, USB2
+from lumion_hw.sessions.codecs.apt import AptDecoder, DecodedAptMessage, command, parameters_of
+from lumion_hw.sessions.codecs.itla import FRAME_BYTES, ItlaRegister, decode_reply, read_request
+from lumion_hw.sessions.codecs.novoptel import LAN, USB2
 
 SCPI_PORT = 5025
 """Where SCPI instruments listen (IANA: scpi-raw)."""
@@ -141,7 +141,7 @@ def _pm1000(answer: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
 def _itla(answer: bytes) -> tuple[str, str | None, dict[str, Any]] | None:
     for start in range(len(answer) - FRAME_BYTES + 1):
         reply = decode_reply(answer[start : start + FRAME_BYTES])
-        if reply is not None and not reply.damaged and reply.register == Register.NOP:
+        if reply is not None and not reply.damaged and reply.register == ItlaRegister.NOP:
             return "ITLA laser (answers NOP)", "itla-laser", {}
     return None
 
@@ -164,7 +164,7 @@ QUESTIONS = (
         # checksum and the mark of a write, wherever it begins.
         "ITLA laser (NOP)",
         (9600,),
-        read_request(Register.NOP) * 4,
+        read_request(ItlaRegister.NOP) * 4,
         _itla,
     ),
     Question(

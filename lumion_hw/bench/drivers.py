@@ -208,7 +208,7 @@ def _pair(low: float | None, high: float | None) -> tuple[float, float] | None:
 
 def _open_sfp(name: str, model: SfpModel, way: Link | ModuleWay, clock: Clock) -> Transponder:
     from lumion_hw.drivers.transponders.sfp import SfpTransponder
-    from lumion_hw.sessions.sc18im700 import Sc18im700
+    from lumion_hw.sessions.module.sc18im700 import Sc18im700
 
     if isinstance(way, ModuleWay):
         registers = way.registers(clock, name)
@@ -227,8 +227,8 @@ def _open_sfp(name: str, model: SfpModel, way: Link | ModuleWay, clock: Clock) -
 
 def _open_cmis(name: str, model: CmisModel, way: Link | ModuleWay, clock: Clock) -> Transponder:
     from lumion_hw.drivers.transponders.cmis import CmisTransponder
-    from lumion_hw.sessions.i2c_bridged import BridgedI2c
-    from lumion_hw.sessions.sc18im700 import Sc18im700
+    from lumion_hw.sessions.module.paged_i2c import BridgedI2c
+    from lumion_hw.sessions.module.sc18im700 import Sc18im700
 
     pins = None
     if isinstance(way, ModuleWay):

@@ -12,11 +12,10 @@ from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lumion_hw.sessions.i2c_adapter import I2cAdapter, ModulePins
-    from lumion_hw.sessions.linear_file import LinearFile
-    from lumion_hw.sessions.linear_pages import LinearPages
-    from lumion_hw.sessions.module_pages import ModulePages
-    from lumion_hw.sessions.register_access import I2cDevice, RegisterAccess
+    from lumion_hw.sessions.module.adapter import I2cAdapter, PinnedAdapter
+    from lumion_hw.sessions.module.linear_file import LinearFile, LinearPages
+    from lumion_hw.sessions.module.pages import ModulePages
+    from lumion_hw.sessions.module.registers import I2cDevice, RegisterAccess
 
 _EXPECTED = (
     "Expected i2c://1 (a bus number), ftdi://ftdi:232h/1, mcp2221://0 (or its serial number), or "
@@ -49,15 +48,15 @@ class ModuleWay:
 
     def device(
         self, clock: Clock, name: str, pins: Mapping[str, int] | None = None
-    ) -> tuple[I2cDevice | ModulePages, ModulePins | None]:
+    ) -> tuple[I2cDevice | ModulePages, PinnedAdapter | None]:
         """Return what a driver of CMIS modules takes, not yet open, and the signals of the socket if any are wired."""
         if self.scheme == "optoe":
-            from lumion_hw.sessions.linear_pages import LinearPages
+            from lumion_hw.sessions.module.linear_file import LinearPages
 
             pages: LinearPages = LinearPages(self.rest, clock, device=name)
             return pages, None
-        from lumion_hw.sessions.i2c_adapter import PinnedAdapter
-        from lumion_hw.sessions.i2c_bridged import BridgedI2c
+        from lumion_hw.sessions.module.adapter import PinnedAdapter
+        from lumion_hw.sessions.module.paged_i2c import BridgedI2c
 
         adapter = self._adapter(name, pins)
         return BridgedI2c(adapter), adapter if isinstance(adapter, PinnedAdapter) and pins else None
@@ -65,18 +64,16 @@ class ModuleWay:
     def registers(self, clock: Clock, name: str) -> RegisterAccess:
         """Return what a driver of SFP+ modules takes, not yet open."""
         if self.scheme == "optoe":
-            from lumion_hw.sessions.linear_file import LinearFile
+            from lumion_hw.sessions.module.linear_file import LinearFile
 
             file: LinearFile = LinearFile(self.rest, clock, device=name)
             return file
-        from lumion_hw.sessions.i2c_adapter import AdapterRegisters
+        from lumion_hw.sessions.module.adapter import AdapterRegisters
 
         return AdapterRegisters(self._adapter(name, None), clock, device=name)
 
     def _adapter(self, name: str, pins: Mapping[str, int] | None) -> I2cAdapter:
-        from lumion_hw.sessions.i2c_ftdi import FtdiAdapter
-        from lumion_hw.sessions.i2c_mcp2221 import Mcp2221Adapter
-        from lumion_hw.sessions.i2c_smbus import SmbusAdapter
+        from lumion_hw.sessions.module.adapter_libraries import FtdiAdapter, Mcp2221Adapter, SmbusAdapter
 
         adapters: dict[str, type[I2cAdapter]] = {"i2c": SmbusAdapter, "ftdi": FtdiAdapter, "mcp2221": Mcp2221Adapter}
         others: dict[str, Any] = {"device": name}

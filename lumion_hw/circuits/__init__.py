@@ -1,19 +1,18 @@
-"""Polarization-aware path set-up: plan, program, align, prove by measured light, or roll back."""
+"""Path set-up, aware of polarization: plan, program, align, prove by measured light, or roll back.
 
-from lumion_hw.circuits.plan import CircuitPlan, CircuitRequest, PlannedCircuit, plan_circuits
+Begin at :class:`PathSetup`; ``plan`` decides before anything is changed, ``setup`` carries it out. Both modules are
+private: users import from here, and what aligns a polarization from :mod:`lumion_hw.polarization`.
+"""
+
+from lumion_hw.circuits.plan import CircuitPlan, CircuitRequest, LinkBudget, PlannedCircuit, plan_circuits
 from lumion_hw.circuits.setup import CircuitProof, PathSetup
-from lumion_hw.polarization.alignment import Aligner, Alignment, Tracking
-from lumion_hw.polarization.tracking import TrackState
 
 __all__ = [
-    "Aligner",
-    "Alignment",
     "CircuitPlan",
     "CircuitProof",
     "CircuitRequest",
+    "LinkBudget",
     "PathSetup",
     "PlannedCircuit",
-    "TrackState",
-    "Tracking",
     "plan_circuits",
 ]

@@ -17,7 +17,7 @@ from lumion_hw.errors import CircuitError, DeviceError, LumionError
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.record_validity import Policy
 from lumion_hw.mesh.topology import State
-from lumion_hw.polarization.alignment import Aligner, Alignment
+from lumion_hw.polarization import Aligner, Alignment
 
 _LOS_DEADLINE_S = 1.0
 _LOS_POLL_S = 0.02

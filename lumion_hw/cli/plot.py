@@ -23,7 +23,7 @@ def plot(recording: str, channels: tuple[str, ...], out: Path | None, force: boo
     Where there is no number the line has a gap, and a mark at the foot of the panel: red if reading failed, in the
     line's colour if the value was over or under the range, or dark.
     """
-    from lumion_hw.acquisition.plot import plot as draw
+    from lumion_hw.acquisition.plotting import plot as draw
     from lumion_hw.files.writing import over
 
     target = out or Path(f"{recording}.png" if not Path(recording).suffix else Path(recording).with_suffix(".png"))

@@ -2,7 +2,7 @@
 
 One dark receiver may be a fade, a fibre or a port; it calls for another look, not for a spare. A server is the suspect
 when every receiver that it feeds has lost its signal in two consecutive polls and the mesh's own monitors at the
-inputs cannot tell otherwise. The control network is not asked: dark light is not a dead process (recovery.md 6).
+inputs cannot tell otherwise. The control network is not asked: dark light is not a dead process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Replacing a server by a spare: choose, re-route, program, prove; every span timed.
 
 There is never one number called "recovery": the spans are reported one by one, in milliseconds of bench time, beside
-the CPU time that this software took for each (recovery.md 4, 5).
+the CPU time that this software took for each.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def made_here(path: Path) -> bool:
 
 
 def _hdf5_made_here(path: Path) -> bool:
-    from lumion_hw.files.hdf5 import open_hdf5
+    from lumion_hw.files.hdf5 import open_hdf5  # numpy: most files that are looked at are none of HDF5
 
     try:
         with open_hdf5(path, "file") as file:

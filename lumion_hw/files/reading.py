@@ -11,13 +11,20 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lumion_hw.errors import ConfigError, LumionError
-from lumion_hw.files.writing import KINDS
 
 MEGABYTE = 1 << 20
 MOST_BYTES = 64 * MEGABYTE
 """More than any document of this program has."""
 MOST_LEVELS = 32
 _WHOLE_LIMIT = 1 << 64
+KINDS: dict[int, str] = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
+"""What is no regular file, in words."""
 
 
 def read_file(

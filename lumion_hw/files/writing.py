@@ -11,16 +11,10 @@ from pathlib import Path
 from typing import Literal
 
 from lumion_hw.errors import ConfigError, LumionError
+from lumion_hw.files.made_here import made_here
+from lumion_hw.files.reading import KINDS
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-KINDS: dict[int, str] = {
-    stat.S_IFDIR: "a directory",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-}
-"""What is no regular file, in words."""
 
 Over = Literal["nothing", "own", "any"]
 """What may be written over: no file at all, one that this program has made, or any regular file."""
@@ -87,8 +81,6 @@ def check_target(path: Path, what: str, over: Over = "own") -> Path:
 
 def _check_own(real: Path, path: Path, what: str, mode: int) -> None:
     """Refuse a file of somebody else, or one that is protected."""
-    from lumion_hw.files.made_here import made_here
-
     hint = "Choose another name, or move it away; --force writes over it where a command has that."
     if not mode & 0o222:
         raise ConfigError(f"cannot write {what} {path}: that file is read-only.", hint=hint)

@@ -6,7 +6,7 @@ import enum
 
 
 class Quality(enum.Enum):
-    """What a reading is worth (facts, transponders 6)."""
+    """What a reading is worth."""
 
     OK = "ok"
     BELOW_RANGE = "below_range"

@@ -259,7 +259,7 @@ class StickyFlag:
 
 
 class LockStage(enum.Enum):
-    """What a link is waiting for, in the order in which it is looked for (facts, transponders 9.2)."""
+    """What a link is waiting for, in the order of docs/transponders.md, "Why is there no link?"."""
 
     ABSENT = "absent"
     NOT_RESPONDING = "not_responding"

@@ -37,7 +37,7 @@ class ReplayPeer:
     def __init__(self, exchanges: Iterable[RecordedExchange], clock: Clock) -> None:
         self._ahead = deque(exchanges)
         self._clock = clock
-        self._heard = bytearray()
+        self._received = bytearray()
         self._replies: deque[tuple[float, bytes]] = deque()
 
     @property
@@ -51,18 +51,18 @@ class ReplayPeer:
         Raises:
             LinkLost: They are not what the conversation has next.
         """
-        self._heard += data
-        while self._heard:
+        self._received += data
+        while self._received:
             step = self._ahead[0] if self._ahead else None
-            heard = bytes(self._heard)
-            if step is None or not (heard.startswith(step.sent) or step.sent.startswith(heard)):
+            received = bytes(self._received)
+            if step is None or not (received.startswith(step.sent) or step.sent.startswith(received)):
                 raise LinkLost(
-                    f"the host sent {heard!r}, the conversation has {step.sent if step else 'nothing'!r}",
+                    f"the host sent {received!r}, the conversation has {step.sent if step else 'nothing'!r}",
                     hint="Compare the two: one of them is wrong.",
                 )
-            if len(heard) < len(step.sent):
+            if len(received) < len(step.sent):
                 return
-            del self._heard[: len(step.sent)]
+            del self._received[: len(step.sent)]
             self._ahead.popleft()
             self._replies.append((self._clock.now() + step.delay_s, step.received))
 

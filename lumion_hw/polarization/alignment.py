@@ -30,7 +30,7 @@ ReadPower = Callable[[], float]
 """Returns a power in any linear unit; raises if there is no number."""
 
 EXPECTED_NOISE_DB = 0.013
-"""Of a power meter that averages for some milliseconds (polarization.md 3: 0.01 dB), and a little more."""
+"""Of a power meter that averages for some milliseconds (0.01 dB), and a little more."""
 _SEED = 1507
 """Of the draws of the search: the same readings lead the same way."""
 _Result = TypeVar("_Result")
@@ -104,7 +104,7 @@ class Aligner:
     ) -> Alignment:
         """Turn the polarization until the power is as small as it gets: that of the complementary port.
 
-        A null is sharper than a maximum (polarization.md 1.7), down to the crosstalk, which is reported as the floor.
+        A null is sharper than a maximum (docs/polarization.md), down to the crosstalk, which is reported as the floor.
         Arguments and errors are those of :meth:`maximise`.
         """
         return self._search(name, controller, read, -1.0)
@@ -161,7 +161,7 @@ class Aligner:
             found = follow(search.steps(), controller, read, self._clock)
             if not search.lit:
                 raise _no_light(name)
-        except BaseException:
+        except BaseException:  # Ctrl-C too: light that was there before the search has to be there after it
             with contextlib.suppress(LumionError):
                 controller.set(before)
             raise
@@ -183,6 +183,7 @@ class Aligner:
         searches = [bright]
         try:
             self._let_improve(box, bright, read)
+            # Factors of a search for the dark are scaled by all light, which only a search for the bright one tells.
             if sign < 0.0 and bright.lit:
                 full_power = max(bright.powers)
                 searches.append(FeedbackSearch(sign=sign, noise_db=self._noise_db, full_power=full_power))
@@ -191,6 +192,7 @@ class Aligner:
             with contextlib.suppress(LumionError):
                 box.stop()
             raise
+        # Stopped before the confirming reading: a box that goes on stepping would leave this setting again.
         box.stop()
         powers = [power for search in searches for power in search.powers]
         if not bright.lit:
@@ -262,7 +264,7 @@ class Tracking:
         settings = self._drives.settings(self._tracker.next())
         self._controller.set(settings)
         self._clock.sleep(self._controller.settle_s)
-        return self._tracker.tell(self._drives.phases(settings), self._read())
+        return self._tracker.update(self._drives.phases(settings), self._read())
 
     def freeze(self) -> NDArray[np.float64]:
         """Put the controller to the estimated maximum, without dither, and return these settings."""
@@ -293,6 +295,7 @@ def follow(
     try:
         settings = next(steps)
         while True:
+            # The same settings again are a confirming reading: nothing moves, so there is nothing to wait for.
             if present is None or not np.array_equal(settings, present):
                 controller.set(settings)
                 clock.sleep(controller.settle_s)

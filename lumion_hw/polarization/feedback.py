@@ -1,6 +1,6 @@
 """The search with a box that improves by itself: power in, factor out, and when enough is enough. No I/O.
 
-What the box does with a factor its maker keeps to himself (polarization.md 4.1). So nothing is assumed here but that
+What the box does with a factor its maker keeps to himself (docs/polarization.md). So nothing is assumed here but that
 its steps lead to smaller factors in the long run, and that it tries things on the way: the end is not the last step,
 but a step at which the power is as good as it has ever been.
 """
@@ -16,23 +16,23 @@ _FAR_AHEAD, _JUST_AHEAD, _NEAR = 2.0, 1.02, 1.005
 """The reference stays above every power: when one comes near, it is raised, and the box begins anew. First far above,
 so that this happens seldom; then, for the steps of a box may be as large as its factor, just above the brightest."""
 _DARKER = 0.9
-"""An improvement worth waiting for (polarization.md 3, "a stop a real program can use")."""
+"""An improvement worth waiting for (docs/polarization.md, "Three readings")."""
 _FINE = (0.02, 80)
 """Improvement in dB worth waiting for at the bright end, and readings without one after which none is expected: a box
 that tries six plates, twice each, has gone round them six times."""
 _COARSE = (0.5, 24)
-_LANDING_DB = {1.0: 0.02, -1.0: 1.0}
+_LANDING_DB = {1.0: 0.02, -1.0: 1.0}  # by the sign of the search; in the dark decibels are cheap
 _LANDING_PATIENCE = 60
-_RELAXING = 1.03
+_RELAXING = 1.03  # per reading: a box may never come back to its best, and the search has to end
 _DARK_ENOUGH = 1e-5
 """Of the full power: a leak that no longer counts."""
 _MOST_READS = 1000
-_DARK_READS = 20
+_DARK_READS = 20  # a box that tries things meets some light by then, if there is any
 _LIT = 3.0
 
 
 @dataclass(frozen=True)
-class Step:
+class FeedbackStep:
     """What to do with the box next.
 
     Attributes:
@@ -78,7 +78,7 @@ class FeedbackSearch:
         """Whether there is light: a reading well above 0, and above what the noise of a meter puts below 0."""
         return max(self._powers) > _LIT * max(-min(self._powers), 0.0) and max(self._powers) > 0.0
 
-    def take(self, power: float) -> Step | None:
+    def take(self, power: float) -> FeedbackStep | None:
         """Take in the power at the present polarization, in any linear unit; ``None`` means to stop at it."""
         self._powers.append(power)
         self._note(power)
@@ -115,22 +115,24 @@ class FeedbackSearch:
         slack *= _RELAXING ** max(n_waited - _LANDING_PATIENCE, 0)
         return bool(power * slack >= self._best if self._sign > 0.0 else power <= self._best * slack)
 
-    def _look_closely(self) -> Step:
+    def _look_closely(self) -> FeedbackStep:
         """Let small factors stand for bright light, and wait longer for less."""
         self._ahead = _JUST_AHEAD
         self._brighter_db, self._patience = _FINE
         self._improved_at = len(self._powers)
         self._reference = self._ahead * self._best
-        return Step(self._factor(self._powers[-1]), anew=True)
+        return FeedbackStep(self._factor(self._powers[-1]), anew=True)
 
-    def _step(self, power: float) -> Step:
+    def _step(self, power: float) -> FeedbackStep:
+        # Above the reference the factor would be negative, which the box does not take.
         anew = power * _NEAR > self._reference
         if anew:
             self._reference = self._ahead * power
-        return Step(self._factor(power), anew and len(self._powers) > 1)
+        return FeedbackStep(self._factor(power), anew and len(self._powers) > 1)
 
     def _factor(self, power: float) -> float:
         share = max(power, 0.0) / self._reference if self._reference > 0.0 else 0.0
+        # A factor of 0 is refused by the box: it has to stay positive.
         return max(LARGEST_FACTOR * (1.0 - share if self._sign > 0.0 else share), _LEAST_FACTOR)
 
 

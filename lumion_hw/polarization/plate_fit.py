@@ -7,7 +7,7 @@ Behind plates of fixed retardance δ_k, turned to the angles θ_k, the power is
 with the launched state s, the state t that the device takes, and the turn R_k by δ_k about (cos 2φ_k, sin 2φ_k, 0) with
 φ_k = aθ_k + o_k. A paddle twists its fibre on both sides, and twisted fibre turns the light a little by itself, which
 together is as if the paddle stood at aθ with a below 1. Nor do all paddles, or the fibre between them, count from the
-same direction: the first one's direction is nobody's business, o_2 and o_3 are unknown. Three plates so have twelve
+same direction: that of the first one only turns s and t, o_2 and o_3 are unknown. Three plates so have twelve
 unknowns: two for each state, three retardances, two directions, a, P0 and ε. Maker and wavelength tell the retardances
 roughly: λ/4, λ/2, λ/4 for three paddles.
 """
@@ -29,10 +29,10 @@ _COARSE = 0.05
 """Noise over the brightest reading that is assumed while far from fitting."""
 _DARK_NOISE = 1e-6
 _COARSE_EVALUATIONS, _FINE_EVALUATIONS = 12, 40
-_FINALISTS = 3
+_FINALISTS = 3  # of the random starts, improved cheaply first: only these are worth the full fit
 _DIFFERENCE = 1e-7
 _GRID = 1000
-_CLIMBS = 4
+_CLIMBS = 4  # the power over the angles has several extremes: the best of four climbs
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class PlateLight:
     def powers(self, angles_deg: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the powers at angles ``(..., N)``, shape ``(...)``."""
         angles_rad = self.stretch * np.deg2rad(angles_deg) + self.offsets_rad
-        share = 0.5 * (1.0 + _behind(angles_rad, self.retardances, self.state) @ self.taken)
+        share = 0.5 * (1.0 + _propagated(angles_rad, self.retardances, self.state) @ self.taken)
         power: NDArray[np.float64] = self.p0 * ((1.0 - 2.0 * self.crosstalk) * share + self.crosstalk)
         return power
 
@@ -88,11 +88,11 @@ class PlateLight:
 
         candidates = np.vstack([near, rng.uniform(low, high, (_GRID, len(low)))])
 
-        def short(angles: NDArray[np.float64]) -> float:
+        def shortfall(angles: NDArray[np.float64]) -> float:
             return float(-sign * self.powers(angles) / self.p0)
 
         ends = [
-            minimize(short, candidates[index], bounds=list(zip(low, high, strict=True)), method="L-BFGS-B")
+            minimize(shortfall, candidates[index], bounds=list(zip(low, high, strict=True)), method="L-BFGS-B")
             for index in np.argsort(-sign * self.powers(candidates))[:_CLIMBS]
         ]
         return np.asarray(min(ends, key=lambda end: float(end.fun)).x)
@@ -136,6 +136,7 @@ class _Fit:
         self._nominal, self._spread_rad = np.full(n_plates, _ANY_PLATE_RAD), _ANY_SPREAD_RAD
         if n_plates == len(_THREE_PLATES_RAD):
             self._nominal, self._spread_rad = _THREE_PLATES_RAD, _THREE_SPREAD_RAD
+        # Beyond a turn retardances repeat; crosstalk and the factor of the twist have limits that no device passes.
         free, turns = np.full(n_plates - 1, np.inf), np.full(n_plates, 2.0 * np.pi)
         self._low = np.concatenate([np.full(6, -np.inf), 0.0 * turns, -free, [_LEAST_STRETCH, -np.inf, 0.0]])
         self._high = np.concatenate([np.full(6, np.inf), turns, free, [_MOST_STRETCH, np.inf, _MOST_CROSSTALK]])
@@ -186,6 +187,7 @@ class _Fit:
 
     def _slopes(self, numbers: NDArray[np.float64], sigma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the derivatives of the residuals by differences, all of them in one go."""
+        # All columns in one call, shape (M, n): the propagation is broadcast, a loop over the unknowns is slower.
         beside = numbers + _DIFFERENCE * np.eye(len(numbers))
         slopes = (self._residuals(beside, sigma) - self._residuals(numbers, sigma)) / _DIFFERENCE
         return np.ascontiguousarray(slopes.T)
@@ -205,7 +207,7 @@ class _Fit:
         stretch, ln_p0, crosstalk = (numbers[..., index, None] for index in (-3, -2, -1))
         angles = stretch[..., None] * np.deg2rad(self._angles_deg)
         angles[..., 1:] += offsets[..., None, :]
-        light = _behind(angles, retardances[..., None, :], states[..., 0, None, :])
+        light = _propagated(angles, retardances[..., None, :], states[..., 0, None, :])
         share = 0.5 * (1.0 + (light * states[..., 1, None, :]).sum(axis=-1))
         power = np.exp(np.minimum(ln_p0, 50.0)) * ((1.0 - 2.0 * crosstalk) * share + crosstalk)
         prior = [
@@ -213,12 +215,12 @@ class _Fit:
             (stretch - 1.0) / _STRETCH_SPREAD,
             (ln_p0 - _LN_P0_AHEAD) / _LN_P0_SPREAD,
             crosstalk / _CROSSTALK_SPREAD,
-            lengths - 1.0,
+            lengths - 1.0,  # states are fitted as free vectors: without this their length would drift
         ]
         return np.concatenate([(power - self._powers) / sigma, *prior], axis=-1)
 
 
-def _behind(
+def _propagated(
     angles_rad: NDArray[np.float64], retardances: NDArray[np.float64], state: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Return the light behind plates at angles ``(..., N)``, shape ``(..., 3)`` (Rodrigues).

@@ -1,7 +1,7 @@
-"""Retarders as mathematics: squeezers, rotating plates and chains of them, on the Poincaré sphere.
+"""Retarders as mathematics: squeezers and chains of them, on the Poincaré sphere.
 
 States are unit Stokes vectors (S1, S2, S3); a retarder of retardance φ and eigen-axis n turns them by φ about n
-(polarization.md 2). Behind a chain of retarders a device that takes the state t alone gets the share (1 + s·t)/2.
+(docs/polarization.md). Behind a chain of retarders a device that takes the state t alone gets the share (1 + s·t)/2.
 """
 
 from __future__ import annotations
@@ -13,11 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 S1, S2, S3 = np.eye(3)
 """Linear at 0°, linear at 45°, circular."""
-
-
-def linear_axis(angle_rad: float) -> NDArray[np.float64]:
-    """Return the eigen-axis of a linear retarder whose fast axis lies at this mechanical angle, shape ``(3,)``."""
-    return np.array([np.cos(2.0 * angle_rad), np.sin(2.0 * angle_rad), 0.0])
 
 
 def squeezer_axes(n_squeezers: int) -> NDArray[np.float64]:
@@ -54,21 +49,10 @@ def cross_matrix(axis: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
 
 
-def rotating_plate(angle_rad: ArrayLike, retardance_rad: float) -> NDArray[np.float64]:
-    """Return the turns made by a plate of fixed retardance at mechanical angles, shape ``(..., 3, 3)``.
-
-    The power behind it has the harmonics 2θ and 4θ of the angle; behind a half-wave plate only 4θ (polarization.md 3).
-    """
-    angle = np.asarray(angle_rad, dtype=np.float64)
-    about_s3 = turn_matrix(S3, 2.0 * angle)
-    turn: NDArray[np.float64] = about_s3 @ turn_matrix(S1, retardance_rad) @ np.swapaxes(about_s3, -1, -2)
-    return turn
-
-
 def taken_share(
     state: NDArray[np.float64], taken: NDArray[np.float64], dop: float = 1.0, crosstalk: float = 0.0
 ) -> NDArray[np.float64]:
-    """Return the share of the light that a device takes which takes one state (polarization.md 2, "TE power").
+    """Return the share of the light that a device takes which takes one state (docs/polarization.md, "The model").
 
     Args:
         state: Unit Stokes vectors of the light, shape ``(..., 3)``.

@@ -30,22 +30,22 @@ Reading = Generator[NDArray[np.float64], float, float]
 """Yields settings, is sent the power read there, returns a power."""
 
 _MISFIT = 0.05
-"""Readings that miss the best explanation by more than this part are not those of squeezers."""
+"""Readings that miss the best explanation by more than this part are not those of squeezers (decision 0005)."""
 _MOST_MODEL_READS = 40
 _FIRST_PLATE_READS, _MOST_PLATE_READS = 12, 30
 """Three plates have twelve unknowns."""
 _MOST_PLATE_MISSES = 5
 _PLATES_GOOD_ENOUGH = 10.0 ** (0.01 / 10.0)
-_ASIDE_DEG = 5.0
+_ASIDE_DEG = 5.0  # far enough that a wrong explanation misses the reading, near enough that light is left to read
 _LEARNING_POINTS = 13
 _MOST_ROUNDS = 6
-_MOST_DESCENTS = 6
-_ALIKE_BRIGHT, _ALIKE_DARK = 10.0 ** (0.1 / 10.0), 10.0 ** (1.0 / 10.0)
+_MOST_DESCENTS = 6  # until two agree: one in ten ends where no single plate helps (decision 0005)
+_SAME_BRIGHT, _SAME_DARK = 10.0 ** (0.1 / 10.0), 10.0 ** (1.0 / 10.0)
 """Two searches end at the same extreme if no more than 0.1 dB, or in the dark 1 dB, is between them."""
 _GOOD_ENOUGH = 10.0 ** (0.02 / 10.0)
-_LIT = 3.0
+_LIT = 3.0  # standard deviations are not known yet: what noise puts below 0 tells how large it is
 _MUCH_DARKER = 0.8
-_ON_THE_FLOOR = 1e-6
+_ON_THE_FLOOR = 1e-6  # of all light: below it a reading is the meter's, not the light's
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,7 @@ class PolarizationSearch:
     def steps(self) -> Steps:
         """Search; in the dark it ends with the powers found there."""
         yield from self._at(self._settings)
+        # A model without the true period explains nothing: periods come first, and are remembered for the next search.
         yield from self._learn()
         found = None
         if self.lit and self._model_applies():
@@ -149,6 +150,7 @@ class PolarizationSearch:
 
     def _learn(self) -> Generator[NDArray[np.float64], float, None]:
         """Sweep each squeezer of unknown period over its range, and leave it at its best; again if it hardly acts."""
+        # Twice: light that lies on a squeezer's axis shows nothing in its sweep, and the others have moved it by then.
         for _ in range(2):
             for channel in range(len(self._actuators)):
                 if channel not in self._periods:
@@ -193,12 +195,14 @@ class PolarizationSearch:
             if ensemble.n_readings <= ensemble.n_unknowns:
                 continue  # any readings have an explanation
             if ensemble.misfit() > _MISFIT:
-                ensemble.doubt()
+                # All members may sit in one wrong minimum: that must not count as a misfit of the squeezers.
+                ensemble.redraw_half()
             misses = misses + 1 if ensemble.misfit() > _MISFIT else 0
-            if misses > 2:
+            if misses > 2:  # one bad reading passes; three in a row are hysteresis, a wrong period or a turning fibre
                 return None
+            # Enough only if it stays enough when half of the ensemble has looked for another explanation.
             if not misses and strategy.judge(phases).enough:
-                ensemble.doubt()
+                ensemble.redraw_half()
                 if strategy.judge(phases).enough:
                     break
         judgement = strategy.judge(phases)
@@ -212,9 +216,10 @@ class PolarizationSearch:
         """Search by one explanation of all readings; ``None`` when they are not those of plates of fixed retardance."""
         light, sure, misses = None, False, 0
         for _ in range(_FIRST_PLATE_READS - len(self._powers)):
-            yield from self._at(self._anywhere())
+            yield from self._at(self._random_settings())
         while self.lit and len(self._powers) < _MOST_PLATE_READS:
-            light = self._explained(light)
+            light = self._fitted(light)
+            # Twelve unknowns, twelve readings: first fits may sit in a wrong minimum, so more misses are allowed.
             misses = misses + 1 if light.misfit > _MISFIT else 0
             if misses > _MOST_PLATE_MISSES:
                 break
@@ -229,7 +234,7 @@ class PolarizationSearch:
             yield from self._at(best)
         return None
 
-    def _explained(self, former: PlateLight | None) -> PlateLight:
+    def _fitted(self, former: PlateLight | None) -> PlateLight:
         return fit_plates(
             np.array(self._read_at),
             np.array(self._powers),
@@ -278,10 +283,10 @@ class PolarizationSearch:
         if not self._has_plates or not self.lit:
             return best
         for _ in range(_MOST_DESCENTS - 1):
-            self._settings = self._anywhere()
+            self._settings = self._random_settings()
             other = yield from self._rounds()
             best, worse = (other, best) if self._sign * (other.power - best.power) > 0.0 else (best, other)
-            if self._alike(best.power, worse.power):
+            if self._same_extreme(best.power, worse.power):
                 break
         power = yield from self._at(best.settings)
         return replace(best, power=power)
@@ -295,11 +300,12 @@ class PolarizationSearch:
             promised = power
             for channel in range(len(self._actuators)):
                 if channel in self._periods:
-                    promised = yield from self._optimise(channel)
+                    promised = yield from self._to_its_extreme(channel)
                 else:
                     promised = yield from self._sweep(channel)
             former, power = power, (yield from self._at(self._settings))
             learnt = len(self._periods) == len(self._settings)
+            # While a period is unknown a round may gain nothing and still be needed: it moves the light off the axis.
             if not self._improved(former, power) and (learnt or turn > 1):
                 break
         return FoundPolarization(
@@ -310,7 +316,7 @@ class PolarizationSearch:
     def _has_plates(self) -> bool:
         return any(actuator.kind == "angle" for actuator in self._actuators)
 
-    def _anywhere(self) -> NDArray[np.float64]:
+    def _random_settings(self) -> NDArray[np.float64]:
         """Return settings drawn from the ranges of the plates; whatever else there is stays."""
         settings = self._settings.copy()
         for channel, actuator in enumerate(self._actuators):
@@ -318,12 +324,12 @@ class PolarizationSearch:
                 settings[channel] = self._rng.uniform(actuator.minimum, actuator.maximum)
         return self._on_steps(settings)
 
-    def _alike(self, power: float, other: float) -> bool:
+    def _same_extreme(self, power: float, other: float) -> bool:
         """Return whether two searches ended at what may be the same extreme."""
         ratio = max(power, other) / max(min(power, other), _ON_THE_FLOOR * max(self._powers))
-        return bool(ratio < (_ALIKE_BRIGHT if self._sign > 0.0 else _ALIKE_DARK))
+        return bool(ratio < (_SAME_BRIGHT if self._sign > 0.0 else _SAME_DARK))
 
-    def _optimise(self, channel: int) -> Reading:
+    def _to_its_extreme(self, channel: int) -> Reading:
         """Put one actuator at its extreme; return the power promised there."""
         coordinate = Coordinate.of(self._actuators[channel], self._periods[channel])
         start = float(self._settings[channel])
@@ -336,7 +342,7 @@ class PolarizationSearch:
         return promised
 
     def _improved(self, former: float, power: float) -> bool:
-        """Return whether another round is worth its readings (polarization.md 3, "a stop a real program can use")."""
+        """Return whether another round is worth its readings (docs/polarization.md, "Three readings")."""
         if self._sign > 0.0:
             return power > former * _GOOD_ENOUGH
         return power < former * _MUCH_DARKER and power > _ON_THE_FLOOR * max(self._powers)

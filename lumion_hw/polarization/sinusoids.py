@@ -1,7 +1,7 @@
 """The power against one actuator of a polarization controller: a sinusoid, fitted and led to its extreme.
 
 Against the retardance of a squeezer the linear power is exactly a + b·cos φ + c·sin φ, against the angle of a rotating
-plate it has the harmonics 2θ and 4θ (polarization.md 3). Fits are made in watts or any linear unit, never in decibels.
+plate it has the harmonics 2θ and 4θ (docs/polarization.md). Fits are made in a linear unit, never in dB.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from lumion_hw.interfaces import ActuatorInfo
 
-_VISIBLE_SWING = 0.05
+_VISIBLE_SWING = 0.05  # of the mean power
 _PERIOD_STEPS = 400
 _SHORTEST, _LONGEST = 0.22, 0.9
 """Periods looked for, over the range of the drive: more than a turn, and readings enough for each."""
-_UNEXPLAINED = 0.02
+_UNEXPLAINED = 0.02  # of the swing squared, per reading: what is no sinusoid leaves more
 _GRID = 720
 PLATE_PERIOD_DEG = 180.0
 """Half a turn brings a plate's axis back."""
@@ -55,7 +55,7 @@ class Coordinate:
     def inside(self, setting: float, near: float) -> float:
         """Return the equivalent of a setting inside the range, best half-way to its middle; its end if none is."""
         middle = 0.5 * (self.minimum + self.maximum)
-        aim = 0.5 * (near + middle)
+        aim = 0.5 * (near + middle)  # towards the middle, where most of the range is left for what comes
         turns = np.arange(-8, 9) * self.period
         options = setting - self.period * np.round((setting - aim) / self.period) + turns
         valid = options[(options >= self.minimum) & (options <= self.maximum)]

@@ -28,11 +28,11 @@ _COARSE = 0.05
 _LN_P0_AHEAD, _LN_P0_SPREAD = 0.4, 1.0
 """Prior of ln P0 over the brightest reading: that all settings read are in the dark is rare."""
 _CROSSTALK_SPREAD, _MOST_CROSSTALK = 0.01, 0.2
-"""Polarization splitters have −20 dB and better (polarization.md 2)."""
+"""Polarization splitters have −20 dB and better (docs/polarization.md)."""
 _NOISE_READINGS = 2.0
 """The noise expected counts as much as this many readings."""
 _MEMBERS_PER_SQUEEZER = 16
-_WARM_STEPS, _FRESH_STEPS, _RESTARTS = 6, 12, 3
+_WARM_STEPS, _COLD_STEPS, _RESTARTS = 6, 12, 3  # members that fitted before one more reading need fewer steps
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class LightEnsemble:
         self._powers = np.zeros(0)
         self._draws = np.zeros((members or _MEMBERS_PER_SQUEEZER * len(chain), 0))
         self._ln_p0 = 0.0
-        self._members = self._fresh(len(self._draws))
+        self._members = self._from_prior(len(self._draws))
 
     @property
     def n_readings(self) -> int:
@@ -151,25 +151,26 @@ class LightEnsemble:
         self._draws = np.hstack([self._draws, draws])
         self._ln_p0 = float(np.log(self._powers.max())) + _LN_P0_AHEAD
         if first:
-            self._members = self._fresh(len(self._draws))
+            self._members = self._from_prior(len(self._draws))
         self._fit()
 
     def misfit(self) -> float:
         """Return the root mean square of what the best explanation leaves of the readings, over their values."""
         return float(np.sqrt(self._unexplained() / max(self.n_readings - self.n_unknowns, 1)))
 
-    def doubt(self) -> None:
+    def redraw_half(self) -> None:
         """Draw half of the members anew, so that an explanation that nobody thought of has its chance."""
-        half = np.arange(1, len(self._draws), 2)
-        self._members.replace(half, self._fresh(len(half)))
-        self._improve(half, 2 * _FRESH_STEPS, fine=False)
-        self._improve(half, 2 * _FRESH_STEPS, fine=True)
+        half = np.arange(1, len(self._draws), 2)  # never member 0, which carries the best explanation
+        self._members.replace(half, self._from_prior(len(half)))
+        self._improve(half, 2 * _COLD_STEPS, fine=False)
+        self._improve(half, 2 * _COLD_STEPS, fine=True)
         self._fit()
 
     def best(self) -> LightEstimate:
         """Return the explanation that leaves least."""
         first = self._members.chosen(np.array([0]))
         _, jacobian = self._linearised(first, self._draws[:1], fine=True)
+        # The unit matrix is a weak prior: directions that no reading shows get a variance of 1 rad².
         normal = jacobian[0].T @ jacobian[0]
         covariance = np.linalg.inv(normal + np.eye(len(normal)))[:-1, :-1]
         return LightEstimate(
@@ -243,6 +244,7 @@ class LightEnsemble:
                 even = (before * after).sum(axis=1) - (before @ axis) * (after @ axis)
                 odd = (after * np.cross(axis, before)).sum(axis=1)
                 best = np.arctan2(sign * odd, sign * even) - found.offsets[:, i]
+                # In one squeezer the power is a sinusoid, so its extreme is exact and no step can overshoot.
                 phases[:, i] = _inside(best, 0.5 * (low[i] + high[i]), low[i], high[i])
                 turns[i] = turn_matrix(axis, phases[:, i] + found.offsets[:, i])
                 before = np.einsum("kij,kj->ki", turns[i], before)
@@ -250,13 +252,13 @@ class LightEnsemble:
 
     # The fit ----------------------------------------------------------------------------------------------------------
 
-    def _fresh(self, count: int) -> Members:
+    def _from_prior(self, count: int) -> Members:
         """Draw members from the prior."""
         rng, n = self._rng, len(self.chain)
         states = rng.standard_normal((2, count, 3))
         states /= np.linalg.norm(states, axis=2, keepdims=True)
         offsets = rng.uniform(0.0, 2.0 * np.pi, (count, n))
-        offsets[:, [0, -1]] = 0.0
+        offsets[:, [0, -1]] = 0.0  # they turn s and t about the axis next to them: no unknowns of their own
         return Members(
             state=states[0],
             taken=states[1],
@@ -269,29 +271,31 @@ class LightEnsemble:
 
     def _fit(self) -> None:
         """Improve all members; replace those that are stuck where the readings are not explained."""
-        everyone = np.arange(len(self._draws))
-        self._improve(everyone, _WARM_STEPS, fine=True)
+        all_members = np.arange(len(self._draws))
+        self._improve(all_members, _WARM_STEPS, fine=True)
         for _ in range(_RESTARTS):
-            stuck, sound = self._sorted_out()
+            stuck, sound = self._stuck_and_sound()
             if not len(stuck):
                 break
-            if 2 * len(sound) < len(everyone):
-                self._members.replace(stuck, self._fresh(len(stuck)))
-                self._improve(stuck, _FRESH_STEPS, fine=False)
+            # Few sound ones: the minimum is not found yet, begin elsewhere. Many: it is, so the stuck ones join them.
+            if 2 * len(sound) < len(all_members):
+                self._members.replace(stuck, self._from_prior(len(stuck)))
+                self._improve(stuck, _COLD_STEPS, fine=False)
             else:
                 self._members.replace(stuck, self._members.chosen(self._rng.choice(sound, len(stuck))))
-            self._improve(stuck, _FRESH_STEPS, fine=True)
-        stuck, sound = self._sorted_out()
+            self._improve(stuck, _COLD_STEPS, fine=True)
+        stuck, sound = self._stuck_and_sound()
         self._members.replace(stuck, self._members.chosen(self._rng.choice(sound, len(stuck))))
-        self._weigh_noise()
+        self._estimate_noise()
 
-    def _weigh_noise(self) -> None:
+    def _estimate_noise(self) -> None:
         """Lead the first member to the best explanation, and judge the noise by what it leaves."""
         left = (((self.powers(self._phases) - self._powers) / self._sigma()) ** 2).sum(axis=1)
         best = int(np.argmin(left))
         if best:
             self._members.replace(np.array([0]), self._members.chosen(np.array([best])))
-        self._improve(np.array([0]), _FRESH_STEPS, fine=True)
+        self._improve(np.array([0]), _COLD_STEPS, fine=True)
+        # The expected noise counts as two readings: with none to spare the fit leaves nothing, which says nothing.
         spare = max(self.n_readings - self.n_unknowns, 0)
         trust = _NOISE_READINGS * self._expected_noise**2
         self._relative_noise = float(np.sqrt((trust + self._unexplained()) / (_NOISE_READINGS + spare)))
@@ -305,9 +309,10 @@ class LightEnsemble:
         """Return the standard deviations of the readings."""
         return self._relative_noise * self._powers + self._dark_noise * float(self._powers.max())
 
-    def _sorted_out(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _stuck_and_sound(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the members whose misfit noise does not explain, and the others."""
         chi2 = self._members.chi2
+        # Farther from the best than the draws of so many readings make likely.
         is_stuck = chi2 > chi2.min() + 12.0 + self.n_readings
         return np.flatnonzero(is_stuck), np.flatnonzero(~is_stuck)
 
@@ -315,7 +320,7 @@ class LightEnsemble:
         """Take some of Levenberg and Marquardt's steps with some members."""
         members = self._members.chosen(index)
         draws = self._draws[index]
-        if not fine:
+        if not fine:  # a member that starts anew has not earned the small damping of one that fitted
             members.damping[:] = 1e-2
         residual, jacobian = self._linearised(members, draws, fine)
         members.chi2 = (residual**2).sum(axis=1)
@@ -344,7 +349,7 @@ class LightEnsemble:
             state=_on_sphere(members.state + step[:, :3]),
             taken=_on_sphere(members.taken + step[:, 3:6]),
             offsets=offsets,
-            ln_p0=members.ln_p0 + np.clip(step[:, -2], -1.0, 1.0),
+            ln_p0=members.ln_p0 + np.clip(step[:, -2], -1.0, 1.0),  # an exponent: a large step would overflow
             crosstalk=np.clip(members.crosstalk + step[:, -1], 0.0, _MOST_CROSSTALK),
             damping=members.damping,
             chi2=members.chi2.copy(),
@@ -356,6 +361,7 @@ class LightEnsemble:
         """Return residuals in standard deviations, prior last, shape ``(K, n + 2)``, and their derivatives."""
         state, taken = members.state[:, None], members.taken[:, None]
         q, slopes, by_taken, by_state = self.chain.overlap(self._phases[None] + members.offsets[:, None], state, taken)
+        # With the true noise the surface is full of narrow valleys far from the solution; coarse noise widens them.
         sigma = self._sigma() if fine else np.full(len(self._powers), _COARSE * float(self._powers.max()))
         p0, crosstalk = np.exp(members.ln_p0)[:, None], members.crosstalk[:, None]
         power = p0 * ((1.0 - 2.0 * crosstalk) * 0.5 * (1.0 + q) + crosstalk)
@@ -366,6 +372,7 @@ class LightEnsemble:
         residual[:, n] = (members.ln_p0 - self._ln_p0) / _LN_P0_SPREAD
         residual[:, n + 1] = members.crosstalk / _CROSSTALK_SPREAD
         jacobian = np.zeros((count, n + 2, 8 + max(len(self.chain) - 2, 0)))
+        # Derivatives across the states only, since a step along one would only change its length.
         jacobian[:, :n, 0:3] = by_q * (by_state - (by_state * state).sum(axis=2, keepdims=True) * state)
         jacobian[:, :n, 3:6] = by_q * (by_taken - (by_taken * taken).sum(axis=2, keepdims=True) * taken)
         jacobian[:, :n, 6:-2] = by_q * slopes[:, :, 1:-1]

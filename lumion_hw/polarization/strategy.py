@@ -15,10 +15,10 @@ ENOUGH_LEAK = 1e-5
 """A search for the darkest may stop when no more of all light than this could still be taken away, …"""
 ENOUGH_OF_FLOOR = 0.1
 """… or no more than this part of the crosstalk that no setting takes away."""
-_SURE = 0.97
-_FORESEEN = 0.01
+_CONFIDENCE = 0.97
+_PREDICTABLE = 0.01
 """Where all members predict the same power to this part, a reading tells nothing about which of them is right."""
-_ANYWHERE = 64
+_RANDOM_CANDIDATES = 64
 
 
 @dataclass(frozen=True)
@@ -70,16 +70,19 @@ class ModelStrategy:
         """
         ensemble = self._ensemble
         best = self._extremes(present)
-        candidates = np.vstack([best, self._anywhere()])
+        # Every member proposes its own extreme; random ones beside them, for the members may differ most elsewhere.
+        candidates = np.vstack([best, self._random_phases()])
         powers = ensemble.powers(candidates)
         extreme = np.diagonal(powers)
-        short = self._short(powers[:, : len(best)], extreme)
-        favourite = int(np.argmin(short.mean(axis=0)))
-        promised = powers[:, favourite]
-        foreseen = promised.std() < _FORESEEN * promised.mean()
-        worth_it = not foreseen or self._is_enough(short[:, favourite], extreme)
+        shortfall = self._shortfall(powers[:, : len(best)], extreme)
+        # Best on the average over all explanations: with few readings the extreme of the likeliest one is luck.
+        favoured = int(np.argmin(shortfall.mean(axis=0)))
+        promised = powers[:, favoured]
+        predictable = promised.std() < _PREDICTABLE * promised.mean()
+        worth_it = not predictable or self._is_enough(shortfall[:, favoured], extreme)
         if last or (worth_it and ensemble.n_readings >= ensemble.n_unknowns - 1):
-            return np.asarray(best[favourite])
+            return np.asarray(best[favoured])
+        # Noise grows with the power, so a spread between the members counts for more where it is dark.
         telling = powers.std(axis=0) / np.sqrt(powers.mean(axis=0))
         return np.asarray(candidates[int(np.argmax(telling))])
 
@@ -87,21 +90,22 @@ class ModelStrategy:
         """Judge the present setting."""
         powers = self._ensemble.powers(np.vstack([present, self._extremes(present)]))
         extreme = np.diagonal(powers[:, 1:])
-        short = self._short(powers[:, :1], extreme)[:, 0]
-        worst = _upper(short)
+        shortfall = self._shortfall(powers[:, :1], extreme)[:, 0]
+        worst = _bound(shortfall)
         loss_db = worst if self._sign > 0.0 else -10.0 * float(np.log10(1.0 - min(worst, 0.999)))
+        # At the brightest nothing was read in the dark: only the crosstalk of the explanations says where the floor is.
         floor = np.median(self._ensemble.p0 * self._ensemble.crosstalk) if self._sign > 0.0 else np.median(extreme)
-        return AlignmentJudgement(loss_db, self._is_enough(short, extreme), float(floor))
+        return AlignmentJudgement(loss_db, self._is_enough(shortfall, extreme), float(floor))
 
     def _extremes(self, present: NDArray[np.float64]) -> NDArray[np.float64]:
         return self._ensemble.extremes(present, self._low, self._high, sign=self._sign)
 
-    def _anywhere(self) -> NDArray[np.float64]:
+    def _random_phases(self) -> NDArray[np.float64]:
         """Return settings within a turn about the middle of the range."""
         middle, reach = 0.5 * (self._low + self._high), np.minimum(0.5 * (self._high - self._low), np.pi)
-        return middle + reach * self._rng.uniform(-1.0, 1.0, (_ANYWHERE, len(middle)))
+        return middle + reach * self._rng.uniform(-1.0, 1.0, (_RANDOM_CANDIDATES, len(middle)))
 
-    def _short(self, powers: NDArray[np.float64], extreme: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _shortfall(self, powers: NDArray[np.float64], extreme: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return by how much settings miss each member's extreme: in dB below it, or leaking above it over P0.
 
         Args:
@@ -109,18 +113,19 @@ class ModelStrategy:
             extreme: Shape ``(K,)``.
         """
         if self._sign > 0.0:
-            short = 10.0 * np.log10(extreme[:, None] / np.maximum(powers, 1e-9 * extreme[:, None]))
+            shortfall = 10.0 * np.log10(extreme[:, None] / np.maximum(powers, 1e-9 * extreme[:, None]))
         else:
-            short = (powers - extreme[:, None]) / self._ensemble.p0[:, None]
-        return np.asarray(np.maximum(short, 0.0))
+            shortfall = (powers - extreme[:, None]) / self._ensemble.p0[:, None]
+        return np.asarray(np.maximum(shortfall, 0.0))
 
-    def _is_enough(self, short: NDArray[np.float64], extreme: NDArray[np.float64]) -> bool:
+    def _is_enough(self, shortfall: NDArray[np.float64], extreme: NDArray[np.float64]) -> bool:
         """Return whether what is missing at a setting, shape ``(K,)``, is worth no reading."""
         if self._sign > 0.0:
-            return _upper(short) <= ENOUGH_LOSS_DB
-        return _upper(short - ENOUGH_OF_FLOOR * extreme / self._ensemble.p0) <= ENOUGH_LEAK
+            return _bound(shortfall) <= ENOUGH_LOSS_DB
+        # What crosstalk leaves cannot be taken away: a tenth of it more is not worth a reading.
+        return _bound(shortfall - ENOUGH_OF_FLOOR * extreme / self._ensemble.p0) <= ENOUGH_LEAK
 
 
-def _upper(values: NDArray[np.float64]) -> float:
+def _bound(values: NDArray[np.float64]) -> float:
     """Return the value that 97 of 100 members do not exceed."""
-    return float(np.sort(values)[int(_SURE * len(values))])
+    return float(np.sort(values)[int(_CONFIDENCE * len(values))])

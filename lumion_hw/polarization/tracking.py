@@ -7,7 +7,7 @@ squeezers follow the estimate.
 
 The squeezers have ends, the drift has none. With four squeezers two combinations of drives leave the light as it is;
 along these each squeezer that comes near an end is led back to the middle in small steps while the others make up for
-it, without any jump (reset-free, polarization.md 3).
+it, without any jump (docs/polarization.md).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from lumion_hw.polarization.state_fit import LightEstimate
 DITHER_RAD = 0.1
 """Costs 0.011 dB, and a reading with 0.01 dB of noise tells the way to 0.05 rad."""
 DRIFT_RAD = 0.02
-"""Between the 0.01 and 0.03 rad per reading that dithering follows (polarization.md 3, "Tracking")."""
+"""Between the 0.01 and 0.03 rad per reading that dithering follows (docs/polarization.md, "Tracking")."""
 _NEAR_END = 0.75
 """Part of the half range from which a squeezer is led back …"""
 _BACK = 0.25
 """… until it is here again."""
-_RETURN_RAD = 0.1
-_CENTRING = 0.03
-_WANDER_RAD, _WANDER_READS = 0.12, 16.0
+_RETURN_RAD = 0.1  # of a squeezer on its way back, per reading
+_CENTRING = 0.03  # cubed with the place, so that it acts near the ends and hardly in the middle
+_CIRCLE_RAD, _CIRCLE_READS = 0.12, 16.0
 """Drives go round in small circles where that costs no light, which shows how each squeezer turns it by now."""
 _LARGEST_STEP_RAD, _LARGEST_RETURN_RAD = 0.5, 0.15
-_SINGULAR = 0.2
-_LARGEST_DITHER_RAD = 0.4
-_STEPS_PER_READING = 2
+_SINGULAR = 0.2  # a squeezer whose own part of the null space is smaller cannot be moved without losing light
+_LARGEST_DITHER_RAD = 0.4  # of one squeezer: where the squeezers hardly act, a small dither would ask for huge drives
+_STEPS_PER_READING = 2  # the sphere is curved: one linear step leaves an error of second order, two more remove it
 _DAMPING = 1e-3
 _WIDEST = 0.3
 """Largest variance believed, rad². How the drift divides before and behind the squeezers hardly shows in the power."""
@@ -43,7 +43,7 @@ _P0_WALK = 5e-4
 """Standard deviation by which ln P0 moves from reading to reading."""
 _DRIFT_MEMORY = 0.02
 _MOST_DRIFT_RAD = 0.1
-_LOST_SHARE, _LOST_READS = 0.5, 5
+_LOST_SHARE, _LOST_READS = 0.5, 5  # one low reading may be a bad one, five in a row are lost light
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class PolarizationTracker:
         self._low, self._high = low, high
         self._dither_rad = dither_rad
         self._drift_rad = self._least_drift_rad = drift_rad
-        self._surprise = 1.0
+        self._mean_chi2 = 1.0
         self._reads = 0
         self._returning: set[int] = set()
         self._missing = 0
@@ -114,8 +114,11 @@ class PolarizationTracker:
 
     def next(self) -> NDArray[np.float64]:
         """Return the phases at which to read next: a dither beside the centre, a third of a turn on each time."""
+        # Three directions a third of a turn apart tell both components of the error; each round is turned against the
+        # last, so that no direction is left out for long.
         angle = 2.0 * np.pi * self._reads / 3.0 + 0.5 * np.pi * (self._reads // 3)
         turned, jacobian = self._geometry(self._centre)
+        # Two directions across the light; the axis farthest from it keeps the product away from zero.
         first = np.cross(turned, np.eye(3)[int(np.argmin(np.abs(turned)))])
         first /= np.linalg.norm(first)
         aside = self._dither_rad * (np.cos(angle) * first + np.sin(angle) * np.cross(turned, first))
@@ -124,7 +127,7 @@ class PolarizationTracker:
         asked: NDArray[np.float64] = np.clip(self._centre + drives, self._low, self._high)
         return asked
 
-    def tell(self, phases: NDArray[np.float64], power: float) -> TrackState:
+    def update(self, phases: NDArray[np.float64], power: float) -> TrackState:
         """Take in a reading and follow the light.
 
         Args:
@@ -145,10 +148,12 @@ class PolarizationTracker:
 
     def _correct(self, phases: NDArray[np.float64], power: float) -> float:
         """Let the fibres drift, then correct the light by a reading; return the power that was expected."""
+        # A random walk across the state only: along it there is nothing to move on the unit sphere.
         walk = 0.5 * self._drift_rad**2  # half of it before the squeezers, half behind them; two directions each
         self._covariance[0:3, 0:3] += 0.5 * walk * (np.eye(3) - np.outer(self._state, self._state))
         self._covariance[3:6, 3:6] += 0.5 * walk * (np.eye(3) - np.outer(self._taken, self._taken))
         self._covariance[-1, -1] += _P0_WALK**2
+        # Directions that readings do not show would grow without bound; then one reading could throw the light far.
         values, vectors = np.linalg.eigh(self._covariance)
         self._covariance = (vectors * np.clip(values, 0.0, _WIDEST)) @ vectors.T
         predicted, slope = self._predicted(phases)
@@ -157,10 +162,10 @@ class PolarizationTracker:
         curved = 0.25 * self._error_variance() * float(np.exp(self._ln_p0))
         variance = float(slope @ self._covariance @ slope) + sigma**2 + 0.5 * curved**2
         gain = self._covariance @ slope / variance
-        surprise = power - predicted
+        innovation = power - predicted
         self._covariance -= np.outer(gain, gain) * variance
-        self._move(gain * surprise)
-        self._judge_drift(surprise**2 / variance)
+        self._move(gain * innovation)
+        self._adapt_drift(innovation**2 / variance)
         return predicted
 
     def _predicted(self, phases: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -180,13 +185,14 @@ class PolarizationTracker:
         self._state /= np.linalg.norm(self._state)
         self._taken = self._taken + step[3:6]
         self._taken /= np.linalg.norm(self._taken)
-        self._offsets[1:-1] += step[6:-1]
-        self._ln_p0 += float(np.clip(step[-1], -0.5, 0.5))
+        self._offsets[1:-1] += step[6:-1]  # the first and the last constant are part of the two states
+        self._ln_p0 += float(np.clip(step[-1], -0.5, 0.5))  # no reading changes P0 by more than a factor of 1.6
 
-    def _judge_drift(self, surprise: float) -> None:
-        """Believe in more drift when readings surprise more than they should, and in less when they do not."""
-        self._surprise += _DRIFT_MEMORY * (min(surprise, 9.0) - self._surprise)
-        drift = self._drift_rad * (1.0 + _DRIFT_MEMORY * (self._surprise - 1.0))
+    def _adapt_drift(self, chi2: float) -> None:
+        """Assume more drift while squared standardised innovations exceed 1 in the mean, and less below that."""
+        # Cut at three standard deviations: one bad reading must not look like a fast fibre.
+        self._mean_chi2 += _DRIFT_MEMORY * (min(chi2, 9.0) - self._mean_chi2)
+        drift = self._drift_rad * (1.0 + _DRIFT_MEMORY * (self._mean_chi2 - 1.0))
         self._drift_rad = float(np.clip(drift, self._least_drift_rad, _MOST_DRIFT_RAD))
 
     def _error_variance(self) -> float:
@@ -213,6 +219,7 @@ class PolarizationTracker:
         place = np.divide(self._centre - middle, reach, out=np.zeros_like(middle), where=reach > 0.0)
         self._returning |= {int(i) for i in np.flatnonzero(np.abs(place) > _NEAR_END)}
         self._returning -= {int(i) for i in np.flatnonzero(np.abs(place) < _BACK)}
+        # Only the first step goes along the null space as well: the others take away what that has cost.
         for first in (True, *[False] * _STEPS_PER_READING):
             turned, jacobian = self._geometry(self._centre)
             free = reach > 0.0
@@ -234,20 +241,22 @@ class PolarizationTracker:
         inverse = _damped(used)
         step: NDArray[np.float64] = inverse @ (self._taken - (self._taken @ turned) * turned)
         if place is not None:
+            # Null space of the squeezers that act: drives along it leave the light where it is (arXiv 2208.13660).
             idle = (np.eye(len(free)) - inverse @ used) * free[:, None] * free
-            wanted = self._wander() - _CENTRING * place**3
+            wanted = self._circling() - _CENTRING * place**3
             for index in self._returning:
                 if idle[index, index] > _SINGULAR and place[index]:
                     wanted[index] = -np.sign(place[index]) * _RETURN_RAD / idle[index, index]
             step = _limited(step, _LARGEST_STEP_RAD) + _limited(idle @ wanted, _LARGEST_RETURN_RAD)
         return _limited(step, _LARGEST_STEP_RAD)
 
-    def _wander(self) -> NDArray[np.float64]:
+    def _circling(self) -> NDArray[np.float64]:
         """Return small drives that go round, each pair of squeezers at a pace of its own, shape ``(N,)``."""
         index = np.arange(len(self._chain))
-        pace = 2.0 * np.pi / _WANDER_READS * (1.0 + 0.5 * (index // 2))
-        wander: NDArray[np.float64] = _WANDER_RAD * np.cos(pace * self._reads + 0.5 * np.pi * index)
-        return wander
+        # At paces of their own, so that the pairs do not repeat one combination for ever.
+        pace = 2.0 * np.pi / _CIRCLE_READS * (1.0 + 0.5 * (index // 2))
+        circling: NDArray[np.float64] = _CIRCLE_RAD * np.cos(pace * self._reads + 0.5 * np.pi * index)
+        return circling
 
 
 def _limited(step: NDArray[np.float64], largest: float) -> NDArray[np.float64]:

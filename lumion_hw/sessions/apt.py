@@ -7,13 +7,13 @@ from collections.abc import Callable
 from lumion_hw.clock import Clock
 from lumion_hw.errors import LinkTimeout
 from lumion_hw.links.base import Link, ModemLink
-from lumion_hw.sessions.apt_codec import AptDecoder, AptFrame, DecodedAptMessage, command
+from lumion_hw.sessions.codecs.apt import AptDecoder, AptFrame, DecodedAptMessage, command
 from lumion_hw.sessions.conversation import Conversation
 
 DEFAULT_TIMEOUT_S = 0.5
 """Time for a reply: 20 bytes at 115 200 baud take 2 ms, a USB bridge may hold them for 16 ms."""
 WRITE_GAP_S = 3e-3
-"""Between two writes, or the device loses some (polarization.md 4.3)."""
+"""Between two writes, or the device loses some (Thorlabs MPC, docs/instruments.md)."""
 _RTS_PULSE_S = 0.05
 
 

@@ -7,18 +7,18 @@ import contextlib
 from lumion_hw.clock import Clock
 from lumion_hw.errors import BadValueError, BusyError, DeviceError, FrameError, NotSupportedError
 from lumion_hw.links.base import Link
-from lumion_hw.sessions.conversation import Conversation, shown
-from lumion_hw.sessions.itla_codec import (
+from lumion_hw.sessions.codecs.itla import (
     FRAME_BYTES,
     FrameProblem,
+    ItlaRegister,
     ItlaReplyStatus,
-    Register,
     Reply,
     decode_reply,
     read_request,
     repeat_request,
     write_request,
 )
+from lumion_hw.sessions.conversation import Conversation, shown
 
 DEFAULT_TIMEOUT_S = 0.5
 """Time for a reply: eight bytes at 9600 baud take 8 ms, the rest is the module's."""
@@ -86,7 +86,7 @@ class ItlaSession(Conversation):
         reply = self._accepted(what, self._ask(what, read_request(register), register))
         if reply.status is not ItlaReplyStatus.AEA or reply.data > _LONGEST_STRING_BYTES:
             raise self._frame_error(what, f"no string: {reply}")
-        data = b"".join(self.read(Register.AEA_EAR).to_bytes(2, "big") for _ in range((reply.data + 1) // 2))
+        data = b"".join(self.read(ItlaRegister.AEA_EAR).to_bytes(2, "big") for _ in range((reply.data + 1) // 2))
         return data[: reply.data]
 
     def probe(self, deadline: float) -> bool:
@@ -100,7 +100,7 @@ class ItlaSession(Conversation):
             self.send(b"\0", deadline)
             self.receive_available(FRAME_BYTES, self._clock.now() + self._quiet_s)  # it may have completed a request
         self._is_first_probe = False
-        for register in (Register.NOP, Register.OPSH, Register.NOP):
+        for register in (ItlaRegister.NOP, ItlaRegister.OPSH, ItlaRegister.NOP):
             self.send(read_request(register), deadline)
             reply = decode_reply(
                 self.receive_available(FRAME_BYTES, min(deadline, self._clock.now() + self._timeout_s))
@@ -117,7 +117,7 @@ class ItlaSession(Conversation):
         it counts if it is that of this write.
         """
         is_write = request != read_request(register)
-        attempts = 1 if register == Register.AEA_EAR else _ATTEMPTS
+        attempts = 1 if register == ItlaRegister.AEA_EAR else _ATTEMPTS
         with self.exchange(what) as deadline:
             frame, message = b"", request
             for _ in range(attempts):
@@ -137,7 +137,7 @@ class ItlaSession(Conversation):
         """Return a reply that is no execution error; else ask why, and raise that."""
         if reply.status is not ItlaReplyStatus.EXECUTION_ERROR:
             return reply
-        data = self._ask("read 0x00", read_request(Register.NOP), Register.NOP).data
+        data = self._ask("read 0x00", read_request(ItlaRegister.NOP), ItlaRegister.NOP).data
         code = data & 0x0F
         kind, words = _ERRORS.get(code, (DeviceError, f"error {code}"))
         raise kind(

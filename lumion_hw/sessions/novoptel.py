@@ -9,8 +9,8 @@ from __future__ import annotations
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, LinkTimeout
 from lumion_hw.links.base import Link
+from lumion_hw.sessions.codecs.novoptel import LARGEST_ADDRESS, LARGEST_WORD, WireForm
 from lumion_hw.sessions.conversation import Conversation, shown
-from lumion_hw.sessions.novoptel_codec import LARGEST_ADDRESS, LARGEST_WORD, WireForm
 
 DEFAULT_TIMEOUT_S = 0.5
 _PROBES = 3

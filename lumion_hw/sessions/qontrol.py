@@ -2,8 +2,8 @@
 
 A module reports trouble of its outputs at any time, also in the middle of another reply. Such lines never end a reply
 and are kept as :class:`Report`; a request that is refused, or never acknowledged, is an error of that request.
-Nothing protects the wire (no checksum, no sequence number), so after any doubt the session waits for silence and asks
-``ID?`` before it believes a reply again.
+Nothing protects the wire (no checksum, no sequence number), so after anything unexpected the session waits for silence
+and asks ``ID?`` before it believes a reply again.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from lumion_hw.clock import Clock
 from lumion_hw.errors import DeviceError, FrameError, IdentityError, LinkTimeout
 from lumion_hw.links.base import Link
-from lumion_hw.sessions.conversation import Conversation, shown
-from lumion_hw.sessions.qontrol_codec import (
+from lumion_hw.sessions.codecs.qontrol import (
     ERROR,
     IDENTITY,
     RENUMBERED,
@@ -27,6 +26,7 @@ from lumion_hw.sessions.qontrol_codec import (
     error_name,
     text_request,
 )
+from lumion_hw.sessions.conversation import Conversation, shown
 
 _log = logging.getLogger(__name__)
 

@@ -117,7 +117,7 @@ class DisturbedLink:
             raise LinkLost("the plug was pulled", address=self.name, hint="This is what the test wanted.")
 
 
-class _ServedWire:
+class _OneDeviceWire:
     """A device that does what it is told from outside in the thread that serves it."""
 
     def __init__(self, device: EmulatedDevice, wake: Callable[[], None]) -> None:
@@ -253,7 +253,7 @@ def wired(device: EmulatedDevice, transport: str, clock: Clock) -> Iterator[Wire
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lumion-wire-")))
         server = stack.enter_context(EmulatorServer(clock))
-        served = _ServedWire(device, server.wake)
+        served = _OneDeviceWire(device, server.wake)
         address = server.add_tcp(served) if transport == "tcp" else server.add_pty(served, directory / device.name)
         stack.enter_context(server.in_thread())
         yield WireUnderTest(lambda: open_link(address, clock), clock, do=served.do, pull=stack.close, address=address)

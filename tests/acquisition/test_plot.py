@@ -10,7 +10,7 @@ import pytest
 from lumion_hw.acquisition.columns import Column, State, Value
 from lumion_hw.acquisition.hdf5 import write_hdf5
 from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow
-from lumion_hw.acquisition.plot import plot
+from lumion_hw.acquisition.plotting import plot
 from lumion_hw.cli import main
 from lumion_hw.errors import ConfigError
 

@@ -22,7 +22,7 @@ from lumion_hw.emulator.lasers.itla import Itla
 from lumion_hw.emulator.lasers.santec_tsl import EmulatedSantecTsl
 from lumion_hw.emulator.wires.server import EmulatorServer
 from lumion_hw.errors import ConfigError
-from lumion_hw.sessions.itla_codec import FRAME_BYTES, bip4
+from lumion_hw.sessions.codecs.itla import FRAME_BYTES, bip4
 
 DATA = Path(__file__).parents[1] / "data"
 CLOCK = SystemClock()

@@ -15,7 +15,7 @@ from calibration.report.summary import write_report
 from lumion_hw import Bench
 from lumion_hw.acquisition.hdf5 import write_hdf5
 from lumion_hw.acquisition.journal import LogJournal, read_journal
-from lumion_hw.acquisition.plot import plot, read_recording
+from lumion_hw.acquisition.plotting import plot, read_recording
 from lumion_hw.bench.events import EventLog
 from lumion_hw.bench.loader import check_bench, load_bench
 from lumion_hw.errors import ConfigError, UnknownNameError

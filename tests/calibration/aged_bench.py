@@ -14,9 +14,9 @@ from calibration.model.parameters import MeshParameters
 from calibration.report.hidden_truth import compare
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.loader import builtin_path
-from lumion_hw.circuits import Aligner
 from lumion_hw.cli.demo.steps import calibrate
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.polarization import Aligner
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 DAY_S = 86_400.0

@@ -18,9 +18,9 @@ from calibration.record.conditions import (
     wavelength_reach_nm,
 )
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits import Aligner
 from lumion_hw.cli.demo.steps import calibrate
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.polarization import Aligner
 
 
 def test_a_loop_of_six_turns_a_tenth_of_a_radian_in_a_quarter_of_a_gigahertz() -> None:

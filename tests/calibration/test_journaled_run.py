@@ -13,9 +13,9 @@ from calibration.report.hidden_truth import compare
 from calibration.run.journal import read_journal
 from calibration.run.journaled_run import calibrate, journal_path
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits import Aligner
 from lumion_hw.errors import CalibrationError, LinkLost
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.polarization import Aligner
 
 pytestmark = pytest.mark.xdist_group("journaled-run")
 

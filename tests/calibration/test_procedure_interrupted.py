@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from calibration.measure.bench_probe import BenchProbe
 from calibration.run.procedure import Calibration, Progress
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits import Aligner
 from lumion_hw.cli.demo.steps import calibrate
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.polarization import Aligner
 
 
 class CutProbe(BenchProbe):

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from lumion_hw import Bench
-from lumion_hw.circuits import Aligner, CircuitRequest, PathSetup
+from lumion_hw.circuits import CircuitRequest, PathSetup
 from lumion_hw.mesh.heater import HeaterLaw
 from lumion_hw.mesh.record import CalibrationRecord, CrosstalkEntry, HeaterEntry, PortEntry, PucEntry
+from lumion_hw.polarization import Aligner
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lumion_hw.circuits import Aligner
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CircuitError, DeviceError, LimitError
 from lumion_hw.interfaces.polarization import ActuatorInfo
+from lumion_hw.polarization import Aligner
 
 S1, S2 = np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0])
 DRIVE = ActuatorInfo("drive voltage", "mV", -5000.0, 5000.0, 1.0, None, endless=False)

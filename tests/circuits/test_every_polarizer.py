@@ -10,7 +10,7 @@ import yaml
 from known_mesh import A_TO_B, SMALL, path_setup
 
 from lumion_hw import Bench
-from lumion_hw.circuits import Aligner
+from lumion_hw.polarization import Aligner
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from lumion_hw.drivers.polarization.oz_epc04 import OzEpc04
 from lumion_hw.drivers.polarization.thorlabs_mpc import ThorlabsMpc
 from lumion_hw.emulator.assembly import EmulatedBench
 from lumion_hw.emulator.emulation_spec import DeviceSpec
-from lumion_hw.polarization.alignment import Aligner
+from lumion_hw.polarization import Aligner
 
 MODEL = load_bench(Path(__file__).parents[1] / "data" / "small.yaml")
 FLOOR_DB = 30.0

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from simulated_boxes import Box, GradientBox, TryingBox
 
-from lumion_hw.circuits import Aligner, Alignment
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CircuitError, DeviceError
+from lumion_hw.polarization import Aligner, Alignment
 from lumion_hw.polarization.feedback import FeedbackSearch, remaining_loss_db
 
 BOXES = [GradientBox, TryingBox]

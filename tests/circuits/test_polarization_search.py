@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from simulated_squeezers import LightPath, Paddles, Squeezers
 
-from lumion_hw.circuits import Aligner, Alignment
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CircuitError
+from lumion_hw.polarization import Aligner, Alignment
 
 
 def brightest(path: LightPath) -> Alignment:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from simulated_squeezers import AXES, Squeezers, turned
 
-from lumion_hw.circuits import Aligner, Tracking, TrackState
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CircuitError
+from lumion_hw.polarization import Aligner, Tracking, TrackState
 
 
 class Drifting:

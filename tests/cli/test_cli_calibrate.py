@@ -11,10 +11,10 @@ import pytest
 
 import lumion_hw.cli.calibrate.run
 from lumion_hw import Bench
-from lumion_hw.circuits import Aligner
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.cli.demo.steps import calibrate
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.polarization import Aligner
 
 pytestmark = pytest.mark.xdist_group("cli-calibrate")
 

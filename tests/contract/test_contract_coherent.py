@@ -13,8 +13,8 @@ from lumion_hw.emulator.transponders.cmis.optics import LaunchedLight
 from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
 from lumion_hw.links.memory import MemoryLink
 from lumion_hw.quantities import w_from_dbm
-from lumion_hw.sessions.i2c_bridged import BridgedI2c
-from lumion_hw.sessions.registers import Sc18im700
+from lumion_hw.sessions.module.paged_i2c import BridgedI2c
+from lumion_hw.sessions.module.sc18im700 import Sc18im700
 from lumion_hw.testing.contracts import CoherentTransponderContract
 
 BAUD = 115_200

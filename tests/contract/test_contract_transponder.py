@@ -13,7 +13,7 @@ from lumion_hw.emulator.transponders.sfp import SfpModule
 from lumion_hw.errors import FrameError, LinkError
 from lumion_hw.links.replay import RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.quantities import w_from_dbm
-from lumion_hw.sessions.registers import Sc18im700
+from lumion_hw.sessions.module.sc18im700 import Sc18im700
 from lumion_hw.testing.contracts import OverEveryWire, TransponderContract
 
 BAUD = 115_200

@@ -22,7 +22,8 @@ from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
 from lumion_hw.emulator.transponders.sfp import SfpModule
 from lumion_hw.errors import DeviceError, IdentityError, LinkError, LumionError
 from lumion_hw.links.memory import MemoryLink
-from lumion_hw.sessions.registers import ModuleAbsentError, Sc18im700
+from lumion_hw.sessions.module.registers import ModuleAbsentError
+from lumion_hw.sessions.module.sc18im700 import Sc18im700
 
 OPEN_WITHIN_S = 20.0
 

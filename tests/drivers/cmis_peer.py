@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.sessions.registers import ModuleAbsentError
+from lumion_hw.sessions.module.registers import ModuleAbsentError
 
 READY, LOW_PWR, PWR_UP, PWR_DN, FAULT = 3, 1, 2, 4, 5
 DEACTIVATED, INIT, DEINIT, ACTIVATED, TURN_ON, TURN_OFF, INITIALIZED = range(1, 8)

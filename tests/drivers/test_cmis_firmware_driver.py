@@ -10,7 +10,7 @@ from cmis_peer import LOW_PWR, Peer
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
 from lumion_hw.errors import DeviceError, LimitError, NotSupportedError, VerifyError
-from lumion_hw.sessions.registers import ModuleAbsentError, NotRespondingError
+from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError
 from lumion_hw.standards.cmis.firmware import decode_firmware_features
 
 BEGINNING = 64

@@ -21,7 +21,7 @@ from lumion_hw.errors import (
     OutOfRangeError,
 )
 from lumion_hw.interfaces import LockStage, Quality
-from lumion_hw.sessions.image_pages import ImagePages
+from lumion_hw.sessions.module.pages import ImagePages
 from lumion_hw.standards.cmis.cdb import check_code
 from lumion_hw.standards.cmis.codes import Pattern
 from lumion_hw.standards.cmis.image import image_from_document
@@ -478,7 +478,7 @@ def test_without_diagnostics_the_counters_tell_and_may_stand_still(peer: Peer, c
 
 
 def test_a_silent_module_is_a_stage_and_not_an_error(lit: CmisTransponder, peer: Peer, clock: VirtualClock) -> None:
-    from lumion_hw.sessions.registers import NotRespondingError
+    from lumion_hw.sessions.module.registers import NotRespondingError
 
     def silent() -> None:
         raise NotRespondingError("NACK")

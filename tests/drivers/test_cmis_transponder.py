@@ -36,7 +36,7 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.interfaces import CoherentTransponder, LockStage
-from lumion_hw.sessions.registers import ModuleAbsentError
+from lumion_hw.sessions.module.registers import ModuleAbsentError
 
 
 @pytest.fixture

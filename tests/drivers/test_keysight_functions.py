@@ -9,7 +9,7 @@ import pytest
 from keysight_peer import FLT_MAX, Meter, block
 
 from lumion_hw.clock import VirtualClock
-from lumion_hw.drivers.meters.keysight_functions import MinMaxMode, TriggerInput, TriggerOutput, TriggerWiring
+from lumion_hw.drivers.meters.keysight_functions import TriggerInput, TriggerOutput, TriggerWiring
 from lumion_hw.drivers.meters.keysight_n77xx import KeysightN77xx
 from lumion_hw.errors import (
     BusyError,
@@ -178,35 +178,6 @@ def test_a_log_of_no_or_too_many_samples_is_refused(meter: KeysightN77xx, peer: 
 def test_a_log_needs_channels_each_once(meter: KeysightN77xx, channels: tuple[int, ...]) -> None:
     with pytest.raises(ConfigError, match="each once"):
         meter.functions.log(channels, 10, 1e-3)
-
-
-def test_a_stability_run_has_total_over_period_samples(meter: KeysightN77xx, peer: Meter) -> None:
-    peer.samples_w = [1e-6] * 10
-    log = meter.functions.stability((3,), 1.0, 0.1, 0.1)
-    assert "SENS3:FUNC:PAR:STAB 1S,0.1S,0.1S" in peer.sent
-    assert log.power_w.shape == (1, 10)
-    assert log.period_s == 0.1
-
-
-@pytest.mark.parametrize("times_s", [(1.0, 2.0, 0.1), (1.0, 0.1, 0.2), (1.0, 0.1, 0.0), (float("nan"), 0.1, 0.1)])
-def test_stability_times_in_another_order_are_refused(
-    meter: KeysightN77xx, peer: Meter, times_s: tuple[float, float, float]
-) -> None:
-    with pytest.raises(LimitError, match="stability"):
-        meter.functions.stability((1,), *times_s)
-    assert peer.sent == []
-
-
-def test_minimum_maximum_and_present_power(meter: KeysightN77xx, peer: Meter) -> None:
-    peer.samples_w = [1e-6, 3e-6, 2e-6]
-    meter.functions.start_min_max(1, MinMaxMode.WINDOW, 10)
-    assert "SENS1:FUNC:PAR:MINM WIND,10" in peer.sent
-    found = meter.functions.min_max(1)
-    assert [each.power_w for each in found] == pytest.approx([1e-6, 3e-6, 2e-6], rel=1e-6)
-    with pytest.raises(BusyError):
-        meter.read(1)
-    meter.functions.stop_min_max(1)
-    assert meter.read(1).power_w == 1e-5
 
 
 def test_triggers_are_read_back(meter: KeysightN77xx, peer: Meter) -> None:

@@ -26,8 +26,8 @@ from lumion_hw.drivers.polarization.thorlabs_mpc import ThorlabsMpc
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
 from lumion_hw.drivers.transponders.sfp import SfpTransponder
 from lumion_hw.errors import ConnectError, LinkLost, LumionError
-from lumion_hw.sessions.i2c_bridged import BridgedI2c
-from lumion_hw.sessions.sc18im700 import Sc18im700
+from lumion_hw.sessions.module.paged_i2c import BridgedI2c
+from lumion_hw.sessions.module.sc18im700 import Sc18im700
 
 
 class CutLink:

@@ -16,6 +16,7 @@ from lumion_hw.errors import ConfigError, ConnectError, LimitError, LinkLost, Li
 from lumion_hw.interfaces import Submission
 from lumion_hw.links import MemoryLink
 from lumion_hw.links.fault import Direction, FaultEvent, FaultKind, FaultLink, FaultPlan
+from lumion_hw.links.tcp import TcpLink
 
 # -- the line
 
@@ -242,6 +243,11 @@ def serve(listener: socket.socket, heard: list[bytes], *, reset: bool) -> None:
             peer.sendall(b"configured\n")
 
 
+def over_tcp(port: int) -> LineServerMesh:
+    clock = SystemClock()
+    return LineServerMesh(lambda: TcpLink("127.0.0.1", port, clock), clock, device="proto")
+
+
 @pytest.mark.parametrize("reset", [False, True])
 def test_over_tcp_an_orderly_end_is_sent_and_a_reset_is_not(reset: bool) -> None:
     heard: list[bytes] = []
@@ -249,7 +255,7 @@ def test_over_tcp_an_orderly_end_is_sent_and_a_reset_is_not(reset: bool) -> None
         listener.settimeout(5.0)
         thread = threading.Thread(target=serve, args=(listener, heard), kwargs={"reset": reset})
         thread.start()
-        mesh = LineServerMesh.over_tcp("127.0.0.1", SystemClock(), device="proto", port=listener.getsockname()[1])
+        mesh = over_tcp(listener.getsockname()[1])
         if reset:
             with pytest.raises(LinkLost, match="not known"):
                 mesh.program_states({5: "cross"})
@@ -262,6 +268,6 @@ def test_over_tcp_an_orderly_end_is_sent_and_a_reset_is_not(reset: bool) -> None
 def test_a_server_that_is_not_there_is_said_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    mesh = LineServerMesh.over_tcp("127.0.0.1", SystemClock(), device="proto", port=port)
+    mesh = over_tcp(port)
     with pytest.raises(ConnectError, match="Nothing was sent"):
         mesh.program_states({0: "bar"})

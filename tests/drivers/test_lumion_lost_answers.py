@@ -17,7 +17,7 @@ from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
 from lumion_hw.errors import LinkTimeout
 from lumion_hw.interfaces import ControllerLimits
 from lumion_hw.links.memory import MemoryLink
-from lumion_hw.sessions.framed_quality import LinkQuality
+from lumion_hw.sessions.framed.line import LinkQuality
 
 N = HELLO.n_dac
 LIMITS = ControllerLimits(np.full(N, 20.0), np.full(N, 10.0), total_power_mw=400.0)

@@ -24,7 +24,7 @@ from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
 from lumion_hw.errors import LumionError
 from lumion_hw.interfaces import ControllerLimits
 from lumion_hw.links.memory import MemoryLink
-from lumion_hw.sessions.framed import HOST_MTU
+from lumion_hw.sessions.framed.session import HOST_MTU
 from lumion_hw.testing.wires import DisturbedLink
 
 N = HELLO.n_dac

@@ -27,8 +27,8 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.links import MemoryLink, RecordedExchange, ReplayPeer, replay_link
+from lumion_hw.sessions.codecs.novoptel import LAN, USB2
 from lumion_hw.sessions.novoptel import NovoptelSession
-from lumion_hw.sessions.novoptel_codec import LAN, USB2
 from lumion_hw.testing.contracts import PolarimeterContract
 from lumion_hw.testing.wires import DisturbedLink
 

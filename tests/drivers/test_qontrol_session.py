@@ -14,8 +14,7 @@ from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.errors import DeviceError, FrameError, IdentityError, LinkLost, LinkTimeout
 from lumion_hw.links import MemoryLink, RecordedExchange, ReplayPeer, replay_link
 from lumion_hw.links.fault import Direction, FaultEvent, FaultKind, FaultLink, FaultPlan
-from lumion_hw.sessions.qontrol import QontrolSession
-from lumion_hw.sessions.qontrol_codec import (
+from lumion_hw.sessions.codecs.qontrol import (
     CHAIN_ENTRY,
     MILLIAMPERES,
     Quantity,
@@ -23,6 +22,7 @@ from lumion_hw.sessions.qontrol_codec import (
     set_one_text,
     text_request,
 )
+from lumion_hw.sessions.qontrol import QontrolSession
 
 MARKER = RecordedExchange(b"ID?\n", b"Q8iv-0001\n")
 OK = b"OK\n"

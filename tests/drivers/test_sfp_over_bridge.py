@@ -8,8 +8,10 @@ from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.sfp import SfpTransponder
 from lumion_hw.errors import LinkError, LinkTimeout
 from lumion_hw.links import MemoryLink
-from lumion_hw.sessions.registers import ModuleAbsentError, NotRespondingError, Sc18im700
-from lumion_hw.standards.sff8472.registers import FIELDS, checksum, encode
+from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError
+from lumion_hw.sessions.module.sc18im700 import Sc18im700
+from lumion_hw.standards.registers import checksum, encode_unscaled
+from lumion_hw.standards.sff8472.registers import FIELDS
 
 BYTE_S = 10 / 9600
 
@@ -39,7 +41,7 @@ def memories() -> dict[int, bytearray]:
     image[0x50][65] = 0x1A
     for name, value in values.items():
         field = FIELDS[name]
-        image[field.device][field.offset : field.end] = encode(field, value)
+        image[field.space][field.byte : field.end] = encode_unscaled(field, value)
     for device, first, last in ((0x50, 0, 62), (0x50, 64, 94), (0x51, 0, 94)):
         image[device][last + 1] = checksum(image[device][first : last + 1])
     return image

@@ -22,7 +22,7 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.interfaces import Transponder, TransponderIdentity
-from lumion_hw.sessions.registers import ModuleAbsentError, NotRespondingError
+from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError
 
 ON_DBM, RX_DBM = 1.0, -10.0
 

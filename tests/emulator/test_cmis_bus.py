@@ -9,7 +9,7 @@ from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.transponders.cmis import PROFILES, CmisModule, LinearView, ModuleOnBus, ModuleQuirks
 from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
 from lumion_hw.errors import ConfigError
-from lumion_hw.sessions.register_access import I2cDevice, ModuleAbsentError, NotRespondingError
+from lumion_hw.sessions.module.registers import I2cDevice, ModuleAbsentError, NotRespondingError
 from lumion_hw.standards.cmis import byte_access
 
 

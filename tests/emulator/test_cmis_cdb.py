@@ -11,7 +11,7 @@ from cmis_testbench import Host
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.transponders.cmis import PROFILES, CmisModule, ModuleQuirks
 from lumion_hw.emulator.transponders.cmis.profile import CdbProfile
-from lumion_hw.sessions.register_access import NotRespondingError
+from lumion_hw.sessions.module.registers import NotRespondingError
 from lumion_hw.standards.cmis.cdb import decode_reply
 from lumion_hw.standards.cmis.firmware import decode_firmware_info
 

@@ -8,7 +8,7 @@ from cmis_testbench import GOOD_LIGHT, Host, lit, ready
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.transponders.cmis import FAULTS, PROFILES, CmisModule, Fibre, join
 from lumion_hw.errors import ConfigError
-from lumion_hw.sessions.register_access import ModuleAbsentError, NotRespondingError
+from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError
 from lumion_hw.standards.cmis import CHECKSUMS, decode_from, fields_of
 from lumion_hw.standards.cmis.codec import checksum_matches
 
@@ -147,8 +147,8 @@ def test_every_page_of_every_profile_decodes_with_right_checksums(profile: str) 
             for index in [None] if field.array is None else field.array.indices:
                 decode_from(field, half, index)
     for item in CHECKSUMS:
-        if item.page in pages:
-            assert checksum_matches(item, pages[item.page]), item.name
+        if item.space in pages:
+            assert checksum_matches(item, pages[item.space]), item.name
 
 
 def test_the_default_profile_is_what_the_facts_say() -> None:

@@ -10,8 +10,9 @@ from cmis_testbench import GOOD_LIGHT, Host, lit, ready
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.transponders.cmis import Fibre, ReceivedLight, join
-from lumion_hw.standards.cmis.codec import f16_decode, q_db, vdm_value
+from lumion_hw.standards.cmis.codec import q_db, vdm_value
 from lumion_hw.standards.cmis.vdm import OBSERVABLES_BY_NAME, decode_descriptor
+from lumion_hw.standards.registers import f16_decode
 
 FREEZE = 0x80
 

@@ -10,7 +10,7 @@ from cmis_testbench import lit
 
 from lumion_hw.emulator.transponders.cmis import RecordedModule
 from lumion_hw.errors import ConfigError
-from lumion_hw.sessions.register_access import I2cDevice
+from lumion_hw.sessions.module.registers import I2cDevice
 
 DUMPS = Path(__file__).parents[3] / "shared" / "data" / "cmis_dumps"  # beside the checkout
 

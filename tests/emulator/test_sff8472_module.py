@@ -10,7 +10,8 @@ import pytest
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.transponders.sfp import SfpModule, SfpProfile
 from lumion_hw.emulator.transponders.sfp_image import THRESHOLDS, diagnostics_image, identity_image
-from lumion_hw.standards.sff8472.registers import CHECKSUMS, checksum_matches
+from lumion_hw.standards.registers import checksum_matches
+from lumion_hw.standards.sff8472.registers import CHECKSUMS
 
 TX_ON_W = 1e-3 * 10 ** (1.0 / 10)  # +1.0 dBm, the default launch power
 
@@ -85,7 +86,7 @@ def test_the_diagnostics_carry_the_worked_thresholds_and_checksum() -> None:
 
 def test_every_checksum_holds_for_any_other_identity() -> None:
     memories = {0x50: bytes(identity_image("ACME", "X1", "S-77")), 0x51: bytes(diagnostics_image(THRESHOLDS))}
-    assert all(checksum_matches(item, memories[item.device]) for item in CHECKSUMS.values())
+    assert all(checksum_matches(item, memories[item.space]) for item in CHECKSUMS.values())
 
 
 def test_a_serial_number_that_does_not_fit_is_refused() -> None:

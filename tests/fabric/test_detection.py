@@ -7,8 +7,9 @@ import pytest
 from known_mesh import path_setup
 
 from lumion_hw import Bench
-from lumion_hw.circuits import Aligner, CircuitRequest, PathSetup
+from lumion_hw.circuits import CircuitRequest, PathSetup
 from lumion_hw.fabric import FailureVerdict, LightWatch, pair_requests
+from lumion_hw.polarization import Aligner
 
 
 def watch_of(setup: PathSetup) -> LightWatch:

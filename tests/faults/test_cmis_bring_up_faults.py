@@ -11,7 +11,7 @@ from lumion_hw.drivers.transponders.cmis import CmisTransponder
 from lumion_hw.emulator.transponders.cmis import FAULTS, CmisModule, Fibre, join
 from lumion_hw.errors import DeviceError, DeviceTimeoutError, LumionError
 from lumion_hw.interfaces.transponder import LockReport, LockStage
-from lumion_hw.sessions.registers import ModuleAbsentError
+from lumion_hw.sessions.module.registers import ModuleAbsentError
 
 WAIT_S = 20.0
 STEPS = ("power_up", "select_application", "tune", "enable")

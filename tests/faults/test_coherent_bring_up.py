@@ -9,7 +9,7 @@ from lumion_hw.drivers.transponders.cmis import CmisTransponder
 from lumion_hw.emulator.transponders.cmis import FAULTS, CmisModule, ReceivedLight
 from lumion_hw.errors import DeviceError, DeviceTimeoutError, LumionError
 from lumion_hw.interfaces import LockStage
-from lumion_hw.sessions.registers import ModuleAbsentError
+from lumion_hw.sessions.module.registers import ModuleAbsentError
 
 SIGNAL = ReceivedLight(-8.0, -8.0, osnr_db=36.0)
 UP = LockStage.LOCKED

@@ -13,7 +13,7 @@ from sample_record import CELL, sample_record
 from lumion_hw.acquisition.columns import Column, State, Value
 from lumion_hw.acquisition.hdf5 import write_hdf5
 from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow
-from lumion_hw.acquisition.plot import FORMATS, plot
+from lumion_hw.acquisition.plotting import FORMATS, plot
 from lumion_hw.bench.events import EventLog
 from lumion_hw.clock import VirtualClock
 from lumion_hw.files.made_here import made_here

@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 import firmware_protocol as fp
-from firmware_protocol.fields import Field, Layout
+from firmware_protocol.fields import Layout, PayloadField
 from firmware_protocol.layouts import LAYOUTS
 
 REPLY_SIZES = {  # fixed part of the reply payloads, command table of section 5
@@ -173,7 +173,7 @@ def test_the_schema_text_is_canonical_json_and_its_crc_is_what_hello_carries() -
 def test_a_range_decides_what_it_can(
     range_: str, none: int | None, inside: tuple[int, ...], outside: tuple[int, ...]
 ) -> None:
-    field = Field(0, "u16", "x", range=range_, none=none)
+    field = PayloadField(0, "u16", "x", range=range_, none=none)
     assert all(field.allows(value) for value in inside)
     assert not any(field.allows(value) for value in outside)
 

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.errors import LimitError
+from lumion_hw.standards import registers
 from lumion_hw.standards.cmis import (
     ALL_FIELDS,
     CHECKSUMS,
     FIELDS,
     Field,
-    Kind,
+    NumberFormat,
     cdb,
     codec,
     codes,
@@ -66,24 +67,24 @@ F16_VECTORS = [
 
 @pytest.mark.parametrize(("value", "code"), F16_VECTORS)
 def test_f16_vectors(value: float, code: int) -> None:
-    assert codec.f16_encode(value) == code
-    assert codec.f16_decode(code) == value
+    assert registers.f16_encode(value) == code
+    assert registers.f16_decode(code) == value
 
 
 def test_f16_has_no_negative_and_no_larger_numbers() -> None:
-    assert codec.f16_encode(-1.0) == 0
+    assert registers.f16_encode(-1.0) == 0
     with pytest.raises(LimitError, match=r"2.047e\+10"):
-        codec.f16_encode(2.05e10)
+        registers.f16_encode(2.05e10)
     with pytest.raises(LimitError):
-        codec.f16_encode(math.inf)
+        registers.f16_encode(math.inf)
     with pytest.raises(ValueError, match="NaN"):
-        codec.f16_encode(math.nan)
+        registers.f16_encode(math.nan)
 
 
 @given(st.floats(1e-20, 2e10))
 def test_f16_keeps_three_digits(value: float) -> None:
     """The mantissa is at least 205 unless the exponent is 0, so half a count is below 0.25 %."""
-    assert codec.f16_decode(codec.f16_encode(value)) == pytest.approx(value, rel=2.5e-3)
+    assert registers.f16_decode(registers.f16_encode(value)) == pytest.approx(value, rel=2.5e-3)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +121,7 @@ def test_a_nibble_of_a_lane_is_cut_out_of_its_page() -> None:
 
 
 def test_text_never_raises() -> None:
-    assert codec.text(b"AC\xffME\x07  \x00") == "AC?ME?"
+    assert registers.text(b"AC\xffME\x07  \x00") == "AC?ME?"
 
 
 def test_the_wrong_number_of_bytes_is_refused() -> None:
@@ -163,18 +164,20 @@ def test_limits_refuse() -> None:
 @given(st.data())
 def test_what_is_encoded_decodes_to_the_same(data: st.DataObject) -> None:
     """Every raw number of every numeric field survives, and no other bit of its byte changes."""
-    field = data.draw(st.sampled_from([item for item in ALL_FIELDS if item.kind not in (Kind.ASCII, Kind.BYTES)]))
+    field = data.draw(
+        st.sampled_from([item for item in ALL_FIELDS if item.kind not in (NumberFormat.ASCII, NumberFormat.BYTES)])
+    )
     index = None if field.array is None else data.draw(st.sampled_from(list(field.array.indices)))
-    low, high = codec.raw_limits(field)
+    low, high = registers.raw_limits(field)
     count = data.draw(st.integers(low, high))
-    if field.kind is Kind.F16:
-        count = codec.f16_encode(codec.f16_decode(count))
-        value: float = codec.f16_decode(count)
+    if field.kind is NumberFormat.F16:
+        count = registers.f16_encode(registers.f16_decode(count))
+        value: float = registers.f16_decode(count)
     else:
         value = count if field.scale == 1 else float(count * field.scale)
     current = bytes([data.draw(st.integers(0, 255))]) if field.bits is not None else None
     written = encode(field, value, index, current=current)
-    assert codec.raw(field, written, index) == count
+    assert registers.raw(field, written, index) == count
     if current is not None:
         mask = ((1 << field.width) - 1) << field.shift(index)
         assert (written[0] ^ current[0]) & ~mask == 0

@@ -4,19 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lumion_hw.standards.registers import Access, NumberFormat, checksum, checksum_matches, encode_unscaled, unscaled
 from lumion_hw.standards.sff8472 import registers as sff8472
-from lumion_hw.standards.sff8472.registers import (
-    A0H,
-    A2H,
-    BITS,
-    CHECKSUMS,
-    FIELDS,
-    Access,
-    Kind,
-    checksum,
-    decode,
-    encode,
-)
+from lumion_hw.standards.sff8472.registers import A0H, A2H, BITS, CHECKSUMS, FIELDS
 
 
 def identity_memory() -> bytes:
@@ -45,10 +35,10 @@ def identity_memory() -> bytes:
     memory = bytearray(256)
     for name, value in values.items():
         field = FIELDS[name]
-        memory[field.offset : field.end] = encode(field, value)
+        memory[field.byte : field.end] = encode_unscaled(field, value)
     for name in ("CC_BASE", "CC_EXT"):
         item = CHECKSUMS[name]
-        memory[item.offset] = checksum(memory[item.first : item.last + 1])
+        memory[item.byte] = checksum(memory[item.first : item.last + 1])
     return bytes(memory)
 
 
@@ -71,11 +61,11 @@ def test_the_check_sums_of_the_worked_identity() -> None:
     memory = identity_memory()
     assert memory[63] == 0xC2
     assert memory[95] == 0xE2
-    assert sff8472.checksum_matches(CHECKSUMS["CC_BASE"], memory)
-    assert sff8472.checksum_matches(CHECKSUMS["CC_EXT"], memory)
+    assert checksum_matches(CHECKSUMS["CC_BASE"], memory)
+    assert checksum_matches(CHECKSUMS["CC_EXT"], memory)
     wrong = bytearray(memory)
     wrong[70] ^= 1
-    assert not sff8472.checksum_matches(CHECKSUMS["CC_EXT"], bytes(wrong))
+    assert not checksum_matches(CHECKSUMS["CC_EXT"], bytes(wrong))
 
 
 def test_the_check_sum_of_the_worked_constants() -> None:
@@ -103,27 +93,27 @@ def test_the_check_sum_of_the_worked_constants() -> None:
 )
 def test_fields_are_where_the_standard_puts_them(name: str, device: int, offset: int, length: int) -> None:
     field = FIELDS[name]
-    assert (field.device, field.offset, field.length) == (device, offset, length)
+    assert (field.space, field.byte, field.length) == (device, offset, length)
 
 
 def test_no_two_fields_share_a_byte() -> None:
     for device in (A0H, A2H):
-        taken = [byte for field in FIELDS.values() if field.device == device for byte in range(field.offset, field.end)]
+        taken = [byte for field in FIELDS.values() if field.space == device for byte in range(field.byte, field.end)]
         assert len(taken) == len(set(taken))
         assert max(taken) < sff8472.MEMORY_SIZE
 
 
 def test_every_number_has_the_length_of_its_format() -> None:
-    lengths = {Kind.U8: 1, Kind.U16: 2, Kind.S16: 2, Kind.F32: 4}
-    assert all(field.length == lengths[field.kind] for field in FIELDS.values() if field.kind in lengths)
+    lengths = {NumberFormat.UINT: (1, 2), NumberFormat.INT: (2,), NumberFormat.F32: (4,)}
+    assert all(field.length in lengths[field.kind] for field in FIELDS.values() if field.kind in lengths)
 
 
 def test_the_host_may_write_the_select_bits_only() -> None:
     status = FIELDS["status_control"]
-    assert status.access is Access.MIXED
+    assert status.access is Access.RW
     assert status.write_mask == BITS["soft_tx_disable"].mask | BITS["soft_rs0_select"].mask
     assert FIELDS["ext_status_control"].write_mask == (BITS["soft_rs1_select"].mask | BITS["power_level_select"].mask)
-    assert all(field.write_mask == 0 for field in FIELDS.values() if field.access is not Access.MIXED)
+    assert all(field.write_mask == 0 for field in FIELDS.values() if field.access is not Access.RW)
 
 
 @pytest.mark.parametrize(
@@ -142,24 +132,24 @@ def test_the_host_may_write_the_select_bits_only() -> None:
 )
 def test_numbers_are_big_endian_and_scaled(name: str, data: str, raw: float, value: float) -> None:
     field = FIELDS[name]
-    number = decode(field, bytes.fromhex(data))
+    number = unscaled(field, bytes.fromhex(data))
     assert number == raw
     assert isinstance(number, (int, float))
     assert number * field.scale == pytest.approx(value)
-    assert encode(field, number) == bytes.fromhex(data)
+    assert encode_unscaled(field, number) == bytes.fromhex(data)
 
 
 def test_text_is_padded_with_spaces_and_strange_bytes_are_shown() -> None:
     field = FIELDS["revision"]
-    assert encode(field, "A0") == b"A0  "
-    assert decode(field, b"A0  ") == "A0"
-    assert decode(field, b"A\x00\xff ") == "A??"
-    assert decode(FIELDS["vendor_oui"], b"\x00\x01\x02") == b"\x00\x01\x02"
+    assert encode_unscaled(field, "A0") == b"A0  "
+    assert unscaled(field, b"A0  ") == "A0"
+    assert unscaled(field, b"A\x00\xff ") == "A??"
+    assert unscaled(FIELDS["vendor_oui"], b"\x00\x01\x02") == b"\x00\x01\x02"
 
 
 def test_what_does_not_fit_is_refused() -> None:
     for name, value in (("revision", "A0000"), ("temperature", 40000), ("temperature", "warm"), ("vendor_oui", 7)):
         with pytest.raises(ValueError, match=name):
-            encode(FIELDS[name], value)
+            encode_unscaled(FIELDS[name], value)
     with pytest.raises(ValueError, match="2 bytes"):
-        decode(FIELDS["temperature"], b"\x00")
+        unscaled(FIELDS["temperature"], b"\x00")

@@ -24,10 +24,9 @@ from lumion_hw.links.owner import Owner, fork_safe
 from lumion_hw.links.serial import SerialLink
 from lumion_hw.links.tcp import TcpLink
 from lumion_hw.links.visa import VisaLink
-from lumion_hw.sessions.framed_lock import TurnLock
-from lumion_hw.sessions.i2c_ftdi import FtdiAdapter
-from lumion_hw.sessions.i2c_smbus import SmbusAdapter
-from lumion_hw.sessions.linear_file import LinearFile
+from lumion_hw.sessions.framed.session import TurnLock
+from lumion_hw.sessions.module.adapter_libraries import FtdiAdapter, SmbusAdapter
+from lumion_hw.sessions.module.linear_file import LinearFile
 from lumion_hw.sessions.scpi import ScpiSession
 from lumion_hw.testing.forking import in_child
 

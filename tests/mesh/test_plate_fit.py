@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from plates import rotating_plate
 
 from lumion_hw.polarization.plate_fit import PlateLight, fit_plates
-from lumion_hw.polarization.retarders import rotating_plate, taken_share
+from lumion_hw.polarization.retarders import taken_share
 
 RETARDANCES = (1.4, 3.3, 1.7)
 OFFSETS = (0.0, 1.1, -0.7)

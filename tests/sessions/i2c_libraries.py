@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Protocol
 
-from lumion_hw.sessions.registers import NotRespondingError
+from lumion_hw.sessions.module.registers import NotRespondingError
 
 
 class Target(Protocol):

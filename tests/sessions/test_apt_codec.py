@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumion_hw.sessions.apt_codec import (
+from lumion_hw.sessions.codecs.apt import (
     AptDecoder,
     DecodedAptMessage,
     Parameters,

@@ -13,12 +13,10 @@ import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, LinkLost, NotSupportedError
-from lumion_hw.sessions.i2c_bridged import BridgedI2c
-from lumion_hw.sessions.image_pages import ImagePages
-from lumion_hw.sessions.linear_pages import LinearPages
-from lumion_hw.sessions.module_pages import ModulePages, PageNotSupportedError
-from lumion_hw.sessions.paged_i2c import PagedI2c
-from lumion_hw.sessions.registers import ModuleAbsentError, NotRespondingError, ShortReadError
+from lumion_hw.sessions.module.linear_file import LinearPages
+from lumion_hw.sessions.module.paged_i2c import BridgedI2c, PagedI2c
+from lumion_hw.sessions.module.pages import ImagePages, ModulePages, PageNotSupportedError
+from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError, ShortReadError
 from lumion_hw.standards.cmis.image import MemoryImage
 
 

@@ -17,7 +17,7 @@ import firmware_protocol as fp
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import DeviceError, LinkTimeout
 from lumion_hw.links.memory import MemoryLink
-from lumion_hw.sessions.framed import FramedSession, SessionState
+from lumion_hw.sessions.framed.session import FramedSession, SessionState
 
 N = 32
 HELLO = fp.HelloReply(

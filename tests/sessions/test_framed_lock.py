@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from lumion_hw.sessions.framed_lock import TurnLock
+from lumion_hw.sessions.framed.session import TurnLock
 
 
 def in_thread(action: object) -> threading.Thread:

@@ -28,7 +28,7 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.links.memory import MemoryLink
-from lumion_hw.sessions.framed import FramedSession, SessionState
+from lumion_hw.sessions.framed.session import FramedSession, SessionState
 
 SESSION = 0x2F71
 HELLO = fp.HelloReply(

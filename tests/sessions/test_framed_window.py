@@ -14,7 +14,7 @@ import firmware_protocol as fp
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.errors import LimitError, LinkTimeout, VerifyError
 from lumion_hw.links.memory import MemoryLink
-from lumion_hw.sessions.framed import FramedSession
+from lumion_hw.sessions.framed.session import FramedSession
 
 SESSION = 0x51
 N = 64

@@ -19,12 +19,10 @@ from lumion_hw.drivers.transponders.sfp import SfpTransponder
 from lumion_hw.emulator.transponders.cmis import CmisModule
 from lumion_hw.emulator.transponders.sfp import SfpModule
 from lumion_hw.errors import ConnectError, LinkLost, NotSupportedError
-from lumion_hw.sessions.i2c_adapter import AdapterRegisters, I2cAdapter
-from lumion_hw.sessions.i2c_bridged import BridgedI2c
-from lumion_hw.sessions.i2c_ftdi import FtdiAdapter
-from lumion_hw.sessions.i2c_mcp2221 import Mcp2221Adapter
-from lumion_hw.sessions.i2c_smbus import SmbusAdapter
-from lumion_hw.sessions.registers import ModuleAbsentError, NotRespondingError
+from lumion_hw.sessions.module.adapter import AdapterRegisters, I2cAdapter
+from lumion_hw.sessions.module.adapter_libraries import FtdiAdapter, Mcp2221Adapter, SmbusAdapter
+from lumion_hw.sessions.module.paged_i2c import BridgedI2c
+from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError
 from lumion_hw.standards.cmis.codes import ModuleState
 
 

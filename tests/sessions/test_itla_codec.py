@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lumion_hw.sessions.itla_codec import (
+from lumion_hw.sessions.codecs.itla import (
     ItlaReplyStatus,
     Reply,
     bip4,

@@ -11,8 +11,8 @@ import pytest
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConnectError, LinkLost, NotSupportedError
-from lumion_hw.sessions.register_access import row_pieces
-from lumion_hw.sessions.registers import LinearFile, ModuleAbsentError, NotRespondingError, ShortReadError
+from lumion_hw.sessions.module.linear_file import LinearFile
+from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError, ShortReadError, row_pieces
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import pytest
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, ConnectError, FrameError, LinkLost, LinkTimeout
 from lumion_hw.links import RecordedExchange, ReplayPeer, replay_link
-from lumion_hw.sessions.registers import ModuleAbsentError, NotRespondingError, Sc18im700, ShortReadError
+from lumion_hw.sessions.module.registers import ModuleAbsentError, NotRespondingError, ShortReadError
+from lumion_hw.sessions.module.sc18im700 import Sc18im700
 
 STATUS = b"R\x0aP"
 OK, NACK_ADDRESS, NACK_DATA, TIME_OUT = b"\xf0", b"\xf1", b"\xf2", b"\xf8"

@@ -67,9 +67,9 @@ def run_command(
     from calibration.report.summary import check_report_path
     from calibration.run.journaled_run import calibrate
     from calibration.run.verification import out_of_tolerance
-    from lumion_hw.circuits import Aligner
     from lumion_hw.cli.progress import RunProgress
     from lumion_hw.files.writing import check_target, over
+    from lumion_hw.polarization import Aligner
 
     if report_file:
         check_report_path(report_file, over(force))

@@ -14,13 +14,14 @@ from calibration.run.bootstrap import Progress
 from calibration.run.journaled_run import calibrate
 from calibration.run.planning import Goal
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits import Aligner, CircuitProof, CircuitRequest, PathSetup
+from lumion_hw.circuits import CircuitProof, CircuitRequest, PathSetup
 from lumion_hw.errors import CircuitError, ConfigError
 from lumion_hw.fabric import LightWatch, Recovery, pair_requests, replace_server
 from lumion_hw.files.writing import write_file
 from lumion_hw.mesh.picture import PicturePath, mesh_svg
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.polarization import Aligner
 
 __all__ = ["Artifacts", "DemoRun", "calibrate", "connect", "lose_and_replace", "picture", "run_demo"]
 

@@ -27,9 +27,8 @@ from lumion_hw.errors import (
 from lumion_hw.interfaces import LaserCapabilities, LaserRanges, LaserState, LaserSweep, SweepLog
 from lumion_hw.links.base import Link
 from lumion_hw.links.owner import fork_safe
-from lumion_hw.sessions.itla import ItlaSession
-from lumion_hw.sessions.itla_codec import (
-    Register,
+from lumion_hw.sessions.codecs.itla import (
+    ItlaRegister,
     dbm_times_100,
     joined_mhz,
     signed,
@@ -37,6 +36,7 @@ from lumion_hw.sessions.itla_codec import (
     text_of,
     unsigned,
 )
+from lumion_hw.sessions.itla import ItlaSession
 
 PENDING_PATIENCE_S = 30.0
 """Longest time for an operation that is pending before the next setting (tuning, starting; the MSA's longest class)."""
@@ -94,8 +94,8 @@ class ItlaLaser(Driver):
         with self._session.transaction(), closed_if_failed(self.close):
             self._session.open_link(timeout_s=5.0)
             self._identity = self._checked_identity()
-            self._has_mhz = self._has(Register.FCF3)
-            self._has_channel_h = self._has(Register.CHANNEL_H)
+            self._has_mhz = self._has(ItlaRegister.FCF3)
+            self._has_channel_h = self._has(ItlaRegister.CHANNEL_H)
             self._ranges = self._read_ranges()
 
     def close(self) -> None:
@@ -181,8 +181,8 @@ class ItlaLaser(Driver):
         wanted = dbm_times_100(power_dbm)
         with self._setting:
             self._wait_idle("set_power_dbm")
-            self._session.write(Register.PWR, unsigned(wanted))
-            self._verify("output power in 0.01 dBm", wanted, signed(self._session.read(Register.PWR)))
+            self._session.write(ItlaRegister.PWR, unsigned(wanted))
+            self._verify("output power in 0.01 dBm", wanted, signed(self._session.read(ItlaRegister.PWR)))
 
     def enable(self) -> None:
         """Switch the output on. Tuning may go on for seconds: see :meth:`wait_ready`."""
@@ -206,13 +206,13 @@ class ItlaLaser(Driver):
         cleared = False
         while True:
             # While it tunes a module may well report that its frequency is wrong (MCB, alarm during tuning).
-            tuning = self._session.read(Register.NOP) >> 8 != 0
+            tuning = self._session.read(ItlaRegister.NOP) >> 8 != 0
             state = self.state()
             if state.ready:
                 return state
             failed = _FATAL in state.flags and not tuning
             if failed and not cleared and state.flags == (_FATAL,):  # nothing is wrong any more: it is remembered
-                self._session.write(Register.STATUS_F, _LATCHED)
+                self._session.write(ItlaRegister.STATUS_F, _LATCHED)
                 cleared = True
                 continue
             if not state.emitting or failed:
@@ -232,16 +232,16 @@ class ItlaLaser(Driver):
         """Ask the module what it does: NOP, ResEna, StatusF, StatusW, settings, and OOP if it emits."""
         read = self._session.read
         with self._session.transaction():
-            nop = read(Register.NOP)
-            emitting = bool(read(Register.RES_ENA) & _ENABLED)
-            fatal, warning = read(Register.STATUS_F), read(Register.STATUS_W)
+            nop = read(ItlaRegister.NOP)
+            emitting = bool(read(ItlaRegister.RES_ENA) & _ENABLED)
+            fatal, warning = read(ItlaRegister.STATUS_F), read(ItlaRegister.STATUS_W)
             failing = [f"F{name}" for bit, name in _STATUS_BITS.items() if fatal >> bit & 1]
             warned = [f"W{name}" for bit, name in _STATUS_BITS.items() if warning >> bit & 1]
             flags = [*failing, *warned, *([_FATAL] if fatal >> 13 & 1 else [])]
             ready = emitting and nop >> 8 == 0 and bool(nop & _READY) and not failing and _FATAL not in flags
             frequency_mhz = self._frequency_mhz()
-            power_dbm = signed(read(Register.PWR)) / 100.0
-            measured_dbm = signed(read(Register.OOP)) / 100.0 if emitting else _DARK_DBM
+            power_dbm = signed(read(ItlaRegister.PWR)) / 100.0
+            measured_dbm = signed(read(ItlaRegister.OOP)) / 100.0 if emitting else _DARK_DBM
             return LaserState(
                 emitting=emitting,
                 ready=ready,
@@ -266,17 +266,23 @@ class ItlaLaser(Driver):
 
     def set_fine_tuning_mhz(self, offset_mhz: int) -> None:
         """Shift the frequency while the module emits (FTF), within its FTFR. Raises as :meth:`set_power_dbm`."""
-        largest_mhz = float(self._session.read(Register.FTFR))
+        largest_mhz = float(self._session.read(ItlaRegister.FTFR))
         check_range("fine tuning", offset_mhz, (-largest_mhz, largest_mhz), "MHz", self._session)
         with self._setting:
             self._wait_idle("set_fine_tuning_mhz")
-            self._session.write(Register.FTF, unsigned(offset_mhz))
-            self._verify("fine tuning in MHz", offset_mhz, signed(self._session.read(Register.FTF)))
+            self._session.write(ItlaRegister.FTF, unsigned(offset_mhz))
+            self._verify("fine tuning in MHz", offset_mhz, signed(self._session.read(ItlaRegister.FTF)))
 
     def _checked_identity(self) -> ItlaIdentity:
-        strings = (Register.DEV_TYP, Register.MFGR, Register.MODEL, Register.SER_NO, Register.RELEASE)
+        strings = (
+            ItlaRegister.DEV_TYP,
+            ItlaRegister.MFGR,
+            ItlaRegister.MODEL,
+            ItlaRegister.SER_NO,
+            ItlaRegister.RELEASE,
+        )
         try:
-            self._session.read(Register.NOP)
+            self._session.read(ItlaRegister.NOP)
             found = ItlaIdentity(*(text_of(self._session.read_string(register)) for register in strings))
         except (FrameError, NotSupportedError) as error:
             raise self._wrong(f"something that is none: {error.message}") from error
@@ -294,7 +300,7 @@ class ItlaLaser(Driver):
             hint="Check the address and its baud (9600 by default), or what is plugged in there.",
         )
 
-    def _has(self, register: Register) -> bool:
+    def _has(self, register: ItlaRegister) -> bool:
         try:
             self._session.read(register)
         except NotSupportedError:
@@ -303,27 +309,29 @@ class ItlaLaser(Driver):
 
     def _read_ranges(self) -> LaserRanges:
         read = self._session.read
-        lowest = joined_mhz(read(Register.LFL1), read(Register.LFL2), self._mhz(Register.LFL3))
-        highest = joined_mhz(read(Register.LFH1), read(Register.LFH2), self._mhz(Register.LFH3))
-        powers_dbm = signed(read(Register.OPSL)) / 100.0, signed(read(Register.OPSH)) / 100.0
+        lowest = joined_mhz(read(ItlaRegister.LFL1), read(ItlaRegister.LFL2), self._mhz(ItlaRegister.LFL3))
+        highest = joined_mhz(read(ItlaRegister.LFH1), read(ItlaRegister.LFH2), self._mhz(ItlaRegister.LFH3))
+        powers_dbm = signed(read(ItlaRegister.OPSL)) / 100.0, signed(read(ItlaRegister.OPSH)) / 100.0
         return LaserRanges((1e-6 * lowest, 1e-6 * highest), 1e-6 if self._has_mhz else 1e-4, powers_dbm, 0.01)
 
-    def _mhz(self, register: Register) -> int:
+    def _mhz(self, register: ItlaRegister) -> int:
         """Return a third word of a frequency, which modules after MSA 01.2 lack."""
         return self._session.read(register) if self._has_mhz else 0
 
     def _fcf_mhz(self) -> int:
         read = self._session.read
-        return joined_mhz(read(Register.FCF1), read(Register.FCF2), self._mhz(Register.FCF3))
+        return joined_mhz(read(ItlaRegister.FCF1), read(ItlaRegister.FCF2), self._mhz(ItlaRegister.FCF3))
 
     def _frequency_mhz(self) -> int:
         read = self._session.read
         with self._session.transaction():
-            channel = read(Register.CHANNEL) + (read(Register.CHANNEL_H) << 16 if self._has_channel_h else 0)
+            channel = read(ItlaRegister.CHANNEL) + (read(ItlaRegister.CHANNEL_H) << 16 if self._has_channel_h else 0)
             fcf_mhz = self._fcf_mhz()
             if channel == 1:
                 return fcf_mhz
-            grid_mhz = 100 * signed(read(Register.GRID)) + (signed(read(Register.GRID2)) if self._has_channel_h else 0)
+            grid_mhz = 100 * signed(read(ItlaRegister.GRID)) + (
+                signed(read(ItlaRegister.GRID2)) if self._has_channel_h else 0
+            )
             return fcf_mhz + (channel - 1) * grid_mhz
 
     def _write_frequency(self, before_mhz: int, wanted_mhz: int) -> None:
@@ -332,18 +340,18 @@ class ItlaLaser(Driver):
         thz, ghz_times_10, mhz = split_mhz(wanted_mhz)
         between_mhz = wanted_mhz - wanted_mhz % 1_000_000 + before_mhz % 1_000_000
         first_thz = thz if low_mhz <= between_mhz <= high_mhz else round(5e-7 * (low_mhz + high_mhz) - 0.5)
-        self._session.write(Register.FCF1, first_thz)
-        self._session.write(Register.FCF2, ghz_times_10)
+        self._session.write(ItlaRegister.FCF1, first_thz)
+        self._session.write(ItlaRegister.FCF2, ghz_times_10)
         if self._has_mhz:
-            self._session.write(Register.FCF3, mhz)
+            self._session.write(ItlaRegister.FCF3, mhz)
         if first_thz != thz:
-            self._session.write(Register.FCF1, thz)
-        self._session.write(Register.CHANNEL, 1)
+            self._session.write(ItlaRegister.FCF1, thz)
+        self._session.write(ItlaRegister.CHANNEL, 1)
         if self._has_channel_h:
-            self._session.write(Register.CHANNEL_H, 0)
+            self._session.write(ItlaRegister.CHANNEL_H, 0)
 
     def _check_dark(self) -> None:
-        if self._session.read(Register.RES_ENA) & _ENABLED:
+        if self._session.read(ItlaRegister.RES_ENA) & _ENABLED:
             raise DeviceError(
                 "an ITLA does not take another frequency while its output is on",
                 command="set_frequency_thz",
@@ -355,13 +363,13 @@ class ItlaLaser(Driver):
     def _switch(self, what: str, wanted: int) -> None:
         with self._setting:
             self._wait_idle(what)
-            self._session.write(Register.RES_ENA, wanted)
-            self._verify("ResEna, bit 3", wanted, self._session.read(Register.RES_ENA) & _ENABLED)
+            self._session.write(ItlaRegister.RES_ENA, wanted)
+            self._verify("ResEna, bit 3", wanted, self._session.read(ItlaRegister.RES_ENA) & _ENABLED)
 
     def _wait_idle(self, what: str) -> None:
         """Wait until no operation is pending: a module that is busy ignores settings."""
         deadline = self._clock.now() + PENDING_PATIENCE_S
-        while pending := self._session.read(Register.NOP) >> 8:
+        while pending := self._session.read(ItlaRegister.NOP) >> 8:
             if self._clock.now() >= deadline:
                 raise self._too_slow(what, f"operations pending: 0x{pending:02X}")
             self._clock.sleep(_POLL_S)

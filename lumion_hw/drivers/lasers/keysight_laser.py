@@ -10,8 +10,7 @@ import numpy as np
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.lasers.scpi_laser import SETTLE_S, ScpiLaser
-from lumion_hw.drivers.scpi_identity import Expected
-from lumion_hw.drivers.strict_scpi import StrictScpi
+from lumion_hw.drivers.scpi import Expected, StrictScpi
 from lumion_hw.errors import DeviceError, FrameError
 from lumion_hw.interfaces import LaserCapabilities, LaserSweep, SweepLog
 from lumion_hw.links.base import Link

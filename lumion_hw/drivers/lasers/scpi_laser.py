@@ -8,12 +8,9 @@ import threading
 from typing import ClassVar
 
 from lumion_hw.clock import Clock, deadline_after
-from lumion_hw.drivers.lasers.sweep_limits import check_sweep
 from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.ranges import check_range
-from lumion_hw.drivers.scpi_driver import ScpiDriver
-from lumion_hw.drivers.scpi_identity import Expected, checked_identity
-from lumion_hw.drivers.strict_scpi import StrictScpi
+from lumion_hw.drivers.scpi import Expected, ScpiDriver, StrictScpi, checked_identity
 from lumion_hw.errors import (
     DeviceError,
     DeviceTimeoutError,
@@ -23,7 +20,19 @@ from lumion_hw.errors import (
 from lumion_hw.interfaces import LaserCapabilities, LaserRanges, LaserState, LaserSweep, SweepLog
 from lumion_hw.links.owner import fork_safe
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
+from lumion_hw.sessions.conversation import Conversation
 from lumion_hw.sessions.scpi import ScpiSession
+
+
+def check_sweep(plan: LaserSweep, low_high_nm: tuple[float, float], session: Conversation) -> None:
+    """Compare a sweep with the range of the laser. Raises ``LimitError``; nothing was changed."""
+    check_range("start of the sweep", plan.start_nm, low_high_nm, "nm", session)
+    check_range("end of the sweep", plan.stop_nm, (plan.start_nm, low_high_nm[1]), "nm", session)
+    span_nm = plan.stop_nm - plan.start_nm
+    check_range("span of the sweep", span_nm, (1e-4, low_high_nm[1] - low_high_nm[0]), "nm", session)
+    check_range("step of the sweep", plan.step_nm, (1e-5, span_nm), "nm", session)
+    check_range("speed of the sweep", plan.speed_nm_per_s, (1e-6, 1e6), "nm/s", session)
+
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +40,7 @@ _POLL_S = 0.05
 _SWEEP_FACTOR = 1.2
 _SWEEP_PATIENCE_S = 20.0
 SETTLE_S = 2.0
-"""Time until the power follows a switch or a setting: seconds, says the model of lasers (instruments facts, 10)."""
+"""Time given to the power to follow a switch or a setting."""
 
 
 def thz_from_nm(wavelength_nm: float) -> float:

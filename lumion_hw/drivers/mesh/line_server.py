@@ -12,18 +12,15 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Self
 
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, LimitError, LinkError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.interfaces import MeshStatesInfo, PucState, Submission
 from lumion_hw.links.base import Link
 from lumion_hw.links.owner import Owner, fork_safe
-from lumion_hw.links.tcp import TcpLink
 
 _log = logging.getLogger(__name__)
 
-PORT = 65432
 N_PUCS = 72
 CONNECT_S = 2.0
 GREETING_S = 2.0
@@ -79,11 +76,6 @@ class LineServerMesh:
         self._owner.take("")  # there is no open(): a bench opens it by making it
         self._lock = fork_safe(threading.Lock())
         self._closed = False
-
-    @classmethod
-    def over_tcp(cls, host: str, clock: Clock, *, device: str, port: int = PORT) -> Self:
-        """Return the driver for a server at a TCP address."""
-        return cls(lambda: TcpLink(host, port, clock), clock, device=device)
 
     @property
     def info(self) -> MeshStatesInfo:

@@ -1,4 +1,4 @@
-"""Runs of Keysight power meters: logging, stability, minimum and maximum; and what triggers them.
+"""Logs of Keysight power meters, and what triggers them.
 
 ``FUNC:RES?`` is in watts: 816x mainframes always send watts, N77xx the unit that the driver has set, which is watt.
 Nothing may be set while a run is under way, which would end it, so the driver refuses it (``BusyError``).
@@ -9,16 +9,15 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import deadline_after
 from lumion_hw.drivers.meters.keysight_meter import Head, KeysightMeter
-from lumion_hw.drivers.meters.wire_powers import reading, states_of
+from lumion_hw.drivers.meters.wire_powers import states_of
 from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, LimitError
-from lumion_hw.interfaces import PowerLog, PowerReading, RangeState
+from lumion_hw.interfaces import PowerLog, RangeState
 
 LARGEST_LOG = 1_000_000
 """Samples per channel that the largest of these meters hold; smaller ones refuse by themselves."""
@@ -54,28 +53,10 @@ class TriggerWiring(enum.Enum):
     LOOP_BACK = "LOOPback"
 
 
-class MinMaxMode(enum.Enum):
-    """Which samples minimum and maximum are taken of."""
-
-    CONTINUOUS = "CONTinuous"
-    WINDOW = "WINDow"
-    REFRESH = "REFResh"
-
-
-class MinMax(NamedTuple):
-    """Minimum, maximum and present power of one channel."""
-
-    minimum: PowerReading
-    maximum: PowerReading
-    present: PowerReading
-
-
 @dataclass(frozen=True)
-class _Function:
-    """One function of the meter: its word, and its parameters as text and as numbers."""
+class _LogPlan:
+    """What a log is set to: its parameters as text and as numbers."""
 
-    word: str
-    parameter: str
     text: str
     values: tuple[float, ...]
     n_samples: int
@@ -116,86 +97,19 @@ class KeysightFunctions:
         """
         self._check_samples(n_samples)
         period_s = averaging_s if trigger is not TriggerInput.ONE_SAMPLE else None
-        function = _Function(
-            word="LOGG",
-            parameter="LOGG",
+        plan = _LogPlan(
             text=f"{n_samples},{averaging_s:.9g}S",
             values=(n_samples, averaging_s),
             n_samples=n_samples,
             period_s=period_s,
             duration_s=n_samples * averaging_s,
         )
-        return self._start(channels, function, trigger)
+        return self._start(channels, plan, trigger)
 
     def log(self, channels: Sequence[int], n_samples: int, averaging_s: float) -> PowerLog:
         """Make a free-running log and wait for it. Raises as :meth:`start_log` and :meth:`PowerRun.wait`."""
         run = self.start_log(channels, n_samples, averaging_s)
         return run.wait()
-
-    def stability(self, channels: Sequence[int], total_s: float, period_s: float, averaging_s: float) -> PowerLog:
-        """Read every ``period_s`` for ``total_s``, each time averaged over ``averaging_s``, and wait for the end.
-
-        Raises:
-            LimitError: Not total >= period >= averaging > 0. Nothing was changed.
-        """
-        if not 0.0 < averaging_s <= period_s <= total_s < float("inf"):
-            raise LimitError(
-                f"stability over {total_s:g} s every {period_s:g} s, averaged over {averaging_s:g} s",
-                asked=averaging_s,
-                limit=period_s,
-                unit="s",
-                device=self._meter.session.device,
-                address=self._meter.session.address,
-                hint="Averaging is at most the period, the period at most the total time. Nothing was changed.",
-            )
-        function = _Function(
-            word="STAB",
-            parameter="STAB",
-            text=f"{total_s:.9g}S,{period_s:.9g}S,{averaging_s:.9g}S",
-            values=(total_s, period_s, averaging_s),
-            n_samples=int(total_s / period_s * (1.0 + 1e-9)),
-            period_s=period_s,
-            duration_s=total_s,
-        )
-        return self._start(channels, function, TriggerInput.IGNORE).wait()
-
-    def start_min_max(self, channel: int, mode: MinMaxMode, n_samples: int) -> None:
-        """Start to keep minimum and maximum of a channel, until :meth:`stop_min_max`."""
-        head = self._meter.idle_head(channel)
-        self._check_samples(n_samples)
-        self._meter.begin_run("minimum and maximum")
-        try:
-            header = f"{head.master}:FUNC:PAR:MINM"
-            with self._meter.session.transaction():
-                short = "".join(letter for letter in mode.value if letter.isupper())
-                self._scpi.set(f"{header} {short},{n_samples}")
-                reply = self._meter.session.query(f"{header}?")
-                word, _, number = reply.partition(",")
-                if word not in (short, mode.value.upper()) or not number.strip().lstrip("+").isdigit():
-                    raise self._scpi.wrong_shape(f"{header}?", reply, f"{short},{n_samples}")
-                self._scpi.verify("samples of minimum and maximum", n_samples, int(number), 0)
-                self._scpi.set(f"INIT{head.module}:CONT 1")  # samples come by themselves, not by readings
-                self._scpi.set(f"{head.master}:FUNC:STAT MINM,STAR")
-        except BaseException:
-            self._meter.end_run()
-            raise
-
-    def min_max(self, channel: int) -> MinMax:
-        """Return minimum, maximum and present power since the start."""
-        head = self._meter.head(channel)
-        minimum_w, maximum_w, present_w = self.result(head, 3).tolist()
-        now_s = self._meter.clock.now()
-        return MinMax(*(reading(channel, value_w, now_s) for value_w in (minimum_w, maximum_w, present_w)))
-
-    def stop_min_max(self, channel: int) -> None:
-        """End the keeping of minimum and maximum."""
-        head = self._meter.head(channel)
-        try:
-            with self._meter.session.transaction():
-                self._scpi.set(f"{head.master}:FUNC:STAT MINM,STOP")
-                self._scpi.set(f"INIT{head.module}:CONT 0")
-        finally:
-            self._meter.end_run()
 
     def set_trigger_output(self, channel: int, output: TriggerOutput) -> None:
         """Choose when a trigger is put out; read back."""
@@ -226,37 +140,37 @@ class KeysightFunctions:
                 hint="Nothing was changed.",
             )
 
-    def _start(self, channels: Sequence[int], function: _Function, trigger: TriggerInput) -> PowerRun:
+    def _start(self, channels: Sequence[int], plan: _LogPlan, trigger: TriggerInput) -> PowerRun:
         heads = tuple(self._meter.idle_head(channel) for channel in channels)
         if not heads or len(set(channels)) != len(channels):
             raise ConfigError(
                 f"a run needs channels, each once, not {tuple(channels)}", device=self._meter.session.device
             )
-        self._meter.begin_run({"LOGG": "a log", "STAB": "a stability run"}[function.word])
-        run = PowerRun(self._meter, self, tuple(channels), heads, function)
+        self._meter.begin_run("a log")
+        run = PowerRun(self._meter, self, tuple(channels), heads, plan)
         try:
             with self._meter.session.transaction():
                 masters = dict.fromkeys(head.master for head in heads)
                 for module in dict.fromkeys(head.module for head in heads):
                     self._scpi.set_word(f"TRIG{module}:INP", trigger.value)
                 for master in masters:
-                    self._set_parameters(master, function)
+                    self._set_parameters(master, plan)
                 run.started_s = self._meter.clock.now()
                 for master in masters:
-                    self._scpi.set(f"{master}:FUNC:STAT {function.word},STAR")
+                    self._scpi.set(f"{master}:FUNC:STAT LOGG,STAR")
         except BaseException:
             run.stop()
             raise
         return run
 
-    def _set_parameters(self, master: str, function: _Function) -> None:
-        header = f"{master}:FUNC:PAR:{function.parameter}"
-        self._scpi.set(f"{header} {function.text}")
+    def _set_parameters(self, master: str, plan: _LogPlan) -> None:
+        header = f"{master}:FUNC:PAR:LOGG"
+        self._scpi.set(f"{header} {plan.text}")
         found = self._scpi.numbers(f"{header}?")
-        if len(found) != len(function.values):
-            raise self._scpi.wrong_shape(f"{header}?", str(found), f"{len(function.values)} numbers")
-        for wrote, read in zip(function.values, found, strict=True):
-            self._scpi.verify(f"{header} {function.text}", wrote, read, _TIME_TOLERANCE * abs(wrote))
+        if len(found) != len(plan.values):
+            raise self._scpi.wrong_shape(f"{header}?", str(found), f"{len(plan.values)} numbers")
+        for wrote, read in zip(plan.values, found, strict=True):
+            self._scpi.verify(f"{header} {plan.text}", wrote, read, _TIME_TOLERANCE * abs(wrote))
 
 
 class PowerRun:
@@ -272,13 +186,13 @@ class PowerRun:
         functions: KeysightFunctions,
         channels: tuple[int, ...],
         heads: tuple[Head, ...],
-        function: _Function,
+        plan: _LogPlan,
     ) -> None:
         self._meter = meter
         self._functions = functions
         self._channels = channels
         self._heads = heads
-        self._function = function
+        self._plan = plan
         self._ended = False
         self.started_s = meter.clock.now()
 
@@ -294,15 +208,15 @@ class PowerRun:
             LimitError: The time is negative or no number; the run was stopped.
             FrameError: A channel gave another number of samples.
         """
-        patience_s = _PATIENCE_S + _PATIENCE_FACTOR * self._function.duration_s if timeout_s is None else timeout_s
+        patience_s = _PATIENCE_S + _PATIENCE_FACTOR * self._plan.duration_s if timeout_s is None else timeout_s
         try:
             self._wait(deadline_after(self._meter.clock, patience_s))
-            values_w = np.stack([self._functions.result(head, self._function.n_samples) for head in self._heads])
+            values_w = np.stack([self._functions.result(head, self._plan.n_samples) for head in self._heads])
         finally:
             self.stop()
         states = states_of(values_w)
         values_w[states != RangeState.OK] = np.nan
-        return PowerLog(self._channels, values_w, states, self._function.period_s, self.started_s)
+        return PowerLog(self._channels, values_w, states, self._plan.period_s, self.started_s)
 
     def stop(self) -> None:
         """End the run and let the channels be triggered by readings again; idempotent.
@@ -317,7 +231,7 @@ class PowerRun:
         try:
             with self._meter.session.transaction():
                 for master in dict.fromkeys(head.master for head in self._heads):
-                    scpi.set(f"{master}:FUNC:STAT {self._function.word},STOP")
+                    scpi.set(f"{master}:FUNC:STAT LOGG,STOP")
                 for module in dict.fromkeys(head.module for head in self._heads):
                     scpi.set_word(f"TRIG{module}:INP", TriggerInput.IGNORE.value)
                     scpi.set(f"INIT{module}:CONT 0")
@@ -333,7 +247,7 @@ class PowerRun:
         while not self.is_complete():
             if clock.now() >= deadline:
                 raise DeviceTimeoutError(
-                    f"the run of {self._function.n_samples} samples is not complete after "
+                    f"the run of {self._plan.n_samples} samples is not complete after "
                     f"{clock.now() - self.started_s:.3g} s; it was stopped",
                     command="FUNC:STAT?",
                     device=self._meter.session.device,

@@ -18,9 +18,7 @@ import numpy as np
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.meters.wire_powers import reading
-from lumion_hw.drivers.scpi_driver import ScpiDriver
-from lumion_hw.drivers.scpi_identity import Expected, checked_identity
-from lumion_hw.drivers.strict_scpi import StrictScpi
+from lumion_hw.drivers.scpi import Expected, ScpiDriver, StrictScpi, checked_identity
 from lumion_hw.errors import BusyError, ConfigError, DeviceError, FrameError, LumionError
 from lumion_hw.interfaces import PowerReading
 from lumion_hw.links.base import Link

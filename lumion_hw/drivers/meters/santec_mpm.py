@@ -15,9 +15,7 @@ import numpy as np
 from lumion_hw.clock import Clock, deadline_after
 from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.meters.wire_powers import reading, states_of
-from lumion_hw.drivers.scpi_driver import ScpiDriver
-from lumion_hw.drivers.scpi_identity import Expected, checked_identity
-from lumion_hw.drivers.strict_scpi import StrictScpi
+from lumion_hw.drivers.scpi import Expected, ScpiDriver, StrictScpi, checked_identity
 from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, VerifyError
 from lumion_hw.interfaces import PowerLog, PowerReading, RangeState
 from lumion_hw.links.base import Link

@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.meters.wire_powers import reading
-from lumion_hw.drivers.scpi_driver import ScpiDriver
-from lumion_hw.drivers.scpi_identity import Expected, checked_identity
-from lumion_hw.drivers.strict_scpi import StrictScpi
+from lumion_hw.drivers.scpi import Expected, ScpiDriver, StrictScpi, checked_identity
 from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, VerifyError
 from lumion_hw.interfaces import PowerReading
 from lumion_hw.links.base import Link
@@ -204,20 +202,6 @@ class ThorlabsPm(ScpiDriver):
                 raise VerifyError(
                     "range in W", wrote=wanted_w, read=found_w, device=self._device, address=self._session.address
                 )
-
-    def set_attenuation_db(self, attenuation_db: float) -> None:
-        """Set the attenuation in front of the sensor, which the meter adds to its readings; read back.
-
-        Raises:
-            LimitError: Outside the meter's limits; nothing was sent.
-        """
-        with self._session.transaction():
-            self._scpi.check_limits("SENS:CORR", "attenuation", attenuation_db, 1.0, "dB")
-            self._scpi.set_number("SENS:CORR", f"{attenuation_db:.6g}", attenuation_db, 1.0, 0.006, "attenuation in dB")
-
-    def set_low_bandwidth(self, low: bool) -> None:
-        """Limit the bandwidth to 15 Hz (``True``), or leave it at up to 100 kHz; read back."""
-        self._scpi.set_number("INP:FILT", str(int(low)), int(low), 1.0, 0.0, "low-pass filter (1 is on)")
 
     def zero(self) -> None:
         """Take the dark as zero.

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.drivers.strict_scpi import NOT_A_VALUE
+from lumion_hw.drivers.scpi import NOT_A_VALUE
 from lumion_hw.interfaces import PowerReading, RangeState
 
 

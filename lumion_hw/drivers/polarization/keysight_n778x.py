@@ -1,7 +1,7 @@
 """Keysight N7785C polarization stabilizer with feedback from outside: it is told a factor and makes it smaller.
 
 The instrument has six plates of its own and a search of its own, which its maker does not publish. The host measures,
-tells what the present polarization is worth, and lets it take a step (polarization.md 4.1).
+tells what the present polarization is worth, and lets it take a step (docs/polarization.md).
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ import math
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.life_cycle import closed_if_failed
-from lumion_hw.drivers.scpi_driver import ScpiDriver
-from lumion_hw.drivers.scpi_identity import Expected, checked_identity
-from lumion_hw.drivers.strict_scpi import StrictScpi
+from lumion_hw.drivers.scpi import Expected, ScpiDriver, StrictScpi, checked_identity
 from lumion_hw.errors import DeviceError, LimitError
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.scpi import ScpiSession

@@ -22,8 +22,8 @@ from lumion_hw.errors import (
 )
 from lumion_hw.interfaces import PolarizationReading
 from lumion_hw.links.base import Link
+from lumion_hw.sessions.codecs.novoptel import LAN, USB2
 from lumion_hw.sessions.novoptel import NovoptelSession
-from lumion_hw.sessions.novoptel_codec import LAN, USB2
 
 _BASE = 512
 ALARMS = _BASE

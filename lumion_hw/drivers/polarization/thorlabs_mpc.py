@@ -28,7 +28,7 @@ from lumion_hw.errors import (
 from lumion_hw.interfaces import ActuatorInfo
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.apt import AptSession
-from lumion_hw.sessions.apt_codec import (
+from lumion_hw.sessions.codecs.apt import (
     AptFrame,
     AptStatus,
     DecodedAptMessage,

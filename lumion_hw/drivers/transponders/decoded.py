@@ -142,13 +142,13 @@ def text_findings(name: str, address: str, raw: bytes, value: str) -> Iterator[F
         raw: Its bytes.
         value: What they are decoded to.
     """
-    doubt = ((name, None),)
+    affected = ((name, None),)
     if any(not 0x20 <= byte < 0x7F for byte in raw.rstrip(b"\x00 ")):
         message = f"{name} has bytes that cannot be printed: {raw.hex()}"
-        yield Finding(Severity.WARNING, address, "text", message, doubt)
+        yield Finding(Severity.WARNING, address, "text", message, affected)
     elif raw != raw.rstrip(b"\x00") and raw.strip(b"\x00 "):
         yield Finding(Severity.NOTE, address, "text", f"{name} is padded with NUL instead of spaces")
     if name in ("vendor_name", "part_number", "serial_number") and not value.strip():
         yield Finding(Severity.WARNING, address, "text", f"{name} is empty")
     if name == "date_code" and value and not _DATE.fullmatch(value):
-        yield Finding(Severity.WARNING, address, "impossible", f"{value!r} is no date of the form YYMMDD", doubt)
+        yield Finding(Severity.WARNING, address, "impossible", f"{value!r} is no date of the form YYMMDD", affected)

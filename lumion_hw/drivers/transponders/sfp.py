@@ -32,7 +32,7 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.interfaces import Monitors, RangeState, SignalStatus, TransponderIdentity
-from lumion_hw.sessions.registers import RegisterAccess
+from lumion_hw.sessions.module.registers import RegisterAccess
 from lumion_hw.standards.sff8472.image import SfpImage
 from lumion_hw.standards.sff8472.registers import A0H, A2H, CHECKSUMS, MEMORY_SIZE
 

@@ -22,22 +22,10 @@ from lumion_hw.drivers.transponders.sfp_diagnostics import (
 from lumion_hw.drivers.transponders.sfp_identity import abilities_of, identity_of, is_set
 from lumion_hw.interfaces import Quality, RangeState
 from lumion_hw.standards.cmis import codes
+from lumion_hw.standards.registers import Checksum, NumberFormat, checksum, checksum_matches, unscaled
 from lumion_hw.standards.sff8472.codes import ENCODINGS, EXTENDED_COMPLIANCE, REVISIONS, is_copper, technologies
 from lumion_hw.standards.sff8472.image import SfpImage
-from lumion_hw.standards.sff8472.registers import (
-    A0H,
-    A2H,
-    BITS,
-    CHECKSUMS,
-    FIELDS,
-    FLAG_BITS,
-    Checksum,
-    Field,
-    Kind,
-    checksum,
-    checksum_matches,
-    decode,
-)
+from lumion_hw.standards.sff8472.registers import A0H, A2H, BITS, CHECKSUMS, FIELDS, FLAG_BITS, SfpField
 
 LIMITS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
 _POWERS = ("tx_power", "rx_power")
@@ -77,7 +65,7 @@ _CODES: Mapping[str, Words] = {
 }
 
 
-class _Dump:
+class _SfpDump:
     """An image as the decoder sees it."""
 
     def __init__(self, image: SfpImage) -> None:
@@ -89,8 +77,8 @@ class _Dump:
     @cached_property
     def checksums(self) -> dict[Checksum, bool]:
         """Check sums that are known, and whether they fit."""
-        known = {item: self.memories[item.device] for item in CHECKSUMS.values()}
-        return {item: checksum_matches(item, memory) for item, memory in known.items() if len(memory) > item.offset}
+        known = {item: self.memories[item.space] for item in CHECKSUMS.values()}
+        return {item: checksum_matches(item, memory) for item, memory in known.items() if len(memory) > item.byte}
 
     @cached_property
     def calibration(self) -> DiagnosticCalibration | None:
@@ -98,18 +86,18 @@ class _Dump:
         known = len(self.image.a2) >= FIELDS["cc_dmi"].end
         return DiagnosticCalibration.from_memory(self.abilities.calibration, self.image.a2) if known else None
 
-    def knows(self, field: Field) -> bool:
+    def knows(self, field: SfpField) -> bool:
         """Tell whether all bytes of a field are known."""
-        return len(self.memories[field.device]) >= field.end
+        return len(self.memories[field.space]) >= field.end
 
-    def raw(self, field: Field) -> bytes:
+    def raw(self, field: SfpField) -> bytes:
         """Return the bytes of a known field."""
-        return self.memories[field.device][field.offset : field.end]
+        return self.memories[field.space][field.byte : field.end]
 
     def number(self, name: str) -> float | None:
         """Return the calibrated value of a monitor or threshold; ``None`` if it is not known."""
         field = FIELDS[name]
-        count = decode(field, self.raw(field)) if self.knows(field) else None
+        count = unscaled(field, self.raw(field)) if self.knows(field) else None
         if not isinstance(count, (int, float)) or self.calibration is None:
             return None
         return self.calibration.value(_monitor_of(name), count)
@@ -124,25 +112,25 @@ class _Dump:
         return kind not in _SUPPORTED_BY or is_set(_SUPPORTED_BY[kind], self.image.a0)
 
     def damaged(self, device: int, offset: int) -> bool:
-        """Tell whether a wrong check sum puts a byte in doubt: its own, or one over what it is read with."""
+        """Tell whether a wrong check sum makes a byte unreliable: its own, or one over what it is read with."""
         wrong = {item.name for item, fits in self.checksums.items() if not fits}
         if device == A2H and "CC_EXT" in wrong:
             return True  # A0h:92-93 say how A2h is to be read
         if device == A2H and "CC_DMI" in wrong and self.abilities.calibration is CalibrationKind.EXTERNAL:
             return True
-        own = (item for item in self.checksums if item.device == device and item.first <= offset <= item.offset)
+        own = (item for item in self.checksums if item.space == device and item.first <= offset <= item.byte)
         return any(item.name in wrong for item in own)
 
 
 def decode_sfp(image: SfpImage) -> DecodedModule:
     """Decode an image. What is missing or wrong in it becomes a finding."""
-    dump = _Dump(image)
+    dump = _SfpDump(image)
     fields = (*_fields(dump), *_bits(dump), *_flags(dump))
     return DecodedModule(
         source=image.source,
         form_factor=codes.describe("identifier", image.a0[0]),
         standard="SFF-8472",
-        revision=_CODES["compliance"](image.a0[FIELDS["compliance"].offset]),
+        revision=_CODES["compliance"](image.a0[FIELDS["compliance"].byte]),
         identity=identity_of(image.a0),
         flat=not dump.abilities.diagnostics,
         applications=(),
@@ -163,20 +151,20 @@ def _monitor_of(name: str) -> str:
     return stem if stem in MONITORS else ""
 
 
-def _fields(dump: _Dump) -> Iterator[DecodedField]:
+def _fields(dump: _SfpDump) -> Iterator[DecodedField]:
     for field in FIELDS.values():
         if dump.knows(field):
             yield _field(dump, field)
 
 
-def _field(dump: _Dump, field: Field) -> DecodedField:
+def _field(dump: _SfpDump, field: SfpField) -> DecodedField:
     raw = dump.raw(field)
-    value, unit, words, quality = _meaning(dump, field, decode(field, raw))
-    return _decoded(dump, field.name, field.device, field.offset, raw, value, unit, words, quality)
+    value, unit, words, quality = _meaning(dump, field, unscaled(field, raw))
+    return _decoded(dump, field.name, field.space, field.byte, raw, value, unit, words, quality)
 
 
 def _meaning(
-    dump: _Dump, field: Field, value: int | float | str | bytes
+    dump: _SfpDump, field: SfpField, value: int | float | str | bytes
 ) -> tuple[int | float | str | bytes | None, str, str, Quality]:
     """Return value, unit, words and quality of a field by itself."""
     if isinstance(value, str):
@@ -188,20 +176,20 @@ def _meaning(
         return _monitor(dump, field, value)
     if field.name in _CODES:
         return value, "", _CODES[field.name](int(value)), Quality.OK
-    if field.kind is Kind.U8 and value == 0xFF and field.name in (*_MORE_THAN_A_BYTE, "nominal_rate"):
+    if field.kind is NumberFormat.UINT and value == 0xFF and field.name in (*_MORE_THAN_A_BYTE, "nominal_rate"):
         words = _MORE_THAN_A_BYTE.get(field.name, "more than 25.4 GBd, see byte 66")
         return None, field.unit, words, Quality.ABOVE_RANGE
-    scale, unit = field.scale, field.unit
+    scale, unit = float(field.scale), field.unit
     if field.name == "length_om4" and dump.copper:
         scale = 1.0  # metres of copper
-    if field.name == "rate_margin_max" and dump.image.a0[FIELDS["nominal_rate"].offset] == 0xFF:
+    if field.name == "rate_margin_max" and dump.image.a0[FIELDS["nominal_rate"].byte] == 0xFF:
         scale, unit = 250.0, "MBd"
     number = value if scale == 1.0 else value * scale
     return number, unit, f"{number:g} {unit}".rstrip(), Quality.OK
 
 
 def _monitor(
-    dump: _Dump, field: Field, count: int | float
+    dump: _SfpDump, field: SfpField, count: int | float
 ) -> tuple[int | float | str | bytes | None, str, str, Quality]:
     """Return the meaning of a monitor or of one of its thresholds; powers are dark, not 0 mW."""
     monitor = _monitor_of(field.name)
@@ -218,16 +206,16 @@ def _monitor(
     return power.power_dbm, "dBm", f"{power.power_dbm:.2f} dBm", Quality.OK
 
 
-def _bits(dump: _Dump) -> Iterator[DecodedField]:
+def _bits(dump: _SfpDump) -> Iterator[DecodedField]:
     for bit in BITS.values():
-        memory = dump.memories[bit.device]
-        if len(memory) > bit.offset:
-            value, raw = bool(memory[bit.offset] & bit.mask), memory[bit.offset : bit.offset + 1]
+        memory = dump.memories[bit.space]
+        if len(memory) > bit.byte:
+            value, raw = bool(memory[bit.byte] & bit.mask), memory[bit.byte : bit.byte + 1]
             words = "yes" if value else "no"
-            yield _decoded(dump, bit.name, bit.device, bit.offset, raw, value, "", words, Quality.OK)
+            yield _decoded(dump, bit.name, bit.space, bit.byte, raw, value, "", words, Quality.OK)
 
 
-def _flags(dump: _Dump) -> Iterator[DecodedField]:
+def _flags(dump: _SfpDump) -> Iterator[DecodedField]:
     for kind in ("alarm", "warning"):
         field = FIELDS[f"{kind}_flags"]
         if dump.knows(field):
@@ -235,11 +223,11 @@ def _flags(dump: _Dump) -> Iterator[DecodedField]:
             for name, bit in FLAG_BITS.items():
                 value = bool(int.from_bytes(raw, "big") >> bit & 1)
                 words = "yes" if value else "no"
-                yield _decoded(dump, f"{kind}_{name}", A2H, field.offset, raw, value, "", words, Quality.OK)
+                yield _decoded(dump, f"{kind}_{name}", A2H, field.byte, raw, value, "", words, Quality.OK)
 
 
 def _decoded(
-    dump: _Dump,
+    dump: _SfpDump,
     name: str,
     device: int,
     offset: int,
@@ -269,28 +257,28 @@ def _thresholds(fields: tuple[DecodedField, ...]) -> dict[str, tuple[str, ...]]:
 # -- findings
 
 
-def _truncated(dump: _Dump) -> Iterator[Finding]:
+def _truncated(dump: _SfpDump) -> Iterator[Finding]:
     for remark in dump.image.remarks:
         yield Finding(Severity.WARNING, remark.partition(":")[0], "truncated", f"the dump is cut: {remark}")
 
 
-def _checksums(dump: _Dump) -> Iterator[Finding]:
+def _checksums(dump: _SfpDump) -> Iterator[Finding]:
     for item, fits in dump.checksums.items():
         if not fits:
-            memory = dump.memories[item.device]
-            wanted, found = checksum(memory[item.first : item.last + 1]), memory[item.offset]
+            memory = dump.memories[item.space]
+            wanted, found = checksum(memory[item.first : item.last + 1]), memory[item.byte]
             message = f"{item.name} over {item.first}-{item.last} is {wanted:02X}h, the module says {found:02X}h"
-            yield Finding(Severity.WARNING, f"{_ADDRESSES[item.device]}:{item.offset}", "checksum", message)
+            yield Finding(Severity.WARNING, f"{_ADDRESSES[item.space]}:{item.byte}", "checksum", message)
 
 
-def _texts(dump: _Dump) -> Iterator[Finding]:
+def _texts(dump: _SfpDump) -> Iterator[Finding]:
     for name in _TEXTS:
         field = FIELDS[name]
         if dump.knows(field):
-            yield from text_findings(name, f"A0h:{field.offset}", dump.raw(field), str(decode(field, dump.raw(field))))
+            yield from text_findings(name, f"A0h:{field.byte}", dump.raw(field), str(unscaled(field, dump.raw(field))))
 
 
-def _diagnostics(dump: _Dump) -> Iterator[Finding]:
+def _diagnostics(dump: _SfpDump) -> Iterator[Finding]:
     """Yield what does not fit together about the diagnostic memory."""
     abilities, present = dump.abilities, bool(dump.image.a2)
     if abilities.diagnostics and not present:
@@ -305,12 +293,12 @@ def _diagnostics(dump: _Dump) -> Iterator[Finding]:
         yield Finding(Severity.WARNING, "A0h:92", "unknown", "A2h needs an address change, which is not made here")
 
 
-def _monitors(dump: _Dump) -> Iterator[Finding]:
+def _monitors(dump: _SfpDump) -> Iterator[Finding]:
     """Yield monitors that cannot be, thresholds out of order, and monitors outside their own alarm limits."""
     if not dump.abilities.diagnostics:
         return
     for monitor in MONITORS:
-        value, place = dump.number(monitor), f"A2h:{FIELDS[monitor].offset}"
+        value, place = dump.number(monitor), f"A2h:{FIELDS[monitor].byte}"
         low, high = _SANE.get(monitor, (float("-inf"), float("inf")))
         if value is not None and not low <= value <= high:
             message = f"{value:g} {FIELDS[monitor].unit} is no {monitor} of a working module"
@@ -322,7 +310,7 @@ def _monitors(dump: _Dump) -> Iterator[Finding]:
         known = [limit for limit in limits if limit is not None]
         if len(known) < len(limits) or not any(known):
             continue
-        first = f"A2h:{FIELDS[f'{monitor}_high_alarm'].offset}"
+        first = f"A2h:{FIELDS[f'{monitor}_high_alarm'].byte}"
         if known != sorted(known):
             words = ", ".join(f"{limit:g}" for limit in known)
             message = f"{monitor} thresholds are out of order: {words} {FIELDS[monitor].unit}"

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from lumion_hw.interfaces import RangeState
 from lumion_hw.quantities import dbm_from_w
-from lumion_hw.standards.sff8472.registers import A2H, FIELDS, decode
+from lumion_hw.standards.registers import unscaled
+from lumion_hw.standards.sff8472.registers import FIELDS
 
 MONITORS = ("temperature", "supply", "tx_bias", "tx_power", "rx_power")
 """The five monitors, by their field names."""
@@ -81,7 +82,7 @@ class DiagnosticCalibration:
         linear = [monitor for monitor in MONITORS if monitor != "rx_power"]
         return cls(
             kind,
-            {m: field_number(f"cal_{m}_slope", diagnostics) * FIELDS[f"cal_{m}_slope"].scale for m in linear},
+            {m: field_number(f"cal_{m}_slope", diagnostics) * float(FIELDS[f"cal_{m}_slope"].scale) for m in linear},
             {m: field_number(f"cal_{m}_offset", diagnostics) for m in linear},
             tuple(field_number(f"cal_rx_power_{power}", diagnostics) for power in range(5)),
         )
@@ -96,7 +97,7 @@ class DiagnosticCalibration:
 
     def value(self, monitor: str, raw: float) -> float:
         """Return temperature in degrees Celsius, supply in V, bias in mA or power in W."""
-        return self.counts(monitor, raw) * FIELDS[monitor].scale
+        return self.counts(monitor, raw) * float(FIELDS[monitor].scale)
 
     def power(self, monitor: str, raw: int) -> OpticalPower:
         """Return an optical power; a full-scale count is over-range, a power of zero or less under-range."""
@@ -122,7 +123,7 @@ class DiagnosticCalibration:
 def field_number(name: str, memory: bytes, start: int = 0) -> float:
     """Return the raw number of a field from a piece of its device's memory that begins at ``start``."""
     field = FIELDS[name]
-    number = decode(field, memory[field.offset - start : field.end - start])
+    number = unscaled(field, memory[field.byte - start : field.end - start])
     if not isinstance(number, (int, float)):
         raise TypeError(f"{name} is not a number")
     return number
@@ -135,4 +136,3 @@ def raw_count(name: str, memory: bytes, start: int = 0) -> int:
 
 DIAGNOSTIC_BYTES = FIELDS["cc_dmi"].end
 """Length of the constant part of A2h: thresholds, calibration constants, check sum."""
-DIAGNOSTIC_DEVICE = A2H

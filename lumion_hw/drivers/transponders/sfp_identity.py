@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from lumion_hw.drivers.transponders.sfp_diagnostics import CalibrationKind, calibration_kind, raw_count
 from lumion_hw.interfaces import TransponderIdentity
+from lumion_hw.standards.registers import unscaled
 from lumion_hw.standards.sff8472.codes import is_copper, technologies
-from lumion_hw.standards.sff8472.registers import BITS, FIELDS, decode
+from lumion_hw.standards.sff8472.registers import BITS, FIELDS
 
 IDENTITY_BYTES = FIELDS["cc_ext"].end
 """Length of the checked part of A0h."""
@@ -47,7 +48,7 @@ class Abilities:
 def is_set(name: str, memory: bytes, start: int = 0) -> bool:
     """Tell whether a named bit is set in a piece of its device's memory that begins at ``start``."""
     bit = BITS[name]
-    return bool(memory[bit.offset - start] & bit.mask)
+    return bool(memory[bit.byte - start] & bit.mask)
 
 
 def abilities_of(memory: bytes) -> Abilities:
@@ -72,7 +73,7 @@ def identity_of(memory: bytes) -> TransponderIdentity:
     """Return the identity in the memory A0h; bytes that are no text are shown as question marks."""
     fraction_nm = 0.0
     if is_set("tunable", memory):  # otherwise the byte has another meaning
-        fraction_nm = raw_count("wavelength_fraction", memory) * FIELDS["wavelength_fraction"].scale
+        fraction_nm = raw_count("wavelength_fraction", memory) * float(FIELDS["wavelength_fraction"].scale)
     return TransponderIdentity(
         vendor=_text("vendor_name", memory),
         part_number=_text("part_number", memory),
@@ -89,9 +90,9 @@ def _technology(memory: bytes) -> str:
     if names:
         return " / ".join(names)
     codes = FIELDS["transceiver_codes"]
-    return f"unknown (transceiver codes {memory[codes.offset : codes.end].hex()})"
+    return f"unknown (transceiver codes {memory[codes.byte : codes.end].hex()})"
 
 
 def _text(name: str, memory: bytes) -> str:
     field = FIELDS[name]
-    return str(decode(field, memory[field.offset : field.end]))
+    return str(unscaled(field, memory[field.byte : field.end]))

@@ -7,10 +7,11 @@ from collections.abc import Collection
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.transponders.sfp_identity import is_set
 from lumion_hw.errors import DeviceError, FrameError, LinkError, LinkLost, VerifyError
-from lumion_hw.sessions.registers import RegisterAccess
-from lumion_hw.standards.sff8472.registers import A0H, A2H, BITS, CHECKSUMS, FIELDS, FLAG_BITS, checksum_matches
+from lumion_hw.sessions.module.registers import RegisterAccess
+from lumion_hw.standards.registers import checksum_matches
+from lumion_hw.standards.sff8472.registers import A0H, A2H, BITS, CHECKSUMS, FIELDS, FLAG_BITS
 
-MONITOR_START = FIELDS["temperature"].offset
+MONITOR_START = FIELDS["temperature"].byte
 SOFT_CONTROL_S = 0.1
 """Time until a soft control bit has taken effect, and status bits follow (SFF-8431 Table 8)."""
 _MONITOR_BYTES = 16  # monitors and status in one transfer
@@ -102,17 +103,17 @@ class SfpMemory:
     def status_bit(self, name: str, memory: bytes | None = None) -> bool:
         """Return a status bit, from the bytes of :meth:`monitors` or from the module."""
         if memory is None:
-            return is_set(name, self.registers.read(A2H, _STATUS.offset, 1), _STATUS.offset)
+            return is_set(name, self.registers.read(A2H, _STATUS.byte, 1), _STATUS.byte)
         return is_set(name, memory, MONITOR_START)
 
     def asserted_flags(self) -> set[tuple[str, bool]]:
         """Return the flags asserted now, as pairs of name and whether it is an alarm."""
-        start = FIELDS["alarm_flags"].offset
+        start = FIELDS["alarm_flags"].byte
         memory = self.registers.read(A2H, start, FIELDS["warning_flags"].end - start)
         asserted = set()
         for field_name, is_alarm in _FLAG_FIELDS:
             field = FIELDS[field_name]
-            word = int.from_bytes(memory[field.offset - start : field.end - start], "big")
+            word = int.from_bytes(memory[field.byte - start : field.end - start], "big")
             asserted |= {(name, is_alarm) for name, bit in FLAG_BITS.items() if word >> bit & 1}
         return asserted
 
@@ -123,9 +124,9 @@ class SfpMemory:
             VerifyError: The module keeps another value.
         """
         with self.registers.transaction():
-            before = self.registers.read(A2H, _STATUS.offset, 1)[0]
+            before = self.registers.read(A2H, _STATUS.byte, 1)[0]
             kept = before & _STATUS.write_mask & ~_SOFT_TX_DISABLE.mask
-            self.registers.write(A2H, _STATUS.offset, bytes([kept | (_SOFT_TX_DISABLE.mask if off else 0)]))
+            self.registers.write(A2H, _STATUS.byte, bytes([kept | (_SOFT_TX_DISABLE.mask if off else 0)]))
             deadline = self._clock.now() + SOFT_CONTROL_S
             while self.status_bit("soft_tx_disable") is not off:
                 if self._clock.now() >= deadline:

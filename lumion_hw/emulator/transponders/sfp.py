@@ -22,7 +22,8 @@ from lumion_hw.emulator.transponders.sfp_image import (
     raw_value,
 )
 from lumion_hw.quantities import ratio_from_db, w_from_dbm
-from lumion_hw.standards.sff8472.registers import A0H, A2H, BITS, FIELDS, FLAG_BITS, MEMORY_SIZE, encode
+from lumion_hw.standards.registers import encode_unscaled
+from lumion_hw.standards.sff8472.registers import A0H, A2H, BITS, FIELDS, FLAG_BITS, MEMORY_SIZE
 
 ROW_BYTES = 8
 """A write stays within one row of this many bytes (SFF-8472 section 4.4)."""
@@ -146,7 +147,7 @@ class SfpModule:
     def _reset(self, powered_at: float) -> None:
         """Put all volatile state to what it is at power-up."""
         diagnostics = self._memory[A2H]
-        diagnostics[FIELDS["temperature"].offset : FIELDS["user_eeprom"].offset] = bytes(32)
+        diagnostics[FIELDS["temperature"].byte : FIELDS["user_eeprom"].byte] = bytes(32)
         self.powered = True
         self._powered_at = powered_at
         self._time = self._clock.now()
@@ -230,8 +231,8 @@ class SfpModule:
             self._apply_disable(source, disabled, due)
         if self._level_change is not None and self._level_change[0] <= at_s:
             state = BITS["power_level_state"]
-            level = self._memory[A2H][state.offset] & ~state.mask
-            self._memory[A2H][state.offset] = level | (state.mask if self._level_change[1] else 0)
+            level = self._memory[A2H][state.byte] & ~state.mask
+            self._memory[A2H][state.byte] = level | (state.mask if self._level_change[1] else 0)
             self._level_change = None
         self._time = at_s
         if self._laser_broken and self._may_emit():
@@ -298,11 +299,11 @@ class SfpModule:
         }
         for name, value in values.items():
             place = FIELDS[name]
-            self._memory[A2H][place.offset : place.end] = encode(place, raw_value(name, value))
+            self._memory[A2H][place.byte : place.end] = encode_unscaled(place, raw_value(name, value))
 
     def _number(self, name: str) -> int:
         place = FIELDS[name]
-        data = self._memory[A2H][place.offset : place.end]
+        data = self._memory[A2H][place.byte : place.end]
         return int.from_bytes(data, "big", signed=name.startswith("temperature"))
 
     def _put_flags(self) -> None:
@@ -317,7 +318,7 @@ class SfpModule:
             if self.profile.latched_flags:
                 word |= self._number(register)
             place = FIELDS[register]
-            self._memory[A2H][place.offset : place.end] = encode(place, word)
+            self._memory[A2H][place.byte : place.end] = encode_unscaled(place, word)
 
     def _put_status(self) -> None:
         lag_s = self.profile.status_lag_s
@@ -327,7 +328,7 @@ class SfpModule:
             "rx_los": self._los.seen(self._time, lag_s),
             "data_not_ready": self._time < self._powered_at + self.profile.data_ready_s,
         }
-        offset = FIELDS["status_control"].offset
+        offset = FIELDS["status_control"].byte
         value = self._memory[A2H][offset] & WRITE_MASKS[offset]
         for name, is_set in bits.items():
             value |= BITS[name].mask if is_set else 0
@@ -401,7 +402,7 @@ class SfpModule:
     def _control(self, offset: int, old: int, new: int) -> None:
         """Start what a changed control bit asks for."""
         disable, level = BITS["soft_tx_disable"], BITS["power_level_select"]
-        if offset == disable.offset and (old ^ new) & disable.mask:
+        if offset == disable.byte and (old ^ new) & disable.mask:
             self._schedule_disable("soft", bool(new & disable.mask), self._time + self.profile.soft_control_s)
-        if offset == level.offset and (old ^ new) & level.mask:
+        if offset == level.byte and (old ^ new) & level.mask:
             self._level_change = (self._time + self.profile.reinit_s, new & level.mask)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from lumion_hw.quantities import w_from_dbm
-from lumion_hw.standards.sff8472.registers import BITS, CHECKSUMS, FIELDS, MEMORY_SIZE, checksum, encode
+from lumion_hw.standards.registers import checksum, encode_unscaled
+from lumion_hw.standards.sff8472.registers import BITS, CHECKSUMS, FIELDS, MEMORY_SIZE
 
 THRESHOLDS: Mapping[str, tuple[float, float, float, float]] = MappingProxyType(
     {
@@ -24,7 +25,7 @@ _ALARM_LEVELS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
 
 def raw_value(name: str, value: float) -> int:
     """Return the count of a monitor or threshold field; powers are given in W, saturating at the ends of the field."""
-    count = round(value / FIELDS[name].scale)
+    count = round(value / float(FIELDS[name].scale))
     low, high = (-0x8000, 0x7FFF) if name.startswith("temperature") else (0, 0xFFFF)
     return min(max(count, low), high)
 
@@ -67,10 +68,10 @@ def identity_image(
     memory = bytearray(MEMORY_SIZE)
     for name, value in values.items():
         place = FIELDS[name]
-        memory[place.offset : place.end] = encode(place, value)
+        memory[place.byte : place.end] = encode_unscaled(place, value)
     for name in ("CC_BASE", "CC_EXT"):
         item = CHECKSUMS[name]
-        memory[item.offset] = checksum(memory[item.first : item.last + 1])
+        memory[item.byte] = checksum(memory[item.first : item.last + 1])
     return memory
 
 
@@ -81,14 +82,14 @@ def diagnostics_image(thresholds: Mapping[str, tuple[float, float, float, float]
         for level, value in zip(_ALARM_LEVELS, levels, strict=True):
             name = f"{quantity}_{level}"
             count = raw_value(name, w_from_dbm(value) if quantity.endswith("power") else value)
-            memory[FIELDS[name].offset : FIELDS[name].end] = encode(FIELDS[name], count)
+            memory[FIELDS[name].byte : FIELDS[name].end] = encode_unscaled(FIELDS[name], count)
     constants = {"cal_rx_power_1": 1.0} | {
         f"cal_{quantity}_slope": 0x0100 for quantity in ("tx_bias", "tx_power", "temperature", "supply")
     }
     for name, constant in constants.items():
-        memory[FIELDS[name].offset : FIELDS[name].end] = encode(FIELDS[name], constant)
+        memory[FIELDS[name].byte : FIELDS[name].end] = encode_unscaled(FIELDS[name], constant)
     item = CHECKSUMS["CC_DMI"]
-    memory[item.offset] = checksum(memory[item.first : item.last + 1])
+    memory[item.byte] = checksum(memory[item.first : item.last + 1])
     return memory
 
 
@@ -96,9 +97,9 @@ def _write_masks() -> bytes:
     """Return which bits of A2h a host can change on this module (no paging, no rate select: A0h 64.4, 93.3)."""
     masks = bytearray(MEMORY_SIZE)
     eeprom = FIELDS["user_eeprom"]
-    masks[eeprom.offset : eeprom.end] = b"\xff" * eeprom.length
+    masks[eeprom.byte : eeprom.end] = b"\xff" * eeprom.length
     for name in ("soft_tx_disable", "power_level_select"):
-        masks[BITS[name].offset] |= BITS[name].mask
+        masks[BITS[name].byte] |= BITS[name].mask
     return bytes(masks)
 
 

@@ -6,8 +6,8 @@ flags. After OIF CMIS 5.x and C-CMIS, as far as public implementations agree (``
 """
 
 from lumion_hw.standards.cmis.administrative_pages import CHECKSUMS
-from lumion_hw.standards.cmis.codec import Value, decode, decode_from, encode, raw
-from lumion_hw.standards.cmis.fields import Access, Array, Certainty, Checksum, Field, Kind, Location, Page
+from lumion_hw.standards.cmis.codec import decode_from
+from lumion_hw.standards.cmis.fields import Certainty, Field, Location, Page
 from lumion_hw.standards.cmis.index import (
     ALL_FIELDS,
     CONDITIONS,
@@ -20,6 +20,7 @@ from lumion_hw.standards.cmis.index import (
     is_supported,
     quiet_runs,
 )
+from lumion_hw.standards.registers import Access, Array, Checksum, NumberFormat, Value, decode, encode, raw
 
 __all__ = [
     "ALL_FIELDS",
@@ -33,8 +34,8 @@ __all__ = [
     "Certainty",
     "Checksum",
     "Field",
-    "Kind",
     "Location",
+    "NumberFormat",
     "Page",
     "Value",
     "byte_access",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from lumion_hw.standards.cmis.fields import LIMITS, Access, Array, Checksum, Field, Kind, bit
+from lumion_hw.standards.cmis.fields import LIMITS, Field, bit
 from lumion_hw.standards.cmis.lower_memory import PER_100_UV, PER_256_C
+from lumion_hw.standards.registers import Access, Array, Checksum, NumberFormat
 
 PER_0_1_UW = Fraction(1, 10_000)
 """Milliwatts per count of an optical power."""
@@ -15,22 +16,22 @@ PER_0_01_DBM = Fraction(1, 100)
 """Decibel-milliwatts per count of a power in dBm."""
 
 CHECKSUMS: tuple[Checksum, ...] = (
-    Checksum(0x00, 128, 221, 222),
-    Checksum(0x01, 130, 254, 255),
-    Checksum(0x02, 128, 254, 255),
-    Checksum(0x04, 128, 254, 255),
+    Checksum("00h:222", 0x00, 128, 221, 222),
+    Checksum("01h:255", 0x01, 130, 254, 255),
+    Checksum("02h:255", 0x02, 128, 254, 255),
+    Checksum("04h:255", 0x04, 128, 254, 255),
 )
 """Page checksums. A wrong one is a warning: real modules and anonymised dumps have them."""
 
 
 def _text(name: str, byte: int, length: int) -> Field:
-    return Field(name, 0x00, byte, length=length, kind=Kind.ASCII)
+    return Field(name, 0x00, byte, length=length, kind=NumberFormat.ASCII)
 
 
 PAGE_00H: tuple[Field, ...] = (
-    Field("identifier_copy", 0x00, 128, kind=Kind.ENUM, codes="identifier"),
+    Field("identifier_copy", 0x00, 128, kind=NumberFormat.ENUM, codes="identifier"),
     _text("vendor_name", 129, 16),
-    Field("vendor_oui", 0x00, 145, length=3, kind=Kind.BYTES),
+    Field("vendor_oui", 0x00, 145, length=3, kind=NumberFormat.BYTES),
     _text("part_number", 148, 16),
     _text("vendor_revision", 164, 2),
     _text("serial_number", 166, 16),
@@ -40,27 +41,27 @@ PAGE_00H: tuple[Field, ...] = (
     Field("max_power", 0x00, 201, scale=Fraction(1, 4), unit="W"),
     Field("cable_length_multiplier", 0x00, 202, (7, 6), note="0.1, 1, 10, 100 m"),
     Field("cable_length_base", 0x00, 202, (5, 0), note="0 with multiplier 0: separable"),
-    Field("connector", 0x00, 203, kind=Kind.ENUM, codes="connector"),
-    Field("copper_attenuation", 0x00, 204, length=6, kind=Kind.BYTES),
+    Field("connector", 0x00, 203, kind=NumberFormat.ENUM, codes="connector"),
+    Field("copper_attenuation", 0x00, 204, length=6, kind=NumberFormat.BYTES),
     Field(
         "media_lane_unsupported",
         0x00,
         210,
         (0, 0),
-        kind=Kind.BOOL,
+        kind=NumberFormat.BOOL,
         array=Array("media lane", 8, 1),
         note="1: the lane is absent",
     ),
     Field("far_end_configuration", 0x00, 211, (4, 0)),
-    Field("media_technology", 0x00, 212, kind=Kind.ENUM, codes="technology"),
+    Field("media_technology", 0x00, 212, kind=NumberFormat.ENUM, codes="technology"),
     Field("page_00h_checksum", 0x00, 222),
-    Field("vendor_nv", 0x00, 223, length=33, kind=Kind.BYTES),
+    Field("vendor_nv", 0x00, 223, length=33, kind=NumberFormat.BYTES),
 )
 """Fields of page 00h, upper half."""
 
 
 def _thresholds(
-    prefix: str, byte: int, kind: Kind, scale: Fraction, unit: str, multiplier: str = ""
+    prefix: str, byte: int, kind: NumberFormat, scale: Fraction, unit: str, multiplier: str = ""
 ) -> tuple[Field, ...]:
     return tuple(
         Field(
@@ -81,21 +82,23 @@ def _thresholds(
 _ONE = Fraction(1)
 
 PAGE_02H: tuple[Field, ...] = (
-    *_thresholds("temperature", 128, Kind.INT, PER_256_C, "degC"),
-    *_thresholds("supply", 136, Kind.UINT, PER_100_UV, "V"),
-    *_thresholds("aux1", 144, Kind.INT, _ONE, ""),
-    *_thresholds("aux2", 152, Kind.INT, _ONE, ""),
-    *_thresholds("aux3", 160, Kind.INT, _ONE, ""),
-    *_thresholds("custom", 168, Kind.UINT, _ONE, ""),
-    *_thresholds("tx_power", 176, Kind.UINT, PER_0_1_UW, "mW"),
-    *_thresholds("tx_bias", 184, Kind.UINT, PER_2_UA, "mA", "bias_scale"),
-    *_thresholds("rx_power", 192, Kind.UINT, PER_0_1_UW, "mW"),
+    *_thresholds("temperature", 128, NumberFormat.INT, PER_256_C, "degC"),
+    *_thresholds("supply", 136, NumberFormat.UINT, PER_100_UV, "V"),
+    *_thresholds("aux1", 144, NumberFormat.INT, _ONE, ""),
+    *_thresholds("aux2", 152, NumberFormat.INT, _ONE, ""),
+    *_thresholds("aux3", 160, NumberFormat.INT, _ONE, ""),
+    *_thresholds("custom", 168, NumberFormat.UINT, _ONE, ""),
+    *_thresholds("tx_power", 176, NumberFormat.UINT, PER_0_1_UW, "mW"),
+    *_thresholds("tx_bias", 184, NumberFormat.UINT, PER_2_UA, "mA", "bias_scale"),
+    *_thresholds("rx_power", 192, NumberFormat.UINT, PER_0_1_UW, "mW"),
     Field("page_02h_checksum", 0x02, 255),
 )
 """Fields of page 02h. Bias thresholds take the multiplier that the monitor takes."""
 
 PAGE_03H: tuple[Field, ...] = (
-    Field("user_eeprom", 0x03, 128, length=128, kind=Kind.BYTES, access=Access.RW, support="page_03h_supported"),
+    Field(
+        "user_eeprom", 0x03, 128, length=128, kind=NumberFormat.BYTES, access=Access.RW, support="page_03h_supported"
+    ),
 )
 """Page 03h: user EEPROM."""
 
@@ -112,7 +115,7 @@ def _laser_grids() -> tuple[Field, ...]:
             0x04,
             130 + 4 * code + offset,
             length=2,
-            kind=Kind.INT,
+            kind=NumberFormat.INT,
             support=f"grid_{name}_supported",
         )
         for code, name in enumerate(GRID_NAMES)
@@ -129,15 +132,15 @@ PAGE_04H: tuple[Field, ...] = (
     *_laser_grids(),
     bit("fine_tuning_supported", 0x04, 129, 7, support=_TUNABLE),
     Field("fine_tuning_resolution", 0x04, 190, length=2, unit="MHz", support="fine_tuning_supported"),
-    Field("fine_tuning_low", 0x04, 192, length=2, kind=Kind.INT, unit="MHz", support="fine_tuning_supported"),
-    Field("fine_tuning_high", 0x04, 194, length=2, kind=Kind.INT, unit="MHz", support="fine_tuning_supported"),
+    Field("fine_tuning_low", 0x04, 192, length=2, kind=NumberFormat.INT, unit="MHz", support="fine_tuning_supported"),
+    Field("fine_tuning_high", 0x04, 194, length=2, kind=NumberFormat.INT, unit="MHz", support="fine_tuning_supported"),
     bit("programmable_power_supported", 0x04, 196, 7, support=_TUNABLE),
     Field(
         "min_output_power",
         0x04,
         198,
         length=2,
-        kind=Kind.INT,
+        kind=NumberFormat.INT,
         scale=PER_0_01_DBM,
         unit="dBm",
         support="programmable_power_supported",
@@ -147,7 +150,7 @@ PAGE_04H: tuple[Field, ...] = (
         0x04,
         200,
         length=2,
-        kind=Kind.INT,
+        kind=NumberFormat.INT,
         scale=PER_0_01_DBM,
         unit="dBm",
         support="programmable_power_supported",

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from lumion_hw.standards.cmis.fields import Array, Certainty, Field, Kind, bit
+from lumion_hw.standards.cmis.fields import Certainty, Field, bit
 from lumion_hw.standards.cmis.lower_memory import application_fields
+from lumion_hw.standards.registers import Array, NumberFormat
 
 _P = 0x01
 _CHECK = Certainty.CHECK
@@ -56,8 +57,8 @@ PAGE_01H: tuple[Field, ...] = (
     bit("aux3_is_supply_2", _P, 145, 2, note="0: laser temperature"),
     bit("aux2_is_tec_current", _P, 145, 1, note="0: laser temperature"),
     bit("aux1_is_tec_current", _P, 145, 0, note="0: custom"),
-    Field("module_temperature_max", _P, 146, kind=Kind.INT, unit="degC"),
-    Field("module_temperature_min", _P, 147, kind=Kind.INT, unit="degC"),
+    Field("module_temperature_max", _P, 146, kind=NumberFormat.INT, unit="degC"),
+    Field("module_temperature_min", _P, 147, kind=NumberFormat.INT, unit="degC"),
     Field("propagation_delay", _P, 148, length=2, scale=Fraction(10), unit="ns"),
     Field("min_supply", _P, 150, scale=Fraction(1, 50), unit="V"),
     bit("detector_is_apd", _P, 151, 7),
@@ -74,7 +75,7 @@ PAGE_01H: tuple[Field, ...] = (
     Field("rx_pre_cursor_max", _P, 154, (3, 0)),
     bit("wavelength_controllable", _P, 155, 7),
     bit("transmitter_tunable", _P, 155, 6, note="page 04h and 12h exist"),
-    Field("tx_squelch_method", _P, 155, (5, 4), kind=Kind.ENUM, codes="squelch_method"),
+    Field("tx_squelch_method", _P, 155, (5, 4), kind=NumberFormat.ENUM, codes="squelch_method"),
     *_bits(
         155,
         {
@@ -159,7 +160,7 @@ PAGE_01H: tuple[Field, ...] = (
         array=Array("application", 15, 8),
         note="bit k: the application may start on media lane k + 1",
     ),
-    Field("vendor_advertising", _P, 191, length=32, kind=Kind.BYTES),
+    Field("vendor_advertising", _P, 191, length=32, kind=NumberFormat.BYTES),
     *application_fields("more_application", _P, 223, 7, 9),
     Field("page_01h_checksum", _P, 255),
 )

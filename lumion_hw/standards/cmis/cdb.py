@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lumion_hw.standards.cmis.fields import Access, Field, Kind
+from lumion_hw.standards.cmis.fields import Field
+from lumion_hw.standards.registers import Access, NumberFormat
 
 CDB_PAGE = 0x9F
 """Page of the message header and the local payload."""
@@ -27,7 +28,7 @@ _CDB = "cdb_instances"
 
 
 def _field(name: str, byte: int, length: int, access: Access, note: str = "") -> Field:
-    kind = Kind.BYTES if length > 2 else Kind.UINT
+    kind = NumberFormat.BYTES if length > 2 else NumberFormat.UINT
     return Field(name, CDB_PAGE, byte, length=length, kind=kind, access=access, support=_CDB, note=note)
 
 
@@ -37,7 +38,7 @@ PAGE_9FH: tuple[Field, ...] = (
         CDB_PAGE,
         COMMAND_BYTE,
         length=2,
-        kind=Kind.ENUM,
+        kind=NumberFormat.ENUM,
         codes="cdb_command",
         access=Access.RW,
         support=_CDB,

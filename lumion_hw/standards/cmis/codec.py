@@ -3,59 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from decimal import Decimal
+from collections.abc import Mapping
 from fractions import Fraction
 from statistics import NormalDist
 from types import MappingProxyType
 
-from lumion_hw.errors import LimitError
+from lumion_hw.standards import registers
 from lumion_hw.standards.cmis.codes import Quality
-from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Checksum, Field, Kind, Page
+from lumion_hw.standards.cmis.fields import FIRST_BANKED_PAGE, HALF_BYTES, Field, Page
 from lumion_hw.standards.cmis.vdm import Observable
-
-Value = int | float | bool | str | bytes
-"""A decoded field: a number in the field's unit (``int`` where the scale is 1), a bit, a code, text or bytes."""
+from lumion_hw.standards.registers import (
+    Checksum,
+    NumberFormat,
+    Value,
+    count_of,
+    decode,
+    f16_decode,
+)
 
 MIN_POWER_DBM = -40.0
 """One count of 0.1 µW, and what a raw 0 is reported as, marked ``below_range``."""
 _POWER_FULL_SCALE = 0xFFFF
-
-
-def raw(field: Field, data: bytes, index: int | None = None) -> int:
-    """Return the unscaled number of a field; for ``INT`` with its sign.
-
-    Args:
-        field: The field; text and bytes come as the number their bytes make.
-        data: The bytes of ``field.span(index)``.
-        index: Element of an array.
-
-    Raises:
-        ValueError: ``data`` has another length, or ``index`` does not fit the field.
-    """
-    span = field.span(index)
-    if len(data) != len(span):
-        raise ValueError(f"{field.name} ({field}) has {len(span)} bytes, not {len(data)}")
-    count = int.from_bytes(data, "little" if field.kind is Kind.UINT_LE else "big")
-    if field.bits is not None:
-        count = count >> field.shift(index) & ((1 << field.width) - 1)
-    if field.kind is Kind.INT and count >> (field.width - 1):
-        count -= 1 << field.width
-    return count
-
-
-def decode(field: Field, data: bytes, index: int | None = None) -> Value:
-    """Return the value of a field, or of an array's element, in ``field.unit``. Arguments and errors: :func:`raw`."""
-    count = raw(field, data, index)
-    if field.kind is Kind.BYTES:
-        return bytes(data)
-    if field.kind is Kind.ASCII:
-        return text(data)
-    if field.kind is Kind.BOOL:
-        return bool(count)
-    if field.kind is Kind.F16:
-        return f16_decode(count)
-    return count if field.scale == 1 else float(count * field.scale)
 
 
 def decode_from(field: Field, half: bytes, index: int | None = None) -> Value:
@@ -75,124 +43,14 @@ def cut(field: Field, half: bytes, index: int | None = None) -> bytes:
     return half[span.start % HALF_BYTES : span.start % HALF_BYTES + len(span)]
 
 
-def number(field: Field, data: bytes, index: int | None = None) -> float:
-    """Return the value of a numeric field as a float. Errors: :func:`decode`, and ``ValueError`` for text and bytes."""
-    value = decode(field, data, index)
-    if isinstance(value, (str, bytes)):
-        raise ValueError(f"{field.name} is not a number")
-    return float(value)
-
-
-def encode(field: Field, value: Value, index: int | None = None, *, current: bytes | None = None) -> bytes:
-    """Return the bytes of ``field.span(index)`` that carry ``value``: the inverse of :func:`decode`.
-
-    Numbers are rounded to the nearest count; text is padded with spaces.
-
-    Args:
-        field: The field.
-        value: Value in ``field.unit``.
-        index: Element of an array.
-        current: What the bytes hold now. Needed for a field that is a part of a byte: the other bits stay.
-
-    Raises:
-        LimitError: The number does not fit.
-        ValueError: The value is of the wrong type or length, or ``current`` is missing or of another length.
-    """
-    span = field.span(index)
-    count = _count(field, value)
-    if isinstance(count, bytes):
-        return count
-    if field.bits is None:
-        return count.to_bytes(
-            len(span), "little" if field.kind is Kind.UINT_LE else "big", signed=field.kind is Kind.INT
-        )
-    if current is None or len(current) != 1:
-        raise ValueError(f"{field.name} ({field}) is a part of a byte: give the current byte to keep its other bits")
-    mask = (1 << field.width) - 1
-    shift = field.shift(index)
-    return bytes([current[0] & ~(mask << shift) & 0xFF | (count & mask) << shift])
-
-
-def _count(field: Field, value: Value) -> int | bytes:
-    """Return the raw number of a value, or its bytes for text and bytes."""
-    if field.kind in (Kind.ASCII, Kind.BYTES):
-        return _encode_bytes(field, value)
-    if isinstance(value, (str, bytes)):
-        raise ValueError(f"{field.name} takes a number, not {value!r}")
-    if field.kind is Kind.F16:
-        return f16_encode(float(value))
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{value} does not fit {field.name}")
-    count = round(Fraction(value) / field.scale)
-    low, high = raw_limits(field)
-    if not low <= count <= high:
-        limit = float((low if count < low else high) * field.scale)
-        raise LimitError(f"{field.name} ({field})", asked=float(value), limit=limit, unit=field.unit)
-    return count
-
-
-def _encode_bytes(field: Field, value: Value) -> bytes:
-    if isinstance(value, str) and field.kind is Kind.ASCII:
-        data = value.encode("ascii").ljust(field.length)
-    elif isinstance(value, bytes):
-        data = value
-    else:
-        raise ValueError(f"{field.name} does not take {value!r}")
-    if len(data) != field.length:
-        raise ValueError(f"{value!r} does not fit {field.name} ({field.length} bytes)")
-    return data
-
-
-def raw_limits(field: Field) -> tuple[int, int]:
-    """Return the lowest and highest raw number of a field."""
-    if field.kind is Kind.INT:
-        return -(1 << (field.width - 1)), (1 << (field.width - 1)) - 1
-    return 0, (1 << field.width) - 1
-
-
-def text(data: bytes) -> str:
-    """Return ASCII without trailing spaces and NULs; bytes that cannot be printed become ``?``."""
-    return "".join(chr(byte) if 0x20 <= byte < 0x7F else "?" for byte in data.rstrip(b" \x00"))
-
-
-def f16_decode(code: int) -> float:
-    """Return the value of an F16 number: mantissa bits 10:0 times ten to the power of bits 15:11 minus 24."""
-    return float(Decimal(code & 0x7FF).scaleb((code >> 11) - 24))
-
-
-def f16_encode(value: float) -> int:
-    """Return the F16 code with the most digits; values not above 0 give 0000h.
-
-    Raises:
-        LimitError: The value is above 2.047e10.
-        ValueError: It is not a number.
-    """
-    if math.isnan(value):
-        raise ValueError("NaN has no F16 code")
-    if value <= 0:
-        return 0
-    if not math.isinf(value):
-        exact = Fraction(value)
-        for exponent in range(32):
-            mantissa = round(exact * Fraction(10) ** (24 - exponent))
-            if mantissa <= 0x7FF:
-                return exponent << 11 | mantissa
-    raise LimitError("F16 number", asked=value, limit=2.047e10, unit="")
-
-
-def checksum(data: Iterable[int]) -> int:
-    """Return the sum of the bytes modulo 256."""
-    return sum(data) & 0xFF
-
-
 def checksum_of(item: Checksum, half: bytes) -> int:
     """Return the checksum that the 128 bytes of a page should carry at ``item.byte``."""
-    return checksum(half[item.first - HALF_BYTES : item.last - HALF_BYTES + 1])
+    return registers.checksum_of(item, half, HALF_BYTES)
 
 
 def checksum_matches(item: Checksum, half: bytes) -> bool:
     """Tell whether the 128 bytes of a page carry the right checksum."""
-    return checksum_of(item, half) == half[item.byte - HALF_BYTES]
+    return registers.checksum_matches(item, half, HALF_BYTES)
 
 
 def linear_offset(page: Page, byte: int, bank: int = 0) -> int:
@@ -321,9 +179,9 @@ def vdm_value(observable: Observable, data: bytes) -> float:
     """Return a VDM sample or threshold in ``observable.unit``. Raises ``ValueError`` unless there are two bytes."""
     if len(data) != 2:
         raise ValueError(f"a VDM sample has 2 bytes, not {len(data)}")
-    if observable.kind is Kind.F16:
+    if observable.kind is NumberFormat.F16:
         return f16_decode(int.from_bytes(data, "big"))
-    return float(int.from_bytes(data, "big", signed=observable.kind is Kind.INT) * observable.scale)
+    return float(int.from_bytes(data, "big", signed=observable.kind is NumberFormat.INT) * observable.scale)
 
 
 def encode_vdm_value(observable: Observable, value: float) -> bytes:
@@ -336,10 +194,10 @@ def encode_vdm_value(observable: Observable, value: float) -> bytes:
     field = Field(
         observable.name, None, 0, length=2, kind=observable.kind, scale=observable.scale, unit=observable.unit
     )
-    count = _count(field, value)
+    count = count_of(field, value)
     if isinstance(count, bytes):
         raise ValueError(f"{observable.name} is not a number")
-    return count.to_bytes(2, "big", signed=observable.kind is Kind.INT)
+    return count.to_bytes(2, "big", signed=observable.kind is NumberFormat.INT)
 
 
 def q_db(ber: float) -> float:

@@ -193,17 +193,6 @@ class Grid(enum.IntEnum):
     GHZ_150 = 8
 
 
-class TuningFlag(enum.IntFlag):
-    """Latched flags of a media lane's laser, 12h:231-238."""
-
-    TUNING_COMPLETE = 0x01
-    WAVELENGTH_UNLOCKED = 0x02
-    INVALID_CHANNEL = 0x04
-    TUNING_NOT_ACCEPTED = 0x08
-    FINE_TUNING_OOR = 0x10
-    TARGET_OUTPUT_POWER_OOR = 0x20
-
-
 def _table(members: type[enum.IntEnum]) -> dict[int, str]:
     return {member.value: member.name.lower() for member in members}
 

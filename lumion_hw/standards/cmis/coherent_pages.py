@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from lumion_hw.standards.cmis.fields import Access, Array, Certainty, Field, Kind, bit
+from lumion_hw.standards.cmis.fields import Certainty, Field, bit
+from lumion_hw.standards.registers import Access, Array, NumberFormat
 
 COHERENT = "coherent"
 """Condition of all these fields: the module is a coherent one."""
@@ -38,7 +39,7 @@ class LinkQuantityField:
     name: str
     byte: int
     length: int
-    kind: Kind
+    kind: NumberFormat
     scale: Fraction
     unit: str
     observable: str
@@ -46,24 +47,24 @@ class LinkQuantityField:
 
 
 LINK_QUANTITIES: tuple[LinkQuantityField, ...] = (
-    LinkQuantityField("cd", 128, 4, Kind.INT, _ONE, "ps/nm", "cd_fine"),
-    LinkQuantityField("dgd", 140, 2, Kind.UINT, _HUNDREDTH, "ps", "dgd"),
-    LinkQuantityField("sopmd_fine", 146, 2, Kind.UINT, _HUNDREDTH, "ps^2", "sopmd_fine"),
-    LinkQuantityField("pdl", 152, 2, Kind.UINT, _TENTH, "dB", "pdl"),
-    LinkQuantityField("osnr", 158, 2, Kind.UINT, _TENTH, "dB", "osnr"),
-    LinkQuantityField("esnr", 164, 2, Kind.UINT, _TENTH, "dB", "esnr"),
-    LinkQuantityField("cfo", 170, 2, Kind.INT, _ONE, "MHz", "cfo"),
-    LinkQuantityField("evm", 176, 2, Kind.UINT, Fraction(100, 65535), "%", "evm"),
-    LinkQuantityField("tx_power", 182, 2, Kind.INT, _HUNDREDTH, "dBm", "tx_power"),
-    LinkQuantityField("rx_total_power", 188, 2, Kind.INT, _HUNDREDTH, "dBm", "rx_total_power"),
-    LinkQuantityField("rx_signal_power", 194, 2, Kind.INT, _HUNDREDTH, "dBm", "rx_signal_power"),
-    LinkQuantityField("sop_rate", 200, 2, Kind.UINT, _ONE, "krad/s", "sop_rate"),
-    LinkQuantityField("mer", 206, 2, Kind.UINT, _TENTH, "dB", "mer"),
-    LinkQuantityField("clock_recovery", 212, 2, Kind.INT, Fraction(100, 32767), "%", "clock_recovery"),
-    LinkQuantityField("sopmd_coarse", 218, 2, Kind.UINT, _ONE, "ps^2", "sopmd_coarse", _CHECK),
-    LinkQuantityField("snr_margin", 224, 2, Kind.INT, _TENTH, "dB", "snr_margin"),
-    LinkQuantityField("q", 230, 2, Kind.UINT, _TENTH, "dB", "q"),
-    LinkQuantityField("q_margin", 236, 2, Kind.INT, _TENTH, "dB", "q_margin"),
+    LinkQuantityField("cd", 128, 4, NumberFormat.INT, _ONE, "ps/nm", "cd_fine"),
+    LinkQuantityField("dgd", 140, 2, NumberFormat.UINT, _HUNDREDTH, "ps", "dgd"),
+    LinkQuantityField("sopmd_fine", 146, 2, NumberFormat.UINT, _HUNDREDTH, "ps^2", "sopmd_fine"),
+    LinkQuantityField("pdl", 152, 2, NumberFormat.UINT, _TENTH, "dB", "pdl"),
+    LinkQuantityField("osnr", 158, 2, NumberFormat.UINT, _TENTH, "dB", "osnr"),
+    LinkQuantityField("esnr", 164, 2, NumberFormat.UINT, _TENTH, "dB", "esnr"),
+    LinkQuantityField("cfo", 170, 2, NumberFormat.INT, _ONE, "MHz", "cfo"),
+    LinkQuantityField("evm", 176, 2, NumberFormat.UINT, Fraction(100, 65535), "%", "evm"),
+    LinkQuantityField("tx_power", 182, 2, NumberFormat.INT, _HUNDREDTH, "dBm", "tx_power"),
+    LinkQuantityField("rx_total_power", 188, 2, NumberFormat.INT, _HUNDREDTH, "dBm", "rx_total_power"),
+    LinkQuantityField("rx_signal_power", 194, 2, NumberFormat.INT, _HUNDREDTH, "dBm", "rx_signal_power"),
+    LinkQuantityField("sop_rate", 200, 2, NumberFormat.UINT, _ONE, "krad/s", "sop_rate"),
+    LinkQuantityField("mer", 206, 2, NumberFormat.UINT, _TENTH, "dB", "mer"),
+    LinkQuantityField("clock_recovery", 212, 2, NumberFormat.INT, Fraction(100, 32767), "%", "clock_recovery"),
+    LinkQuantityField("sopmd_coarse", 218, 2, NumberFormat.UINT, _ONE, "ps^2", "sopmd_coarse", _CHECK),
+    LinkQuantityField("snr_margin", 224, 2, NumberFormat.INT, _TENTH, "dB", "snr_margin"),
+    LinkQuantityField("q", 230, 2, NumberFormat.UINT, _TENTH, "dB", "q"),
+    LinkQuantityField("q_margin", 236, 2, NumberFormat.INT, _TENTH, "dB", "q_margin"),
 )
 """Quantities of page 35h."""
 
@@ -122,7 +123,7 @@ def _rx_power_thresholds(prefix: str, byte: int) -> tuple[Field, ...]:
             0x30,
             byte + 2 * index,
             length=2,
-            kind=Kind.INT,
+            kind=NumberFormat.INT,
             scale=_HUNDREDTH,
             unit="dBm",
             access=_RW,
@@ -139,7 +140,7 @@ def _degrade_thresholds(name: str, page: int, byte: int) -> Field:
         page,
         byte,
         length=2,
-        kind=Kind.F16,
+        kind=NumberFormat.F16,
         access=_RW,
         array=Array("threshold", 4, 16),
         support=COHERENT,
@@ -173,7 +174,9 @@ COHERENT_PAGES: tuple[Field, ...] = (
         },
     ),
     *_flags(0x33, 131, "media_fec", {1: "excessive_degrade", 0: "detected_degrade"}),
-    Field("media_degrade_flags", 0x33, 132, kind=Kind.BYTES, access=Access.COR, support=COHERENT, certainty=_CHECK),
+    Field(
+        "media_degrade_flags", 0x33, 132, kind=NumberFormat.BYTES, access=Access.COR, support=COHERENT, certainty=_CHECK
+    ),
     *_fec_fields("media_fec", 0x34, Certainty.TWO_SOURCES),
     *_link_fields(),
     _degrade_thresholds("host_fec_degrade_threshold", 0x38, 128),
@@ -183,7 +186,7 @@ COHERENT_PAGES: tuple[Field, ...] = (
         0x3B,
         192,
         length=5,
-        kind=Kind.BYTES,
+        kind=NumberFormat.BYTES,
         access=Access.COR,
         support=COHERENT,
         certainty=_CHECK,

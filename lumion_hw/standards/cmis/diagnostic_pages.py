@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from lumion_hw.standards.cmis.fields import LANES, Access, Array, Certainty, Field, Kind, bit, lane_bits
+from lumion_hw.standards.cmis.fields import LANES, Certainty, Field, bit, lane_bits
 from lumion_hw.standards.cmis.lane_pages import HOST, MEDIA
+from lumion_hw.standards.registers import Access, Array, NumberFormat
 
 _CONTROL = 0x13
 _RESULTS = 0x14
@@ -24,7 +25,7 @@ def _patterns(name: str, byte: int, support: str) -> Field:
         _CONTROL,
         byte,
         length=2,
-        kind=Kind.UINT_LE,
+        kind=NumberFormat.UINT_LE,
         support=support,
         certainty=_CHECK,
         note="bit n: codes.Pattern n is supported",
@@ -56,7 +57,7 @@ def _pattern_control(prefix: str, of: str, byte: int) -> tuple[Field, ...]:
             _CONTROL,
             byte + 4,
             (3, 0),
-            kind=Kind.ENUM,
+            kind=NumberFormat.ENUM,
             codes="pattern",
             access=_RW,
             array=Array(of, LANES, 4),
@@ -152,7 +153,7 @@ PAGE_13H: tuple[Field, ...] = (
         _CONTROL,
         224,
         length=32,
-        kind=Kind.BYTES,
+        kind=NumberFormat.BYTES,
         access=_RW,
         support=_DIAGNOSTICS,
         certainty=_CHECK,
@@ -174,7 +175,7 @@ def _ber(name: str, byte: int, of: str) -> Field:
         _RESULTS,
         byte,
         length=2,
-        kind=Kind.F16,
+        kind=NumberFormat.F16,
         array=Array(of, LANES, 16),
         support="ber_results_supported",
         view=VIEW_BER,
@@ -187,7 +188,7 @@ def _snr(side: str, byte: int, of: str) -> Field:
         _RESULTS,
         byte,
         length=2,
-        kind=Kind.UINT_LE,
+        kind=NumberFormat.UINT_LE,
         scale=Fraction(1, 256),
         unit="dB",
         array=Array(of, LANES, 16),
@@ -204,7 +205,7 @@ def _counter(name: str, byte: int, note: str = "") -> Field:
         _RESULTS,
         byte,
         length=8,
-        kind=Kind.UINT_LE,
+        kind=NumberFormat.UINT_LE,
         array=Array("lane of the four", 4, 128),
         support="bit_counting_supported",
         certainty=_CHECK,
@@ -218,7 +219,7 @@ PAGE_14H: tuple[Field, ...] = (
         "diagnostics_selector",
         _RESULTS,
         128,
-        kind=Kind.ENUM,
+        kind=NumberFormat.ENUM,
         codes="diagnostics_selector",
         access=_RW,
         support=_DIAGNOSTICS,

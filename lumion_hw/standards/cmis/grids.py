@@ -53,7 +53,7 @@ GRIDS: Mapping[Grid, GridRule] = MappingProxyType(
         Grid.GHZ_150: GridRule(Fraction(25_000), step=6, offset=3),
     }
 )
-"""All grids (facts, transponders 3.9)."""
+"""All grids of page 12h, bytes 128 to 135."""
 
 
 def frequency_mhz(grid: Grid, channel: int) -> Fraction:
@@ -70,13 +70,6 @@ def reported_mhz(grid: Grid, channel: int, fine_mhz: int = 0) -> int:
 def is_legal(grid: Grid, channel: int) -> bool:
     """Tell whether a channel number lies on the grid's raster (its range is the module's, see ``LaserGrids``)."""
     return channel % GRIDS[grid].step == 0
-
-
-def channel_of(grid: Grid, mhz: int) -> int | None:
-    """Return the channel number whose frequency is ``mhz``, legal or not; ``None`` if there is none."""
-    rule = GRIDS[grid]
-    number = round((mhz - ANCHOR_MHZ) / rule.unit_mhz) - rule.offset
-    return number if reported_mhz(grid, number) == mhz else None
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from lumion_hw.standards.cmis.advertising_page import PAGE_01H
 from lumion_hw.standards.cmis.cdb import PAGE_9FH
 from lumion_hw.standards.cmis.coherent_pages import COHERENT, COHERENT_PAGES
 from lumion_hw.standards.cmis.diagnostic_pages import PAGE_13H, PAGE_14H
-from lumion_hw.standards.cmis.fields import HALF_BYTES, Access, Field, Page
+from lumion_hw.standards.cmis.fields import HALF_BYTES, Field, Page
 from lumion_hw.standards.cmis.lane_pages import PAGE_10H, PAGE_11H, PAGE_12H
 from lumion_hw.standards.cmis.lower_memory import LOWER_MEMORY
 from lumion_hw.standards.cmis.vdm import VDM_PAGES
+from lumion_hw.standards.registers import Access
 
 ALL_FIELDS: tuple[Field, ...] = (
     *LOWER_MEMORY,
@@ -44,7 +45,7 @@ PAGES: tuple[Page, ...] = tuple(dict.fromkeys(field.page for field in ALL_FIELDS
 CONDITIONS: Mapping[str, str] = MappingProxyType(
     {
         COHERENT: "the module is a coherent one: a coherent media interface id, or a tunable technology together with "
-        "PageSelect staying at 34h and 35h (facts, transponders 3.12)",
+        "PageSelect staying at 34h and 35h",
     }
 )
 """Names in ``Field.support`` that are not advertising fields."""
@@ -52,7 +53,7 @@ CONDITIONS: Mapping[str, str] = MappingProxyType(
 _RESERVED_FLAGS: Mapping[Page, frozenset[int]] = MappingProxyType(
     {None: frozenset({12}), 0x14: frozenset({133}), 0x33: frozenset({129})}
 )
-"""Bytes without a flag inside the ranges to protect (facts, transponders 4.4): a newer module may have one there."""
+"""Bytes without a flag inside the ranges to protect: a newer module may have one there."""
 _WRITABLE = frozenset({Access.RW, Access.RWW, Access.WO, Access.WO_SC})
 _WRITE_ONLY = frozenset({Access.WO, Access.WO_SC})
 
@@ -65,14 +66,12 @@ class ByteAccess:
         defined: Bits that belong to a field. The others are reserved: they read as 0 and are masked by a host.
         writable: Bits a host may write.
         reads_zero: Bits that read as 0 whatever was written.
-        self_clearing: Bits that the module clears after it has acted on them.
         clear_on_read: Bits that a read of their byte clears.
     """
 
     defined: tuple[int, ...]
     writable: tuple[int, ...]
     reads_zero: tuple[int, ...]
-    self_clearing: tuple[int, ...]
     clear_on_read: tuple[int, ...]
 
 
@@ -98,7 +97,6 @@ def byte_access(page: Page) -> ByteAccess:
         defined=masks(frozenset(Access)),
         writable=masks(_WRITABLE),
         reads_zero=masks(_WRITE_ONLY),
-        self_clearing=masks(frozenset({Access.WO_SC})),
         clear_on_read=masks(frozenset({Access.COR})),
     )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from lumion_hw.standards.cmis.fields import Access, Array, Certainty, Field, Kind, bit, limit_flags
+from lumion_hw.standards.cmis.fields import Certainty, Field, bit, limit_flags
+from lumion_hw.standards.registers import Access, Array, NumberFormat
 
 PER_256_C = Fraction(1, 256)
 """Degrees Celsius per count of a temperature."""
@@ -22,12 +23,12 @@ def application_fields(prefix: str, page: int | None, byte: int, count: int, fir
     """Return the fields of a block of application descriptors: both interface ids, lane counts, start lanes."""
     array = Array("application", count, APPLICATION_STRIDE, first)
     return (
-        Field(f"{prefix}_host_interface", page, byte, kind=Kind.ENUM, codes="host_interface", array=array),
+        Field(f"{prefix}_host_interface", page, byte, kind=NumberFormat.ENUM, codes="host_interface", array=array),
         Field(
             f"{prefix}_media_interface",
             page,
             byte + 1,
-            kind=Kind.ENUM,
+            kind=NumberFormat.ENUM,
             codes="media_interface_smf",
             array=array,
             note="the table depends on media_type",
@@ -57,20 +58,34 @@ def _monitor_bits(suffix: str, first_byte: int, access: Access) -> tuple[Field, 
 def _summary() -> tuple[Field, ...]:
     banks = Array("bank", 4, 8, 0)
     return tuple(
-        Field(f"flag_summary_page_{page:02x}h", _L, 4, (number, number), kind=Kind.BOOL, array=banks)
+        Field(f"flag_summary_page_{page:02x}h", _L, 4, (number, number), kind=NumberFormat.BOOL, array=banks)
         for number, page in enumerate((0x11, 0x12, 0x14, 0x2C))
     )
 
 
 LOWER_MEMORY: tuple[Field, ...] = (
-    Field("identifier", _L, 0, kind=Kind.ENUM, codes="identifier"),
+    Field("identifier", _L, 0, kind=NumberFormat.ENUM, codes="identifier"),
     Field("cmis_revision", _L, 1, note="major and minor nibble: 52h is 5.2"),
     bit("flat_memory", _L, 2, 7, note="only the lower memory and page 00h exist"),
     bit("stepped_config_only", _L, 2, 6),
-    Field("mci_max_speed", _L, 2, (3, 2), kind=Kind.ENUM, codes="mci_speed", note="bits 5 to 2 since CMIS 5.3"),
-    Field("auto_commissioning", _L, 2, (1, 0), kind=Kind.ENUM, codes="auto_commissioning", note="CMIS 5.3 and later"),
+    Field("mci_max_speed", _L, 2, (3, 2), kind=NumberFormat.ENUM, codes="mci_speed", note="bits 5 to 2 since CMIS 5.3"),
     Field(
-        "module_state", _L, 3, (3, 1), kind=Kind.ENUM, codes="module_state", note="the upper nibble may be populated"
+        "auto_commissioning",
+        _L,
+        2,
+        (1, 0),
+        kind=NumberFormat.ENUM,
+        codes="auto_commissioning",
+        note="CMIS 5.3 and later",
+    ),
+    Field(
+        "module_state",
+        _L,
+        3,
+        (3, 1),
+        kind=NumberFormat.ENUM,
+        codes="module_state",
+        note="the upper nibble may be populated",
     ),
     bit("interrupt_deasserted", _L, 3, 0, note="0: the interrupt is asserted"),
     *_summary(),
@@ -80,13 +95,13 @@ LOWER_MEMORY: tuple[Field, ...] = (
     bit("module_firmware_error_flag", _L, 8, 1, access=Access.COR),
     bit("module_state_changed_flag", _L, 8, 0, access=Access.COR),
     *_monitor_bits("flag", 9, Access.COR),
-    Field("custom_flags", _L, 13, kind=Kind.BYTES, access=Access.COR),
+    Field("custom_flags", _L, 13, kind=NumberFormat.BYTES, access=Access.COR),
     Field(
         "temperature",
         _L,
         14,
         length=2,
-        kind=Kind.INT,
+        kind=NumberFormat.INT,
         scale=PER_256_C,
         unit="degC",
         support="temperature_monitor_supported",
@@ -97,7 +112,7 @@ LOWER_MEMORY: tuple[Field, ...] = (
         _L,
         18,
         length=2,
-        kind=Kind.INT,
+        kind=NumberFormat.INT,
         support="aux1_monitor_supported",
         note="meaning from aux1_is_tec_current",
     ),
@@ -106,14 +121,20 @@ LOWER_MEMORY: tuple[Field, ...] = (
         _L,
         20,
         length=2,
-        kind=Kind.INT,
+        kind=NumberFormat.INT,
         support="aux2_monitor_supported",
         note="meaning from aux2_is_tec_current",
     ),
     Field(
-        "aux3", _L, 22, length=2, kind=Kind.INT, support="aux3_monitor_supported", note="meaning from aux3_is_supply_2"
+        "aux3",
+        _L,
+        22,
+        length=2,
+        kind=NumberFormat.INT,
+        support="aux3_monitor_supported",
+        note="meaning from aux3_is_supply_2",
     ),
-    Field("custom_monitor", _L, 24, length=2, kind=Kind.BYTES, support="custom_monitor_supported"),
+    Field("custom_monitor", _L, 24, length=2, kind=NumberFormat.BYTES, support="custom_monitor_supported"),
     bit("bank_broadcast", _L, 26, 7, access=Access.RW, support="bank_broadcast_supported"),
     bit("low_pwr_allow_request_hw", _L, 26, 6, access=Access.RW, note="1 after reset; CMIS 4: LowPwr"),
     bit("squelch_method_select", _L, 26, 5, access=Access.RW, note="0 OMA, 1 average power"),
@@ -125,21 +146,21 @@ LOWER_MEMORY: tuple[Field, ...] = (
     bit("module_firmware_error_mask", _L, 31, 1, access=Access.RW),
     bit("module_state_changed_mask", _L, 31, 0, access=Access.RW),
     *_monitor_bits("mask", 32, Access.RW),
-    Field("custom_masks", _L, 36, kind=Kind.BYTES, access=Access.RW),
+    Field("custom_masks", _L, 36, kind=NumberFormat.BYTES, access=Access.RW),
     Field(
         "cdb_status",
         _L,
         37,
-        kind=Kind.ENUM,
+        kind=NumberFormat.ENUM,
         codes="cdb_status",
         array=Array("CDB instance", 2, 8),
         support="cdb_instances",
     ),
     Field("firmware_major", _L, 39, note="of the active firmware"),
     Field("firmware_minor", _L, 40, note="of the active firmware"),
-    Field("fault_cause", _L, 41, kind=Kind.ENUM, codes="fault_cause"),
+    Field("fault_cause", _L, 41, kind=NumberFormat.ENUM, codes="fault_cause"),
     Field("function_type", _L, 57, certainty=_CHECK, note="0 transmission, 1 resource module"),
-    Field("media_type", _L, 85, kind=Kind.ENUM, codes="media_type"),
+    Field("media_type", _L, 85, kind=NumberFormat.ENUM, codes="media_type"),
     *application_fields("application", _L, 86, 8, 1),
     Field("password_change", _L, 118, length=4, access=Access.WO_SC),
     Field("password_entry", _L, 122, length=4, access=Access.WO_SC, note="host default 00001011h"),

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from types import MappingProxyType
 
-from lumion_hw.standards.cmis.fields import LIMITS, Access, Array, Certainty, Field, Kind, bit
+from lumion_hw.standards.cmis.fields import LIMITS, Certainty, Field, bit
+from lumion_hw.standards.registers import Access, Array, NumberFormat
 
 GROUPS = 4
 """Groups of instances."""
@@ -52,7 +53,7 @@ class Observable:
 
     code: int
     name: str
-    kind: Kind
+    kind: NumberFormat
     scale: Fraction = Fraction(1)
     unit: str = ""
     statistic: bool = False
@@ -61,15 +62,15 @@ class Observable:
     @property
     def is_ratio(self) -> bool:
         """Whether it is a ratio of errors, never above 1: all F16 observables are."""
-        return self.kind is Kind.F16
+        return self.kind is NumberFormat.F16
 
 
-def _db(code: int, name: str, kind: Kind, per: int, unit: str = "dB", *, check: bool = False) -> Observable:
+def _db(code: int, name: str, kind: NumberFormat, per: int, unit: str = "dB", *, check: bool = False) -> Observable:
     certainty = _CHECK if check else Certainty.TWO_SOURCES
     return Observable(code, name, kind, Fraction(1, per), unit, certainty=certainty)
 
 
-def _fec(first: int, quantity: str, kind: Kind = Kind.F16, unit: str = "") -> tuple[Observable, ...]:
+def _fec(first: int, quantity: str, kind: NumberFormat = NumberFormat.F16, unit: str = "") -> tuple[Observable, ...]:
     """Return minimum, maximum, average and current of a quantity for media and host, interleaved from ``first``."""
     return tuple(
         Observable(first + 2 * row + column, f"{quantity}_{word}_{side}", kind, unit=unit, statistic=word != "current")
@@ -87,45 +88,48 @@ OBSERVABLES: Mapping[int, Observable] = MappingProxyType(
     {
         item.code: item
         for item in (
-            Observable(1, "laser_age", Kind.UINT, unit="%"),
-            Observable(2, "tec_current", Kind.INT, _PERCENT_S16, "%"),
-            Observable(3, "laser_frequency_error", Kind.INT, Fraction(10), "MHz"),
-            Observable(4, "laser_temperature", Kind.INT, Fraction(1, 256), "degC"),
-            _db(5, "esnr_media", Kind.UINT, 256),
-            _db(6, "esnr_host", Kind.UINT, 256),
-            _db(7, "pam4_ltp_media", Kind.UINT, 256),
-            _db(8, "pam4_ltp_host", Kind.UINT, 256),
+            Observable(1, "laser_age", NumberFormat.UINT, unit="%"),
+            Observable(2, "tec_current", NumberFormat.INT, _PERCENT_S16, "%"),
+            Observable(3, "laser_frequency_error", NumberFormat.INT, Fraction(10), "MHz"),
+            Observable(4, "laser_temperature", NumberFormat.INT, Fraction(1, 256), "degC"),
+            _db(5, "esnr_media", NumberFormat.UINT, 256),
+            _db(6, "esnr_host", NumberFormat.UINT, 256),
+            _db(7, "pam4_ltp_media", NumberFormat.UINT, 256),
+            _db(8, "pam4_ltp_host", NumberFormat.UINT, 256),
             *_fec(9, "ber"),
             *_fec(17, "errored_frames"),
-            Observable(25, "ferc_total_media", Kind.F16, statistic=True),
-            Observable(26, "ferc_total_host", Kind.F16, statistic=True),
-            *_fec(27, "sewmax", Kind.UINT, "symbols"),  # most symbol errors in one code word; CMIS 5.3
+            Observable(25, "ferc_total_media", NumberFormat.F16, statistic=True),
+            Observable(26, "ferc_total_host", NumberFormat.F16, statistic=True),
+            *_fec(27, "sewmax", NumberFormat.UINT, "symbols"),  # most symbol errors in one code word; CMIS 5.3
             *(
-                Observable(77 + k, f"supply_{name}", Kind.UINT, Fraction(1, 10_000), "V")
+                Observable(77 + k, f"supply_{name}", NumberFormat.UINT, Fraction(1, 10_000), "V")
                 for k, name in enumerate(_RAILS)
             ),
-            Observable(83, "supply_12v", Kind.UINT, Fraction(1, 4000), "V"),
-            _db(84, "els_input_power", Kind.INT, 100, "dBm"),
-            *(Observable(128 + k, f"modulator_{name}", Kind.UINT, _PERCENT_U16, "%") for k, name in enumerate(_BIAS)),
-            Observable(134, "cd_fine", Kind.INT, Fraction(1), "ps/nm"),
-            Observable(135, "cd_coarse", Kind.INT, Fraction(20), "ps/nm"),
-            Observable(136, "dgd", Kind.UINT, Fraction(1, 100), "ps"),
-            Observable(137, "sopmd_fine", Kind.UINT, Fraction(1, 100), "ps^2"),
-            _db(138, "pdl", Kind.UINT, 10),
-            _db(139, "osnr", Kind.UINT, 10),
-            _db(140, "esnr", Kind.UINT, 10),
-            Observable(141, "cfo", Kind.INT, Fraction(1), "MHz"),
-            Observable(142, "evm", Kind.UINT, _PERCENT_U16, "%"),
-            _db(143, "tx_power", Kind.INT, 100, "dBm"),
-            _db(144, "rx_total_power", Kind.INT, 100, "dBm"),
-            _db(145, "rx_signal_power", Kind.INT, 100, "dBm"),
-            Observable(146, "sop_rate", Kind.UINT, Fraction(1), "krad/s"),
-            _db(147, "mer", Kind.UINT, 10),
-            Observable(148, "clock_recovery", Kind.INT, _PERCENT_S16, "%", certainty=_CHECK),
-            Observable(149, "sopmd_coarse", Kind.UINT, Fraction(1), "ps^2"),
-            _db(150, "snr_margin", Kind.INT, 10, check=True),
-            _db(151, "q", Kind.UINT, 10, check=True),
-            _db(152, "q_margin", Kind.INT, 10, check=True),
+            Observable(83, "supply_12v", NumberFormat.UINT, Fraction(1, 4000), "V"),
+            _db(84, "els_input_power", NumberFormat.INT, 100, "dBm"),
+            *(
+                Observable(128 + k, f"modulator_{name}", NumberFormat.UINT, _PERCENT_U16, "%")
+                for k, name in enumerate(_BIAS)
+            ),
+            Observable(134, "cd_fine", NumberFormat.INT, Fraction(1), "ps/nm"),
+            Observable(135, "cd_coarse", NumberFormat.INT, Fraction(20), "ps/nm"),
+            Observable(136, "dgd", NumberFormat.UINT, Fraction(1, 100), "ps"),
+            Observable(137, "sopmd_fine", NumberFormat.UINT, Fraction(1, 100), "ps^2"),
+            _db(138, "pdl", NumberFormat.UINT, 10),
+            _db(139, "osnr", NumberFormat.UINT, 10),
+            _db(140, "esnr", NumberFormat.UINT, 10),
+            Observable(141, "cfo", NumberFormat.INT, Fraction(1), "MHz"),
+            Observable(142, "evm", NumberFormat.UINT, _PERCENT_U16, "%"),
+            _db(143, "tx_power", NumberFormat.INT, 100, "dBm"),
+            _db(144, "rx_total_power", NumberFormat.INT, 100, "dBm"),
+            _db(145, "rx_signal_power", NumberFormat.INT, 100, "dBm"),
+            Observable(146, "sop_rate", NumberFormat.UINT, Fraction(1), "krad/s"),
+            _db(147, "mer", NumberFormat.UINT, 10),
+            Observable(148, "clock_recovery", NumberFormat.INT, _PERCENT_S16, "%", certainty=_CHECK),
+            Observable(149, "sopmd_coarse", NumberFormat.UINT, Fraction(1), "ps^2"),
+            _db(150, "snr_margin", NumberFormat.INT, 10, check=True),
+            _db(151, "q", NumberFormat.UINT, 10, check=True),
+            _db(152, "q_margin", NumberFormat.INT, 10, check=True),
         )
     }
 )
@@ -177,7 +181,7 @@ def _group_fields(group: int) -> tuple[Field, ...]:
             DESCRIPTOR_PAGE + group,
             128,
             length=2,
-            kind=Kind.BYTES,
+            kind=NumberFormat.BYTES,
             array=instances,
             support=_VDM,
             note="decode_descriptor",
@@ -187,7 +191,7 @@ def _group_fields(group: int) -> tuple[Field, ...]:
             SAMPLE_PAGE + group,
             128,
             length=2,
-            kind=Kind.BYTES,
+            kind=NumberFormat.BYTES,
             array=instances,
             support=_VDM,
             note="codec.vdm_value",
@@ -198,7 +202,7 @@ def _group_fields(group: int) -> tuple[Field, ...]:
                 THRESHOLD_PAGE + group,
                 128 + 2 * offset,
                 length=2,
-                kind=Kind.BYTES,
+                kind=NumberFormat.BYTES,
                 array=sets,
                 support=_VDM,
                 note="in the format of the observable",
@@ -215,7 +219,7 @@ def _flag_fields(suffix: str, page: int, access: Access) -> tuple[Field, ...]:
             page,
             128 + 32 * group,
             (number, number),
-            kind=Kind.BOOL,
+            kind=NumberFormat.BOOL,
             access=access,
             array=Array("instance", INSTANCES, 4, 0),
             support=_VDM,
@@ -239,7 +243,7 @@ VDM_PAGES: tuple[Field, ...] = (
         unit="ms",
         support=_VDM,
         certainty=_CHECK,
-        note="three public register maps say 0.1 ms; the facts said 0.1 s",
+        note="three public register maps say 0.1 ms",
     ),
     bit("vdm_freeze_request", CONTROL_PAGE, 144, 7, access=Access.RW, support=_VDM),
     bit("vdm_power_saving", CONTROL_PAGE, 144, 6, access=Access.RW, support=_VDM, certainty=_CHECK),

@@ -15,8 +15,8 @@ from lumion_hw.drivers.mesh.lumion.reconnect import Attachment
 from lumion_hw.drivers.mesh.lumion.tables import Tables
 from lumion_hw.errors import IdentityError, LimitError, LinkError, LumionError, NotSupportedError, VerifyError
 from lumion_hw.interfaces import ControllerLimits
-from lumion_hw.sessions.framed import FramedSession, Loss
-from lumion_hw.sessions.framed_errors import Where, sources
+from lumion_hw.sessions.framed.errors import Where, sources
+from lumion_hw.sessions.framed.session import FramedSession, Loss
 
 _log = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from firmware_protocol import (
 from lumion_hw.drivers.ranges import number_each
 from lumion_hw.errors import LimitError
 from lumion_hw.interfaces import ControllerLimits
-from lumion_hw.sessions.framed_errors import Where
+from lumion_hw.sessions.framed.errors import Where
 
 _ENABLED = (FaultSource.TOTAL_POWER, FaultSource.EXTERNAL_LOOP)
 """Optional fault sources that need no threshold of their own: enabled wherever the board has their sensor."""

@@ -30,8 +30,7 @@ from lumion_hw.drivers.mesh.lumion.keepalive import KeepAlive
 from lumion_hw.drivers.mesh.lumion.monitors import check_ability, read_all
 from lumion_hw.drivers.mesh.lumion.reconnect import Attachment, LinkEvent, LinkState, Reconnector, ReconnectPolicy
 from lumion_hw.drivers.mesh.lumion.safety import close_at_exit
-from lumion_hw.drivers.mesh.lumion.sweep_plan import Allowed, planned_sweep
-from lumion_hw.drivers.mesh.lumion.sweep_run import SweepRun
+from lumion_hw.drivers.mesh.lumion.sweeps import Allowed, SweepRun, planned_sweep
 from lumion_hw.drivers.mesh.lumion.telemetry import TelemetryStreams
 from lumion_hw.drivers.mesh.lumion.values import board_counters, controller_info
 from lumion_hw.errors import LinkLost
@@ -47,8 +46,8 @@ from lumion_hw.interfaces import (
 )
 from lumion_hw.links.base import Link
 from lumion_hw.links.owner import fork_safe
-from lumion_hw.sessions.framed import FramedSession, Loss, SessionState
-from lumion_hw.sessions.framed_errors import Where
+from lumion_hw.sessions.framed.errors import Where
+from lumion_hw.sessions.framed.session import FramedSession, Loss, SessionState
 
 
 class LumionMeshController(Driver):

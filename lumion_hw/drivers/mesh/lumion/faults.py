@@ -28,7 +28,7 @@ from lumion_hw.errors import (
     VerifyError,
 )
 from lumion_hw.interfaces import Fault
-from lumion_hw.sessions.framed import FramedSession
+from lumion_hw.sessions.framed.session import FramedSession
 
 _log = logging.getLogger(__name__)
 

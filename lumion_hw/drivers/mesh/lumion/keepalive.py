@@ -10,7 +10,7 @@ from collections.abc import Callable
 from lumion_hw.clock import Clock, Ticker
 from lumion_hw.errors import LumionError
 from lumion_hw.links.owner import fork_safe
-from lumion_hw.sessions.framed import FramedSession
+from lumion_hw.sessions.framed.session import FramedSession
 
 _log = logging.getLogger(__name__)
 

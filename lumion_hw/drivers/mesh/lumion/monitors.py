@@ -9,8 +9,8 @@ from lumion_hw.clock import Clock
 from lumion_hw.drivers.mesh.lumion.config import outside
 from lumion_hw.errors import ConfigError, FrameError, NotSupportedError
 from lumion_hw.interfaces import MonitorReading
-from lumion_hw.sessions.framed import FramedSession
-from lumion_hw.sessions.framed_errors import Where
+from lumion_hw.sessions.framed.errors import Where
+from lumion_hw.sessions.framed.session import FramedSession
 
 _LONGEST_AVERAGE = 4096  # sections 9 and 10.1
 

@@ -19,7 +19,7 @@ from lumion_hw.clock import Clock
 from lumion_hw.drivers.mesh.lumion.values import call_back
 from lumion_hw.errors import ConfigError, LinkLost, LumionError, NotSupportedError
 from lumion_hw.links.owner import fork_safe
-from lumion_hw.sessions.framed_errors import Where
+from lumion_hw.sessions.framed.errors import Where
 
 _log = logging.getLogger(__name__)
 

@@ -16,27 +16,21 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import Protocol
+
+from lumion_hw.drivers.life_cycle import Driver
 
 _UNDISTURBED_S = 5.0
 _TERMINATED = 143  # 128 + SIGTERM, as a shell reports it
 
 
-class Closable(Protocol):
-    """Something that is brought to its safe state by closing it."""
-
-    def close(self) -> None:
-        """Close; idempotent, never raises."""
-
-
-_opened: weakref.WeakSet[Closable] = weakref.WeakSet()
+_opened: weakref.WeakSet[Driver] = weakref.WeakSet()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_opened.clear)  # a child has opened none of them
 
 
-def close_at_exit(driver: Closable) -> None:
+def close_at_exit(driver: Driver) -> None:
     """Close a driver when the interpreter ends, if nobody did before and it is still in use."""
     if not _opened:
         atexit.unregister(_close_all)

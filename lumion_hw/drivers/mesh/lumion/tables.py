@@ -27,8 +27,8 @@ from lumion_hw.clock import Clock
 from lumion_hw.drivers.mesh.lumion.config import limit_in_ma
 from lumion_hw.errors import LimitError, LinkError, LinkTimeout, LumionError, VerifyError
 from lumion_hw.interfaces import Generation
-from lumion_hw.sessions.framed import FramedSession
-from lumion_hw.sessions.framed_errors import Where
+from lumion_hw.sessions.framed.errors import Where
+from lumion_hw.sessions.framed.session import FramedSession
 
 _log = logging.getLogger(__name__)
 

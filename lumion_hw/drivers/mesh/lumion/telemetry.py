@@ -30,8 +30,8 @@ from lumion_hw.drivers.mesh.lumion.config import outside
 from lumion_hw.drivers.mesh.lumion.monitors import check_average, chosen_monitors
 from lumion_hw.errors import BusyError, FrameError, LinkLost, LinkTimeout, LumionError
 from lumion_hw.interfaces import MonitorReading, TelemetrySample
-from lumion_hw.sessions.framed import FramedSession
-from lumion_hw.sessions.framed_errors import Where
+from lumion_hw.sessions.framed.errors import Where
+from lumion_hw.sessions.framed.session import FramedSession
 
 _log = logging.getLogger(__name__)
 
@@ -114,14 +114,14 @@ class TelemetryStream:
             self._unsubscribe()
 
     def _next(self) -> TelemetrySample:
-        silences, heard_s = 0, self._clock.now()
+        silences, last_news_s = 0, self._clock.now()
         while not self._samples:
             self._check_session()
             due_s = self._keep_going()
             self._renew()
-            self._session.wait_events(min(due_s, heard_s + self._silent_s))
-            if not self._samples and self._clock.now() >= heard_s + self._silent_s:
-                silences, heard_s = silences + 1, self._clock.now()
+            self._session.wait_events(min(due_s, last_news_s + self._silent_s))
+            if not self._samples and self._clock.now() >= last_news_s + self._silent_s:
+                silences, last_news_s = silences + 1, self._clock.now()
                 if silences == _SILENCES:
                     raise self._silence()
                 self._ask()

@@ -22,7 +22,7 @@ from firmware_protocol import (
     has_feature,
 )
 from lumion_hw.interfaces import ControllerInfo, Fault
-from lumion_hw.sessions.framed import FramedSession
+from lumion_hw.sessions.framed.session import FramedSession
 
 _log = logging.getLogger(__name__)
 

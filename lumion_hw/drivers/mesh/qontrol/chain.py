@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import DeviceError, NotSupportedError
-from lumion_hw.sessions.qontrol import QontrolSession
-from lumion_hw.sessions.qontrol_codec import (
+from lumion_hw.sessions.codecs.qontrol import (
     CHAIN_ENTRY,
     FIRMWARE,
     INTEGER,
@@ -20,6 +19,7 @@ from lumion_hw.sessions.qontrol_codec import (
     VOLTS,
     text_request,
 )
+from lumion_hw.sessions.qontrol import QontrolSession
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class ChainModule:
 
 
 @dataclass(frozen=True)
-class Chain:
+class ModuleChain:
     """All modules of one serial line.
 
     Attributes:
@@ -104,7 +104,7 @@ class Chain:
         return self.modules[module].first_channel + local_channel
 
 
-def read_chain(session: QontrolSession) -> Chain:
+def read_chain(session: QontrolSession) -> ModuleChain:
     """Ask the modules who they are and what they can do; nothing is changed.
 
     Raises:
@@ -134,7 +134,7 @@ def read_chain(session: QontrolSession) -> Chain:
         )
         _check(session, module)
         modules.append(module)
-    return Chain(tuple(modules))
+    return ModuleChain(tuple(modules))
 
 
 def _column(session: QontrolSession, name: str, pattern: re.Pattern[str], n_modules: int) -> list[str]:

@@ -12,17 +12,16 @@ import contextlib
 import logging
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, Ticker
 from lumion_hw.drivers.life_cycle import Driver, closed_if_failed
-from lumion_hw.drivers.mesh.qontrol.chain import Chain, read_chain
+from lumion_hw.drivers.mesh.qontrol.chain import ModuleChain, read_chain
 from lumion_hw.drivers.mesh.qontrol.faults import HOST_IDLE, STOPPED, FaultLatch, LogEntry, in_words, read_log
-from lumion_hw.drivers.mesh.qontrol.idle import IdleWatch
 from lumion_hw.drivers.mesh.qontrol.outputs import QontrolOutputs
 from lumion_hw.drivers.mesh.qontrol.values import (
     ChannelReadings,
@@ -46,8 +45,49 @@ from lumion_hw.interfaces import (
 )
 from lumion_hw.links.base import Link
 from lumion_hw.links.owner import fork_safe
+from lumion_hw.sessions.codecs.qontrol import words_from_values
 from lumion_hw.sessions.qontrol import WINDOW_BYTES, QontrolSession
-from lumion_hw.sessions.qontrol_codec import words_from_values
+
+_LOOKS_PER_PERIOD = 4
+
+
+class IdleWatch:
+    """Calls an action when nothing was used for a while, and again for every look after that.
+
+    Args:
+        clock: The clock.
+        idle_s: How long is too long; ``None`` watches nothing.
+        action: Called with the idle time in seconds, from the clock's ticker.
+    """
+
+    def __init__(self, clock: Clock, idle_s: float | None, action: Callable[[float], None]) -> None:
+        self._clock = clock
+        self._idle_s = idle_s
+        self._action = action
+        self._used_s = clock.now()
+        self._ticker: Ticker | None = None
+
+    def used(self) -> None:
+        """Begin the idle time anew."""
+        self._used_s = self._clock.now()
+
+    def start(self) -> None:
+        """Begin to watch, unless it is being done already."""
+        self.used()
+        if self._ticker is None and self._idle_s is not None:
+            self._ticker = self._clock.call_every(self._idle_s / _LOOKS_PER_PERIOD, self._look)
+
+    def stop(self) -> None:
+        """End watching; idempotent."""
+        ticker, self._ticker = self._ticker, None
+        if ticker is not None:
+            ticker.cancel()
+
+    def _look(self) -> None:
+        idle_s = self._clock.now() - self._used_s
+        if self._idle_s is not None and idle_s >= self._idle_s:
+            self._action(idle_s)
+
 
 _log = logging.getLogger(__name__)
 
@@ -138,7 +178,7 @@ class QontrolController(Driver):
         )
 
     @property
-    def chain(self) -> Chain:
+    def chain(self) -> ModuleChain:
         """The modules found by :meth:`open`. Raises ``LinkLost`` before that."""
         return self._found("chain").chain
 
@@ -353,7 +393,7 @@ class QontrolController(Driver):
                 self._calls -= 1
                 self._idle.used()
 
-    def _attach(self, chain: Chain) -> QontrolOutputs:
+    def _attach(self, chain: ModuleChain) -> QontrolOutputs:
         expected = self._expected_serial or (self._outputs.chain.serial if self._outputs is not None else None)
         if expected is not None and chain.serial != expected:
             raise IdentityError(
@@ -369,7 +409,7 @@ class QontrolController(Driver):
             self._session, self._clock, chain, self._latch, mode=self._mode, tolerance_ma=self._tolerance_ma
         )
 
-    def _wanted(self, limits: ControllerLimits, chain: Chain) -> Compliance:
+    def _wanted(self, limits: ControllerLimits, chain: ModuleChain) -> Compliance:
         return wanted_compliance(limits, chain, self._compliance_v, self._headroom, self._session)
 
     def _found(self, operation: str) -> QontrolOutputs:

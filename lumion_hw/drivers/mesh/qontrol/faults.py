@@ -11,11 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.drivers.mesh.qontrol.chain import Chain
+from lumion_hw.drivers.mesh.qontrol.chain import ModuleChain
 from lumion_hw.drivers.mesh.qontrol.values import ChannelReadings, Compliance
 from lumion_hw.interfaces import Fault
-from lumion_hw.sessions.qontrol import QontrolSession, Report
-from lumion_hw.sessions.qontrol_codec import (
+from lumion_hw.sessions.codecs.qontrol import (
     ERRORS_SUPPRESSED,
     LOG_ENTRY,
     OVER_CURRENT,
@@ -25,6 +24,7 @@ from lumion_hw.sessions.qontrol_codec import (
     error_name,
     text_request,
 )
+from lumion_hw.sessions.qontrol import QontrolSession, Report
 
 STOPPED = "ESTOP"
 HOST_IDLE = "HOST_IDLE"
@@ -108,7 +108,7 @@ class FaultLatch:
 
 
 def faults_from_reports(
-    reports: Iterable[Report], chain: Chain, readings: ChannelReadings | None, compliance: Compliance
+    reports: Iterable[Report], chain: ModuleChain, readings: ChannelReadings | None, compliance: Compliance
 ) -> list[Fault]:
     """Return one fault per distinct report, with the channel it must be about, or all it may be about.
 
@@ -125,7 +125,7 @@ def faults_from_reports(
 
 
 def faults_from_log(
-    entries: Iterable[LogEntry], chain: Chain, readings: ChannelReadings | None, compliance: Compliance
+    entries: Iterable[LogEntry], chain: ModuleChain, readings: ChannelReadings | None, compliance: Compliance
 ) -> list[Fault]:
     """Return one fault per channel the modules logged in the last two seconds: what ``E30`` kept from being sent."""
     faults: dict[tuple[int, int], Fault] = {}
@@ -138,7 +138,7 @@ def faults_from_log(
     return list(faults.values())
 
 
-def read_log(session: QontrolSession, chain: Chain) -> tuple[LogEntry, ...]:
+def read_log(session: QontrolSession, chain: ModuleChain) -> tuple[LogEntry, ...]:
     """Read the logs of all modules (``LOGALL?``), 64 entries each, in the order of the reply."""
     lines = session.ask(text_request("LOGALL?", LOG_ENTRY, _LOG_LINES * len(chain.modules)))
     entries = []
@@ -172,7 +172,7 @@ def _candidates(fault: Fault) -> tuple[int, ...]:
 
 
 def _narrowed(
-    report: Report, chain: Chain, readings: ChannelReadings | None, compliance: Compliance
+    report: Report, chain: ModuleChain, readings: ChannelReadings | None, compliance: Compliance
 ) -> tuple[int, ...]:
     if report.code in (ERRORS_SUPPRESSED, POWERED_UP):
         return ()

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.mesh.qontrol.chain import Chain
+from lumion_hw.drivers.mesh.qontrol.chain import ModuleChain
 from lumion_hw.drivers.mesh.qontrol.faults import (
     FaultLatch,
     faults_from_log,
@@ -28,8 +28,8 @@ from lumion_hw.drivers.mesh.qontrol.values import (
 )
 from lumion_hw.errors import DeviceError, LinkLost, LumionError, SafetyError, VerifyError
 from lumion_hw.interfaces import Fault
+from lumion_hw.sessions.codecs.qontrol import ERRORS_SUPPRESSED, POWERED_UP, Quantity
 from lumion_hw.sessions.qontrol import QontrolSession
-from lumion_hw.sessions.qontrol_codec import ERRORS_SUPPRESSED, POWERED_UP, Quantity
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class QontrolOutputs:
         self,
         session: QontrolSession,
         clock: Clock,
-        chain: Chain,
+        chain: ModuleChain,
         latch: FaultLatch,
         *,
         mode: Mode,

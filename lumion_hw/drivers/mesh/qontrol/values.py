@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
-from lumion_hw.drivers.mesh.qontrol.chain import Chain
+from lumion_hw.drivers.mesh.qontrol.chain import ModuleChain
 from lumion_hw.drivers.ranges import number_each
 from lumion_hw.errors import FrameError, LimitError
 from lumion_hw.interfaces import ControllerLimits
-from lumion_hw.sessions.qontrol import QontrolSession
-from lumion_hw.sessions.qontrol_codec import (
+from lumion_hw.sessions.codecs.qontrol import (
     CHANNEL_READING,
     FULL_WORD,
     MODULE_WORDS,
@@ -28,6 +27,7 @@ from lumion_hw.sessions.qontrol_codec import (
     text_request,
     words_from_values,
 )
+from lumion_hw.sessions.qontrol import QontrolSession
 
 Mode = Literal["binary", "ascii"]
 LINE_LIMIT_BYTES = 64
@@ -104,7 +104,7 @@ def check_power(currents_ma: NDArray[np.float64], limits: ControllerLimits, what
 
 
 def wanted_compliance(
-    limits: ControllerLimits, chain: Chain, compliance_v: float | None, headroom: float, session: QontrolSession
+    limits: ControllerLimits, chain: ModuleChain, compliance_v: float | None, headroom: float, session: QontrolSession
 ) -> Compliance:
     """Return the limits the modules are to supervise.
 
@@ -129,7 +129,11 @@ def wanted_compliance(
 
 
 def set_requests(
-    mode: Mode, quantity: Quantity, values: NDArray[np.float64], chain: Chain, changed: NDArray[np.bool_] | None = None
+    mode: Mode,
+    quantity: Quantity,
+    values: NDArray[np.float64],
+    chain: ModuleChain,
+    changed: NDArray[np.bool_] | None = None,
 ) -> list[QontrolRequest]:
     """Return the fewest recorded requests that set the channels, module by module in ascending order.
 
@@ -161,7 +165,7 @@ def set_requests(
     return requests
 
 
-def read_request(mode: Mode, quantity: Quantity, chain: Chain) -> QontrolRequest:
+def read_request(mode: Mode, quantity: Quantity, chain: ModuleChain) -> QontrolRequest:
     """Return the request that reads all channels."""
     return (read_all_binary if mode == "binary" else read_all_text)(quantity, chain.n_channels)
 
@@ -180,7 +184,7 @@ def step(full_scale: NDArray[np.float64]) -> NDArray[np.float64]:
     return full_scale / FULL_WORD
 
 
-def read_channels(session: QontrolSession, chain: Chain, clock: Clock) -> ChannelReadings:
+def read_channels(session: QontrolSession, chain: ModuleChain, clock: Clock) -> ChannelReadings:
     """Read voltage and current of all channels (``VIPALL?``); every line says which channel it is about.
 
     Raises:

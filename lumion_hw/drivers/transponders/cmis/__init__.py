@@ -1,8 +1,8 @@
 """CMIS and C-CMIS modules: QSFP-DD, OSFP and their kin, from 400G-DR4 to 400ZR, over I2C, a linear file or a dump."""
 
+from lumion_hw.drivers.transponders.cmis.context import Quirks
 from lumion_hw.drivers.transponders.cmis.data_paths import DataPath
 from lumion_hw.drivers.transponders.cmis.driver import CmisTransponder
-from lumion_hw.drivers.transponders.cmis.quirks import Quirks
 from lumion_hw.drivers.transponders.cmis.snapshots import Difference, differences
 
 __all__ = ["CmisTransponder", "DataPath", "Difference", "Quirks", "differences"]

@@ -84,7 +84,7 @@ class Advertised:
 
     @cached_property
     def coherent(self) -> bool:
-        """Whether it has the C-CMIS pages (facts, transponders 3.12)."""
+        """Whether it has the C-CMIS pages (33h to 35h)."""
         if self.flat:
             return False
         single_mode = self.number("media_type") == codes.MediaType.SMF

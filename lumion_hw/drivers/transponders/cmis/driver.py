@@ -3,29 +3,54 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+import threading
+from collections.abc import Collection, Iterator, Mapping
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
-from lumion_hw.drivers.transponders.cmis import applications, cdb, firmware, power, tuning, user_memory
+from lumion_hw.clock import Clock
+from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
+from lumion_hw.drivers.transponders.cmis import cdb, firmware, monitors, power, snapshots, tuning
 from lumion_hw.drivers.transponders.cmis import data_paths as dp
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES, DataPath
+from lumion_hw.drivers.transponders.cmis.diagnostics import Diagnostics, Vdm, VdmSample
 from lumion_hw.drivers.transponders.cmis.firmware import Images, Progress
-from lumion_hw.drivers.transponders.cmis.readings import DARK_DBM, ModuleReadings
-from lumion_hw.errors import DeviceError, LumionError, NotSupportedError, VerifyError
+from lumion_hw.drivers.transponders.cmis.lock import LockWatch
+from lumion_hw.drivers.transponders.cmis.opening import open_module
+from lumion_hw.drivers.transponders.cmis.performance import PerformanceReader
+from lumion_hw.errors import ConnectError, DeviceError, LumionError, NotSupportedError, VerifyError
 from lumion_hw.interfaces import (
+    LockReport,
+    Monitors,
+    Performance,
+    Quality,
     Reading,
+    SignalStatus,
+    StickyFlag,
+    TransponderCapabilities,
+    TransponderIdentity,
     TuningResult,
 )
+from lumion_hw.links.owner import fork_safe
+from lumion_hw.sessions.module.adapter import PinnedAdapter
+from lumion_hw.sessions.module.paged_i2c import PagedI2c
+from lumion_hw.sessions.module.pages import ModulePages
+from lumion_hw.sessions.module.registers import I2cDevice, ModuleAbsentError
+from lumion_hw.standards.cmis import codes, flag_bytes
 from lumion_hw.standards.cmis.codes import CDB_FIRMWARE_WRITES, DataPathState, ModuleState, Pattern
 from lumion_hw.standards.cmis.firmware import FirmwareFeatures
+from lumion_hw.standards.cmis.image import MemoryImage
 
+DARK_DBM = -30.0
+"""A transmitter below this power is off; modules show their floor of -40 dBm then."""
+_COHERENT_FLAGS = 0x33
+_FLAG_PAGES = (None, 0x11, 0x12, 0x14, 0x2C, _COHERENT_FLAGS)
 LIGHT_S = 5.0
 """Time from an active data path to a power reading above the floor."""
 
 
-class CmisTransponder(ModuleReadings):
+class CmisTransponder(Driver):
     """Driver of one module; implements ``CoherentTransponder``. Thread-safe.
 
     State is read from the module, never remembered: only what cannot change while it is plugged in is kept, and every
@@ -45,6 +70,217 @@ class CmisTransponder(ModuleReadings):
         hold_off_s: Pause after writes and page changes, for slow boards (raw I2C only).
         pins: Low-speed signals of the socket, where an adapter has them.
     """
+
+    def __init__(
+        self,
+        link: I2cDevice | ModulePages,
+        clock: Clock,
+        *,
+        device: str = "transponder",
+        expected_vendor: str | None = None,
+        expected_part_number: str | None = None,
+        expected_serial: str | None = None,
+        quirks: Mapping[str, Any] | None = None,
+        bank: int = 0,
+        lane: int = 1,
+        hold_off_s: float = 0.0,
+        pins: PinnedAdapter | None = None,
+    ) -> None:
+        self._pages: ModulePages
+        if isinstance(link, ModulePages):
+            self._pages = link
+        else:
+            self._pages = PagedI2c(link, clock, device=device, hold_off_s=hold_off_s)
+        self._clock = clock
+        self._device = device
+        self._expected = {
+            "vendor": expected_vendor,
+            "part_number": expected_part_number,
+            "serial": expected_serial,
+        }
+        self._quirks = dict(quirks or {})
+        self._bank = bank
+        self._lane = lane
+        self._pins = pins
+        self._changing = fork_safe(threading.RLock())
+        self._module: ModuleContext | None = None
+        self._lit_here = False
+
+    # -- opening and closing
+
+    def open(self) -> None:
+        """Open the way to the module and read its identity, what it advertises, and what its optional pages list.
+
+        Raises:
+            ConnectError: The way cannot be opened.
+            ModuleAbsentError: No module.
+            NotRespondingError: The module does not answer within its start-up time.
+            IdentityError: Another module than expected, or one that is not managed by CMIS.
+        """
+        with self._changing, closed_if_failed(self.close):
+            self._pages.open()
+            if self._pins is not None and "mod_prs_l" in self._pins.wired and not self._pins.is_asserted("mod_prs_l"):
+                raise ModuleAbsentError(
+                    "ModPrsL is high: no module in the socket",
+                    device=self._device,
+                    address=self._pages.name,
+                    hint="Plug it in; if there is one, check which pin ModPrsL is wired to.",
+                )
+            module = open_module(self._pages, self._clock, self._device, self._bank, self._expected, self._quirks)
+            self._vdm = Vdm(module)
+            self._diagnostics = Diagnostics(module)
+            self._performance = PerformanceReader(module, self._vdm, self._diagnostics, self._lane)
+            self._module = module
+
+    def close(self) -> None:
+        """Release the way to the module; idempotent, never raises. The transmitter is left as it is."""
+        self._module = None
+        self._pages.close()
+
+    # -- who and what it is
+
+    def identify(self) -> TransponderIdentity:
+        """Read the identity anew and compare it with the one that was opened. Raises ``IdentityError``."""
+        module = self._opened
+        module.guard()
+        return module.identity
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether the module has only the lower memory and page 00h, as cables have."""
+        return self._opened.advertised.flat
+
+    def capabilities(self) -> TransponderCapabilities:
+        """Return what the module says of itself."""
+        module = self._opened
+        module.memory.number("cmis_revision")  # a module that is gone has no capabilities
+        loopbacks, performance = self._diagnostics.loopbacks, self._performance.units()
+        return module.advertised.capabilities(self._vdm.has_statistics, loopbacks, performance)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What went wrong without stopping anything, since the module was opened."""
+        return tuple(self._opened.warnings)
+
+    # -- what is read, and changes nothing but flags
+
+    def module_state(self) -> ModuleState | int:
+        """Read the module state; a reserved code comes as a number."""
+        state = self._opened.memory.number("module_state")
+        return ModuleState(state) if state in tuple(ModuleState) else state
+
+    def data_paths(self) -> tuple[DataPath, ...]:
+        """Read which lanes run which application together."""
+        return dp.data_paths(self._opened)
+
+    def data_path_states(self) -> dict[int, str]:
+        """Read the data path state of every host lane, in words."""
+        return {lane: codes.describe("data_path_state", state) for lane, state in dp.states(self._opened).items()}
+
+    def laser(self) -> dict[str, Reading]:
+        """Read configured and current frequency and the configured power: they differ while a request is refused."""
+        module = self._opened
+        module.needs(module.advertised.tunable, "tuning")
+        memory, lane = module.memory, self._lane
+        configured = tuning.configured_mhz(module, lane)
+        current = memory.number("current_frequency", lane)
+        in_order = configured is not None and abs(configured - current) <= tuning.TOLERANCE_MHZ
+        quality = Quality.OK if in_order else Quality.INCONSISTENT
+        found = {
+            "configured_frequency": Reading(
+                None if configured is None else configured / 1e6, "THz", quality, "12h:136"
+            ),
+            "current_frequency": Reading(current / 1e6, "THz", quality, "12h:168"),
+        }
+        if module.advertised.tx_power_limits_dbm is not None:
+            power_dbm = memory.value("target_output_power", lane)
+            number = float(power_dbm) if isinstance(power_dbm, (int, float)) else None
+            found["target_output_power"] = Reading(number, "dBm", Quality.OK, "12h:200")
+        return found
+
+    def monitors(self) -> Monitors:
+        """Read the module's monitors. Raises ``NotSupportedError`` for a module that has none."""
+        module = self._opened
+        module.needs(not module.advertised.flat, "reading monitors")
+        launched, received = (self._vdm.find(name) for name in ("tx_power", "rx_total_power"))
+        return monitors.monitors(
+            module,
+            self._lane,
+            self._sample(received.source, "rx_total_power") if received else None,
+            self._sample(launched.source, "tx_power") if launched else None,
+        )
+
+    def module_readings(self) -> dict[str, Reading]:
+        """Read the monitors of the module, by name; those it does not have are marked, not 0."""
+        return monitors.module_readings(self._opened)
+
+    def lane_readings(self, lane: int | None = None) -> dict[str, Reading]:
+        """Read the monitors of a media lane, by name."""
+        module = self._opened
+        module.needs(not module.advertised.flat, "reading lane monitors")
+        return monitors.lane_readings(module, lane or self._lane)
+
+    def status(self) -> SignalStatus:
+        """Read the live status of the media lane."""
+        module = self._opened
+        module.needs(not module.advertised.flat, "reading lane status")
+        return monitors.status(module, self._lane)
+
+    def samples(self) -> tuple[VdmSample, ...]:
+        """Read all diagnostic samples, unfrozen."""
+        self._opened.memory.number("module_state")
+        return self._vdm.samples()
+
+    def performance(self) -> Performance:
+        """End an interval of the module's statistics and return what it measured, cross-checked between its pages.
+
+        Raises:
+            NotSupportedError: The module measures no link performance.
+        """
+        with self._operation() as module:
+            paths = [path for path in dp.data_paths(module) if self._lane in path.media_lanes]
+            states = dp.states(module)
+            lit = any(states[lane] == DataPathState.ACTIVATED for path in paths for lane in path.host_lanes)
+            live = module.flags.live(monitors.LANE_STATUS_PAGE)
+            locked = not {("rx_los", self._lane), ("rx_lol", self._lane)} & live
+            return self._performance.read(lit, locked)
+
+    def wait_for_lock(self, timeout_s: float) -> LockReport:
+        """Wait until the link is up, at most ``timeout_s`` from now, and report what held it up.
+
+        It ends early at what waiting does not change: absent, fault, refused configuration or tuning.
+
+        Raises:
+            ConnectError: The module is not open.
+            NotSupportedError: A flat memory has no link state.
+        """
+        module = self._module
+        if module is None:
+            raise self._not_open()
+        return LockWatch(module, self._vdm, self._lane).wait(timeout_s)
+
+    def lock_state(self) -> LockReport:
+        """Look once whether the link is up."""
+        return self.wait_for_lock(0.0)
+
+    def flags(self) -> tuple[StickyFlag, ...]:
+        """Read all flags, which clears them in the module, and return all seen since :meth:`clear_flags`."""
+        module = self._opened
+        for page in _FLAG_PAGES:
+            supported = self._flag_page_exists(module, page)
+            if supported:
+                module.flags.read(page)
+        return module.flags.all()
+
+    def clear_flags(self) -> None:
+        """Forget the flags seen so far; one whose cause lasts comes back at the next read."""
+        self._opened.flags.clear()
+
+    def dump(self) -> MemoryImage:
+        """Read the whole memory without clearing a flag."""
+        module = self._opened
+        with module.memory.pages.transaction():
+            return snapshots.dump(module, self._vdm)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -109,7 +345,7 @@ class CmisTransponder(ModuleReadings):
             DeviceTimeoutError: A stage took too long.
         """
         with self._operation() as module:
-            applications.select_application(module, number, first_lane, check=check)
+            dp.select_application(module, number, first_lane, check=check)
 
     def enable(self) -> None:
         """Switch the transmitters of all data paths on, and wait until there is light.
@@ -301,7 +537,7 @@ class CmisTransponder(ModuleReadings):
             DeviceError: It is wrong.
         """
         with self._operation() as module:
-            user_memory.enter_password(module, password)
+            cdb.enter_password(module, password)
 
     def change_password(self, password: int) -> None:
         """Give the module another host password; the present one has been entered.
@@ -311,12 +547,12 @@ class CmisTransponder(ModuleReadings):
             DeviceError: The module is locked.
         """
         with self._operation() as module:
-            user_memory.change_password(module, password)
+            cdb.change_password(module, password)
 
     def user_memory(self) -> bytes:
         """Return the 128 bytes that the module keeps for its user (page 03h). Raises ``NotSupportedError``."""
         with self._operation() as module:
-            return user_memory.read(module)
+            return cdb.read_user_memory(module)
 
     def write_user_memory(self, offset: int, data: bytes) -> None:
         """Write some of the 128 bytes of the user and read them back.
@@ -327,7 +563,48 @@ class CmisTransponder(ModuleReadings):
             VerifyError: The module keeps others: it may want its password first.
         """
         with self._operation() as module:
-            user_memory.write(module, offset, data)
+            cdb.write_user_memory(module, offset, data)
+
+    # -- inside
+
+    @property
+    def _opened(self) -> ModuleContext:
+        if self._module is None:
+            raise self._not_open()
+        return self._module
+
+    def _not_open(self) -> ConnectError:
+        return not_open("the module", self._device, self._pages.name)
+
+    @contextlib.contextmanager
+    def _operation(self) -> Iterator[ModuleContext]:
+        """Let one thread change the module at a time."""
+        with self._changing:
+            yield self._opened
+
+    def _sample(self, source: str, name: str) -> Reading:
+        value = self._vdm.current(name)
+        floor = value is None or value <= DARK_DBM - 10.0
+        return Reading(value, "dBm", Quality.BELOW_RANGE if floor else Quality.OK, source)
+
+    def _flag_page_exists(self, module: ModuleContext, page: int | None) -> bool:
+        if module.advertised.flat or not flag_bytes(page):
+            return page is None
+        if page == _COHERENT_FLAGS:
+            return module.advertised.coherent and module.memory.pages.has_page(page)
+        if page == 0x12:
+            return module.advertised.tunable
+        if page == 0x14:
+            return bool(module.advertised.supported("diagnostics_selector"))
+        return page != 0x2C or bool(self._vdm.instances)
+
+    def _power_reading(self, module: ModuleContext) -> Reading | None:
+        """Return the launched power, where the module measures it."""
+        reading = monitors.lane_readings(module, self._lane)["tx_power"]
+        if reading.quality is not Quality.NOT_SUPPORTED:
+            return reading
+        item = self._vdm.find("tx_power")
+        return self._sample(item.source, "tx_power") if item else None
 
     def _await_light(self, module: ModuleContext) -> None:
         if self._power_reading(module) is None:

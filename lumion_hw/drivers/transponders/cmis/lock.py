@@ -1,4 +1,4 @@
-"""Whether a link is up, and if not, what holds it up: the tests of section 9.2 of the facts, in their order."""
+"""Whether a link is up, and if not, what holds it up, in the order of docs/transponders.md, "Why is there no link?"."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from lumion_hw.clock import deadline_after
 from lumion_hw.drivers.transponders.cmis import data_paths as dp
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
+from lumion_hw.drivers.transponders.cmis.diagnostics import Vdm
 from lumion_hw.drivers.transponders.cmis.memory import FlagKey
 from lumion_hw.drivers.transponders.cmis.monitors import LANE_STATUS_PAGE, lane_readings
 from lumion_hw.drivers.transponders.cmis.performance import FEC_PAGE, bit_error_ratios, read_counters
 from lumion_hw.drivers.transponders.cmis.tuning import REFUSALS, TOLERANCE_MHZ, configured_mhz
-from lumion_hw.drivers.transponders.cmis.vdm import Vdm
 from lumion_hw.errors import LinkError, NotSupportedError
 from lumion_hw.interfaces import LockReport, LockStage, Quality
 from lumion_hw.quantities import dbm_from_w
-from lumion_hw.sessions.registers import ModuleAbsentError
+from lumion_hw.sessions.module.registers import ModuleAbsentError
 from lumion_hw.standards.cmis import codes
 from lumion_hw.standards.cmis.codes import ConfigStatus, DataPathState, ModuleState
 from lumion_hw.standards.cmis.coherent_pages import FEC_COUNTERS

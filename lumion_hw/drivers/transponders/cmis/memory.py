@@ -7,8 +7,19 @@ from collections.abc import Collection, Iterable
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, VerifyError
 from lumion_hw.interfaces import StickyFlag
-from lumion_hw.sessions.module_pages import ModulePages
-from lumion_hw.standards.cmis import FIELDS, Access, Field, Kind, Page, Value, decode, encode, fields_of, quiet_runs
+from lumion_hw.sessions.module.pages import ModulePages
+from lumion_hw.standards.cmis import (
+    FIELDS,
+    Access,
+    Field,
+    NumberFormat,
+    Page,
+    Value,
+    decode,
+    encode,
+    fields_of,
+    quiet_runs,
+)
 from lumion_hw.standards.cmis.fields import HALF_BYTES
 from lumion_hw.standards.cmis.index import flag_bytes
 
@@ -200,7 +211,7 @@ class FlagStore:
             name = field.name.removesuffix("_flag").removesuffix("_flags")
             for index in field.array.indices if field.array else (None,):
                 if any(data[place.byte] & place.mask for place in field.locations(index)):
-                    lane = index if field.kind is Kind.BOOL else None
+                    lane = index if field.kind is NumberFormat.BOOL else None
                     yield self.names.get((name, lane), (name, lane))
 
     def _remember(self, found: Iterable[FlagKey]) -> None:

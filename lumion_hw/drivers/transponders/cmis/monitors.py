@@ -9,8 +9,9 @@ from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.errors import OutOfRangeError
 from lumion_hw.interfaces import Monitors, Quality, Reading, SignalStatus
 from lumion_hw.standards.cmis import FIELDS, codes
-from lumion_hw.standards.cmis.codec import aux_monitor, decode, multiplied, optical_power, raw
+from lumion_hw.standards.cmis.codec import aux_monitor, multiplied, optical_power
 from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
+from lumion_hw.standards.registers import decode, raw
 
 LANE_STATUS_PAGE = 0x11
 """Page of lane flags and lane monitors."""

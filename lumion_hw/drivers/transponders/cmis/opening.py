@@ -1,4 +1,4 @@
-"""From an open way to a module to the facts about it: who it is, and what it advertises."""
+"""From an open way to a module to what is known of it: who it is, and what it advertises."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from typing import Any
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.transponders.cmis.advertised import Advertised
-from lumion_hw.drivers.transponders.cmis.context import ModuleContext
+from lumion_hw.drivers.transponders.cmis.context import ModuleContext, quirks_of
 from lumion_hw.drivers.transponders.cmis.memory import CmisMemory
-from lumion_hw.drivers.transponders.cmis.quirks import quirks_of
 from lumion_hw.errors import IdentityError
-from lumion_hw.sessions.module_pages import ModulePages
+from lumion_hw.sessions.module.pages import ModulePages
 from lumion_hw.standards.cmis import CHECKSUMS, Page, codes
 from lumion_hw.standards.cmis.codec import checksum_matches
 from lumion_hw.standards.cmis.interface_ids import CMIS_IDENTIFIERS
 
 START_UP_S = 2.0
-"""Time given to a module just plugged in until it answers (facts, transponders 4.1)."""
+"""Time given to a module just plugged in until it answers (docs/transponders.md, "Times")."""
 _LASER_PAGE = 0x04
 _STATIC_PAGES = (0x01, 0x02, _LASER_PAGE)
 
@@ -61,8 +60,8 @@ def open_module(
     module.warnings += [
         f"the check sum at {item.name} does not fit: some of what this page says may be wrong"
         for item in CHECKSUMS
-        if (half := halves.get(item.page)) is not None
-        and (item.page != _LASER_PAGE or advertised.tunable)
+        if (half := halves.get(item.space)) is not None
+        and (item.space != _LASER_PAGE or advertised.tunable)
         and not checksum_matches(item, half)
     ]
     return module

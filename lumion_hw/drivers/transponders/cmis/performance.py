@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
-from lumion_hw.drivers.transponders.cmis.diagnostics import Diagnostics
+from lumion_hw.drivers.transponders.cmis.diagnostics import Diagnostics, Instance, Vdm, VdmSample
 from lumion_hw.drivers.transponders.cmis.monitors import lane_readings
-from lumion_hw.drivers.transponders.cmis.vdm import Instance, Vdm, VdmSample
 from lumion_hw.interfaces import LinkQuantity, Performance, Quality, Reading
 from lumion_hw.standards.cmis import FIELDS, codes, decode
 from lumion_hw.standards.cmis.codec import MIN_POWER_DBM, q_db
@@ -22,7 +21,7 @@ FEC_PAGE = 0x34
 LINK_PAGE = 0x35
 """Link performance."""
 TOLERANCE_DB = 0.5
-"""Two sources of a quantity in dB may differ by their resolution and this (facts, transponders 6)."""
+"""Two sources of a quantity in dB may differ by their resolution and this (docs/transponders.md, "Times")."""
 _SLACK_DB = TOLERANCE_DB + 0.1  # and the coarsest resolution of these registers
 _DECIBELS = ("dB", "dBm")
 _BER_TOLERANCE = 2.0  # what about 0.5 dB of SNR make of a bit error ratio near the FEC limit

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.drivers.transponders.cmis.data_paths import ALL_LANES
 from lumion_hw.errors import LinkError
-from lumion_hw.sessions.i2c_adapter import ModulePins
+from lumion_hw.sessions.module.adapter import PinnedAdapter
 from lumion_hw.standards.cmis import codes
 
 RESET_PULSE_S = 1e-3
@@ -14,11 +14,11 @@ RESET_S = 5.0
 """Time until a module answers again after a reset."""
 
 
-def power_up(module: ModuleContext, pins: ModulePins | None = None) -> None:
+def power_up(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
     """Let the module leave low power: clear both requests, and wait until it is ready.
 
     Its transmitters are disabled first: after a reset nothing else keeps a module from lighting up by itself as soon as
-    it is powered (facts, transponders 4.6).
+    it is powered (CMIS: TxDisable is 0 after a reset).
 
     Raises:
         DeviceTimeoutError: It is not ready within 1.5 times the advertised time.
@@ -36,7 +36,7 @@ def power_up(module: ModuleContext, pins: ModulePins | None = None) -> None:
     _await_state(module, codes.ModuleState.READY, "power_up")
 
 
-def power_down(module: ModuleContext, pins: ModulePins | None = None) -> None:
+def power_down(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
     """Ask for low power in the way that the module's quirks name, and wait until it is there.
 
     Raises:
@@ -55,7 +55,7 @@ def power_down(module: ModuleContext, pins: ModulePins | None = None) -> None:
     _await_state(module, codes.ModuleState.LOW_PWR, "power_down")
 
 
-def reset(module: ModuleContext, pins: ModulePins | None = None) -> None:
+def reset(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
     """Reset the module, by ResetL if it is wired, and wait until it answers; everything it was told is forgotten."""
     memory = module.memory
     with memory.pages.transaction():
@@ -80,7 +80,7 @@ def reset(module: ModuleContext, pins: ModulePins | None = None) -> None:
     module.wait(answers, RESET_S, lambda: "no answer after the reset")
 
 
-def _drive(pins: ModulePins | None, signal: str, asserted: bool) -> bool:
+def _drive(pins: PinnedAdapter | None, signal: str, asserted: bool) -> bool:
     """Assert or release a signal where it is wired; return whether it is."""
     if pins is None or signal not in pins.wired:
         return False

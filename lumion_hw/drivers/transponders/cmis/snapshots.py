@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lumion_hw.drivers.transponders.cmis.context import ModuleContext
-from lumion_hw.drivers.transponders.cmis.vdm import Vdm
+from lumion_hw.drivers.transponders.cmis.diagnostics import Vdm
 from lumion_hw.standards.cmis import FIELDS, PAGES, Access, Page, Value, decode, fields_of
 from lumion_hw.standards.cmis.cdb import CDB_PAGE
 from lumion_hw.standards.cmis.codec import cut, multiplied

@@ -26,12 +26,12 @@ _UNBOUNDED = 0xD
 def checksums(dump: Dump) -> Iterator[Finding]:
     """Yield page check sums that do not fit."""
     for item, fits in dump.checksums.items():
-        half = dump.half(item.page)
+        half = dump.half(item.space)
         if fits or half is None:
             continue
         wanted, found = checksum_of(item, half), half[item.byte - HALF_BYTES]
         message = f"check sum over {item.first}-{item.last} is {wanted:02X}h, the module says {found:02X}h"
-        yield finding(_WARNING, "checksum", message, f"page_{item.page:02x}h_checksum", doubt=False)
+        yield finding(_WARNING, "checksum", message, f"page_{item.space:02x}h_checksum", spoils=False)
 
 
 def kind(dump: Dump) -> Iterator[Finding]:
@@ -49,7 +49,7 @@ def kind(dump: Dump) -> Iterator[Finding]:
         yield finding(_WARNING, "impossible", message, "cmis_revision")
     elif major < 5:
         message = f"CMIS {major}.{minor}: fields that came with CMIS 5 may mean something else"
-        yield finding(_NOTE, "revision", message, "cmis_revision", doubt=False)
+        yield finding(_NOTE, "revision", message, "cmis_revision", spoils=False)
     medium = dump.count("media_type")
     if not codes.is_known("media_type", medium):
         message = f"the media type is {codes.describe('media_type', medium)}"
@@ -72,7 +72,7 @@ def pages(dump: Dump) -> Iterator[Finding]:
         beyond = sorted(present - {0x00})
         if beyond:
             message = f"the memory is flat, but the dump has pages {_hex(beyond)}"
-            yield finding(_ERROR, "contradiction", message, "flat_memory", doubt=False)
+            yield finding(_ERROR, "contradiction", message, "flat_memory", spoils=False)
         return
     for wanted, name in (
         ({0x00}, "identifier"),
@@ -85,10 +85,10 @@ def pages(dump: Dump) -> Iterator[Finding]:
         advertised = name in ("identifier", "flat_memory") or bool(dump.value(name))
         if advertised and wanted - present:
             message = f"page {_hex(sorted(wanted - present))} is not in the dump, though the module has it"
-            yield finding(_NOTE, "missing_page", message, name, doubt=False)
+            yield finding(_NOTE, "missing_page", message, name, spoils=False)
         elif not advertised and wanted & present and dump.value(name) is not None:
             message = f"page {_hex(sorted(wanted & present))} is in the dump, though the module does not advertise it"
-            yield finding(_WARNING, "contradiction", message, name, doubt=False)
+            yield finding(_WARNING, "contradiction", message, name, spoils=False)
 
 
 def applications(dump: Dump) -> Iterator[Finding]:
@@ -108,7 +108,7 @@ def applications(dump: Dump) -> Iterator[Finding]:
         if ended is not None:
             if not empty and number <= 8:
                 message = f"descriptor {number} is filled, though the list ended at {ended}"
-                yield finding(_NOTE, "contradiction", message, name, number, doubt=False)
+                yield finding(_NOTE, "contradiction", message, name, number, spoils=False)
             continue
         if empty:
             continue
@@ -121,7 +121,7 @@ def _application(dump: Dump, prefix: str, number: int, lanes: int, media: int) -
         code = dump.count(f"{prefix}_{side}_interface", number)
         if code and not codes.is_known(table, code):
             message = f"application {number} has the {side} interface {codes.describe(table, code)}"
-            yield finding(_NOTE, "unknown", message, f"{prefix}_{side}_interface", number, doubt=False)
+            yield finding(_NOTE, "unknown", message, f"{prefix}_{side}_interface", number, spoils=False)
     if not 1 <= lanes <= _LANES:
         yield finding(_ERROR, "impossible", f"application {number} takes {lanes} host lanes", name, number)
     if media > _LANES:
@@ -137,7 +137,7 @@ def _application(dump: Dump, prefix: str, number: int, lanes: int, media: int) -
         starts = [bit + 1 for bit in range(_LANES) if options >> bit & 1]
         if not starts:
             message = f"application {number} may begin on no {side} lane"
-            yield finding(_WARNING, "contradiction", message, field, number, doubt=False)
+            yield finding(_WARNING, "contradiction", message, field, number, spoils=False)
         too_far = [start for start in starts if start + count - 1 > _LANES]
         if too_far:
             message = f"application {number} takes {count} {side} lanes and may begin on lane {too_far[-1]}"
@@ -171,15 +171,15 @@ def _multipliers(dump: Dump) -> Iterator[Finding]:
         if isinstance(code, int) and code not in factors:
             message = f"code {code} of {name} is reserved: what it multiplies is not known"
             multiplied = [field for field in ALL_FIELDS if field.multiplier == name]
-            doubt = [
+            affected = [
                 (item.name, index) for item in multiplied for index in (item.array.indices if item.array else (None,))
             ]
-            yield Finding(_WARNING, address(name), "reserved", message, ((name, None), *doubt))
+            yield Finding(_WARNING, address(name), "reserved", message, ((name, None), *affected))
     if dump.count("smf_length_multiplier") == 3 and dump.advertised.revision < SMF_MULTIPLIER_2_SINCE:
         major, minor = dump.advertised.revision
         message = f"length multiplier code 3 is reserved in CMIS {major}.{minor}; 01h:137 explains it since 5.3"
-        doubt = [("smf_length_multiplier", None), ("smf_length_base", None)]
-        yield Finding(_WARNING, address("smf_length_multiplier"), "reserved", message, tuple(doubt))
+        affected = [("smf_length_multiplier", None), ("smf_length_base", None)]
+        yield Finding(_WARNING, address("smf_length_multiplier"), "reserved", message, tuple(affected))
 
 
 def media(dump: Dump) -> Iterator[Finding]:
@@ -203,7 +203,7 @@ def media(dump: Dump) -> Iterator[Finding]:
         message = f"a cable with a wavelength of {wavelength:g} nm"
         yield finding(_WARNING, "contradiction", message, "nominal_wavelength")
     if medium == copper and dump.count("cable_length_base") == 0:
-        yield finding(_NOTE, "contradiction", "a copper cable without a length", "cable_length_base", doubt=False)
+        yield finding(_NOTE, "contradiction", "a copper cable without a length", "cable_length_base", spoils=False)
 
 
 def _laser(dump: Dump) -> Iterator[Finding]:
@@ -211,7 +211,7 @@ def _laser(dump: Dump) -> Iterator[Finding]:
     if not dump.advertised.tunable or dump.half(0x04) is None:
         return
     if not dump.advertised.grids.channels:
-        yield finding(_ERROR, "contradiction", "a tunable laser without a grid", "grid_100ghz_supported", doubt=False)
+        yield finding(_ERROR, "contradiction", "a tunable laser without a grid", "grid_100ghz_supported", spoils=False)
     for name in [name for name in FIELDS if name.startswith("grid_") and name.endswith("_low_channel")]:
         grid = name.removesuffix("_low_channel")
         low, high = dump.number(name), dump.number(f"{grid}_high_channel")

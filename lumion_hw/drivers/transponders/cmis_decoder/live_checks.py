@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from lumion_hw.drivers.transponders.cmis.diagnostics import Instance, listed, sample_value
 from lumion_hw.drivers.transponders.cmis.performance import FEC_PAGE, bit_error_ratios, read_counters
-from lumion_hw.drivers.transponders.cmis.vdm import Instance, listed, sample_value
 from lumion_hw.drivers.transponders.cmis_decoder.memory import Dump, finding
 from lumion_hw.drivers.transponders.decoded import Finding, Severity
 from lumion_hw.standards.cmis import FIELDS, byte_access, codes
@@ -78,7 +78,7 @@ def monitors(dump: Dump) -> Iterator[Finding]:
             yield finding(_ERROR, "impossible", message, name)
         elif supported is False and value and not dump.advertised.flat:
             message = f"{name} reads {value:g} {FIELDS[name].unit}, but is not advertised"
-            yield finding(_NOTE, "not_supported", message, name, doubt=False)
+            yield finding(_NOTE, "not_supported", message, name, spoils=False)
     kind = "supply" if dump.value("aux3_is_supply_2") else "temperature"
     aux3 = dump.number("aux3")
     if (
@@ -105,10 +105,10 @@ def operation(dump: Dump) -> Iterator[Finding]:
     least = dump.number("min_supply")
     if dump.has("temperature") and _is_outside(temperature, low, high):
         message = f"the module is at {temperature:.1f} degC and made for {low:g} to {high:g} degC"
-        yield finding(_WARNING, "outside_limits", message, "temperature", doubt=False)
+        yield finding(_WARNING, "outside_limits", message, "temperature", spoils=False)
     if supply is not None and least and dump.has("supply") and supply < least:
         message = f"the supply is {supply:.3f} V, below the {least:g} V that the module needs"
-        yield finding(_WARNING, "outside_limits", message, "supply", doubt=False)
+        yield finding(_WARNING, "outside_limits", message, "supply", spoils=False)
 
 
 def thresholds(dump: Dump) -> Iterator[Finding]:
@@ -125,7 +125,7 @@ def thresholds(dump: Dump) -> Iterator[Finding]:
             continue
         if not any(known):
             yield finding(
-                _WARNING, "contradiction", f"{name} is monitored, but its thresholds are 0", first, doubt=False
+                _WARNING, "contradiction", f"{name} is monitored, but its thresholds are 0", first, spoils=False
             )
         elif known != sorted(known):
             words = ", ".join(f"{limit.replace('_', ' ')} {values[limit]:g}" for limit in _LIMIT_ORDER)
@@ -140,7 +140,7 @@ def _outside(dump: Dump, name: str, low: float, high: float) -> Iterator[Finding
         if value is not None and not low <= value <= high and not (name == "rx_power" and value < low):
             lane = "" if index is None else f" of lane {index}"
             message = f"{name}{lane} is {value:g} {FIELDS[name].unit}, outside its alarm limits {low:g} to {high:g}"
-            yield finding(_WARNING, "outside_limits", message, name, index, doubt=False)
+            yield finding(_WARNING, "outside_limits", message, name, index, spoils=False)
 
 
 def _lit_lanes(dump: Dump) -> list[int]:
@@ -162,12 +162,12 @@ def lanes(dump: Dump) -> Iterator[Finding]:
         alive = [lane for lane in _LANES if dump.number(name, lane)]
         if dump.supported(name) is False and alive and not dump.advertised.flat:
             message = f"{name} is not 0 on lanes {_listing(alive)}, but is not advertised"
-            yield finding(_NOTE, "not_supported", message, name, alive[0], doubt=False)
+            yield finding(_NOTE, "not_supported", message, name, alive[0], spoils=False)
     yield from _absent(dump)
     for lane in _lit_lanes(dump):
         if dump.supported("tx_power") and dump.number("tx_power", lane) == 0.0:
             message = f"lane {lane} is activated and launches nothing"
-            yield finding(_WARNING, "contradiction", message, "tx_power", lane, doubt=False)
+            yield finding(_WARNING, "contradiction", message, "tx_power", lane, spoils=False)
 
 
 def _absent(dump: Dump) -> Iterator[Finding]:
@@ -176,8 +176,8 @@ def _absent(dump: Dump) -> Iterator[Finding]:
     alive = [lane for lane in absent if lane in dump.shining_lanes]
     if alive:
         message = f"media lanes {_listing(absent)} are marked as absent, but there is light on {_listing(alive)}"
-        doubt = tuple(("media_lane_unsupported", lane) for lane in alive)
-        yield Finding(_WARNING, "00h:210", "contradiction", message, doubt)
+        affected = tuple(("media_lane_unsupported", lane) for lane in alive)
+        yield Finding(_WARNING, "00h:210", "contradiction", message, affected)
 
 
 def _listing(numbers: list[int]) -> str:

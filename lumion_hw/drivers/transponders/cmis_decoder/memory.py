@@ -9,8 +9,9 @@ from lumion_hw.drivers.transponders.cmis.advertised import Advertised
 from lumion_hw.drivers.transponders.decoded import Finding, Severity
 from lumion_hw.standards.cmis import CHECKSUMS, FIELDS, Field, Page, Value, decode
 from lumion_hw.standards.cmis.codec import checksum_matches, cut, multiplied
-from lumion_hw.standards.cmis.fields import LANES, Checksum
+from lumion_hw.standards.cmis.fields import LANES
 from lumion_hw.standards.cmis.image import MemoryImage
+from lumion_hw.standards.registers import Checksum
 
 ALL_LANES = frozenset(range(1, LANES + 1))
 """Lanes of a bank."""
@@ -71,16 +72,16 @@ class Dump:
         """Page check sums that are known, and whether they fit; page 04h means nothing without a tunable laser."""
         found = {}
         for item in CHECKSUMS:
-            half = self.half(item.page)
-            if half is None or (item.page == 0x04 and not self.advertised.tunable):
+            half = self.half(item.space)
+            if half is None or (item.space == 0x04 and not self.advertised.tunable):
                 continue
-            if self.image.has(item.page, range(item.first, item.byte + 1)):
+            if self.image.has(item.space, range(item.first, item.byte + 1)):
                 found[item] = checksum_matches(item, half)
         return found
 
     def is_damaged(self, field: Field) -> bool:
         """Tell whether a field has a byte under a check sum that is wrong, that byte included."""
-        wrong = (item for item, fits in self.checksums.items() if not fits and item.page == field.page)
+        wrong = (item for item, fits in self.checksums.items() if not fits and item.space == field.page)
         return any({*range(item.first, item.last + 1), item.byte} & {*field.whole_span()} for item in wrong)
 
     @cached_property
@@ -140,7 +141,7 @@ def address(name: str, index: int | None = None) -> str:
 
 
 def finding(
-    severity: Severity, kind: str, message: str, name: str, index: int | None = None, *, doubt: bool = True
+    severity: Severity, kind: str, message: str, name: str, index: int | None = None, *, spoils: bool = True
 ) -> Finding:
-    """Return a finding about a field; ``doubt`` says that its value cannot be believed."""
-    return Finding(severity, address(name, index), kind, message, ((name, index),) if doubt else ())
+    """Return a finding about a field; ``spoils`` says that its value cannot be believed."""
+    return Finding(severity, address(name, index), kind, message, ((name, index),) if spoils else ())

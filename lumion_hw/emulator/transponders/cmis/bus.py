@@ -7,7 +7,7 @@ import contextlib
 from lumion_hw.emulator.transponders.cmis.host_port import WRITE_BYTES
 from lumion_hw.emulator.transponders.cmis.module import CmisModule
 from lumion_hw.errors import LinkError
-from lumion_hw.sessions.register_access import IDENTITY_DEVICE
+from lumion_hw.sessions.module.registers import IDENTITY_DEVICE
 from lumion_hw.standards.cmis.fields import HALF_BYTES
 from lumion_hw.standards.cmis.lower_memory import BANK_SELECT_BYTE
 

@@ -14,9 +14,9 @@ from lumion_hw.emulator.transponders.cmis.data_paths import LIT, DataPaths
 from lumion_hw.emulator.transponders.cmis.ends import Receivers
 from lumion_hw.emulator.transponders.cmis.host_port import Written
 from lumion_hw.emulator.transponders.cmis.profile import LineFormat
-from lumion_hw.standards.cmis.codec import f16_encode
 from lumion_hw.standards.cmis.codes import DiagnosticsSelector
 from lumion_hw.standards.cmis.fields import HALF_BYTES, LANES
+from lumion_hw.standards.registers import f16_encode
 
 RESULTS_PAGE = 0x14
 """Page of the selector and the results."""

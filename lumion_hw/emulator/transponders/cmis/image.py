@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lumion_hw.emulator.transponders.cmis.memory import Memory
 from lumion_hw.emulator.transponders.cmis.profile import Limits, ModuleProfile, ModuleQuirks, VdmInstance
-from lumion_hw.standards.cmis import FIELDS, Kind
+from lumion_hw.standards.cmis import FIELDS, NumberFormat
 from lumion_hw.standards.cmis.administrative_pages import GRID_NAMES
 from lumion_hw.standards.cmis.cdb import CDB_PAGE, EPL_PAGES
 from lumion_hw.standards.cmis.codec import duration_code, encode_vdm_value, optical_power_count
@@ -160,7 +160,7 @@ def threshold_sets(profile: ModuleProfile, group: int) -> dict[int, int]:
 
 
 def _set_of(instance: VdmInstance, sets: dict[int, int]) -> int:
-    signed = OBSERVABLES[instance.code].kind is Kind.INT
+    signed = OBSERVABLES[instance.code].kind is NumberFormat.INT
     return sets.get(instance.code, _OPEN_SIGNED_SET if signed else _OPEN_UNSIGNED_SET)
 
 

@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterable
 
 from lumion_hw.standards.cmis import CHECKSUMS, FIELDS, Page, Value, decode, encode, raw
-from lumion_hw.standards.cmis.codec import checksum_of, raw_limits
-from lumion_hw.standards.cmis.fields import HALF_BYTES, Kind
+from lumion_hw.standards.cmis.codec import checksum_of
+from lumion_hw.standards.cmis.fields import HALF_BYTES
+from lumion_hw.standards.registers import NumberFormat, raw_limits
 
 
 class Memory:
@@ -78,8 +79,10 @@ class Memory:
         if math.isfinite(value):
             count = min(max(round(value if field.scale == 1 else value / float(field.scale)), low), high)
         first = field.span(index).start % HALF_BYTES
-        data = count.to_bytes(field.length, "big", signed=field.kind is Kind.INT)
-        self._halves[field.page][first : first + field.length] = data[::-1] if field.kind is Kind.UINT_LE else data
+        data = count.to_bytes(field.length, "big", signed=field.kind is NumberFormat.INT)
+        self._halves[field.page][first : first + field.length] = (
+            data[::-1] if field.kind is NumberFormat.UINT_LE else data
+        )
 
     def lanes(self, name: str) -> int:
         """Return the byte of a field with one bit per lane, bit 0 for lane 1; 0 without its page."""
@@ -94,6 +97,6 @@ class Memory:
     def refresh_checksums(self) -> None:
         """Make all page checksums right."""
         for item in CHECKSUMS:
-            if item.page in self._halves:
-                half = self._halves[item.page]
+            if item.space in self._halves:
+                half = self._halves[item.space]
                 half[item.byte % HALF_BYTES] = checksum_of(item, bytes(half))

@@ -20,7 +20,7 @@ from lumion_hw.emulator.transponders.cmis.image import build_memory
 from lumion_hw.emulator.transponders.cmis.optics import Emit, LaunchedLight, Optics, darkness, ignored
 from lumion_hw.emulator.transponders.cmis.profile import ModuleProfile, ModuleQuirks, Timing
 from lumion_hw.emulator.transponders.cmis.profiles import profile_named
-from lumion_hw.sessions.register_access import IDENTITY_DEVICE, ModuleAbsentError, NotRespondingError
+from lumion_hw.sessions.module.registers import IDENTITY_DEVICE, ModuleAbsentError, NotRespondingError
 from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
 
 _LOG_LENGTH = 10_000

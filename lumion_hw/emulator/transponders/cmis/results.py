@@ -7,8 +7,9 @@ from lumion_hw.emulator.transponders.cmis.host_port import Written
 from lumion_hw.emulator.transponders.cmis.performance import EmulatedPerformance, FecCounters
 from lumion_hw.standards.cmis.codec import encode_vdm_value
 from lumion_hw.standards.cmis.coherent_pages import LINK_QUANTITIES
-from lumion_hw.standards.cmis.fields import LIMITS, Kind
+from lumion_hw.standards.cmis.fields import LIMITS
 from lumion_hw.standards.cmis.vdm import CONTROL_PAGE, OBSERVABLES, SAMPLE_PAGE, Observable
+from lumion_hw.standards.registers import NumberFormat
 
 FREEZE_BYTE = 144
 """Byte of page 2Fh with the freeze request."""
@@ -162,7 +163,7 @@ class VdmPages:
 
 def _within(observable: Observable, value: float) -> float:
     """Return the value, or the nearest one that the observable's format can hold."""
-    if observable.kind is Kind.F16:
+    if observable.kind is NumberFormat.F16:
         return min(max(value, 0.0), _F16_MAX)
-    low, high = (-32768, 32767) if observable.kind is Kind.INT else (0, 65535)
+    low, high = (-32768, 32767) if observable.kind is NumberFormat.INT else (0, 65535)
     return min(max(value, float(low * observable.scale)), float(high * observable.scale))

@@ -1,7 +1,7 @@
 """Frames of Thorlabs' APT protocol as polarization controllers use it: a header of six bytes, and data. Pure.
 
 A header is ``id16, p1, p2, destination, source``; with data it is ``id16, length16, destination | 0x80, source``,
-little-endian (polarization.md 4.3). There is no checksum: which bytes of a stream are frames is told by the two
+little-endian (Thorlabs' APT protocol). There is no checksum: which bytes of a stream are frames is told by the two
 addresses, by the ids whose lengths are known, and by nothing else.
 """
 

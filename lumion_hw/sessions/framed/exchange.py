@@ -30,10 +30,9 @@ from firmware_protocol import (
 )
 from firmware_protocol.timing import MARGIN_S
 from lumion_hw.clock import Clock
-from lumion_hw.sessions.framed_errors import Where, cannot_be_sent, check_echo, encoding, error_from_refusal
-from lumion_hw.sessions.framed_inbox import Answer, Wanted
-from lumion_hw.sessions.framed_line import Line, Loss, SessionState
-from lumion_hw.sessions.framed_quality import step_rtos
+from lumion_hw.sessions.framed.errors import Where, cannot_be_sent, check_echo, encoding, error_from_refusal
+from lumion_hw.sessions.framed.inbox import Answer, Wanted
+from lumion_hw.sessions.framed.line import Line, Loss, SessionState, step_rtos
 
 LEAST_BUSY_WAIT_S = 0.01
 """Shortest wait before a busy board is asked again."""
@@ -49,7 +48,7 @@ _BY_LENGTH = frozenset((Command.PING, Command.STAGE, Command.COMMIT, Command.SET
 """Commands whose retry time depends on nothing but their length."""
 
 
-class _Job(Wanted):
+class _PendingRequest(Wanted):
     """One request: what it says, and once it is under way, its number and times."""
 
     __slots__ = (
@@ -126,7 +125,7 @@ class FramedExchange:
         then, and after a wrong checksum, everything is sent once more.
 
         Raises:
-            LumionError: The refusal that stays; see :func:`~lumion_hw.sessions.framed_errors.error_from_refusal`.
+            LumionError: The refusal that stays; see :func:`~lumion_hw.sessions.framed.errors.error_from_refusal`.
                 Also as :meth:`run`.
             FrameError: A reply does not answer what was asked.
         """
@@ -170,7 +169,7 @@ class FramedExchange:
         """
         todo = deque(self._job(index, message) for index, message in enumerate(messages))
         answers: list[Answer | None] = [None] * len(messages)
-        waiting: list[_Job] = []
+        waiting: list[_PendingRequest] = []
         try:
             while todo or waiting:
                 if todo:
@@ -185,7 +184,7 @@ class FramedExchange:
                 self._line.inbox.forget(job)
         return answers
 
-    def _job(self, index: int, message: Request[Message]) -> _Job:
+    def _job(self, index: int, message: Request[Message]) -> _PendingRequest:
         try:
             payload = message.encode()
             bound = wire_bound(len(payload))
@@ -193,7 +192,7 @@ class FramedExchange:
                 raise FrameTooBigError(bound, self._hello.fw_rx_max)
         except ProtocolError as error:
             raise cannot_be_sent(error, message, self._where) from error
-        return _Job(self._session, index, message, payload, *self._size(message, len(payload)))
+        return _PendingRequest(self._session, index, message, payload, *self._size(message, len(payload)))
 
     def _size(self, message: Request[Message], length: int) -> tuple[float, int]:
         """Return computed time of an answer and bytes that have to arrive; remembered where only the length counts."""
@@ -203,7 +202,7 @@ class FramedExchange:
             self._sizes[key] = computed_s, exchange_bytes(message, self._hello)
         return self._sizes[key]
 
-    def _send(self, todo: deque[_Job], waiting: list[_Job]) -> None:
+    def _send(self, todo: deque[_PendingRequest], waiting: list[_PendingRequest]) -> None:
         """Send what the window has room for, in one write."""
         burst = []
         now = self._clock.now()
@@ -229,14 +228,14 @@ class FramedExchange:
             self._line.inbox.counts["requests"] += len(burst)
             self._line.write(b"".join(burst), waiting[0].name)
 
-    def _may_follow(self, job: _Job, waiting: list[_Job]) -> bool:
+    def _may_follow(self, job: _PendingRequest, waiting: list[_PendingRequest]) -> bool:
         """Section 4.3: the span of the window, and only commands marked P overlap."""
         if not waiting:
             return True
         overlaps = job.message.command.pipelined and waiting[-1].message.command.pipelined
         return overlaps and self._window.may_send()
 
-    def _collect(self, waiting: list[_Job], answers: list[Answer | None]) -> bool:
+    def _collect(self, waiting: list[_PendingRequest], answers: list[Answer | None]) -> bool:
         """Read until something comes or the next repeat is due; return whether a request was refused."""
         self._line.read(min(job.due_s for job in waiting), waiting[0].name)
         refused = False
@@ -251,7 +250,7 @@ class FramedExchange:
                 refused = refused or isinstance(job.answer, Refusal)
         return refused
 
-    def _repeat(self, waiting: list[_Job]) -> None:
+    def _repeat(self, waiting: list[_PendingRequest]) -> None:
         """Send again what is overdue, under its old number, as often as the losses of this link ask for."""
         now = self._clock.now()
         for job in waiting:

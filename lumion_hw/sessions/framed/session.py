@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 import secrets
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from types import TracebackType
 from typing import TypeVar, cast
 
 from firmware_protocol import (
@@ -40,11 +42,71 @@ from lumion_hw.clock import Clock
 from lumion_hw.errors import BusyError, LinkLost
 from lumion_hw.links.base import Link
 from lumion_hw.links.owner import Owner, fork_safe
-from lumion_hw.sessions.framed_errors import Where, check_hello, encoding, error_from_refusal
-from lumion_hw.sessions.framed_exchange import LEAST_BUSY_WAIT_S, FramedExchange
-from lumion_hw.sessions.framed_inbox import Sink, Wanted
-from lumion_hw.sessions.framed_line import HOST_MTU, Line, Loss, SessionState
-from lumion_hw.sessions.framed_lock import TurnLock
+from lumion_hw.sessions.framed.errors import Where, check_hello, encoding, error_from_refusal
+from lumion_hw.sessions.framed.exchange import LEAST_BUSY_WAIT_S, FramedExchange
+from lumion_hw.sessions.framed.inbox import Sink, Wanted
+from lumion_hw.sessions.framed.line import HOST_MTU, Line, Loss, SessionState
+
+
+class TurnLock:
+    """A re-entrant lock that a thread which lets it go and takes it again cannot keep from others.
+
+    A plain ``RLock`` is often won again by the thread that has just released it: whoever waits for events in short
+    turns would make the others wait for several of them.
+
+    Attributes:
+        shared: More than one thread has held it so far.
+    """
+
+    def __init__(self) -> None:
+        self._door = threading.Lock()
+        self._lock = threading.RLock()
+        self._owner = 0
+        self._depth = 0
+        self._first_owner = 0
+        self.shared = False
+
+    def _is_owned(self) -> bool:
+        """Whether this thread holds it; named as in ``threading``, for :mod:`lumion_hw.links.owner`."""
+        return self._owner == threading.get_ident()
+
+    def _at_fork_reinit(self) -> None:
+        """Be free: the thread that held it was left behind in another process."""
+        self._door, self._lock = threading.Lock(), threading.RLock()
+        self._owner = self._depth = 0
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        """Take the lock; with ``blocking`` false return ``False`` at once when another thread has or awaits it."""
+        me = threading.get_ident()
+        if self._owner != me:
+            if not self._door.acquire(blocking):
+                return False
+            try:
+                if not self._lock.acquire(blocking):
+                    return False
+            finally:
+                self._door.release()
+            self._owner = me
+            self._first_owner = self._first_owner or me
+            self.shared = self.shared or self._first_owner != me
+        self._depth += 1
+        return True
+
+    def release(self) -> None:
+        """Let the lock go; the thread that waits at the door is next."""
+        self._depth -= 1
+        if not self._depth:
+            self._owner = 0
+            self._lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
 
 __all__ = ["HOST_MTU", "FramedSession", "Loss", "SessionState"]
 
@@ -236,7 +298,7 @@ class FramedSession:
             LinkTimeout: No answer to three sends or more, as the losses of the link ask for; the link stays open.
                 ``took_effect`` is ``False`` for a question, which changes nothing, else ``None``: not known.
             ConfigError: The request cannot be put on the wire: a value does not fit its field, or it exceeds the MTU.
-            LumionError: The controller refused; see :func:`~lumion_hw.sessions.framed_errors.error_from_refusal`.
+            LumionError: The controller refused; see :func:`~lumion_hw.sessions.framed.errors.error_from_refusal`.
         """
         (reply,) = self.request_all([message])
         return cast(ReplyT, reply)

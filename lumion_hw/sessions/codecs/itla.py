@@ -18,7 +18,7 @@ _FROM_MODULE = 0x04
 _WRITE = 0x01
 
 
-class Register(enum.IntEnum):
+class ItlaRegister(enum.IntEnum):
     """Registers that a driver uses."""
 
     NOP = 0x00
@@ -123,7 +123,7 @@ def write_request(register: int, data: int) -> bytes:
 
 def repeat_request() -> bytes:
     """Return the request for the last reply once more (LstRsp)."""
-    return _sealed(_REPEAT, Register.NOP, 0)
+    return _sealed(_REPEAT, ItlaRegister.NOP, 0)
 
 
 def decode_reply(frame: bytes) -> Reply | None:

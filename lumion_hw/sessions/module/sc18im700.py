@@ -13,7 +13,7 @@ from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, ConnectError
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.conversation import Conversation, shown
-from lumion_hw.sessions.register_access import (
+from lumion_hw.sessions.module.registers import (
     IDENTITY_DEVICE,
     ModuleAbsentError,
     NotRespondingError,

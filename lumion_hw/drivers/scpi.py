@@ -1,12 +1,77 @@
-"""What a strict SCPI driver does around every command: parse, check limits, drain the error queue, verify."""
+"""What drivers of SCPI instruments have in common: who answered, and commands that do not fail silently.
+
+:class:`ScpiDriver` is the base of a driver; :class:`StrictScpi` is what it sends its commands through: parse, check
+limits, drain the error queue, verify.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar
 
-from lumion_hw.errors import DeviceError, FrameError, LimitError, VerifyError
+from lumion_hw.drivers.life_cycle import Driver, not_open
+from lumion_hw.errors import DeviceError, FrameError, IdentityError, LimitError, VerifyError
 from lumion_hw.sessions.scpi import ScpiSession
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The four fields of ``*IDN?`` (IEEE 488.2, 10.14), as the instrument says them."""
+
+    maker: str
+    model: str
+    serial: str
+    firmware: str
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Who should answer.
+
+    Attributes:
+        makers: Beginnings of the maker's name, in capitals.
+        models: Models of the family, in capitals.
+        model: The one model that must be found; any of the family if ``None``.
+        serial: The serial number that must be found; any if ``None``.
+    """
+
+    makers: tuple[str, ...]
+    models: Collection[str]
+    model: str | None = None
+    serial: str | None = None
+
+    def matches(self, identity: Identity) -> bool:
+        """Tell whether this is who should answer; maker and model in any letter case."""
+        model = identity.model.upper()
+        return (
+            identity.maker.upper().startswith(self.makers)
+            and model in self.models
+            and (self.model is None or model == self.model.upper())
+            and (self.serial is None or identity.serial == self.serial)
+        )
+
+
+def checked_identity(session: ScpiSession, reply: str, expected: Expected) -> Identity:
+    """Return the identity in a reply to ``*IDN?``.
+
+    Raises:
+        IdentityError: Another instrument answers; the session forgets it.
+    """
+    fields = [field.strip() for field in reply.split(",")]
+    if len(fields) == 4 and expected.matches(identity := Identity(*fields)):
+        return identity
+    session.forget_identity()
+    wanted = expected.model or " or ".join(expected.models)
+    raise IdentityError(
+        f"expected {wanted}, serial {expected.serial or 'any'}; found {reply!r}",
+        device=session.device,
+        address=session.address,
+        hint="Check the address in the bench file, or which instrument is plugged in there.",
+    )
+
 
 _log = logging.getLogger(__name__)
 
@@ -199,3 +264,46 @@ class StrictScpi:
 def is_value(number: float) -> bool:
     """Tell whether a number from the wire is a value, and no mark such as 9.9E37."""
     return math.isfinite(number) and abs(number) < NOT_A_VALUE
+
+
+class ScpiDriver(Driver):
+    """A driver whose device said who it is when it was opened; a class of its own fills ``_session``.
+
+    Attributes:
+        kind: What the device is, for messages.
+    """
+
+    kind: ClassVar[str] = "instrument"
+    _session: ScpiSession
+    _identity: Identity | None = None
+
+    @property
+    def identity(self) -> Identity:
+        """Who the instrument says it is. Raises ``ConnectError`` while it is not open."""
+        if self._identity is None:
+            raise not_open(f"the {self.kind}", self._session.device, self._session.address)
+        return self._identity
+
+    @property
+    def model(self) -> str:
+        """Model, such as ``N7745C``. Raises ``ConnectError`` while it is not open."""
+        return self.identity.model
+
+    @property
+    def serial(self) -> str:
+        """Serial number. Raises ``ConnectError`` while it is not open."""
+        return self.identity.serial
+
+    @property
+    def firmware(self) -> str:
+        """Firmware version. Raises ``ConnectError`` while it is not open."""
+        return self.identity.firmware
+
+    @property
+    def session(self) -> ScpiSession:
+        """The session, for its counters and for commands this driver does not have."""
+        return self._session
+
+    def _check_open(self) -> None:
+        """Raise ``ConnectError`` while it is not open."""
+        _ = self.identity

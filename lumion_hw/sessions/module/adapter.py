@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConnectError, LinkLost, LumionError, NotSupportedError
 from lumion_hw.links.owner import Owner, fork_safe
-from lumion_hw.sessions.register_access import (
+from lumion_hw.sessions.module.registers import (
     IDENTITY_DEVICE,
     ModuleAbsentError,
     NotRespondingError,
@@ -45,20 +45,6 @@ SIGNALS: Mapping[str, Signal] = {
     "mod_prs_l": Signal(by_host=False, asserted_high=False),
 }
 """ResetL, LPMode, IntL and ModPrsL of a QSFP-DD, QSFP or OSFP-style socket (QSFP-DD hardware specification 4.1)."""
-
-
-class ModulePins(Protocol):
-    """Low-speed signals of a module's socket that are wired to pins of an adapter."""
-
-    @property
-    def wired(self) -> Collection[str]:
-        """The signals that are wired, names of :data:`SIGNALS`."""
-
-    def assert_signal(self, signal: str, asserted: bool) -> None:
-        """Assert or release a signal of the host's. Raises ``NotSupportedError`` if it is not wired."""
-
-    def is_asserted(self, signal: str) -> bool:
-        """Look at a signal. Raises ``NotSupportedError`` if it is not wired."""
 
 
 class I2cAdapter(abc.ABC):
@@ -215,7 +201,7 @@ class I2cAdapter(abc.ABC):
 
 
 class PinnedAdapter(I2cAdapter):
-    """An adapter with pins for the signals of a socket; implements ``ModulePins``. Thread-safe.
+    """An adapter with pins for the signals of a socket. Thread-safe.
 
     Opening it changes no level of a pin, and closing leaves them as they are.
 
@@ -246,14 +232,14 @@ class PinnedAdapter(I2cAdapter):
         return self._pins.keys()
 
     def assert_signal(self, signal: str, asserted: bool) -> None:
-        """Assert or release a signal of the host's; raises as ``ModulePins.assert_signal``, and ``LinkLost``."""
+        """Set a signal of the host's; raises ``NotSupportedError`` if it is not wired, and ``LinkLost``."""
         pin = self._pin(signal)
         level = asserted == SIGNALS[signal].asserted_high
         with self._lock:
             self._tried(f"driving {signal}", lambda handle: self._drive(handle, pin, level))
 
     def is_asserted(self, signal: str) -> bool:
-        """Look at a signal; raises as ``ModulePins.is_asserted``, and ``LinkLost``."""
+        """Look at a signal; raises ``NotSupportedError`` if it is not wired, and ``LinkLost``."""
         pin = self._pin(signal)
         with self._lock:
             level = self._tried(f"looking at {signal}", lambda handle: self._level(handle, pin))

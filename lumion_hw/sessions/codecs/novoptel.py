@@ -1,6 +1,6 @@
 """Register accesses of Novoptel instruments: 12-bit addresses, 16-bit words, in the two forms that links carry. Pure.
 
-Over LAN they are binary, over USB 2 lines of hexadecimal digits that end with CR (polarization.md 4.5). Neither names
+Over LAN they are binary, over USB 2 lines of hexadecimal digits that end with CR. Neither names
 in a reply what was asked for, and a write has no reply at all.
 """
 

@@ -1,0 +1,1 @@
+"""The conversation with the LUMION mesh controller; begin at ``FramedSession`` in ``session``."""

@@ -1,0 +1,163 @@
+"""I2C adapters of this computer, each through its library: smbus2, pyftdi, EasyMCP2221.
+
+Experimental: this project never tried them on hardware. What holds for one of them stands at its class.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+from lumion_hw.sessions.module.adapter import I2cAdapter, PinnedAdapter
+
+_CLOCK_KHZ = 100.0  # bus speed: the fastest at which an FTDI chip's handling of stretched clocks is said to work
+_NOT_ACKNOWLEDGED = (errno.ENXIO, errno.EREMOTEIO, errno.ETIMEDOUT, errno.EAGAIN)
+
+
+class SmbusAdapter(I2cAdapter):
+    """A Linux I2C bus; its address is ``i2c://1`` for ``/dev/i2c-1``.
+
+    Plain I2C messages with a repeated start are used, never SMBus block calls, which stop at 32 bytes. USB bridges with
+    a kernel driver (CP2112, FT260, MCP2221 ...) are such buses too; some read less than 128 bytes at a time: say so.
+    """
+
+    module = "smbus2"
+    extra = "i2c"
+    what = "the Linux I2C bus"
+
+    _open_hint = "Load the i2c-dev kernel module and give this user access to the bus."
+
+    def _opened_handle(self) -> Any:
+        return self._library.SMBus(int(self._address.partition("://")[2].partition("?")[0]))
+
+    def _release(self, handle: Any) -> None:
+        handle.close()
+
+    def _exchange(self, handle: Any, device: int, out: bytes, n_read: int) -> bytes:
+        message = self._library.i2c_msg
+        written = message.write(device, list(out))
+        if not n_read:
+            handle.i2c_rdwr(written)
+            return b""
+        reply = message.read(device, n_read)
+        handle.i2c_rdwr(written, reply)
+        return bytes(list(reply))
+
+    def _is_silence(self, error: Exception) -> bool:
+        return isinstance(error, OSError) and error.errno in _NOT_ACKNOWLEDGED
+
+    def _lost_hint(self, error: Exception) -> str:
+        busy = isinstance(error, OSError) and error.errno == errno.EBUSY
+        return "Unbind the kernel driver first." if busy else "Check the adapter."
+
+
+class FtdiAdapter(PinnedAdapter):
+    """An FTDI MPSSE chip (FT232H, 2232H, 4232H); its address is that of pyftdi, such as ``ftdi://ftdi:232h/1``.
+
+    Clock stretching needs AD7 tied to SCL and is not always seen even then: the clock stays at 100 kHz unless told.
+    Pins count as pyftdi counts them: 3 to 7 are AD3 to AD7, 8 to 15 are AC0 to AC7 of the chips that have them.
+
+    Args:
+        address: The chip.
+        clock_khz: Bus speed.
+        **others: As for ``PinnedAdapter``.
+    """
+
+    module = "pyftdi.i2c"
+    extra = "ftdi"
+    what = "the FTDI chip"
+    pin_numbers = range(3, 16)
+
+    def __init__(self, address: str, *, clock_khz: float = _CLOCK_KHZ, **others: Any) -> None:
+        super().__init__(address, **others)
+        self._clock_khz = clock_khz
+
+    def _opened_handle(self) -> Any:
+        controller = self._library.I2cController()
+        controller.configure(self._address.partition("?")[0], frequency=1e3 * self._clock_khz)
+        return controller
+
+    def _release(self, handle: Any) -> None:
+        handle.close(freeze=bool(self._pins))  # frozen outputs keep their levels
+
+    def _exchange(self, handle: Any, device: int, out: bytes, n_read: int) -> bytes:
+        port = handle.get_port(device)
+        if n_read:
+            return bytes(port.exchange(out, n_read))
+        port.write(out)
+        return b""
+
+    def _is_silence(self, error: Exception) -> bool:
+        return isinstance(error, self._library.I2cNackError)
+
+    def _prepare_pins(self) -> None:
+        gpio = self._handle.get_gpio()
+        used = sum(1 << pin for pin in self._pins.values())
+        outputs = sum(1 << pin for pin in self._outputs())
+        gpio.set_direction(used, 0)
+        levels = gpio.read() & outputs
+        gpio.set_direction(used, outputs)  # in one call: a second one would forget the pins of the first
+        gpio.write(levels)
+
+    def _drive(self, handle: Any, pin: int, level: bool) -> None:
+        gpio = handle.get_gpio()
+        outputs = sum(1 << one for one in self._outputs())
+        others = gpio.read(with_output=True) & outputs & ~(1 << pin)
+        gpio.write(others | level << pin)
+
+    def _level(self, handle: Any, pin: int) -> bool:
+        return bool(handle.get_gpio().read(with_output=True) >> pin & 1)
+
+
+class Mcp2221Adapter(PinnedAdapter):
+    """An MCP2221; its address is ``mcp2221://0`` for the first one plugged in, or ``mcp2221://SERIAL``.
+
+    The chip moves 60 bytes per USB report; the library makes one bus transaction of several reports. A transfer that
+    was broken off can leave the bus stuck: opening anew frees it. Pins 0 to 3 are GP0 to GP3.
+
+    Args:
+        address: The chip.
+        clock_khz: Bus speed; the chip makes 47 to 400 kHz.
+        **others: As for ``PinnedAdapter``.
+    """
+
+    module = "EasyMCP2221"
+    extra = "mcp2221"
+    what = "the MCP2221"
+    own_largest_read = 60
+    pin_numbers = range(4)
+
+    def __init__(self, address: str, *, clock_khz: float = _CLOCK_KHZ, **others: Any) -> None:
+        super().__init__(address, **others)
+        self._clock_khz = clock_khz
+
+    def _opened_handle(self) -> Any:
+        which = self._address.partition("://")[2].partition("?")[0]
+        chosen = {"devnum": int(which)} if which.isdigit() and len(which) < 4 else {"usbserial": which}
+        chip = self._library.Device(**chosen)
+        chip.I2C_speed(round(1e3 * self._clock_khz))
+        return chip
+
+    def _release(self, handle: Any) -> None:
+        handle.hidhandler.close()  # the library has no call of its own to let go of a chip
+
+    def _exchange(self, handle: Any, device: int, out: bytes, n_read: int) -> bytes:
+        handle.I2C_write(device, out, kind="nonstop" if n_read else "regular")
+        return bytes(handle.I2C_read(device, n_read, kind="restart")) if n_read else b""
+
+    def _is_silence(self, error: Exception) -> bool:
+        errors = self._library.exceptions
+        return isinstance(error, errors.NotAckError | errors.TimeoutError)
+
+    def _prepare_pins(self) -> None:
+        chip = self._handle
+        chip.set_pin_function(**{f"gp{pin}": "GPIO_IN" for pin in self._pins.values()})
+        levels = chip.GPIO_read()
+        for pin in self._outputs():
+            chip.set_pin_function(**{f"gp{pin}": "GPIO_OUT", f"out{pin}": bool(levels[pin])})
+
+    def _drive(self, handle: Any, pin: int, level: bool) -> None:
+        handle.GPIO_write(**{f"gp{pin}": level})
+
+    def _level(self, handle: Any, pin: int) -> bool:
+        return bool(handle.GPIO_read()[pin])

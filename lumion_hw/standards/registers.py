@@ -1,0 +1,346 @@
+"""What a field in the memory of a pluggable module is, in every standard: its place, its number format, its codec.
+
+The maps of CMIS (:mod:`~lumion_hw.standards.cmis`) and of SFF-8472 (:mod:`~lumion_hw.standards.sff8472`) are tables of
+these. A memory has several spaces of at most 256 bytes: the pages of CMIS, the two I2C devices of SFF-8472.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from lumion_hw.errors import LimitError
+
+Bits = tuple[int, int]
+"""Highest and lowest bit number of a field inside its byte."""
+
+Value = int | float | bool | str | bytes
+"""A decoded field: a number in the field's unit (``int`` where the scale is 1), a bit, a code, text or bytes."""
+
+
+class NumberFormat(enum.Enum):
+    """Number format. Multi-byte numbers are big-endian unless the name says otherwise."""
+
+    UINT = "unsigned"
+    INT = "two's complement"
+    UINT_LE = "unsigned, little-endian"
+    BOOL = "one bit"
+    ENUM = "code"
+    F16 = "F16: 11-bit mantissa, 5-bit decimal exponent"
+    F32 = "IEEE 754 single precision"
+    ASCII = "text"
+    BYTES = "bytes"
+
+
+class Access(enum.Enum):
+    """Who may change a field, and what a read does to it."""
+
+    RO = "read only"
+    RW = "read and write"
+    RWW = "read and write; the module may change it too"
+    WO = "write only: a trigger or a secret that reads as 0"
+    WO_SC = "write only, clears itself"
+    COR = "read only, cleared by the read"
+
+
+@dataclass(frozen=True)
+class Array:
+    """The repetition of a field: ``count`` elements, ``stride_bits`` apart, numbered from ``first``.
+
+    Attributes:
+        of: What the elements are: ``host lane``, ``media lane``, ``application``, ``instance``, ``bank`` and so on.
+        count: Number of elements.
+        stride_bits: Distance between elements in bits.
+        first: Number of the first element; lanes and applications count from 1, instances from 0.
+    """
+
+    of: str
+    count: int
+    stride_bits: int
+    first: int = 1
+
+    @property
+    def indices(self) -> range:
+        """The numbers of the elements."""
+        return range(self.first, self.first + self.count)
+
+
+@dataclass(frozen=True)
+class Register:
+    """One field of a memory map.
+
+    Attributes:
+        name: Unique in the map, snake case.
+        space: Page of CMIS (``None``: the lower memory), or 7-bit address of the I2C device of SFF-8472.
+        byte: First byte of the first element, 0 to 255.
+        bits: Highest and lowest bit if the field is a part of one byte; ``None`` for whole bytes.
+        length: Bytes of one element.
+        kind: Number format.
+        scale: ``unit`` per count of the raw number, exact.
+        unit: Unit of the scaled value; empty for codes, counts, text and bits.
+        access: Who may change it.
+        array: Repetition, if there is one.
+    """
+
+    name: str
+    space: int | None
+    byte: int
+    bits: Bits | None = None
+    length: int = 1
+    kind: NumberFormat = NumberFormat.UINT
+    scale: Fraction = Fraction(1)
+    unit: str = ""
+    access: Access = Access.RO
+    array: Array | None = None
+
+    @property
+    def end(self) -> int:
+        """First byte after the first element."""
+        return self.byte + self.length
+
+    @property
+    def mask(self) -> int:
+        """The bits of the first element as a byte mask; all bits for whole bytes."""
+        return 0xFF if self.bits is None else (1 << self.width) - 1 << self.bits[1]
+
+    @property
+    def width(self) -> int:
+        """Bits of one element."""
+        return 8 * self.length if self.bits is None else self.bits[0] - self.bits[1] + 1
+
+    def shift(self, index: int | None = None) -> int:
+        """Return the number of the lowest bit of an element inside its last byte.
+
+        Raises:
+            ValueError: ``index`` is missing, superfluous or not in the array.
+        """
+        return 0 if self.bits is None else self._low_bit(index) % 8
+
+    def span(self, index: int | None = None) -> range:
+        """Return the bytes of one element: those to read for it and to write for it.
+
+        Raises:
+            ValueError: ``index`` is missing, superfluous or not in the array.
+        """
+        first = self._low_bit(index) // 8
+        return range(first, first + self.length)
+
+    def whole_span(self) -> range:
+        """Return the bytes of all elements."""
+        if self.array is None:
+            return self.span()
+        return range(self.span(self.array.first).start, self.span(self.array.indices[-1]).stop)
+
+    def _low_bit(self, index: int | None) -> int:
+        """Return the bit number of the lowest bit of an element, counted from bit 0 of byte 0."""
+        first = 8 * self.byte + (0 if self.bits is None else self.bits[1])
+        if self.array is None:
+            if index is not None:
+                raise ValueError(f"{self.name} is one field; it has no element {index}")
+            return first
+        if index is None or index not in self.array.indices:
+            low, high = self.array.indices[0], self.array.indices[-1]
+            raise ValueError(f"{self.name} has a {self.array.of} {low} to {high}, not {index}")
+        return first + (index - self.array.first) * self.array.stride_bits
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """The sum of the bytes ``first`` to ``last`` (both included) of a space, modulo 256, stands at ``byte``."""
+
+    name: str
+    space: int
+    first: int
+    last: int
+    byte: int
+
+
+def checksum(data: Iterable[int]) -> int:
+    """Return the sum of the bytes modulo 256."""
+    return sum(data) & 0xFF
+
+
+def checksum_of(item: Checksum, memory: bytes, start: int = 0) -> int:
+    """Return the checksum that a space should carry at ``item.byte``; ``memory`` begins at byte ``start``."""
+    return checksum(memory[item.first - start : item.last - start + 1])
+
+
+def checksum_matches(item: Checksum, memory: bytes, start: int = 0) -> bool:
+    """Tell whether a space carries the right checksum; ``memory`` begins at byte ``start``."""
+    return checksum_of(item, memory, start) == memory[item.byte - start]
+
+
+def raw(field: Register, data: bytes, index: int | None = None) -> int:
+    """Return the unscaled number of a field; for ``INT`` with its sign.
+
+    Args:
+        field: The field; text and bytes come as the number their bytes make.
+        data: The bytes of ``field.span(index)``.
+        index: Element of an array.
+
+    Raises:
+        ValueError: ``data`` has another length, or ``index`` does not fit the field.
+    """
+    span = field.span(index)
+    if len(data) != len(span):
+        raise ValueError(f"{field.name} ({field}) has {len(span)} bytes, not {len(data)}")
+    count = int.from_bytes(data, "little" if field.kind is NumberFormat.UINT_LE else "big")
+    if field.bits is not None:
+        count = count >> field.shift(index) & ((1 << field.width) - 1)
+    if field.kind is NumberFormat.INT and count >> (field.width - 1):
+        count -= 1 << field.width
+    return count
+
+
+def unscaled(field: Register, data: bytes, index: int | None = None) -> Value:
+    """Return the value of a field, or of an array's element, in counts. Arguments and errors: :func:`raw`."""
+    count = raw(field, data, index)
+    if field.kind is NumberFormat.BYTES:
+        return bytes(data)
+    if field.kind is NumberFormat.ASCII:
+        return text(data)
+    if field.kind is NumberFormat.BOOL:
+        return bool(count)
+    if field.kind is NumberFormat.F16:
+        return f16_decode(count)
+    if field.kind is NumberFormat.F32:
+        return float(struct.unpack(">f", data)[0])
+    return count
+
+
+def decode(field: Register, data: bytes, index: int | None = None) -> Value:
+    """Return the value of a field, or of an array's element, in ``field.unit``. Arguments and errors: :func:`raw`."""
+    value = unscaled(field, data, index)
+    return value if field.scale == 1 or isinstance(value, (str, bytes, bool)) else float(value * field.scale)
+
+
+def number(field: Register, data: bytes, index: int | None = None) -> float:
+    """Return the value of a numeric field as a float. Errors: :func:`decode`, and ``ValueError`` for text and bytes."""
+    value = decode(field, data, index)
+    if isinstance(value, (str, bytes)):
+        raise ValueError(f"{field.name} is not a number")
+    return float(value)
+
+
+def encode(field: Register, value: Value, index: int | None = None, *, current: bytes | None = None) -> bytes:
+    """Return the bytes of ``field.span(index)`` that carry ``value``: the inverse of :func:`decode`.
+
+    Numbers are rounded to the nearest count; text is padded with spaces.
+
+    Args:
+        field: The field.
+        value: Value in ``field.unit``.
+        index: Element of an array.
+        current: What the bytes hold now. Needed for a field that is a part of a byte: the other bits stay.
+
+    Raises:
+        LimitError: The number does not fit.
+        ValueError: The value is of the wrong type or length, or ``current`` is missing or of another length.
+    """
+    return _placed(field, count_of(field, value), index, current)
+
+
+def encode_unscaled(field: Register, value: Value) -> bytes:
+    """Return the bytes of a field of whole bytes for a value in counts: the inverse of :func:`unscaled`.
+
+    Raises:
+        LimitError: The number does not fit.
+        ValueError: The value is of the wrong type or length.
+    """
+    return _placed(field, count_of(field, value, Fraction(1)), None, None)
+
+
+def _placed(field: Register, count: int | bytes, index: int | None, current: bytes | None) -> bytes:
+    """Return a raw number in its bytes, the other bits of a byte as they are."""
+    span = field.span(index)
+    if isinstance(count, bytes):
+        return count
+    if field.bits is None:
+        little = field.kind is NumberFormat.UINT_LE
+        return count.to_bytes(len(span), "little" if little else "big", signed=field.kind is NumberFormat.INT)
+    if current is None or len(current) != 1:
+        raise ValueError(f"{field.name} ({field}) is a part of a byte: give the current byte to keep its other bits")
+    mask = (1 << field.width) - 1
+    shift = field.shift(index)
+    return bytes([current[0] & ~(mask << shift) & 0xFF | (count & mask) << shift])
+
+
+def count_of(field: Register, value: Value, scale: Fraction | None = None) -> int | bytes:
+    """Return the raw number of a value, or its bytes for text, bytes and F32. Raises as :func:`encode`.
+
+    Args:
+        field: The field.
+        value: The value.
+        scale: Instead of the field's own.
+    """
+    if field.kind in (NumberFormat.ASCII, NumberFormat.BYTES):
+        return _encode_bytes(field, value)
+    if isinstance(value, (str, bytes)):
+        raise ValueError(f"{field.name} takes a number, not {value!r}")
+    if field.kind is NumberFormat.F16:
+        return f16_encode(float(value))
+    if field.kind is NumberFormat.F32:
+        return struct.pack(">f", value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} does not fit {field.name}")
+    scale = field.scale if scale is None else scale
+    count = round(Fraction(value) / scale)
+    low, high = raw_limits(field)
+    if not low <= count <= high:
+        limit = float((low if count < low else high) * scale)
+        raise LimitError(f"{field.name} ({field})", asked=float(value), limit=limit, unit=field.unit)
+    return count
+
+
+def _encode_bytes(field: Register, value: Value) -> bytes:
+    if isinstance(value, str) and field.kind is NumberFormat.ASCII:
+        data = value.encode("ascii").ljust(field.length)
+    elif isinstance(value, bytes):
+        data = value
+    else:
+        raise ValueError(f"{field.name} does not take {value!r}")
+    if len(data) != field.length:
+        raise ValueError(f"{value!r} does not fit {field.name} ({field.length} bytes)")
+    return data
+
+
+def raw_limits(field: Register) -> tuple[int, int]:
+    """Return the lowest and highest raw number of a field."""
+    if field.kind is NumberFormat.INT:
+        return -(1 << (field.width - 1)), (1 << (field.width - 1)) - 1
+    return 0, (1 << field.width) - 1
+
+
+def text(data: bytes) -> str:
+    """Return ASCII without trailing spaces and NULs; bytes that cannot be printed become ``?``."""
+    return "".join(chr(byte) if 0x20 <= byte < 0x7F else "?" for byte in data.rstrip(b" \x00"))
+
+
+def f16_decode(code: int) -> float:
+    """Return the value of an F16 number: mantissa bits 10:0 times ten to the power of bits 15:11 minus 24."""
+    return float(Decimal(code & 0x7FF).scaleb((code >> 11) - 24))
+
+
+def f16_encode(value: float) -> int:
+    """Return the F16 code with the most digits; values not above 0 give 0000h.
+
+    Raises:
+        LimitError: The value is above 2.047e10.
+        ValueError: It is not a number.
+    """
+    if math.isnan(value):
+        raise ValueError("NaN has no F16 code")
+    if value <= 0:
+        return 0
+    if not math.isinf(value):
+        exact = Fraction(value)
+        for exponent in range(32):
+            mantissa = round(exact * Fraction(10) ** (24 - exponent))
+            if mantissa <= 0x7FF:
+                return exponent << 11 | mantissa
+    raise LimitError("F16 number", asked=value, limit=2.047e10, unit="")
