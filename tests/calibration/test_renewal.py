@@ -11,6 +11,7 @@ import pytest
 from aged_bench import DAY_S, drifting_prototype, drifting_small, first_day, loop_error_rad, passive_errors
 from bench_run import SMALL
 from numpy.typing import NDArray
+from recorded_calibration import SEED, recorded_in
 from test_procedure_interrupted import assert_safe
 
 from calibration.measure.bench_probe import BenchProbe
@@ -25,14 +26,12 @@ from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.prediction import LOOP_DIRECTIONS
 from lumion_hw.mesh.record import CalibrationRecord
 
-SEED = 3
-
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("drift")
     drifting_small(directory)
-    first_day(SMALL, SEED, directory / "record.json")
+    recorded_in(directory)
     return directory
 
 
@@ -249,7 +248,7 @@ def test_a_record_without_covariance_cannot_be_renewed() -> None:
         RecordPosterior.of(stored)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_on_the_prototype_a_day_is_renewed_to_a_milliradian_and_the_standard_errors_are_true(tmp_path: Path) -> None:
     path, normalised = drifting_prototype(tmp_path), []
     for seed in (1, 2, 3):

@@ -129,10 +129,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[CalibrationRe
     return begun(path, bench), bench.steps, path.read_bytes()
 
 
-POINTS = np.random.default_rng(20).uniform(0.0, 1.0, 20).tolist()
+STAGES = (0.0, 0.05, 0.28, 0.64, 1.0)
+"""The first step, the survey, the sweeps, random or chosen settings, the last of the verification."""
+POINTS = np.random.default_rng(20).uniform(0.0, 1.0, 12).tolist()
 
 
-@pytest.mark.parametrize("point", [*POINTS, 0.0, 1.0])
+@pytest.mark.parametrize("point", [*STAGES, *(pytest.param(point, marks=pytest.mark.long) for point in POINTS)])
 def test_cut_short_at_any_point_and_gone_on_with_the_record_is_the_same(
     undisturbed: tuple[CalibrationRecord, int, bytes], point: float, tmp_path: Path
 ) -> None:
@@ -163,7 +165,9 @@ def test_a_run_cut_short_again_and_again_comes_to_the_same_end(
     assert content(gone_on_with(path, opened())) == content(record)
 
 
-@pytest.mark.parametrize("share", [0.3, 0.7, 0.95])
+@pytest.mark.parametrize(
+    "share", [pytest.param(0.3, marks=pytest.mark.long), 0.7, pytest.param(0.95, marks=pytest.mark.long)]
+)
 def test_a_run_that_was_killed_in_the_middle_of_a_line_is_gone_on_with(
     undisturbed: tuple[CalibrationRecord, int, bytes], share: float, tmp_path: Path
 ) -> None:
