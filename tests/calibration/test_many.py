@@ -132,21 +132,20 @@ def test_exit_codes_of_several_benches() -> None:
 # Processes ------------------------------------------------------------------------------------------------------------
 
 
-def test_two_benches_are_calibrated_at_once_and_a_third_that_fails_stops_neither(
+def test_benches_are_calibrated_and_one_that_fails_stops_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = [str(bench_file(tmp_path, name, lit=name != "dark")) for name in ("a", "dark", "b")]
+    files = [str(bench_file(tmp_path, name, lit=name != "dark")) for name in ("dark", "a")]
     out = tmp_path / "out"
     code = main(["many", *files, "--emulate", "--out", str(out), "--workers", "2", "--json"])
     said = capsys.readouterr()
     document = json.loads(said.out)
-    assert [each["state"] for each in document["benches"]] == ["calibrated", "failed", "calibrated"]
+    assert [each["state"] for each in document["benches"]] == ["failed", "calibrated"]
     assert code == document["exit_code"] == 3
-    for name in ("a", "b"):
-        record = CalibrationRecord.load(out / f"{name}.json")
-        assert record.complete
-        assert record.device_serial == f"SMALL-0001-{name}"
-        assert f"{name}: global fit" in said.err
+    record = CalibrationRecord.load(out / "a.json")
+    assert record.complete
+    assert record.device_serial == "SMALL-0001-a"
+    assert "a: global fit" in said.err
 
 
 def test_a_process_that_dies_takes_no_other_bench_with_it(tmp_path: Path) -> None:
@@ -186,7 +185,9 @@ def at_sweeps(tmp_path: Path, not_for_ever: Bound) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("sent", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long)]
+)
 def test_ctrl_c_stops_all_benches_and_each_leaves_what_it_has_found(
     tmp_path: Path, at_sweeps: subprocess.Popen[str], sent: signal.Signals, code: int
 ) -> None:
