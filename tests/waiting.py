@@ -10,13 +10,13 @@ from lumion_hw.clock import SystemClock
 
 
 class PatientClock(SystemClock):
-    """The wall clock of a host whose seconds are twenty: a busy machine takes its time to answer.
+    """The wall clock of a host whose seconds are five: a busy machine takes its time to answer.
 
-    What the host waits for may take twenty times as long. Its sleeps and its signs of life are those of every host.
+    What the host waits for may take five times as long. Its sleeps and its signs of life are those of every host.
     """
 
     def now(self) -> float:
-        return super().now() / 20.0
+        return super().now() / 5.0
 
 
 Bound = Callable[[subprocess.Popen[str]], None]

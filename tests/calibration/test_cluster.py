@@ -43,11 +43,12 @@ def patient() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def scheduler() -> Iterator[str]:
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+        n_workers=1, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
     ) as cluster:
         yield cluster.scheduler_address.removeprefix("tcp://")
 
 
+@pytest.mark.long
 def test_benches_are_calibrated_on_a_cluster_and_one_that_fails_stops_none(
     tmp_path: Path, scheduler: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,6 +101,7 @@ def away(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes], subproc
         process.wait(PATIENCE_S)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", ["worker", "scheduler"])
 def test_what_is_lost_is_told_and_nobody_waits_for_it(
     tmp_path: Path,

@@ -132,6 +132,7 @@ def test_exit_codes_of_several_benches() -> None:
 # Processes ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_benches_are_calibrated_and_one_that_fails_stops_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

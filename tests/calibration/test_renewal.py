@@ -18,6 +18,7 @@ from calibration.measure.bench_probe import BenchProbe
 from calibration.record.conversion import covariance_of, parameters_of
 from calibration.record.posterior import RecordPosterior
 from calibration.record.raw_data import load_raw
+from calibration.run.health import Health
 from calibration.run.renewal import DriftRun
 from lumion_hw.bench.bench import Bench
 from lumion_hw.cli import calibrate_main as main
@@ -85,12 +86,24 @@ def test_after_a_day_a_record_no_longer_holds_and_is_renewed_in_two_seconds(
     assert run.logbook.effort.hardware_s < 2.5
 
 
-@pytest.mark.parametrize("common_phase_rad", [0.06, -0.1])  # 0.1 K and more (mesh.md b.11)
-def test_only_the_temperature_leaves_switching_as_it_was(record: CalibrationRecord, common_phase_rad: float) -> None:
-    with Bench.emulate(SMALL, seed=SEED) as bench:
+def with_another_temperature(record: CalibrationRecord, seed: int, common_phase_rad: float) -> Health:
+    with Bench.emulate(SMALL, seed=seed) as bench:
         bench.emulated.world.truth.common_phase_rad = common_phase_rad
         bench.emulated.world.disturb()
-        health = looked_at(bench, record, 1.0).check()
+        return looked_at(bench, record, 1.0).check()
+
+
+@pytest.mark.parametrize("common_phase_rad", [0.06, -0.06])  # 0.1 K (mesh.md b.11)
+def test_only_the_temperature_leaves_switching_as_it_was(record: CalibrationRecord, common_phase_rad: float) -> None:
+    health = with_another_temperature(record, SEED, common_phase_rad)
+    assert not health.holds
+    assert health.but_temperature < 1.3
+
+
+@pytest.mark.long
+def test_a_temperature_further_away_leaves_switching_as_it_was(tmp_path: Path) -> None:
+    record = first_day(SMALL, 3, tmp_path / "record.json")
+    health = with_another_temperature(record, 3, -0.1)
     assert not health.holds
     assert health.but_temperature < 1.3
 
@@ -112,6 +125,7 @@ def test_a_heater_that_broke_is_no_drift_and_its_puc_is_named(home: Path, record
     assert 6 in renewal.worst_pucs
 
 
+@pytest.mark.long
 def test_a_renewed_record_can_be_renewed_again(home: Path, record: CalibrationRecord) -> None:
     with aged(home, 1.0) as bench:
         run = looked_at(bench, record, 1.0)
@@ -145,7 +159,9 @@ def check_and_renew(run: DriftRun) -> None:
     run.renew()
 
 
-@pytest.mark.parametrize("after", [1, 5, 20])
+@pytest.mark.parametrize(
+    "after", [pytest.param(1, marks=pytest.mark.long), 5, pytest.param(20, marks=pytest.mark.long)]
+)
 def test_an_interrupted_look_leaves_the_heaters_off(home: Path, record: CalibrationRecord, after: int) -> None:
     with aged(home, 1.0) as bench:
         probe = Cut(bench)

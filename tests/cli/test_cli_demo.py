@@ -170,6 +170,7 @@ def repeatable(document: Any) -> Any:
     return [repeatable(value) for value in document] if isinstance(document, list) else document
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_run_whatever_the_hash_seed(run: Run, tmp_path: Path) -> None:
     again = process(tmp_path / "out", "--seed", "3", "--json", hash_seed="4")
     assert repeatable(again.document) == repeatable(run.document)
