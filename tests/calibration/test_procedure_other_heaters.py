@@ -30,7 +30,7 @@ def test_heaters_of_half_the_power_are_calibrated_where_the_bench_file_says_so(t
     assert found.record.faults == ()
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_where_it_does_not_the_record_says_that_nothing_fits(tmp_path: Path) -> None:
     found = calibrated(tmp_path, {})
     assert found.record.quality["fit_certified"] == 0.0

@@ -68,10 +68,12 @@ def test_a_random_walk_of_three_hundredths_is_followed_better_than_by_a_gradient
     assert middle_of_worst_db(followed(range(4, 7), 0.03, 300)) <= 0.43  # polarization.md 3, the dithered gradient
 
 
-@pytest.mark.long
+@pytest.mark.parametrize(
+    "reads", [pytest.param(1000, marks=pytest.mark.long), pytest.param(3000, marks=pytest.mark.campaign)]
+)
 @pytest.mark.parametrize("drift_rad", [0.01, 0.03])
-def test_a_random_walk_is_followed_for_long(drift_rad: float) -> None:
-    runs, limit_db = followed(range(10), drift_rad, 3000), {0.01: 0.1, 0.03: 0.43}[drift_rad]
+def test_a_random_walk_is_followed_for_long(drift_rad: float, reads: int) -> None:
+    runs, limit_db = followed(range(10), drift_rad, reads), {0.01: 0.1, 0.03: 0.43}[drift_rad]
     assert sum(np.percentile(run.losses_db, 99) <= limit_db for run in runs) >= 8
 
 
