@@ -30,10 +30,10 @@ test: $(VENV)/.installed-test
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m "not long" -n 3 --dist loadscope $(BOUNDED)
+	$(BIN)/pytest -m "not long and not campaign" -n 3 --dist loadscope $(BOUNDED)
 
 test-long: $(VENV)/.installed-test
-	$(BIN)/pytest -m long -n 2 --dist loadscope $(BOUNDED)
+	$(BIN)/pytest -m "long and not campaign" -n 2 --dist loadscope $(BOUNDED)
 
 # Stamps: nothing is installed again unless the inputs change. Installs are editable, so source edits need none.
 $(VENV)/.created:

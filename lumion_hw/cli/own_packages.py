@@ -16,6 +16,8 @@ from lumion_hw.errors import ConfigError
 
 _HOME = Path(__file__).resolve().parents[2]
 _NAME = "calibration"
+_NEEDED_BY = (_NAME, "lumion_hw.cli.calibrate", "lumion_hw.cli.demo")
+"""Modules whose commands import the package, some only when they run: it has to be found by then."""
 
 
 def imported(target: str) -> Any:
@@ -25,7 +27,7 @@ def imported(target: str) -> Any:
         ConfigError: Another module of the package's name was imported before.
     """
     module, _, attribute = target.partition(":")
-    if module.partition(".")[0] == _NAME:
+    if any(f"{module}.".startswith(f"{needed}.") for needed in _NEEDED_BY):
         _own_first()
     return getattr(importlib.import_module(module), attribute)
 

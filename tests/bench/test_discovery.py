@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 from pydantic import TypeAdapter
+from waiting import until
 
 from lumion_hw.bench.bench import load
 from lumion_hw.bench.devices import Device
@@ -50,6 +51,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
             yield addresses
 
 
+def known(kinds: list[str], addresses: list[str], failing: Collection[str] = ()) -> list[FoundInstrument]:
+    """Ask until all is known: a busy machine may answer later than discovery waits."""
+    for _ in range(20):
+        found, failures = discover(addresses, CLOCK)
+        if sorted(str(device.kind) for device in found) == sorted(kinds) and set(failures) == set(failing):
+            return found
+    return pytest.fail(f"found {found}, could not reach {failures}")
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "identity"),
     [
@@ -62,9 +72,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]
     ],
 )
 def test_each_device_is_known_by_its_own_answer(served: dict[str, str], name: str, kind: str, identity: str) -> None:
-    found, failures = discover([served[name].partition("?")[0]], CLOCK)
-    assert not failures
-    (device,) = found
+    (device,) = known([kind], [served[name].partition("?")[0]])
     assert device.kind == kind
     assert identity in device.identity
     assert device.address.startswith(served[name].partition("?")[0])
@@ -94,7 +102,7 @@ def test_an_identity_is_drafted_as_a_device_the_bench_file_takes(answer: str, ki
 
 
 def test_the_draft_opens_what_was_found(served: dict[str, str], tmp_path: Path) -> None:
-    found, _ = discover([served["board"], served["meter"]], CLOCK)
+    found = known(["lumion-mesh", "keysight-n77xx"], [served["board"], served["meter"]])
     document = yaml.safe_load(draft(found))
     assert document["devices"]["lumion-mesh-0"] == {"kind": "lumion-mesh", "address": served["board"]}
     meter = document["devices"]["keysight-n77xx-0"]
@@ -146,9 +154,7 @@ def test_a_stranger_is_nothing(answers: bytes) -> None:
 def test_a_place_that_cannot_be_reached_is_told_and_the_others_are_asked(served: dict[str, str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         closed = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
-    found, failures = discover([closed, served["meter"]], CLOCK)
-    assert [device.kind for device in found] == ["keysight-n77xx"]
-    assert set(failures) == {closed}
+    known(["keysight-n77xx"], [closed, served["meter"]], failing={closed})
 
 
 def test_what_is_no_address_is_refused() -> None:
@@ -210,8 +216,12 @@ def test_the_command_writes_a_draft_once(
 ) -> None:
     out = tmp_path / "draft.yaml"
     arguments = ["discover", "--host", served["meter"].removeprefix("tcp://"), "-o", str(out)]
-    assert main(arguments) == 0
-    assert "keysight-n77xx" in capsys.readouterr().out
+
+    def drafted() -> bool:
+        out.unlink(missing_ok=True)
+        return main(arguments) == 0 and "keysight-n77xx" in capsys.readouterr().out
+
+    until(drafted)
     before = out.read_text()
     assert main(arguments) == 2
     assert out.read_text() == before

@@ -277,9 +277,16 @@ def test_mutated_files_are_read_or_explained_and_never_crash(small: str) -> None
     assert_every_mutation_is_read_or_explained(small, range(150))
 
 
-@pytest.mark.long
-def test_thousands_of_mutated_files_are_read_or_explained_and_never_crash(small: str) -> None:
-    assert_every_mutation_is_read_or_explained(small, range(150, 6000))
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(range(150, 1200), marks=pytest.mark.long),
+        pytest.param(range(1200, 6000), marks=pytest.mark.campaign),
+    ],
+    ids=["long", "campaign"],
+)
+def test_thousands_of_mutated_files_are_read_or_explained_and_never_crash(small: str, seeds: range) -> None:
+    assert_every_mutation_is_read_or_explained(small, seeds)
 
 
 @pytest.mark.parametrize("version", ["true", "1.0", "2", "'1'", ".nan"])

@@ -224,7 +224,7 @@ def test_no_text_raises_anything(text: str) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=20_000, deadline=None)
+@settings(max_examples=4_000, deadline=None)
 @given(st.one_of(yaml_like, st.text(max_size=60)))
 def test_no_text_at_all_raises_anything(text: str) -> None:
     document = read_yaml(text)

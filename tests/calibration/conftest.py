@@ -1,24 +1,24 @@
-"""Calibrations shared by the tests: each takes seconds, so each is made once."""
+"""Calibrations shared by the tests: one that was recorded, and what is read only."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from bench_run import SMALL, Calibrated, calibrated_bench
+from bench_run import SMALL, Calibrated
+from calibration.report.against_truth import compare
+from recorded_calibration import RECORD, SEED
 
+from calibration.measure.bench_probe import BenchProbe
+from calibration.record.raw_data import load_raw
 from lumion_hw.bench.bench import Bench
+from lumion_hw.mesh.record import CalibrationRecord
 
 
 @pytest.fixture(scope="session")
-def small_path() -> Path:
-    """The bench file of the small bench: 15 PUCs, 16 ports, three servers."""
-    return SMALL
-
-
-@pytest.fixture(scope="session", params=[1, 2])
-def small_calibrated(request: pytest.FixtureRequest) -> Iterator[Calibrated]:
-    """The small bench of each seed, calibrated; shared, so a test leaves it as it found it."""
-    with Bench.emulate(SMALL, seed=request.param) as bench:
-        yield calibrated_bench(bench, request.param)
+def recorded() -> Iterator[Calibrated]:
+    """The recorded calibration beside the bench it was made on; shared, so a test changes nothing of it."""
+    record = CalibrationRecord.load(RECORD)
+    assert record.raw is not None
+    with Bench.emulate(SMALL, seed=SEED) as bench:
+        yield Calibrated(bench, BenchProbe(bench), record, compare(bench, record), SEED, load_raw(RECORD, record.raw))

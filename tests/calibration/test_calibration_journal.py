@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import multiprocessing
 import os
-import resource
 import zlib
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from full_disk import room
+from waiting import PATIENCE_S
 
 from calibration.measure.logbook import LogbookEntry
 from calibration.run.journal import JournalHeader, RunJournal, read_journal
@@ -135,7 +134,7 @@ def test_a_journal_in_use_is_refused_in_this_process_and_in_others(path: Path) -
         with pytest.raises(BusyError, match="in use by another process"):
             opened()
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        assert pool.apply_async(_refused, (path,)).get(timeout=60.0)
+        assert pool.apply_async(_refused, (path,)).get(timeout=PATIENCE_S)
     assert len(read_journal(path).entries) == 3
     journal.close()
     RunJournal.resume(path).close()
@@ -172,17 +171,6 @@ def test_a_new_run_replaces_the_journal_of_one_that_was_finished(path: Path) -> 
     journal.close()
     begun(path).close()
     assert not path.with_name("record.old.journal").exists()
-
-
-@contextlib.contextmanager
-def room(size: int) -> Iterator[None]:
-    """Let no file become larger than so many bytes: the disk is full there."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_full_disk_is_said_and_what_was_written_stays_whole(path: Path) -> None:

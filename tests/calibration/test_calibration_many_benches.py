@@ -1,4 +1,4 @@
-"""The whole procedure on many benches, small and large: minutes, so not part of ``make test``."""
+"""The whole procedure on many benches, small and large: minutes, so run by ``make campaign``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bench_run import SMALL, calibrated_bench, within_tolerance
 
 from lumion_hw.bench.bench import Bench
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.campaign
 
 
 @pytest.mark.parametrize("seed", [31, 32, 33])

@@ -22,29 +22,43 @@ from lumion_hw.errors import ConfigError, ConnectError
 from lumion_hw.mesh.record import CalibrationRecord
 
 distributed = pytest.importorskip("distributed")
+dask = pytest.importorskip("dask")
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the cluster: its own, its event loop's, its sockets'
+
+
+@pytest.fixture(scope="module", autouse=True)
+def patient() -> Iterator[None]:
+    """Let the cluster wait for its own parts as long as a busy machine takes, here and in processes started here."""
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": f"{PATIENCE_S}s"}),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT", f"{PATIENCE_S}s")
+        patch.setattr("calibration.run.cluster._CONNECT_S", PATIENCE_S)
+        patch.setattr("calibration.run.cluster._NO_WORKER_S", PATIENCE_S)
+        yield
 
 
 @pytest.fixture(scope="module")
 def scheduler() -> Iterator[str]:
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
+        n_workers=1, threads_per_worker=1, processes=True, host="127.0.0.1", dashboard_address=None
     ) as cluster:
         yield cluster.scheduler_address.removeprefix("tcp://")
 
 
+@pytest.mark.long
 def test_benches_are_calibrated_on_a_cluster_and_one_that_fails_stops_none(
     tmp_path: Path, scheduler: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = [str(bench_file(tmp_path, name, lit=name != "dark")) for name in ("a", "dark", "b")]
+    files = [str(bench_file(tmp_path, name, lit=name != "dark")) for name in ("dark", "a")]
     code = main(["many", *files, "--emulate", "--out", str(tmp_path / "out"), "--scheduler", scheduler, "--json"])
     said = capsys.readouterr()
-    assert [each["state"] for each in json.loads(said.out)["benches"]] == ["calibrated", "failed", "calibrated"]
+    assert [each["state"] for each in json.loads(said.out)["benches"]] == ["failed", "calibrated"]
     assert code == 3
-    for name in ("a", "b"):
-        assert CalibrationRecord.load(tmp_path / "out" / f"{name}.json").complete
-        assert f"{name}: global fit" in said.err
+    assert CalibrationRecord.load(tmp_path / "out" / "a.json").complete
+    assert "a: global fit" in said.err
 
 
 def test_ctrl_c_stops_the_benches_of_a_cluster(tmp_path: Path, scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +101,7 @@ def away(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes], subproc
         process.wait(PATIENCE_S)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", ["worker", "scheduler"])
 def test_what_is_lost_is_told_and_nobody_waits_for_it(
     tmp_path: Path,
@@ -94,12 +109,12 @@ def test_what_is_lost_is_told_and_nobody_waits_for_it(
     lost: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("calibration.run.cluster._NO_WORKER_S", 1.0)
     address, scheduler, worker = away
     jobs = jobs_for([str(bench_file(tmp_path, name)) for name in ("a", "b")], tmp_path, emulate=True)
 
     def say(line: str) -> None:
         if line == "a: sweeps":
+            monkeypatch.setattr("calibration.run.cluster._NO_WORKER_S", 0.0)  # nobody starts another one
             (worker if lost == "worker" else scheduler).kill()
 
     ended = calibrate_on_cluster(jobs, address, 1, say)

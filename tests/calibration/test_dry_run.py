@@ -53,8 +53,8 @@ def test_every_stage_has_its_cost(small: DryRun) -> None:
     assert small.hardware_s < 30.0
 
 
-def test_it_predicts_what_the_run_then_does(small: DryRun, small_calibrated: Calibrated) -> None:
-    quality = small_calibrated.record.quality
+def test_it_predicts_what_the_run_then_does(small: DryRun, recorded: Calibrated) -> None:
+    quality = recorded.record.quality
     assert small.settings == pytest.approx(quality["settings"], rel=0.3)
     assert small.hardware_s == pytest.approx(quality["hardware_s"], rel=0.3)
 

@@ -1,4 +1,4 @@
-"""The goals of the calibration on the 72-PUC bench with every non-ideality on: minutes a seed, not part of `make test`.
+"""The goals of the calibration on the 72-PUC bench with every non-ideality on: minutes a seed, run by `make campaign`.
 
 All fifty seeds: benchmarks/calibration.py. The expected numbers are the goals themselves.
 """
@@ -15,7 +15,7 @@ from calibration.report.goals import GOALS, FigureGoal, GoalJudgement, goal_benc
 from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
 
-pytestmark = [pytest.mark.long, pytest.mark.xdist_group("goals")]
+pytestmark = [pytest.mark.campaign, pytest.mark.xdist_group("goals")]
 
 SEEDS = (6, 101, 102)
 """6: one heater law is wrong by 7 % after its sweep, so that no start of the search looks good."""

@@ -1,4 +1,4 @@
-"""A calibration of an emulated bench with its journal: cut short and gone on with while the bench lives on."""
+"""A calibration of an emulated bench with its journal: cut short, and gone on with while the bench lives on or not."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench_run import SMALL
+from recorded_calibration import SEED, in_the_sweeps, killed_in
 
 from calibration.report.hidden_truth import compare
 from calibration.run.journal import read_journal
@@ -17,12 +18,10 @@ from lumion_hw.errors import CalibrationError, LinkLost
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.polarization import Aligner
 
-pytestmark = pytest.mark.xdist_group("journaled-run")
-
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    with Bench.emulate(SMALL, seed=1) as opened:
+    with Bench.emulate(SMALL, seed=SEED) as opened:
         yield opened
 
 
@@ -42,12 +41,12 @@ def cut_short(bench: Bench, path: Path, stage: str, step: int, error: BaseExcept
     assert not bench.mesh.driven_ma().any()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("stage", "step", "error"),
     [
         ("sweeps", 11, KeyboardInterrupt()),
-        pytest.param("random settings", 60, LinkLost("unplugged"), marks=pytest.mark.long),
-        pytest.param("chosen settings", 1, KeyboardInterrupt(), marks=pytest.mark.long),
+        ("chosen settings", 1, LinkLost("unplugged")),
         ("verification", 7, SystemExit(143)),
     ],
 )
@@ -68,8 +67,7 @@ def test_a_run_goes_on_while_the_bench_lives_on(
 
 
 def test_a_source_that_has_died_since_is_named(bench: Bench, tmp_path: Path) -> None:
-    path = tmp_path / "record.json"
-    cut_short(bench, path, "sweeps", 3, KeyboardInterrupt())
+    path = killed_in(tmp_path, in_the_sweeps(0.1))
     bench.emulated.faults.kill_port(6)
     with pytest.raises(CalibrationError, match=r"the ports with light was \(1, 6, 11\), is \(1, 11\)"):
         calibrate(bench, Aligner(bench.clock), 1, path, resume=True)
@@ -85,8 +83,7 @@ def test_a_source_that_was_dead_is_not_tried_again(bench: Bench, tmp_path: Path)
 
 
 def test_a_heater_that_was_broken_since_is_seen_by_the_last_settings(bench: Bench, tmp_path: Path) -> None:
-    path = tmp_path / "record.json"
-    cut_short(bench, path, "sweeps", 20, KeyboardInterrupt())
+    path = killed_in(tmp_path, in_the_sweeps(0.6))
     last = read_journal(journal_path(path)).entries[-1].currents_ma[-1]
     heater = int(np.argmax(last))
     bench.emulated.faults.stick_heater(heater // 2, heater % 2)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,13 @@ from lumion_hw.mesh.inverse import heater_currents_ma
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import State
 
-pytestmark = pytest.mark.xdist_group("small-calibrated")
+
+@pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.long), 2])
+def small_calibrated(request: pytest.FixtureRequest) -> Iterator[Calibrated]:
+    """The small bench of each seed, calibrated here and now; shared, so a test leaves it as it found it."""
+    with Bench.emulate(SMALL, seed=request.param) as bench:
+        yield calibrated_bench(bench, request.param)
+
 
 # Against the hidden truth --------------------------------------------------------------------------------------------
 
@@ -163,6 +170,7 @@ def test_the_record_of_one_bench_does_not_fit_another(small_calibrated: Calibrat
 # One seed, one record ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("small_calibrated", [1], indirect=True)
 def test_the_same_seed_gives_the_same_record(small_calibrated: Calibrated) -> None:
     with Bench.emulate(SMALL, seed=1) as bench:

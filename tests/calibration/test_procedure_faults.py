@@ -165,26 +165,26 @@ def test_only_one_module_is_lit_though_another_failed_on_the_way() -> None:
 
 # Each alone -----------------------------------------------------------------------------------------------------------
 
+ALONE = {
+    "open": ("PUC 4 lower heater", [open_heater(4, 1)]),
+    "open on the rim": ("PUC 0 upper heater", [open_heater(0, 0)]),
+    "stuck": ("PUC 7 lower heater", [stuck_heater(7, 1, 1.3)]),
+    "both open": ("PUC 7 (channels", [open_heater(7, 0), open_heater(7, 1)]),
+    "stuck and open": ("PUC 10 (channels", [stuck_heater(10, 0, 0.9), open_heater(10, 1)]),
+    "both open on the rim": ("PUC 0 (channels", [open_heater(0, 0), open_heater(0, 1)]),
+    "source": ("source at port 6", [dead_port(6)]),
+    "server": ("source at port 1", [dead_port(1), dead_port(3)]),
+    "monitor": ("monitor at port 9", [dead_monitor(9)]),
+    "monitor with a meter": ("monitor at port 3", [dead_monitor(3)]),
+}
+LONG = ("open on the rim", "stuck and open", "server", "monitor with a meter")
 
-@pytest.mark.long
+
 @pytest.mark.parametrize(
-    ("named", "faults"),
-    [
-        ("PUC 4 lower heater", [open_heater(4, 1)]),
-        ("PUC 0 upper heater", [open_heater(0, 0)]),
-        ("PUC 7 lower heater", [stuck_heater(7, 1, 1.3)]),
-        ("PUC 7 (channels", [open_heater(7, 0), open_heater(7, 1)]),
-        ("PUC 10 (channels", [stuck_heater(10, 0, 0.9), open_heater(10, 1)]),
-        ("PUC 0 (channels", [open_heater(0, 0), open_heater(0, 1)]),
-        ("source at port 6", [dead_port(6)]),
-        ("source at port 1", [dead_port(1), dead_port(3)]),
-        ("monitor at port 9", [dead_monitor(9)]),
-        ("monitor at port 3", [dead_monitor(3)]),
-    ],
-    ids=["open", "open on the rim", "stuck", "both open", "stuck and open", "both open on the rim", "source", "server",
-         "monitor", "monitor with a meter"],
-)  # fmt: skip
-def test_a_single_fault_is_named_and_does_no_harm(named: str, faults: list[Fault]) -> None:
+    "fault", [pytest.param(name, marks=pytest.mark.long if name in LONG else pytest.mark.campaign) for name in ALONE]
+)
+def test_a_single_fault_is_named_and_does_no_harm(fault: str) -> None:
+    named, faults = ALONE[fault]
     with faulty_bench(11, *faults) as found:
         assert within_tolerance(found)
         # Loops behind a stuck PUC may not show as well as wanted: that is said beside it.

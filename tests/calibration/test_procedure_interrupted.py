@@ -78,7 +78,7 @@ def bench(clock: CutClock) -> Iterator[Bench]:
         yield opened
 
 
-@pytest.mark.parametrize(("cut_at", "heaters"), [(60, 0), (230, 12), (450, 30)])
+@pytest.mark.parametrize(("cut_at", "heaters"), [pytest.param(60, 0, marks=pytest.mark.long), (450, 30)])
 def test_an_interruption_in_a_measurement_leaves_the_bench_safe_and_the_findings(
     bench: Bench, cut_at: int, heaters: int, tmp_path: Path
 ) -> None:
@@ -101,6 +101,7 @@ def test_an_interruption_in_a_measurement_leaves_the_bench_safe_and_the_findings
         bench.mesh.check_record(record)
 
 
+@pytest.mark.long
 def test_a_run_goes_on_with_the_readings_of_the_one_that_was_cut_short(bench: Bench) -> None:
     probe = CutProbe(bench)
     probe.align_all()
@@ -122,7 +123,10 @@ def test_a_run_goes_on_with_the_readings_of_the_one_that_was_cut_short(bench: Be
     assert probe.elapsed_s() - before_s < before_s
 
 
-@pytest.mark.parametrize("cut_at", [1, 2, 3, 5, 8, 13, 40, *np.random.default_rng(9).integers(50, 1000, 4).tolist()])
+@pytest.mark.parametrize(
+    "cut_at",
+    [1, 3, 8, 40, *(pytest.param(cut, marks=pytest.mark.long) for cut in (2, 5, 13, 60, 250, 700))],
+)
 def test_an_interruption_in_the_middle_of_a_transaction_leaves_the_bench_safe(
     bench: Bench, clock: CutClock, cut_at: int
 ) -> None:
@@ -178,7 +182,7 @@ def test_a_bench_that_was_interrupted_can_be_calibrated_again(bench: Bench, cloc
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("cut_at", np.random.default_rng(10).integers(1, 1500, 8).tolist())
+@pytest.mark.parametrize("cut_at", np.random.default_rng(10).integers(1, 1500, 4).tolist())
 def test_an_interruption_at_any_time_leaves_the_bench_safe(
     bench: Bench, clock: CutClock, cut_at: int, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from aged_bench import DAY_S, drifting_prototype, drifting_small, first_day, loop_error_rad, passive_errors
 from bench_run import SMALL
 from numpy.typing import NDArray
+from recorded_calibration import SEED, recorded_in
 from test_procedure_interrupted import assert_safe
 
 from calibration.measure.bench_probe import BenchProbe
@@ -24,14 +25,12 @@ from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.prediction import LOOP_DIRECTIONS
 from lumion_hw.mesh.record import CalibrationRecord
 
-SEED = 3
-
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("drift")
     drifting_small(directory)
-    first_day(SMALL, SEED, directory / "record.json")
+    recorded_in(directory)
     return directory
 
 
@@ -85,12 +84,24 @@ def test_after_a_day_a_record_no_longer_holds_and_is_renewed_in_two_seconds(
     assert run.logbook.effort.hardware_s < 2.5
 
 
-@pytest.mark.parametrize("common_phase_rad", [0.06, -0.1])  # 0.1 K and more (mesh.md b.11)
-def test_only_the_temperature_leaves_switching_as_it_was(record: CalibrationRecord, common_phase_rad: float) -> None:
-    with Bench.emulate(SMALL, seed=SEED) as bench:
+def with_another_temperature(record: CalibrationRecord, seed: int, common_phase_rad: float) -> Health:
+    with Bench.emulate(SMALL, seed=seed) as bench:
         bench.emulated.world.truth.common_phase_rad = common_phase_rad
         bench.emulated.world.disturb()
-        health = looked_at(bench, record, 1.0).check()
+        return looked_at(bench, record, 1.0).check()
+
+
+@pytest.mark.parametrize("common_phase_rad", [0.06, -0.06])  # 0.1 K (mesh.md b.11)
+def test_only_the_temperature_leaves_switching_as_it_was(record: CalibrationRecord, common_phase_rad: float) -> None:
+    health = with_another_temperature(record, SEED, common_phase_rad)
+    assert not health.holds
+    assert health.but_temperature < 1.3
+
+
+@pytest.mark.long
+def test_a_temperature_further_away_leaves_switching_as_it_was(tmp_path: Path) -> None:
+    record = first_day(SMALL, 3, tmp_path / "record.json")
+    health = with_another_temperature(record, 3, -0.1)
     assert not health.holds
     assert health.but_temperature < 1.3
 
@@ -112,6 +123,7 @@ def test_a_heater_that_broke_is_no_drift_and_its_puc_is_named(home: Path, record
     assert 6 in renewal.worst_pucs
 
 
+@pytest.mark.long
 def test_a_renewed_record_can_be_renewed_again(home: Path, record: CalibrationRecord) -> None:
     with aged(home, 1.0) as bench:
         run = looked_at(bench, record, 1.0)
@@ -145,7 +157,9 @@ def check_and_renew(run: DriftRun) -> None:
     run.renew()
 
 
-@pytest.mark.parametrize("after", [1, 5, 20])
+@pytest.mark.parametrize(
+    "after", [pytest.param(1, marks=pytest.mark.long), 5, pytest.param(20, marks=pytest.mark.long)]
+)
 def test_an_interrupted_look_leaves_the_heaters_off(home: Path, record: CalibrationRecord, after: int) -> None:
     with aged(home, 1.0) as bench:
         probe = Cut(bench)
@@ -248,7 +262,7 @@ def test_a_record_without_covariance_cannot_be_renewed() -> None:
         RecordPosterior.of(stored)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_on_the_prototype_a_day_is_renewed_to_a_milliradian_and_the_standard_errors_are_true(tmp_path: Path) -> None:
     path, normalised = drifting_prototype(tmp_path), []
     for seed in (1, 2, 3):

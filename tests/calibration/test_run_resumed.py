@@ -128,14 +128,16 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[CalibrationRe
     return begun(path, bench), bench.steps, path.read_bytes()
 
 
-POINTS = np.random.default_rng(20).uniform(0.0, 1.0, 20).tolist()
+POINTS = (0.28, 0.64, 1.0)
+"""In the sweeps, in random or chosen settings, and at the last step of the verification."""
+MORE_POINTS = [0.0, 0.05, *np.random.default_rng(20).uniform(0.0, 1.0, 12).tolist()]
 
 
-@pytest.mark.parametrize("point", [*POINTS, 0.0, 1.0])
+@pytest.mark.parametrize("point", [*POINTS, *(pytest.param(point, marks=pytest.mark.long) for point in MORE_POINTS)])
 def test_cut_short_at_any_point_and_gone_on_with_the_record_is_the_same(
     undisturbed: tuple[CalibrationRecord, int, bytes], point: float, tmp_path: Path
 ) -> None:
-    record, steps, _ = undisturbed
+    record, steps, journal = undisturbed
     path, bench = tmp_path / "record.journal", opened()
     bench.cut_at = 1 + round(point * (steps - 1))
     bench.ending = ENDINGS[bench.cut_at % len(ENDINGS)]
@@ -145,8 +147,14 @@ def test_cut_short_at_any_point_and_gone_on_with_the_record_is_the_same(
     resumed = gone_on_with(path, opened())
     assert resumed.complete
     assert content(resumed) == content(record)
+    whole = tmp_path / "whole.journal"
+    whole.write_bytes(journal)
+    asked, wanted = read_journal(path).entries, read_journal(whole).entries
+    assert len(asked) == len(wanted)  # nothing is asked twice
+    assert all(one.asks_as(other) for one, other in zip(asked, wanted, strict=True))
 
 
+@pytest.mark.long
 def test_a_run_cut_short_again_and_again_comes_to_the_same_end(
     undisturbed: tuple[CalibrationRecord, int, bytes], tmp_path: Path
 ) -> None:
@@ -162,7 +170,9 @@ def test_a_run_cut_short_again_and_again_comes_to_the_same_end(
     assert content(gone_on_with(path, opened())) == content(record)
 
 
-@pytest.mark.parametrize("share", [0.3, 0.7, 0.95])
+@pytest.mark.parametrize(
+    "share", [pytest.param(0.3, marks=pytest.mark.long), 0.7, pytest.param(0.95, marks=pytest.mark.long)]
+)
 def test_a_run_that_was_killed_in_the_middle_of_a_line_is_gone_on_with(
     undisturbed: tuple[CalibrationRecord, int, bytes], share: float, tmp_path: Path
 ) -> None:

@@ -18,9 +18,9 @@ from calibration.report.hidden_truth import (
 )
 
 
-def test_a_tied_mean_leaves_differences_as_unknown_as_they_were(small_calibrated: Calibrated) -> None:
-    space = space_of(small_calibrated.record)
-    prior = default_prior(space, parameters_of(small_calibrated.record)).anchored("source_detuning_hz", space, 1e5)
+def test_a_tied_mean_leaves_differences_as_unknown_as_they_were(recorded: Calibrated) -> None:
+    space = space_of(recorded.record)
+    prior = default_prior(space, parameters_of(recorded.record)).anchored("source_detuning_hz", space, 1e5)
     free = space.mask(("source_detuning_hz",))
     covariance, n = np.linalg.inv(prior.information(free)), int(free.sum())
     # Independent 12 GHz each, and their mean measured to 100 kHz: 1/var = n/σ² + 1/σ_mean².
@@ -29,9 +29,9 @@ def test_a_tied_mean_leaves_differences_as_unknown_as_they_were(small_calibrated
 
 
 def test_modules_are_found_as_far_apart_as_they_are_and_their_mean_is_the_reference(
-    small_calibrated: Calibrated,
+    recorded: Calibrated,
 ) -> None:
-    bench, record = small_calibrated.bench, small_calibrated.record
+    bench, record = recorded.bench, recorded.record
     found = {entry.port: entry.source_detuning_hz for entry in record.ports if entry.source_detuning_hz is not None}
     assert abs(np.mean(list(found.values()))) < 1e6
     world = bench.emulated.world
@@ -41,22 +41,22 @@ def test_modules_are_found_as_far_apart_as_they_are_and_their_mean_is_the_refere
         assert abs(true_hz - offset_hz - found[path.port]) < 0.02e9  # 1.4 mrad per PUC
 
 
-def test_three_terms_are_the_true_law_to_a_tenth_of_a_milliradian(small_calibrated: Calibrated) -> None:
-    bench, reach_ma = small_calibrated.bench, heater_reach_ma(small_calibrated.record)
+def test_three_terms_are_the_true_law_to_a_tenth_of_a_milliradian(recorded: Calibrated) -> None:
+    bench, reach_ma = recorded.bench, heater_reach_ma(recorded.record)
     laws = true_laws(bench, reach_ma)
     for share in (0.1, 0.5, 1.0):
         square = (share * reach_ma**2)[:, None] ** [1, 2, 3]
         assert np.abs((laws * square).sum(axis=1) - own_phase_rad(bench, np.sqrt(share) * reach_ma)).max() < 1e-4
 
 
-def test_a_phase_common_to_all_pucs_is_no_error_of_loops(small_calibrated: Calibrated) -> None:
-    space = space_of(small_calibrated.record)
+def test_a_phase_common_to_all_pucs_is_no_error_of_loops(recorded: Calibrated) -> None:
+    space = space_of(recorded.record)
     common = space.directions.T @ np.full(len(space.mesh.joints), 0.1)
     assert np.abs(without_common(space) @ common).max() < 1e-12
 
 
-def test_phases_of_the_small_bench_are_off_by_what_is_stated(small_calibrated: Calibrated) -> None:
-    bench, record = small_calibrated.bench, small_calibrated.record
+def test_phases_of_the_small_bench_are_off_by_what_is_stated(recorded: Calibrated) -> None:
+    bench, record = recorded.bench, recorded.record
     normalised, figures = phase_errors(bench, record, true_parameters(bench, record))
     assert figures["passive_mrad"] < 1.0
     assert figures["loops_mrad"] < 1.0

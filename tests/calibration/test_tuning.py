@@ -14,7 +14,7 @@ from calibration.run.verification import verify_at
 from lumion_hw import Bench
 from lumion_hw.bench.loader import builtin_path
 from lumion_hw.cli import calibrate_main as main
-from lumion_hw.errors import ConfigError, LimitError
+from lumion_hw.errors import CalibrationError, ConfigError, LimitError
 
 
 def test_modules_of_one_wavelength_allow_no_other() -> None:
@@ -31,6 +31,7 @@ def test_a_wavelength_no_laser_makes_is_refused_before_anything_is_measured() ->
             Calibration(probe, probe.device_under_test(), 1, wavelengths_nm=(1540.0, 1400.0))
 
 
+@pytest.mark.long
 def test_a_laser_and_a_module_calibrate_together_and_the_laser_goes_on_alone(tmp_path: Path) -> None:
     document = yaml.safe_load(builtin_path("laser-bench").read_text())
     document["devices"]["sfp"] = {"kind": "sfp-8472", "wavelength_nm": 1550.0}
@@ -54,6 +55,22 @@ def test_a_laser_and_a_module_calibrate_together_and_the_laser_goes_on_alone(tmp
         assert there.excess_db < 0.1
 
 
+def test_wavelengths_asked_for_on_the_command_line_are_those_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def measured(*_: object, wavelengths_nm: object, **__: object) -> None:
+        asked.append(wavelengths_nm)
+        raise CalibrationError("nothing is measured here")
+
+    monkeypatch.setattr("calibration.run.journaled_run.calibrate", measured)
+    out = str(tmp_path / "record.json")
+    assert main(["run", "laser-bench", "--emulate", "--out", out, "--wavelengths", "1545,1555"]) == 3
+    assert asked == [(1545.0, 1555.0)]
+
+
+@pytest.mark.long
 def test_wavelengths_are_asked_for_and_verified_on_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -140,7 +140,9 @@ def test_the_plan_knows_that_both_are_lit(bench_file: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", [3, 4, 5])
+@pytest.mark.parametrize(
+    "seed", [3, pytest.param(4, marks=pytest.mark.campaign), pytest.param(5, marks=pytest.mark.campaign)]
+)
 def test_other_chips_are_found_as_well(bench_file: Path, seed: int) -> None:
     with Bench.emulate(bench_file, seed=seed) as bench:
         probe = BenchProbe(bench)
@@ -165,6 +167,7 @@ def dim(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_with_little_light_nothing_is_called_broken_that_is_only_dark(dim: Path) -> None:
     with Bench.emulate(dim, seed=1) as bench:
         probe = BenchProbe(bench)

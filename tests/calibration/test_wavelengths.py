@@ -202,7 +202,7 @@ def test_72_pucs_are_predicted_at_a_wavelength_never_seen(seed: int) -> None:
     assert mesh.rms_db(found.parameters, 1557.0) < 0.15
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_the_whole_procedure_on_72_pucs_holds_for_30_nm() -> None:
     mesh = Tunable.draw(HexMesh.smartlight(), 1, 7, 0.04)
     bench = mesh.bench

@@ -1,50 +1,125 @@
 """`lumion-calibrate`: run, show and verify, and what each refuses; on the small bench."""
 
+import contextlib
+import io
 import json
-import subprocess
-import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from recorded_calibration import RECORD, SMALL, recorded_in
 
-import lumion_hw.cli.calibrate.run
+from calibration.record.raw_data import load_raw
+from calibration.run.journal import read_journal
 from lumion_hw import Bench
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.cli.demo.steps import calibrate
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.polarization import Aligner
 
-pytestmark = pytest.mark.xdist_group("cli-calibrate")
 
-SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
-ENTRY = "import sys; from lumion_hw.cli import calibrate_main as main; sys.exit(main())"
+@dataclass(frozen=True)
+class Run:
+    """What a whole calibration by the command left and said."""
+
+    path: Path
+    arguments: list[str]
+    out: str
+    err: str
+
+    @property
+    def record(self) -> CalibrationRecord:
+        return CalibrationRecord.load(self.path)
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """One calibration by the command itself: the record's path and the document printed."""
+def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """One calibration by the command, its report asked for."""
     path = tmp_path_factory.mktemp("calibrate") / "record.json"
-    command = [sys.executable, "-c", ENTRY, "run", str(SMALL), "--emulate", "--seed", "1", "--out", str(path), "--json"]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert (process.returncode, process.stderr) == (0, "")
-    return path, json.loads(process.stdout)
+    arguments = ["run", str(SMALL), "--emulate", "--seed", "1", "--out", str(path)]
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        assert main([*arguments, "--report", str(path.with_suffix(".html"))]) == 0
+    return Run(path, arguments, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture
-def record(done: tuple[Path, dict[str, Any]]) -> Path:
-    return done[0]
+def record(tmp_path: Path) -> Path:
+    """The recorded calibration, a copy."""
+    return recorded_in(tmp_path / "recorded")
 
 
-def test_a_run_leaves_a_complete_record_and_its_event_log(done: tuple[Path, dict[str, Any]]) -> None:
-    path, document = done
-    assert document["record"] == str(path)
-    assert (document["complete"], document["pucs_calibrated"], document["faults"]) == (True, 15, [])
-    loaded = CalibrationRecord.load(path)
-    assert (loaded.complete, loaded.device_serial, loaded.provenance["seed"]) == (True, "SMALL-0001", "1")
-    events = [json.loads(line)["event"] for line in path.with_suffix(".events.jsonl").read_text().splitlines()]
+# A whole run ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_leaves_a_complete_record_and_its_event_log(done: Run) -> None:
+    assert "- pucs calibrated: 15\n" in done.out
+    assert f"\nRecord: {done.path}\n" in done.out
+    loaded = done.record
+    assert (loaded.complete, loaded.faults) == (True, ())
+    assert (loaded.device_serial, loaded.provenance["seed"]) == ("SMALL-0001", "1")
+    events = [json.loads(line)["event"] for line in done.path.with_suffix(".events.jsonl").read_text().splitlines()]
     assert events[-1] == "calibrated"
+
+
+def test_off_a_terminal_each_stage_is_a_line_with_the_time_that_is_left(done: Run) -> None:
+    stages = [line.split(":")[0] for line in done.err.splitlines()]
+    assert stages[:4] == ["alignment", "survey", "sweeps", "random settings"]
+    assert stages[-1] == "verification"
+    assert {"search", "global fit", "sources", "fibres"} < set(stages)
+    assert all("left" in line for line in done.err.splitlines())
+
+
+def test_the_raw_readings_lie_beside_the_record(done: Run) -> None:
+    record = done.record
+    assert record.raw is not None
+    raw = load_raw(done.path, record.raw)
+    assert raw.monitors == record.monitor_ports
+    assert set(np.unique(raw.source)) == {-1, 1, 6, 11}
+    in_journal = sum(len(entry.currents_ma) for entry in read_journal(done.path.with_suffix(".journal")).entries)
+    assert len(raw) == in_journal > record.quality["settings"]
+
+
+def test_the_record_says_where_it_comes_from(done: Run) -> None:
+    provenance = done.record.provenance
+    assert provenance["interruptions"] == "0"
+    assert provenance["command_line"] == "lumion-calibrate " + " ".join(done.arguments)
+    assert provenance["started_utc"] <= provenance["stopped_utc"]
+    assert len(provenance["journal_sha256"]) == len(provenance["plan_sha256"]) == 64
+
+
+def test_the_reference_setting_was_looked_at_through_the_run(done: Run) -> None:
+    quality = done.record.quality
+    assert 0.0 < quality["reference_power_db"] < 0.05
+    assert 0.5 < quality["reference_shape_sigma"] < 2.0
+
+
+def test_the_record_says_under_which_conditions_it_was_made(done: Run) -> None:
+    conditions = done.record.conditions
+    assert conditions.wavelengths_nm == (1550.0,)
+    assert conditions.wavelength_range_nm == pytest.approx((1547.5, 1552.5), abs=0.1)
+    assert conditions.reference_hz == pytest.approx(299_792_458.0 / 1550e-9)
+    assert conditions.temperature_range_c == pytest.approx((25.0, 25.0), abs=0.1)  # small.yaml has no drift
+    assert conditions.polarization == {
+        "1": "turned to TE by pol-a",
+        "6": "turned to TE by pol-b",
+        "11": "turned to TE by pol-c",
+    }
+    assert conditions.laser_power_dbm == pytest.approx(1.0, abs=3.0)  # a module's own meter is good to 3 dB
+    assert conditions.emulated_age_s is not None
+    assert done.record.quality["bench_s"] < conditions.emulated_age_s < 300.0
+    assert "a loop of six PUCs turns 0.1 rad in 0.24 GHz (1.9 pm)" in conditions.ambient
+
+
+def test_a_run_leaves_its_report_on_request(done: Run) -> None:
+    path = done.path.with_suffix(".html")
+    assert f"\nReport: {path}\n" in done.out
+    report = path.read_text(encoding="utf-8")
+    assert done.record.content_sha256 in report
+    assert ">sweeps<" in report  # the raw readings were there
+
+
+# What is done with a record ------------------------------------------------------------------------------------------
 
 
 def test_show_prints_one_row_per_puc(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,11 +149,6 @@ def test_verify_passes_on_the_bench_that_was_calibrated(record: Path, capsys: py
     assert document["states_short_of_30_db"] == 0
 
 
-def test_verify_shows_figures_to_people(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify", str(SMALL), str(record), "--emulate", "--seed", "1"]) == 0
-    assert "\nheld out rms db: 0." in capsys.readouterr().out
-
-
 def test_a_record_that_predicts_badly_is_exit_code_3_with_one_document(
     record: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,7 +165,7 @@ def test_a_record_that_predicts_badly_is_exit_code_3_with_one_document(
 def test_another_tolerance_can_be_asked_for_and_nan_is_none(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["verify", str(SMALL), str(record), "--emulate", "--seed", "2", "--tolerance-db"]  # another chip
     assert main([*words, "90"]) == 0
-    assert "held out rms db" in capsys.readouterr().out
+    assert "\nheld out rms db: " in capsys.readouterr().out
     assert main([*words, "nan"]) == 2
     assert "'nan' is no finite number of dB" in capsys.readouterr().err
 
@@ -175,40 +245,39 @@ def test_a_path_where_no_record_can_be_written_is_found_out_before_measuring(
     assert "Traceback" not in err
 
 
-def test_faults_found_are_exit_code_3_and_the_rest_is_calibrated(
+def test_faults_found_are_exit_code_3_and_the_rest_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "record.json"
-    open_bench = lumion_hw.cli.calibrate.run.open_bench
+    broken = replace(CalibrationRecord.load(RECORD), faults=("PUC 4 upper heater (channel 8): no effect",))
 
-    def open_broken(file: str, emulate: bool, seed: int, endpoints: str | None) -> Bench:
-        bench = open_bench(file, emulate, seed, endpoints)
-        bench.emulated.faults.stick_heater(4, 0)
-        return bench
+    def found_broken(*_: object, **__: object) -> CalibrationRecord:
+        broken.save(path)
+        return broken
 
-    monkeypatch.setattr(lumion_hw.cli.calibrate.run, "open_bench", open_broken)
+    monkeypatch.setattr("calibration.run.journaled_run.calibrate", found_broken)
     assert main(["run", str(SMALL), "--emulate", "--seed", "1", "--out", str(path), "--json"]) == 3
     out, err = capsys.readouterr()
     document = json.loads(out)
     assert document["error"]["exit_code"] == 3
-    assert any("PUC 4 upper heater (channel 8)" in fault for fault in document["faults"])
-    assert document["pucs_calibrated"] == 15  # the other arm sets every coupling
+    assert document["record"] == str(path)
+    assert (document["complete"], document["pucs_calibrated"]) == (True, 15)
+    assert document["faults"] == ["PUC 4 upper heater (channel 8): no effect"]
     assert "PUC 4" in err
-    assert CalibrationRecord.load(path).complete
+    assert str(path) in err
 
 
-@pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), SystemExit(143)], ids=["Ctrl-C", "SIGTERM"])
 def test_a_run_cut_short_leaves_the_bench_safe_and_an_incomplete_record(
-    tmp_path: Path, interrupt: BaseException, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "record.json"
 
     def progress(stage: str, done: int, total: int) -> None:
         if (stage, done) == ("sweeps", 5):
-            raise interrupt
+            raise SystemExit(143)
 
     with Bench.emulate(SMALL, seed=1) as bench:
-        with pytest.raises(type(interrupt)), bench.dark():
+        with pytest.raises(SystemExit), bench.dark():
             calibrate(bench, Aligner(bench.clock), 1, path, progress)
         assert not bench.mesh.driven_ma().any()
         assert not np.any(bench.emulated.world.leaving_w())  # every transmitter is off
@@ -217,20 +286,6 @@ def test_a_run_cut_short_leaves_the_bench_safe_and_an_incomplete_record(
     assert sum(arm.law is not None for entry in loaded.pucs for arm in (entry.upper, entry.lower)) >= 5
     assert main(["verify", str(SMALL), str(path), "--emulate", "--seed", "1"]) == 3
     assert "is incomplete" in capsys.readouterr().err
-
-
-def test_a_run_cut_short_replaces_no_record_that_was_there(record: Path, tmp_path: Path) -> None:
-    path = tmp_path / "record.json"
-    path.write_bytes(record.read_bytes())
-
-    def progress(stage: str, done: int, total: int) -> None:
-        if stage == "sweeps":
-            raise KeyboardInterrupt
-
-    with Bench.emulate(SMALL, seed=1) as bench, pytest.raises(KeyboardInterrupt):
-        calibrate(bench, Aligner(bench.clock), 1, path, progress)
-    assert path.read_bytes() == record.read_bytes()
-    assert not CalibrationRecord.load(tmp_path / "record.incomplete.json").complete
 
 
 def test_an_interrupt_before_anything_was_measured_is_in_the_log(

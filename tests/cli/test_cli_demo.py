@@ -1,38 +1,36 @@
 """`lumion demo` as a user runs it: one document, files that stay, exit codes, interrupts; on the small bench."""
 
+import itertools
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from full_disk import room
+from recorded_calibration import RECORD, SEED, SMALL
+from waiting import PATIENCE_S
 
+from calibration.record.raw_data import load_raw, save_raw
+from lumion_hw.bench.events import EventLog
+from lumion_hw.cli import main
 from lumion_hw.cli.demo.command import left_out, new_run_directory
 from lumion_hw.mesh.record import CalibrationRecord
 
-pytestmark = pytest.mark.xdist_group("cli-demo")
-
-SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
 LUMION = [sys.executable, "-m", "lumion_hw.cli"]
-ON_A_SMALL_DISK = """
-import resource, sys
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
-from lumion_hw.cli import main
-sys.exit(main(sys.argv[2:]))
-"""
 SPANS = ["los_seen", "spare_chosen", "route_found", "programmed", "settled", "los_clear", "link_up"]
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a finished process left."""
+    """What a finished run left."""
 
     code: int
     stdout: str
@@ -46,18 +44,32 @@ class Run:
         return loaded
 
 
-def demo(directory: Path, *options: str, before: list[str] = LUMION, hash_seed: str = "random") -> Run:
-    """Run `lumion demo` on the small bench to its end."""
-    command = [*before, "demo", "--no-plots", "--out", str(directory), "--bench", str(SMALL), *options]
-    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+def arguments(directory: Path, *options: str) -> list[str]:
+    return ["demo", "--no-plots", "--out", str(directory), "--bench", str(SMALL), *options]
+
+
+def process(directory: Path, *options: str, hash_seed: str) -> Run:
+    """Run `lumion demo` on the small bench to its end, in a process of its own."""
+    command, environment = [*LUMION, *arguments(directory, *options)], os.environ | {"PYTHONHASHSEED": hash_seed}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, env=environment)
     return Run(done.returncode, done.stdout, done.stderr, directory)
+
+
+@pytest.fixture
+def demo(capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
+    """Run `lumion demo` here: for what ends soon."""
+
+    def here(directory: Path, *options: str) -> Run:
+        code = main(arguments(directory, *options))
+        return Run(code, *capsys.readouterr(), directory)
+
+    return here
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The whole demo once, with --json."""
-    return demo(tmp_path_factory.mktemp("demo") / "out", "--seed", "3", "--json", hash_seed="1")
+    return process(tmp_path_factory.mktemp("demo") / "out", "--seed", "3", "--json", hash_seed="1")
 
 
 def test_the_demo_ends_well_with_one_document_and_nothing_else_on_stdout(run: Run) -> None:
@@ -157,20 +169,35 @@ def repeatable(document: Any) -> Any:
     return [repeatable(value) for value in document] if isinstance(document, list) else document
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_run_whatever_the_hash_seed(run: Run, tmp_path: Path) -> None:
-    again = demo(tmp_path / "out", "--seed", "3", "--json", hash_seed="4")
+    again = process(tmp_path / "out", "--seed", "3", "--json", hash_seed="4")
     assert repeatable(again.document) == repeatable(run.document)
     for name in ("mesh-before.svg", "mesh.svg"):
         assert (again.directory / name).read_bytes() == (run.directory / name).read_bytes()
 
 
-def test_for_people_it_prints_tables_and_no_progress_on_stdout(tmp_path: Path) -> None:
-    shown = demo(tmp_path / "out", "--seed", "4")
+def recorded_calibration(_bench: object, _aligner: object, seed: int, path: Path, *_: object, **__: object) -> object:
+    """Stand in for the calibration: what it leaves beside the record, as it was recorded."""
+    record = CalibrationRecord.load(RECORD)
+    assert seed == SEED
+    assert record.raw is not None
+    record = replace(record, raw=save_raw(path, load_raw(RECORD, record.raw)))
+    record.save(path)
+    path.with_suffix(".journal").write_bytes(RECORD.with_suffix(".journal").read_bytes())
+    return record
+
+
+def test_for_people_it_prints_tables_and_no_progress_on_stdout(
+    demo: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lumion_hw.cli.demo.steps.calibrate", recorded_calibration)
+    shown = demo(tmp_path / "out", "--seed", str(SEED))
     assert shown.code == 0, shown.stderr
     assert shown.stdout.startswith("small: 15 PUCs, 16 ports, 3 servers (emulated)\ndevice ")
     for title in ("Calibration", "Circuits", "b fails, c takes its place", "Circuits after the swap", "Link budgets"):
         assert f"\n{title}" in shown.stdout
-    (left,) = (line for line in shown.stdout.splitlines() if line.startswith(f"Left behind in {tmp_path / 'out'}/: "))
+    (left,) = (line for line in shown.stdout.splitlines() if line.startswith(f"Left behind in {shown.directory}/: "))
     assert "calibration.journal, calibration.json, calibration.raw" in left
     assert shown.stdout.count("  yes\n") == 4  # four circuits, each proven
     assert len(shown.stderr.splitlines()) == 1  # not a terminal: no bar, only the time it took
@@ -187,7 +214,7 @@ def assert_one_paragraph(run: Run, code: int) -> None:
     assert run.stderr.strip().count("\n\n") == 0
 
 
-def test_an_unknown_bench_is_exit_code_2_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_an_unknown_bench_is_exit_code_2_and_leaves_nothing_behind(demo: Callable[..., Run], tmp_path: Path) -> None:
     run = demo(tmp_path / "out", "--bench", "lumion-prototyp")
     assert_one_paragraph(run, 2)
     assert "lumion-prototype" in run.stderr
@@ -195,7 +222,7 @@ def test_an_unknown_bench_is_exit_code_2_and_leaves_nothing_behind(tmp_path: Pat
     assert not run.directory.exists()
 
 
-def test_a_wrong_bench_file_is_exit_code_2_with_line_and_column(tmp_path: Path) -> None:
+def test_a_wrong_bench_file_is_exit_code_2_with_line_and_column(demo: Callable[..., Run], tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(SMALL.read_text().replace("heater_max_ma: 2.5", "heater_max_mA: 2.5"))
     run = demo(tmp_path / "out", "--bench", str(wrong), "--json")
@@ -204,7 +231,9 @@ def test_a_wrong_bench_file_is_exit_code_2_with_line_and_column(tmp_path: Path) 
     assert run.document["error"]["exit_code"] == 2
 
 
-def test_a_bench_that_pairs_no_servers_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+def test_a_bench_that_pairs_no_servers_is_refused_before_anything_is_measured(
+    demo: Callable[..., Run], tmp_path: Path
+) -> None:
     path = tmp_path / "bench.yaml"
     path.write_text(SMALL.read_text().replace("  pairs: [[a, b]]\n", ""))
     run = demo(tmp_path / "out", "--bench", str(path))
@@ -214,23 +243,23 @@ def test_a_bench_that_pairs_no_servers_is_refused_before_anything_is_measured(tm
 
 
 @pytest.mark.parametrize("out", ["/dev/null/out", "/proc/nowhere/out"])
-def test_a_path_where_nothing_can_be_written_is_exit_code_2(out: str) -> None:
+def test_a_path_where_nothing_can_be_written_is_exit_code_2(demo: Callable[..., Run], out: str) -> None:
     run = demo(Path(out), "--json")
     assert_one_paragraph(run, 2)
     assert f"cannot write to {out}" in run.stderr
     assert run.document["error"]["exit_code"] == 2
 
 
-def test_a_file_in_the_place_of_the_directory_is_exit_code_2(tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_the_directory_is_exit_code_2(demo: Callable[..., Run], tmp_path: Path) -> None:
     (tmp_path / "out").write_text("not a directory")
     run = demo(tmp_path / "out")
     assert run.code == 2
     assert "Traceback" not in run.stderr
 
 
-def test_a_full_disk_is_exit_code_1_with_one_sentence(tmp_path: Path) -> None:
-    limited = [sys.executable, "-c", ON_A_SMALL_DISK, "150000"]
-    run = demo(tmp_path / "out", "--json", before=limited)
+def test_a_full_disk_is_exit_code_1_with_one_sentence(demo: Callable[..., Run], tmp_path: Path) -> None:
+    with room(150_000):
+        run = demo(tmp_path / "out", "--json")
     assert_one_paragraph(run, 1)
     assert f"cannot write the journal {tmp_path / 'out'}" in run.stderr
     assert "Make room" in run.stderr
@@ -239,29 +268,32 @@ def test_a_full_disk_is_exit_code_1_with_one_sentence(tmp_path: Path) -> None:
     assert [json.loads(line)["event"] for line in lines[:-1]].count("heater measured") >= 1  # what fitted stays
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize(
+    ("interruption", "code"), [(KeyboardInterrupt(), 130), (SystemExit(143), 143)], ids=["Ctrl-C", "SIGTERM"]
+)
 def test_an_interrupt_in_the_middle_of_the_calibration_loses_nothing_measured(
-    tmp_path: Path, number: int, code: int
+    demo: Callable[..., Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    interruption: BaseException,
+    code: int,
 ) -> None:
-    command = [*LUMION, "demo", "--bench", str(SMALL), "--out", str(tmp_path), "--json"]
-    log = tmp_path / "events.jsonl"
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            deadline = time.monotonic() + 60.0
-            while not (log.exists() and log.read_text().count('"heater measured"') >= 3):
-                assert process.poll() is None, process.communicate()
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            process.send_signal(number)
-            stdout, stderr = process.communicate(timeout=30)
-        finally:
-            process.kill()
-    assert process.returncode == code
-    assert "Traceback" not in stderr
-    if number == signal.SIGINT:
-        assert json.loads(stdout)["error"]["exit_code"] == 130
-        assert stderr == "lumion: interrupted\n"
-    events = [json.loads(line) for line in log.read_text().splitlines()]
+    """What the handler of the signal raises, when three heaters are measured; signals to processes: resume, main."""
+    add, count = EventLog.add, itertools.count(1)
+
+    def signalled(log: EventLog, event: str, **data: Any) -> None:
+        add(log, event, **data)
+        if event == "heater measured" and next(count) == 3:
+            raise interruption
+
+    monkeypatch.setattr(EventLog, "add", signalled)
+    run = demo(tmp_path, "--json")
+    assert run.code == code
+    assert "Traceback" not in run.stderr
+    if code == 130:
+        assert run.document["error"]["exit_code"] == 130
+        assert run.stderr == "lumion: interrupted\n"
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     measured = {(event["puc"], event["arm"]) for event in events if event["event"] == "heater measured"}
     assert events[-1]["event"] == "calibration cut short"
     record = CalibrationRecord.load(tmp_path / "calibration.json")

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 from test_cli_numbers import commands
+from waiting import PATIENCE_S
 
 from lumion_hw.cli import calibrate_main, main, run
 from lumion_hw.cli.calibrate.commands import calibrate
@@ -190,5 +191,7 @@ def test_ctrl_c_while_click_itself_is_loaded_is_no_traceback(
 def test_nothing_is_loaded_before_ctrl_c_is_taken_care_of() -> None:
     late = "{'click', 'numpy', 'lumion_hw.cli.calibrate.commands'}"
     script = f"import sys, lumion_hw.cli; sys.exit(bool({late} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")

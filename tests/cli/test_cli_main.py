@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import click
 import pytest
-from waiting import Bound
+from waiting import PATIENCE_S, Bound
 
 from lumion_hw import errors
 from lumion_hw.cli import main, run
@@ -153,7 +153,7 @@ def test_sigterm_runs_the_finally_blocks_on_the_way_out() -> None:
     def wait() -> None:
         try:
             os.kill(os.getpid(), signal.SIGTERM)
-            threading.Event().wait(10.0)
+            threading.Event().wait(PATIENCE_S)
         finally:
             steps.append("heaters off")
 
@@ -171,7 +171,7 @@ def test_a_command_runs_in_a_thread_that_cannot_handle_signals() -> None:
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(run(command(lambda: None), "lumion", [])))
     thread.start()
-    thread.join(10.0)
+    thread.join(PATIENCE_S)
     assert codes == [0]
 
 
@@ -191,7 +191,9 @@ def test_help_loads_no_command_and_no_heavy_library() -> None:
         f"loaded = [name for name in '{heavy}'.split(', ') if name in sys.modules]\n"
         "sys.exit(f'{code} {loaded}' if code or loaded else 0)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -226,7 +228,7 @@ def test_a_reader_that_closes_the_pipe_has_had_enough(not_for_ever: Bound) -> No
         assert process.stderr is not None
         process.stdout.close()
         stderr = process.stderr.read()
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert stderr == ""
 
 
@@ -234,14 +236,14 @@ def test_the_shell_can_complete_commands() -> None:
     words = {"_LUMION_COMPLETE": "bash_complete", "COMP_WORDS": "lumion bench ", "COMP_CWORD": "2"}
     done = subprocess.run(
         [sys.executable, "-c", "import sys; from lumion_hw.cli import main; sys.exit(main([]))"],
-        env=os.environ | words, capture_output=True, text=True, timeout=60, check=False,
+        env=os.environ | words, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout.split()) == (0, ["plain,check", "plain,schema", "plain,show"])
 
 
 def test_the_process_ends_with_the_exit_code() -> None:
     done = subprocess.run(
-        [*LUMION, "bench", "check", "nowhere.yaml"], capture_output=True, text=True, timeout=60, check=False
+        [*LUMION, "bench", "check", "nowhere.yaml"], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == 2
     assert done.stdout == ""

@@ -9,6 +9,7 @@ import sys
 import xml.etree.ElementTree as ET
 
 import pytest
+from waiting import PATIENCE_S
 
 from lumion_hw.cli import main
 from lumion_hw.mesh.topology import HexMesh
@@ -19,7 +20,10 @@ def test_the_help_of_the_group_loads_neither_numpy_nor_scipy() -> None:
         "import sys; from lumion_hw.cli import main; main(['mesh', '--help']); "
         "sys.exit(bool({'numpy', 'scipy', 'ortools'} & set(sys.modules)))"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=PATIENCE_S, check=False).returncode
+        == 0
+    )
 
 
 @pytest.mark.parametrize(("layout", "pucs"), [("smartlight", 72), ("rings:2", 30), ("columns:2,3,2", 34)])

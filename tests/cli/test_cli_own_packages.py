@@ -21,7 +21,7 @@ def started(directory: Path, code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("call", ["calibrate(['--help'])", "main(['demo', '--help'])"])
+@pytest.mark.parametrize("call", ["calibrate_main(['--help'])", "main(['demo', '--help'])"])
 def test_a_file_of_the_packages_name_is_passed_over(tmp_path: Path, call: str) -> None:
     (tmp_path / "calibration.py").write_text("raise RuntimeError('the lab')")
     done = started(tmp_path, START.format(call))

@@ -87,9 +87,16 @@ def test_damaged_files_are_read_or_refused(binaries: dict[Path, Callable[[Path],
     judge_binaries(binaries, range(400))
 
 
-@pytest.mark.long
-def test_many_damaged_files_are_read_or_refused(binaries: dict[Path, Callable[[Path], object]]) -> None:
-    judge_binaries(binaries, range(1000, 31_000))
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(range(1000, 5_000), marks=pytest.mark.long),
+        pytest.param(range(5_000, 31_000), marks=pytest.mark.campaign),
+    ],
+    ids=["long", "campaign"],
+)
+def test_many_damaged_files_are_read_or_refused(binaries: dict[Path, Callable[[Path], object]], seeds: range) -> None:
+    judge_binaries(binaries, seeds)
 
 
 def judge_records(record: Path, seeds: range, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,9 +120,18 @@ def test_edited_records_are_taken_whole_or_refused(record: Path, capsys: pytest.
     judge_records(record, range(120), capsys)
 
 
-@pytest.mark.long
-def test_many_edited_records_are_taken_whole_or_refused(record: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    judge_records(record, range(1000, 6000), capsys)
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(range(1000, 2000), marks=pytest.mark.long),
+        pytest.param(range(2000, 6000), marks=pytest.mark.campaign),
+    ],
+    ids=["long", "campaign"],
+)
+def test_many_edited_records_are_taken_whole_or_refused(
+    record: Path, seeds: range, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judge_records(record, seeds, capsys)
 
 
 # Single cases --------------------------------------------------------------------------------------------------------
