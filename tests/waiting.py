@@ -10,6 +10,7 @@ Bound = Callable[[subprocess.Popen[str]], None]
 """Kills a process that a test has waited for too long."""
 PATIENCE_S = 120.0
 """Longer than any process of a test takes to say its next word, on a busy machine too."""
+_TRIES = 20
 
 
 def until(condition: Callable[[], object], patience_s: float = 20.0) -> None:
@@ -18,3 +19,17 @@ def until(condition: Callable[[], object], patience_s: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < end_s, f"not so after {patience_s:g} s"
         time.sleep(0.001)
+
+
+def promptly(take: Callable[[], object], within_s: float, at_least_s: float = 0.0) -> None:
+    """Fail unless something, done again and again, is once done in time; it never may be done too early.
+
+    A busy machine makes everything late, but not every time; what is too slow is late every time.
+    """
+    took_s: list[float] = []
+    while not took_s or min(took_s) >= within_s:
+        assert len(took_s) < _TRIES, f"it took {min(took_s):.3f} s at best, not {within_s:g} s"
+        start_s = time.monotonic()
+        take()
+        took_s.append(time.monotonic() - start_s)
+        assert took_s[-1] >= at_least_s, f"it took {took_s[-1]:.3f} s, not {at_least_s:g} s"
