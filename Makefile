@@ -8,17 +8,20 @@ INPUTS := pyproject.toml constraints.txt
 
 # Small matrices: a BLAS that starts threads on a busy machine is slower by an order of magnitude.
 export OPENBLAS_NUM_THREADS := 1
+# The processes that tests start import from byte code, not from source each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 # A test that stands still for a quarter of an hour waits for ever: its stacks are printed and its worker ends.
 BOUNDED := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true --max-worker-restart 0
 
-.PHONY: help demo test test-long clean
+.PHONY: help demo test test-long campaign clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo       run the main job on the emulated bench: calibrate, connect, break, recover"
 	@echo "make test       lint, types, import contracts and the test suite"
-	@echo "make test-long  many seeds, fuzz and chaos"
+	@echo "make test-long  more seeds, fuzz and chaos"
+	@echo "make campaign   hours of seeds, fuzz and chaos, by hand: docs/performance.md keeps the results"
 	@echo "make clean      remove what the targets above made"
 
 demo: $(VENV)/.installed
@@ -33,7 +36,10 @@ test: $(VENV)/.installed-test
 	$(BIN)/pytest -m "not long and not campaign" -n 3 --dist loadscope $(BOUNDED)
 
 test-long: $(VENV)/.installed-test
-	$(BIN)/pytest -m "long and not campaign" -n 2 --dist loadscope $(BOUNDED)
+	$(BIN)/pytest -m "(long or hypothesis) and not campaign" --hypothesis-profile long -n 2 --dist loadscope $(BOUNDED)
+
+campaign: $(VENV)/.installed-test
+	$(BIN)/pytest -m "campaign or hypothesis" --hypothesis-profile campaign -n 2 --dist loadscope $(BOUNDED)
 
 # Stamps: nothing is installed again unless the inputs change. Installs are editable, so source edits need none.
 $(VENV)/.created:

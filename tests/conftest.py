@@ -8,9 +8,25 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 from waiting import PATIENCE_S, Bound
 
 from lumion_hw.clock import VirtualClock
+
+# How long an example takes is no judgement: machines are slow and busy. `make test` draws the same examples each time,
+# the others draw new ones.
+settings.register_profile("test", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.register_profile("long", settings.get_profile("test"), derandomize=False)
+settings.register_profile("campaign", settings.get_profile("long"))
+settings.load_profile("test")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever asks for what is not long does not get a campaign."""
+    for item in items:
+        if item.get_closest_marker("campaign"):
+            item.add_marker("long")
 
 
 def pytest_configure() -> None:

@@ -17,8 +17,7 @@ import sys
 from pathlib import Path
 from unittest import mock
 
-from calibration.measure.entry import LogbookEntry
-
+from calibration.measure.logbook import LogbookEntry
 from calibration.run.journal import read_journal
 
 SEED = 1

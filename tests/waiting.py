@@ -22,7 +22,8 @@ class PatientClock(SystemClock):
 Bound = Callable[[subprocess.Popen[str]], None]
 """Kills a process that a test has waited for too long."""
 PATIENCE_S = 300.0
-"""Longer than any process of a test takes to say its next word, on a busy machine too: there to end a hang only."""
+"""Longer than any process of a test takes to say its next word, on a busy machine too."""
+_TRIES = 20
 
 
 def until(condition: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
@@ -31,3 +32,17 @@ def until(condition: Callable[[], object], patience_s: float = PATIENCE_S) -> No
     while not condition():
         assert time.monotonic() < end_s, f"not so after {patience_s:g} s"
         time.sleep(0.001)
+
+
+def promptly(take: Callable[[], object], within_s: float, at_least_s: float = 0.0) -> None:
+    """Fail unless something, done again and again, is once done in time; it never may be done too early.
+
+    A busy machine makes everything late, but not every time; what is too slow is late every time.
+    """
+    took_s: list[float] = []
+    while not took_s or min(took_s) >= within_s:
+        assert len(took_s) < _TRIES, f"it took {min(took_s):.3f} s at best, not {within_s:g} s"
+        start_s = time.monotonic()
+        take()
+        took_s.append(time.monotonic() - start_s)
+        assert took_s[-1] >= at_least_s, f"it took {took_s[-1]:.3f} s, not {at_least_s:g} s"

@@ -128,7 +128,9 @@ class VisaLink:
         resource = self._opened()
         while (remaining_s := deadline - self._clock.now()) > 0:
             try:
-                resource.timeout = 1e3 * (min(remaining_s, _SLICE_S) if self._is_stream else remaining_s)
+                patience_ms = 1e3 * (min(remaining_s, _SLICE_S) if self._is_stream else remaining_s)
+                # VISA counts whole milliseconds, and 0 does not wait: pyvisa-py then raises what a lost peer raises.
+                resource.timeout = max(patience_ms, 1.0)
                 data = bytes(resource.read_raw())
             except VisaIOError as error:
                 if error.error_code != StatusCode.error_timeout:

@@ -1,4 +1,4 @@
-"""An emulated device at the end of a wire that a test can cut and disturb: in memory, over TCP, or over a pty."""
+"""An emulated device at the end of a wire that a test can cut and disturb: in memory, over TCP, a pty or HiSLIP."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from lumion_hw.links.draining import drain_by_reading
 if TYPE_CHECKING:
     from lumion_hw.emulator.wires.device import EmulatedDevice
 
-TRANSPORTS = ("memory", "tcp", "pty")
+TRANSPORTS = ("memory", "tcp", "pty", "hislip")
 """The wires there are. A device in memory runs on virtual time and in one thread, the others on the wall clock."""
-_SERVED_WITHIN_S = 10.0
+_SERVED_WITHIN_S = 120.0
+"""Only ends a hang."""
 
 
 def clock_for(transport: str) -> Clock:
@@ -234,11 +235,11 @@ def wired(device: EmulatedDevice, transport: str, clock: Clock) -> Iterator[Wire
 
     Args:
         device: The device.
-        transport: ``memory``, ``tcp`` (loopback) or ``pty``.
+        transport: ``memory``, ``tcp`` (loopback), ``pty`` or ``hislip`` (of instruments that exchange messages).
         clock: The clock of the device, from :func:`clock_for`.
 
     Raises:
-        ConfigError: There is no such transport.
+        ConfigError: There is no such transport, or the device does not go with it.
         ConnectError: No port or pseudo-terminal is to be had.
     """
     if transport == "memory":
@@ -254,6 +255,11 @@ def wired(device: EmulatedDevice, transport: str, clock: Clock) -> Iterator[Wire
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lumion-wire-")))
         server = stack.enter_context(EmulatorServer(clock))
         served = _OneDeviceWire(device, server.wake)
-        address = server.add_tcp(served) if transport == "tcp" else server.add_pty(served, directory / device.name)
+        serve = {
+            "tcp": server.add_tcp,
+            "pty": lambda served: server.add_pty(served, directory / device.name),
+            "hislip": server.add_hislip,
+        }
+        address = serve[transport](served)
         stack.enter_context(server.in_thread())
         yield WireUnderTest(lambda: open_link(address, clock), clock, do=served.do, pull=stack.close, address=address)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 from bench_run import SMALL, Calibrated
-from calibration.report.against_truth import compare
 from recorded_calibration import RECORD, SEED
 
 from calibration.measure.bench_probe import BenchProbe
 from calibration.record.raw_data import load_raw
+from calibration.report.hidden_truth import compare
 from lumion_hw.bench.bench import Bench
 from lumion_hw.mesh.record import CalibrationRecord
 

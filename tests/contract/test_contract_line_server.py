@@ -1,4 +1,4 @@
-"""The line server of the prototype keeps the promises of a mesh that takes states, in memory and over TCP."""
+"""The line server of the prototype keeps the promises of a mesh that takes states, in memory and over its wire."""
 
 from collections.abc import Iterator
 
@@ -7,17 +7,13 @@ import pytest
 from lumion_hw.drivers.mesh.line_server import LineServerMesh
 from lumion_hw.emulator.mesh.line_server import LineServer
 from lumion_hw.interfaces import PucState
-from lumion_hw.testing.contracts import MeshStatesContract, OverEveryWire
+from lumion_hw.testing.contracts import MeshStatesContract, OverItsWire
 
 STATES: dict[str, PucState] = {"x": "cross", "=": "bar"}
 
 
-class TestLineServerMesh(OverEveryWire, MeshStatesContract):
+class TestLineServerMesh(OverItsWire, MeshStatesContract):
     deadline_s = 10.0  # one whole exchange
-
-    @pytest.fixture(params=["memory", "tcp"])  # it never was on a serial line
-    def transport(self, request) -> str:
-        return request.param
 
     @pytest.fixture
     def cells(self) -> dict[int, PucState]:

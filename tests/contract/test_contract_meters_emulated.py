@@ -1,4 +1,4 @@
-"""Power meters keep the promises of the interface, on their emulated counterparts, over every wire."""
+"""Power meters keep the promises of the interface, on their emulated counterparts, over their wires."""
 
 from collections.abc import Iterator
 
@@ -13,12 +13,12 @@ from lumion_hw.emulator.meters.santec_mpm import EmulatedSantecMpm as EmulatedMp
 from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
 from lumion_hw.emulator.meters.thorlabs_pm_sensor import S154C
 from lumion_hw.emulator.optics.light import Light
-from lumion_hw.testing.contracts import OverEveryWire, PowerMeterContract
+from lumion_hw.testing.contracts import OverItsWire, PowerMeterContract
 
 LIGHT_W = 50e-6
 
 
-class EmulatedMeter(OverEveryWire, PowerMeterContract):
+class EmulatedMeter(OverItsWire, PowerMeterContract):
     """What the suites have in common: the light at each channel, and an overload by a range that is too small."""
 
     __test__ = False
@@ -84,6 +84,7 @@ class TestSantecMpm210(EmulatedMeter):
 class TestThorlabsPm100d(EmulatedMeter):
     # Instruments facts, section 4; an S154C sensor.
     __test__ = True
+    wires = ("hislip",)  # a VISA instrument
 
     @pytest.fixture
     def device(self, clock, light_w) -> ThorlabsPm100:

@@ -1,4 +1,4 @@
-"""The OZ Optics EPC04 keeps the promises of the interface, on the emulated controller, over every wire."""
+"""The OZ Optics EPC04 keeps the promises of the interface, on the emulated controller, over its serial line."""
 
 from collections.abc import Iterator
 
@@ -7,10 +7,12 @@ import pytest
 
 from lumion_hw.drivers.polarization.oz_epc04 import OzEpc04
 from lumion_hw.emulator.polarization.oz_epc04 import Epc04
-from lumion_hw.testing.contracts import OverEveryWire, PolarizationControllerContract
+from lumion_hw.testing.contracts import OverItsWire, PolarizationControllerContract
 
 
-class TestOzEpc04(OverEveryWire, PolarizationControllerContract):
+class TestOzEpc04(OverItsWire, PolarizationControllerContract):
+    wires = ("pty",)
+
     @pytest.fixture
     def squeezers_mv(self) -> dict[int, float]:
         return {}

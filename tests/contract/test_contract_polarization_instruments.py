@@ -1,6 +1,7 @@
-"""Polarization instruments keep the promises of their interfaces, on their emulated counterparts, over every wire."""
+"""Polarization instruments keep the promises of their interfaces, on their emulated counterparts, over their wires."""
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,14 +13,16 @@ from lumion_hw.emulator.polarization.keysight_n778x import EmulatedKeysightN7785
 from lumion_hw.emulator.polarization.novoptel_pm1000 import Pm1000
 from lumion_hw.emulator.polarization.thorlabs_mpc import COUNTS_PER_DEGREE, Mpc320
 from lumion_hw.testing.contracts import (
-    OverEveryWire,
+    OverItsWire,
     PolarimeterContract,
     PolarizationControllerContract,
     PolarizationOptimizerContract,
 )
 
 
-class TestThorlabsMpc320(OverEveryWire, PolarizationControllerContract):
+class TestThorlabsMpc320(OverItsWire, PolarizationControllerContract):
+    wires: ClassVar[tuple[str, ...]] = ("pty",)
+
     @pytest.fixture
     def device(self, clock) -> Mpc320:
         return Mpc320("pol0", clock, np.random.default_rng(1), turn=lambda _: None)
@@ -39,9 +42,7 @@ class TestThorlabsMpc320(OverEveryWire, PolarizationControllerContract):
 class TestThorlabsMpc320ThatTalksAllTheTime(TestThorlabsMpc320):
     """Status messages nobody asked for, and announcements as public drivers read them."""
 
-    @pytest.fixture(params=["memory"])
-    def transport(self, request) -> str:
-        return request.param
+    wires = ()
 
     @pytest.fixture
     def device(self, clock) -> Mpc320:
@@ -50,7 +51,7 @@ class TestThorlabsMpc320ThatTalksAllTheTime(TestThorlabsMpc320):
         )
 
 
-class TestKeysightN7785C(OverEveryWire, PolarizationOptimizerContract):
+class TestKeysightN7785C(OverItsWire, PolarizationOptimizerContract):
     @pytest.fixture
     def device(self, clock) -> EmulatedN7785C:
         return EmulatedN7785C("pol0", clock, np.random.default_rng(1), turn=lambda _: None)
@@ -67,7 +68,7 @@ class TestKeysightN7785C(OverEveryWire, PolarizationOptimizerContract):
         return lambda: tuple(device.steps)
 
 
-class TestNovoptelPm1000OverLan(OverEveryWire, PolarimeterContract):
+class TestNovoptelPm1000OverLan(OverItsWire, PolarimeterContract):
     link = "lan"
 
     @pytest.fixture
@@ -97,3 +98,4 @@ class TestNovoptelPm1000OverLan(OverEveryWire, PolarimeterContract):
 
 class TestNovoptelPm1000OverUsb(TestNovoptelPm1000OverLan):
     link = "usb"
+    wires = ("pty",)

@@ -1,4 +1,4 @@
-"""The Keysight N7744A keeps the promises of the interface, on the emulated meter, over every wire."""
+"""The Keysight N7744A keeps the promises of the interface, on the emulated meter, over its wire."""
 
 from collections.abc import Iterator
 
@@ -7,12 +7,12 @@ import pytest
 
 from lumion_hw.drivers.meters.keysight_n77xx import KeysightN77xx
 from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx as EmulatedN77xx
-from lumion_hw.testing.contracts import OverEveryWire, PowerMeterContract
+from lumion_hw.testing.contracts import OverItsWire, PowerMeterContract
 
 LIGHT_W = 50e-6
 
 
-class TestKeysightN7744A(OverEveryWire, PowerMeterContract):
+class TestKeysightN7744A(OverItsWire, PowerMeterContract):
     # Instruments facts, section 3: 1250 to 1650 nm, 1 us to 10 s.
     @pytest.fixture
     def light_w(self) -> dict[int, float]:

@@ -1,4 +1,4 @@
-"""A chain of Qontrol modules keeps the promises of a mesh controller, in text and binary mode, over every wire.
+"""A chain of Qontrol modules keeps the promises of a mesh controller, in text and binary mode, over its serial line.
 
 What the modules cannot do (monitors, sweeps, telemetry) has to be refused by name; see the contract.
 """
@@ -11,7 +11,7 @@ import pytest
 from lumion_hw.drivers.mesh.qontrol.controller import QontrolController
 from lumion_hw.emulator.mesh.qontrol import OPEN, ChainProfile, HeaterLoad, ModuleSpec, QontrolChain, Readback
 from lumion_hw.interfaces import ControllerLimits
-from lumion_hw.testing.contracts import MeshControllerContract, OverEveryWire
+from lumion_hw.testing.contracts import MeshControllerContract, OverItsWire
 
 N_HEATERS = 16
 HEATER = HeaterLoad(1000.0)
@@ -20,9 +20,10 @@ TOLERANCE_MA = 0.02
 """Idle outputs were recorded to read within 0.012 mA."""
 
 
-class TestQontrolChain(OverEveryWire, MeshControllerContract):
+class TestQontrolChain(OverItsWire, MeshControllerContract):
     # Switching off is tried three times, each time with all the patience a silent line needs.
     deadline_s = 6.0
+    wires = ("pty",)
 
     @pytest.fixture(params=["binary", "ascii"])
     def mode(self, request) -> str:

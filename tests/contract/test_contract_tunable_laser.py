@@ -1,4 +1,4 @@
-"""Tunable lasers keep the promises of the interface, on their emulated counterparts, over every wire."""
+"""Tunable lasers keep the promises of the interface, on their emulated counterparts, over their wires."""
 
 from collections.abc import Callable, Iterator
 
@@ -15,14 +15,14 @@ from lumion_hw.emulator.lasers.santec_tsl import EmulatedSantecTsl as EmulatedTs
 from lumion_hw.emulator.lasers.swept_laser import LaserProfile
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.quantities import dbm_from_w, frequency_hz_from_wavelength_m
-from lumion_hw.testing.contracts import OverEveryWire, TunableLaserContract
+from lumion_hw.testing.contracts import OverItsWire, TunableLaserContract
 
 DARK_W = 1e-9
 SETTLE_S, POWER_TAU_S = 0.1, 0.02
 """Lasers that settle in a tenth of a second keep a suite on the wall clock short."""
 
 
-class EmulatedLaser(OverEveryWire, TunableLaserContract):
+class EmulatedLaser(OverItsWire, TunableLaserContract):
     """What the suites have in common: the true light, looked at in the thread that serves the laser."""
 
     __test__ = False
@@ -42,6 +42,7 @@ class EmulatedLaser(OverEveryWire, TunableLaserContract):
 
 class TestItla(EmulatedLaser):
     __test__ = True
+    wires = ("pty",)
 
     @pytest.fixture
     def device(self, clock) -> Itla:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from scpi_peer import Fault, ScpiPeer
+from waiting import PATIENCE_S
 from wired_peer import OnAWire
 
 from lumion_hw.bench.bench import Bench
@@ -186,7 +187,7 @@ def test_two_threads_never_mix_factor_and_step() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30.0)
+        thread.join(PATIENCE_S)
     assert sorted(peer.steps) == [20.0] * 50 + [80.0] * 50
 
 

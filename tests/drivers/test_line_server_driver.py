@@ -9,6 +9,7 @@ import threading
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.drivers.mesh.line_server import LineServerMesh, line_from_states
@@ -252,7 +253,7 @@ def over_tcp(port: int) -> LineServerMesh:
 def test_over_tcp_an_orderly_end_is_sent_and_a_reset_is_not(reset: bool) -> None:
     heard: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(5.0)
+        listener.settimeout(PATIENCE_S)
         thread = threading.Thread(target=serve, args=(listener, heard), kwargs={"reset": reset})
         thread.start()
         mesh = over_tcp(listener.getsockname()[1])
@@ -261,7 +262,7 @@ def test_over_tcp_an_orderly_end_is_sent_and_a_reset_is_not(reset: bool) -> None
                 mesh.program_states({5: "cross"})
         else:
             assert mesh.program_states({5: "cross"}).progress == "configured\n"
-        thread.join(timeout=5.0)
+        thread.join(PATIENCE_S)
     assert heard == [b"[(5, 'x')]\n"]
 
 

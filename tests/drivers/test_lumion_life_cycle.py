@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from lumion_testboard import HELLO, SpecBoard
-from waiting import until
+from waiting import PATIENCE_S, until
 
 import firmware_protocol as fp
 from lumion_hw.clock import SystemClock, VirtualClock
@@ -165,7 +165,7 @@ def test_threads_that_configure_and_close_leave_no_keep_alive_behind() -> None:
     until(lambda: board.received > begun + 20)
     driver.close()
     for thread in threads:
-        thread.join(10.0)
+        thread.join(PATIENCE_S)
     assert threading.active_count() == before
 
 
@@ -346,7 +346,7 @@ def test_outside_of_the_main_thread_signals_are_left_alone() -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    thread.join(5.0)
+    thread.join(PATIENCE_S)
     assert inside == [before]
 
 

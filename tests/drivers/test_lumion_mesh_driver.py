@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from waiting import PATIENCE_S
 
 import firmware_protocol as fp
 from lumion_hw.clock import VirtualClock
@@ -832,7 +833,7 @@ def test_threads_program_whole_tables_under_growing_generations(
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30.0)
+        thread.join(PATIENCE_S)
     assert sorted(numbers) == list(range(42, 142))
     tables = {tuple(request.codes.tolist()[:3]) for request in board.sent(fp.SetRequest)}  # type: ignore[union-attr]
     assert all(len(set(table)) == 1 for table in tables)

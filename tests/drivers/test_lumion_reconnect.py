@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from lumion_testboard import HELLO, SpecBoard
-from waiting import until
+from waiting import PATIENCE_S, until
 
 import firmware_protocol as fp
 from lumion_hw.clock import SystemClock, VirtualClock
@@ -242,7 +242,7 @@ def test_closing_ends_a_call_that_waits_for_the_link() -> None:
     until(lambda: failures)
     start = clock.now()
     driver.close()
-    thread.join(10.0)
+    thread.join(PATIENCE_S)
     assert clock.now() - start < 1.0
     assert "closed" in str(failures[1])
 
@@ -289,7 +289,7 @@ def test_many_threads_that_find_the_link_gone_report_it_once(make: Make, board: 
     start = threading.Barrier(8)
 
     def ask() -> None:
-        start.wait(5.0)
+        start.wait(PATIENCE_S)
         try:
             driver.faults()
         except LinkLost as error:
@@ -299,7 +299,7 @@ def test_many_threads_that_find_the_link_gone_report_it_once(make: Make, board: 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10.0)
+        thread.join(PATIENCE_S)
     assert len(lost) == 8
     assert kinds(driver) == [KIND.LOST]
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from lumion_testboard import HELLO, SpecBoard
+from waiting import PATIENCE_S
 
 import firmware_protocol as fp
 from lumion_hw.clock import SystemClock, VirtualClock
@@ -352,9 +353,9 @@ def test_closing_ends_a_sweep_of_another_thread() -> None:
 
     thread = threading.Thread(target=sweep)
     thread.start()
-    assert begun.wait(10.0)
+    assert begun.wait(PATIENCE_S)
     driver.close()
-    thread.join(10.0)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert "closed while waiting" in str(failures[0])
     assert board.run is not None

@@ -13,6 +13,7 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 from lumion_testboard import HELLO, SpecBoard
+from waiting import PATIENCE_S
 
 import firmware_protocol as fp
 from lumion_hw.clock import SystemClock, VirtualClock
@@ -238,7 +239,7 @@ def test_one_thread_reads_while_another_programs_and_neither_starves() -> None:
             thread.start()
             taken = list(islice(samples, 25))
             stop.set()
-            thread.join(10.0)
+            thread.join(PATIENCE_S)
     assert (taken[-1].dropped, taken[-1].lost) == (0, 0)
     assert len(programmed) > 20
     assert programmed == sorted(set(programmed))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 from pm1000_peer import Polarimeter
+from waiting import PATIENCE_S
 from wired_peer import OnAWire
 
 from lumion_hw.acquisition.columns import Reader
@@ -304,7 +305,7 @@ def test_two_threads_swap_no_words() -> None:
     reader.start()
     for index in range(50):
         assert driver.set_frequency_thz(193.0 + 0.01 * index) == pytest.approx(193.0 + 0.01 * index)
-    reader.join(30.0)
+    reader.join(PATIENCE_S)
     assert len(seen) == 50
     assert np.allclose(seen, STATE, atol=1e-6)
 

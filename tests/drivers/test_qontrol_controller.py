@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from qontrol_wire import ModelChain, lines, opening, opening_in_text, replayed
+from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.drivers.mesh.qontrol.controller import QontrolController
@@ -579,7 +580,7 @@ def test_two_threads_share_it() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=30.0)
+        thread.join(PATIENCE_S)
     assert mixed == []
     controller.close()
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from qontrol_wire import ModelChain, lines
+from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.errors import DeviceError, FrameError, IdentityError, LinkLost, LinkTimeout
@@ -349,6 +350,6 @@ def test_two_threads_never_get_each_others_replies() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=30.0)
+        thread.join(PATIENCE_S)
     assert not wrong
     assert session.counters.exchanges == 401

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 from apt_peer import Controller
+from waiting import PATIENCE_S
 from wired_peer import OnAWire
 
 from lumion_hw.bench.bench import Bench
@@ -328,7 +329,7 @@ def test_two_threads_read_whole_settings() -> None:
     reader.start()
     for settings in wanted * 2:
         driver.set(settings)
-    reader.join(10.0)
+    reader.join(PATIENCE_S)
     assert len(seen) == 6
     for settings in seen:
         assert any(settings == pytest.approx(each, abs=DEG) for each in wanted)

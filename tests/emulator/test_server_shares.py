@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import PATIENCE_S
 
 from lumion_hw.bench.bench import load
 from lumion_hw.bench.emulated import emulated_bench
@@ -22,7 +23,6 @@ from lumion_hw.emulator.lasers.swept_laser import ArmedSweep, LaserProfile, Swep
 from lumion_hw.emulator.wires.server import GLANCE_S, MOST_CONNECTIONS, SLICE_S, EmulatorServer
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
-WELL_BEHAVED_S = 10.0
 
 
 class Counting:
@@ -75,7 +75,7 @@ def server(work):
 
 def dial(address: str) -> socket.socket:
     host, port = address.removeprefix("tcp://").split(":")
-    return socket.create_connection((host, int(port)), timeout=WELL_BEHAVED_S)
+    return socket.create_connection((host, int(port)), timeout=PATIENCE_S)
 
 
 def ask(server: EmulatorServer, host: socket.socket) -> None:

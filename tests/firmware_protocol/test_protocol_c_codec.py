@@ -16,6 +16,7 @@ from cobs import cobs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from vector_check import VECTORS, all_problems
+from waiting import PATIENCE_S
 
 import firmware_protocol as fp
 from firmware_protocol.generators.c_vectors import c_vectors
@@ -27,7 +28,7 @@ RECORDS = sum(len(part) for name, part in VECTORS.items() if isinstance(part, li
 
 
 def run(program: Path) -> tuple[int, str]:
-    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([str(program)], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     return done.returncode, done.stdout
 
 

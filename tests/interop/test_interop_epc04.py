@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from other_clients import module, pty, qmi_instrument, qmi_tcp, serving
+from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.polarization.oz_epc04 import Epc04
@@ -21,7 +22,7 @@ def device() -> Epc04:
 @pytest.fixture
 def pylablib_client(device, tmp_path):
     kind = module("pylablib.devices.OZOptics").EPC04
-    with serving() as server, kind(pty(server, device, tmp_path), timeout=5.0) as client:
+    with serving() as server, kind(pty(server, device, tmp_path), timeout=PATIENCE_S) as client:
         yield client
 
 

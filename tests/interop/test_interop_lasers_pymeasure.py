@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.lasers.keysight_laser import EmulatedKeysightLaser
@@ -41,7 +41,7 @@ def connect(server):
             visa_library="@py",
             read_termination=termination,
             write_termination=termination,
-            timeout=5000,
+            timeout=1e3 * PATIENCE_S,
         )
         clients.append(client)
         return client

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
@@ -215,7 +215,7 @@ def serve(request, tmp_path):
                 until(path.exists)
                 name = f"ASRL{path}::INSTR"
             resource = pyvisa.ResourceManager("@py").open_resource(
-                name, read_termination="\n", write_termination="\n", timeout=5000
+                name, read_termination="\n", write_termination="\n", timeout=1e3 * PATIENCE_S
             )
             opened.append(resource)
             return resource

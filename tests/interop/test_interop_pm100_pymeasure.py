@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
@@ -54,7 +54,7 @@ def connect(resource):
             "pm0", SystemClock(), np.random.default_rng(4), lambda: light, sensor=sensor, model="PM100USB"
         )
         client = ThorlabsPM100USB(
-            resource(meter), visa_library="@py", read_termination="\n", write_termination="\n", timeout=5000
+            resource(meter), visa_library="@py", read_termination="\n", write_termination="\n", timeout=1e3 * PATIENCE_S
         )
         clients.append(client)
         return client, meter

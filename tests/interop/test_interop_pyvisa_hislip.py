@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from pyvisa import ResourceManager
+from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.meters.keysight_n77xx import EmulatedKeysightN77xx
@@ -28,7 +29,9 @@ def resource_name(server):
 
 
 def opened(name: str):
-    return ResourceManager("@py").open_resource(name, timeout=5000, read_termination="\n", write_termination="\n")
+    return ResourceManager("@py").open_resource(
+        name, timeout=1e3 * PATIENCE_S, read_termination="\n", write_termination="\n"
+    )
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from other_clients import module, pty, qmi_instrument, qmi_tcp, serving
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.meters.thorlabs_pm import ThorlabsPm100
@@ -47,16 +47,16 @@ def test_pylablib_moves_paddles_without_enabling_them(kinesis) -> None:
     )
     for channel, angle in ((1, 0.0), (2, 85.0), (4, 170.0)):
         client.move_to(angle, channel=channel)
-        client.wait_move(channel=channel, timeout=5.0)
+        client.wait_move(channel=channel, timeout=PATIENCE_S)
         assert client.get_position(channel=channel) == pytest.approx(angle, abs=0.1)
     client.move_by(-20.0, channel=4)
-    client.wait_move(channel=4, timeout=5.0)
+    client.wait_move(channel=4, timeout=PATIENCE_S)
     assert client.get_position(channel=4) == pytest.approx(150.0, abs=0.2)
-    client.home(channel=1, force=True, timeout=5.0)
-    client.wait_move(channel=1, timeout=5.0)
+    client.home(channel=1, force=True, timeout=PATIENCE_S)
+    client.wait_move(channel=1, timeout=PATIENCE_S)
     assert client.get_position(channel=1) == pytest.approx(85.0, abs=0.1)
     client.jog("+", channel=1, kind="builtin")
-    client.wait_move(channel=1, timeout=5.0)
+    client.wait_move(channel=1, timeout=PATIENCE_S)
     assert client.get_position(channel=1) == pytest.approx(75.0, abs=0.2), "it counts plus as backward"
     assert {"homed", "settled", "enabled"} <= set(client.get_status(channel=1))
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.errors import ConfigError
@@ -65,7 +66,7 @@ def test_parsing_addresses_loads_no_heavy_library() -> None:
         "[open_link(a, SystemClock()) for a in ('tcp://h:1', 'serial:///dev/x', 'visa://ASRL1::INSTR')]; "
         "sys.exit(sorted({'serial', 'pyvisa', 'numpy'} & set(sys.modules)) or 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 

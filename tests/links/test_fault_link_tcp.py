@@ -10,6 +10,7 @@ import tty
 from collections.abc import Iterator
 
 import pytest
+from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.errors import LinkLost
@@ -45,7 +46,7 @@ def tcp() -> Iterator[Link]:
         yield link
         link.close()
         listener.shutdown(socket.SHUT_RDWR)
-    thread.join(timeout=5.0)
+    thread.join(PATIENCE_S)
 
 
 def read_all(link: Link, n_bytes: int) -> bytes:

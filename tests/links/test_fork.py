@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.errors import ForkError
@@ -49,7 +50,7 @@ def over_tcp(make: Callable[[int], Link]) -> Iterator[Far]:
         link.open(soon())
         peer, _ = server.accept()
         with peer:
-            peer.settimeout(5.0)
+            peer.settimeout(PATIENCE_S)
             yield link, peer.sendall, lambda: peer.recv(100)
 
 
@@ -231,7 +232,7 @@ def test_a_session_whose_lock_a_thread_of_the_parent_holds_refuses_the_child_at_
             assert in_child(lambda: session.query("*IDN?")) == "ForkError"
             assert in_child(session.close) == "None"
             peer.sendall(b"A,B,C,D\n")
-            opening.join(10.0)
+            opening.join(PATIENCE_S)
             assert replies == ["A,B,C,D"]
             assert session.counters.foreign_bytes == 0
         session.close()
@@ -245,11 +246,11 @@ def test_a_lock_held_by_another_thread_of_the_parent_is_free_in_the_child(make: 
     def hold() -> None:
         with lock:
             held.set()
-            done.wait(30.0)
+            done.wait(PATIENCE_S)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    held.wait(30.0)
+    held.wait(PATIENCE_S)
 
     def take_and_give_back() -> bool:
         with lock:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from waiting import PATIENCE_S
 
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.mesh.lumion import BoardProfile, MeshBoard
@@ -24,9 +25,8 @@ HOST = Path(__file__).with_name("mesh_host.py")
 N = 144
 STAGED = BoardProfile(n_dac=N, n_adc=4, mtu=256)
 """144 codes take two frames of 256 bytes: every table is staged and committed."""
-PATIENCE_S = 20.0
-BUSY_MACHINE_S = 0.5
-"""How late a process may be scheduled here; the watchdog itself is judged by the board's own exact instants."""
+BUSY_MACHINE_S = 10.0
+"""How late a process may be scheduled; the watchdog itself is judged by the board's own exact instants."""
 
 
 class ServedBoard:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from waiting import PATIENCE_S
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError, LinkLost, NotSupportedError
@@ -165,7 +166,7 @@ def test_threads_do_not_read_each_others_pages(pages: PagedI2c) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30.0)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
     assert mixed == []
 

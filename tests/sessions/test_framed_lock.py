@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from waiting import PATIENCE_S
 
 from lumion_hw.sessions.framed.session import TurnLock
 
@@ -27,15 +28,15 @@ def test_its_owner_may_take_it_again_and_gives_it_back_as_often() -> None:
         with lock:
             thread = in_thread(other)
         assert not taken.wait(0.05)
-    assert taken.wait(5.0)
-    thread.join(5.0)
+    assert taken.wait(PATIENCE_S)
+    thread.join(PATIENCE_S)
 
 
 def test_without_waiting_it_is_had_or_refused_at_once() -> None:
     lock = TurnLock()
     answers: list[bool] = []
     with lock:
-        in_thread(lambda: answers.append(lock.acquire(blocking=False))).join(5.0)
+        in_thread(lambda: answers.append(lock.acquire(blocking=False))).join(PATIENCE_S)
         assert lock.acquire(blocking=False)
         lock.release()
     assert answers == [False]
@@ -58,13 +59,13 @@ def test_who_waits_is_next_however_soon_the_owner_wants_it_again() -> None:
 
     with lock:
         thread = in_thread(other)
-    end_s = time.monotonic() + 20.0
+    end_s = time.monotonic() + PATIENCE_S
     while not done.is_set():
         assert time.monotonic() < end_s
         with lock:
             owner_turns[0] += 1
             time.sleep(0.003)
-    thread.join(5.0)
+    thread.join(PATIENCE_S)
     # Only the turn under way is waited for; a plain RLock is won once more by the thread that has just released it.
     assert passed_over.count(0) >= 30
 
@@ -74,7 +75,7 @@ def test_an_error_inside_gives_it_back() -> None:
     with pytest.raises(KeyError), lock:
         raise KeyError("inside")
     answers: list[bool] = []
-    in_thread(lambda: answers.append(lock.acquire(blocking=False))).join(5.0)
+    in_thread(lambda: answers.append(lock.acquire(blocking=False))).join(PATIENCE_S)
     assert answers == [True]
 
 
@@ -88,5 +89,5 @@ def test_it_knows_whether_it_is_shared() -> None:
         with lock:
             pass
 
-    in_thread(other).join(5.0)
+    in_thread(other).join(PATIENCE_S)
     assert lock.shared

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from waiting import PATIENCE_S
 
 import firmware_protocol as fp
 from lumion_hw.clock import SystemClock, VirtualClock
@@ -686,14 +687,14 @@ def test_an_idle_request_does_not_wait_for_another_thread(session: FramedSession
     def hold() -> None:
         with session.transaction():
             inside.set()
-            leave.wait(5.0)
+            leave.wait(PATIENCE_S)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    assert inside.wait(5.0)
+    assert inside.wait(PATIENCE_S)
     assert session.request_if_idle(fp.PingRequest()) is None
     leave.set()
-    holder.join(5.0)
+    holder.join(PATIENCE_S)
     assert session.request_if_idle(fp.PingRequest()) == PONG
 
 
@@ -714,7 +715,7 @@ def test_two_threads_never_get_each_others_replies() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30.0)
+        thread.join(PATIENCE_S)
     assert wrong == []
     assert session.counters["requests"] == 1000
     assert "late" not in session.counters

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from waiting import PATIENCE_S
 
 import firmware_protocol as fp
 from lumion_hw.clock import SystemClock, VirtualClock
@@ -327,10 +328,10 @@ def test_an_emergency_stop_goes_out_while_another_thread_waits_for_a_reply() -> 
 
     thread = threading.Thread(target=ask)
     thread.start()
-    assert waiting.wait(5.0)
+    assert waiting.wait(PATIENCE_S)
     start = clock.now()
     assert session.emergency_stop().outputs_state is fp.OutputsState.SAFE
-    thread.join(5.0)
+    thread.join(PATIENCE_S)
     first = next(at for at, command, _ in board.arrived if command == fp.Command.ESTOP)
     assert first - start < 0.05  # the PING gives up after 182 ms
 

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 pytest_plugins = ["pytester"]
 
@@ -197,7 +198,7 @@ def test_the_marker_is_known_to_strict_pytest(pytester) -> None:
 
 def names_printed_by(code: str) -> list[str]:
     command = [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.split()
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout.split()
 
 
 def test_loading_the_plugin_imports_no_room_of_the_package() -> None:

@@ -32,6 +32,7 @@ from lumion_hw.testing.contracts import (
 
 pytest_plugins = ["pytester"]
 
+SLACK_S = 0.1
 LIMITS = ControllerLimits(np.array([0.0, 5.0, 5.0]), np.full(3, 1000.0), total_power_mw=40.0)
 
 
@@ -162,6 +163,7 @@ def test_a_driver_that_works_after_close_is_caught() -> None:
         Undead(),
         PolarizationControllerContract.calls["read"],
         SystemClock(),
+        SLACK_S,
     )
     assert "after close()" in said
     assert "nothing was raised" in said
@@ -180,6 +182,7 @@ def test_a_driver_that_names_no_device_in_its_errors_is_caught() -> None:
         PolarizationControllerContract.calls["read"],
         driver.unplug,
         driver.clock,
+        SLACK_S,
     )
     assert "no device or no address" in said
 
@@ -198,6 +201,7 @@ def test_a_driver_that_waits_past_its_deadline_is_caught() -> None:
         PolarizationControllerContract.calls["read"],
         driver.unplug,
         driver.clock,
+        SLACK_S,
     )
     assert "60.00 s, more than 5 s" in said
 
@@ -211,7 +215,7 @@ def test_an_error_of_another_family_comes_through_as_it_is() -> None:
     driver = Careless()
     with pytest.raises(OSError, match="Input/output"):
         PolarizationControllerContract().test_an_unplugged_device_raises_a_link_error_in_time(
-            driver, PolarizationControllerContract.calls["read"], driver.unplug, driver.clock
+            driver, PolarizationControllerContract.calls["read"], driver.unplug, driver.clock, SLACK_S
         )
 
 
@@ -244,7 +248,7 @@ def test_a_late_reply_taken_for_the_next_one_is_caught() -> None:
 
     driver = OffByOne()
     promise = PolarizationControllerContract().test_a_reply_that_comes_late_answers_nothing_else
-    assert "the first call after the silence" in broken(promise, driver, driver.hold_replies, driver.clock)
+    assert "the first call after the silence" in broken(promise, driver, driver.hold_replies, driver.clock, SLACK_S)
 
 
 def test_a_driver_that_needs_its_replies_in_one_piece_is_caught() -> None:

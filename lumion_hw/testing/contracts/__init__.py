@@ -2,15 +2,15 @@
 
 Subclass a contract in a test file, name the subclass ``Test...``, and give the fixtures it asks for; ``driver`` is
 always one of them. Fixtures that are not given skip the promises that need them, and say so. A contract knows only
-the interface: neither a driver nor an emulator. :class:`OverEveryWire` runs it on an emulated device in memory, over
-TCP and over a pty.
+the interface: neither a driver nor an emulator. :class:`OverItsWire` runs it on an emulated device in memory, and
+what wires do on the device's own wire.
 """
 
 from lumion_hw.testing.contracts.coherent import CoherentTransponderContract
 from lumion_hw.testing.contracts.common import DeviceContract
 from lumion_hw.testing.contracts.mesh_controller import MeshControllerContract
 from lumion_hw.testing.contracts.mesh_states import MeshStatesContract
-from lumion_hw.testing.contracts.over_wires import OverEveryWire
+from lumion_hw.testing.contracts.over_its_wire import OverItsWire
 from lumion_hw.testing.contracts.polarimeter import PolarimeterContract
 from lumion_hw.testing.contracts.polarization import PolarizationControllerContract
 from lumion_hw.testing.contracts.polarization_optimizer import PolarizationOptimizerContract
@@ -23,7 +23,7 @@ __all__ = [
     "DeviceContract",
     "MeshControllerContract",
     "MeshStatesContract",
-    "OverEveryWire",
+    "OverItsWire",
     "PolarimeterContract",
     "PolarizationControllerContract",
     "PolarizationOptimizerContract",

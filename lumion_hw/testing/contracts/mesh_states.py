@@ -11,7 +11,15 @@ import pytest
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.interfaces import MeshStates, PucState, Submission
-from lumion_hw.testing.contracts.common import DeviceContract, cannot_tell, not_given, promised, refused, side_by_side
+from lumion_hw.testing.contracts.common import (
+    DeviceContract,
+    cannot_tell,
+    not_given,
+    on_wires_alone,
+    promised,
+    refused,
+    side_by_side,
+)
 
 _SHARED_ROUNDS = 5
 _SETTING: dict[int, PucState] = {0: "cross", 1: "bar"}
@@ -97,6 +105,7 @@ class MeshStatesContract(DeviceContract):
         driver.close()
         promised(dict(in_force()) == _SETTING, "close() changed cells")
 
+    @on_wires_alone
     def test_two_threads_share_it(self, driver: MeshStates, clock: Clock) -> None:
         """Each thread's configurations are whole and its own."""
         settings: tuple[dict[int, PucState], ...] = ({0: "bar"}, {1: "cross"})

@@ -12,7 +12,15 @@ import pytest
 from lumion_hw.clock import Clock
 from lumion_hw.errors import DeviceError, LimitError
 from lumion_hw.interfaces import Polarimeter, PolarizationReading
-from lumion_hw.testing.contracts.common import DeviceContract, cannot_tell, not_given, promised, refused, side_by_side
+from lumion_hw.testing.contracts.common import (
+    DeviceContract,
+    cannot_tell,
+    not_given,
+    on_wires_alone,
+    promised,
+    refused,
+    side_by_side,
+)
 
 Shine = Callable[[float, tuple[float, float, float], float], None]
 """Sets the light: power in W, state on the sphere, degree of polarization."""
@@ -130,6 +138,7 @@ class PolarimeterContract(DeviceContract):
         refused(LimitError, f"{value} s", partial(driver.set_averaging_s, value))
         promised(self.agree(before, driver.read()), "a refused setting changed the readings")
 
+    @on_wires_alone
     def test_two_threads_share_it(self, driver: Polarimeter, clock: Clock) -> None:
         """While one thread reads, another sets."""
         before = driver.read()

@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.interfaces import PolarizationController
-from lumion_hw.testing.contracts.common import DeviceContract, cannot_tell, not_given, promised, refused, side_by_side
+from lumion_hw.testing.contracts.common import (
+    DeviceContract,
+    cannot_tell,
+    not_given,
+    on_wires_alone,
+    promised,
+    refused,
+    side_by_side,
+)
 
 _SHARED_ROUNDS = 4
 
@@ -127,6 +135,7 @@ class PolarizationControllerContract(DeviceContract):
         for shape in ((n_actuators - 1,), (n_actuators + 1,), (1, n_actuators)):
             refused(ConfigError, f"shape {shape}", partial(driver.set, np.zeros(shape)))
 
+    @on_wires_alone
     def test_two_threads_share_it(self, driver: PolarizationController, clock: Clock) -> None:
         """While one thread sets, another reads whole settings only."""
         wanted = [positions(driver, 0.5), positions(driver, 0.52)]

@@ -11,7 +11,15 @@ import pytest
 from lumion_hw.clock import Clock
 from lumion_hw.errors import LimitError
 from lumion_hw.interfaces import PolarizationOptimizer
-from lumion_hw.testing.contracts.common import DeviceContract, cannot_tell, not_given, promised, refused, side_by_side
+from lumion_hw.testing.contracts.common import (
+    DeviceContract,
+    cannot_tell,
+    not_given,
+    on_wires_alone,
+    promised,
+    refused,
+    side_by_side,
+)
 
 _SHARED_ROUNDS = 5
 _PART = 1e-5  # factors are float32 on the wire
@@ -96,6 +104,7 @@ class PolarizationOptimizerContract(DeviceContract):
             driver.stop()
         promised(len(factors_taken()) == 2, f"two steps were asked for, {len(factors_taken())} were taken")
 
+    @on_wires_alone
     def test_two_threads_share_it(
         self, driver: PolarizationOptimizer, clock: Clock, factors_taken: Callable[[], Sequence[float]]
     ) -> None:

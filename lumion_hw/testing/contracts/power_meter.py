@@ -12,7 +12,15 @@ import pytest
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, DeviceError, LimitError, OutOfRangeError
 from lumion_hw.interfaces import PowerMeter, PowerReading, RangeState
-from lumion_hw.testing.contracts.common import DeviceContract, cannot_tell, not_given, promised, refused, side_by_side
+from lumion_hw.testing.contracts.common import (
+    DeviceContract,
+    cannot_tell,
+    not_given,
+    on_wires_alone,
+    promised,
+    refused,
+    side_by_side,
+)
 
 _SHARED_ROUNDS = 20
 
@@ -266,6 +274,7 @@ class PowerMeterContract(DeviceContract):
 
     # -- sharing
 
+    @on_wires_alone
     def test_two_threads_share_it(
         self, driver: PowerMeter, illuminate: Callable[[int, float], None], clock: Clock
     ) -> None:

@@ -10,7 +10,14 @@ import pytest
 
 from lumion_hw.clock import Clock
 from lumion_hw.interfaces import Transponder
-from lumion_hw.testing.contracts.common import DeviceContract, cannot_tell, not_given, promised, side_by_side
+from lumion_hw.testing.contracts.common import (
+    DeviceContract,
+    cannot_tell,
+    not_given,
+    on_wires_alone,
+    promised,
+    side_by_side,
+)
 
 _SHARED_ROUNDS = 8
 
@@ -155,6 +162,7 @@ class TransponderContract(DeviceContract):
 
     # -- sharing and closing
 
+    @on_wires_alone
     def test_two_threads_share_it(
         self, driver: Transponder, receive_dbm: Callable[[float | None], None], clock: Clock
     ) -> None:

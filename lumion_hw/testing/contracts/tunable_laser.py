@@ -15,7 +15,15 @@ from lumion_hw.clock import Clock
 from lumion_hw.errors import DeviceError, DeviceTimeoutError, LimitError, LumionError, NotSupportedError
 from lumion_hw.interfaces import LaserState, LaserSweep, TunableLaser
 from lumion_hw.quantities import wavelength_m_from_frequency_hz
-from lumion_hw.testing.contracts.common import DeviceContract, cannot_tell, not_given, promised, refused, side_by_side
+from lumion_hw.testing.contracts.common import (
+    DeviceContract,
+    cannot_tell,
+    not_given,
+    on_wires_alone,
+    promised,
+    refused,
+    side_by_side,
+)
 
 _SHARED_ROUNDS = 6
 
@@ -242,6 +250,7 @@ class TunableLaserContract(DeviceContract):
 
     # -- sharing and closing
 
+    @on_wires_alone
     def test_two_threads_share_it(self, driver: TunableLaser, clock: Clock) -> None:
         """While one thread sets the power, another reads powers that were set."""
         low_high_dbm = driver.ranges.power_dbm or (6.0, 10.0)
