@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from recorded_calibration import SEED, recorded_in
 from test_procedure_interrupted import assert_safe
 
+from calibration.fit.drift import Health
 from calibration.measure.bench_probe import BenchProbe
 from calibration.record.conversion import covariance_of, parameters_of
 from calibration.record.raw_data import load_raw
