@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from lumion_hw.errors import NoPathError, RoutingError
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.matchings import all_to_all
 from lumion_hw.mesh.routing import Routing, cpsat, route
 from lumion_hw.mesh.routing.request import request_for
-from lumion_hw.mesh.topology import HexMesh
 
 Pairs = list[tuple[int, int]]
 

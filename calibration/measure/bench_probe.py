@@ -20,7 +20,7 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import Aligner
 from lumion_hw.errors import CalibrationError, CircuitError, ConfigError, DeviceError, LumionError
 from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 from lumion_hw.quantities import wavelength_m_from_frequency_hz
 
 _ALIGN_SCANS = 4
@@ -58,7 +58,7 @@ class BenchProbe:
             )
 
     @property
-    def mesh(self) -> HexMesh:
+    def mesh(self) -> MeshTopology:
         """The mesh."""
         return self._bench.mesh.topology
 

@@ -19,7 +19,7 @@ from calibration.measure.entry import DARK, Kind, LogbookEntry
 from calibration.measure.probe import Probe
 from calibration.model.observations import Observations
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Logbook:
         return self._n_readings
 
     @property
-    def mesh(self) -> HexMesh:
+    def mesh(self) -> MeshTopology:
         """The mesh."""
         return self.probe.mesh
 

@@ -7,14 +7,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 
 class Probe(Protocol):
     """Access to the mesh under calibration."""
 
     @property
-    def mesh(self) -> HexMesh:
+    def mesh(self) -> MeshTopology:
         """The mesh."""
 
     @property

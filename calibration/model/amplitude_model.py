@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from calibration.model.mean_light import TYPICAL_LOSS_DB
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
 Single = NDArray[np.float32]
@@ -35,7 +35,7 @@ class AmplitudeModel:
 
     def __init__(
         self,
-        mesh: HexMesh,
+        mesh: MeshTopology,
         sources: tuple[int, ...],
         monitors: tuple[int, ...],
         seconds: Mapping[int, int] | None = None,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import LAW_TERMS
 from lumion_hw.mesh.crosstalk import HeaterDistances, ThermalCrosstalk
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
 
@@ -42,7 +42,7 @@ class Heating:
         heater_ohm: Nominal resistance of a heater.
     """
 
-    def __init__(self, mesh: HexMesh, heater_ohm: float = 1000.0) -> None:
+    def __init__(self, mesh: MeshTopology, heater_ohm: float = 1000.0) -> None:
         self._distances = HeaterDistances.of(mesh)
         self._mw_per_ma2 = heater_ohm * 1e-3
         self._own = np.eye(2 * mesh.n_pucs, dtype=np.bool_)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 TYPICAL_LOSS_DB = 0.5
 """Published typical loss of a PUC (mesh.md b.8)."""
@@ -34,7 +34,7 @@ class MeanLight:
     by_bar_share: NDArray[np.float64]
 
     @classmethod
-    def of(cls, mesh: HexMesh) -> MeanLight:
+    def of(cls, mesh: MeshTopology) -> MeanLight:
         """Solve for the mean light of a mesh."""
         solver, gain = Solver(mesh), 10.0 ** (-TYPICAL_LOSS_DB / 10.0)
         elements = np.full((4 * mesh.n_pucs, 1), 0.5 * gain, dtype=np.complex128)

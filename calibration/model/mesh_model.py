@@ -20,7 +20,7 @@ from calibration.model.space import ParameterSpace
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -114,7 +114,7 @@ class MeshModel:
 
     def __init__(
         self,
-        mesh: HexMesh,
+        mesh: MeshTopology,
         sources: tuple[int, ...],
         monitors: tuple[int, ...],
         heater_ohm: float = 1000.0,

@@ -28,7 +28,7 @@ from lumion_hw.bench.layout import topology_of
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lumion_hw.mesh import HexMesh
+    from lumion_hw.mesh import MeshTopology
 
 Path = tuple[str | int, ...]
 
@@ -149,7 +149,7 @@ class _Bench:
             hint = did_you_mean(name, [known for known in names if isinstance(known, str)])
             yield Check(path, f"expected the name of a server, found {name!r}, which is not in servers{hint}")
 
-    def topology(self) -> HexMesh | None:
+    def topology(self) -> MeshTopology | None:
         """Return the mesh, or ``None`` if the file does not give a valid one."""
         columns = self.mesh.get("columns")
         if columns is not None and not _all_indices(columns):
@@ -279,7 +279,7 @@ def _monitors(bench: _Bench) -> Iterator[Check]:
             yield from uses.claim(port, path, f"port {port}")
 
 
-def _port_exists(mesh: HexMesh, path: Path, port: int) -> Iterator[Check]:
+def _port_exists(mesh: MeshTopology, path: Path, port: int) -> Iterator[Check]:
     if not 0 <= port < mesh.n_ports:
         yield Check(path, f"expected a port from 0 to {mesh.n_ports - 1}, found {port}")
 

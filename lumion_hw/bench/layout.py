@@ -7,10 +7,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lumion_hw.mesh import HexMesh
+    from lumion_hw.mesh import MeshTopology
 
 
-def topology_of(columns: Sequence[int] | None) -> HexMesh:
+def topology_of(columns: Sequence[int] | None) -> MeshTopology:
     """Return the SmartLight mesh (``None``), or the one with these cells per column.
 
     Raises:
@@ -20,7 +20,7 @@ def topology_of(columns: Sequence[int] | None) -> HexMesh:
 
 
 @lru_cache(maxsize=16)
-def _topology(columns: tuple[int, ...] | None) -> HexMesh:
+def _topology(columns: tuple[int, ...] | None) -> MeshTopology:
     from lumion_hw.mesh import HexMesh
 
     if columns is None:

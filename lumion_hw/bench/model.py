@@ -29,7 +29,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 
 if TYPE_CHECKING:
-    from lumion_hw.mesh import HexMesh
+    from lumion_hw.mesh import MeshTopology
 
 __all__ = [
     "BenchModel",
@@ -88,7 +88,7 @@ class MeshSection(StrictModel):
     )
     typical: TypicalMeshModel = Field(default_factory=TypicalMeshModel, description="What is assumed at first.")
 
-    def topology(self) -> HexMesh:
+    def topology(self) -> MeshTopology:
         """Return the mesh. Raises ``ConfigError`` if none has these columns."""
         return topology_of(self.columns)
 
@@ -197,7 +197,7 @@ class BenchModel(StrictModel):
             raise ConfigError(f"bench {self.name} has no mesh", hint="Give the bench file a section 'mesh'.")
         return self.mesh
 
-    def topology(self) -> HexMesh:
+    def topology(self) -> MeshTopology:
         """Return the mesh of this bench. Raises ``ConfigError`` if it has none."""
         return self.mesh_section.topology()
 

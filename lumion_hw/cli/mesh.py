@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lumion_hw.mesh.faults import MeshFaults
     from lumion_hw.mesh.matchings import AllToAll
     from lumion_hw.mesh.routing import Routing
-    from lumion_hw.mesh.topology import HexMesh, State
+    from lumion_hw.mesh.topology import MeshTopology, State
 
 _LOSS_DB, _COUPLING = Number("dB", 0.0, 10_000.0), Number("", 0.0, 1.0)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -173,14 +173,14 @@ def matchings(
         _tell_matchings(found)
 
 
-def mesh_named(layout: str) -> HexMesh:
+def mesh_named(layout: str) -> MeshTopology:
     """Return the mesh that a word, a JSON file or a bench file means.
 
     Raises:
         BadParameter: There is no such mesh.
         ConfigError: The file is no mesh, or the layout is none.
     """
-    from lumion_hw.mesh.topology import HexMesh
+    from lumion_hw.mesh.hexagonal import HexMesh
 
     kind, _, size = layout.partition(":")
     if layout == "smartlight":
@@ -196,11 +196,11 @@ def mesh_named(layout: str) -> HexMesh:
     return load_bench(layout).topology()
 
 
-def _mesh_of_file(path: pathlib.Path) -> HexMesh:
+def _mesh_of_file(path: pathlib.Path) -> MeshTopology:
     """Return the mesh of a JSON file."""
     from lumion_hw.errors import ConfigError
     from lumion_hw.files.reading import read_json
-    from lumion_hw.mesh.topology import HexMesh
+    from lumion_hw.mesh.hexagonal import HexMesh
 
     document = read_json(path, "mesh file")
     if not isinstance(document, dict):
@@ -208,7 +208,7 @@ def _mesh_of_file(path: pathlib.Path) -> HexMesh:
     return HexMesh.from_dict(document)
 
 
-def routing_document(topology: HexMesh, routing: Routing, parked: dict[int, State]) -> dict[str, Any]:
+def routing_document(topology: MeshTopology, routing: Routing, parked: dict[int, State]) -> dict[str, Any]:
     """Return a routing as a JSON document.
 
     Args:
@@ -275,7 +275,7 @@ def _tell_matchings(found: AllToAll) -> None:
     )
 
 
-def _picture(topology: HexMesh, routing: Routing, states: dict[int, State], faults: MeshFaults) -> str:
+def _picture(topology: MeshTopology, routing: Routing, states: dict[int, State], faults: MeshFaults) -> str:
     """Draw circuits."""
     from lumion_hw.mesh.picture import PicturePath, mesh_svg
 
@@ -305,7 +305,7 @@ def _write(svg: str, output: pathlib.Path | None, force: bool) -> None:
 
 
 def _faults(
-    topology: HexMesh, stuck: Sequence[str], excess_loss: Sequence[str], dead_ports: Sequence[int]
+    topology: MeshTopology, stuck: Sequence[str], excess_loss: Sequence[str], dead_ports: Sequence[int]
 ) -> MeshFaults:
     """Return the faults that options name."""
     from lumion_hw.mesh.faults import MeshFaults
@@ -319,7 +319,7 @@ def _faults(
     return faults
 
 
-def _spread(topology: HexMesh, count: int) -> list[int]:
+def _spread(topology: MeshTopology, count: int) -> list[int]:
     """Return fibre ports evenly round the rim."""
     fibres = topology.fibre_ports
     if count > len(fibres):

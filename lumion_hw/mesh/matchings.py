@@ -25,7 +25,7 @@ from lumion_hw.mesh.routing.reasons import check_limits, no_path_alone
 from lumion_hw.mesh.routing.request import RoutingProblem, check_ports, request_for
 from lumion_hw.mesh.routing.result import Path, Way, traced_paths
 from lumion_hw.mesh.routing.search import GivenUp
-from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.mesh.topology import MeshTopology, State
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def fewest_configurations(n_ports: int) -> int:
 
 
 def all_to_all(
-    mesh: HexMesh,
+    mesh: MeshTopology,
     ports: Sequence[int],
     *,
     max_hops: int | None = None,

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from lumion_hw.errors import CalibrationError, ConfigError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import Over
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.record_entries import (
     ArrayFile,
     Conditions,
@@ -33,7 +34,7 @@ from lumion_hw.mesh.record_entries import (
     PortEntry,
     PucEntry,
 )
-from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.mesh.topology import MeshTopology, State
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 __all__ = [
@@ -85,7 +86,7 @@ class CalibrationRecord:
         covariance: What the covariance in ``arrays`` is about.
         defects: The faults as data.
         raw: The raw readings, in a file of their own.
-        mesh_document: The mesh as :meth:`HexMesh.to_dict` writes it, for layouts that no label describes.
+        mesh_document: The mesh as :meth:`MeshTopology.to_dict` writes it, for layouts that no label describes.
         arrays: Large arrays by name, kept in the side file: ``covariance_factor``.
     """
 
@@ -138,7 +139,7 @@ class CalibrationRecord:
         return frequency_hz_from_wavelength_m(self.wavelength_nm * 1e-9)
 
     @cached_property
-    def mesh(self) -> HexMesh:
+    def mesh(self) -> MeshTopology:
         """The mesh itself.
 
         Raises:
@@ -204,7 +205,7 @@ class CalibrationRecord:
     def check_device(
         self,
         serial: str,
-        mesh: HexMesh,
+        mesh: MeshTopology,
         heater_channels: tuple[int, ...],
         monitor_ports: tuple[int, ...] | None = None,
     ) -> None:
@@ -283,7 +284,7 @@ class CalibrationRecord:
         return load_record(Path(path))
 
 
-def _mesh_of(label: str) -> HexMesh:
+def _mesh_of(label: str) -> MeshTopology:
     """Return the mesh of a label that a built-in layout has. Raises ``ValueError`` or ``ConfigError`` for others."""
     kind, *numbers = label.split()
     if kind == "smartlight" and not numbers:

@@ -23,7 +23,7 @@ from calibration.model.noise import NoiseModel
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, default_prior, run_prior
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 Real = NDArray[np.float64]
 

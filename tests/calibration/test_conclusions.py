@@ -16,7 +16,7 @@ from calibration.model.noise import NoiseModel
 from calibration.model.observations import Observations
 from calibration.model.priors import default_prior
 from calibration.run.conclusions import strained
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 SMALL = HexMesh.columns((2, 3, 2))
 NOISE = NoiseModel(RELATIVE, FLOOR_MA)

@@ -18,8 +18,8 @@ from calibration.model.noise import NoiseModel
 from calibration.model.observations import Observations
 from lumion_hw.emulator.optics.truth import PhysicsParameters
 from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh
 
 SMALL = HexMesh.columns((1, 2, 1))
 WHOLE = HexMesh.smartlight()

@@ -19,7 +19,7 @@ from calibration.model.noise import NoiseModel
 from calibration.model.observations import Observations
 from calibration.model.priors import default_prior
 from calibration.run.planning import Goal, Knowledge, PlanningOutcome, Pursuit, light_change_s
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 SMALL = HexMesh.columns((1, 2, 1))
 NOISE = NoiseModel(RELATIVE, FLOOR_MA)

@@ -14,7 +14,7 @@ from calibration.measure.entry import LogbookEntry, times_s
 from calibration.model.mesh_model import MeshModel
 from calibration.model.noise import NoiseModel
 from calibration.model.observations import Observations
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 SMALL = HexMesh.columns((2, 3, 2))
 NOISE = NoiseModel(RELATIVE, FLOOR_MA)

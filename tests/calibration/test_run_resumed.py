@@ -20,8 +20,8 @@ from calibration.run.journal import RunJournal, read_journal
 from calibration.run.procedure import Calibration
 from calibration.run.resumption import check_light, check_same, header_of
 from lumion_hw.errors import CalibrationError, LinkLost, LumionError
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.topology import HexMesh
 
 MESH = HexMesh.columns([1])
 SOURCES = (0, 3)

@@ -11,8 +11,8 @@ from solver_probe import LAW, SolverProbe
 from calibration.diagnose.held_out import HeldOut, Verification, rms_db
 from calibration.run.verification import LEAST_DBM, TOLERANCE_DB, out_of_tolerance, verify
 from lumion_hw.mesh.heater import HeaterLaw
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.record import CalibrationRecord, HeaterEntry, JointsEntry, PortEntry, PucEntry
-from lumion_hw.mesh.topology import HexMesh
 
 MESH = HexMesh.columns([2])
 SOURCES = (1, 6, 11)

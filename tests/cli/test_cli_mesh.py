@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from lumion_hw.cli import main
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 
 def test_the_help_of_the_group_loads_neither_numpy_nor_scipy() -> None:

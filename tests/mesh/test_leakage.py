@@ -9,11 +9,12 @@ import pytest
 
 from lumion_hw.errors import ConfigError, NoPathError
 from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.routing import route
 from lumion_hw.mesh.routing.leakage import SolvedField, crosstalk, route_dark, shares
 from lumion_hw.mesh.routing.parking import park
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.mesh.topology import State
 
 FREQUENCY_HZ = 193.4145e12
 THETA = {"cross": 0.0, "bar": np.pi / 2}

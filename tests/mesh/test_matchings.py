@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError, NoPathError
 from lumion_hw.mesh.faults import MeshFaults
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.matching_search import random_matching, round_robin
 from lumion_hw.mesh.matchings import AllToAll, all_to_all, fewest_configurations
-from lumion_hw.mesh.topology import LEAVES, HexMesh
+from lumion_hw.mesh.topology import LEAVES
 
 
 def spread(mesh: HexMesh, count: int) -> list[int]:

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.routing import route
 from lumion_hw.mesh.routing.parking import park
-from lumion_hw.mesh.topology import LEAVES, HexMesh, State
+from lumion_hw.mesh.topology import LEAVES, State
 
 MESH = HexMesh.rings(3)
 

@@ -9,9 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.picture import PicturePath, mesh_svg
 from lumion_hw.mesh.routing import route
-from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.mesh.topology import State
 
 SVG = "{http://www.w3.org/2000/svg}"
 SWITCH = list(zip([0, 39, 38, 37, 36, 35], [18, 15, 20, 17, 16, 19], strict=True))

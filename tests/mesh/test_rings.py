@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.topology import LEAVES, HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.topology import LEAVES
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 9])

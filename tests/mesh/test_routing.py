@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from lumion_hw.errors import ConfigError, NoPathError, UndecidedError
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.routing import Routing, route
-from lumion_hw.mesh.topology import LEAVES, HexMesh, State
+from lumion_hw.mesh.topology import LEAVES, State
 
 # The published 6x6 switch (mesh.md d.4): every permutation is possible and takes 15 PUCs per path.
 SWITCH_INPUTS = (0, 39, 38, 37, 36, 35)

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError, NoPathError, VerifyError
 from lumion_hw.mesh.faults import MeshFaults
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.routing import Path, route, standing_states
 from lumion_hw.mesh.routing.result import traced_paths
-from lumion_hw.mesh.topology import LEAVES, HexMesh, State
+from lumion_hw.mesh.topology import LEAVES, State
 
 # ---------------------------------------------------------------------------------------------------------- objectives
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError, NoPathError, RoutingError, UndecidedError
 from lumion_hw.mesh.faults import MeshFaults
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.routing import cpsat, route
 from lumion_hw.mesh.routing.result import Routing
-from lumion_hw.mesh.topology import LEAVES, HexMesh, State
+from lumion_hw.mesh.topology import LEAVES, State
 
 SMALL = HexMesh.rings(2)
 STUCK: list[State] = ["bar", "cross"]

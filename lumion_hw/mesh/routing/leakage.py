@@ -22,7 +22,7 @@ from lumion_hw.mesh.routing.request import STATES, other
 from lumion_hw.mesh.routing.result import Path, Routing, way_of
 from lumion_hw.mesh.routing.router import route
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import LEAVES, HexMesh, State
+from lumion_hw.mesh.topology import LEAVES, MeshTopology, State
 
 _DARK_DB = -200.0
 """Crosstalk below this is reported as this: nothing at all has no decibels."""
@@ -133,7 +133,7 @@ def _db(power: float, signal: float) -> float:
 
 
 def shares(
-    mesh: HexMesh, field: CircuitField, states: Mapping[int, State], paths: Sequence[Path]
+    mesh: MeshTopology, field: CircuitField, states: Mapping[int, State], paths: Sequence[Path]
 ) -> NDArray[np.float64]:
     """Return each PUC's part in the crosstalk, shape ``(n_pucs,)``: power over all circuits' ends, to first order.
 
@@ -156,7 +156,7 @@ def shares(
 
 
 def route_dark(
-    mesh: HexMesh,
+    mesh: MeshTopology,
     pairs: Sequence[tuple[int, int]],
     field: CircuitField,
     *,

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from lumion_hw.errors import ConfigError, NoPathError
 from lumion_hw.mesh.faults import MeshFaults
 from lumion_hw.mesh.routing.result import Path, Way
-from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.mesh.topology import MeshTopology, State
 
 STATES: tuple[State, State] = ("bar", "cross")
 
@@ -81,7 +81,7 @@ class RoutingProblem:
         kept: Circuits that stay, with their ways.
     """
 
-    mesh: HexMesh
+    mesh: MeshTopology
     pairs: tuple[tuple[int, int], ...]
     pass_cost: NDArray[np.float64]
     state_cost: NDArray[np.float64]
@@ -116,7 +116,7 @@ def other(state: State) -> State:
     return "cross" if state == "bar" else "bar"
 
 
-def check_ports(mesh: HexMesh, ports: Iterable[int], faults: MeshFaults, busy: Iterable[Path] = ()) -> None:
+def check_ports(mesh: MeshTopology, ports: Iterable[int], faults: MeshFaults, busy: Iterable[Path] = ()) -> None:
     """Refuse ports that do not exist, have no fibre, are dead, in use, or asked for twice.
 
     Raises:
@@ -136,7 +136,7 @@ def check_ports(mesh: HexMesh, ports: Iterable[int], faults: MeshFaults, busy: I
         seen.add(port)
 
 
-def losses_db(mesh: HexMesh, puc_loss_db: ArrayLike) -> NDArray[np.float64]:
+def losses_db(mesh: MeshTopology, puc_loss_db: ArrayLike) -> NDArray[np.float64]:
     """Return the loss of every PUC, or refuse what is no loss: a gain would make light go round for ever.
 
     Raises:
@@ -151,7 +151,7 @@ def losses_db(mesh: HexMesh, puc_loss_db: ArrayLike) -> NDArray[np.float64]:
     return np.broadcast_to(loss, (mesh.n_pucs,))
 
 
-def check_states(mesh: HexMesh, given: Iterable[tuple[int, State]]) -> None:
+def check_states(mesh: MeshTopology, given: Iterable[tuple[int, State]]) -> None:
     """Refuse PUCs that do not exist and states other than bar and cross.
 
     Raises:
@@ -220,7 +220,7 @@ def limits_of(
     return tuple(RoutingLimits(ceiling, max_loss_db, exact_hops.get(index)) for index, ceiling in enumerate(ceilings))
 
 
-def check_parities(mesh: HexMesh, pairs: Sequence[tuple[int, int]], limits: Sequence[RoutingLimits]) -> None:
+def check_parities(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], limits: Sequence[RoutingLimits]) -> None:
     """Refuse exact lengths of the wrong parity or below the shortest way (mesh.md a.6).
 
     Raises:
@@ -230,16 +230,17 @@ def check_parities(mesh: HexMesh, pairs: Sequence[tuple[int, int]], limits: Sequ
         if limit.exact_hops is None:
             continue
         parity, shortest = mesh.port_parity(source, target), int(mesh.shortest_hops[source, target])
-        if limit.exact_hops % 2 != parity or limit.exact_hops < shortest:
+        if limit.exact_hops < shortest or (parity is not None and limit.exact_hops % 2 != parity):
+            more = "more" if parity is None else "an even number more"
             raise NoPathError(
                 f"no path from port {source} to port {target} has {limit.exact_hops} hops (proven): every one has "
-                f"{shortest} or an even number more",
+                f"{shortest} or {more}",
                 ports=(source, target),
                 hint="Choose a length of that parity, or another port.",
             )
 
 
-def check_groups(mesh: HexMesh, pairs: Sequence[tuple[int, int]], equal: Sequence[Sequence[int]]) -> None:
+def check_groups(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], equal: Sequence[Sequence[int]]) -> None:
     """Refuse groups of circuits that cannot have equal lengths.
 
     Raises:
@@ -248,8 +249,8 @@ def check_groups(mesh: HexMesh, pairs: Sequence[tuple[int, int]], equal: Sequenc
     """
     for group in equal:
         parities = {index: mesh.port_parity(*pairs[index]) for index in group}
-        odd = [pairs[index] for index, parity in parities.items() if parity]
-        even = [pairs[index] for index, parity in parities.items() if not parity]
+        odd = [pairs[index] for index, parity in parities.items() if parity == 1]
+        even = [pairs[index] for index, parity in parities.items() if parity == 0]
         if odd and even:
             raise NoPathError(
                 f"ports {odd[0][0]} to {odd[0][1]} are an odd number of hops apart on every path, {even[0][0]} to "
@@ -260,7 +261,7 @@ def check_groups(mesh: HexMesh, pairs: Sequence[tuple[int, int]], equal: Sequenc
 
 
 def request_for(
-    mesh: HexMesh,
+    mesh: MeshTopology,
     pairs: Sequence[tuple[int, int]],
     *,
     objective: str | Mapping[str, float] = "loss",

@@ -18,7 +18,7 @@ from lumion_hw.mesh.routing.negotiation import Negotiation
 from lumion_hw.mesh.routing.request import STATES, RoutingProblem, check_ports, limits_of, other, request_for
 from lumion_hw.mesh.routing.result import Path, Routing, Way, standing_states, traced_paths, way_of
 from lumion_hw.mesh.routing.search import GivenUp, floor
-from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.mesh.topology import MeshTopology, State
 
 Exact = Literal["rescue", "always", "never"]
 
@@ -27,7 +27,7 @@ _MOST_SUBSETS = 64
 
 
 def route(
-    mesh: HexMesh,
+    mesh: MeshTopology,
     pairs: Sequence[tuple[int, int]],
     *,
     objective: str | Mapping[str, float] = "loss",
