@@ -24,7 +24,7 @@ from lumion_hw.bench.devices import (
     SENSOR_CHANNELS,
     channels_of_module,
 )
-from lumion_hw.bench.layout import topology_of
+from lumion_hw.bench.layout import layout_problems, topology_of
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -89,10 +89,6 @@ def _is_index(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _all_indices(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(map(_is_index, value))
-
-
 @dataclass
 class _Uses:
     """Who used what first."""
@@ -151,11 +147,8 @@ class _Bench:
 
     def topology(self) -> MeshTopology | None:
         """Return the mesh, or ``None`` if the file does not give a valid one."""
-        columns = self.mesh.get("columns")
-        if columns is not None and not _all_indices(columns):
-            return None
         try:
-            return topology_of(columns)
+            return topology_of(self.mesh)
         except ConfigError:
             return None
 
@@ -202,16 +195,9 @@ def _mesh(bench: _Bench) -> Iterator[Check]:
     if not bench.has_mesh:
         yield from (Check(base, "expected a section mesh, found none to wire to") for base, _ in bench.inputs)
         yield from (Check(base, "expected a section mesh, found none to wire to") for base, _ in bench.outputs)
-    columns = bench.mesh.get("columns")
-    if columns is None:
-        return
-    if "layout" in bench.mesh:
-        yield Check(("mesh", "columns"), "expected either layout or columns, found both", ("mesh", "layout"))
-    if _all_indices(columns):
-        try:
-            topology_of(columns)
-        except ConfigError as error:
-            yield Check(("mesh", "columns"), f"expected the cells per column of a mesh, found {list(columns)}: {error}")
+    for problem in layout_problems(bench.mesh):
+        other = ("mesh", problem.other_key) if problem.other_key in bench.mesh else None
+        yield Check(("mesh", problem.key), problem.message, other)
 
 
 def _heaters(bench: _Bench) -> Iterator[Check]:

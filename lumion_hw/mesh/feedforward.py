@@ -123,8 +123,13 @@ class _Rows:
 
     def __init__(self, mesh: MeshTopology) -> None:
         self._mesh = mesh
-        column = np.rint(mesh.end_places[..., 0] / 1.5).astype(np.int64)
-        row = np.rint(-mesh.end_places[..., 1] * 2.0 / math.sqrt(3.0)).astype(np.int64)
+        x, y = mesh.end_places[..., 0] / 1.5, mesh.end_places[..., 1] * -2.0 / math.sqrt(3.0)
+        column, row = np.rint(x).astype(np.int64), np.rint(y).astype(np.int64)
+        if not np.allclose(y, row):
+            raise ConfigError(
+                f"no feed-forward block on mesh {mesh.label!r}: its PUCs are no edges of a honeycomb",
+                hint="Only there PUCs that carry a single mode can set its phase.",
+            )
         places = np.stack([column - column.min(), row - row.min()], axis=2).tolist()
         self._edge = {frozenset(map(tuple, ends)): puc for puc, ends in enumerate(places)}
         self._columns = int(np.ptp(column)) + 1

@@ -1,6 +1,6 @@
 """A picture of the mesh and its circuits, as SVG: no dependency, no external resource, made for a light background.
 
-Every PUC is drawn as the two-rail cell it is, on its edge of the honeycomb; joints are the short curves between cells;
+Every PUC is drawn as the two-rail cell it is, where it lies; joints are the short curves between cells;
 ports stand round the rim. A circuit is followed wave by wave through the states, so its line runs on the rails and
 joints the light really uses and changes rails inside a PUC in the cross state. Circuits differ by dash pattern as well
 as by colour (Okabe and Ito's palette, which colour-blind readers can tell apart).
@@ -181,7 +181,7 @@ def _follow(mesh: MeshTopology, index: int, path: PicturePath, states: Mapping[i
 def _description(mesh: MeshTopology, circuits: Sequence[_Circuit]) -> str:
     """Return what the picture shows, for readers who cannot see it."""
     told = [f"{c.path.label}: port {c.path.source} to port {c.target} over {len(c.path.pucs)} PUCs" for c in circuits]
-    return "; ".join([f"Hexagonal mesh of {mesh.n_pucs} PUCs and {mesh.n_ports} ports", *told]) + "."
+    return "; ".join([f"{mesh.topology.capitalize()} mesh of {mesh.n_pucs} PUCs and {mesh.n_ports} ports", *told]) + "."
 
 
 def _text(x: float, y: float, text: str, *, size: float, attributes: str = "", escaped: bool = False) -> str:

@@ -65,6 +65,7 @@ class PictureLayout:
         end = HALF_BODY * np.array([-1.0, 1.0])[None, :, None, None] * along[:, None, None, :]
         side = RAIL * np.array([1.0, -1.0])[None, None, :, None] * left[:, None, None, :]
         self._rail_ends: _Vector = (centres + end + side).reshape(-1, 2)
+        # Ports that share a place stand beside each other.
         places, corner = np.unique(mesh.port_places, axis=0, return_inverse=True)
         self._shared = np.bincount(corner.reshape(-1), minlength=len(places))[corner.reshape(-1)] > 1
         self._outward = [self._open_direction(port) for port in range(mesh.n_ports)]

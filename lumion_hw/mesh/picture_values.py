@@ -1,4 +1,4 @@
-"""Numbers on a picture of the mesh: one per PUC, per cell of the honeycomb, or both, as colour and in figures."""
+"""Numbers on a picture of the mesh: one per PUC, per cell of the mesh, or both, as colour and in figures."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from lumion_hw.errors import CalibrationError, ConfigError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import Over
-from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.record_entries import (
     ArrayFile,
     Conditions,
@@ -34,6 +33,7 @@ from lumion_hw.mesh.record_entries import (
     PortEntry,
     PucEntry,
 )
+from lumion_hw.mesh.topologies import mesh_from_dict, mesh_of_label
 from lumion_hw.mesh.topology import MeshTopology, State
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
@@ -146,8 +146,9 @@ class CalibrationRecord:
             CalibrationError: The label describes no layout this software knows, or not the mesh that was calibrated.
         """
         try:
-            mesh = _mesh_of(self.mesh_label) if self.mesh_document is None else HexMesh.from_dict(self.mesh_document)
-        except (ConfigError, ValueError) as error:
+            document = self.mesh_document
+            mesh = mesh_of_label(self.mesh_label) if document is None else mesh_from_dict(document)
+        except ConfigError as error:
             raise CalibrationError(f"the record does not say what mesh {self.mesh_label!r} is: {error}") from error
         if mesh.sha256 != self.mesh_sha256:
             raise CalibrationError(
@@ -282,15 +283,3 @@ class CalibrationRecord:
         from lumion_hw.mesh.record_document import load_record
 
         return load_record(Path(path))
-
-
-def _mesh_of(label: str) -> MeshTopology:
-    """Return the mesh of a label that a built-in layout has. Raises ``ValueError`` or ``ConfigError`` for others."""
-    kind, *numbers = label.split()
-    if kind == "smartlight" and not numbers:
-        return HexMesh.smartlight()
-    if kind == "columns":
-        return HexMesh.columns([int(number) for number in numbers])
-    if kind == "rings" and len(numbers) == 1:
-        return HexMesh.rings(int(numbers[0]))
-    raise ValueError("no such layout")

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,9 @@ class MeshTopology(ABC):
         port_puc_port: Shape ``(n_ports,)``; PUC-port behind each port.
         fibre_ports: Ports that have a fibre and a monitor photodiode.
     """
+
+    topology: ClassVar[str]
+    """Name of the topology, as in bench files and documents."""
 
     label: str
     mate: NDArray[np.int64]
@@ -148,6 +151,10 @@ class MeshTopology(ABC):
         hops.setflags(write=False)
         return hops
 
+    def reaches(self, source: int, target: int) -> bool:
+        """Return whether light from one port can leave at another, in some states of the PUCs."""
+        return bool(self.hops_to_port[target, self.port_puc_port[source]] < 8 * self.n_pucs)
+
     @cached_property
     def joints(self) -> NDArray[np.int64]:
         """Shape ``(n_joints, 2)``; the two PUC-ports of each waveguide joint, smaller first, in ascending order."""
@@ -232,3 +239,39 @@ class MeshTopology(ABC):
     def sha256(self) -> str:
         """Hash of the canonical text; goes into every calibration record."""
         return hashlib.sha256(self.canonical_text().encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class MeshLayout:
+    """A family of meshes that differ in size, or one mesh that has a name.
+
+    Attributes:
+        key: Key of its size in the section ``mesh`` of a bench file; ``None`` if it has one size only.
+        size: What the numbers of its size are, in words.
+        build: Makes the mesh of a size; raises ``ConfigError`` if there is none.
+        many: Whether its size is any number of numbers; else it is one.
+    """
+
+    key: str | None
+    size: str
+    build: Callable[[Sequence[int]], MeshTopology]
+    many: bool = True
+
+    def fits(self, count: int) -> bool:
+        """Return whether so many numbers can be a size."""
+        return count == 0 if self.key is None else self.many or count == 1
+
+
+@dataclass(frozen=True)
+class TopologyKind:
+    """A topology as the table of topologies holds it.
+
+    Attributes:
+        name: Its name in bench files and documents.
+        layouts: Its layouts by the word that begins their labels.
+        read: Makes the mesh of a document; raises ``ConfigError`` if it holds none.
+    """
+
+    name: str
+    layouts: Mapping[str, MeshLayout]
+    read: Callable[[Mapping[str, Any]], MeshTopology]
