@@ -196,7 +196,8 @@ def _mesh(bench: _Bench) -> Iterator[Check]:
         yield from (Check(base, "expected a section mesh, found none to wire to") for base, _ in bench.inputs)
         yield from (Check(base, "expected a section mesh, found none to wire to") for base, _ in bench.outputs)
     for problem in layout_problems(bench.mesh):
-        other = ("mesh", problem.other_key) if problem.other_key in bench.mesh else None
+        there = problem.other_key is not None and problem.other_key in bench.mesh
+        other: Path | None = ("mesh", str(problem.other_key)) if there else None
         yield Check(("mesh", problem.key), problem.message, other)
 
 
