@@ -35,7 +35,7 @@ from calibration.model.observations import NoiseModel
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, default_prior
 from calibration.run.bootstrap import Bootstrap, Start
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 WHOLE = HexMesh.smartlight()
 NOISE = NoiseModel(RELATIVE, FLOOR_MA)

@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from lumion_hw.errors import NoPathError, RoutingError
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.matchings import all_to_all
 from lumion_hw.mesh.routing import Routing, cpsat, route
-from lumion_hw.mesh.routing.request import request_for
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.routing.request import RouteRequest, problem_for
 
 Pairs = list[tuple[int, int]]
 
@@ -36,7 +36,7 @@ def timed(mesh: HexMesh, pairs: Pairs, **options: object) -> tuple[float, Routin
     """Return ms, the routing if any, and the name of the error if none."""
     began = time.perf_counter()
     try:
-        routing, error = route(mesh, pairs, objective="hops", **options), ""  # type: ignore[arg-type]
+        routing, error = route(mesh, RouteRequest(pairs, objective="hops", **options)), ""  # type: ignore[arg-type]
     except RoutingError as failure:
         routing, error = None, type(failure).__name__
     return (time.perf_counter() - began) * 1e3, routing, error
@@ -50,7 +50,7 @@ def drawn(mesh: HexMesh, circuits: int, seed: int) -> Pairs:
 
 def switch() -> None:
     mesh = HexMesh.smartlight()
-    route(mesh, [(0, 20)])  # tables of the mesh are made once
+    route(mesh, RouteRequest([(0, 20)]))  # tables of the mesh are made once
     times, hops = [], set()
     for outputs in itertools.permutations(SWITCH_OUTPUTS):
         ms, routing, _ = timed(mesh, list(zip(SWITCH_INPUTS, outputs, strict=True)), exact="never")
@@ -83,7 +83,7 @@ def random_sets() -> None:
         for seed in range(SETS):
             pairs = drawn(mesh, circuits, 1000 * circuits + seed)
             ms, fast, _ = timed(mesh, pairs, exact="never")
-            verdict = cpsat.decide(request_for(mesh, pairs, objective="hops"), time_limit_s=OPTIMUM_S)
+            verdict = cpsat.decide(problem_for(mesh, RouteRequest(pairs, objective="hops")), time_limit_s=OPTIMUM_S)
             status = verdict.status if fast is None or verdict.status == "optimal" else "feasible"
             verdicts[status] += 1
             rescued = fast or timed(mesh, pairs, time_limit_s=60.0)[1]

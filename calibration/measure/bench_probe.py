@@ -25,7 +25,7 @@ from lumion_hw.interfaces import CoherentTransponder, Transponder, TunableLaser
 from lumion_hw.interfaces.transponder import TuningRange
 from lumion_hw.interfaces.wiring import InputPath
 from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 from lumion_hw.polarization import Aligner
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 
@@ -242,7 +242,7 @@ class BenchProbe:
             )
 
     @property
-    def mesh(self) -> HexMesh:
+    def mesh(self) -> MeshTopology:
         """The mesh."""
         return self._bench.mesh.topology
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from calibration.measure.probe import Probe
 from calibration.model.observations import Observations
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
 Kind = Literal["settings", "launched", "fibre", "tuned"]
@@ -263,7 +263,7 @@ class Logbook:
         return self._n_readings
 
     @property
-    def mesh(self) -> HexMesh:
+    def mesh(self) -> MeshTopology:
         """The mesh."""
         return self.probe.mesh
 

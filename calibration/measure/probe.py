@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from calibration.model.device_under_test import DeviceUnderTest
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 
 
@@ -22,7 +22,7 @@ class Probe(Protocol):
     """Access to the mesh under calibration."""
 
     @property
-    def mesh(self) -> HexMesh:
+    def mesh(self) -> MeshTopology:
         """The mesh."""
 
     @property

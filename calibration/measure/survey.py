@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Literal
 
 import numpy as np
@@ -85,6 +86,8 @@ def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
     floor_ma = float(np.hypot(dark_noise_ma(dark), probe.monitor_step_ma / np.sqrt(12.0)))
     level_ma = _dark_level_ma(dark, floor_ma)
     seen = np.zeros((len(ports), len(probe.monitors)))
+    # Where light never turns back, no source reaches the monitors of its own side: dark there is no fault.
+    within = np.array([any(probe.mesh.reaches(source, port) for source in ports) for port in probe.monitors])
 
     def look(currents_ma: NDArray[np.float64]) -> None:
         for index, source in enumerate(ports):
@@ -107,7 +110,7 @@ def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
     least_ma = _LIVE_SIGMA * floor_ma
     # Before it is called dead: of 50 chips one had a sound monitor that was dark on three settings by interference.
     for _ in range(_FURTHER_BACKGROUNDS):
-        if min(seen.max(axis=axis, initial=0.0).min(initial=np.inf) for axis in (0, 1)) > least_ma:
+        if min(seen[:, within].max(axis=axis, initial=0.0).min(initial=np.inf) for axis in (0, 1)) > least_ma:
             break
         look(np.sqrt(rng.uniform(0.0, 0.65 * probe.heater_max_ma**2, heaters)))
     sources = tuple(
@@ -124,12 +127,12 @@ def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
         )
     defects = (
         *_dead("source", ports, sources, _DEAD_SOURCE),
-        *_dead("monitor", probe.monitors, monitors, _DEAD_MONITOR),
+        *_dead("monitor", list(compress(probe.monitors, within)), monitors, _DEAD_MONITOR),
     )
     noise = NoiseModel(max(float(np.sqrt(np.mean(np.square(relative or [0.0])))), _LEAST_RELATIVE), floor_ma)
     dark_ma = {port: level for port, level in zip(probe.monitors, level_ma.tolist(), strict=True) if level}
     # The usual monitor decides: one bright port says nothing about the rest.
-    contrast = float(np.median(seen.max(axis=0, initial=0.0)) / floor_ma) if floor_ma else np.inf
+    contrast = float(np.median(seen[:, within].max(axis=0, initial=0.0)) / floor_ma) if floor_ma else np.inf
     return Survey(noise, sources, monitors, defects, dark_ma, contrast)
 
 

@@ -12,12 +12,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 _MOST_ROUNDS = 50
 
 
-def signed_incidence(mesh: HexMesh) -> NDArray[np.int64]:
+def signed_incidence(mesh: MeshTopology) -> NDArray[np.int64]:
     """Return G, shape ``(J, E)``: +1 for every end A that a joint touches, -1 for every end B."""
     incidence = np.zeros((len(mesh.joints), mesh.n_pucs), dtype=np.int64)
     # PUC-ports 0 and 1 are end A, 2 and 3 end B.
@@ -28,7 +28,7 @@ def signed_incidence(mesh: HexMesh) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=8)
-def loop_basis(mesh: HexMesh) -> NDArray[np.int64]:
+def loop_basis(mesh: MeshTopology) -> NDArray[np.int64]:
     """Return the loops of a mesh, shape ``(N_loop, J)``: a lattice basis of all integer vectors v with v·G = 0.
 
     The phase of loop l is ``loop_basis(mesh)[l] @ joint_phase``, modulo 2π. Found by unimodular row operations that
@@ -41,14 +41,14 @@ def loop_basis(mesh: HexMesh) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=8)
-def visible_joint_directions(mesh: HexMesh) -> NDArray[np.float64]:
+def visible_joint_directions(mesh: MeshTopology) -> NDArray[np.float64]:
     """Return an orthonormal basis of the joint phases that powers show, shape ``(J, N_loop)``: the complement of G."""
     directions, _ = np.linalg.qr(loop_basis(mesh).T.astype(np.float64))
     directions.setflags(write=False)
     return directions
 
 
-def gauge_fixed_difference(mesh: HexMesh, difference_rad: NDArray[np.float64]) -> NDArray[np.float64]:
+def gauge_fixed_difference(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the least difference of joint phases that no gauge and no whole turn explains, shape ``(J,)``.
 
     The difference of every loop is wrapped to ±π; the answer is the shortest vector over the joints with these loops.
@@ -64,7 +64,7 @@ def gauge_fixed_difference(mesh: HexMesh, difference_rad: NDArray[np.float64]) -
     return residual
 
 
-def loop_rms_rad(mesh: HexMesh, difference_rad: NDArray[np.float64]) -> float:
+def loop_rms_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> float:
     """Return the gauge-fixed rms difference of two sets of joint phases per loop, √(Σ r² / N_loop)."""
     residual = gauge_fixed_difference(mesh, difference_rad)
     return float(np.sqrt((residual**2).sum() / len(loop_basis(mesh))))

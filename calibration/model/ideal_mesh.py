@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 TYPICAL_LOSS_DB = 0.5
 """Published typical loss of a PUC (mesh.md b.8)."""
@@ -40,7 +40,7 @@ class MeanLight:
     by_bar_share: NDArray[np.float64]
 
     @classmethod
-    def of(cls, mesh: HexMesh) -> MeanLight:
+    def of(cls, mesh: MeshTopology) -> MeanLight:
         """Solve for the mean light of a mesh."""
         # A PUC that splits evenly sends half of the power, less its loss, to each output, whichever way it came.
         solver, gain = Solver(mesh), 10.0 ** (-TYPICAL_LOSS_DB / 10.0)
@@ -90,7 +90,7 @@ class AmplitudeModel:
 
     def __init__(
         self,
-        mesh: HexMesh,
+        mesh: MeshTopology,
         sources: tuple[int, ...],
         monitors: tuple[int, ...],
         seconds: Mapping[int, int] | None = None,

@@ -22,7 +22,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.crosstalk import HeaterDistances, ThermalCrosstalk
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
 
@@ -54,7 +54,7 @@ class Heating:
         heater_ohm: Nominal resistance of a heater.
     """
 
-    def __init__(self, mesh: HexMesh, heater_ohm: float = 1000.0) -> None:
+    def __init__(self, mesh: MeshTopology, heater_ohm: float = 1000.0) -> None:
         self._distances = HeaterDistances.of(mesh)
         self._mw_per_ma2 = heater_ohm * 1e-3
         self._own = np.eye(2 * mesh.n_pucs, dtype=np.bool_)
@@ -215,7 +215,7 @@ class MeshModel:
 
     def __init__(
         self,
-        mesh: HexMesh,
+        mesh: MeshTopology,
         sources: tuple[int, ...],
         monitors: tuple[int, ...],
         heater_ohm: float = 1000.0,

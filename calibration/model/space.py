@@ -15,7 +15,7 @@ from calibration.model.gauge import visible_joint_directions
 from calibration.model.parameters import MeshParameters
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ class ParameterSpace:
 
     def __init__(
         self,
-        mesh: HexMesh,
+        mesh: MeshTopology,
         sources: tuple[int, ...],
         monitors: tuple[int, ...],
         seconds: Mapping[int, int] | None = None,

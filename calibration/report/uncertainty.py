@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lumion_hw.mesh.known_mesh import KnownMesh, kernel_crosstalk
 from lumion_hw.mesh.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
 from lumion_hw.mesh.record import CalibrationRecord, CrosstalkKernel
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ def passive_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
     }
 
 
-def cell_loops(mesh: HexMesh) -> Real:
+def cell_loops(mesh: MeshTopology) -> Real:
     """Return which joints light passes that goes round each cell, shape ``(cells, J)``, in the order of ``faces``.
 
     No phase gauge changes these sums (calibration.md 1.2), so they are seen from the ports.
@@ -103,7 +103,7 @@ def crosstalk_sigma_mrad(record: CalibrationRecord) -> float | None:
     return 1e3 * float(np.sqrt(np.mean(sigma**2)))
 
 
-def _arm_slope(mesh: HexMesh, kernel: CrosstalkKernel, name: str, heat_mw: Real) -> Real:
+def _arm_slope(mesh: MeshTopology, kernel: CrosstalkKernel, name: str, heat_mw: Real) -> Real:
     """Return how the phases of arms follow a number of the kernel, shape ``(2E,)``."""
     value: float = getattr(kernel, name)
     step = _KERNEL_STEP * (abs(value) or 1e-3)

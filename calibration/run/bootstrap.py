@@ -30,7 +30,7 @@ from calibration.model.priors import PUBLISHED_KERNEL
 from lumion_hw.mesh.cell import BASIC_UNIT_DELAY_S
 from lumion_hw.mesh.heater import HeaterLaw
 from lumion_hw.mesh.record import Defect
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
 
@@ -317,7 +317,7 @@ def _without_reference(observations: Observations) -> Observations:
     return observations[np.flatnonzero(observations.currents_ma.any(axis=1))]
 
 
-def first_settings(mesh: HexMesh, monitors: int) -> int:
+def first_settings(mesh: MeshTopology, monitors: int) -> int:
     """Return how many random settings a search needs to begin with, on a mesh with so many monitors."""
     phases = mesh.n_pucs + len(mesh.joints)
     return max(-(-_READINGS_PER_PHASE * phases // monitors), _LEAST_SETTINGS)

@@ -30,7 +30,7 @@ from lumion_hw.bench.devices import CmisModel, HeaterDriverModel, MeshController
 from lumion_hw.bench.model import BenchModel
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.interfaces.wiring import InputPath
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
 
@@ -156,7 +156,7 @@ def dry_run(
 class _Nominal:
     """A bench as its file describes it."""
 
-    mesh: HexMesh
+    mesh: MeshTopology
     device: HeaterDriverModel
     sources: tuple[int, ...]
     monitors: tuple[int, ...]

@@ -24,11 +24,11 @@ from lumion_hw.bench.devices import (
     SENSOR_CHANNELS,
     channels_of_module,
 )
-from lumion_hw.bench.layout import topology_of
+from lumion_hw.bench.layout import layout_problems, topology_of
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lumion_hw.mesh import HexMesh
+    from lumion_hw.mesh import MeshTopology
 
 Path = tuple[str | int, ...]
 
@@ -89,10 +89,6 @@ def _is_index(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _all_indices(value: object) -> bool:
-    return isinstance(value, list | tuple) and all(map(_is_index, value))
-
-
 @dataclass
 class _Uses:
     """Who used what first."""
@@ -149,13 +145,10 @@ class _Bench:
             hint = did_you_mean(name, [known for known in names if isinstance(known, str)])
             yield Check(path, f"expected the name of a server, found {name!r}, which is not in servers{hint}")
 
-    def topology(self) -> HexMesh | None:
+    def topology(self) -> MeshTopology | None:
         """Return the mesh, or ``None`` if the file does not give a valid one."""
-        columns = self.mesh.get("columns")
-        if columns is not None and not _all_indices(columns):
-            return None
         try:
-            return topology_of(columns)
+            return topology_of(self.mesh)
         except ConfigError:
             return None
 
@@ -202,16 +195,10 @@ def _mesh(bench: _Bench) -> Iterator[Check]:
     if not bench.has_mesh:
         yield from (Check(base, "expected a section mesh, found none to wire to") for base, _ in bench.inputs)
         yield from (Check(base, "expected a section mesh, found none to wire to") for base, _ in bench.outputs)
-    columns = bench.mesh.get("columns")
-    if columns is None:
-        return
-    if "layout" in bench.mesh:
-        yield Check(("mesh", "columns"), "expected either layout or columns, found both", ("mesh", "layout"))
-    if _all_indices(columns):
-        try:
-            topology_of(columns)
-        except ConfigError as error:
-            yield Check(("mesh", "columns"), f"expected the cells per column of a mesh, found {list(columns)}: {error}")
+    for problem in layout_problems(bench.mesh):
+        there = problem.other_key is not None and problem.other_key in bench.mesh
+        other: Path | None = ("mesh", str(problem.other_key)) if there else None
+        yield Check(("mesh", problem.key), problem.message, other)
 
 
 def _heaters(bench: _Bench) -> Iterator[Check]:
@@ -279,7 +266,7 @@ def _monitors(bench: _Bench) -> Iterator[Check]:
             yield from uses.claim(port, path, f"port {port}")
 
 
-def _port_exists(mesh: HexMesh, path: Path, port: int) -> Iterator[Check]:
+def _port_exists(mesh: MeshTopology, path: Path, port: int) -> Iterator[Check]:
     if not 0 <= port < mesh.n_ports:
         yield Check(path, f"expected a port from 0 to {mesh.n_ports - 1}, found {port}")
 

@@ -34,12 +34,12 @@ def emulated_bench(
         aged_s: Time that has passed since the chip was as the seed draws it.
     """
     # Instruments on a bench without a mesh stand in the dark, beside the smallest mesh that nothing is wired to.
-    section = model.mesh or MeshSection(controller="none", columns=(2,))
+    section = model.mesh or MeshSection.model_validate({"controller": "none", "columns": (2,)})
     controller = model.devices.get(section.controller)
     modules = [device for device in model.devices.values() if isinstance(device, SfpModel)]
     heater_channels = tuple(channel for pair in section.heater_table() for channel in pair)
     spec = EmulationSpec(
-        mesh=section.topology(),
+        mesh=section.laid_out(),
         wiring=model.to_wiring(),
         devices=tuple(
             _device_spec(name, device, max(heater_channels) + 1, model) for name, device in model.devices.items()

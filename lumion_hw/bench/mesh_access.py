@@ -14,7 +14,7 @@ from lumion_hw.clock import Clock
 from lumion_hw.errors import BusyError, ConfigError, NotSupportedError, VerifyError
 from lumion_hw.interfaces import Generation, MeshController, SweepPlan
 from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 _TEMPERATURE_PERIOD_S = 0.01
 
@@ -36,7 +36,7 @@ class MeshAccess:
         meters: Power meters that stand in for the monitors of a controller without any.
     """
 
-    topology: HexMesh
+    topology: MeshTopology
     controller: MeshController
     heater_channels: tuple[int, ...]
     monitor_ports: tuple[int, ...]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
 from lumion_hw.bench.checks import cross_check, path_text
 from lumion_hw.bench.devices import (
@@ -24,12 +24,12 @@ from lumion_hw.bench.devices import (
 )
 from lumion_hw.bench.emulation import EmulationModel, HeaterEfficiencyModel
 from lumion_hw.bench.fields import Name, Number, StrictModel, Version, Whole
-from lumion_hw.bench.layout import topology_of
+from lumion_hw.bench.layout import layout_fields, topology_of
 from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 
 if TYPE_CHECKING:
-    from lumion_hw.mesh import HexMesh
+    from lumion_hw.mesh import MeshTopology
 
 __all__ = [
     "BenchModel",
@@ -70,14 +70,22 @@ class TypicalMeshModel(StrictModel):
         return self
 
 
-class MeshSection(StrictModel):
+if TYPE_CHECKING:
+
+    class MeshLayoutKeys(StrictModel):
+        """The keys that say which mesh it is."""
+
+else:
+    # They come from the table of topologies, so that a further one brings its own.
+    MeshLayoutKeys = create_model("MeshLayoutKeys", __base__=StrictModel, **layout_fields())
+
+
+class MeshSection(MeshLayoutKeys):
     """The mesh chip and how its controller is wired to it."""
 
     controller: Name = Field(
         description="Device that drives the heaters and reads the monitors, or sets the states of the PUCs."
     )
-    layout: Literal["smartlight"] = Field("smartlight", description="Published layout: 72 PUCs, 40 ports.")
-    columns: tuple[Whole, ...] | None = Field(None, description="Cells per column of another layout.")
     heater_channels: dict[Whole, tuple[Whole, Whole]] = Field(
         default_factory=dict, description="PUC: [upper, lower] drive channel, where it is not [2 PUC, 2 PUC + 1]."
     )
@@ -88,13 +96,13 @@ class MeshSection(StrictModel):
     )
     typical: TypicalMeshModel = Field(default_factory=TypicalMeshModel, description="What is assumed at first.")
 
-    def topology(self) -> HexMesh:
-        """Return the mesh. Raises ``ConfigError`` if none has these columns."""
-        return topology_of(self.columns)
+    def laid_out(self) -> MeshTopology:
+        """Return the mesh. Raises ``ConfigError`` if there is none of this size."""
+        return topology_of(self.model_dump(exclude_unset=True))
 
     def heater_table(self) -> tuple[tuple[int, int], ...]:
         """Return the (upper, lower) drive channel of every PUC, in PUC order."""
-        return tuple(self.heater_channels.get(puc, (2 * puc, 2 * puc + 1)) for puc in range(self.topology().n_pucs))
+        return tuple(self.heater_channels.get(puc, (2 * puc, 2 * puc + 1)) for puc in range(self.laid_out().n_pucs))
 
 
 class InputModel(StrictModel):
@@ -180,7 +188,7 @@ class BenchModel(StrictModel):
 
     def __repr__(self) -> str:
         """Return one line; the sections are attributes."""
-        mesh = "without a mesh" if self.mesh is None else f"on a mesh '{self.mesh.layout}'"
+        mesh = "without a mesh" if self.mesh is None else f"on a mesh '{self.topology().label}'"
         return f"<BenchModel {self.name}: {len(self.devices)} devices {mesh}>"
 
     @model_validator(mode="after")
@@ -197,9 +205,9 @@ class BenchModel(StrictModel):
             raise ConfigError(f"bench {self.name} has no mesh", hint="Give the bench file a section 'mesh'.")
         return self.mesh
 
-    def topology(self) -> HexMesh:
+    def topology(self) -> MeshTopology:
         """Return the mesh of this bench. Raises ``ConfigError`` if it has none."""
-        return self.mesh_section.topology()
+        return self.mesh_section.laid_out()
 
     def monitors(self) -> tuple[int, ...]:
         """Return the port of each monitor channel of the controller, in channel order; empty if it has none."""

@@ -14,7 +14,7 @@ from lumion_hw.errors import CircuitError, LimitError
 from lumion_hw.interfaces.wiring import InputPath, OutputPath
 from lumion_hw.mesh.inverse import DIFFERENTIAL_RAD, heater_currents_ma, split_phase
 from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.routing import Path, Routing, route
+from lumion_hw.mesh.routing import Path, RouteRequest, Routing, route
 from lumion_hw.mesh.routing.parking import park
 from lumion_hw.mesh.routing.request import STATES
 from lumion_hw.mesh.topology import State
@@ -131,11 +131,13 @@ def plan_circuits(
     ]
     routing = route(
         bench.mesh.topology,
-        [(entry.port, out.port) for entry, out in ends],
-        puc_loss_db=np.maximum(record.loss_db, 0.01),
-        unusable=unusable,
-        fixed=fixed,
-        time_limit_s=_RESCUE_S,
+        RouteRequest(
+            [(entry.port, out.port) for entry, out in ends],
+            puc_loss_db=np.maximum(record.loss_db, 0.01),
+            unusable=unusable,
+            fixed=fixed or {},
+            time_limit_s=_RESCUE_S,
+        ),
     )
     states = park(bench.mesh.topology, routing.states, unusable=unusable).states
     circuits = tuple(

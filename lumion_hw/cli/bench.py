@@ -114,7 +114,6 @@ def _mesh_line(model: BenchModel) -> str:
     if model.mesh is None:
         return "none"
     mesh, chip = model.mesh, model.topology()
-    layout = mesh.layout if mesh.columns is None else f"columns {' '.join(map(str, mesh.columns))}"
     losses = f"{mesh.typical.puc_loss_db:g} dB per PUC, {mesh.typical.access_loss_db:g} dB per port"
     size = f"{chip.n_pucs} PUCs, {chip.n_ports} ports, {len(chip.fibre_ports)} fibres, {len(model.monitors())} monitors"
-    return f"{layout} on {mesh.controller}: {size}; typically {losses}"
+    return f"{chip.label} on {mesh.controller}: {size}; typically {losses}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lumion_hw.mesh.faults import MeshFaults
     from lumion_hw.mesh.matchings import AllToAll
     from lumion_hw.mesh.routing import Routing
-    from lumion_hw.mesh.topology import HexMesh, State
+    from lumion_hw.mesh.topology import MeshTopology, State
 
 _LOSS_DB, _COUPLING = Number("dB", 0.0, 10_000.0), Number("", 0.0, 1.0)
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -26,13 +26,13 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def mesh() -> None:
     """Draw a mesh, route circuits through it, find matchings.
 
-    A mesh is smartlight, columns:2,3,2 (cells per column), rings:3, a JSON file that `lumion mesh show --json` wrote,
-    or a bench file.
+    A mesh is smartlight, columns:2,3,2 (cells per column), rings:3, rectangular:8 (ports on each side), a JSON file
+    that `lumion mesh show --json` wrote, or a bench file.
     """
 
 
 def _mesh_option(function: _Command) -> _Command:
-    text = "smartlight, columns:2,3,2, rings:3, a mesh as JSON, or a bench file."
+    text = "smartlight, columns:2,3,2, rings:3, rectangular:8, a mesh as JSON, or a bench file."
     decorated: _Command = click.option("--mesh", "layout", default="smartlight", show_default=True, help=text)(function)
     return decorated
 
@@ -110,13 +110,13 @@ def route(
     as_json: bool,
 ) -> None:
     """Route circuits with consistent states and exclusive joints; unused PUCs are parked."""
+    from lumion_hw.mesh.routing import RouteRequest
     from lumion_hw.mesh.routing import route as find_routes
     from lumion_hw.mesh.routing.parking import park
 
     topology = mesh_named(layout)
     faults = _faults(topology, stuck, excess_loss, dead_ports)
-    routing = find_routes(
-        topology,
+    request = RouteRequest(
         [_two("--connect", text, ":") for text in pairs],
         objective=objective,
         puc_loss_db=puc_loss_db,
@@ -128,6 +128,7 @@ def route(
         exact="always" if certify else "rescue",
         time_limit_s=time_limit,
     )
+    routing = find_routes(topology, request)
     parked = park(topology, routing.states, unusable=faults.unusable()).states
     if svg is not None:
         _write(_picture(topology, routing, parked, faults), svg, force)
@@ -173,22 +174,18 @@ def matchings(
         _tell_matchings(found)
 
 
-def mesh_named(layout: str) -> HexMesh:
+def mesh_named(layout: str) -> MeshTopology:
     """Return the mesh that a word, a JSON file or a bench file means.
 
     Raises:
         BadParameter: There is no such mesh.
         ConfigError: The file is no mesh, or the layout is none.
     """
-    from lumion_hw.mesh.topology import HexMesh
+    from lumion_hw.mesh.topologies import LAYOUTS, mesh_laid_out
 
-    kind, _, size = layout.partition(":")
-    if layout == "smartlight":
-        return HexMesh.smartlight()
-    if kind == "columns":
-        return HexMesh.columns(_integers("--mesh", size, ","))
-    if kind == "rings":
-        return HexMesh.rings(_integers("--mesh", size, ",", 1)[0])
+    word, _, size = layout.partition(":")
+    if word in LAYOUTS:
+        return mesh_laid_out(word, _integers("--mesh", size, ",") if size else ())
     if layout.endswith(".json"):
         return _mesh_of_file(pathlib.Path(layout))
     from lumion_hw.bench.loader import load_bench
@@ -196,19 +193,19 @@ def mesh_named(layout: str) -> HexMesh:
     return load_bench(layout).topology()
 
 
-def _mesh_of_file(path: pathlib.Path) -> HexMesh:
+def _mesh_of_file(path: pathlib.Path) -> MeshTopology:
     """Return the mesh of a JSON file."""
     from lumion_hw.errors import ConfigError
     from lumion_hw.files.reading import read_json
-    from lumion_hw.mesh.topology import HexMesh
+    from lumion_hw.mesh import mesh_from_dict
 
     document = read_json(path, "mesh file")
     if not isinstance(document, dict):
         raise ConfigError(f"mesh file {path} holds no mesh", hint="`lumion mesh show --json` writes one.")
-    return HexMesh.from_dict(document)
+    return mesh_from_dict(document)
 
 
-def routing_document(topology: HexMesh, routing: Routing, parked: dict[int, State]) -> dict[str, Any]:
+def routing_document(topology: MeshTopology, routing: Routing, parked: dict[int, State]) -> dict[str, Any]:
     """Return a routing as a JSON document.
 
     Args:
@@ -275,7 +272,7 @@ def _tell_matchings(found: AllToAll) -> None:
     )
 
 
-def _picture(topology: HexMesh, routing: Routing, states: dict[int, State], faults: MeshFaults) -> str:
+def _picture(topology: MeshTopology, routing: Routing, states: dict[int, State], faults: MeshFaults) -> str:
     """Draw circuits."""
     from lumion_hw.mesh.picture import PicturePath, mesh_svg
 
@@ -305,7 +302,7 @@ def _write(svg: str, output: pathlib.Path | None, force: bool) -> None:
 
 
 def _faults(
-    topology: HexMesh, stuck: Sequence[str], excess_loss: Sequence[str], dead_ports: Sequence[int]
+    topology: MeshTopology, stuck: Sequence[str], excess_loss: Sequence[str], dead_ports: Sequence[int]
 ) -> MeshFaults:
     """Return the faults that options name."""
     from lumion_hw.mesh.faults import MeshFaults
@@ -319,7 +316,7 @@ def _faults(
     return faults
 
 
-def _spread(topology: HexMesh, count: int) -> list[int]:
+def _spread(topology: MeshTopology, count: int) -> list[int]:
     """Return fibre ports evenly round the rim."""
     fibres = topology.fibre_ports
     if count > len(fibres):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lumion_hw.emulator.optics.truth import PhysicsParameters
 from lumion_hw.interfaces.wiring import Wiring
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class EmulationSpec:
         physics: Spreads from which the hidden truth is drawn.
     """
 
-    mesh: HexMesh
+    mesh: MeshTopology
     wiring: Wiring
     devices: tuple[DeviceSpec, ...]
     controller: str

@@ -46,7 +46,7 @@ class UnitCells:
         eta_out: Shape ``(E,)``; power splitting of the coupler at end B at the reference frequency.
         phase_upper: Shape ``(E,)``; phase of arm u in rad, passive part included.
         phase_lower: Shape ``(E,)``; phase of arm l in rad.
-        joint_phase: Shape ``(J,)``; phase of each joint in rad, in the order of ``HexMesh.joints``.
+        joint_phase: Shape ``(J,)``; phase of each joint in rad, in the order of ``MeshTopology.joints``.
         reference_hz: Frequency at which the values above hold.
         delay_s: Group delay of a PUC; one number or shape ``(E,)``.
         eta_slope_per_hz: Change of both splittings per Hz; one number or shape ``(E,)``.

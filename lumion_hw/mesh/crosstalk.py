@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.mesh.cell import UnitCells
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 BUL_MM = 0.81141
 """Length of a PUC, here also of a lattice edge (assumption of mesh.md a.7)."""
@@ -25,22 +25,21 @@ class HeaterDistances:
 
     Attributes:
         arm_mm: Shape ``(2E, 2E)``; from a heater (column) to the middle of an arm (row).
-        joint_mm: Shape ``(J, 2E)``; from a heater to a joint, taken to be at its lattice vertex.
+        joint_mm: Shape ``(J, 2E)``; from a heater to the middle of a joint.
     """
 
     arm_mm: NDArray[np.float64]
     joint_mm: NDArray[np.float64]
 
     @classmethod
-    def of(cls, mesh: HexMesh) -> HeaterDistances:
-        """Return the distances in a mesh whose lattice edge is one PUC long."""
-        ends = mesh.vertices[mesh.ends] * BUL_MM
+    def of(cls, mesh: MeshTopology) -> HeaterDistances:
+        """Return the distances in a mesh whose PUCs are ``BUL_MM`` long."""
+        ends = mesh.end_places * BUL_MM
         along = (ends[:, 1] - ends[:, 0]) / np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1, keepdims=True)
         left = np.stack([-along[:, 1], along[:, 0]], axis=1) * _ARM_OFFSET_MM
         centre = ends.mean(axis=1)
         arms = np.stack([centre + left, centre - left], axis=1).reshape(-1, 2)
-        vertex = mesh.ends[mesh.joints[:, 0] // 4, (mesh.joints[:, 0] % 4) // 2]
-        joints = mesh.vertices[vertex] * BUL_MM
+        joints = mesh.joint_places * BUL_MM
         arm_mm, joint_mm = (np.linalg.norm(points[:, None] - arms[None], axis=2) for points in (arms, joints))
         return cls(arm_mm, joint_mm)
 
@@ -64,13 +63,13 @@ class ThermalCrosstalk:
     joint_rad_per_mw: NDArray[np.float64]
 
     @classmethod
-    def none(cls, mesh: HexMesh) -> ThermalCrosstalk:
+    def none(cls, mesh: MeshTopology) -> ThermalCrosstalk:
         """Return crosstalk that is zero."""
         heaters = 2 * mesh.n_pucs
         return cls(np.zeros((heaters, heaters)), np.zeros((len(mesh.joints), heaters)))
 
     @classmethod
-    def by_distance(cls, mesh: HexMesh, p_pi_mw: float) -> ThermalCrosstalk:
+    def by_distance(cls, mesh: MeshTopology, p_pi_mw: float) -> ThermalCrosstalk:
         """Return the published curve against distance, applied to every pair.
 
         The curve is the shift of a six-PUC ring per π of aggressor phase, 0.906·exp(-d/1.18 mm) + 0.12 pm (fit of the

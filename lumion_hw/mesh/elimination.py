@@ -4,8 +4,8 @@ The equations of a mesh always have the same zeros. So the order of the unknowns
 multiplication are known before the first number is: a :class:`Program` is that list. It never looks for a pivot, which
 is safe while light loses power in every PUC (each pivot is 1 − γ with the gain |γ| < 1 of a round trip; mesh.md c.2).
 
-The order is a nested dissection of the honeycomb: a cut between two halves of its vertices crosses few PUCs, and the
-four waves that enter those are eliminated last.
+The order is a nested dissection of the mesh: a cut between two halves of its corners crosses few PUCs, and the four
+waves that enter those are eliminated last.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 _DIRECTIONS = [(math.cos(angle), math.sin(angle)) for angle in np.deg2rad(np.arange(0.0, 180.0, 15.0))]
 _OFF_CENTRE = 0.15
-"""A cut may leave the middle by this share of the vertices, if that makes it shorter."""
+"""A cut may leave the middle by this share of the corners, if that makes it shorter."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,41 +122,57 @@ def _members(bits: int) -> NDArray[np.int64]:
     return np.flatnonzero(np.unpackbits(raw, bitorder="little"))
 
 
-def dissect(mesh: HexMesh) -> NDArray[np.int64]:
+def dissect(mesh: MeshTopology) -> NDArray[np.int64]:
     """Return the PUCs in the order in which the waves entering them are best eliminated."""
-    return np.array(_dissect(mesh, np.arange(len(mesh.vertices)), np.arange(mesh.n_pucs)), dtype=np.int64)
+    places, corner = np.unique(mesh.corners, axis=0, return_inverse=True)
+    dissection = _Dissection(places, corner.reshape(mesh.n_pucs, 4))
+    return np.array(dissection.order(np.arange(len(places)), np.arange(mesh.n_pucs)), dtype=np.int64)
 
 
-def _dissect(mesh: HexMesh, vertices: NDArray[np.int64], pucs: NDArray[np.int64]) -> list[int]:
-    if len(vertices) < 2 or not len(pucs):
-        return [int(puc) for puc in pucs]
-    along, cut = _shortest_cut(mesh, vertices, pucs)
-    beyond = along[mesh.ends[pucs]] >= cut
-    sides = [
-        _dissect(mesh, vertices[(along[vertices] >= cut) == side], pucs[(beyond == side).all(axis=1)])
-        for side in (False, True)
-    ]
-    return [*sides[0], *sides[1], *pucs[beyond[:, 0] != beyond[:, 1]].tolist()]
+@dataclass(frozen=True, eq=False)
+class _Dissection:
+    """Corners of a mesh as points, and the PUCs that join them.
 
+    A cut that parts the corners parts the waves too, but for those that enter the PUCs it crosses: light gets from one
+    side to the other only through these (or through a joint whose ends are apart, which costs some fill-in, no more).
 
-def _shortest_cut(
-    mesh: HexMesh, vertices: NDArray[np.int64], pucs: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], float]:
-    """Return coordinates along the best direction and where to cut: across the fewest PUCs, then near the middle."""
-    best: tuple[int, int, NDArray[np.float64], float] | None = None
-    middle, reach = len(vertices) // 2, int(_OFF_CENTRE * len(vertices))
-    for x, y in _DIRECTIONS:
-        along = mesh.vertices @ (x, y) + 1e-7 * (mesh.vertices @ (-y, x))  # no two vertices at one place
-        sorted_along = np.sort(along[vertices])
-        first = max(middle - reach, 1)
-        cuts = 0.5 * (sorted_along[first - 1 : middle + reach] + sorted_along[first : middle + reach + 1])
-        spans = np.sort(along[mesh.ends[pucs]], axis=1)
-        crossed = ((spans[:, :1] < cuts) & (spans[:, 1:] >= cuts)).sum(axis=0)
-        off_centre = np.abs(first + np.arange(len(cuts)) - middle)
-        chosen = int(np.lexsort((off_centre, crossed))[0])
-        candidate = int(crossed[chosen]), int(off_centre[chosen])
-        if best is None or candidate < best[:2]:
-            best = (*candidate, along, float(cuts[chosen]))
-    if best is None:
-        raise ValueError("there is always a direction")
-    return best[2], best[3]
+    Attributes:
+        places: Shape ``(n, 2)``; places of the corners, each once.
+        corners: Shape ``(n_pucs, 4)``; corner of every PUC-port.
+    """
+
+    places: NDArray[np.float64]
+    corners: NDArray[np.int64]
+
+    def order(self, places: NDArray[np.int64], pucs: NDArray[np.int64]) -> list[int]:
+        """Return the PUCs of a part of the mesh, those between its halves last."""
+        if len(places) < 2 or not len(pucs):
+            return [int(puc) for puc in pucs]
+        along, cut = self._shortest_cut(places, pucs)
+        beyond = along[self.corners[pucs]] >= cut
+        sides = [
+            self.order(places[(along[places] >= cut) == side], pucs[(beyond == side).all(axis=1)])
+            for side in (False, True)
+        ]
+        return [*sides[0], *sides[1], *pucs[beyond.any(axis=1) & ~beyond.all(axis=1)].tolist()]
+
+    def _shortest_cut(self, places: NDArray[np.int64], pucs: NDArray[np.int64]) -> tuple[NDArray[np.float64], float]:
+        """Return coordinates along the best direction and where to cut: over the fewest PUCs, then near the middle."""
+        best: tuple[int, int, NDArray[np.float64], float] | None = None
+        middle, reach = len(places) // 2, int(_OFF_CENTRE * len(places))
+        for x, y in _DIRECTIONS:
+            along = self.places @ (x, y) + 1e-7 * (self.places @ (-y, x))  # no two corners at one place
+            sorted_along = np.sort(along[places])
+            first = max(middle - reach, 1)
+            cuts = 0.5 * (sorted_along[first - 1 : middle + reach] + sorted_along[first : middle + reach + 1])
+            reached = along[self.corners[pucs]]
+            low, high = reached.min(axis=1, keepdims=True), reached.max(axis=1, keepdims=True)
+            crossed = ((low < cuts) & (high >= cuts)).sum(axis=0)
+            off_centre = np.abs(first + np.arange(len(cuts)) - middle)
+            chosen = int(np.lexsort((off_centre, crossed))[0])
+            candidate = int(crossed[chosen]), int(off_centre[chosen])
+            if best is None or candidate < best[:2]:
+                best = (*candidate, along, float(cuts[chosen]))
+        if best is None:
+            raise ValueError("there is always a direction")
+        return best[2], best[3]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.mesh.topology import MeshTopology, State
 
 _STATES: tuple[State, State] = ("bar", "cross")
 
@@ -32,7 +32,7 @@ class MeshFaults:
     excess_loss_db: Mapping[int, float] = field(default_factory=dict)
     dead_ports: frozenset[int] = frozenset()
 
-    def check(self, mesh: HexMesh) -> None:
+    def check(self, mesh: MeshTopology) -> None:
         """Refuse faults that this mesh cannot have.
 
         Raises:
@@ -68,7 +68,7 @@ class MeshFaults:
             if (astray[stuck][state] if isinstance(stuck, str) else abs(stuck - (state == "cross"))) > split_tolerance
         )
 
-    def loss_db(self, mesh: HexMesh) -> NDArray[np.float64]:
+    def loss_db(self, mesh: MeshTopology) -> NDArray[np.float64]:
         """Return the excess loss of every PUC, shape ``(n_pucs,)``."""
         loss = np.zeros(mesh.n_pucs)
         for puc, excess in self.excess_loss_db.items():

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.topology import LEAVES, HexMesh, State
+from lumion_hw.mesh.topology import LEAVES, MeshTopology, State
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class FeedForwardBlock:
         outputs: Port where each mode leaves.
     """
 
-    mesh: HexMesh
+    mesh: MeshTopology
     first_row: int
     n_modes: int
     wires: tuple[tuple[BlockWire, ...], ...]
@@ -88,7 +88,7 @@ class FeedForwardBlock:
 
 
 def block(
-    mesh: HexMesh, n_modes: int, *, first_row: int | None = None, avoid: Collection[int] = ()
+    mesh: MeshTopology, n_modes: int, *, first_row: int | None = None, avoid: Collection[int] = ()
 ) -> FeedForwardBlock:
     """Return a block of N modes across a mesh of columns.
 
@@ -121,12 +121,17 @@ def block(
 class _Rows:
     """The rows of a mesh, found by where its vertices lie."""
 
-    def __init__(self, mesh: HexMesh) -> None:
+    def __init__(self, mesh: MeshTopology) -> None:
         self._mesh = mesh
-        column = np.rint(mesh.vertices[:, 0] / 1.5).astype(np.int64)
-        row = np.rint(-mesh.vertices[:, 1] * 2.0 / math.sqrt(3.0)).astype(np.int64)
-        self._at = {(c - column.min(), r - row.min()): n for n, (c, r) in enumerate(zip(column, row, strict=True))}
-        self._edge = {frozenset(pair): puc for puc, pair in enumerate(mesh.ends.tolist())}
+        x, y = mesh.end_places[..., 0] / 1.5, mesh.end_places[..., 1] * -2.0 / math.sqrt(3.0)
+        column, row = np.rint(x).astype(np.int64), np.rint(y).astype(np.int64)
+        if not np.allclose(y, row):
+            raise ConfigError(
+                f"no feed-forward block on mesh {mesh.label!r}: its PUCs are no edges of a honeycomb",
+                hint="Only there PUCs that carry a single mode can set its phase.",
+            )
+        places = np.stack([column - column.min(), row - row.min()], axis=2).tolist()
+        self._edge = {frozenset(map(tuple, ends)): puc for puc, ends in enumerate(places)}
         self._columns = int(np.ptp(column)) + 1
         self._first_looks_right = self._puc((0, 0), (1, 0)) is not None
         self.count = 0
@@ -134,8 +139,7 @@ class _Rows:
             self.count += 1
 
     def _puc(self, first: tuple[int, int], second: tuple[int, int]) -> int | None:
-        ends = self._at.get(first), self._at.get(second)
-        return None if None in ends else self._edge.get(frozenset(ends))
+        return self._edge.get(frozenset((first, second)))
 
     def block(self, first_row: int, n_modes: int) -> FeedForwardBlock:
         """Return the block of rows from ``first_row`` on."""

@@ -12,7 +12,7 @@ from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.crosstalk import BUL_MM, HeaterDistances, ThermalCrosstalk
 from lumion_hw.mesh.record import CalibrationRecord, CouplerEntry, CrosstalkKernel, Dispersion
 from lumion_hw.mesh.record_validity import Use, check_validity
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 from lumion_hw.quantities import wavelength_m_from_frequency_hz
 
 Real = NDArray[np.float64]
@@ -80,7 +80,7 @@ class KnownMesh:
         )
 
     @property
-    def mesh(self) -> HexMesh:
+    def mesh(self) -> MeshTopology:
         """The mesh. Raises ``CalibrationError`` as :attr:`CalibrationRecord.mesh`."""
         return self.record.mesh
 
@@ -213,7 +213,7 @@ def _crosstalk(record: CalibrationRecord) -> tuple[Real, Real]:
     return arms, joints
 
 
-def kernel_crosstalk(mesh: HexMesh, kernel: CrosstalkKernel) -> ThermalCrosstalk:
+def kernel_crosstalk(mesh: MeshTopology, kernel: CrosstalkKernel) -> ThermalCrosstalk:
     """Return the crosstalk of a kernel over a mesh.
 
     Raises:

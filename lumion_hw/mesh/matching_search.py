@@ -1,13 +1,15 @@
 """The search behind all-to-all: which pairs of ports go into which configuration.
 
-Three stages, each only if the one before left pairs over: round robins under several orders of the ports; factors that
-cannot be routed are taken together with others and split anew; and pairs that are still left push their way into
-configurations, whose pairs in the way then look for another place.
+Three stages, each only if the one before left pairs over: round robins under several orders of the ports, or random
+factors where not every port can meet every other; factors that cannot be routed are taken together with others and
+split anew; and pairs that are still left push their way into configurations, whose pairs in the way then look for
+another place.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
@@ -124,13 +126,14 @@ class Matcher:
     def __init__(self, request: RoutingProblem, ports: Sequence[int], order: random.Random, steps: int) -> None:
         self._pairs = request.pairs
         self._ports = sorted(ports)
+        self._complete = 2 * len(self._pairs) == len(ports) * (len(ports) - 1)
         self._random = order
         self._steps = steps
         self._router = Router(request)
 
     def solve(self) -> list[Routed]:
         """Return configurations in which every pair stands exactly once."""
-        factors = self._split_anew(self._best_round_robin())
+        factors = self._split_anew(self._best_round_robin() if self._complete else self._random_factors())
         routed = [ways for factor in factors if (ways := self._router.settled(factor)[0]) is not None]
         if len(routed) < 0.5 * len(factors):
             routed = []
@@ -162,6 +165,11 @@ class Matcher:
             if not fewest or unrouted > 0.8 * len(factors):
                 break
         return best
+
+    def _random_factors(self) -> list[Matching]:
+        """Return matchings of all pairs, each pair once, as long as they are of equal size; the rest stays over."""
+        partners = Counter(port for pair in self._pairs for port in pair)
+        return self._split(set(self._pairs), max(partners.values())) or []
 
     def _split_anew(self, factors: list[Matching]) -> list[Matching]:
         """Take an unrouted factor together with two others and split the three anew, as long as that helps."""

@@ -1,31 +1,35 @@
-"""All-to-all by matchings: the fewest configurations in which every port is once joined to every other.
+"""All-to-all by matchings: the fewest configurations in which every port is once joined to every other it can reach.
 
 With n ports a configuration joins n / 2 pairs at best, so n - 1 configurations are needed at least (n if n is odd, one
 port being idle in each). A set of n - 1 is a 1-factorisation of the complete graph whose every factor can be routed;
 there are many factorisations, and not every matching can be routed on a given mesh (mesh.md d.7; PipSwitch, arXiv
 2501.18136). Where no such set is found, further configurations carry the pairs that are left.
 
-A circuit and its reverse share one path, so a pair serves both directions.
+A circuit and its reverse share one path, so a pair serves both directions. Where light never turns back, as in a
+rectangular mesh, ports of one side cannot be joined at all: every one on the left then meets every one on the right,
+and as many configurations are needed as the busiest port has partners.
 """
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import ArrayLike
 
-from lumion_hw.errors import ConfigError, VerifyError
+from lumion_hw.errors import ConfigError, NoPathError, VerifyError
 from lumion_hw.mesh.faults import MeshFaults
 from lumion_hw.mesh.matching_search import Matcher
 from lumion_hw.mesh.routing.negotiation import Negotiation
 from lumion_hw.mesh.routing.reasons import check_limits, no_path_alone
-from lumion_hw.mesh.routing.request import RoutingProblem, check_ports, request_for
+from lumion_hw.mesh.routing.request import RouteRequest, RoutingProblem, check_ports, problem_for
 from lumion_hw.mesh.routing.result import Path, Way, traced_paths
 from lumion_hw.mesh.routing.search import GivenUp
-from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.mesh.topology import MeshTopology, State
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class AllToAll:
-    """Configurations that join every port with every other exactly once.
+    """Configurations that join every port with every other that it can reach exactly once.
 
     Attributes:
         ports: The ports.
@@ -60,8 +64,8 @@ class AllToAll:
 
     @property
     def lower_bound(self) -> int:
-        """No fewer configurations can do: n - 1 for an even number of ports, n for an odd one."""
-        return fewest_configurations(len(self.ports))
+        """No fewer configurations can do: n - 1 for an even number of ports that all reach each other, n for odd."""
+        return fewest_configurations([pair for each in self.configurations for pair in each.pairs])
 
     @property
     def longest_hops(self) -> int:
@@ -85,23 +89,27 @@ class AllToAll:
         }
 
 
-def fewest_configurations(n_ports: int) -> int:
-    """Return the lower bound of the number of configurations for so many ports."""
-    return 0 if n_ports < 2 else n_ports - 1 + n_ports % 2
+def fewest_configurations(pairs: Collection[tuple[int, int]]) -> int:
+    """Return the lower bound of the number of configurations for these pairs, each once.
+
+    A port has one partner in each, and half of the ports, rounded down, is the most pairs of one.
+    """
+    partners = Counter(port for pair in pairs for port in pair)
+    return max(*partners.values(), math.ceil(len(pairs) / (len(partners) // 2))) if pairs else 0
 
 
 def all_to_all(
-    mesh: HexMesh,
+    mesh: MeshTopology,
     ports: Sequence[int],
     *,
     max_hops: int | None = None,
     puc_loss_db: ArrayLike = 0.5,
     faults: MeshFaults | None = None,
-    unusable: Iterable[tuple[int, State]] = (),
+    unusable: Collection[tuple[int, State]] = (),
     seed: int = 0,
     steps: int = 1000,
 ) -> AllToAll:
-    """Join every port with every other in as few configurations as are found, each traced.
+    """Join every port with every other that it can reach in as few configurations as are found, each traced.
 
     Args:
         mesh: The mesh.
@@ -115,15 +123,26 @@ def all_to_all(
 
     Raises:
         ConfigError: The request itself is wrong.
-        NoPathError: A port cannot be used, or two of them cannot be joined even alone (proven).
+        NoPathError: A port cannot be used, none reaches another, or two that a sound mesh joins cannot be joined even
+            alone (proven).
     """
     ports = tuple(int(port) for port in ports)
     if len(ports) < 2:
         raise ConfigError(f"all-to-all between {len(ports)} ports", hint="Give two ports or more.")
     check_ports(mesh, ports, faults or MeshFaults())
-    pairs = [(a, b) for a in sorted(ports) for b in sorted(ports) if a < b]
-    request = request_for(
-        mesh, pairs, objective="hops", puc_loss_db=puc_loss_db, faults=faults, unusable=unusable, max_hops=max_hops
+    pairs = [(a, b) for a in sorted(ports) for b in sorted(ports) if a < b and mesh.reaches(a, b)]
+    if not pairs:
+        raise NoPathError(f"none of ports {list(ports)} reaches another (proven)", ports=ports)
+    request = problem_for(
+        mesh,
+        RouteRequest(
+            pairs,
+            objective="hops",
+            puc_loss_db=puc_loss_db,
+            faults=faults or MeshFaults(),
+            unusable=unusable,
+            max_hops=max_hops,
+        ),
     )
     _check_each_alone(request)
     routed = Matcher(request, ports, random.Random(seed), steps).solve()

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from lumion_hw.mesh.topology import HexMesh, State
+    from lumion_hw.mesh.topology import MeshTopology, State
 
 
-def followers(mesh: HexMesh, states: Sequence[State]) -> list[int]:
+def followers(mesh: MeshTopology, states: Sequence[State]) -> list[int]:
     """Return the wave that follows each wave in a full setting, or ``-1 - port`` where it leaves.
 
     Args:
@@ -24,7 +24,7 @@ def followers(mesh: HexMesh, states: Sequence[State]) -> list[int]:
     return following
 
 
-def closed_orbits(mesh: HexMesh, states: Sequence[State]) -> tuple[tuple[int, ...], ...]:
+def closed_orbits(mesh: MeshTopology, states: Sequence[State]) -> tuple[tuple[int, ...], ...]:
     """Return the rings in which light would go round for ever, as the waves passed in order.
 
     Every ring comes twice, once for each sense of rotation.
@@ -53,7 +53,7 @@ def closed_orbits(mesh: HexMesh, states: Sequence[State]) -> tuple[tuple[int, ..
     return tuple(orbits)
 
 
-def hops_to_port(mesh: HexMesh) -> NDArray[np.int64]:
+def hops_to_port(mesh: MeshTopology) -> NDArray[np.int64]:
     """Return the fewest PUCs from entering each PUC-port to leaving at each port, shape ``(n_ports, 4 n_pucs)``.
 
     All ports at once, one more PUC per step; ``n_pucs * 8`` (further than any walk) where there is no way.
@@ -72,3 +72,39 @@ def hops_to_port(mesh: HexMesh) -> NDArray[np.int64]:
     hops = waves.copy()
     hops.setflags(write=False)
     return hops
+
+
+def wave_colours(mesh: MeshTopology) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[bool, ...]]:
+    """Colour waves and ports with 0 and 1 so that every PUC passed flips the colour, as far as that goes.
+
+    On a bipartite lattice (honeycomb, squares) it goes everywhere, and the parity of every path is known beforehand;
+    where waveguides pass PUCs by, paths of both parities join the same ports, and it does not.
+
+    Returns:
+        Shape ``(4 n_pucs + n_ports,)`` each: the connected part every wave or port (as the end of a path) belongs to,
+        and its colour; then whether each part could be coloured.
+    """
+    size = 4 * mesh.n_pucs
+    neighbours: list[list[int]] = [[] for _ in range(size + mesh.n_ports)]
+    for wave, following in enumerate(np.where(mesh.successors < 0, size - 1 - mesh.successors, mesh.successors)):
+        for node in following.tolist():
+            neighbours[wave].append(node)
+            neighbours[node].append(wave)
+    part = np.full(len(neighbours), -1, dtype=np.int64)
+    colour = np.zeros(len(neighbours), dtype=np.int64)
+    fits: list[bool] = []
+    for start in range(len(neighbours)):
+        if part[start] >= 0:
+            continue
+        part[start] = len(fits)
+        fits.append(True)
+        todo = [start]
+        while todo:
+            node = todo.pop()
+            for other in neighbours[node]:
+                if part[other] < 0:
+                    part[other], colour[other] = part[start], colour[node] ^ 1
+                    todo.append(other)
+                elif colour[other] == colour[node]:
+                    fits[part[start]] = False
+    return part, colour, tuple(fits)

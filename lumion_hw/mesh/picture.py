@@ -1,6 +1,6 @@
 """A picture of the mesh and its circuits, as SVG: no dependency, no external resource, made for a light background.
 
-Every PUC is drawn as the two-rail cell it is, on its edge of the honeycomb; joints are the short curves between cells;
+Every PUC is drawn as the two-rail cell it is, where it lies; joints are the short curves between cells;
 ports stand round the rim. A circuit is followed wave by wave through the states, so its line runs on the rails and
 joints the light really uses and changes rails inside a PUC in the cross state. Circuits differ by dash pattern as well
 as by colour (Okabe and Ito's palette, which colour-blind readers can tell apart).
@@ -22,7 +22,7 @@ from lumion_hw.files.shown import xml_text
 from lumion_hw.mesh.picture_field import checked_field_db, field_lines, scale_steps
 from lumion_hw.mesh.picture_layout import HALF_BODY, HALF_HEIGHT, MARGIN, PORT_RADIUS, RAIL, Curve, PictureLayout
 from lumion_hw.mesh.picture_values import PictureValues, value_figures
-from lumion_hw.mesh.topology import LEAVES, HexMesh, State
+from lumion_hw.mesh.topology import LEAVES, MeshTopology, State
 
 _ROW_HEIGHT = 25.0  # px
 _LETTER_WIDTH = 6.7  # px at size 11
@@ -85,7 +85,7 @@ class _Circuit:
 
 
 def mesh_svg(
-    mesh: HexMesh,
+    mesh: MeshTopology,
     *,
     states: Mapping[int, State] | None = None,
     paths: Sequence[PicturePath] = (),
@@ -98,7 +98,7 @@ def mesh_svg(
 ) -> str:
     """Return an SVG document that shows a mesh, its states and its circuits, or numbers for its PUCs and cells.
 
-    Elements carry the ids ``puc-<number>``, ``port-<number>``, ``joint-<number>`` (rows of ``HexMesh.joints``) and
+    Elements carry the ids ``puc-<number>``, ``port-<number>``, ``joint-<number>`` (rows of ``MeshTopology.joints``) and
     ``path-<index>``. Readable at a width of 1200 px up to about 100 PUCs; larger meshes make the picture wider.
 
     Args:
@@ -159,7 +159,7 @@ def _opening(width: float, height: float, heading: str, description: str) -> lis
     ]
 
 
-def _follow(mesh: HexMesh, index: int, path: PicturePath, states: Mapping[int, State]) -> _Circuit:
+def _follow(mesh: MeshTopology, index: int, path: PicturePath, states: Mapping[int, State]) -> _Circuit:
     """Follow the light of one path and check that it takes the PUCs the path names."""
     trace = mesh.trace(path.source, states)
     if trace.pucs != tuple(path.pucs):
@@ -178,10 +178,10 @@ def _follow(mesh: HexMesh, index: int, path: PicturePath, states: Mapping[int, S
     return _Circuit(path, index, tuple(entering), tuple(leaving), trace.port)
 
 
-def _description(mesh: HexMesh, circuits: Sequence[_Circuit]) -> str:
+def _description(mesh: MeshTopology, circuits: Sequence[_Circuit]) -> str:
     """Return what the picture shows, for readers who cannot see it."""
     told = [f"{c.path.label}: port {c.path.source} to port {c.target} over {len(c.path.pucs)} PUCs" for c in circuits]
-    return "; ".join([f"Hexagonal mesh of {mesh.n_pucs} PUCs and {mesh.n_ports} ports", *told]) + "."
+    return "; ".join([f"{mesh.topology.capitalize()} mesh of {mesh.n_pucs} PUCs and {mesh.n_ports} ports", *told]) + "."
 
 
 def _text(x: float, y: float, text: str, *, size: float, attributes: str = "", escaped: bool = False) -> str:
@@ -207,7 +207,7 @@ def _svg_curves(curves: Sequence[Curve]) -> str:
     return start + "".join("C" + " ".join(f"{x:.1f} {y:.1f}" for x, y in curve[1:]) for curve in curves)
 
 
-def _joints(mesh: HexMesh, page: PictureLayout) -> Iterator[str]:
+def _joints(mesh: MeshTopology, page: PictureLayout) -> Iterator[str]:
     """Draw the waveguides between PUCs."""
     yield f'<g fill="none" stroke="{_GUIDE}" stroke-width="1.5">'
     for index, (one, other) in enumerate(mesh.joints.tolist()):
@@ -217,7 +217,7 @@ def _joints(mesh: HexMesh, page: PictureLayout) -> Iterator[str]:
     yield "</g>"
 
 
-def _field(mesh: HexMesh, page: PictureLayout, field: NDArray[np.float64], range_db: float) -> Iterator[str]:
+def _field(mesh: MeshTopology, page: PictureLayout, field: NDArray[np.float64], range_db: float) -> Iterator[str]:
     """Colour the waveguides by the power they carry, with a scale at the top right."""
     yield '<g fill="none">'
     for curve, colour, width, words in field_lines(mesh, page, field, range_db):
@@ -234,7 +234,7 @@ def _field(mesh: HexMesh, page: PictureLayout, field: NDArray[np.float64], range
 
 
 def _cells(
-    mesh: HexMesh,
+    mesh: MeshTopology,
     page: PictureLayout,
     states: Mapping[int, State],
     failed: frozenset[int],
@@ -277,7 +277,9 @@ def _cell(scale: float, state: State | None, *, failed: bool = False, fill: str 
     return f'{body}<path d="{ways}" fill="none" stroke="{_GUIDE}" stroke-width="1.5"/>'
 
 
-def _numbers(mesh: HexMesh, page: PictureLayout, states: Mapping[int, State], failed: frozenset[int]) -> Iterator[str]:
+def _numbers(
+    mesh: MeshTopology, page: PictureLayout, states: Mapping[int, State], failed: frozenset[int]
+) -> Iterator[str]:
     """Write the number and the state beside every PUC."""
     for puc in range(mesh.n_pucs):
         (x, y), beside = page.number_place(puc)
@@ -293,7 +295,7 @@ def _port_disc(x: float, y: float, *, fibre: bool) -> str:
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{PORT_RADIUS}" fill="#ffffff" {style}/>'
 
 
-def _ports(mesh: HexMesh, page: PictureLayout, labelled: bool) -> Iterator[str]:
+def _ports(mesh: MeshTopology, page: PictureLayout, labelled: bool) -> Iterator[str]:
     """Draw the ports and their leads."""
     fibres = frozenset(mesh.fibre_ports)
     for port in range(mesh.n_ports):
@@ -308,7 +310,7 @@ def _ports(mesh: HexMesh, page: PictureLayout, labelled: bool) -> Iterator[str]:
         yield "</g>"
 
 
-def _line(mesh: HexMesh, page: PictureLayout, circuit: _Circuit) -> Iterator[str]:
+def _line(mesh: MeshTopology, page: PictureLayout, circuit: _Circuit) -> Iterator[str]:
     """Draw one circuit from port to port, with arrow heads."""
     lead, out = page.port_lead(circuit.path.source), page.port_lead(circuit.target)
     passes = [page.through(p, q) for p, q in zip(circuit.entering, circuit.leaving, strict=True)]
@@ -356,7 +358,7 @@ def _names(page: PictureLayout, circuit: _Circuit) -> Iterator[str]:
         yield "</g>"
 
 
-def _key(mesh: HexMesh, top: float, *, failed: bool, stateful: bool) -> Iterator[str]:
+def _key(mesh: MeshTopology, top: float, *, failed: bool, stateful: bool) -> Iterator[str]:
     """Draw the key of the symbols."""
     small = 62.0
     x = MARGIN

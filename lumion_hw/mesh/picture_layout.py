@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 _Vector = NDArray[np.float64]
 
@@ -56,8 +56,8 @@ class PictureLayout:
         mesh_bottom: Lower edge of the mesh with its ports and names.
     """
 
-    def __init__(self, mesh: HexMesh, names: Sequence[tuple[int, float]]) -> None:
-        along = mesh.vertices[mesh.ends[:, 1]] - mesh.vertices[mesh.ends[:, 0]]
+    def __init__(self, mesh: MeshTopology, names: Sequence[tuple[int, float]]) -> None:
+        along = mesh.end_places[:, 1] - mesh.end_places[:, 0]
         left = np.stack([-along[:, 1], along[:, 0]], axis=1)
         self._mesh = mesh
         self._towards_b = along
@@ -65,6 +65,9 @@ class PictureLayout:
         end = HALF_BODY * np.array([-1.0, 1.0])[None, :, None, None] * along[:, None, None, :]
         side = RAIL * np.array([1.0, -1.0])[None, None, :, None] * left[:, None, None, :]
         self._rail_ends: _Vector = (centres + end + side).reshape(-1, 2)
+        # Ports that share a place stand beside each other.
+        places, corner = np.unique(mesh.port_places, axis=0, return_inverse=True)
+        self._shared = np.bincount(corner.reshape(-1), minlength=len(places))[corner.reshape(-1)] > 1
         self._outward = [self._open_direction(port) for port in range(mesh.n_ports)]
         self.scale = self._fitting_scale(names)
         low, high = self._bounds(names, self.scale)
@@ -84,7 +87,9 @@ class PictureLayout:
 
         Where two PUCs meet it is sideways, up or down, so that the names along one side of the rim stand in parallel.
         """
-        ends = np.argwhere(self._mesh.ends == self._mesh.port_vertex(port)).tolist()
+        puc_port = int(self._mesh.port_puc_port[port])
+        here = np.all(self._mesh.corners == self._mesh.corners[puc_port], axis=1).reshape(-1, 2, 2)
+        ends = np.argwhere(here.any(axis=2)).tolist()
         away: _Vector = -sum((self._along(puc, end) for puc, end in ends), np.zeros(2))
         if len(ends) == 2:
             level = abs(away[0]) > abs(away[1])
@@ -98,14 +103,14 @@ class PictureLayout:
         return vector
 
     def _at_port(self, port: int, reach: float, scale: float) -> _Vector:
-        """Return the lattice point at some distance out from a port's vertex, on that port's side of the corner."""
+        """Return the point at some distance out from where a port lies, beside the other port of its corner if any."""
         outward = self._outward[port]
         across = np.array([-outward[1], outward[0]])
         puc_port = int(self._mesh.port_puc_port[port])
-        vertex = self._mesh.vertices[self._mesh.port_vertex(port)]
-        side = math.copysign(1.0, float((self._rail_ends[puc_port] - vertex) @ across))
+        place = self._mesh.port_places[port]
+        side = math.copysign(1.0, float((self._rail_ends[puc_port] - place) @ across)) * self._shared[port]
         apart = max(_PORT_APART, (PORT_RADIUS + 1.5) / scale)
-        point: _Vector = vertex + reach * outward + side * apart * across
+        point: _Vector = place + reach * outward + side * apart * across
         return point
 
     def _bounds(self, names: Sequence[tuple[int, float]], scale: float) -> tuple[_Vector, _Vector]:
@@ -114,7 +119,7 @@ class PictureLayout:
         far = [
             self._at_port(port, _NAME_REACH, scale) * scale + self._outward[port] * (width + 4) for port, width in names
         ]
-        points = np.array([*ports, *far, *(self._mesh.vertices * scale)])
+        points = np.array([*ports, *far, *(self._mesh.corners * scale)])
         return points.min(axis=0) - PORT_RADIUS, points.max(axis=0) + PORT_RADIUS
 
     def px(self, point: _Vector) -> _Vector:
@@ -149,12 +154,10 @@ class PictureLayout:
 
     def joint(self, one: int, other: int) -> Curve:
         """Return the curve between two joined PUC-ports."""
-        vertex = self._mesh.vertices[self._mesh.ends[one // 4, one % 4 // 2]]
-        corner = vertex + 2 / math.sqrt(3) * RAIL * sum(
-            (self._along(p // 4, p % 4 // 2) for p in (one, other)), np.zeros(2)
-        )
         start, end = self._rail_ends[one], self._rail_ends[other]
-        return self._curve(start, start + (corner - start) * 0.75, end + (corner - end) * 0.75, end)
+        first, second = (-self._along(p // 4, p % 4 // 2) for p in (one, other))
+        reach = _reaches(start, first, end, second)
+        return self._curve(start, start + 0.75 * reach[0] * first, end + 0.75 * reach[1] * second, end)
 
     def port_lead(self, port: int) -> Curve:
         """Return the curve from a port to the rail end behind it."""
@@ -173,3 +176,19 @@ class PictureLayout:
         angle = -math.degrees(math.atan2(outward[1], outward[0]))
         flipped = outward[0] < -1e-9
         return self.px(self._at_port(port, _NAME_REACH, self.scale)), angle + 180 * flipped, flipped
+
+
+def _reaches(start: _Vector, first: _Vector, end: _Vector, second: _Vector) -> tuple[float, float]:
+    """Return how far two waveguides go on, each in its unit direction, until they meet.
+
+    Those that run side by side or against each other never meet: they bend over within half of what is between them.
+    """
+    gap = end - start
+    turn = float(first[0] * second[1] - first[1] * second[0])
+    if abs(turn) > 0.1:
+        one = float(gap[0] * second[1] - gap[1] * second[0]) / turn
+        other = float(gap[0] * first[1] - gap[1] * first[0]) / turn
+        if one > 0.0 and other > 0.0:
+            return one, other
+    half = 0.5 * float(np.linalg.norm(gap))
+    return half, half

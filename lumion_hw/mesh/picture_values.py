@@ -1,4 +1,4 @@
-"""Numbers on a picture of the mesh: one per PUC, per cell of the honeycomb, or both, as colour and in figures."""
+"""Numbers on a picture of the mesh: one per PUC, per cell of the mesh, or both, as colour and in figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from lumion_hw.errors import ConfigError
 from lumion_hw.files.shown import xml_text
 from lumion_hw.mesh.picture_layout import MARGIN, PictureLayout
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 _VIRIDIS = (
     "#440154", "#482475", "#414487", "#355f8d", "#2a788e", "#21918c", "#22a884", "#44bf70", "#7ad151", "#bddf26",
@@ -36,7 +36,7 @@ class PictureValues:
         name: What the numbers are, for the scale.
         unit: Their unit.
         pucs: Numbers by PUC; those missing are drawn empty.
-        cells: Numbers by cell, in the order of ``HexMesh.faces``.
+        cells: Numbers by cell, in the order of ``MeshTopology.faces``.
     """
 
     name: str
@@ -44,7 +44,7 @@ class PictureValues:
     pucs: Mapping[int, float] = field(default_factory=dict)
     cells: Mapping[int, float] = field(default_factory=dict)
 
-    def check(self, mesh: HexMesh) -> None:
+    def check(self, mesh: MeshTopology) -> None:
         """Refuse numbers that cannot be drawn.
 
         Raises:
@@ -114,7 +114,7 @@ def colour_at(share: float) -> str:
     return f"#{red:02x}{green:02x}{blue:02x}"
 
 
-def value_figures(mesh: HexMesh, page: PictureLayout, values: PictureValues) -> Iterator[str]:
+def value_figures(mesh: MeshTopology, page: PictureLayout, values: PictureValues) -> Iterator[str]:
     """Write the numbers on PUCs (whose bodies are coloured already) and cells, with their scale at the top right."""
     for puc, value in values.pucs.items():
         x, y = page.centre(puc)[0]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.record import CouplerEntry
-from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.mesh.topology import MeshTopology, State
 
 Real = NDArray[np.float64]
 
@@ -176,7 +176,7 @@ def rounded_ma(currents_ma: Real, max_ma: Real, step_ma: float) -> Real:
     return on_grid
 
 
-def common_for_joints(mesh: HexMesh, joints: NDArray[np.bool_], takers: NDArray[np.int64]) -> Real:
+def common_for_joints(mesh: MeshTopology, joints: NDArray[np.bool_], takers: NDArray[np.int64]) -> Real:
     """Return how common phases of PUCs take up joint phases, shape ``(E, J)``: Δ = matrix @ joint_phase.
 
     Every PUC takes part of its phase for the joints at end A and part for those at end B; a joint between ends x and y
@@ -200,7 +200,7 @@ def _ends(pucs: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([2 * pucs, 2 * pucs + 1])
 
 
-def _joints_at(mesh: HexMesh, joints: NDArray[np.int64], ends: NDArray[np.int64]) -> Real:
+def _joints_at(mesh: MeshTopology, joints: NDArray[np.int64], ends: NDArray[np.int64]) -> Real:
     """Return how often each joint (row) touches each end (column)."""
     at = np.zeros((len(joints), 2 * mesh.n_pucs))
     for side in (0, 1):

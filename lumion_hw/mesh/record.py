@@ -33,7 +33,8 @@ from lumion_hw.mesh.record_entries import (
     PortEntry,
     PucEntry,
 )
-from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.mesh.topologies import mesh_from_dict, mesh_of_label
+from lumion_hw.mesh.topology import MeshTopology, State
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 __all__ = [
@@ -85,7 +86,7 @@ class CalibrationRecord:
         covariance: What the covariance in ``arrays`` is about.
         defects: The faults as data.
         raw: The raw readings, in a file of their own.
-        mesh_document: The mesh as :meth:`HexMesh.to_dict` writes it, for layouts that no label describes.
+        mesh_document: The mesh as :meth:`MeshTopology.to_dict` writes it, for layouts that no label describes.
         arrays: Large arrays by name, kept in the side file: ``covariance_factor``.
     """
 
@@ -138,15 +139,16 @@ class CalibrationRecord:
         return frequency_hz_from_wavelength_m(self.wavelength_nm * 1e-9)
 
     @cached_property
-    def mesh(self) -> HexMesh:
+    def mesh(self) -> MeshTopology:
         """The mesh itself.
 
         Raises:
             CalibrationError: The label describes no layout this software knows, or not the mesh that was calibrated.
         """
         try:
-            mesh = _mesh_of(self.mesh_label) if self.mesh_document is None else HexMesh.from_dict(self.mesh_document)
-        except (ConfigError, ValueError) as error:
+            document = self.mesh_document
+            mesh = mesh_of_label(self.mesh_label) if document is None else mesh_from_dict(document)
+        except ConfigError as error:
             raise CalibrationError(f"the record does not say what mesh {self.mesh_label!r} is: {error}") from error
         if mesh.sha256 != self.mesh_sha256:
             raise CalibrationError(
@@ -204,7 +206,7 @@ class CalibrationRecord:
     def check_device(
         self,
         serial: str,
-        mesh: HexMesh,
+        mesh: MeshTopology,
         heater_channels: tuple[int, ...],
         monitor_ports: tuple[int, ...] | None = None,
     ) -> None:
@@ -281,15 +283,3 @@ class CalibrationRecord:
         from lumion_hw.mesh.record_document import load_record
 
         return load_record(Path(path))
-
-
-def _mesh_of(label: str) -> HexMesh:
-    """Return the mesh of a label that a built-in layout has. Raises ``ValueError`` or ``ConfigError`` for others."""
-    kind, *numbers = label.split()
-    if kind == "smartlight" and not numbers:
-        return HexMesh.smartlight()
-    if kind == "columns":
-        return HexMesh.columns([int(number) for number in numbers])
-    if kind == "rings" and len(numbers) == 1:
-        return HexMesh.rings(int(numbers[0]))
-    raise ValueError("no such layout")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from lumion_hw.mesh.record import CalibrationRecord
-    from lumion_hw.mesh.topology import HexMesh
+    from lumion_hw.mesh.topology import MeshTopology
 
 LARGEST = 1e30
 """No quantity of a record is larger in its unit: frequencies reach 1e15 Hz, and powers of six stay finite."""
@@ -54,7 +54,7 @@ def mismatches(record: CalibrationRecord) -> Iterator[str]:
     yield from _defects(record, mesh)
 
 
-def _defects(record: CalibrationRecord, mesh: HexMesh) -> Iterator[str]:
+def _defects(record: CalibrationRecord, mesh: MeshTopology) -> Iterator[str]:
     n_pucs, n_ports = mesh.n_pucs, mesh.n_ports
     most = {"puc": n_pucs, "heater": 2 * n_pucs, "port": n_ports, "monitor": n_ports, "source": n_ports, "chip": 1}
     for defect in record.defects:

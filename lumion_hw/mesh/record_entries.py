@@ -171,7 +171,7 @@ class JointsEntry:
     """Phases of the waveguide joints, of which only loops are seen from the ports (calibration.md 1.2).
 
     Attributes:
-        phase_rad: One per joint, in the order of ``HexMesh.joints``.
+        phase_rad: One per joint, in the order of ``MeshTopology.joints``.
         gauge: Rule that fixes what the ports cannot tell.
         loop_sigma_rad: Root mean square standard error per loop.
     """

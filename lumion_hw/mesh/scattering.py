@@ -17,7 +17,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.elimination import dissect
 from lumion_hw.mesh.engines import Engine, WaveEquations, choose_engine
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 __all__ = ["Solver"]
 
@@ -36,7 +36,7 @@ class Solver:
         ConfigError: ``compiled`` is asked for, but numba is not installed.
     """
 
-    def __init__(self, mesh: HexMesh, *, compiled: bool | None = None) -> None:
+    def __init__(self, mesh: MeshTopology, *, compiled: bool | None = None) -> None:
         self.mesh = mesh
         self._engine: Engine = choose_engine(compiled)
         port = np.repeat(mesh.port_puc_port, 2)

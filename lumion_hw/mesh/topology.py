@@ -1,34 +1,32 @@
-"""The hexagonal mesh as a graph: PUCs, joints, ports, directed waves.
+"""The mesh as a graph, whatever its topology: PUCs, joints, ports, directed waves, and where they lie.
 
-A programmable unit cell (PUC) is an edge of a honeycomb. It runs from end A to end B and has two rails, L and R of a
-traveller from A to B. PUC-port ``p = 4 e + k`` with ``k``: 0 (A, L), 1 (A, R), 2 (B, L), 3 (B, R). The wave that
-enters PUC ``e`` at PUC-port ``p`` leaves at ``p ^ 2`` in the bar state (it keeps its rail) and at ``p ^ 3`` in the
-cross state, never back where it came from. Layout and numbering are those of the SmartLight-class chip
-(D. Sánchez-Jácome, PhD thesis, UPV 2025), continued by the same rule to any column layout.
+A programmable unit cell (PUC) has two ends, A and B, and two rails, L and R of a traveller from A to B. PUC-port
+``p = 4 e + k`` with ``k``: 0 (A, L), 1 (A, R), 2 (B, L), 3 (B, R). The wave that enters PUC ``e`` at PUC-port ``p``
+leaves at ``p ^ 2`` in the bar state (it keeps its rail) and at ``p ^ 3`` in the cross state, never back where it came
+from. A joint leads the light of one PUC-port into another one; a PUC-port without a joint is a port of the mesh.
+
+A topology says which PUC-ports are joined, which are ports, and where they lie; all else follows from that.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.lattice import Lattice, column_lattice, ring_lattice
 
 State = Literal["bar", "cross"]
 """State of a PUC that routes light: ``bar`` keeps the rail, ``cross`` changes it."""
 
 LEAVES: dict[str, int] = {"bar": 2, "cross": 3}
 """``p ^ LEAVES[state]`` is the PUC-port at which a wave that entered at ``p`` leaves."""
-
-_SMARTLIGHT_CELLS = (2, 3, 2, 3, 2, 3, 2)
-_SMARTLIGHT_FIBRE_PORTS = (*range(22), *range(34, 40))
 _ENDRAIL = ("AL", "AR", "BL", "BR")
 
 
@@ -46,105 +44,53 @@ class Trace:
 
 
 @dataclass(frozen=True, eq=False)
-class HexMesh:
-    """An immutable hexagonal mesh.
+class MeshTopology(ABC):
+    """An immutable mesh of any topology.
 
     Attributes:
-        label: How the layout is written in a bench file.
+        label: How the layout is written in words, such as ``columns 2 3 2``.
         mate: Shape ``(4 n_pucs,)``; the PUC-port joined to each PUC-port, or -1 at a port.
         port_puc_port: Shape ``(n_ports,)``; PUC-port behind each port.
-        ends: Shape ``(n_pucs, 2)``; vertex at end A and end B.
-        vertices: Shape ``(n_vertices, 2)``; positions in PUC lengths, y up.
-        colour: Shape ``(n_vertices,)``; 0 or 1, flipped by every PUC (the honeycomb is bipartite).
-        n_cells: Number of hexagonal cells.
         fibre_ports: Ports that have a fibre and a monitor photodiode.
     """
+
+    topology: ClassVar[str]
+    """Name of the topology, as in bench files and documents."""
 
     label: str
     mate: NDArray[np.int64]
     port_puc_port: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    vertices: NDArray[np.float64]
-    colour: NDArray[np.int64]
-    n_cells: int
     fibre_ports: tuple[int, ...]
+
+    @property
+    @abstractmethod
+    def corners(self) -> NDArray[np.float64]:
+        """Shape ``(4 n_pucs, 2)``; where the waveguide at each PUC-port meets the next, in PUC lengths, y up.
+
+        Both PUC-ports of a joint have one corner, unless the joint is a waveguide of some length between its two.
+        """
+
+    @property
+    def port_places(self) -> NDArray[np.float64]:
+        """Shape ``(n_ports, 2)``; where each port lies, in PUC lengths; ports may share a place."""
+        places: NDArray[np.float64] = self.corners[self.port_puc_port]
+        return places
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return the mesh as plain numbers, strings and lists, ready for JSON."""
 
     def __repr__(self) -> str:
         """Return one line; the arrays are attributes."""
-        return f"<HexMesh {self.label}: {self.n_pucs} PUCs, {self.n_ports} ports>"
-
-    @classmethod
-    def smartlight(cls) -> HexMesh:
-        """Return the 72-PUC mesh of the SmartLight class: 40 ports, fibres on 0-21 and 34-39."""
-        return cls._of(column_lattice(_SMARTLIGHT_CELLS), "smartlight", _SMARTLIGHT_FIBRE_PORTS)
-
-    @classmethod
-    def columns(cls, cells: Sequence[int]) -> HexMesh:
-        """Return the mesh with the given number of cells per column, neighbours differing by one.
-
-        Every port has a fibre. Degree-1 stubs stand on the corners wherever a column of fewer cells ends the mesh, as
-        on the SmartLight-class chip.
-
-        Args:
-            cells: Cells per column, alternating ``r, r+1, r, …`` or ``r+1, r, r+1, …``.
-
-        Raises:
-            ConfigError: The columns do not alternate, or one of them is empty.
-        """
-        return cls._of(column_lattice(cells), "columns " + " ".join(map(str, cells)))
-
-    @classmethod
-    def rings(cls, count: int) -> HexMesh:
-        """Return one cell with concentric rings of cells round it: 9k² - 3k PUCs and 12k ports, no stubs.
-
-        Every port has a fibre. Two rings are the 7-cell chip; the numbering rule is that of :meth:`columns`.
-
-        Args:
-            count: Number of rings k, the middle cell being the first.
-
-        Raises:
-            ConfigError: There is no ring.
-        """
-        return cls._of(ring_lattice(count), f"rings {count}")
-
-    @classmethod
-    def _of(cls, lattice: Lattice, label: str, fibre_ports: tuple[int, ...] | None = None) -> HexMesh:
-        """Give a lattice its name and its fibres, one at every port if not told otherwise."""
-        fibres = tuple(range(len(lattice.port_puc_port))) if fibre_ports is None else fibre_ports
-        return cls(
-            label,
-            lattice.mate,
-            lattice.port_puc_port,
-            lattice.ends,
-            lattice.vertices,
-            lattice.colour,
-            lattice.n_cells,
-            fibres,
-        )
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> HexMesh:
-        """Return the mesh that :meth:`to_dict` wrote.
-
-        Raises:
-            ConfigError: Something is missing or contradicts the rest; the message names the element.
-        """
-        from lumion_hw.mesh.documents import mesh_from_dict
-
-        return mesh_from_dict(document)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the mesh as plain numbers, strings and lists, ready for JSON."""
-        from lumion_hw.mesh.documents import mesh_to_dict
-
-        return mesh_to_dict(self)
+        return f"<{type(self).__name__} {self.label}: {self.n_pucs} PUCs, {self.n_ports} ports>"
 
     def __post_init__(self) -> None:
-        for array in (self.mate, self.port_puc_port, self.ends, self.vertices, self.colour):
-            array.setflags(write=False)
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, HexMesh) and self.sha256 == other.sha256
+        return isinstance(other, MeshTopology) and self.sha256 == other.sha256
 
     def __hash__(self) -> int:
         return hash(self.sha256)
@@ -152,7 +98,7 @@ class HexMesh:
     @property
     def n_pucs(self) -> int:
         """Number of PUCs."""
-        return len(self.ends)
+        return len(self.mate) // 4
 
     @property
     def n_ports(self) -> int:
@@ -175,9 +121,9 @@ class HexMesh:
 
     @cached_property
     def faces(self) -> tuple[tuple[int, ...], ...]:
-        """PUCs round each hexagonal cell, one tuple per cell, in the order all-bar light takes with the cell at right.
+        """PUCs round each cell, one tuple per cell, in the order all-bar light takes with the cell at its right hand.
 
-        Each begins at its smallest PUC; the cells are in ascending order of those.
+        Each begins at its smallest PUC; the cells are in ascending order of those. A feed-forward mesh has none.
         """
         from lumion_hw.mesh.orbits import closed_orbits
 
@@ -191,7 +137,7 @@ class HexMesh:
     def hops_to_port(self) -> NDArray[np.int64]:
         """Shape ``(n_ports, 4 n_pucs)``; fewest PUCs from entering each PUC-port to leaving at each port.
 
-        Every port is reached from every wave of a connected mesh; a walk back to a wave's own port is counted too.
+        ``8 n_pucs`` (further than any walk) where there is no way; a walk back to a wave's own port is counted too.
         """
         from lumion_hw.mesh.orbits import hops_to_port
 
@@ -205,6 +151,10 @@ class HexMesh:
         hops.setflags(write=False)
         return hops
 
+    def reaches(self, source: int, target: int) -> bool:
+        """Return whether light from one port can leave at another, in some states of the PUCs."""
+        return bool(self.hops_to_port[target, self.port_puc_port[source]] < 8 * self.n_pucs)
+
     @cached_property
     def joints(self) -> NDArray[np.int64]:
         """Shape ``(n_joints, 2)``; the two PUC-ports of each waveguide joint, smaller first, in ascending order."""
@@ -212,19 +162,39 @@ class HexMesh:
         return np.stack([first, self.mate[first]], axis=1)
 
     @cached_property
+    def end_places(self) -> NDArray[np.float64]:
+        """Shape ``(n_pucs, 2, 2)``; end A and end B of each PUC, midway between the corners of their rails."""
+        places: NDArray[np.float64] = self.corners.reshape(-1, 2, 2, 2).mean(axis=2)
+        return places
+
+    @cached_property
     def puc_centres(self) -> NDArray[np.float64]:
         """Shape ``(n_pucs, 2)``; PUC centres in PUC lengths."""
-        centres: NDArray[np.float64] = self.vertices[self.ends].mean(axis=1)
+        centres: NDArray[np.float64] = self.end_places.mean(axis=1)
         return centres
 
-    def port_vertex(self, port: int) -> int:
-        """Return the vertex at which a port lies."""
-        puc_port = int(self.port_puc_port[port])
-        return int(self.ends[puc_port // 4, (puc_port % 4) // 2])
+    @cached_property
+    def joint_places(self) -> NDArray[np.float64]:
+        """Shape ``(n_joints, 2)``; middles of the joints in PUC lengths."""
+        places: NDArray[np.float64] = self.corners[self.joints].mean(axis=1)
+        return places
 
-    def port_parity(self, source: int, target: int) -> int:
-        """Return the parity (0 even, 1 odd) of the number of PUCs on every path between two ports."""
-        return int(self.colour[self.port_vertex(source)] ^ self.colour[self.port_vertex(target)])
+    def port_parity(self, source: int, target: int) -> int | None:
+        """Return the parity (0 even, 1 odd) of the number of PUCs on every path between two ports.
+
+        ``None`` where paths of both parities may exist, or none at all.
+        """
+        component, colour, two_coloured = self._colouring
+        start, end = int(self.port_puc_port[source]), 4 * self.n_pucs + target
+        if component[start] != component[end] or not two_coloured[component[start]]:
+            return None
+        return int(colour[start] ^ colour[end])
+
+    @cached_property
+    def _colouring(self) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[bool, ...]]:
+        from lumion_hw.mesh.orbits import wave_colours
+
+        return wave_colours(self)
 
     def port_name(self, port: int) -> str:
         """Return a port as ``PUC.endrail``, such as ``0.AR``."""
@@ -269,3 +239,39 @@ class HexMesh:
     def sha256(self) -> str:
         """Hash of the canonical text; goes into every calibration record."""
         return hashlib.sha256(self.canonical_text().encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class MeshLayout:
+    """A family of meshes that differ in size, or one mesh that has a name.
+
+    Attributes:
+        key: Key of its size in the section ``mesh`` of a bench file; ``None`` if it has one size only.
+        size: What the numbers of its size are, in words.
+        build: Makes the mesh of a size; raises ``ConfigError`` if there is none.
+        many: Whether its size is any number of numbers; else it is one.
+    """
+
+    key: str | None
+    size: str
+    build: Callable[[Sequence[int]], MeshTopology]
+    many: bool = True
+
+    def fits(self, count: int) -> bool:
+        """Return whether so many numbers can be a size."""
+        return count == 0 if self.key is None else self.many or count == 1
+
+
+@dataclass(frozen=True)
+class TopologyKind:
+    """A topology as the table of topologies holds it.
+
+    Attributes:
+        name: Its name in bench files and documents.
+        layouts: Its layouts by the word that begins their labels.
+        read: Makes the mesh of a document; raises ``ConfigError`` if it holds none.
+    """
+
+    name: str
+    layouts: Mapping[str, MeshLayout]
+    read: Callable[[Mapping[str, Any]], MeshTopology]

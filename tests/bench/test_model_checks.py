@@ -148,6 +148,13 @@ CONTRADICTIONS = [
     ),
     ("mesh0\nw", "mesh0\n  columns: [2, 5, 2]\nw", "mesh.columns", "expected the cells per column of a mesh", ""),
     ("mesh0\nw", "mesh0\n  columns: [1000000000, 1000000001]\nw", "mesh.columns", "is too large", ""),
+    ("mesh0\nw", "mesh0\n  columns: [2]\n  rings: 2\nw", "mesh.rings", "either columns or rings, found both", ""),
+    ("mesh0\nw", "mesh0\n  rings: 0\nw", "mesh.rings", "expected the rings of cells of a mesh, found 0", ""),
+    ("mesh0\nw", "mesh0\n  rings: 2.0\nw", "mesh.rings", "expected a whole number", ""),
+    ("mesh0\nw", "mesh0\n  topology: square\nw", "mesh.topology", "'hexagonal' or 'rectangular'", ""),
+    ("mesh0\nw", "mesh0\n  topology: rectangular\nw", "mesh.topology", "expected ports with it, the size of", ""),
+    ("mesh0\nw", "mesh0\n  topology: rectangular\n  ports: 1\nw", "mesh.ports", "1 ports on each side make no", ""),
+    ("mesh0\nw", "mesh0\n  ports: 40\nw", "mesh.ports", "expected no ports, which is no size of a hexagonal mesh", ""),
     # outputs
     (
         "{port: 5, transponder: sfp-c}",
@@ -264,7 +271,7 @@ anything = st.recursive(
     max_leaves=8,
 )
 sections = {
-    "mesh": ["controller", "columns", "heater_channels", "monitor_ports", "layout"],
+    "mesh": ["controller", "columns", "heater_channels", "monitor_ports", "layout", "topology", "rings", "ports"],
     "wiring": ["inputs", "outputs"],
     "fabric": ["pairs", "spares"],
 }

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from simulated_mesh import FLOOR_MA, REFERENCE_HZ, RELATIVE, RESPONSIVITY_MA_PER_MW, SimulatedMesh
 
 from lumion_hw.errors import LimitError
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh
 
 MAX_MA = 2.5
 FULL_SCALE_MA = 10.0

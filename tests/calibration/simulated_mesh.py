@@ -12,8 +12,8 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PUBLISHED_KERNEL
 from lumion_hw.emulator.optics.truth import MeshTruth, PhysicsParameters, draw_mesh
 from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh
 
 Real = NDArray[np.float64]
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.heater import HeaterLaw
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh
 
 RHO2, RHO4 = 2.0, 0.05
 MAX_MA = 2.5

@@ -15,7 +15,7 @@ from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.priors import default_prior
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Start
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 WHOLE = HexMesh.smartlight()
 SMALL = HexMesh.columns((1, 2, 1))

@@ -14,7 +14,7 @@ from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.priors import default_prior
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 NOISE = NoiseModel(RELATIVE, FLOOR_MA)
 PHASES_AND_LOSS = ("passive_phase_rad", "loss_db", "loops")

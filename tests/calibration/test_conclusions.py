@@ -15,7 +15,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.priors import default_prior
 from calibration.run.conclusions import worst_explained
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 SMALL = HexMesh.columns((2, 3, 2))
 NOISE = NoiseModel(RELATIVE, FLOOR_MA)

@@ -18,7 +18,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
 from calibration.model.priors import default_prior
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 SMALL = HexMesh.columns((1, 2, 1))
 NOISE = NoiseModel(RELATIVE, FLOOR_MA)

@@ -18,8 +18,8 @@ from calibration.diagnose.element_faults import (
     unseen_named,
 )
 from calibration.model.parameters import MeshParameters
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.record import Defect
-from lumion_hw.mesh.topology import HexMesh
 
 SMALL = HexMesh.columns((2, 3, 2))
 CHANNELS = tuple(range(100, 100 + 2 * SMALL.n_pucs))

@@ -17,12 +17,12 @@ from calibration.record.comparison import compare_records
 from calibration.record.conversion import Origin, record_from
 from calibration.record.raw_data import save_raw
 from lumion_hw.mesh.cell import coupling_floors
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.inverse import heater_currents_ma
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.prediction import predict
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh
 from lumion_hw.mesh.unitary import fidelity_up_to_port_phases, predicted_fidelities, program_unitary
 
 pytestmark = pytest.mark.long

@@ -16,7 +16,7 @@ from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
 from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, default_prior
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 SMALL = HexMesh.columns((1, 2, 1))
 NOISE = NoiseModel(RELATIVE, FLOOR_MA)

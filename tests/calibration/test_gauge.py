@@ -15,8 +15,8 @@ from calibration.model.gauge import (
     visible_joint_directions,
 )
 from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh
 
 SMARTLIGHT = HexMesh.smartlight()
 RINGS = HexMesh.rings(2)

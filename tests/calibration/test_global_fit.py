@@ -25,7 +25,7 @@ from calibration.model.normal_equations import (
 from calibration.model.observations import NoiseModel
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, default_prior
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 SMALL = HexMesh.columns((1, 2, 1))
 NOISE = NoiseModel(RELATIVE, FLOOR_MA)

@@ -12,7 +12,7 @@ from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
 from calibration.model.ideal_mesh import MeanLight
 from calibration.model.observations import NoiseModel
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 MESH = HexMesh.columns((1, 2, 1))
 RHO2_RANGE = (0.9 * np.pi / 2.0, 1.1 * np.pi / 1.2)

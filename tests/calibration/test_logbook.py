@@ -8,7 +8,7 @@ from simulated_bench import SimulatedBench
 
 from calibration.measure.logbook import Logbook
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 MESH = HexMesh.columns((1, 2, 1))
 

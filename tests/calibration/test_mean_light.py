@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from calibration.model.ideal_mesh import MeanLight
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 MESH = HexMesh.smartlight()
 LIGHT = MeanLight.of(MESH)

@@ -14,7 +14,7 @@ from calibration.model.mesh_model import BATCH, MeshModel
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 SMALL = HexMesh.columns((2, 3, 2))
 

@@ -24,8 +24,8 @@ from calibration.model.mesh_model import Heating
 from calibration.model.observations import NoiseModel, Observations
 from lumion_hw.emulator.optics.truth import PhysicsParameters
 from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh
 
 SMALL = HexMesh.columns((1, 2, 1))
 WHOLE = HexMesh.smartlight()

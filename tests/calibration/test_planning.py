@@ -17,7 +17,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.priors import default_prior
 from calibration.run.planning import AdaptiveMeasurement, Goal, Knowledge, PlanningOutcome, light_change_s
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 SMALL = HexMesh.columns((1, 2, 1))
 NOISE = NoiseModel(RELATIVE, FLOOR_MA)

@@ -22,8 +22,8 @@ from calibration.report.uncertainty import (
     set_by_prior,
 )
 from lumion_hw.mesh.crosstalk import BUL_MM
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.record import CalibrationRecord, CouplerEntry, CrosstalkEntry, CrosstalkKernel, HeaterEntry
-from lumion_hw.mesh.topology import HexMesh
 
 
 def record_with(covariance: np.ndarray | None = None) -> CalibrationRecord:

@@ -14,8 +14,8 @@ from calibration.model.space import ParameterSpace
 from calibration.record.conversion import Origin, record_from
 from calibration.report.readings import Readings, Sweep, sweeps_in
 from lumion_hw.errors import CalibrationError
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.record import CalibrationRecord, Defect
-from lumion_hw.mesh.topology import HexMesh
 
 MESH = HexMesh.columns([2])
 LEVELS = np.linspace(0.0, 3.4, 8)  # mA²

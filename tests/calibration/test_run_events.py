@@ -19,7 +19,7 @@ from calibration.measure.design import Walk
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 SMALL = HexMesh.columns((2, 3, 2))
 NOISE = NoiseModel(RELATIVE, FLOOR_MA)

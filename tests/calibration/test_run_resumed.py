@@ -19,8 +19,8 @@ from calibration.run.journal import RunJournal, read_journal
 from calibration.run.journaled_run import check_light, check_same, header_of
 from calibration.run.procedure import Calibration
 from lumion_hw.errors import CalibrationError, LinkLost, LumionError
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.topology import HexMesh
 
 MESH = HexMesh.columns([1])
 SOURCES = (0, 3)

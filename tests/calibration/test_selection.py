@@ -15,7 +15,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
 from calibration.model.priors import FREE_GROUPS, default_prior
 from lumion_hw.emulator.optics.truth import PhysicsParameters
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 SMALL = HexMesh.columns((1, 2, 1))
 MOST_MA = 2.3

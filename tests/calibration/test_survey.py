@@ -10,7 +10,7 @@ from simulated_mesh import FLOOR_MA, RELATIVE
 from calibration.measure.logbook import Logbook
 from calibration.measure.survey import Survey, take_survey
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 MESH = HexMesh.columns((1, 2, 1))
 

@@ -18,8 +18,8 @@ from calibration.run.verification import (
     verify,
 )
 from lumion_hw.mesh.heater import HeaterLaw
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.record import CalibrationRecord, HeaterEntry, JointsEntry, PortEntry, PucEntry
-from lumion_hw.mesh.topology import HexMesh
 
 MESH = HexMesh.columns([2])
 SOURCES = (1, 6, 11)

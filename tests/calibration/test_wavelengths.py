@@ -23,10 +23,10 @@ from calibration.run.verification import verify_at
 from calibration.run.wavelengths import Extended, WavelengthExtension
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, LimitError
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.prediction import predict_path
 from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.topology import HexMesh
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 PER_HZ = -1550.0 / REFERENCE_HZ

@@ -12,7 +12,7 @@ import pytest
 from waiting import PATIENCE_S
 
 from lumion_hw.cli import main
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 
 def test_the_help_of_the_group_loads_neither_numpy_nor_scipy() -> None:

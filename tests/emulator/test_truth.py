@@ -13,7 +13,7 @@ from lumion_hw.emulator.optics.truth import (
 )
 from lumion_hw.interfaces.wiring import InputPath, Wiring
 from lumion_hw.mesh.cell import coupling_floors
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 MESH = HexMesh.columns([7, 8, 7, 8, 7, 8, 7])
 """Some 250 PUCs: enough of them to see a spread."""

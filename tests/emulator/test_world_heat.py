@@ -8,7 +8,8 @@ import pytest
 from world_testbench import ACCESS_DB, MESH, P_PI_MW, PI_MA, PLAIN, TAU_S, currents, loss, source, world_of
 
 from lumion_hw.emulator.optics.truth import PhysicsParameters, draw_mesh
-from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.topology import State
 
 PUC = 4
 UPPER, LOWER = 2 * PUC, 2 * PUC + 1

@@ -11,6 +11,7 @@ from lumion_hw.emulator.optics.truth import MeshTruth, PhysicsParameters, draw_m
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.crosstalk import BUL_MM
 from lumion_hw.mesh.heater import HeaterLaw
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.record import (
     CalibrationRecord,
     CouplerEntry,
@@ -21,7 +22,6 @@ from lumion_hw.mesh.record import (
     PortEntry,
     PucEntry,
 )
-from lumion_hw.mesh.topology import HexMesh
 
 Real = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from test_scattering import MESHES, fabricated
 
 from lumion_hw.mesh.crosstalk import BUL_MM, ThermalCrosstalk
 from lumion_hw.mesh.facets import entering_fraction
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 MESH = MESHES[2, 3, 2]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from known_truth import drawn, record_of
 
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "unitary.py"
 

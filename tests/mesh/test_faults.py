@@ -9,7 +9,7 @@ import pytest
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.faults import MeshFaults
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.hexagonal import HexMesh
 
 
 def test_a_puc_stuck_in_one_state_loses_only_the_other() -> None:

@@ -9,11 +9,12 @@ import pytest
 
 from lumion_hw.errors import ConfigError, NoPathError
 from lumion_hw.mesh.cell import UnitCells
-from lumion_hw.mesh.routing import route
+from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.routing import RouteRequest, route
 from lumion_hw.mesh.routing.leakage import SolvedField, crosstalk, route_dark, shares
 from lumion_hw.mesh.routing.parking import park
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.mesh.topology import State
 
 FREQUENCY_HZ = 193.4145e12
 THETA = {"cross": 0.0, "bar": np.pi / 2}
@@ -35,18 +36,18 @@ def field_of(solver: Solver, imbalance: float | Mapping[int, float]) -> SolvedFi
 
 
 def full_states(mesh: HexMesh, pairs: list[tuple[int, int]]) -> dict[int, State]:
-    return park(mesh, route(mesh, pairs).states).states
+    return park(mesh, route(mesh, RouteRequest(pairs)).states).states
 
 
 def test_perfect_couplers_make_no_crosstalk(solver: Solver) -> None:
-    routing = route(solver.mesh, [(0, 20), (39, 15)])
+    routing = route(solver.mesh, RouteRequest([(0, 20), (39, 15)]))
     states = park(solver.mesh, routing.states).states
     found = crosstalk(field_of(solver, 0.0), states, routing.paths)
     assert [each.worst_db for each in found] == [-200.0, -200.0]
 
 
 def test_one_circuit_has_nobody_to_disturb_it(solver: Solver) -> None:
-    routing = route(solver.mesh, [(0, 20)])
+    routing = route(solver.mesh, RouteRequest([(0, 20)]))
     (alone,) = crosstalk(field_of(solver, 0.02), park(solver.mesh, routing.states).states, routing.paths)
     assert alone.aggressor is None
 
@@ -57,7 +58,7 @@ def test_one_bad_puc_shared_by_two_circuits_leaks_its_coupler_floor(solver: Solv
     Both have 15 PUCs of the same loss in all, so what differs along the way is the loss before and after that PUC.
     """
     mesh = solver.mesh
-    routing = route(mesh, [(0, 20), (39, 15)])
+    routing = route(mesh, RouteRequest([(0, 20), (39, 15)]))
     shared = set(routing.paths[0].pucs) & set(routing.paths[1].pucs)
     assert shared
     puc = min(shared)
@@ -78,7 +79,7 @@ def test_one_bad_puc_shared_by_two_circuits_leaks_its_coupler_floor(solver: Solv
 def test_the_part_of_a_bad_puc_is_what_arrives_through_it(solver: Solver) -> None:
     """With one imperfect PUC the first order is everything: its part is the stray power at both ends."""
     mesh = solver.mesh
-    routing = route(mesh, [(0, 20), (39, 15)])
+    routing = route(mesh, RouteRequest([(0, 20), (39, 15)]))
     puc = min(set(routing.paths[0].pucs) & set(routing.paths[1].pucs))
     field = field_of(solver, {puc: 0.05})
     states = park(mesh, routing.states).states
@@ -92,9 +93,9 @@ def test_the_part_of_a_bad_puc_is_what_arrives_through_it(solver: Solver) -> Non
 def test_circuits_go_round_a_puc_that_leaks(solver: Solver) -> None:
     mesh = solver.mesh
     pairs = [(0, 20), (39, 15)]
-    plain = route(mesh, pairs)
+    plain = route(mesh, RouteRequest(pairs))
     bad = dict.fromkeys(set(plain.paths[0].pucs) & set(plain.paths[1].pucs), 0.15)
-    dark = route_dark(mesh, pairs, field_of(solver, bad))
+    dark = route_dark(mesh, RouteRequest(pairs), field_of(solver, bad))
     assert max(each.summed_db for each in dark.crosstalk) == pytest.approx(min(dark.tried))
     assert min(dark.tried) < dark.tried[0] - 20.0
     assert set(dark.states) == set(range(72))
@@ -104,7 +105,7 @@ def test_circuits_go_round_a_puc_that_leaks(solver: Solver) -> None:
 
 def test_everywhere_a_little_leaky_the_best_of_the_rounds_is_kept(solver: Solver) -> None:
     pairs = [(0, 20), (39, 15), (38, 9), (5, 17)]
-    dark = route_dark(solver.mesh, pairs, field_of(solver, 0.03), rounds=5)
+    dark = route_dark(solver.mesh, RouteRequest(pairs), field_of(solver, 0.03), rounds=5)
     assert len(dark.tried) <= 5
     assert max(each.summed_db for each in dark.crosstalk) == pytest.approx(min(dark.tried))
     for each in dark.crosstalk:
@@ -113,8 +114,8 @@ def test_everywhere_a_little_leaky_the_best_of_the_rounds_is_kept(solver: Solver
 
 def test_the_constraints_of_routing_hold_here_too(solver: Solver) -> None:
     with pytest.raises(NoPathError, match="within 14 hops"):
-        route_dark(solver.mesh, [(0, 20)], field_of(solver, 0.01), max_hops=14)
+        route_dark(solver.mesh, RouteRequest([(0, 20)], max_hops=14), field_of(solver, 0.01))
     with pytest.raises(ConfigError, match="0 rounds"):
-        route_dark(solver.mesh, [(0, 20)], field_of(solver, 0.01), rounds=0)
+        route_dark(solver.mesh, RouteRequest([(0, 20)]), field_of(solver, 0.01), rounds=0)
     with pytest.raises(ConfigError, match="surcharges of shape"):
-        route(solver.mesh, [(0, 20)], surcharge=np.ones(72))
+        route(solver.mesh, RouteRequest([(0, 20)], surcharge=np.ones(72)))

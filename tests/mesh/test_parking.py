@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.routing import route
+from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.routing import RouteRequest, route
 from lumion_hw.mesh.routing.parking import park
-from lumion_hw.mesh.topology import LEAVES, HexMesh, State
+from lumion_hw.mesh.topology import LEAVES, State
 
 MESH = HexMesh.rings(3)
 
@@ -76,7 +77,7 @@ def test_whatever_is_in_use_stays_and_no_ring_with_a_free_puc_is_left(seed: int)
 def test_strays_of_a_routing_leave_through_unused_ports(smartlight: HexMesh) -> None:
     """What leaks at a PUC takes its other output; to first order it must end at no port of any circuit."""
     pairs = [(0, 20), (39, 9)]
-    routing = route(smartlight, pairs)
+    routing = route(smartlight, RouteRequest(pairs))
     parked = park(smartlight, routing.states)
     assert parked.rings == ()
     busy = {port for pair in pairs for port in pair}

@@ -9,9 +9,10 @@ import pytest
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.picture import PicturePath, mesh_svg
-from lumion_hw.mesh.routing import route
-from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.mesh.routing import RouteRequest, route
+from lumion_hw.mesh.topology import State
 
 SVG = "{http://www.w3.org/2000/svg}"
 SWITCH = list(zip([0, 39, 38, 37, 36, 35], [18, 15, 20, 17, 16, 19], strict=True))
@@ -67,7 +68,7 @@ class Drawing:
 
 
 def drawn(mesh: HexMesh, pairs: list[tuple[int, int]], **options: object) -> tuple[Drawing, list[PicturePath]]:
-    routing = route(mesh, pairs)
+    routing = route(mesh, RouteRequest(pairs))
     paths = [
         PicturePath(f"srv{i}/nic0 → srv{i + 9}/nic1", path.source, path.pucs, loss_db=path.loss_db)
         for i, path in enumerate(routing.paths)

@@ -9,10 +9,10 @@ import pytest
 
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.picture import mesh_svg
 from lumion_hw.mesh.picture_field import colour_of
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh
 
 FIELD = "{http://www.w3.org/2000/svg}path[@class='field']"
 

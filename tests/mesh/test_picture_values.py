@@ -8,9 +8,9 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.picture import mesh_svg
 from lumion_hw.mesh.picture_values import PictureValues, colour_at
-from lumion_hw.mesh.topology import HexMesh
 
 SVG = "{http://www.w3.org/2000/svg}"
 CELL = HexMesh.columns([1])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sample_record import puc_entry, sample_record
 
 from lumion_hw.errors import CalibrationError, LimitError
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.inverse import heater_currents_ma
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.prediction import COVARIANCE_FACTOR, predict, predict_path
@@ -28,7 +29,6 @@ from lumion_hw.mesh.record import (
     HeaterEntry,
 )
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh
 
 TURN = 2.0 * math.pi
 

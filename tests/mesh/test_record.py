@@ -15,8 +15,8 @@ from sample_record import CELL, puc_entry, sample_record
 
 from lumion_hw.errors import CalibrationError, LumionError
 from lumion_hw.files.writing import write_file
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.record import CalibrationRecord, CrosstalkEntry
-from lumion_hw.mesh.topology import HexMesh
 
 
 def rewritten(path: Path, **changes: Any) -> Path:

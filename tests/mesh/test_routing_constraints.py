@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError, NoPathError, VerifyError
 from lumion_hw.mesh.faults import MeshFaults
-from lumion_hw.mesh.routing import Path, route, standing_states
+from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.routing import Path, RouteRequest, route, standing_states
 from lumion_hw.mesh.routing.result import traced_paths
-from lumion_hw.mesh.topology import LEAVES, HexMesh, State
+from lumion_hw.mesh.topology import LEAVES, State
 
 # ---------------------------------------------------------------------------------------------------------- objectives
 
@@ -20,8 +21,8 @@ def test_hops_and_loss_want_different_ways_when_losses_are_uneven(smartlight: He
     """0-6-10-16-20-19 leads from port 0 to 5 in 6 hops (a.5); with PUC 10 at 6 dB another way loses less."""
     loss_db = np.full(72, 0.5)
     loss_db[10] = 6.0
-    short = route(smartlight, [(0, 5)], puc_loss_db=loss_db, objective="hops", max_hops=6)
-    clear = route(smartlight, [(0, 5)], puc_loss_db=loss_db)
+    short = route(smartlight, RouteRequest([(0, 5)], puc_loss_db=loss_db, objective="hops", max_hops=6))
+    clear = route(smartlight, RouteRequest([(0, 5)], puc_loss_db=loss_db))
     assert (short.total_hops, short.cost) == (6, 6.0)
     assert clear.total_hops > 6
     assert clear.paths[0].loss_db < short.paths[0].loss_db
@@ -31,19 +32,22 @@ def test_heater_power_counts_a_shared_puc_once_and_nothing_for_the_cooler_state(
     """All cross cold, bar 2 mW: the cost is 2 mW for each PUC in bar, and a thousandth of the loss."""
     power_mw = np.zeros((72, 2))
     power_mw[:, 0] = 2.0
-    routing = route(smartlight, [(0, 20), (39, 15)], objective="power", heater_power_mw=power_mw)
+    routing = route(smartlight, RouteRequest([(0, 20), (39, 15)], objective="power", heater_power_mw=power_mw))
     in_bar = sum(state == "bar" for state in routing.states.values())
     loss_db = sum(path.loss_db for path in routing.paths)
     assert routing.cost == pytest.approx(2.0 * in_bar + 1e-3 * loss_db)
-    by_loss = route(smartlight, [(0, 20), (39, 15)])
+    by_loss = route(smartlight, RouteRequest([(0, 20), (39, 15)]))
     assert in_bar <= sum(state == "bar" for state in by_loss.states.values())
 
 
 def test_cp_sat_charges_heater_power_as_the_router_does(smartlight: HexMesh) -> None:
     power_mw = np.random.default_rng(0).uniform(0.0, 3.0, (72, 2))
-    found = route(smartlight, [(0, 20), (39, 15)], objective="power", heater_power_mw=power_mw)
+    found = route(smartlight, RouteRequest([(0, 20), (39, 15)], objective="power", heater_power_mw=power_mw))
     best = route(
-        smartlight, [(0, 20), (39, 15)], objective="power", heater_power_mw=power_mw, exact="always", time_limit_s=60.0
+        smartlight,
+        RouteRequest(
+            [(0, 20), (39, 15)], objective="power", heater_power_mw=power_mw, exact="always", time_limit_s=60.0
+        ),
     )
     assert best.outcome == "optimal"
     assert best.cost <= found.cost + 1e-4
@@ -52,14 +56,14 @@ def test_cp_sat_charges_heater_power_as_the_router_does(smartlight: HexMesh) -> 
 @pytest.mark.parametrize("objective", ["speed", {"speed": 1.0}, {"hops": -1.0}, {}])
 def test_an_unknown_objective_is_refused(smartlight: HexMesh, objective: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="is no objective"):
-        route(smartlight, [(0, 5)], objective=objective)
+        route(smartlight, RouteRequest([(0, 5)], objective=objective))
 
 
 def test_heater_power_needs_the_power_of_both_states(smartlight: HexMesh) -> None:
     with pytest.raises(ConfigError, match="cannot be an objective"):
-        route(smartlight, [(0, 5)], objective="power")
+        route(smartlight, RouteRequest([(0, 5)], objective="power"))
     with pytest.raises(ConfigError, match="cannot be an objective"):
-        route(smartlight, [(0, 5)], objective="power", heater_power_mw=np.ones(72))
+        route(smartlight, RouteRequest([(0, 5)], objective="power", heater_power_mw=np.ones(72)))
 
 
 # ------------------------------------------------------------------------------------------------------------ ceilings
@@ -67,27 +71,27 @@ def test_heater_power_needs_the_power_of_both_states(smartlight: HexMesh) -> Non
 
 def test_a_loss_ceiling_is_met_or_proven_unreachable(smartlight: HexMesh) -> None:
     """15 PUCs of 0.5 dB are 7.5 dB, and no path from 0 to 20 is shorter (d.4)."""
-    assert route(smartlight, [(0, 20)], max_loss_db=7.5).paths[0].loss_db == pytest.approx(7.5)
+    assert route(smartlight, RouteRequest([(0, 20)], max_loss_db=7.5)).paths[0].loss_db == pytest.approx(7.5)
     with pytest.raises(NoPathError, match=r"within 7.4 dB \(proven\)"):
-        route(smartlight, [(0, 20)], max_loss_db=7.4)
+        route(smartlight, RouteRequest([(0, 20)], max_loss_db=7.4))
 
 
 def test_a_loss_ceiling_holds_under_another_objective(smartlight: HexMesh) -> None:
     """Fewest hops would pass the lossy PUC 10; the ceiling forbids it."""
     loss_db = np.full(72, 0.5)
     loss_db[10] = 3.0
-    routing = route(smartlight, [(0, 5)], puc_loss_db=loss_db, objective="hops", max_loss_db=4.5)
+    routing = route(smartlight, RouteRequest([(0, 5)], puc_loss_db=loss_db, objective="hops", max_loss_db=4.5))
     assert routing.paths[0].loss_db <= 4.5
     assert 10 not in routing.paths[0].pucs
 
 
 def test_each_circuit_may_have_its_own_hop_ceiling(smartlight: HexMesh) -> None:
-    routing = route(smartlight, [(0, 5), (39, 15)], max_hops=[6, None])
+    routing = route(smartlight, RouteRequest([(0, 5), (39, 15)], max_hops=[6, None]))
     assert routing.paths[0].hops == 6
     with pytest.raises(NoPathError, match="within 5 hops"):
-        route(smartlight, [(0, 5), (39, 15)], max_hops=[5, None])
+        route(smartlight, RouteRequest([(0, 5), (39, 15)], max_hops=[5, None]))
     with pytest.raises(ConfigError, match="do not fit 2 circuits"):
-        route(smartlight, [(0, 5), (39, 15)], max_hops=[6])
+        route(smartlight, RouteRequest([(0, 5), (39, 15)], max_hops=[6]))
 
 
 # -------------------------------------------------------------------------------------------------------------- faults
@@ -95,20 +99,20 @@ def test_each_circuit_may_have_its_own_hop_ceiling(smartlight: HexMesh) -> None:
 
 def test_faults_are_gone_round(smartlight: HexMesh) -> None:
     faults = MeshFaults(stuck={10: "bar", 7: 0.5}, excess_loss_db={16: 10.0}, dead_ports=frozenset({7}))
-    routing = route(smartlight, [(0, 5), (37, 15)], faults=faults)
+    routing = route(smartlight, RouteRequest([(0, 5), (37, 15)], faults=faults))
     assert routing.states.get(10, "bar") == "bar"
     assert not {7, 16} & set(routing.states)
 
 
 def test_a_dead_port_is_named(smartlight: HexMesh) -> None:
     with pytest.raises(NoPathError, match="port 5 is dead") as refusal:
-        route(smartlight, [(0, 5)], faults=MeshFaults(dead_ports=frozenset({5})))
+        route(smartlight, RouteRequest([(0, 5)], faults=MeshFaults(dead_ports=frozenset({5}))))
     assert refusal.value.ports == (5,)
 
 
 def test_faults_of_another_mesh_are_refused(smartlight: HexMesh) -> None:
     with pytest.raises(ConfigError, match=r"faults at PUCs \[72\]"):
-        route(smartlight, [(0, 5)], faults=MeshFaults(stuck={72: "bar"}))
+        route(smartlight, RouteRequest([(0, 5)], faults=MeshFaults(stuck={72: "bar"})))
 
 
 # -------------------------------------------------------------------------------------------------------- equal lengths
@@ -116,14 +120,14 @@ def test_faults_of_another_mesh_are_refused(smartlight: HexMesh) -> None:
 
 @pytest.mark.parametrize("hops", [6, 8, 10, 12, 14, 16, 18])
 def test_a_path_has_exactly_the_hops_asked_for(smartlight: HexMesh, hops: int) -> None:
-    routing = route(smartlight, [(0, 5)], exact_hops={0: hops})
+    routing = route(smartlight, RouteRequest([(0, 5)], exact_hops={0: hops}))
     assert routing.total_hops == hops
     assert len(smartlight.trace(0, routing.states).pucs) == hops
 
 
 def test_the_published_delay_path_of_nine_pucs_is_a_length_that_exists(smartlight: HexMesh) -> None:
     """mesh.md a.5: port 0 reaches 6 in 7 and in 9 hops."""
-    assert route(smartlight, [(0, 6)], exact_hops={0: 9}).total_hops == 9
+    assert route(smartlight, RouteRequest([(0, 6)], exact_hops={0: 9})).total_hops == 9
 
 
 @pytest.mark.parametrize(("hops", "why"), [(7, "an even number more"), (4, "has 6 or")])
@@ -131,16 +135,16 @@ def test_a_length_of_the_wrong_parity_or_too_short_is_refused_before_any_search(
     smartlight: HexMesh, hops: int, why: str
 ) -> None:
     with pytest.raises(NoPathError, match=why):
-        route(smartlight, [(0, 5)], exact_hops={0: hops}, rounds=0, exact="never")
+        route(smartlight, RouteRequest([(0, 5)], exact_hops={0: hops}, rounds=0, exact="never"))
 
 
 def test_a_pair_and_a_set_are_matched_in_length(smartlight: HexMesh) -> None:
     """0 to 6 alone takes 7 hops, 39 to 15 takes 15, 9 to 16 takes 9 or so: all odd."""
     pairs = [(0, 6), (39, 15), (9, 16)]
     for chosen in (pairs[:2], pairs):
-        plain = [path.hops for path in route(smartlight, chosen).paths]
+        plain = [path.hops for path in route(smartlight, RouteRequest(chosen)).paths]
         assert len(set(plain)) > 1
-        matched = route(smartlight, chosen, equal_hops=[list(range(len(chosen)))])
+        matched = route(smartlight, RouteRequest(chosen, equal_hops=[list(range(len(chosen)))]))
         (common,) = {path.hops for path in matched.paths}
         assert common >= max(plain)
 
@@ -148,34 +152,34 @@ def test_a_pair_and_a_set_are_matched_in_length(smartlight: HexMesh) -> None:
 def test_cp_sat_counts_light_and_not_rings_when_lengths_are_prescribed(smartlight: HexMesh) -> None:
     """The detached-ring pitfall (d.2): without a circuit constraint a ring of 6 would make up for a shorter path."""
     for hops in (12, 14):
-        routing = route(smartlight, [(0, 5)], exact_hops={0: hops}, exact="always", time_limit_s=60.0)
+        routing = route(smartlight, RouteRequest([(0, 5)], exact_hops={0: hops}, exact="always", time_limit_s=60.0))
         assert len(smartlight.trace(0, routing.states).pucs) == hops
 
 
 def test_rescue_by_cp_sat_matches_lengths_too(smartlight: HexMesh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lumion_hw.mesh.routing.router.settle_lengths", lambda *_: (None, ()))
-    routing = route(smartlight, [(0, 6), (39, 15)], equal_hops=[[0, 1]], time_limit_s=60.0)
+    routing = route(smartlight, RouteRequest([(0, 6), (39, 15)], equal_hops=[[0, 1]], time_limit_s=60.0))
     assert routing.method == "cp-sat"
     assert routing.paths[0].hops == routing.paths[1].hops
 
 
 def test_ports_of_different_colour_cannot_be_matched(smartlight: HexMesh) -> None:
     with pytest.raises(NoPathError, match="proven by parity"):
-        route(smartlight, [(0, 5), (6, 13)], equal_hops=[[0, 1]])
+        route(smartlight, RouteRequest([(0, 5), (6, 13)], equal_hops=[[0, 1]]))
 
 
 @pytest.mark.parametrize("groups", [[[0, 2]], [[0, 1], [1, 0]], [[-1, 0]]])
 def test_length_groups_name_circuits_that_exist_once(smartlight: HexMesh, groups: list[list[int]]) -> None:
     with pytest.raises(ConfigError, match="length groups"):
-        route(smartlight, [(0, 5), (39, 15)], equal_hops=groups)
+        route(smartlight, RouteRequest([(0, 5), (39, 15)], equal_hops=groups))
 
 
 # --------------------------------------------------------------------------------------------------- standing circuits
 
 
 def test_new_circuits_leave_standing_ones_untouched(smartlight: HexMesh) -> None:
-    standing = route(smartlight, [(0, 5), (39, 10)])
-    added = route(smartlight, [(38, 15), (37, 17)], standing=standing.paths)
+    standing = route(smartlight, RouteRequest([(0, 5), (39, 10)]))
+    added = route(smartlight, RouteRequest([(38, 15), (37, 17)], standing=standing.paths))
     assert added.standing == standing.paths
     assert added.moved == ()
     assert all(added.states[puc] == state for puc, state in standing.states.items())
@@ -184,18 +188,18 @@ def test_new_circuits_leave_standing_ones_untouched(smartlight: HexMesh) -> None
 
 
 def test_a_port_of_a_standing_circuit_is_taken(smartlight: HexMesh) -> None:
-    standing = route(smartlight, [(0, 5)])
+    standing = route(smartlight, RouteRequest([(0, 5)]))
     with pytest.raises(NoPathError, match="port 5 belongs to a standing circuit"):
-        route(smartlight, [(5, 9)], standing=standing.paths)
+        route(smartlight, RouteRequest([(5, 9)], standing=standing.paths))
 
 
 def test_a_standing_circuit_in_the_way_is_moved_only_at_a_price(smartlight: HexMesh) -> None:
     """Circuit 39→10 stands right across the way from 4 to 7; hitless it stays, at a price it goes round."""
-    standing = route(smartlight, [(0, 5), (39, 10)])
+    standing = route(smartlight, RouteRequest([(0, 5), (39, 10)]))
     pairs = [(38, 15), (37, 6), (4, 7)]
     with pytest.raises(NoPathError, match="beside 2 standing circuits"):
-        route(smartlight, pairs, standing=standing.paths)
-    moved = route(smartlight, pairs, standing=standing.paths, move_price=0.1)
+        route(smartlight, RouteRequest(pairs, standing=standing.paths))
+    moved = route(smartlight, RouteRequest(pairs, standing=standing.paths, move_price=0.1))
     assert moved.moved != ()
     for path in (*moved.paths, *moved.standing):
         trace = smartlight.trace(path.source, moved.states)
@@ -205,15 +209,17 @@ def test_a_standing_circuit_in_the_way_is_moved_only_at_a_price(smartlight: HexM
 
 
 def test_the_price_of_moving_is_certified_too(smartlight: HexMesh) -> None:
-    standing = route(smartlight, [(0, 5), (39, 10)])
+    standing = route(smartlight, RouteRequest([(0, 5), (39, 10)]))
     cheap, dear = (
         route(
             smartlight,
-            [(38, 15), (37, 6), (4, 7)],
-            standing=standing.paths,
-            move_price=price,
-            exact="always",
-            time_limit_s=60.0,
+            RouteRequest(
+                [(38, 15), (37, 6), (4, 7)],
+                standing=standing.paths,
+                move_price=price,
+                exact="always",
+                time_limit_s=60.0,
+            ),
         )
         for price in (0.1, 5.0)
     )
@@ -223,22 +229,25 @@ def test_the_price_of_moving_is_certified_too(smartlight: HexMesh) -> None:
 
 
 def test_free_to_stay_a_standing_circuit_stays(smartlight: HexMesh) -> None:
-    standing = route(smartlight, [(0, 5)])
-    added = route(smartlight, [(35, 20)], standing=standing.paths, move_price=1.0)
+    standing = route(smartlight, RouteRequest([(0, 5)]))
+    added = route(smartlight, RouteRequest([(35, 20)], standing=standing.paths, move_price=1.0))
     assert added.moved == ()
     assert added.standing == standing.paths
 
 
 def test_a_standing_path_that_light_cannot_take_is_refused(smartlight: HexMesh) -> None:
     with pytest.raises(ConfigError, match="it fails at PUC 6"):
-        route(smartlight, [(35, 20)], standing=[Path(0, 5, (0, 6, 7), 1.5)])
+        route(smartlight, RouteRequest([(35, 20)], standing=[Path(0, 5, (0, 6, 7), 1.5)]))
     with pytest.raises(ConfigError, match="in bar and in cross"):
-        standing_states(smartlight, [route(smartlight, [(0, 5)]).paths[0], route(smartlight, [(0, 1)]).paths[0]])
+        standing_states(
+            smartlight,
+            [route(smartlight, RouteRequest([(0, 5)])).paths[0], route(smartlight, RouteRequest([(0, 1)])).paths[0]],
+        )
 
 
 def test_a_price_below_zero_is_refused(smartlight: HexMesh) -> None:
     with pytest.raises(ConfigError, match="price of -1"):
-        route(smartlight, [(0, 5)], move_price=-1.0)
+        route(smartlight, RouteRequest([(0, 5)], move_price=-1.0))
 
 
 # -------------------------------------------------------------------------------------------------- counter-propagation
@@ -267,7 +276,7 @@ def test_in_any_setting_only_the_reverse_of_a_circuit_runs_against_it(seed: int)
 
 
 def test_light_against_other_light_is_caught_by_the_trace(smartlight: HexMesh) -> None:
-    states = route(smartlight, [(0, 20)]).states
+    states = route(smartlight, RouteRequest([(0, 20)])).states
     with pytest.raises(VerifyError, match="against other light"):
         traced_paths(smartlight, [(0, 20), (20, 0)], states, np.zeros(72))
 
@@ -275,8 +284,10 @@ def test_light_against_other_light_is_caught_by_the_trace(smartlight: HexMesh) -
 def test_both_directions_of_a_pair_share_one_path_if_that_is_allowed(smartlight: HexMesh) -> None:
     pairs = [(0, 20), (39, 15), (20, 0)]
     with pytest.raises(NoPathError, match="port 20 is asked for twice"):
-        route(smartlight, pairs)
-    routing = route(smartlight, pairs, counter_propagation=True, max_hops=[None, None, 15], exact_hops={1: 17})
+        route(smartlight, RouteRequest(pairs))
+    routing = route(
+        smartlight, RouteRequest(pairs, counter_propagation=True, max_hops=[None, None, 15], exact_hops={1: 17})
+    )
     assert [(path.source, path.target, path.hops) for path in routing.paths] == [(0, 20, 15), (39, 15, 17), (20, 0, 15)]
     for path in routing.paths:
         trace = smartlight.trace(path.source, routing.states)
@@ -285,13 +296,13 @@ def test_both_directions_of_a_pair_share_one_path_if_that_is_allowed(smartlight:
 
 def test_one_length_serves_both_directions(smartlight: HexMesh) -> None:
     pairs = [(0, 20), (20, 0), (39, 15)]
-    routing = route(smartlight, pairs, counter_propagation=True, equal_hops=[[0, 1], [2]])
+    routing = route(smartlight, RouteRequest(pairs, counter_propagation=True, equal_hops=[[0, 1], [2]]))
     assert [path.hops for path in routing.paths] == [15, 15, 15]
     with pytest.raises(ConfigError, match="exact lengths"):
-        route(smartlight, pairs, counter_propagation=True, exact_hops={0: 15, 1: 17})
+        route(smartlight, RouteRequest(pairs, counter_propagation=True, exact_hops={0: 15, 1: 17}))
 
 
 def test_a_pair_asked_for_twice_is_refused_with_and_without_its_reverse(smartlight: HexMesh) -> None:
     for pairs in ([(0, 20), (0, 20)], [(0, 20), (20, 0), (20, 0)], [(0, 20), (20, 5)]):
         with pytest.raises(NoPathError, match="is asked for twice"):
-            route(smartlight, pairs, counter_propagation=True)
+            route(smartlight, RouteRequest(pairs, counter_propagation=True))

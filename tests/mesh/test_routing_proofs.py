@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError, NoPathError, RoutingError, UndecidedError
 from lumion_hw.mesh.faults import MeshFaults
-from lumion_hw.mesh.routing import cpsat, route
+from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.routing import RouteRequest, cpsat, route
 from lumion_hw.mesh.routing.result import Routing
-from lumion_hw.mesh.topology import LEAVES, HexMesh, State
+from lumion_hw.mesh.topology import LEAVES, State
 
 SMALL = HexMesh.rings(2)
 STUCK: list[State] = ["bar", "cross"]
@@ -35,53 +36,57 @@ def assert_lit(mesh: HexMesh, pairs: list[tuple[int, int]], routing: Routing) ->
 
 
 def test_a_routing_that_meets_the_sum_of_its_shortest_ways_is_optimal(smartlight: HexMesh) -> None:
-    routing = route(smartlight, [(0, 20)], objective="hops")
+    routing = route(smartlight, RouteRequest([(0, 20)], objective="hops"))
     assert (routing.outcome, routing.cost, routing.bound, routing.method) == ("optimal", 15.0, 15.0, "negotiation")
 
 
 def test_a_routing_above_its_bound_is_feasible_until_it_is_certified(smartlight: HexMesh) -> None:
     """9→3 alone takes 7 hops, but beside the other two circuits somebody has to go round."""
     pairs = [(9, 3), (5, 16), (18, 1)]
-    found = route(smartlight, pairs, objective="hops")
+    found = route(smartlight, RouteRequest(pairs, objective="hops"))
     shortest = sum(int(smartlight.shortest_hops[pair]) for pair in pairs)
     assert found.bound == shortest < found.cost
     assert found.outcome == "feasible"
-    certified = route(smartlight, pairs, objective="hops", exact="always", time_limit_s=60.0)
+    certified = route(smartlight, RouteRequest(pairs, objective="hops", exact="always", time_limit_s=60.0))
     assert certified.outcome == "optimal"
     assert shortest <= certified.cost <= found.cost
 
 
 def test_two_circuits_that_need_one_joint_are_proven_impossible_and_named(smartlight: HexMesh) -> None:
     """From port 2 to 4 light has to turn round the left cells through the joint 1-6, which 34 to 39 needs too."""
-    assert len(route(smartlight, [(34, 39)]).paths) == len(route(smartlight, [(2, 4)]).paths) == 1
+    assert (
+        len(route(smartlight, RouteRequest([(34, 39)])).paths)
+        == len(route(smartlight, RouteRequest([(2, 4)])).paths)
+        == 1
+    )
     with pytest.raises(NoPathError, match=r"34→39, 2→4 together \(proven by CP-SAT\)") as refusal:
-        route(smartlight, [(18, 5), (34, 39), (15, 37), (2, 4)])
+        route(smartlight, RouteRequest([(18, 5), (34, 39), (15, 37), (2, 4)]))
     assert set(refusal.value.ports) == {34, 39, 2, 4}
 
 
 def test_without_a_proof_the_answer_is_undecided_and_not_no(smartlight: HexMesh) -> None:
     with pytest.raises(UndecidedError, match="not proven impossible"):
-        route(smartlight, [(34, 39), (2, 4)], exact="never")
+        route(smartlight, RouteRequest([(34, 39), (2, 4)], exact="never"))
     assert not issubclass(UndecidedError, NoPathError)
 
 
 def test_without_or_tools_the_answer_says_what_to_install(smartlight: HexMesh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpsat, "available", lambda: False)
     with pytest.raises(UndecidedError, match=r"pip install 'lumion-hw\[cpsat\]'"):
-        route(smartlight, [(34, 39), (2, 4)])
-    assert route(smartlight, [(0, 20)]).total_hops == 15  # all else works
+        route(smartlight, RouteRequest([(34, 39), (2, 4)]))
+    assert route(smartlight, RouteRequest([(0, 20)])).total_hops == 15  # all else works
 
 
 def test_time_that_does_not_suffice_leaves_the_question_open(smartlight: HexMesh) -> None:
     with pytest.raises(UndecidedError, match="s of CP-SAT"):
-        route(smartlight, [(34, 39), (2, 4)], time_limit_s=1e-6)
+        route(smartlight, RouteRequest([(34, 39), (2, 4)], time_limit_s=1e-6))
 
 
 def test_the_rescue_finds_what_a_single_round_of_negotiation_does_not(smartlight: HexMesh) -> None:
     pairs = list(zip((0, 39, 38, 37, 36, 35), (20, 15, 18, 16, 19, 17), strict=True))
     with pytest.raises(UndecidedError):
-        route(smartlight, pairs, rounds=1, exact="never")
-    rescued = route(smartlight, pairs, rounds=1, time_limit_s=60.0)
+        route(smartlight, RouteRequest(pairs, rounds=1, exact="never"))
+    rescued = route(smartlight, RouteRequest(pairs, rounds=1, time_limit_s=60.0))
     assert rescued.method == "cp-sat"
     assert_lit(smartlight, pairs, rescued)
 
@@ -89,7 +94,7 @@ def test_the_rescue_finds_what_a_single_round_of_negotiation_does_not(smartlight
 @pytest.mark.parametrize("word", ["sometimes", ""])
 def test_an_unknown_way_to_prove_is_refused(smartlight: HexMesh, word: str) -> None:
     with pytest.raises(ConfigError, match="exact="):
-        route(smartlight, [(0, 20)], exact=word)  # type: ignore[arg-type]
+        route(smartlight, RouteRequest([(0, 20)], exact=word))  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------------------------------- reasons
@@ -99,7 +104,7 @@ def test_a_cut_is_named_with_its_ports_and_joints(smartlight: HexMesh) -> None:
     """Behind PUC 0 lie ports 0 and 1; what enters there leaves at its end B, and goes on through PUC 1 or 6 only."""
     dead: list[tuple[int, State]] = [(puc, state) for puc in (1, 6) for state in STUCK]
     with pytest.raises(NoPathError, match="no circuit can leave port 0") as refusal:
-        route(smartlight, [(0, 20)], unusable=dead)
+        route(smartlight, RouteRequest([(0, 20)], unusable=dead))
     assert refusal.value.ports == (0, 20)
 
 
@@ -112,9 +117,9 @@ def test_more_circuits_than_joints_are_refused_by_the_cut_alone(smartlight: HexM
     dead: list[tuple[int, State]] = [(puc, state) for puc in (17, 18) for state in STUCK]
     pairs = [(0, 15), (39, 16), (38, 17), (37, 18)]
     with pytest.raises(NoPathError, match=r"together \(proven\): only 3 of 4 circuits, over .* can leave") as refusal:
-        route(smartlight, pairs, unusable=dead, exact="never")
+        route(smartlight, RouteRequest(pairs, unusable=dead, exact="never"))
     assert sorted(refusal.value.ports) == sorted(port for pair in pairs for port in pair)
-    assert route(smartlight, pairs[:3], unusable=dead).total_hops > 0
+    assert route(smartlight, RouteRequest(pairs[:3], unusable=dead)).total_hops > 0
 
 
 # ------------------------------------------------------------------------------------------------- random small meshes
@@ -130,7 +135,7 @@ def test_light_follows_every_routing_and_no_means_that_cp_sat_agrees(seed: int, 
     faults = MeshFaults(stuck=stuck)
     routing, refused = None, False
     try:
-        routing = route(SMALL, pairs, faults=faults)
+        routing = route(SMALL, RouteRequest(pairs, faults=faults))
     except NoPathError:
         refused = True
     exact = decided(pairs, faults)
@@ -172,7 +177,7 @@ def test_whatever_cp_sat_can_route_is_routed(seed: int, circuits: int) -> None:
     feasible = decided(pairs, MeshFaults()).status != "infeasible"
     routed = True
     try:
-        assert_lit(SMALL, pairs, route(SMALL, pairs))
+        assert_lit(SMALL, pairs, route(SMALL, RouteRequest(pairs)))
     except RoutingError:
         routed = False
     assert routed == feasible

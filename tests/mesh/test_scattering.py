@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.mesh.topology import State
 
 F0 = 193.4145e12
 HALF_TURN = math.pi / 2  # θ of the bar state

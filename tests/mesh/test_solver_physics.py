@@ -7,8 +7,8 @@ import pytest
 from test_scattering import F0, HALF_TURN
 
 from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh
 
 DELAY_S, LOSS_DB = 11.25e-12, 0.5
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.topology import LEAVES, HexMesh, State
+from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.mesh.topology import LEAVES, State
 
 # mesh.md a.3, recovered from the published drawing of the chip (thesis D. Sánchez-Jácome, UPV 2025).
 PORT_TABLE = """

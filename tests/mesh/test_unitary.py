@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from lumion_hw.emulator.optics.truth import MeshTruth
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.mesh.feedforward import FeedForwardBlock, block
+from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
 from lumion_hw.mesh.programming import HeaterLimits
 from lumion_hw.mesh.record import CovarianceEntry
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.mesh.topology import State
 from lumion_hw.mesh.unitary import (
     UnitaryModel,
     UnitarySetting,

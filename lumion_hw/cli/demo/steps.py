@@ -20,7 +20,7 @@ from lumion_hw.fabric import LightWatch, Recovery, pair_requests, replace_server
 from lumion_hw.files.writing import write_file
 from lumion_hw.mesh.picture import PicturePath, mesh_svg
 from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.mesh.topology import MeshTopology, State
 from lumion_hw.polarization import Aligner
 
 __all__ = ["Artifacts", "DemoRun", "calibrate", "connect", "lose_and_replace", "picture", "run_demo"]
@@ -187,7 +187,7 @@ def _draw(setup: PathSetup, path: Path, proofs: Sequence[CircuitProof], title: s
     write_file(path, "the picture", picture(setup.bench.mesh.topology, states, proofs, title))
 
 
-def picture(topology: HexMesh, states: Mapping[int, State], proofs: Sequence[CircuitProof], title: str) -> str:
+def picture(topology: MeshTopology, states: Mapping[int, State], proofs: Sequence[CircuitProof], title: str) -> str:
     """Return the mesh with its states and the paths of circuits drawn in, as SVG."""
     paths = []
     for proof in proofs:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.interfaces.wiring import Wiring
 from lumion_hw.mesh.crosstalk import ThermalCrosstalk
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 
@@ -155,7 +155,7 @@ class ChainTruth:
     squeezer_offset_rad: NDArray[np.float64]
 
 
-def draw_mesh(mesh: HexMesh, physics: PhysicsParameters, rng: np.random.Generator) -> MeshTruth:
+def draw_mesh(mesh: MeshTopology, physics: PhysicsParameters, rng: np.random.Generator) -> MeshTruth:
     """Draw the hidden parameters of a mesh."""
     n_pucs, n_joints, heaters = mesh.n_pucs, len(mesh.joints), 2 * mesh.n_pucs
     common = physics.coupler_common_sigma * rng.standard_normal(n_pucs)

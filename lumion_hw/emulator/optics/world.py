@@ -31,7 +31,7 @@ from lumion_hw.interfaces.wiring import OutputPath, Wiring
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.facets import entering_fraction
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 from lumion_hw.quantities import (
     dbm_from_w,
     frequency_hz_from_wavelength_m,
@@ -62,7 +62,7 @@ class OpticalWorld:
 
     def __init__(
         self,
-        mesh: HexMesh,
+        mesh: MeshTopology,
         wiring: Wiring,
         mesh_truth: MeshTruth,
         chains: list[ChainTruth],

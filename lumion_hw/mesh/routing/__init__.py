@@ -4,7 +4,8 @@ Negotiated congestion first, constraint programming (an extra) to rescue and to 
 before it is handed out (mesh.md d.2).
 """
 
+from lumion_hw.mesh.routing.request import RouteRequest
 from lumion_hw.mesh.routing.result import Path, Routing, standing_states
 from lumion_hw.mesh.routing.router import route
 
-__all__ = ["Path", "Routing", "route", "standing_states"]
+__all__ = ["Path", "RouteRequest", "Routing", "route", "standing_states"]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.routing.request import RouteRequest
 from lumion_hw.mesh.routing.result import Path, Routing
 
 Pair = tuple[int, int]
@@ -30,7 +31,21 @@ class Duplex:
                 self._place.append(len(self.pairs))
                 self.pairs.append(pair)
 
-    def max_hops(self, max_hops: int | Sequence[int | None] | None) -> int | list[int | None] | None:
+    def folded(self, request: RouteRequest) -> RouteRequest:
+        """Return a request for the folded circuits.
+
+        Raises:
+            ConfigError: Its limits do not fit its circuits.
+        """
+        return replace(
+            request,
+            pairs=self.pairs,
+            max_hops=self._max_hops(request.max_hops),
+            exact_hops=self._exact_hops(request.exact_hops),
+            equal_hops=self._equal_hops(request.equal_hops),
+        )
+
+    def _max_hops(self, max_hops: int | Sequence[int | None] | None) -> int | list[int | None] | None:
         """Return the ceilings of the folded circuits, the lower one of both directions.
 
         Raises:
@@ -48,7 +63,7 @@ class Duplex:
                 folded[place].append(ceiling)
         return [min(ceilings, default=None) for ceilings in folded]
 
-    def exact_hops(self, exact_hops: Mapping[int, int]) -> dict[int, int]:
+    def _exact_hops(self, exact_hops: Mapping[int, int]) -> dict[int, int]:
         """Return the exact lengths of the folded circuits.
 
         Raises:
@@ -63,7 +78,7 @@ class Duplex:
                 )
         return folded
 
-    def equal_hops(self, groups: Sequence[Sequence[int]]) -> list[list[int]]:
+    def _equal_hops(self, groups: Sequence[Sequence[int]]) -> list[list[int]]:
         """Return the groups of the folded circuits.
 
         Raises:

@@ -9,8 +9,8 @@ PUCs with a large part grow dearer, the circuits are routed again, and the darke
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from lumion_hw.errors import ConfigError, RoutingError
 from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.routing.parking import park
-from lumion_hw.mesh.routing.request import STATES, other
+from lumion_hw.mesh.routing.request import STATES, RouteRequest, other
 from lumion_hw.mesh.routing.result import Path, Routing, way_of
 from lumion_hw.mesh.routing.router import route
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import LEAVES, HexMesh, State
+from lumion_hw.mesh.topology import LEAVES, MeshTopology, State
 
 _DARK_DB = -200.0
 """Crosstalk below this is reported as this: nothing at all has no decibels."""
@@ -133,7 +133,7 @@ def _db(power: float, signal: float) -> float:
 
 
 def shares(
-    mesh: HexMesh, field: CircuitField, states: Mapping[int, State], paths: Sequence[Path]
+    mesh: MeshTopology, field: CircuitField, states: Mapping[int, State], paths: Sequence[Path]
 ) -> NDArray[np.float64]:
     """Return each PUC's part in the crosstalk, shape ``(n_pucs,)``: power over all circuits' ends, to first order.
 
@@ -156,26 +156,22 @@ def shares(
 
 
 def route_dark(
-    mesh: HexMesh,
-    pairs: Sequence[tuple[int, int]],
+    mesh: MeshTopology,
+    request: RouteRequest,
     field: CircuitField,
     *,
     rounds: int = 6,
     price: float = 1.0,
-    unusable: Sequence[tuple[int, State]] = (),
-    **constraints: Any,
 ) -> DarkRouting:
     """Route circuits so that the worst summed crosstalk is small; unused PUCs are parked.
 
     Args:
         mesh: The mesh.
-        pairs: Source and target port of each circuit.
+        request: The circuits; what it says may not be used is not parked in either.
         field: Whoever knows the light.
         rounds: Routings tried; the first one is that of the plain objective.
         price: What the PUC with the largest part in the crosstalk is charged more for, each round, in the unit of the
             objective; the others in proportion.
-        unusable: ``(puc, state)`` that may not be used, nor parked in.
-        **constraints: As for :func:`lumion_hw.mesh.routing.route`.
 
     Raises:
         ConfigError: No rounds, or as for ``route``.
@@ -189,12 +185,12 @@ def route_dark(
     tried: list[float] = []
     for _ in range(rounds):
         try:
-            routing = route(mesh, pairs, unusable=unusable, surcharge=surcharge, **constraints)
+            routing = route(mesh, replace(request, surcharge=np.asarray(request.surcharge) + surcharge))
         except RoutingError:
             if best is None:
                 raise
             break
-        parked = park(mesh, routing.states, unusable=unusable).states
+        parked = park(mesh, routing.states, unusable=request.unusable).states
         full = {puc: parked.get(puc, "cross") for puc in range(mesh.n_pucs)}
         circuits = (*routing.paths, *routing.standing)
         found = crosstalk(field, full, circuits)

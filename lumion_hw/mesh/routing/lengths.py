@@ -1,4 +1,4 @@
-"""Circuits of equal length: the group's common number of hops is raised by two until negotiation settles."""
+"""Circuits of equal length: the group's common number of hops is raised until negotiation settles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lumion_hw.mesh.routing.result import Way
 from lumion_hw.mesh.routing.search import GivenUp
 
 _MOST_LENGTHENINGS = 6
-"""Common lengths tried per group: the longest of its shortest ways, and so many steps of two hops above."""
+"""Common lengths tried per group: the longest of its shortest ways, and so many steps above."""
 
 _ROUNDS_PER_LENGTH = 40
 
@@ -25,12 +25,15 @@ def settle_lengths(request: RoutingProblem, rounds: int) -> tuple[tuple[Way, ...
     """
     hops = request.mesh.shortest_hops
     shortest = [max(int(hops[request.pairs[index]]) for index in group) for group in request.equal]
+    # Where parity is known, all lengths of a circuit differ by twos; elsewhere by one.
+    parities = [[request.mesh.port_parity(*request.pairs[index]) for index in group] for group in request.equal]
+    steps = [1 if None in group else 2 for group in parities]
     contested: tuple[int, ...] = ()
-    steps = product(range(_MOST_LENGTHENINGS + 1), repeat=len(request.equal))
-    for extra in sorted(steps, key=lambda each: (sum(each), each))[: 4 * _MOST_LENGTHENINGS]:
+    lengthenings = product(range(_MOST_LENGTHENINGS + 1), repeat=len(request.equal))
+    for extra in sorted(lengthenings, key=lambda each: (sum(each), each))[: 4 * _MOST_LENGTHENINGS]:
         lengths = {
-            index: least + 2 * more
-            for group, least, more in zip(request.equal, shortest, extra, strict=True)
+            index: least + step * more
+            for group, least, step, more in zip(request.equal, shortest, steps, extra, strict=True)
             for index in group
         }
         limits = tuple(

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.orbits import closed_orbits
 from lumion_hw.mesh.routing.request import STATES, check_states, other
-from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.mesh.topology import MeshTopology, State
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Parking:
 
 
 def park(
-    mesh: HexMesh,
+    mesh: MeshTopology,
     used: Mapping[int, State],
     *,
     unusable: Collection[tuple[int, State]] = (),
@@ -72,7 +72,7 @@ def park(
     return _opened(mesh, states, free, power.tolist())
 
 
-def _opened(mesh: HexMesh, states: dict[int, State], free: set[int], power: Sequence[Sequence[float]]) -> Parking:
+def _opened(mesh: MeshTopology, states: dict[int, State], free: set[int], power: Sequence[Sequence[float]]) -> Parking:
     """Open every ring that has a free PUC."""
     opened = 0
     while True:
@@ -92,7 +92,7 @@ def _opened(mesh: HexMesh, states: dict[int, State], free: set[int], power: Sequ
         opened += 1
 
 
-def _rings(mesh: HexMesh, states: Mapping[int, State]) -> list[tuple[int, ...]]:
+def _rings(mesh: MeshTopology, states: Mapping[int, State]) -> list[tuple[int, ...]]:
     """Return one sense of rotation of every closed ring whose PUCs all have a state."""
     full: list[State] = [states.get(puc, "cross") for puc in range(mesh.n_pucs)]
     kept: list[tuple[int, ...]] = []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,9 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from lumion_hw.errors import ConfigError, NoPathError
 from lumion_hw.mesh.faults import MeshFaults
 from lumion_hw.mesh.routing.result import Path, Way
-from lumion_hw.mesh.topology import HexMesh, State
+from lumion_hw.mesh.topology import MeshTopology, State
 
 STATES: tuple[State, State] = ("bar", "cross")
+
+Exact = Literal["rescue", "always", "never"]
+"""When constraint programming is asked: for what negotiation gives up, always, or never."""
 
 OBJECTIVES = ("hops", "loss_db", "power_mw")
 """What a routing can be charged for: PUCs passed, their loss, and the heat of the states it sets."""
@@ -26,6 +30,71 @@ _SHORTHAND: dict[str, dict[str, float]] = {
     "loss": {"loss_db": 1.0},
     "power": {"power_mw": 1.0, "loss_db": _POWER_TIE_BREAK_DB},
 }
+
+
+@dataclass(frozen=True, eq=False)
+class RouteRequest:
+    """What :func:`lumion_hw.mesh.routing.route` is asked for.
+
+    Attributes:
+        pairs: Source and target port of each directed circuit; every port at most once.
+        objective: What to keep small: ``"loss"``, ``"hops"``, ``"power"``, or weights of ``hops``, ``loss_db`` and
+            ``power_mw``. For leakage see :func:`lumion_hw.mesh.routing.leakage.route_dark`.
+        puc_loss_db: Loss per PUC in dB, one number or shape ``(n_pucs,)``; excess losses of ``faults`` are added.
+        heater_power_mw: Shape ``(n_pucs, 2)``; power that holds each PUC in bar and in cross, for the power objective.
+        surcharge: Further cost of passing each PUC in bar and in cross, any shape that fits ``(n_pucs, 2)``.
+        faults: What is wrong with the mesh.
+        unusable: ``(puc, state)`` that may not be used, besides those of ``faults``.
+        fixed: States that are already set and must stay; circuits may share them.
+        standing: Circuits that run already, as a routing of this mesh returned them. Their PUCs and joints are theirs.
+        move_price: What it costs, in the unit of the objective, to take one standing circuit off its way; ``None``
+            (hitless) if none may be touched.
+        max_hops: Most PUCs of a path: one number, or one per circuit (``None``: no ceiling).
+        max_loss_db: Most loss of a path.
+        exact_hops: Exact number of PUCs of single circuits, by index.
+        equal_hops: Groups of circuits, as indices, that must have the same number of PUCs.
+        counter_propagation: Whether a pair may be asked for together with its reverse: both then run against each
+            other through the same joints, and reflected and leaked light of one reaches the other's source. Circuits
+            of different ports never do that in a mesh of bar and cross states.
+        rounds: Rounds of negotiation before giving up.
+        exact: When to call CP-SAT, an extra: to ``"rescue"`` what negotiation gives up, ``"always"`` (also to certify
+            what it found), or ``"never"``.
+        time_limit_s: Time CP-SAT may take, for each question it is asked.
+        workers: Threads of CP-SAT.
+    """
+
+    pairs: Sequence[tuple[int, int]]
+    objective: str | Mapping[str, float] = "loss"
+    puc_loss_db: ArrayLike = 0.5
+    heater_power_mw: ArrayLike | None = None
+    surcharge: ArrayLike = 0.0
+    faults: MeshFaults = field(default_factory=MeshFaults)
+    unusable: Collection[tuple[int, State]] = ()
+    fixed: Mapping[int, State] = field(default_factory=dict)
+    standing: Sequence[Path] = ()
+    move_price: float | None = None
+    max_hops: int | Sequence[int | None] | None = None
+    max_loss_db: float | None = None
+    exact_hops: Mapping[int, int] = field(default_factory=dict)
+    equal_hops: Sequence[Sequence[int]] = ()
+    counter_propagation: bool = False
+    rounds: int = 200
+    exact: Exact = "rescue"
+    time_limit_s: float = 10.0
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what no mesh could make good.
+
+        Raises:
+            ConfigError: A price is negative, or constraint programming is to be asked at an unknown time.
+        """
+        if self.exact not in get_args(Exact):
+            raise ConfigError(f"exact={self.exact!r}", hint="Say 'rescue', 'always' or 'never'.")
+        if self.move_price is not None and not self.move_price >= 0.0:
+            raise ConfigError(
+                f"a price of {self.move_price} for moving a circuit", hint="Give 0 or more, or None for never."
+            )
 
 
 @dataclass(frozen=True)
@@ -81,7 +150,7 @@ class RoutingProblem:
         kept: Circuits that stay, with their ways.
     """
 
-    mesh: HexMesh
+    mesh: MeshTopology
     pairs: tuple[tuple[int, int], ...]
     pass_cost: NDArray[np.float64]
     state_cost: NDArray[np.float64]
@@ -116,7 +185,7 @@ def other(state: State) -> State:
     return "cross" if state == "bar" else "bar"
 
 
-def check_ports(mesh: HexMesh, ports: Iterable[int], faults: MeshFaults, busy: Iterable[Path] = ()) -> None:
+def check_ports(mesh: MeshTopology, ports: Iterable[int], faults: MeshFaults, busy: Iterable[Path] = ()) -> None:
     """Refuse ports that do not exist, have no fibre, are dead, in use, or asked for twice.
 
     Raises:
@@ -136,7 +205,7 @@ def check_ports(mesh: HexMesh, ports: Iterable[int], faults: MeshFaults, busy: I
         seen.add(port)
 
 
-def losses_db(mesh: HexMesh, puc_loss_db: ArrayLike) -> NDArray[np.float64]:
+def losses_db(mesh: MeshTopology, puc_loss_db: ArrayLike) -> NDArray[np.float64]:
     """Return the loss of every PUC, or refuse what is no loss: a gain would make light go round for ever.
 
     Raises:
@@ -151,7 +220,7 @@ def losses_db(mesh: HexMesh, puc_loss_db: ArrayLike) -> NDArray[np.float64]:
     return np.broadcast_to(loss, (mesh.n_pucs,))
 
 
-def check_states(mesh: HexMesh, given: Iterable[tuple[int, State]]) -> None:
+def check_states(mesh: MeshTopology, given: Iterable[tuple[int, State]]) -> None:
     """Refuse PUCs that do not exist and states other than bar and cross.
 
     Raises:
@@ -220,7 +289,7 @@ def limits_of(
     return tuple(RoutingLimits(ceiling, max_loss_db, exact_hops.get(index)) for index, ceiling in enumerate(ceilings))
 
 
-def check_parities(mesh: HexMesh, pairs: Sequence[tuple[int, int]], limits: Sequence[RoutingLimits]) -> None:
+def check_parities(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], limits: Sequence[RoutingLimits]) -> None:
     """Refuse exact lengths of the wrong parity or below the shortest way (mesh.md a.6).
 
     Raises:
@@ -230,16 +299,17 @@ def check_parities(mesh: HexMesh, pairs: Sequence[tuple[int, int]], limits: Sequ
         if limit.exact_hops is None:
             continue
         parity, shortest = mesh.port_parity(source, target), int(mesh.shortest_hops[source, target])
-        if limit.exact_hops % 2 != parity or limit.exact_hops < shortest:
+        if limit.exact_hops < shortest or (parity is not None and limit.exact_hops % 2 != parity):
+            more = "more" if parity is None else "an even number more"
             raise NoPathError(
                 f"no path from port {source} to port {target} has {limit.exact_hops} hops (proven): every one has "
-                f"{shortest} or an even number more",
+                f"{shortest} or {more}",
                 ports=(source, target),
                 hint="Choose a length of that parity, or another port.",
             )
 
 
-def check_groups(mesh: HexMesh, pairs: Sequence[tuple[int, int]], equal: Sequence[Sequence[int]]) -> None:
+def check_groups(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], equal: Sequence[Sequence[int]]) -> None:
     """Refuse groups of circuits that cannot have equal lengths.
 
     Raises:
@@ -248,8 +318,8 @@ def check_groups(mesh: HexMesh, pairs: Sequence[tuple[int, int]], equal: Sequenc
     """
     for group in equal:
         parities = {index: mesh.port_parity(*pairs[index]) for index in group}
-        odd = [pairs[index] for index, parity in parities.items() if parity]
-        even = [pairs[index] for index, parity in parities.items() if not parity]
+        odd = [pairs[index] for index, parity in parities.items() if parity == 1]
+        even = [pairs[index] for index, parity in parities.items() if parity == 0]
         if odd and even:
             raise NoPathError(
                 f"ports {odd[0][0]} to {odd[0][1]} are an odd number of hops apart on every path, {even[0][0]} to "
@@ -259,48 +329,32 @@ def check_groups(mesh: HexMesh, pairs: Sequence[tuple[int, int]], equal: Sequenc
             )
 
 
-def request_for(
-    mesh: HexMesh,
-    pairs: Sequence[tuple[int, int]],
-    *,
-    objective: str | Mapping[str, float] = "loss",
-    puc_loss_db: ArrayLike = 0.5,
-    heater_power_mw: ArrayLike | None = None,
-    surcharge: ArrayLike = 0.0,
-    faults: MeshFaults | None = None,
-    unusable: Iterable[tuple[int, State]] = (),
-    fixed: Mapping[int, State] | None = None,
-    max_hops: int | Sequence[int | None] | None = None,
-    max_loss_db: float | None = None,
-    exact_hops: Mapping[int, int] | None = None,
-    equal_hops: Sequence[Sequence[int]] = (),
-) -> RoutingProblem:
-    """Return the request for pairs whose ports are in order, without standing circuits; ``route`` tells the arguments.
+def problem_for(mesh: MeshTopology, request: RouteRequest) -> RoutingProblem:
+    """Return the problem of a request, without its standing circuits; its ports have been checked, reverses folded.
 
     Raises:
         ConfigError: The request is wrong.
         NoPathError: Lengths that parity forbids are asked for.
     """
-    faults, fixed = faults or MeshFaults(), fixed or {}
-    faults.check(mesh)
-    refused = {*unusable, *faults.unusable()}
-    check_states(mesh, {*refused, *fixed.items()})
-    loss = losses_db(mesh, puc_loss_db) + faults.loss_db(mesh)
-    passing, holding = costs(objective, loss, heater_power_mw, surcharge)
-    limits = limits_of(len(pairs), max_hops, max_loss_db, exact_hops or {})
-    check_parities(mesh, pairs, limits)
-    check_groups(mesh, pairs, equal_hops)
+    request.faults.check(mesh)
+    refused = {*request.unusable, *request.faults.unusable()}
+    check_states(mesh, {*refused, *request.fixed.items()})
+    loss = losses_db(mesh, request.puc_loss_db) + request.faults.loss_db(mesh)
+    passing, holding = costs(request.objective, loss, request.heater_power_mw, request.surcharge)
+    limits = limits_of(len(request.pairs), request.max_hops, request.max_loss_db, request.exact_hops)
+    check_parities(mesh, request.pairs, limits)
+    check_groups(mesh, request.pairs, request.equal_hops)
     return RoutingProblem(
         mesh=mesh,
-        pairs=tuple((int(source), int(target)) for source, target in pairs),
+        pairs=tuple((int(source), int(target)) for source, target in request.pairs),
         pass_cost=passing,
         state_cost=holding,
         sunk=0.0,
         loss_db=loss,
-        blocked=frozenset(refused) | {(puc, other(state)) for puc, state in fixed.items()},
+        blocked=frozenset(refused) | {(puc, other(state)) for puc, state in request.fixed.items()},
         limits=limits,
-        equal=tuple(tuple(group) for group in equal_hops if len(group) > 1),
+        equal=tuple(tuple(group) for group in request.equal_hops if len(group) > 1),
         homes={},
-        move_price=0.0,
+        move_price=request.move_price or 0.0,
         kept=(),
     )

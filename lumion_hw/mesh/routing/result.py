@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError, VerifyError
-from lumion_hw.mesh.topology import LEAVES, HexMesh, State
+from lumion_hw.mesh.topology import LEAVES, MeshTopology, State
 
 _TOLERANCE = 1e-6
 
@@ -88,7 +88,7 @@ class Way:
         return tuple(wave // 4 for wave in self.waves)
 
 
-def way_of(mesh: HexMesh, path: Path) -> Way:
+def way_of(mesh: MeshTopology, path: Path) -> Way:
     """Return the waves and states of a path, worked out from its ports and PUCs.
 
     Raises:
@@ -114,7 +114,7 @@ def way_of(mesh: HexMesh, path: Path) -> Way:
     return Way(tuple(waves), tuple(states))
 
 
-def standing_states(mesh: HexMesh, paths: Iterable[Path]) -> dict[int, State]:
+def standing_states(mesh: MeshTopology, paths: Iterable[Path]) -> dict[int, State]:
     """Return the states that a set of paths needs.
 
     Raises:
@@ -130,7 +130,7 @@ def standing_states(mesh: HexMesh, paths: Iterable[Path]) -> dict[int, State]:
 
 
 def traced_paths(
-    mesh: HexMesh,
+    mesh: MeshTopology,
     pairs: Sequence[tuple[int, int]],
     states: Mapping[int, State],
     loss_db: NDArray[np.float64],

@@ -2,81 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Literal
 
-from numpy.typing import ArrayLike
-
-from lumion_hw.errors import ConfigError, NoPathError, VerifyError
-from lumion_hw.mesh.faults import MeshFaults
+from lumion_hw.errors import NoPathError, VerifyError
 from lumion_hw.mesh.routing import cpsat, reasons
 from lumion_hw.mesh.routing.duplex import Duplex
 from lumion_hw.mesh.routing.lengths import settle_lengths
 from lumion_hw.mesh.routing.negotiation import Negotiation
-from lumion_hw.mesh.routing.request import STATES, RoutingProblem, check_ports, limits_of, other, request_for
-from lumion_hw.mesh.routing.result import Path, Routing, Way, standing_states, traced_paths, way_of
+from lumion_hw.mesh.routing.request import (
+    STATES,
+    RouteRequest,
+    RoutingProblem,
+    check_ports,
+    limits_of,
+    other,
+    problem_for,
+)
+from lumion_hw.mesh.routing.result import Routing, Way, standing_states, traced_paths, way_of
 from lumion_hw.mesh.routing.search import GivenUp, floor
-from lumion_hw.mesh.topology import HexMesh, State
-
-Exact = Literal["rescue", "always", "never"]
+from lumion_hw.mesh.topology import MeshTopology
 
 _MOST_SUBSETS = 64
 """Sets of standing circuits tried as those that move, the smaller ones first."""
 
 
-def route(
-    mesh: HexMesh,
-    pairs: Sequence[tuple[int, int]],
-    *,
-    objective: str | Mapping[str, float] = "loss",
-    puc_loss_db: ArrayLike = 0.5,
-    heater_power_mw: ArrayLike | None = None,
-    surcharge: ArrayLike = 0.0,
-    faults: MeshFaults | None = None,
-    unusable: Iterable[tuple[int, State]] = (),
-    fixed: Mapping[int, State] | None = None,
-    standing: Sequence[Path] = (),
-    move_price: float | None = None,
-    max_hops: int | Sequence[int | None] | None = None,
-    max_loss_db: float | None = None,
-    exact_hops: Mapping[int, int] | None = None,
-    equal_hops: Sequence[Sequence[int]] = (),
-    counter_propagation: bool = False,
-    rounds: int = 200,
-    exact: Exact = "rescue",
-    time_limit_s: float = 10.0,
-    workers: int = 1,
-) -> Routing:
+def route(mesh: MeshTopology, request: RouteRequest) -> Routing:
     """Route circuits with consistent states and exclusive ports and joints.
 
     Args:
         mesh: The mesh.
-        pairs: Source and target port of each directed circuit; every port at most once.
-        objective: What to keep small: ``"loss"``, ``"hops"``, ``"power"``, or weights of ``hops``, ``loss_db`` and
-            ``power_mw``. For leakage see :func:`lumion_hw.mesh.routing.leakage.route_dark`.
-        puc_loss_db: Loss per PUC in dB, one number or shape ``(n_pucs,)``; excess losses of ``faults`` are added.
-        heater_power_mw: Shape ``(n_pucs, 2)``; power that holds each PUC in bar and in cross, for the power objective.
-        surcharge: Further cost of passing each PUC in bar and in cross, any shape that fits ``(n_pucs, 2)``.
-        faults: What is wrong with the mesh.
-        unusable: ``(puc, state)`` that may not be used, besides those of ``faults``.
-        fixed: States that are already set and must stay; circuits may share them.
-        standing: Circuits that run already, as a routing of this mesh returned them. Their PUCs and joints are theirs.
-        move_price: What it costs, in the unit of the objective, to take one standing circuit off its way; ``None``
-            (hitless) if none may be touched.
-        max_hops: Most PUCs of a path: one number, or one per circuit (``None``: no ceiling).
-        max_loss_db: Most loss of a path.
-        exact_hops: Exact number of PUCs of single circuits, by index.
-        equal_hops: Groups of circuits, as indices, that must have the same number of PUCs.
-        counter_propagation: Whether a pair may be asked for together with its reverse: both then run against each
-            other through the same joints, and reflected and leaked light of one reaches the other's source. Circuits
-            of different ports never do that in a mesh of bar and cross states.
-        rounds: Rounds of negotiation before giving up.
-        exact: When to call CP-SAT, an extra: to ``"rescue"`` what negotiation gives up, ``"always"`` (also to certify
-            what it found), or ``"never"``.
-        time_limit_s: Time CP-SAT may take, for each question it is asked.
-        workers: Threads of CP-SAT.
+        request: The circuits, what they may not use or exceed, and how hard to try.
 
     Returns:
         The routing, traced anew through its own states. ``outcome`` tells ``"optimal"`` from ``"feasible"``.
@@ -86,72 +43,49 @@ def route(
         NoPathError: It is proven that it cannot be met; the message says by which ports, cut or circuits.
         UndecidedError: No routes were found in the effort allowed, and none were proven impossible.
     """
-    duplex = Duplex(pairs, allowed=counter_propagation)
-    check_ports(mesh, [port for pair in duplex.pairs for port in pair], faults or MeshFaults(), standing)
-    if move_price is not None and not move_price >= 0.0:
-        raise ConfigError(f"a price of {move_price} for moving a circuit", hint="Give 0 or more, or None for never.")
-    request = request_for(
-        mesh,
-        duplex.pairs,
-        objective=objective,
-        puc_loss_db=puc_loss_db,
-        heater_power_mw=heater_power_mw,
-        surcharge=surcharge,
-        faults=faults,
-        unusable=unusable,
-        fixed=fixed,
-        max_hops=duplex.max_hops(max_hops),
-        max_loss_db=max_loss_db,
-        exact_hops=duplex.exact_hops(exact_hops or {}),
-        equal_hops=duplex.equal_hops(equal_hops),
-    )
-    effort = _Effort(rounds, exact, time_limit_s, workers)
-    request = replace(request, move_price=move_price or 0.0)
-    return duplex.unfolded(_Standing(request, tuple(standing), move_price, effort).settle())
+    duplex = Duplex(request.pairs, allowed=request.counter_propagation)
+    check_ports(mesh, [port for pair in duplex.pairs for port in pair], request.faults, request.standing)
+    problem = problem_for(mesh, duplex.folded(request))
+    return duplex.unfolded(_Standing(problem, request).settle())
 
 
 class _Effort:
-    """How hard to try, and the answer to one request.
+    """How hard to try, and the answer to one problem.
 
     Args:
-        rounds: Rounds of negotiation.
-        exact: When to call CP-SAT.
-        time_limit_s: Time CP-SAT may take per question.
-        workers: Threads of CP-SAT.
+        request: The request that says so.
     """
 
-    def __init__(self, rounds: int, exact: Exact, time_limit_s: float, workers: int) -> None:
-        if exact not in ("rescue", "always", "never"):
-            raise ConfigError(f"exact={exact!r}", hint="Say 'rescue', 'always' or 'never'.")
-        self._rounds = rounds
-        self.exact = exact
-        self._time_limit_s = time_limit_s
-        self._workers = workers
+    def __init__(self, request: RouteRequest) -> None:
+        self._rounds = request.rounds
+        self.exact = request.exact
+        self._time_limit_s = request.time_limit_s
+        self._workers = request.workers
 
-    def negotiate(self, request: RoutingProblem) -> tuple[tuple[Way, ...] | None, float, tuple[int, ...]]:
+    def negotiate(self, problem: RoutingProblem) -> tuple[tuple[Way, ...] | None, float, tuple[int, ...]]:
         """Return the ways found by negotiation if any, a lower bound of their cost, and the PUCs still contested.
 
         Raises:
             NoPathError: A circuit alone has no path.
         """
-        if request.equal:
-            ways, contested = settle_lengths(request, self._rounds)
-            return ways, floor(request), contested
-        negotiation = Negotiation(request)
+        if problem.equal:
+            ways, contested = settle_lengths(problem, self._rounds)
+            return ways, floor(problem), contested
+        negotiation = Negotiation(problem)
         try:
             alone = negotiation.alone()
         except GivenUp:
-            return None, floor(request), ()
+            return None, floor(problem), ()
         for index, cost in enumerate(alone):
             if cost is None:
-                raise reasons.no_path_alone(request, index)
+                raise reasons.no_path_alone(problem, index)
         # Circuits may share what a state costs: then only what each pays for passing adds up to a bound.
-        bound = floor(request) if request.state_cost.any() else float(sum(cost or 0.0 for cost in alone))
+        bound = floor(problem) if problem.state_cost.any() else float(sum(cost or 0.0 for cost in alone))
         settled = negotiation.run(self._rounds, bound)
         return settled.ways, bound, settled.contested
 
     def decide(
-        self, request: RoutingProblem, ways: tuple[Way, ...] | None, bound: float, contested: tuple[int, ...]
+        self, problem: RoutingProblem, ways: tuple[Way, ...] | None, bound: float, contested: tuple[int, ...]
     ) -> tuple[tuple[Way, ...], float, str]:
         """Rescue or certify what negotiation found, and return ways, bound and method.
 
@@ -161,56 +95,52 @@ class _Effort:
         """
         if ways is not None and self.exact != "always":
             return ways, bound, "negotiation"
-        if ways is None and (cut := reasons.by_cut(request)):
+        if ways is None and (cut := reasons.by_cut(problem)):
             raise cut
         if self.exact == "never" or not cpsat.available():
-            raise reasons.undecided(request, self._rounds, contested, asked=self.exact != "never")
-        verdict = cpsat.decide(request, time_limit_s=self._time_limit_s, workers=self._workers, hint=ways)
+            raise reasons.undecided(problem, self._rounds, contested, asked=self.exact != "never")
+        verdict = cpsat.decide(problem, time_limit_s=self._time_limit_s, workers=self._workers, hint=ways)
         if verdict.status == "infeasible":
             if ways is not None:
                 raise VerifyError("CP-SAT denies a routing that was found", wrote=ways, read="infeasible")
-            raise reasons.by_conflict(request, self._settles)
+            raise reasons.by_conflict(problem, self._settles)
         if verdict.ways is None and ways is None:
-            raise reasons.undecided(request, self._rounds, contested, time_limit_s=self._time_limit_s)
+            raise reasons.undecided(problem, self._rounds, contested, time_limit_s=self._time_limit_s)
         found, method = ways, "negotiation"
-        if verdict.ways is not None and (found is None or request.cost(verdict.ways) < request.cost(found) - 1e-9):
+        if verdict.ways is not None and (found is None or problem.cost(verdict.ways) < problem.cost(found) - 1e-9):
             found, method = verdict.ways, "cp-sat"
         if found is None:
             raise VerifyError("CP-SAT found a routing and has lost it", wrote=verdict.status, read=None)
-        proven = request.cost(found) if verdict.status == "optimal" else max(bound, verdict.bound)
+        proven = problem.cost(found) if verdict.status == "optimal" else max(bound, verdict.bound)
         return found, proven, method
 
-    def _settles(self, request: RoutingProblem) -> bool | None:
+    def _settles(self, problem: RoutingProblem) -> bool | None:
         """Return whether there is a routing; ``None`` if that cannot be told soon."""
         try:
-            if self.negotiate(request)[0] is not None:
+            if self.negotiate(problem)[0] is not None:
                 return True
         except NoPathError:
             return False
         verdict = cpsat.decide(
-            request, time_limit_s=min(1.0, self._time_limit_s), workers=self._workers, feasibility_only=True
+            problem, time_limit_s=min(1.0, self._time_limit_s), workers=self._workers, feasibility_only=True
         )
         return {"optimal": True, "feasible": True, "infeasible": False}.get(verdict.status)
 
 
 class _Standing:
-    """Settles a request in the presence of circuits that run already.
+    """Settles a problem in the presence of circuits that run already.
 
     Args:
-        request: The request without them.
-        standing: The circuits.
-        move_price: Price of moving one, or ``None`` if none may be touched.
-        effort: How hard to try.
+        problem: The problem without them.
+        request: The request it comes from, which names those circuits.
     """
 
-    def __init__(
-        self, request: RoutingProblem, standing: tuple[Path, ...], move_price: float | None, effort: _Effort
-    ) -> None:
-        self._request = request
-        self._standing = standing
-        self._ways = tuple(way_of(request.mesh, path) for path in standing)
-        self._move_price = move_price
-        self._effort = effort
+    def __init__(self, problem: RoutingProblem, request: RouteRequest) -> None:
+        self._problem = problem
+        self._standing = tuple(request.standing)
+        self._ways = tuple(way_of(problem.mesh, path) for path in self._standing)
+        self._all_stay = request.move_price is None or not self._standing
+        self._effort = _Effort(request)
 
     def settle(self) -> Routing:
         """Return the cheapest routing found.
@@ -219,23 +149,23 @@ class _Standing:
             NoPathError: Proven, under every permission given.
             UndecidedError: Nothing found and nothing proven.
         """
-        if self._move_price is None or not self._standing:
-            request = self._with(())
-            return self._routing(request, (), *self._effort.decide(request, *self._effort.negotiate(request)))
+        if self._all_stay:
+            problem = self._with(())
+            return self._routing(problem, (), *self._effort.decide(problem, *self._effort.negotiate(problem)))
         best = self._fewest_moved()
         everything = tuple(range(len(self._standing)))
-        request = self._with(everything)
-        bound = floor(request)
+        problem = self._with(everything)
+        bound = floor(problem)
         if best is not None and self._effort.exact != "always":
             chosen = self._with(best[0])
             return self._routing(chosen, best[0], best[1], bound - chosen.sunk, "negotiation")
         ways = None
         if best is not None:
             homes = dict(enumerate(self._ways))
-            n_asked = len(self._request.pairs)
+            n_asked = len(self._problem.pairs)
             at = dict(zip(best[0], best[1][n_asked:], strict=True))
             ways = (*best[1][:n_asked], *(at.get(index, home) for index, home in homes.items()))
-        return self._routing(request, everything, *self._effort.decide(request, ways, bound, ()))
+        return self._routing(problem, everything, *self._effort.decide(problem, ways, bound, ()))
 
     def _fewest_moved(self) -> tuple[tuple[int, ...], tuple[Way, ...]] | None:
         """Return which circuits to set free and the ways found by negotiation, cheapest of the smaller sets."""
@@ -243,54 +173,54 @@ class _Standing:
         numbers = range(len(self._standing))
         subsets = [free for size in range(len(numbers) + 1) for free in combinations(numbers, size)]
         for free in [*subsets[:_MOST_SUBSETS], tuple(numbers)]:
-            request = self._with(free)
+            problem = self._with(free)
             try:
-                ways, _, _ = self._effort.negotiate(request)
+                ways, _, _ = self._effort.negotiate(problem)
             except NoPathError:
                 continue
             if ways is not None:
-                cost = request.cost(ways) + request.sunk
+                cost = problem.cost(ways) + problem.sunk
                 if best is None or cost < best[0] - 1e-9:
                     best = cost, free, ways
         return None if best is None else best[1:]
 
     def _with(self, free: Sequence[int]) -> RoutingProblem:
-        """Return the request in which some standing circuits may move and the others stay."""
-        request = self._request
+        """Return the problem in which some standing circuits may move and the others stay."""
+        problem = self._problem
         stay = [path for index, path in enumerate(self._standing) if index not in free]
-        kept = tuple((path, way_of(request.mesh, path)) for path in stay)
-        states = standing_states(request.mesh, stay)
-        holding = request.state_cost.copy()
+        kept = tuple((path, way_of(problem.mesh, path)) for path in stay)
+        states = standing_states(problem.mesh, stay)
+        holding = problem.state_cost.copy()
         for puc, state in states.items():
             holding[puc, STATES.index(state)] = 0.0
-        first = len(request.pairs)
+        first = len(problem.pairs)
         spare = limits_of(len(free), None, None, {})
         return replace(
-            request,
-            pairs=(*request.pairs, *((self._standing[i].source, self._standing[i].target) for i in free)),
+            problem,
+            pairs=(*problem.pairs, *((self._standing[i].source, self._standing[i].target) for i in free)),
             state_cost=holding,
-            sunk=request.cost([way for _, way in kept]),
-            blocked=request.blocked | {(puc, other(state)) for puc, state in states.items()},
-            limits=(*request.limits, *spare),
+            sunk=problem.cost([way for _, way in kept]),
+            blocked=problem.blocked | {(puc, other(state)) for puc, state in states.items()},
+            limits=(*problem.limits, *spare),
             homes={first + position: self._ways[i] for position, i in enumerate(free)},
             kept=kept,
         )
 
     def _routing(
-        self, request: RoutingProblem, free: Sequence[int], ways: tuple[Way, ...], bound: float, method: str
+        self, problem: RoutingProblem, free: Sequence[int], ways: tuple[Way, ...], bound: float, method: str
     ) -> Routing:
-        """Trace everything through the states set, check it against the request, and hand it out."""
-        everyone = [*ways, *(way for _, way in request.kept)]
+        """Trace everything through the states set, check it against the problem, and hand it out."""
+        everyone = [*ways, *(way for _, way in problem.kept)]
         states = {w // 4: s for way in everyone for w, s in zip(way.waves, way.states, strict=True)}
-        pairs = [*request.pairs, *((path.source, path.target) for path, _ in request.kept)]
-        paths = traced_paths(request.mesh, pairs, states, request.loss_db)
-        reasons.check_limits(request, paths, states)
-        n_asked = len(self._request.pairs)
+        pairs = [*problem.pairs, *((path.source, path.target) for path, _ in problem.kept)]
+        paths = traced_paths(problem.mesh, pairs, states, problem.loss_db)
+        reasons.check_limits(problem, paths, states)
+        n_asked = len(self._problem.pairs)
         at = dict(zip(free, paths[n_asked : n_asked + len(free)], strict=True))
         stands = tuple(at.get(index, path) for index, path in enumerate(self._standing))
         moved = tuple(
             i for i, (now, was) in enumerate(zip(stands, self._standing, strict=True)) if now.pucs != was.pucs
         )
         return Routing(
-            states, paths[:n_asked], stands, moved, request.sunk + request.cost(ways), request.sunk + bound, method
+            states, paths[:n_asked], stands, moved, problem.sunk + problem.cost(ways), problem.sunk + bound, method
         )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.mesh.routing.request import STATES, RoutingProblem
 from lumion_hw.mesh.routing.result import Way
-from lumion_hw.mesh.topology import HexMesh
+from lumion_hw.mesh.topology import MeshTopology
 
 HARD = 1e9
 """Pressure at which a conflict is as good as forbidden."""
@@ -52,7 +52,7 @@ class WaveGraph:
 
 
 @lru_cache(maxsize=16)
-def wave_graph(mesh: HexMesh) -> WaveGraph:
+def wave_graph(mesh: MeshTopology) -> WaveGraph:
     """Return the lists of a mesh, made once."""
     waves = 4 * mesh.n_pucs
     nodes = np.where(mesh.successors >= 0, mesh.successors, waves - 1 - mesh.successors)
@@ -60,7 +60,7 @@ def wave_graph(mesh: HexMesh) -> WaveGraph:
 
 
 @lru_cache(maxsize=1024)
-def _hops_left(mesh: HexMesh, port: int) -> list[float]:
+def _hops_left(mesh: MeshTopology, port: int) -> list[float]:
     """Return the fewest PUCs from each node to leaving at a port."""
     ports = np.full(mesh.n_ports, math.inf)
     ports[port] = 0.0
