@@ -16,8 +16,8 @@ from lumion_hw.clock import VirtualClock
 # How long an example takes is no judgement: machines are slow and busy. `make test` draws the same examples each time,
 # the others draw new ones.
 settings.register_profile("test", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
-settings.register_profile("long", settings.get_profile("test"), derandomize=False)
-settings.register_profile("campaign", settings.get_profile("long"))
+settings.register_profile("long", settings.get_profile("test"), derandomize=False, max_examples=400)
+settings.register_profile("campaign", settings.get_profile("long"), max_examples=20_000)
 settings.load_profile("test")
 
 

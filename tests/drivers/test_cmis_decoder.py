@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from cmis_peer import Peer, signed, text
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.clock import VirtualClock
@@ -123,7 +124,7 @@ def sound() -> tuple[MemoryImage, dict[tuple[str, int | None], object]]:
     return known, {(item.name, item.index): item.value for item in decode_image(known).fields}
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.sampled_from([(0, 128, 222), (1, 130, 255), (2, 128, 255), (4, 128, 255)]), st.data())
 def test_no_field_changed_by_a_flipped_bit_stays_ok(page: tuple[int, int, int], data: st.DataObject) -> None:
     known, values = sound()
@@ -367,13 +368,13 @@ def test_flags_that_were_not_read_are_not_decoded(peer: Peer) -> None:
     assert decode_image(known).field("rx_los_flag", 1).value is False
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(st.binary(min_size=128, max_size=128 * 4), st.sampled_from([0x18, 0x19, 0x1E]))
 def test_no_bytes_make_the_decoder_fail(data: bytes, identifier: int) -> None:
     decode_file(bytes([identifier]) + data[1:])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(st.data())
 def test_no_page_makes_the_decoder_fail(data: st.DataObject) -> None:
     peer = Peer(VirtualClock())

@@ -118,8 +118,9 @@ def test_whatever_the_wire_does_a_table_is_driven_once_or_the_caller_is_told(see
     assert bench.driver.read_back() == pytest.approx(bench.board.driven * (20.0 / 65535))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=pytest.mark.campaign if seed else pytest.mark.long) for seed in range(4)]
+)
 def test_ten_thousand_commands_at_one_byte_error_in_a_thousand(seed: int) -> None:
     bench = Bench(seed)
     bench.spoil(1e-3)

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from lumion_testboard import HELLO, SpecBoard
 
@@ -286,7 +287,7 @@ def truth() -> dict[str, Any]:
     return {call: run(attached()[0]) for call, run in CALLS.items() if call in ("read_back", "read_monitors", "sweep")}
 
 
-@settings(max_examples=400, deadline=None)
+@examples(200)
 @given(
     call=st.sampled_from(sorted(CALLS)),
     code=st.sampled_from([*C, *E]),

@@ -14,7 +14,8 @@ from contextlib import suppress
 import cobs.cobs
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from lumion_testboard import HELLO, SpecBoard
 
@@ -75,7 +76,7 @@ pieces = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(garbage=st.lists(pieces, max_size=12).map(b"".join))
 def test_any_bytes_in_front_of_a_reply_are_counted_by_their_cause_and_the_reply_is_understood(garbage: bytes) -> None:
     driver, link, board, clock = attached()
@@ -88,7 +89,7 @@ def test_any_bytes_in_front_of_a_reply_are_counted_by_their_cause_and_the_reply_
     assert board.verdicts["read again"] == 0
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(
     kind=st.integers(0, 15),
     version=st.one_of(st.just(1), st.integers(0, 15)),

@@ -6,7 +6,8 @@ import contextlib
 import threading
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from qontrol_wire import ModelChain, lines
 from waiting import PATIENCE_S
@@ -281,7 +282,7 @@ def test_a_device_that_never_stops_talking_ends_in_an_error_in_time(line: bytes)
         assert clock.now() - began < 10.0
 
 
-@settings(max_examples=120, deadline=None)
+@examples(60)
 @given(
     garbage=st.one_of(
         st.binary(max_size=60),
@@ -301,7 +302,7 @@ def test_no_reply_raises_anything_but_the_errors_of_the_tree(garbage: bytes) -> 
     assert session.ask(read_all_text(Quantity.CURRENT_LIMIT, 16)) == ("+24.0000 mA",) * 16
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(
     kind=st.sampled_from([FaultKind.FLIP, FaultKind.DROP, FaultKind.DUPLICATE, FaultKind.BURST, FaultKind.DELAY]),
     direction=st.sampled_from(Direction),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from board_testbench import Bench, Host, table
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firmware_protocol import (
@@ -35,7 +36,7 @@ def ping_works(host: Host) -> None:
     assert PingReply.decode(answer.payload).token == 0xC0FFEE
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(pieces=st.lists(st.binary(max_size=300), max_size=8))
 def test_any_bytes_leave_the_board_alive_and_its_outputs_alone(pieces: list[bytes]) -> None:
     bench = Bench()
@@ -48,7 +49,7 @@ def test_any_bytes_leave_the_board_alive_and_its_outputs_alone(pieces: list[byte
     assert bench.board.driven_codes.tolist() == [1, 2, 3, 4]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(150)
 @given(
     command=st.one_of(st.sampled_from(list(Command)), st.integers(0, 255)),
     flags=st.integers(0, 255),
@@ -68,7 +69,7 @@ def test_any_good_frame_with_any_content_leaves_the_board_alive(
     ping_works(host)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(
     command=st.sampled_from(list(Command)), payload=st.binary(max_size=64), state=st.sampled_from(list(OutputsState))
 )
@@ -94,7 +95,7 @@ def test_every_command_with_random_fields_is_answered_in_every_state(
     assert not answer.flags & HeaderFlag.MORE
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(data=st.data())
 def test_any_chunking_of_the_bytes_gives_the_same_result(data: st.DataObject) -> None:
     codes = table([10, 20, 30, 40])
@@ -119,7 +120,7 @@ def test_any_chunking_of_the_bytes_gives_the_same_result(data: st.DataObject) ->
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50)
 @given(place=st.integers(0, 200), value=st.integers(0, 255))
 def test_a_damaged_byte_costs_at_most_the_frames_it_touches_and_never_a_wrong_code(place: int, value: int) -> None:
     bench = Bench()

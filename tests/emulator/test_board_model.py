@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from board_testbench import Bench, Host, global_block, table
-from hypothesis import settings
+from effort import examples
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -166,5 +166,5 @@ class BoardModel(RuleBasedStateMachine):
         assert np.allclose(last, np.array(self.driven) * 10 / 65535)
 
 
-BoardModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+BoardModel.TestCase.settings = examples(30, stateful_step_count=30)
 TestBoardModel = BoardModel.TestCase

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from board_testbench import TINY, Bench, Host, table
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firmware_protocol import (
@@ -304,7 +305,7 @@ def test_a_delimiter_that_comes_alone_ends_the_frame_begun_before() -> None:
     assert inlet.next_arrival() == 2.0
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50)
 @given(
     pacing=st.sampled_from(["none", "uart:115200", "usb-fs"]),
     writes=st.lists(st.tuples(st.floats(0.0, 0.2), st.binary(min_size=1, max_size=6000)), min_size=1, max_size=6),
@@ -325,7 +326,7 @@ def test_no_byte_is_lost_doubled_or_early_on_the_way_in(pacing: str, writes: lis
     assert read == sent
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50)
 @given(
     pacing=st.sampled_from(["none", "uart:115200", "ftdi:115200:16", "ftdi:921600:1", "usb-fs"]),
     frames=st.lists(st.binary(min_size=15, max_size=4096), min_size=1, max_size=5),

@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from board_testbench import TINY, Bench, Host, global_block, table
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firmware_protocol import (
@@ -174,7 +175,7 @@ def test_a_host_that_comes_back_during_hold_keeps_the_circuits() -> None:
     assert bench.board.state is OutputsState.GRACE, "the watchdog runs again"
 
 
-@settings(max_examples=30, deadline=None)
+@examples(20)
 @given(
     policy=st.sampled_from([(0, 0), (1, 50), (2, 200)]),
     timeout_ms=st.integers(100, 400),

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 from board_testbench import TINY, Bench, Host
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firmware_protocol import (
@@ -189,7 +190,7 @@ def test_256_points_of_one_change_take_the_bytes_the_specification_says() -> Non
     assert host.started(1).records == 256
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(data=st.binary(min_size=1, max_size=120), patch=st.integers(0, 41), value=st.integers(0, 255))
 def test_any_bytes_are_an_image_or_a_refusal(data: bytes, patch: int, value: int) -> None:
     host = loading()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from board_testbench import Bench, Host, global_block, table
-from hypothesis import settings
+from effort import examples
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -289,5 +289,5 @@ class SweepModel(RuleBasedStateMachine):
         )
 
 
-SweepModel.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+SweepModel.TestCase.settings = examples(30, stateful_step_count=30)
 TestSweepModel = SweepModel.TestCase

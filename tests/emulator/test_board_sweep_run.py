@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from board_testbench import TINY, Bench, Host, data_of, done_of
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from firmware_protocol import (
@@ -455,7 +456,7 @@ def test_pushed_records_that_were_overwritten_are_skipped_not_garbled() -> None:
     assert bench.board.driven_codes.tolist() == BASE
 
 
-@settings(max_examples=25, deadline=None)
+@examples(20)
 @given(data=st.data())
 def test_a_host_that_loses_events_gets_every_record_by_asking_for_the_holes(data: st.DataObject) -> None:
     _, host = ready(ramp(40, dwell_us=1_000, mask=b"\x01\0"), replace(TINY, sweep_ring=16, mtu=256))

@@ -247,12 +247,14 @@ def run(examples: int, steps: int) -> None:
 
 
 def test_a_random_host_never_sees_a_forbidden_transition_or_an_untrue_status() -> None:
-    run(examples=12, steps=25)
+    run(examples=8, steps=25)
 
 
-@pytest.mark.long
-def test_many_random_hosts_never_do() -> None:
-    run(examples=300, steps=60)
+@pytest.mark.parametrize(
+    "examples", [pytest.param(40, marks=pytest.mark.long), pytest.param(600, marks=pytest.mark.campaign)]
+)
+def test_many_random_hosts_never_do(examples: int) -> None:
+    run(examples=examples, steps=60)
 
 
 def writes(profile: str, seed: int) -> Iterator[tuple[int, int, bytes]]:
@@ -285,12 +287,13 @@ def fuzz(profile: str, seed: int, count: int) -> None:
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_nonsense_in_any_register_breaks_nothing(profile: str) -> None:
-    fuzz(profile, 7, 200)
+    fuzz(profile, 7, 100)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("profile", PROFILES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=pytest.mark.campaign if seed else pytest.mark.long) for seed in range(3)]
+)
 def test_nonsense_in_all_registers_breaks_nothing(profile: str, seed: int) -> None:
     fuzz(profile, seed, 100_000)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.clock import VirtualClock
@@ -223,7 +224,7 @@ def test_a_device_without_power_refuses_a_connection() -> None:
         rig.device.connect()
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50)
 @given(garbage=st.lists(st.binary(max_size=90), max_size=8))
 def test_no_byte_string_kills_it(garbage: list[bytes]) -> None:
     rig = Rig()

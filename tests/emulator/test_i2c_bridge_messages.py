@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.clock import VirtualClock
@@ -197,7 +198,7 @@ def test_an_unplugged_bridge_refuses_a_connection() -> None:
         rig.bridge.connect()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(75)
 @given(
     garbage=st.lists(
         st.one_of(st.binary(max_size=30), st.sampled_from([b"S\xa1", b"SP", b"W", b"RP", b"OP", b"Z\x5a\xa5P"]))

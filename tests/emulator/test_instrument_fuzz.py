@@ -258,18 +258,24 @@ def hammer_hislip(seed: int, messages: int, caplog) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_mutated_lines_leave_every_instrument_alive_and_truthful(name, caplog):
-    hammer(TARGETS[name], 1, 600, caplog)
+    hammer(TARGETS[name], 1, 300, caplog)
 
 
 def test_random_frames_leave_the_itla_alive():
-    hammer_frames(1, 3000)
+    hammer_frames(1, 1500)
 
 
 def test_random_messages_leave_hislip_alive(caplog):
-    hammer_hislip(1, 1500, caplog)
+    hammer_hislip(1, 750, caplog)
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("name", TARGETS)
+def test_more_mutated_lines_leave_every_instrument_alive_and_truthful(name, caplog):
+    hammer(TARGETS[name], 2, 10_000, caplog)
+
+
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_million_lines_into_every_instrument(name, seed, caplog):
@@ -278,12 +284,22 @@ def test_a_million_lines_into_every_instrument(name, seed, caplog):
 
 
 @pytest.mark.long
+def test_more_random_frames_leave_the_itla_alive():
+    hammer_frames(2, 50_000)
+
+
+@pytest.mark.long
+def test_more_random_messages_leave_hislip_alive(caplog):
+    hammer_hislip(2, 20_000, caplog)
+
+
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(10))
 def test_a_million_frames_into_the_itla(seed):
     hammer_frames(100 + seed, 100_000)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(10))
 def test_a_million_messages_into_hislip(seed, caplog):
     hammer_hislip(100 + seed, 100_000, caplog)

@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from waiting import PATIENCE_S, promptly
 
@@ -297,7 +298,7 @@ def test_power_loss_ends_every_connection_and_what_is_under_way() -> None:
 # -- any bytes
 
 
-@settings(max_examples=200, deadline=None)
+@examples(100)
 @given(
     data=st.one_of(
         st.binary(max_size=200),
@@ -342,8 +343,10 @@ def test_floods_are_bounded_in_memory() -> None:
     assert all(rig.rest(link).endswith("error: the line is longer than 4096 bytes\n") for link in links)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(seed, marks=pytest.mark.long if seed < 2 else pytest.mark.campaign) for seed in range(0, 10)],
+)
 def test_thousands_of_broken_conversations_leave_the_server_alive(seed: int) -> None:
     noise = np.random.default_rng(seed)
     rig = Rig()

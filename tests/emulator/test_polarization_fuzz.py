@@ -158,22 +158,34 @@ def hammer_frames(target: Frames, seed: int, count: int, caplog) -> None:
 
 @pytest.mark.parametrize("name", LINES)
 def test_mutated_lines_leave_polarization_controllers_alive_and_truthful(name, caplog):
-    hammer(LINES[name], 1, 1000, caplog)
+    hammer(LINES[name], 1, 500, caplog)
 
 
 @pytest.mark.parametrize("name", FRAMES)
 def test_random_frames_leave_polarization_instruments_alive(name, caplog):
-    hammer_frames(FRAMES[name], 1, 3000, caplog)
+    hammer_frames(FRAMES[name], 1, 1500, caplog)
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("name", LINES)
+def test_more_mutated_lines_leave_polarization_controllers_alive_and_truthful(name, caplog):
+    hammer(LINES[name], 2, 20_000, caplog)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", FRAMES)
+def test_more_random_frames_leave_polarization_instruments_alive(name, caplog):
+    hammer_frames(FRAMES[name], 2, 30_000, caplog)
+
+
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("name", LINES)
 def test_a_million_lines_into_every_polarization_controller(name, seed, caplog):
     hammer(LINES[name], 100 + seed, 100_000, caplog)
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("name", FRAMES)
 def test_a_million_frames_into_every_polarization_instrument(name, seed, caplog):

@@ -7,7 +7,8 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from qontrol_testbench import TWO, Rig
@@ -49,7 +50,7 @@ def still_good(rig: Rig) -> None:
     assert [at_s for at_s, _ in rig.driven] == sorted(at_s for at_s, _ in rig.driven)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(75)
 @given(data=st.lists(pieces(), max_size=30).map(b"".join), seed=st.integers(0, 5))
 def test_any_bytes_leave_the_chain_alive(data: bytes, seed: int) -> None:
     rig = Rig(TWO, loads=[HeaterLoad(500.0, 0.02)] * 12 + [OPEN] * 4, seed=seed)
@@ -57,7 +58,7 @@ def test_any_bytes_leave_the_chain_alive(data: bytes, seed: int) -> None:
     still_good(rig)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(
     data=st.lists(pieces(), max_size=15).map(b"".join),
     mode=st.sampled_from(ReplyMode),
@@ -77,7 +78,7 @@ def test_any_bytes_leave_any_kind_of_chain_alive(
     still_good(rig)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50)
 @given(data=st.lists(pieces(), max_size=20).map(b"".join), cuts=st.lists(st.integers(0, 400), max_size=10))
 def test_how_the_bytes_are_cut_does_not_matter(data: bytes, cuts: list[int]) -> None:
     whole, cut = RequestReader(80, 64, 0.04), RequestReader(80, 64, 0.04)
@@ -141,7 +142,7 @@ class OutputsModel(RuleBasedStateMachine):
         assert self.rig.ask("IALL?") == [f"{value:+.4f} mA" for value in self.rig.currents_ma]
 
 
-OutputsModel.TestCase.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+OutputsModel.TestCase.settings = examples(15, stateful_step_count=20)
 TestOutputsModel = OutputsModel.TestCase
 
 
@@ -166,8 +167,10 @@ def test_a_flood_is_bounded_in_memory(unit: bytes, baud: int | None) -> None:
     assert rig.ask("ID?", wait_s=0.1)[-1] == "Q8iv-0001"
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(seed, marks=pytest.mark.long if seed < 2 else pytest.mark.campaign) for seed in range(0, 20)],
+)
 def test_much_noise_leaves_the_chain_alive(seed: int) -> None:
     noise = np.random.default_rng(seed)
     rig = Rig(loads=[HeaterLoad(500.0, 0.02)] * 12 + [OPEN] * 4, seed=seed)

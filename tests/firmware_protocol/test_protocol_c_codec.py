@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from c_build import CODEC, SOURCES, compile_c, needs_compiler
 from cobs import cobs
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from vector_check import VECTORS, all_problems
 from waiting import PATIENCE_S
@@ -146,7 +147,7 @@ good = st.builds(
 )
 
 
-@settings(max_examples=300)
+@examples(150)
 @given(data=st.data())
 def test_any_stream_in_any_chunks_means_the_same_in_c_and_python(codec: ctypes.CDLL, data: st.DataObject) -> None:
     stream = bytearray(b"".join(data.draw(st.lists(st.one_of(good, st.binary(max_size=30)), max_size=5))))
@@ -164,7 +165,7 @@ def test_any_stream_in_any_chunks_means_the_same_in_c_and_python(codec: ctypes.C
 runs = st.sampled_from((0, 1, 252, 253, 254, 255, 256, 507, 508, 509, 510, 762))
 
 
-@settings(max_examples=300)
+@examples(150)
 @given(parts=st.lists(st.one_of(st.binary(max_size=20), runs.map(bytes), runs.map(lambda n: b"\7" * n)), max_size=4))
 def test_cobs_in_c_gives_the_bytes_of_the_cobs_package(codec: ctypes.CDLL, parts: list[bytes]) -> None:
     content = b"".join(parts)
@@ -215,7 +216,7 @@ class Fault(ctypes.Structure):
 seeds = st.sampled_from([bytes.fromhex(record["bytes"]) for record in VECTORS["images"] + VECTORS["bad_images"]])
 
 
-@settings(max_examples=500)
+@examples(250)
 @given(seed=seeds, data=st.data())
 def test_a_damaged_image_gets_the_same_answer_in_c_and_python(
     codec: ctypes.CDLL, seed: bytes, data: st.DataObject

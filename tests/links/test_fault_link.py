@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.clock import VirtualClock
@@ -366,7 +367,7 @@ def test_damage_goes_on_where_it_should_after_a_half_closed_link_was_opened_agai
     assert wire.heard == bytes(byte for byte in whole.heard if not 50 <= byte < 100)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(75)
 @given(
     plan=st.builds(FaultPlan, rates, rates, st.lists(events, max_size=4).map(tuple)),
     pieces=st.lists(st.binary(min_size=1, max_size=20), min_size=1, max_size=20),
@@ -389,7 +390,7 @@ def test_whatever_happens_every_byte_is_accounted_for_and_no_call_outlives_its_d
         assert wire.balanced()
 
 
-@settings(max_examples=100, deadline=None)
+@examples(50)
 @given(
     cuts=st.lists(st.integers(1, 40), min_size=1, max_size=8),
     seed=st.integers(0, 99),

@@ -122,3 +122,33 @@ def test_a_manager_that_somebody_else_closed_is_made_anew(listener: socket.socke
     assert peer.recv(64) == b"*IDN?\n"
     again.close()
     peer.close()
+
+
+def test_no_read_is_told_to_wait_for_no_time_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """VISA counts whole milliseconds; at 0 pyvisa-py raises at once, and silence would look like a lost instrument."""
+    from pyvisa import VisaIOError
+    from pyvisa.constants import StatusCode
+
+    class Silent:
+        timeouts_ms: list[float] = []  # noqa: RUF012
+
+        def __setattr__(self, name: str, value: float) -> None:
+            self.timeouts_ms.append(value)
+
+        def read_raw(self) -> bytes:
+            time.sleep(1e-4)
+            raise VisaIOError(StatusCode.error_timeout)
+
+        def close(self) -> None: ...
+
+    class Manager:
+        def open_resource(self, name: str, open_timeout: int) -> Silent:
+            return Silent()
+
+    monkeypatch.setattr("lumion_hw.links.visa._resource_manager", lambda backend: Manager())
+    link = VisaLink("TCPIP0::192.0.2.7::hislip0::INSTR", CLOCK)
+    link.open(soon())
+    assert link.read(CLOCK.now() + 3e-3) == b""
+    assert len(Silent.timeouts_ms) > 1
+    assert min(Silent.timeouts_ms) >= 1.0
+    link.close()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import assume, given, settings
+from effort import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lumion_hw.clock import VirtualClock
@@ -118,7 +119,7 @@ def test_what_is_not_one_line_is_not_sent(text: str) -> None:
         session.command(text)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(
     echo=st.booleans(),
     lines=st.lists(st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=20), max_size=5),
@@ -136,7 +137,7 @@ def test_any_reply_gives_its_lines_and_its_end(echo: bool, lines: list[str], suc
     assert not session.tainted
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(garbage=st.binary(max_size=60))
 def test_no_bytes_raise_anything_but_the_errors_of_the_tree(garbage: bytes) -> None:
     session, _, _ = opened(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lumion_hw.clock import VirtualClock
@@ -71,7 +72,7 @@ def block(payload: bytes) -> bytes:
 CUTS = st.lists(st.integers(0, 10_000), max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(payload=st.binary(max_size=300), terminator=st.sampled_from([b"\n", b"\r\n", b""]), cuts=CUTS)
 def test_any_block_arrives_whole_however_it_is_cut(payload: bytes, terminator: bytes, cuts: list[int]) -> None:
     session = session_with([block(payload) + terminator, b"next\n"], cuts)
@@ -80,14 +81,14 @@ def test_any_block_arrives_whole_however_it_is_cut(payload: bytes, terminator: b
     assert session.counters.taints == 0
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(text=st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), max_size=50), cuts=CUTS)
 def test_any_line_arrives_whole_however_it_is_cut(text: str, cuts: list[int]) -> None:
     session = session_with([text.encode() + b"\n"], cuts)
     assert session.query("A?") == text
 
 
-@settings(max_examples=120, deadline=None)
+@examples(60)
 @given(garbage=st.binary(max_size=80), end=st.sampled_from([b"", b"\n"]), as_block=st.booleans(), cuts=CUTS)
 def test_no_bytes_raise_anything_but_a_link_error_and_the_next_reply_is_right(
     garbage: bytes, end: bytes, as_block: bool, cuts: list[int]
@@ -98,7 +99,7 @@ def test_no_bytes_raise_anything_but_a_link_error_and_the_next_reply_is_right(
     assert session.query("B?") == "right"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30)
 @given(answered=st.lists(st.booleans(), min_size=1, max_size=8), cuts=CUTS)
 def test_replies_never_move_to_another_query_whatever_is_lost(answered: list[bool], cuts: list[int]) -> None:
     replies = [f"{number}\n".encode() if present else b"" for number, present in enumerate(answered)]

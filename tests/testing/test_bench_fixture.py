@@ -9,6 +9,7 @@ from waiting import PATIENCE_S
 
 pytest_plugins = ["pytester"]
 
+OPTIONS = ("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:hypothesispytest")
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
 
 
@@ -18,7 +19,7 @@ def run(pytester):
 
     def run(text: str):
         pytester.makepyfile(text)
-        return pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:hypothesispytest")
+        return pytester.runpytest_subprocess(*OPTIONS)
 
     return run
 
@@ -46,48 +47,65 @@ def test_faults_are_scripted_on_the_bench(bench) -> None:
 # -- as users write it
 
 
-def test_without_a_marker_it_is_the_builtin_bench_with_seed_0(run) -> None:
-    result = run(
-        """
+AS_USERS_WRITE_IT = {
+    "test_builtin": """
         from lumion_hw import Bench
 
-        def test_it(bench):
+        def test_without_a_marker_it_is_the_builtin_bench_with_seed_0(bench):
             with Bench.emulate("lumion-prototype", seed=0) as other:
                 assert bench.mesh.monitors_ma().tolist() == other.mesh.monitors_ma().tolist()
-        """
-    )
-    result.assert_outcomes(passed=1)
-
-
-def test_the_seed_of_the_marker_counts(run) -> None:
-    result = run(
-        """
+        """,
+    "test_marked": """
+        import numpy as np
         import pytest
         from lumion_hw import Bench
 
-        @pytest.mark.lumion_bench(seed=3)
-        def test_it(bench):
-            with Bench.emulate(seed=3) as same, Bench.emulate(seed=0) as other:
+        boards = []
+
+        @pytest.mark.lumion_bench("mine.yaml", seed=3)
+        def test_the_seed_counts_and_a_path_is_relative_to_the_test_file(bench, request):
+            assert bench.model.name == "small"
+            mine = request.path.parent / "mine.yaml"
+            with Bench.emulate(mine, seed=3) as same, Bench.emulate(mine, seed=0) as other:
                 light = bench.mesh.monitors_ma().tolist()
                 assert light == same.mesh.monitors_ma().tolist()
                 assert light != other.mesh.monitors_ma().tolist()
-        """
-    )
-    result.assert_outcomes(passed=1)
+
+        @pytest.mark.lumion_bench("mine.yaml", seed=1)
+        class TestMine:
+            @pytest.mark.lumion_bench(seed=2)
+            def test_a_class_gives_the_bench_and_a_function_the_seed(self, bench, request):
+                with Bench.emulate(request.path.parent / "mine.yaml", seed=2) as same:
+                    assert bench.mesh.monitors_ma().tolist() == same.mesh.monitors_ma().tolist()
+
+        @pytest.mark.lumion_bench("mine.yaml")
+        @pytest.mark.parametrize("round_", [1, 2])
+        def test_every_test_has_a_bench_of_its_own(bench, round_):
+            assert not bench.mesh.driven_ma().any()
+            bench.mesh.program(np.ones_like(bench.mesh.driven_ma()))
+            boards.append(bench.emulated.faults.board("mesh0"))
+
+        @pytest.mark.lumion_bench("mine.yaml")
+        def test_failing(bench):
+            boards.append(bench.emulated.faults.board("mesh0"))
+            bench.mesh.program(np.ones_like(bench.mesh.driven_ma()))
+            assert not boards[-1].driven_codes.any(), "this fails"
+
+        def test_it_is_closed_behind_each_test_and_behind_one_that_fails():
+            assert len({id(board) for board in boards}) == 3
+            assert not any(board.driven_codes.any() for board in boards)
+        """,
+}
+"""Test files by name. One of their tests is to fail."""
 
 
-def test_a_path_is_relative_to_the_test_file(run, pytester) -> None:
+def test_fixture_and_marker_as_users_write_them(pytester) -> None:
+    """In one process of its own: to load numpy and open a bench in each of many took longer than all the rest."""
     (pytester.path / "mine.yaml").write_text(SMALL.read_text())
-    result = run(
-        """
-        import pytest
-
-        @pytest.mark.lumion_bench("mine.yaml", seed=3)
-        def test_it(bench):
-            assert bench.model.name == "small"
-        """
-    )
-    result.assert_outcomes(passed=1)
+    pytester.makepyfile(**AS_USERS_WRITE_IT)
+    result = pytester.runpytest_subprocess("-v", *OPTIONS)
+    result.assert_outcomes(passed=6, failed=1)
+    result.stdout.fnmatch_lines(["FAILED test_marked.py::test_failing - AssertionError: this fails*"])
 
 
 def test_the_ini_option_names_the_bench_of_all_tests_relative_to_itself(run, pytester) -> None:
@@ -100,71 +118,12 @@ def test_the_ini_option_names_the_bench_of_all_tests_relative_to_itself(run, pyt
         def test_it(bench):
             assert bench.model.name == "small"
 
-        @pytest.mark.lumion_bench("lumion-prototype")
+        @pytest.mark.lumion_bench("laser-bench")
         def test_the_marker_is_nearer(bench):
-            assert bench.model.name == "lumion-prototype"
+            assert bench.model.name == "laser-bench"
         """
     )
     result.assert_outcomes(passed=2)
-
-
-def test_a_class_gives_the_bench_and_a_function_the_seed(run, pytester) -> None:
-    (pytester.path / "mine.yaml").write_text(SMALL.read_text())
-    result = run(
-        """
-        import pytest
-        from lumion_hw import Bench
-
-        @pytest.mark.lumion_bench("mine.yaml", seed=1)
-        class TestMine:
-            @pytest.mark.lumion_bench(seed=2)
-            def test_it(self, bench, request):
-                with Bench.emulate(request.path.parent / "mine.yaml", seed=2) as same:
-                    assert bench.mesh.monitors_ma().tolist() == same.mesh.monitors_ma().tolist()
-        """
-    )
-    result.assert_outcomes(passed=1)
-
-
-def test_every_test_has_a_bench_of_its_own_and_it_is_closed_behind_it(run) -> None:
-    result = run(
-        """
-        import numpy as np
-        import pytest
-
-        boards = []
-
-        @pytest.mark.parametrize("round_", [1, 2])
-        def test_it(bench, round_):
-            assert not bench.mesh.driven_ma().any()
-            bench.mesh.program(np.ones(144))
-            boards.append(bench.emulated.faults.board("mesh0"))
-
-        def test_afterwards():
-            assert boards[0] is not boards[1]
-            assert not any(board.driven_codes.any() for board in boards)
-        """
-    )
-    result.assert_outcomes(passed=3)
-
-
-def test_a_failing_test_closes_its_bench_too(run) -> None:
-    result = run(
-        """
-        import numpy as np
-
-        boards = []
-
-        def test_it(bench):
-            boards.append(bench.emulated.faults.board("mesh0"))
-            bench.mesh.program(np.ones(144))
-            assert not boards[0].driven_codes.any(), "this fails"
-
-        def test_afterwards():
-            assert not boards[0].driven_codes.any()
-        """
-    )
-    result.assert_outcomes(passed=1, failed=1)
 
 
 def test_a_wrong_marker_is_told_in_one_sentence(run) -> None:

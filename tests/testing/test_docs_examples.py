@@ -28,21 +28,27 @@ def blocks() -> list:
     return found
 
 
-@pytest.mark.parametrize("code", blocks())
-def test_the_example_runs(code, request, tmp_path, monkeypatch) -> None:
-    if _HAS_TESTS.search(code):
-        pytester = request.getfixturevalue("pytester")
-        pytester.makepyfile(code)
-        pytester.makeini("[pytest]\nfilterwarnings = error\n")
-        # Contracts over real wires run in tests/contract; a process of its own, because numpy loads once per process.
-        result = pytester.runpytest_subprocess("-q", "-p", "no:cacheprovider", "-k", "not tcp and not pty")
-        outcomes = result.parseoutcomes()
-        assert outcomes.get("passed", 0) > 0
-        assert set(outcomes) <= {"passed", "skipped", "deselected"}
-    else:
-        # Not inside pytester, which forgets modules again: numpy loads once per process.
-        monkeypatch.chdir(tmp_path)
-        exec(compile(code, "example", "exec"), {"__name__": "__main__"})
+SCRIPTS = [block for block in blocks() if not _HAS_TESTS.search(block.values[0])]
+TESTS = {block.id: block.values[0] for block in blocks() if _HAS_TESTS.search(block.values[0]) and not block.marks}
+
+
+@pytest.mark.parametrize("code", SCRIPTS)
+def test_the_example_runs(code, tmp_path, monkeypatch) -> None:
+    # Not inside pytester, which forgets modules again: numpy loads once per process.
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "example", "exec"), {"__name__": "__main__"})
+
+
+def test_the_examples_that_are_tests_pass(pytester) -> None:
+    """Each in a file of its own, all in one process."""
+    names = {"test_" + re.sub(r"\W", "_", place): code for place, code in TESTS.items()}
+    pytester.makepyfile(**names)
+    pytester.makeini("[pytest]\nfilterwarnings = error\n")
+    # Contracts over real wires run in tests/contract.
+    result = pytester.runpytest_subprocess("-v", "-p", "no:cacheprovider", "-k", "not tcp and not pty")
+    assert set(result.parseoutcomes()) <= {"passed", "skipped", "deselected"}
+    for name in names:
+        result.stdout.fnmatch_lines([f"{name}.py::*PASSED*"])
 
 
 def test_there_are_examples() -> None:
