@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol, cast
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.devices import CmisModel
+from lumion_hw.bench.kinds.cmis import CmisModel
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, DeviceError
 from lumion_hw.interfaces import CoherentTransponder, Transponder, TunableLaser
