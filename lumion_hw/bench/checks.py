@@ -361,7 +361,7 @@ def _taps(bench: BenchData) -> Iterator[Check]:
 def _servers(bench: BenchData) -> Iterator[Check]:
     names, owners = Uses(), Uses()
     lit = [fibre.get("transponder") for _, fibre in bench.inputs]
-    heard = [fibre.get("transponder") for _, fibre in bench.outputs]
+    received = [fibre.get("transponder") for _, fibre in bench.outputs]
     for base, server in bench.servers:
         name = server.get("name")
         if isinstance(name, str):
@@ -373,7 +373,7 @@ def _servers(bench: BenchData) -> Iterator[Check]:
             if unknown or not isinstance(nic, str):
                 continue
             yield from owners.claim(nic, path, f"module {nic!r}")
-            missing = [side for side, wired in (("inputs", lit), ("outputs", heard)) if nic not in wired]
+            missing = [side for side, wired in (("inputs", lit), ("outputs", received)) if nic not in wired]
             if missing:
                 yield Check(path, f"expected a wired module, found {nic!r}, which is not in wiring.{missing[0]}")
 

@@ -30,7 +30,7 @@ class UnusableKindError(ConfigError):
 
 
 @dataclass(frozen=True)
-class _Source:
+class _Registration:
     """Where a kind comes from."""
 
     package: str
@@ -100,13 +100,13 @@ class KnownKinds:
 
 
 @lru_cache(maxsize=1)
-def _sources(_path: tuple[str, ...]) -> dict[str, list[_Source]]:
+def _sources(_path: tuple[str, ...]) -> dict[str, list[_Registration]]:
     """Return where each kind comes from; ``_path`` is where packages are looked for, and what is kept depends on it.
 
     Raises:
         ConfigError: This package registers none.
     """
-    found: dict[str, list[_Source]] = {}
+    found: dict[str, list[_Registration]] = {}
     own = tuple(_own_sources())
     for source in (*own, *_installed(without=_OWN if own else None)):
         found.setdefault(source.entry.name, []).append(source)
@@ -115,16 +115,16 @@ def _sources(_path: tuple[str, ...]) -> dict[str, list[_Source]]:
     return found
 
 
-def _own_sources() -> Iterator[_Source]:
+def _own_sources() -> Iterator[_Registration]:
     """Yield the kinds of this package as its checkout registers them; nothing where it is not a checkout."""
     head = f'[project.entry-points."{GROUP}"]\n'
     text = _CHECKOUT.read_text(encoding="utf-8") if _CHECKOUT.is_file() else ""
     if f'name = "{_OWN}"' in text:
         rows = tomllib.loads(text.partition(head)[2].partition("\n[")[0])
-        yield from (_Source(_OWN, EntryPoint(name, value, GROUP)) for name, value in rows.items())
+        yield from (_Registration(_OWN, EntryPoint(name, value, GROUP)) for name, value in rows.items())
 
 
-def _installed(without: str | None) -> Iterator[_Source]:
+def _installed(without: str | None) -> Iterator[_Registration]:
     """Yield the kinds of installed packages. Of packages that are there twice the first one counts, as in imports."""
     seen = {without}
     for distribution in distributions():
@@ -134,7 +134,7 @@ def _installed(without: str | None) -> Iterator[_Source]:
         name = _name(distribution)
         if name not in seen:
             seen.add(name)
-            yield from (_Source(name, entry) for entry in _entries(distribution))
+            yield from (_Registration(name, entry) for entry in _entries(distribution))
 
 
 def _name(distribution: Distribution) -> str:
@@ -146,7 +146,7 @@ def _entries(distribution: Distribution) -> Iterable[EntryPoint]:
 
 
 @lru_cache(maxsize=256)
-def _load(source: _Source) -> DeviceKind:
+def _load(source: _Registration) -> DeviceKind:
     """Import a kind. Raises ``UnusableKindError`` that names package and entry point."""
     try:
         kind = source.entry.load()
@@ -160,6 +160,6 @@ def _load(source: _Source) -> DeviceKind:
     return kind  # type: ignore[no-any-return]
 
 
-def _unusable(source: _Source, why: str) -> UnusableKindError:
+def _unusable(source: _Registration, why: str) -> UnusableKindError:
     hint = _ANEW if source.package == _OWN else "Repair or uninstall this package."
     return UnusableKindError(f"the kind {source.entry.name!r} cannot be used ({source}): {why}", hint=hint)
