@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from calibration.model.device_under_test import MONITOR_SPREAD_DB, DeviceUnderTest
 from calibration.model.space import space_of
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.devices import CmisModel
+from lumion_hw.bench.kinds.cmis import CmisModel
 from lumion_hw.clock import Clock
 from lumion_hw.errors import CalibrationError, CircuitError, ConfigError, DeviceError, LumionError
 from lumion_hw.interfaces import CoherentTransponder, Transponder, TunableLaser

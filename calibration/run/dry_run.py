@@ -26,7 +26,8 @@ from calibration.model.priors import PHASE_GROUPS, PUBLISHED_KERNEL, default_pri
 from calibration.run.bootstrap import BootstrapPlan, first_settings
 from calibration.run.planning import STRETCH, Goal, Knowledge, designer_after, shortfall
 from calibration.run.verification import SETTINGS
-from lumion_hw.bench.devices import CmisModel, HeaterDriverModel, MeshControllerModel
+from lumion_hw.bench.devices import HeaterDriverModel
+from lumion_hw.bench.kinds.cmis import CmisModel
 from lumion_hw.bench.model import BenchModel
 from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.interfaces.wiring import InputPath
@@ -191,8 +192,8 @@ class _Nominal:
         ports = tuple(port for port in level_db if port not in first_of)
         second_db = [level_db[seconds[port]] - level_db[port] for port in ports if port in seconds]
         own = len({path.source for path in inputs if path.laser is None}) > 1
-        converts = isinstance(device, MeshControllerModel)
-        responsive = device.monitor_responsivity_a_per_w if isinstance(device, MeshControllerModel) else 1.0
+        converts = device.photodiodes_a_per_w is not None
+        responsive = device.photodiodes_a_per_w or 1.0
         p_pi = typical.p_pi_min_mw, typical.p_pi_max_mw
         source_dbm = np.array([level_db[port] for port in ports])
         return cls(

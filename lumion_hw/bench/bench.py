@@ -8,22 +8,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from lumion_hw.bench.devices import (
-    LASER_KINDS,
-    METER_KINDS,
-    MODULE_KINDS,
-    OPTIMIZER_KINDS,
-    POLARIMETER_KINDS,
-    POLARIZATION_KINDS,
-)
-from lumion_hw.bench.drivers import OpenDevice, open_device
+from lumion_hw.bench.devices import DeviceModel, HeaterDriverModel
 from lumion_hw.bench.events import EventLog
+from lumion_hw.bench.known_kinds import kind_named
 from lumion_hw.bench.loader import builtin_path, load_bench
 from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.bench.meter_monitors import MeterMonitors
-from lumion_hw.bench.model import BenchModel, DeviceModel, HeaterDriverModel, MeshControllerModel
-from lumion_hw.bench.module_ways import ModuleWay, module_way
+from lumion_hw.bench.model import BenchModel
+from lumion_hw.bench.module_connection import ModuleConnection, module_connection
 from lumion_hw.bench.named import Named
+from lumion_hw.bench.opening import open_device
+from lumion_hw.bench.roles import Role
 from lumion_hw.clock import Clock, SystemClock, VirtualClock
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.interfaces import (
@@ -39,6 +34,7 @@ from lumion_hw.interfaces import (
 from lumion_hw.links.base import Link
 
 if TYPE_CHECKING:
+    from lumion_hw.bench.opening import OpenDevice
     from lumion_hw.emulator.assembly import EmulatedBench
 
 BUILTIN = "lumion-prototype"
@@ -51,7 +47,7 @@ class Bench:
 
     Args:
         model: The checked bench file.
-        link: Makes the link, or another way, to a device by its name.
+        link: Makes the link, or another connection, to a device by its name.
         clock: Clock of all devices.
         emulated: The emulated bench behind the links, if there is one.
         only: Names of the devices to open; all if not given. The others are left alone, for other programs.
@@ -73,7 +69,7 @@ class Bench:
     def __init__(
         self,
         model: BenchModel,
-        link: Callable[[str, DeviceModel], Link | ModuleWay],
+        link: Callable[[str, DeviceModel], Link | ModuleConnection],
         clock: Clock,
         emulated: EmulatedBench | None = None,
         only: Collection[str] | None = None,
@@ -87,13 +83,13 @@ class Bench:
         self._emulated = emulated
         self._devices: dict[str, OpenDevice] = {}
         self._open_all(link)
-        self.meters: Named[PowerMeter] = self._of_kind("power meter", METER_KINDS)
-        self.lasers: Named[TunableLaser] = self._of_kind("laser", LASER_KINDS)
-        self.transponders: Named[Transponder] = self._of_kind("module", MODULE_KINDS)
-        self.polarization: Named[PolarizationController] = self._of_kind("polarization controller", POLARIZATION_KINDS)
-        self.polarization_optimizers: Named[PolarizationOptimizer] = self._of_kind("optimizer", OPTIMIZER_KINDS)
-        self.polarimeters: Named[Polarimeter] = self._of_kind("polarimeter", POLARIMETER_KINDS)
-        self.mesh_states: Named[MeshStates] = self._of_kind("mesh that takes states", ("smartlight-line-server",))
+        self.meters: Named[PowerMeter] = self._with_role(Role.METER)
+        self.lasers: Named[TunableLaser] = self._with_role(Role.LASER)
+        self.transponders: Named[Transponder] = self._with_role(Role.TRANSPONDER)
+        self.polarization: Named[PolarizationController] = self._with_role(Role.POLARIZATION)
+        self.polarization_optimizers: Named[PolarizationOptimizer] = self._with_role(Role.POLARIZATION_OPTIMIZER)
+        self.polarimeters: Named[Polarimeter] = self._with_role(Role.POLARIMETER)
+        self.mesh_states: Named[MeshStates] = self._with_role(Role.MESH_STATES)
         try:
             self._mesh = self._mesh_access()
         except BaseException:
@@ -131,13 +127,13 @@ class Bench:
         known = dict(addresses or {})
         _check_names(known, model, "addresses for devices")
 
-        def link(name: str, device: DeviceModel) -> Link | ModuleWay:
-            mainframe = getattr(device, "mainframe", None)
-            held_at = known.get(mainframe, model.devices[mainframe].address) if mainframe else None
+        def link(name: str, device: DeviceModel) -> Link | ModuleConnection:
+            holder = device.inside
+            held_at = known.get(holder, model.devices[holder].address) if holder else None
             address = known.get(name, device.address or held_at)
             if address is None:
                 raise ConfigError("the bench file gives no address", device=name, hint="Add 'address: ...'.")
-            return module_way(address) or open_link(address, wall)
+            return module_connection(address) or open_link(address, wall)
 
         return cls(model, link, wall, only=only)
 
@@ -222,18 +218,19 @@ class Bench:
         how = "emulated" if self.is_emulated else "real"
         return f"<Bench {self.model.name}, {how}: {', '.join(self._devices)}>"
 
-    def _of_kind(self, sort: str, kinds: Collection[str]) -> Named[Any]:
-        """Return the open devices of these kinds; the names of all others say what they are."""
-        named = {name: device.kind for name, device in self.model.devices.items()}
-        found = {name: device for name, device in self._devices.items() if named[name] in kinds}
+    def _with_role(self, role: Role) -> Named[Any]:
+        """Return the open devices of a role; the names of all others say what they are."""
+        kinds = {name: kind_named(device.kind) for name, device in self.model.devices.items()}
+        of_role = {name for name, kind in kinds.items() if kind is not None and kind.role is role}
+        found = {name: device for name, device in self._devices.items() if name in of_role}
         elsewhere = {
-            name: "it was left out by 'only'" if kind in kinds else f"that is a {kind}"
-            for name, kind in named.items()
+            name: "it was left out by 'only'" if name in of_role else f"that is a {device.kind}"
+            for name, device in self.model.devices.items()
             if name not in found
         }
-        return Named(sort, found, elsewhere)
+        return Named(role.words, found, elsewhere)
 
-    def _open_all(self, link: Callable[[str, DeviceModel], Link | ModuleWay]) -> None:
+    def _open_all(self, link: Callable[[str, DeviceModel], Link | ModuleConnection]) -> None:
         """Open every device; if any fails, close the others and report all that failed."""
         failures: list[Exception] = []
         for name, device in self.model.devices.items():
@@ -264,8 +261,8 @@ class Bench:
         if not isinstance(device, HeaterDriverModel):
             raise ConfigError(f"device {section.controller} is no mesh controller", device=section.controller)
         meters = None
-        if isinstance(device, MeshControllerModel):
-            ports, responsivity_a_per_w = self.model.monitors(), device.monitor_responsivity_a_per_w
+        if device.photodiodes_a_per_w is not None:
+            ports, responsivity_a_per_w = self.model.monitors(), device.photodiodes_a_per_w
         else:
             meters = MeterMonitors(self.meters, self.wiring.outputs, section.typical.access_loss_db)
             ports, responsivity_a_per_w = meters.ports, meters.responsivity_a_per_w

@@ -9,22 +9,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from lumion_hw.bench.devices import (
-    DEVICE_KINDS,
-    LASER_KINDS,
-    MESH_KINDS,
-    METER_KINDS,
-    MODULE_KINDS,
-    N_CHANNELS,
-    OPTIMIZER_KINDS,
-    POLARIMETER_KINDS,
-    POLARIZATION_KINDS,
-    SENSOR_CHANNELS,
-    channels_of_module,
-)
 from lumion_hw.bench.layout import layout_problems, topology_of
+from lumion_hw.bench.roles import Role
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -67,30 +55,60 @@ def did_you_mean(word: str, choices: Sequence[str]) -> str:
     return f". Did you mean {close[0]!r}?" if close else ""
 
 
-def cross_check(data: object) -> list[Check]:
+class CheckedKind(Protocol):
+    """What checks ask of a kind of device; :class:`lumion_hw.bench.kind.DeviceKind` says what each is."""
+
+    @property
+    def role(self) -> Role:
+        """What it is for."""
+
+    @property
+    def channels(self) -> Callable[[Mapping[Any, Any]], tuple[int, str] | None]:
+        """Tells the channels of a power meter."""
+
+    @property
+    def check(self) -> Callable[[BenchData, str], Iterator[Check]]:
+        """Checks what only devices of this kind have."""
+
+
+class CheckedKinds(Protocol):
+    """The kinds that can be used."""
+
+    def get(self, name: str) -> CheckedKind | None:
+        """Return a kind, ``None`` if there is none of this name."""
+
+    def with_role(self, *roles: Role) -> list[str]:
+        """Return the names of the kinds that have one of these roles."""
+
+
+def cross_check(data: object, kinds: CheckedKinds) -> list[Check]:
     """Return everything in a bench file that contradicts another part of it, in the order of the file's sections.
 
     Args:
         data: The file as plain dictionaries and lists, valid or not.
+        kinds: The kinds of devices there are.
     """
-    bench = _Bench(_mapping(data))
+    bench = BenchData(mapping(data), kinds)
     return [problem for check in _CHECKS for problem in check(bench)]
 
 
-def _mapping(value: object) -> Mapping[Any, Any]:
+def mapping(value: object) -> Mapping[Any, Any]:
+    """Return a mapping, an empty one in place of anything else."""
     return value if isinstance(value, Mapping) else {}
 
 
-def _items(value: object) -> Sequence[Any]:
+def items(value: object) -> Sequence[Any]:
+    """Return a list, an empty one in place of anything else."""
     return value if isinstance(value, list | tuple) else ()
 
 
-def _is_index(value: object) -> bool:
+def is_index(value: object) -> bool:
+    """Return whether something is a whole number."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 @dataclass
-class _Uses:
+class Uses:
     """Who used what first."""
 
     first: dict[object, Path] = field(default_factory=dict)
@@ -102,41 +120,47 @@ class _Uses:
             yield Check(path, f"expected {thing} to be used once, found it used by {path_text(earlier)} too", earlier)
 
 
-class _Bench:
-    """A lenient view of a bench file."""
+class BenchData:
+    """A lenient view of a bench file, which may have mistakes."""
 
-    def __init__(self, data: Mapping[Any, Any]) -> None:
-        self.devices = {name: _mapping(device) for name, device in _mapping(data.get("devices")).items()}
+    def __init__(self, data: Mapping[Any, Any], kinds: CheckedKinds) -> None:
+        self._kinds = kinds
+        self.devices = {name: mapping(device) for name, device in mapping(data.get("devices")).items()}
         self.has_mesh = "mesh" in data
-        self.mesh = _mapping(data.get("mesh"))
-        wiring = _mapping(data.get("wiring"))
-        self.inputs = [(("wiring", "inputs", i), _mapping(p)) for i, p in enumerate(_items(wiring.get("inputs")))]
-        self.outputs = [(("wiring", "outputs", i), _mapping(p)) for i, p in enumerate(_items(wiring.get("outputs")))]
-        self.servers = [(("servers", i), _mapping(s)) for i, s in enumerate(_items(data.get("servers")))]
-        self.fabric = _mapping(data.get("fabric"))
+        self.mesh = mapping(data.get("mesh"))
+        wiring = mapping(data.get("wiring"))
+        self.inputs = [(("wiring", "inputs", i), mapping(p)) for i, p in enumerate(items(wiring.get("inputs")))]
+        self.outputs = [(("wiring", "outputs", i), mapping(p)) for i, p in enumerate(items(wiring.get("outputs")))]
+        self.servers = [(("servers", i), mapping(s)) for i, s in enumerate(items(data.get("servers")))]
+        self.fabric = mapping(data.get("fabric"))
 
-    def of_kind(self, *kinds: str) -> list[str]:
-        """Return the names of the devices of some kinds."""
-        return [name for name, device in self.devices.items() if isinstance(name, str) and device.get("kind") in kinds]
+    def kind_of(self, name: object) -> CheckedKind | None:
+        """Return the kind of a device; ``None`` if there is no such device, or no such kind."""
+        kind = self.devices.get(name, {}).get("kind") if isinstance(name, str) else None
+        return self._kinds.get(kind) if isinstance(kind, str) else None
 
     def controller(self) -> Mapping[Any, Any]:
         """Return the device that the mesh names as its controller, or nothing."""
         name = self.mesh.get("controller")
         return self.devices.get(name, {}) if isinstance(name, str) else {}
 
-    def reference(self, path: Path, name: object, *kinds: str) -> Iterator[Check]:
-        """Yield a problem if ``name`` is not a device of one of these kinds."""
+    def reference(self, path: Path, name: object, *wanted: Role | str) -> Iterator[Check]:
+        """Yield a problem if ``name`` is not a device of one of these roles or kinds."""
         if not isinstance(name, str):
             return
-        kind = " or ".join(filter(None, (", ".join(kinds[:-1]), kinds[-1])))
-        if name not in self.devices:
-            hint = did_you_mean(name, self.of_kind(*kinds))
-            yield Check(path, f"expected the name of a device of kind {kind}, found {name!r}, which is not there{hint}")
+        found = self.devices.get(name, {}).get("kind")
+        kind = self.kind_of(name)
+        if name in self.devices and (kind is None or kind.role in wanted or found in wanted):
             return
-        found = self.devices[name].get("kind")
-        if isinstance(found, str) and found in DEVICE_KINDS and found not in kinds:
-            message = f"expected the name of a device of kind {kind}, found {name!r}, which is of kind {found}"
-            yield Check(path, message, ("devices", name))
+        roles = [each for each in wanted if isinstance(each, Role)]
+        kinds = [*(each for each in wanted if isinstance(each, str)), *self._kinds.with_role(*roles)]
+        listed = " or ".join(filter(None, (", ".join(kinds[:-1]), *kinds[-1:])))
+        expected = f"expected the name of a device of kind {listed}, found {name!r}, which is"
+        if name in self.devices:
+            yield Check(path, f"{expected} of kind {found}", ("devices", name))
+            return
+        there = [each for each, device in self.devices.items() if isinstance(each, str) and device.get("kind") in kinds]
+        yield Check(path, f"{expected} not there{did_you_mean(name, there)}")
 
     def server_reference(self, path: Path, name: object) -> Iterator[Check]:
         """Yield a problem if ``name`` is not a server."""
@@ -153,45 +177,33 @@ class _Bench:
             return None
 
 
-def _devices(bench: _Bench) -> Iterator[Check]:
-    addresses, serials, ports = _Uses(), _Uses(), _Uses()
+def _devices(bench: BenchData) -> Iterator[Check]:
+    addresses, serials, ports = Uses(), Uses(), Uses()
     for name, device in bench.devices.items():
         kind, address, serial = device.get("kind"), device.get("address"), device.get("serial")
         if isinstance(address, str):
             yield from addresses.claim(address, ("devices", name, "address"), f"address {address}")
         for key in ("emulated_port", "emulated_hislip_port"):
-            if _is_index(device.get(key)):
+            if is_index(device.get(key)):
                 yield from ports.claim(device[key], ("devices", name, key), f"port {device[key]} of this computer")
         if isinstance(serial, str) and isinstance(kind, str):
             thing = f"serial number {serial!r} of a {kind}"
             yield from serials.claim((kind, serial), ("devices", name, "serial"), thing)
-        for index, module in enumerate(_items(device.get("modules"))):
+        for index, module in enumerate(items(device.get("modules"))):
             if isinstance(module, str) and "*" not in module:  # Q8iv-**** has no number yet
                 yield from serials.claim(module, ("devices", name, "modules", index), f"module {module!r}")
 
 
-def _mainframes(bench: _Bench) -> Iterator[Check]:
-    """Check that a laser in a mainframe has one that can hold it, and has it to itself."""
-    holders = _Uses()
-    for name, device in bench.devices.items():
-        path: Path = ("devices", name, "mainframe")
-        mainframe = device.get("mainframe")
-        if not isinstance(mainframe, str) or device.get("kind") != "keysight-laser":
-            continue
-        yield from bench.reference(path, mainframe, "keysight-816x")
-        holder = bench.devices.get(mainframe, {})
-        wanted, found = device.get("model") or "8164B", holder.get("model") or "8164B"
-        if holder.get("kind") == "keysight-816x" and "model" in device and "model" in holder and wanted != found:
-            message = f"expected the model of the mainframe, {found}, found {wanted}"
-            yield Check(("devices", name, "model"), message, ("devices", mainframe, "model"))
-        elif isinstance(found, str) and not found.startswith("8164"):
-            message = f"expected an 8164A or 8164B, found {mainframe!r}, an {found}, which has no slot 0"
-            yield Check(path, message, ("devices", mainframe))
-        yield from holders.claim(mainframe, path, f"slot 0 of {mainframe!r}")
+def _kinds(bench: BenchData) -> Iterator[Check]:
+    """Let each kind check what only its devices have."""
+    for name in bench.devices:
+        kind = bench.kind_of(name)
+        if kind is not None:
+            yield from kind.check(bench, name)
 
 
-def _mesh(bench: _Bench) -> Iterator[Check]:
-    yield from bench.reference(("mesh", "controller"), bench.mesh.get("controller"), *MESH_KINDS)
+def _mesh(bench: BenchData) -> Iterator[Check]:
+    yield from bench.reference(("mesh", "controller"), bench.mesh.get("controller"), Role.MESH, Role.MESH_STATES)
     if not bench.has_mesh:
         yield from (Check(base, "expected a section mesh, found none to wire to") for base, _ in bench.inputs)
         yield from (Check(base, "expected a section mesh, found none to wire to") for base, _ in bench.outputs)
@@ -201,22 +213,22 @@ def _mesh(bench: _Bench) -> Iterator[Check]:
         yield Check(("mesh", problem.key), problem.message, other)
 
 
-def _heaters(bench: _Bench) -> Iterator[Check]:
+def _heaters(bench: BenchData) -> Iterator[Check]:
     mesh = bench.topology()
     if mesh is None:
         return
-    given = _mapping(bench.mesh.get("heater_channels"))
+    given = mapping(bench.mesh.get("heater_channels"))
     where = ("mesh", "heater_channels")
     users: dict[int, Path] = {}
     for puc in given:
-        if _is_index(puc) and not 0 <= puc < mesh.n_pucs:
+        if is_index(puc) and not 0 <= puc < mesh.n_pucs:
             yield Check((*where, puc), f"expected a PUC from 0 to {mesh.n_pucs - 1}, found {puc}", on_key=True)
     for puc in range(mesh.n_pucs):  # defaults first: a given channel then collides with the PUC that has it already
         if puc not in given:
             users |= {2 * puc: where, 2 * puc + 1: where}
     for puc, channels in given.items():
-        for arm, channel in enumerate(_items(channels)):
-            if not _is_index(channel):
+        for arm, channel in enumerate(items(channels)):
+            if not is_index(channel):
                 continue
             path = (*where, puc, arm)
             if channel < 0:
@@ -229,39 +241,11 @@ def _heaters(bench: _Bench) -> Iterator[Check]:
             users.setdefault(channel, path)
 
 
-def _controller(bench: _Bench) -> Iterator[Check]:
-    """Check what the kind of the mesh's controller allows."""
-    mesh, name, device = bench.topology(), str(bench.mesh.get("controller")), bench.controller()
-    kind = device.get("kind")
-    if kind not in ("qontrol-q8", "smartlight-line-server"):
-        return
-    lacks = {"monitor_ports": "photodiodes", "heater_channels": "drive channels"}
-    for key in ("monitor_ports",) if kind == "qontrol-q8" else lacks:
-        if key in bench.mesh:
-            message = f"expected no {key}: {name!r} is of kind {kind}, which has no {lacks[key]}"
-            yield Check(("mesh", key), message, ("devices", name), on_key=True)
-    if mesh is None:
-        return
-    if kind == "smartlight-line-server":
-        n_pucs = device.get("n_pucs", 72)
-        if _is_index(n_pucs) and n_pucs != mesh.n_pucs:
-            path: Path = ("devices", name, "n_pucs") if "n_pucs" in device else ("mesh", "controller")
-            yield Check(path, f"expected the {mesh.n_pucs} PUCs of the mesh, found {n_pucs}")
-        return
-    modules = [module for module in _items(device.get("modules")) if isinstance(module, str)]
-    given = _mapping(bench.mesh.get("heater_channels"))
-    channels = [c for p in range(mesh.n_pucs) for c in _items(given.get(p, (2 * p, 2 * p + 1))) if _is_index(c)]
-    needed, there = max(channels, default=-1) + 1, sum(map(channels_of_module, modules))
-    if modules and there < needed:
-        path = ("devices", name, "modules")
-        yield Check(path, f"expected modules with the {needed} drive channels that the mesh needs, found {there}")
-
-
-def _monitors(bench: _Bench) -> Iterator[Check]:
-    mesh, uses = bench.topology(), _Uses()
-    for i, port in enumerate(_items(bench.mesh.get("monitor_ports"))):
+def _monitors(bench: BenchData) -> Iterator[Check]:
+    mesh, uses = bench.topology(), Uses()
+    for i, port in enumerate(items(bench.mesh.get("monitor_ports"))):
         path = ("mesh", "monitor_ports", i)
-        if mesh is not None and _is_index(port):
+        if mesh is not None and is_index(port):
             yield from _port_exists(mesh, path, port)
             yield from uses.claim(port, path, f"port {port}")
 
@@ -271,8 +255,8 @@ def _port_exists(mesh: MeshTopology, path: Path, port: int) -> Iterator[Check]:
         yield Check(path, f"expected a port from 0 to {mesh.n_ports - 1}, found {port}")
 
 
-def _ports(bench: _Bench) -> Iterator[Check]:
-    mesh, uses = bench.topology(), _Uses()
+def _ports(bench: BenchData) -> Iterator[Check]:
+    mesh, uses = bench.topology(), Uses()
     for base, fibre in (*bench.inputs, *bench.outputs):
         port, path = fibre.get("port"), (*base, "port")
         if mesh is None or not isinstance(port, int) or isinstance(port, bool):
@@ -291,19 +275,16 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(f"{a}-{b}" if a < b else f"{a}" for a, b in zip(starts, ends, strict=True))
 
 
-def _fibres(bench: _Bench) -> Iterator[Check]:
-    controllers, polarimeters, lasers = _Uses(), _Uses(), _Uses()
+def _fibres(bench: BenchData) -> Iterator[Check]:
+    controllers, polarimeters, lasers = Uses(), Uses(), Uses()
     for fibres in (bench.inputs, bench.outputs):
-        modules = _Uses()
+        modules = Uses()
         for base, fibre in fibres:
             module, path = fibre.get("transponder"), (*base, "transponder")
-            yield from bench.reference(path, module, *MODULE_KINDS)
+            yield from bench.reference(path, module, Role.TRANSPONDER)
             if not isinstance(module, str):
                 continue
             tributary, side = fibre.get("tributary"), base[1].removesuffix("s")
-            if tributary is not None and bench.devices.get(module, {}).get("kind") == "sfp-8472":
-                found = f"{module!r}, an SFP+ module, which has no tributaries"
-                yield Check((*base, "tributary"), f"expected a module of two tributaries, found {found}")
             part = f"tributary {tributary} of " if tributary is not None else ""
             yield from modules.claim((module, tributary), path, f"the {side} of {part}{module!r}")
             mixed = modules.first.get((module, None)) if tributary else None
@@ -312,17 +293,17 @@ def _fibres(bench: _Bench) -> Iterator[Check]:
     for base, fibre in bench.inputs:
         yield from _one_source(base, fibre)
         laser, path = fibre.get("laser"), (*base, "laser")
-        yield from bench.reference(path, laser, *LASER_KINDS)
+        yield from bench.reference(path, laser, Role.LASER)
         if isinstance(laser, str):
             yield from lasers.claim(laser, path, f"laser {laser!r}")
         controller, path = fibre.get("polarization"), (*base, "polarization")
-        yield from bench.reference(path, controller, *POLARIZATION_KINDS, *OPTIMIZER_KINDS)
+        yield from bench.reference(path, controller, Role.POLARIZATION, Role.POLARIZATION_OPTIMIZER)
         if isinstance(controller, str):
             yield from controllers.claim(controller, path, f"polarization controller {controller!r}")
         if isinstance(controller, str) and isinstance(fibre.get("tributary"), str):
             yield Check(path, _NO_CONTROLLER.format(name=controller), (*base, "tributary"), on_key=True)
         polarimeter, path = fibre.get("polarimeter"), (*base, "polarimeter")
-        yield from bench.reference(path, polarimeter, *POLARIMETER_KINDS)
+        yield from bench.reference(path, polarimeter, Role.POLARIMETER)
         if isinstance(polarimeter, str):
             yield from polarimeters.claim(polarimeter, path, f"polarimeter {polarimeter!r}")
 
@@ -341,10 +322,10 @@ def _one_source(base: Path, fibre: Mapping[Any, Any]) -> Iterator[Check]:
         yield Check((*base, "tributary"), found)
 
 
-def _taps(bench: _Bench) -> Iterator[Check]:
-    uses = _Uses()
+def _taps(bench: BenchData) -> Iterator[Check]:
+    uses = Uses()
     for base, fibre in bench.outputs:
-        tap = _mapping(fibre.get("tap"))
+        tap = mapping(fibre.get("tap"))
         if "transponder" not in fibre and "tap" not in fibre:
             yield Check(base, "expected one of the keys transponder, tap; found neither")
         if "transponder" in fibre and tap and tap.get("fraction", 1.0) == 1.0:
@@ -353,49 +334,43 @@ def _taps(bench: _Bench) -> Iterator[Check]:
             yield Check((*base, "tap", "fraction") if "fraction" in tap else (*base, "tap"), message)
         path: Path = (*base, "tap", "channel")
         meter, channel = tap.get("meter"), tap.get("channel")
-        yield from bench.reference((*base, "tap", "meter"), meter, *METER_KINDS)
+        yield from bench.reference((*base, "tap", "meter"), meter, Role.METER)
         if not isinstance(meter, str) or not isinstance(channel, int) or isinstance(channel, bool):
             continue
-        device = bench.devices.get(meter, {})
-        kind = device.get("kind")
-        model = device.get("model", "N7745A") if kind == "keysight-n77xx" else kind
-        n_channels = N_CHANNELS.get(model) if isinstance(model, str) else None
-        if kind == "keysight-816x" and "modules" in device:
-            n_channels = sum(
-                SENSOR_CHANNELS.get(it, 0) for it in _mapping(device["modules"]).values() if isinstance(it, str)
-            )
-        if n_channels is not None and channel > n_channels:
-            message = f"expected a channel from 1 to {n_channels} ({meter!r} is a {model}), found {channel}"
+        kind = bench.kind_of(meter)
+        told = None if kind is None else kind.channels(bench.devices[meter])
+        if told is not None and channel > told[0]:
+            message = f"expected a channel from 1 to {told[0]} ({meter!r} is a {told[1]}), found {channel}"
             yield Check(path, message, ("devices", meter))
         yield from uses.claim((meter, channel), path, f"channel {channel} of {meter!r}")
 
 
-def _servers(bench: _Bench) -> Iterator[Check]:
-    names, owners = _Uses(), _Uses()
+def _servers(bench: BenchData) -> Iterator[Check]:
+    names, owners = Uses(), Uses()
     lit = [fibre.get("transponder") for _, fibre in bench.inputs]
-    heard = [fibre.get("transponder") for _, fibre in bench.outputs]
+    received = [fibre.get("transponder") for _, fibre in bench.outputs]
     for base, server in bench.servers:
         name = server.get("name")
         if isinstance(name, str):
             yield from names.claim(name, (*base, "name"), f"server name {name!r}")
-        for i, nic in enumerate(_items(server.get("nics"))):
+        for i, nic in enumerate(items(server.get("nics"))):
             path = (*base, "nics", i)
-            unknown = list(bench.reference(path, nic, *MODULE_KINDS))
+            unknown = list(bench.reference(path, nic, Role.TRANSPONDER))
             yield from unknown
             if unknown or not isinstance(nic, str):
                 continue
             yield from owners.claim(nic, path, f"module {nic!r}")
-            missing = [side for side, wired in (("inputs", lit), ("outputs", heard)) if nic not in wired]
+            missing = [side for side, wired in (("inputs", lit), ("outputs", received)) if nic not in wired]
             if missing:
                 yield Check(path, f"expected a wired module, found {nic!r}, which is not in wiring.{missing[0]}")
 
 
-def _fabric(bench: _Bench) -> Iterator[Check]:
-    named = [(server.get("name"), len(_items(server.get("nics")))) for _, server in bench.servers]
+def _fabric(bench: BenchData) -> Iterator[Check]:
+    named = [(server.get("name"), len(items(server.get("nics")))) for _, server in bench.servers]
     n_nics = {name: count for name, count in named if isinstance(name, str)}
-    busy = _Uses()
-    for i, pair in enumerate(_items(bench.fabric.get("pairs"))):
-        ends = _items(pair)
+    busy = Uses()
+    for i, pair in enumerate(items(bench.fabric.get("pairs"))):
+        ends = items(pair)
         for j, name in enumerate(ends):
             path = ("fabric", "pairs", i, j)
             yield from bench.server_reference(path, name)
@@ -405,19 +380,18 @@ def _fabric(bench: _Bench) -> Iterator[Check]:
         if len(counts) == 2 and counts[0] != counts[1]:
             found = f"{ends[0]!r} with {counts[0]} and {ends[1]!r} with {counts[1]}"
             yield Check(("fabric", "pairs", i), f"expected two servers with as many NICs, found {found}")
-    for i, name in enumerate(_items(bench.fabric.get("spares"))):
+    for i, name in enumerate(items(bench.fabric.get("spares"))):
         where: Path = ("fabric", "spares", i)
         yield from bench.server_reference(where, name)
         if isinstance(name, str):
             yield from busy.claim(name, where, f"server {name!r}")
 
 
-_CHECKS: tuple[Callable[[_Bench], Iterator[Check]], ...] = (
+_CHECKS: tuple[Callable[[BenchData], Iterator[Check]], ...] = (
     _devices,
-    _mainframes,
+    _kinds,
     _mesh,
     _heaters,
-    _controller,
     _monitors,
     _ports,
     _fibres,

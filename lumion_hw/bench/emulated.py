@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from lumion_hw.bench.devices import (
-    DEFAULT_LASER,
-    DEFAULT_SENSORS,
-    CmisModel,
-    DeviceModel,
-    HeaterDriverModel,
-    KeysightLaserModel,
-    MainframeMeterModel,
-    MeshControllerModel,
-    QontrolModel,
-    SfpModel,
-)
+from lumion_hw.bench.devices import DeviceModel, HeaterDriverModel
+from lumion_hw.bench.known_kinds import kind_named
 from lumion_hw.bench.model import BenchModel, MeshSection
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.assembly import EmulatedBench
-from lumion_hw.emulator.emulation_spec import DeviceSpec, EmulationSpec
+from lumion_hw.emulator.assembly import DeviceSpec, EmulatedBench, EmulationSpec
 from lumion_hw.emulator.optics.truth import PhysicsParameters
 
 
@@ -36,64 +25,38 @@ def emulated_bench(
     # Instruments on a bench without a mesh stand in the dark, beside the smallest mesh that nothing is wired to.
     section = model.mesh or MeshSection.model_validate({"controller": "none", "columns": (2,)})
     controller = model.devices.get(section.controller)
-    modules = [device for device in model.devices.values() if isinstance(device, SfpModel)]
+    nominal_nm = (getattr(device, "nominal_nm", None) for device in model.devices.values())  # of modules that tell it
     heater_channels = tuple(channel for pair in section.heater_table() for channel in pair)
     spec = EmulationSpec(
         mesh=section.laid_out(),
         wiring=model.to_wiring(),
-        devices=tuple(
-            _device_spec(name, device, max(heater_channels) + 1, model) for name, device in model.devices.items()
-        ),
+        devices=tuple(device_spec(name, device) for name, device in model.devices.items()),
         controller=section.controller,
         heater_channels=heater_channels,
         monitor_ports=model.monitors(),
-        responsivity_a_per_w=(
-            controller.monitor_responsivity_a_per_w if isinstance(controller, MeshControllerModel) else 1.0
-        ),
-        nominal_nm=modules[0].wavelength_nm if modules else 1550.0,
+        responsivity_a_per_w=(isinstance(controller, HeaterDriverModel) and controller.photodiodes_a_per_w) or 1.0,
+        nominal_nm=next((nm for nm in nominal_nm if nm is not None), 1550.0),
         physics=_physics(model, section, controller),
     )
     return EmulatedBench(spec, clock, seed, warm=warm, aged_s=aged_s)
 
 
-def _device_spec(name: str, device: DeviceModel, n_channels: int, bench: BenchModel) -> DeviceSpec:
-    """Return what to emulate for one device: it answers with the identity the file expects.
+def device_spec(name: str, device: DeviceModel) -> DeviceSpec:
+    """Return what to emulate for one device.
 
-    A chain whose modules the file leaves open gets as many as ``n_channels`` need.
+    Args:
+        name: Device name of the bench file.
+        device: Its entry in the bench file.
+
+    Raises:
+        KeyError: There is no such kind; a checked bench file names none of those.
     """
-    kind: str = getattr(device, "kind")  # noqa: B009 - every member of the device union has one
-    serial = getattr(device, "serial", None) or f"EMU-{name}"[:16]
-    if isinstance(device, QontrolModel):
-        modules = device.modules or tuple(f"Q8iv-{number:04X}" for number in range(1, -(-n_channels // 8) + 1))
-        return DeviceSpec(name, kind, ",".join(modules))
-    if isinstance(device, SfpModel):
-        profile = {
-            "launch_dbm": device.tx_power_dbm,
-            "los_assert_dbm": device.los_assert_dbm,
-            "los_release_dbm": device.los_release_dbm,
-        }
-        return DeviceSpec(name, kind, serial, profile=profile)
-    if isinstance(device, CmisModel):
-        return DeviceSpec(name, kind, serial, device.profile)
-    if isinstance(device, MainframeMeterModel | KeysightLaserModel):
-        return _keysight_spec(name, device, serial, bench)
-    return DeviceSpec(name, kind, serial, getattr(device, "model", None) or "")
-
-
-def _keysight_spec(
-    name: str, device: MainframeMeterModel | KeysightLaserModel, serial: str, bench: BenchModel
-) -> DeviceSpec:
-    """Return what to emulate for a mainframe, a laser in one, or a laser of its own."""
-    modules: dict[int, str] | None = None if device.modules is None else dict(device.modules)
-    if isinstance(device, MainframeMeterModel):
-        modules = modules or dict(DEFAULT_SENSORS)
-        if any(isinstance(it, KeysightLaserModel) and it.mainframe == name for it in bench.devices.values()):
-            modules.setdefault(0, DEFAULT_LASER)
-        return DeviceSpec(name, device.kind, serial, device.model or "8164B", modules=modules)
-    if device.mainframe is not None or (modules is None and device.model not in ("8164A", "8164B")):
-        return DeviceSpec(name, device.kind, serial, device.model or "", mainframe=device.mainframe)
-    modules = modules or {0: DEFAULT_LASER}
-    return DeviceSpec(name, device.kind, serial, device.model or "8164B", modules=modules)
+    kind = kind_named(device.kind)
+    if kind is None:
+        raise KeyError(device.kind)
+    emulate = kind.emulate
+    make = None if emulate is None else lambda bench: emulate(bench, name, device)
+    return DeviceSpec(name, device.kind, make, kind.faults, device.inside)
 
 
 def _physics(model: BenchModel, mesh: MeshSection, controller: DeviceModel | None) -> PhysicsParameters:

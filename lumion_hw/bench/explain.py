@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lumion_hw.bench.checks import Check, Path, did_you_mean
@@ -51,31 +51,36 @@ def found(value: object) -> str:
     return f"a list of {len(value)}" if isinstance(value, list | tuple) else type(value).__name__
 
 
-def explain(error: ErrorDetails, data: object, schema: Mapping[str, Any]) -> Check:
+Location = tuple[int | str, ...]
+"""Path of an error, as pydantic reports it."""
+SchemaAt = Callable[[Location], tuple[Mapping[str, Any], Location]]
+"""Returns the JSON Schema of the model that a path leads through, and the path inside it."""
+
+
+def explain(error: ErrorDetails, schema_at: SchemaAt) -> Check:
     """Return one error of the model in words, with its path in the file.
 
     Args:
-        error: As pydantic reports it; its path names the branch of a union, which the file does not.
-        data: The file as plain data.
-        schema: JSON Schema of the bench file, to know which keys exist.
+        error: As pydantic reports it.
+        schema_at: Tells which keys exist.
     """
-    path, on_key = file_path(error["loc"], data)
-    if error["type"] in {"union_tag_invalid", "union_tag_not_found"}:
+    path, on_key = file_path(error["loc"])
+    if error["type"] in {"union_tag_invalid", "union_tag_not_found", "unusable_kind"}:
         path = (*path, "kind")
     elif error["type"] == "extra_forbidden":
         on_key = True
-    return Check(path, _message(error, schema), on_key=on_key)
+    return Check(path, _message(error, schema_at), on_key=on_key)
 
 
-def _message(error: ErrorDetails, schema: Mapping[str, Any]) -> str:
+def _message(error: ErrorDetails, schema_at: SchemaAt) -> str:
     """Return what was expected and what was found."""
     kind, context, value = error["type"], error.get("ctx", {}), error["input"]
     if kind in {"missing", "union_tag_not_found"}:
         return "expected this key, found none"
-    if kind == "value_error":
+    if kind in {"value_error", "unusable_kind"}:
         return str(context["error"])
     if kind == "extra_forbidden":
-        return _not_among("the keys ", keys_at(schema, error["loc"][:-1]), str(error["loc"][-1]))
+        return _not_among("the keys ", keys_at(*schema_at(error["loc"][:-1])), str(error["loc"][-1]))
     if kind == "union_tag_invalid":
         return _not_among("", [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")], context["tag"])
     if kind in _EXPECTED:
@@ -101,27 +106,17 @@ def _hint(kind: str, value: object) -> str:
     return ""
 
 
-def file_path(loc: tuple[int | str, ...], data: object) -> tuple[Path, bool]:
-    """Return the path in the file of an error's path, and whether a key is at fault.
-
-    The branch of a union (a device's ``kind``) is left out: it is in the error's path, not in the file.
-    """
+def file_path(loc: Location) -> tuple[Path, bool]:
+    """Return the path in the file of an error's path, and whether a key is at fault."""
     path: Path = ()
-    node: Any = data
     for part in loc:
         if part == "[key]":
             return path, True
-        if isinstance(node, dict) and part not in node and node.get("kind") == part:
-            continue
         path = (*path, part)
-        try:
-            node = node[part]
-        except (KeyError, IndexError, TypeError):
-            node = None
     return path, False
 
 
-def keys_at(schema: Mapping[str, Any], loc: tuple[int | str, ...]) -> list[str]:
+def keys_at(schema: Mapping[str, Any], loc: Location) -> list[str]:
     """Return the keys that the mapping at an error's path may have."""
     node = _resolve(schema, schema)
     for part in loc:
@@ -142,9 +137,6 @@ def _resolve(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str,
 
 def _step(node: Mapping[str, Any], part: int | str) -> Mapping[str, Any]:
     """Return the schema of a child."""
-    branches = node.get("discriminator", {}).get("mapping", {})
-    if part in branches:
-        return {"$ref": branches[part]}
     if isinstance(part, int) and "prefixItems" in node:
         return dict(node["prefixItems"][part])
     by_pattern = next(iter(node.get("patternProperties", {}).values()), None)

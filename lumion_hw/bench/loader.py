@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pathlib
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lumion_hw.errors import ConfigError
@@ -12,6 +14,8 @@ from lumion_hw.files.reading import read_file
 
 if TYPE_CHECKING:
     from lumion_hw.bench.checks import Check, Path
+    from lumion_hw.bench.explain import Location
+    from lumion_hw.bench.kind import DeviceKind
     from lumion_hw.bench.model import BenchModel
     from lumion_hw.bench.yaml_marks import Document, Place
 
@@ -100,14 +104,27 @@ def check_bench(source: str | os.PathLike[str], *, text: str | None = None) -> t
     return _read(source, text)[1]
 
 
-def bench_schema() -> dict[str, Any]:
+def bench_schema(kinds: Iterable[DeviceKind] | None = None) -> dict[str, Any]:
     """Return the JSON Schema of bench files, for editors and other validators.
 
     Rules between parts of the file (names that exist, ports used once) are not in it.
+
+    Args:
+        kinds: At least two kinds of devices; if not given, all that can be used, those of other packages included.
     """
+    from typing import Annotated, Union
+
+    from pydantic import Field, create_model
+
+    from lumion_hw.bench.fields import Name
+    from lumion_hw.bench.known_kinds import all_kinds
     from lumion_hw.bench.model import BenchModel
 
-    schema = BenchModel.model_json_schema()
+    models = tuple(kind.model for kind in (all_kinds()[0] if kinds is None else kinds))
+    devices = dict[Name, Annotated[Union[models], Field(discriminator="kind")]]  # type: ignore[valid-type] # noqa: UP007
+    field = BenchModel.model_fields["devices"]
+    bench: type[BenchModel] = create_model("BenchModel", __base__=BenchModel, devices=(devices, field))
+    schema = bench.model_json_schema() | {"description": BenchModel.__doc__}
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "lumion-hw bench file, version 1"}
     return head | {key: value for key, value in schema.items() if key != "title"}
 
@@ -158,6 +175,7 @@ def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
 
     from lumion_hw.bench.checks import Check, cross_check
     from lumion_hw.bench.explain import explain, found
+    from lumion_hw.bench.known_kinds import KnownKinds
     from lumion_hw.bench.model import BenchModel
 
     if not isinstance(data, dict):
@@ -165,9 +183,20 @@ def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
     try:
         return BenchModel.model_validate(data), []
     except ValidationError as error:
-        schema = bench_schema()
-        of_model = [explain(item, data, schema) for item in error.errors(include_url=False) if item["loc"]]
-    return None, of_model + cross_check(data)
+        schema_at = partial(_schema_at, data)
+        of_model = [explain(item, schema_at) for item in error.errors(include_url=False) if item["loc"]]
+    return None, of_model + cross_check(data, KnownKinds())
+
+
+def _schema_at(data: dict[str, Any], loc: Location) -> tuple[dict[str, Any], Location]:
+    """Return the JSON Schema of the device that a path leads through, or of the bench, and the path inside it."""
+    from lumion_hw.bench.known_kinds import KnownKinds
+    from lumion_hw.bench.model import BenchModel
+
+    if loc[:1] == ("devices",) and len(loc) > 1:
+        kind = KnownKinds().get(data["devices"][loc[1]]["kind"])
+        return ({} if kind is None else kind.model.model_json_schema()), loc[2:]
+    return BenchModel.model_json_schema(), loc
 
 
 def _located(check: Check, document: Document) -> tuple[Path, Place, str]:

@@ -6,24 +6,17 @@ model built from Python data gets the same checks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import Field, create_model, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model_validator
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from lumion_hw.bench.checks import cross_check, path_text
-from lumion_hw.bench.devices import (
-    Device,
-    DeviceModel,
-    HeaterDriverModel,
-    LineServerModel,
-    MeshControllerModel,
-    PolarizationControllerModel,
-    PowerMeterModel,
-    QontrolModel,
-    SfpModel,
-)
-from lumion_hw.bench.emulation import EmulationModel, HeaterEfficiencyModel
+from lumion_hw.bench.devices import DeviceModel, HeaterDriverModel
+from lumion_hw.bench.emulation import EmulationModel
 from lumion_hw.bench.fields import Name, Number, StrictModel, Version, Whole
+from lumion_hw.bench.known_kinds import KnownKinds, UnusableKindError, kind_named, known_names
 from lumion_hw.bench.layout import layout_fields, topology_of
 from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
@@ -31,28 +24,29 @@ from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 if TYPE_CHECKING:
     from lumion_hw.mesh import MeshTopology
 
-__all__ = [
-    "BenchModel",
-    "Device",
-    "DeviceModel",
-    "EmulationModel",
-    "FabricModel",
-    "HeaterDriverModel",
-    "HeaterEfficiencyModel",
-    "InputModel",
-    "LineServerModel",
-    "MeshControllerModel",
-    "MeshSection",
-    "OutputModel",
-    "PolarizationControllerModel",
-    "PowerMeterModel",
-    "QontrolModel",
-    "ServerModel",
-    "SfpModel",
-    "TapModel",
-    "TypicalMeshModel",
-    "WiringModel",
-]
+
+def _of_its_kind(device: object) -> object:
+    """Return the model of a device, by its kind; the kind is loaded now."""
+    if not isinstance(device, Mapping):
+        if isinstance(device, DeviceModel):
+            return device
+        raise PydanticKnownError("model_attributes_type")
+    if "kind" not in device:
+        raise PydanticKnownError("union_tag_not_found", {"discriminator": "'kind'"})
+    name = device["kind"]
+    try:
+        kind = kind_named(name) if isinstance(name, str) else None
+    except UnusableKindError as error:
+        raise PydanticCustomError("unusable_kind", "{error}", {"error": f"{error.message}. {error.hint}"}) from error
+    if kind is None:
+        listed = ", ".join(f"'{known}'" for known in known_names())
+        told = {"discriminator": "'kind'", "tag": str(name), "expected_tags": listed}
+        raise PydanticKnownError("union_tag_invalid", told)
+    return kind.model.model_validate(device)
+
+
+Device = Annotated[SerializeAsAny[DeviceModel], BeforeValidator(_of_its_kind)]
+"""Any device, told apart by ``kind``."""
 
 
 class TypicalMeshModel(StrictModel):
@@ -193,7 +187,7 @@ class BenchModel(StrictModel):
 
     @model_validator(mode="after")
     def _parts_fit_together(self) -> Self:
-        problems = cross_check(self.model_dump(exclude_unset=True))
+        problems = cross_check(self.model_dump(exclude_unset=True), KnownKinds())
         if problems:
             raise ValueError("; ".join(f"{path_text(problem.path)}: {problem.message}" for problem in problems))
         return self
@@ -211,7 +205,10 @@ class BenchModel(StrictModel):
 
     def monitors(self) -> tuple[int, ...]:
         """Return the port of each monitor channel of the controller, in channel order; empty if it has none."""
-        if self.mesh is None or not isinstance(self.devices[self.mesh.controller], MeshControllerModel):
+        if self.mesh is None:
+            return ()
+        controller = self.devices[self.mesh.controller]
+        if not isinstance(controller, HeaterDriverModel) or controller.photodiodes_a_per_w is None:
             return ()
         return self.topology().fibre_ports if self.mesh.monitor_ports is None else self.mesh.monitor_ports
 

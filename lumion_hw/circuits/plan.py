@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.model import SfpModel
+from lumion_hw.bench.kinds.sfp_8472 import SfpModel
 from lumion_hw.errors import CircuitError, LimitError
 from lumion_hw.interfaces.wiring import InputPath, OutputPath
 from lumion_hw.mesh.inverse import DIFFERENTIAL_RAD, heater_currents_ma, split_phase

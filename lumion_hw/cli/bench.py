@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.output import echo_json, echo_table, error_document, json_option, say
+from lumion_hw.cli.output import echo_json, echo_table, error_document, json_option, note, say
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lumion_hw.bench.model import BenchModel, DeviceModel
+    from lumion_hw.bench.devices import DeviceModel
+    from lumion_hw.bench.model import BenchModel
 
 
 @click.group()
@@ -52,9 +53,13 @@ def check(ctx: click.Context, file: str, as_json: bool) -> None:
 @bench.command()
 def schema() -> None:
     """Print the JSON Schema of bench files, for editors and other validators."""
+    from lumion_hw.bench.known_kinds import all_kinds
     from lumion_hw.bench.loader import bench_schema
 
-    echo_json(bench_schema())
+    kinds, unusable = all_kinds()
+    for error in unusable:
+        note(f"left out: {error}")
+    echo_json(bench_schema(kinds))
 
 
 @bench.command()

@@ -27,6 +27,7 @@ def discover(host: tuple[str, ...], ports: tuple[str, ...], visa: bool, output: 
     """
     from lumion_hw.bench.discovery import discover as ask
     from lumion_hw.bench.discovery import draft, serial_ports, visa_resources
+    from lumion_hw.bench.known_kinds import all_kinds
     from lumion_hw.clock import SystemClock
     from lumion_hw.files.writing import check_target, write_file
 
@@ -42,6 +43,8 @@ def discover(host: tuple[str, ...], ports: tuple[str, ...], visa: bool, output: 
             echo_table("Serial ports, not asked", ("port", "description"), listed)
             note("Name places to ask: --host, --serial or --visa.")
         return
+    for unusable in all_kinds()[1]:
+        note(f"not asked for: {unusable}")
     found, failures = ask(places, SystemClock())
     if as_json:
         failed = {place: str(error) for place, error in failures.items()}

@@ -13,12 +13,6 @@ from lumion_hw.cli.numbers import SEED
 from lumion_hw.cli.output import note
 from lumion_hw.cli.outputs import force_option, out_option
 
-_ON_TCP = (
-    *("lumion-mesh", "smartlight-line-server"),
-    *("keysight-n77xx", "keysight-816x", "santec-mpm", "keysight-laser", "santec-tsl"),
-    *("keysight-n7785c", "novoptel-pm1000"),
-)
-
 
 def visa_resource(address: str) -> str:
     """Return the VISA resource string of an address: ``TCPIP::host::port::SOCKET``, ``ASRL/path::INSTR`` or as given.
@@ -53,8 +47,8 @@ def emulate(
     """
     from lumion_hw.bench.bench import load
     from lumion_hw.bench.emulated import emulated_bench
+    from lumion_hw.bench.known_kinds import kind_named
     from lumion_hw.clock import SystemClock
-    from lumion_hw.emulator.scpi import ScpiDevice
     from lumion_hw.emulator.wires.server import EmulatorServer
     from lumion_hw.files.writing import check_target, over, write_file
     from lumion_hw.mesh.scattering import Solver
@@ -76,12 +70,13 @@ def emulate(
             for name, device in bench.devices.items():
                 described = model.devices[name]
                 port, hislip_port = described.emulated_port, described.emulated_hislip_port
-                if tcp_only or port is not None or getattr(described, "kind", "") in _ON_TCP:
+                kind = kind_named(described.kind)
+                if tcp_only or port is not None or (kind is not None and kind.wire == "tcp"):
                     addresses[name] = server.add_tcp(device, port or 0)
                 else:
                     addresses[name] = server.add_pty(device, Path(directory) / name)
                 resources[name] = [visa_resource(addresses[name])]
-                if isinstance(device, ScpiDevice) or hislip_port is not None:
+                if (kind is not None and kind.hislip) or hislip_port is not None:
                     resources[name].append(visa_resource(server.add_hislip(device, hislip_port or 0)))
             # The VISA file first: whoever waits for the endpoints finds it whole.
             for path, what, content in (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lumion_hw.bench.devices import MeshControllerModel
-from lumion_hw.bench.drivers import open_device
+from lumion_hw.bench.kinds.lumion_mesh import MeshControllerModel
+from lumion_hw.bench.opening import open_device
 from lumion_hw.clock import SystemClock
 from lumion_hw.errors import ConnectError
 from lumion_hw.links import open_link

@@ -10,7 +10,8 @@ import yaml
 from pydantic import ValidationError
 
 from lumion_hw import Bench
-from lumion_hw.bench.devices import DEFAULT_LASER, DEFAULT_SENSORS, MAINFRAME_SLOTS, SENSOR_CHANNELS
+from lumion_hw.bench.kinds.keysight_mainframe import DEFAULT_LASER, DEFAULT_SENSORS, MAINFRAME_SLOTS, SENSOR_CHANNELS
+from lumion_hw.bench.loader import bench_schema
 from lumion_hw.bench.model import BenchModel
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.meters import keysight_816x
@@ -44,7 +45,7 @@ def test_tables_of_bench_and_emulator_agree():
     assert {model: it.channels for model, it in keysight_816x.SENSORS.items()} == SENSOR_CHANNELS
     assert DEFAULT_SENSORS == DUAL_SENSORS
     assert DEFAULT_LASER in keysight_816x.LASERS
-    schema = str(BenchModel.model_json_schema())
+    schema = str(bench_schema())
     assert all(f"'{module}'" in schema for module in (*keysight_816x.LASERS, *keysight_816x.SENSORS))
 
 

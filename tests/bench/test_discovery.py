@@ -14,9 +14,10 @@ from pydantic import TypeAdapter
 from waiting import until
 
 from lumion_hw.bench.bench import load
-from lumion_hw.bench.devices import Device
-from lumion_hw.bench.discovery import QUESTIONS, FoundInstrument, discover, draft
+from lumion_hw.bench.discovery import FoundInstrument, discover, draft, inquiries
 from lumion_hw.bench.emulated import emulated_bench
+from lumion_hw.bench.known_kinds import own_kinds
+from lumion_hw.bench.model import Device
 from lumion_hw.cli import main
 from lumion_hw.clock import SystemClock
 from lumion_hw.emulator.lasers.itla import Itla
@@ -27,6 +28,8 @@ from lumion_hw.sessions.codecs.itla import FRAME_BYTES, bip4
 
 DATA = Path(__file__).parents[1] / "data"
 CLOCK = SystemClock()
+INQUIRIES = inquiries(own_kinds())
+QUESTIONS = [each.question for each in INQUIRIES]
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +96,7 @@ def test_each_device_is_known_by_its_own_answer(served: dict[str, str], name: st
     ],
 )
 def test_an_identity_is_drafted_as_a_device_the_bench_file_takes(answer: str, kind: str | None) -> None:
-    told = QUESTIONS[0].recognise(answer.encode() + b"\n")
+    told = INQUIRIES[0].recognise(answer.encode() + b"\n")
     assert told is not None
     identity, found, entry = told
     assert (identity, found) == (answer, kind)
@@ -170,7 +173,7 @@ def test_lines_of_text_are_asked_before_what_is_none() -> None:
 
 
 def kind_of(answer: bytes) -> str | None:
-    told = [found for question in QUESTIONS if (found := question.recognise(answer)) is not None]
+    told = [found for inquiry in INQUIRIES if (found := inquiry.recognise(answer)) is not None]
     return told[0][1] if told else None
 
 

@@ -8,20 +8,22 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lumion_hw.bench.devices import DEVICE_KINDS
+from lumion_hw.bench.kind_tables import device_table, replaced
+from lumion_hw.bench.known_kinds import own_kinds
 from lumion_hw.bench.loader import bench_schema, check_bench
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "bench-file.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+DEVICE_KINDS = [kind.name for kind in own_kinds()]
 DEVICES = {
     model["properties"]["kind"]["const"]: model["properties"]
-    for model in bench_schema()["$defs"].values()
+    for model in bench_schema(own_kinds())["$defs"].values()
     if "kind" in model["properties"]
 }
 
 
-SCHEMA = bench_schema()
+SCHEMA = bench_schema(own_kinds())
 SECTIONS = {
     "": SCHEMA,
     **{
@@ -59,6 +61,10 @@ def row(place: str, key: str) -> str:
 @pytest.mark.parametrize("place", SECTIONS)
 def test_every_key_of_a_section_has_its_row(place: str) -> None:
     assert [row(place, key) for key in SECTIONS[place]["properties"] if row(place, key) not in PAGE] == []
+
+
+def test_the_table_is_that_of_the_kinds() -> None:
+    assert replaced(PAGE, device_table()) == PAGE, "run: python -m lumion_hw.bench.kind_tables"
 
 
 def test_every_kind_has_its_place() -> None:

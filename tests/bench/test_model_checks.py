@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lumion_hw.bench.checks import cross_check, path_text
+from lumion_hw.bench.known_kinds import KnownKinds
 from lumion_hw.bench.loader import check_bench, load_bench
 
 # (what is replaced in the small bench, by what, path, message)
@@ -292,11 +293,11 @@ fibres = st.lists(st.fixed_dictionaries({}, optional=dict.fromkeys(fibre_keys, a
 @settings(max_examples=300, deadline=None)
 @given(parts | anything)
 def test_checks_skip_what_has_the_wrong_type(data: object) -> None:
-    assert isinstance(cross_check(data), list)
+    assert isinstance(cross_check(data, KnownKinds()), list)
 
 
 @settings(max_examples=200, deadline=None)
 @given(fibres, anything)
 def test_checks_of_wiring_skip_what_has_the_wrong_type(listed: list[object], devices: object) -> None:
     data = {"devices": {"a": devices, "b": {"kind": "sfp-8472"}}, "wiring": {"inputs": listed, "outputs": listed}}
-    assert isinstance(cross_check(data), list)
+    assert isinstance(cross_check(data, KnownKinds()), list)

@@ -7,8 +7,10 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from lumion_hw.bench.kinds.keysight_n77xx import PowerMeterModel
+from lumion_hw.bench.kinds.sfp_8472 import SfpModel
 from lumion_hw.bench.loader import load_bench
-from lumion_hw.bench.model import BenchModel, EmulationModel, MeshSection, PowerMeterModel, SfpModel, TypicalMeshModel
+from lumion_hw.bench.model import BenchModel, EmulationModel, MeshSection, TypicalMeshModel
 from lumion_hw.interfaces.wiring import InputPath, OutputPath
 
 

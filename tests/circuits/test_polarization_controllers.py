@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lumion_hw.bench.emulated import emulated_bench
+from lumion_hw.bench.emulated import device_spec, emulated_bench
+from lumion_hw.bench.known_kinds import kind_named
 from lumion_hw.bench.loader import load_bench
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.polarization.keysight_n778x import KeysightN7785C
 from lumion_hw.drivers.polarization.oz_epc04 import OzEpc04
 from lumion_hw.drivers.polarization.thorlabs_mpc import ThorlabsMpc
 from lumion_hw.emulator.assembly import EmulatedBench
-from lumion_hw.emulator.emulation_spec import DeviceSpec
 from lumion_hw.polarization import Aligner
 
 MODEL = load_bench(Path(__file__).parents[1] / "data" / "small.yaml")
@@ -29,7 +29,8 @@ class Scene:
     def __init__(self, kind: str, seed: int, *, noise_db: float = 0.0) -> None:
         self.clock = VirtualClock()
         spec = emulated_bench(MODEL, self.clock, seed).spec
-        devices = (*(each for each in spec.devices if each.name != "pol-a"), DeviceSpec("pol-a", kind, "1"))
+        controller = device_spec("pol-a", kind_named(kind).model(kind=kind))
+        devices = (*(each for each in spec.devices if each.name != "pol-a"), controller)
         physics = dataclasses.replace(spec.physics, fibre_drift_rad2_per_s=0.0, tm_rejection_db=FLOOR_DB)
         inputs = (dataclasses.replace(spec.wiring.inputs[0], polarimeter="pm0"), *spec.wiring.inputs[1:])
         wiring = dataclasses.replace(spec.wiring, inputs=inputs)

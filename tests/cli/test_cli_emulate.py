@@ -18,8 +18,8 @@ from recorded_calibration import SMALL
 from waiting import PATIENCE_S, Bound, PatientClock, until
 
 from lumion_hw import Bench
-from lumion_hw.bench.drivers import open_device
 from lumion_hw.bench.loader import load_bench
+from lumion_hw.bench.opening import open_device
 from lumion_hw.cli import main
 from lumion_hw.clock import SystemClock
 from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
@@ -32,7 +32,7 @@ T = TypeVar("T")
 HOST = f"""
 import sys, time
 import numpy as np
-from lumion_hw.bench.drivers import open_device
+from lumion_hw.bench.opening import open_device
 from lumion_hw.bench.loader import load_bench
 from lumion_hw.clock import SystemClock
 from lumion_hw.links.address import open_link

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.emulated import emulated_bench
+from lumion_hw.bench.emulated import device_spec, emulated_bench
+from lumion_hw.bench.known_kinds import kind_named
 from lumion_hw.bench.loader import load_bench
 from lumion_hw.clock import VirtualClock
-from lumion_hw.emulator.assembly import EmulatedBench
-from lumion_hw.emulator.emulation_spec import DeviceSpec
+from lumion_hw.emulator.assembly import DeviceSpec, EmulatedBench
 from lumion_hw.errors import ConfigError, LinkError
 
 MODEL = load_bench(Path(__file__).parents[1] / "data" / "small.yaml")
@@ -39,13 +39,18 @@ def test_the_same_seed_is_the_same_world_down_to_the_noise() -> None:
     np.testing.assert_array_equal(one.world.monitor_ma(ports, 1.0, 4), same.world.monitor_ma(ports, 1.0, 4))
 
 
+def spec_of(name: str, kind: str, **keys: object) -> DeviceSpec:
+    """What to emulate for a device with these keys in its bench file."""
+    return device_spec(name, kind_named(kind).model(kind=kind, **keys))
+
+
 def test_another_seed_is_another_world() -> None:
     assert not np.allclose(lit(bench(3), "sfp-a"), lit(bench(4), "sfp-a"), rtol=0.1)
 
 
 def test_one_more_device_does_not_change_the_world() -> None:
     spec = bench().spec
-    larger = dataclasses.replace(spec, devices=(DeviceSpec("meter9", "keysight-n77xx", "MY9", "N7745A"), *spec.devices))
+    larger = dataclasses.replace(spec, devices=(spec_of("meter9", "keysight-n77xx"), *spec.devices))
     one, other = EmulatedBench(spec, VirtualClock(), 3), EmulatedBench(larger, VirtualClock(), 3)
     np.testing.assert_array_equal(one.world.truth.passive_phase, other.world.truth.passive_phase)
     np.testing.assert_array_equal(lit(one, "sfp-b"), lit(other, "sfp-b"))
@@ -94,7 +99,7 @@ def test_an_unknown_device_has_no_link() -> None:
 def test_a_kind_that_cannot_be_emulated_is_named() -> None:
     spec = bench().spec
     with pytest.raises(ConfigError, match="quantum-oracle cannot be emulated") as caught:
-        EmulatedBench(dataclasses.replace(spec, devices=(DeviceSpec("q1", "quantum-oracle", "1"),)), VirtualClock(), 0)
+        EmulatedBench(dataclasses.replace(spec, devices=(DeviceSpec("q1", "quantum-oracle", None),)), VirtualClock(), 0)
     assert caught.value.device == "q1"
 
 
@@ -222,7 +227,7 @@ def with_laser(kind: str) -> EmulatedBench:
         for path in spec.wiring.inputs
     )
     wiring = dataclasses.replace(spec.wiring, inputs=inputs)
-    devices = (*(each for each in spec.devices if each.name != "sfp-a"), DeviceSpec("laser0", kind, "1"))
+    devices = (*(each for each in spec.devices if each.name != "sfp-a"), spec_of("laser0", kind))
     return EmulatedBench(dataclasses.replace(spec, wiring=wiring, devices=devices), VirtualClock(), 3)
 
 
@@ -264,7 +269,7 @@ def test_a_meter_of_any_make_sees_its_tap(kind: str, model: str, channel: int, a
         *spec.wiring.outputs[1:],
     )
     wiring = dataclasses.replace(spec.wiring, outputs=outputs)
-    devices = (*spec.devices, DeviceSpec("pm9", kind, "1", model))
+    devices = (*spec.devices, spec_of("pm9", kind, model=model))
     emulated = EmulatedBench(dataclasses.replace(spec, wiring=wiring, devices=devices), VirtualClock(), 3)
     lit(emulated, "sfp-a", "sfp-b", "sfp-c")
     truth_w = emulated.world.tapped_w("pm9", channel)
@@ -283,7 +288,7 @@ def test_a_santec_meter_sees_its_taps() -> None:
         *spec.wiring.outputs[1:],
     )
     wiring = dataclasses.replace(spec.wiring, outputs=outputs)
-    devices = (*spec.devices, DeviceSpec("pm9", "santec-mpm", "1"))
+    devices = (*spec.devices, spec_of("pm9", "santec-mpm"))
     emulated = EmulatedBench(dataclasses.replace(spec, wiring=wiring, devices=devices), VirtualClock(), 3)
     lit(emulated, "sfp-a", "sfp-b", "sfp-c")
     link = emulated.link("pm9")

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lumion_hw.bench.emulated import emulated_bench
+from lumion_hw.bench.emulated import device_spec, emulated_bench
+from lumion_hw.bench.known_kinds import kind_named
 from lumion_hw.bench.loader import load_bench
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.assembly import EmulatedBench
-from lumion_hw.emulator.emulation_spec import DeviceSpec
 
 MODEL = load_bench(Path(__file__).parents[1] / "data" / "small.yaml")
 MW = 1e-3
@@ -28,8 +28,8 @@ def bench(kind: str, *, seed: int = 3, model: str = "") -> EmulatedBench:
     )
     devices = (
         *(each for each in spec.devices if each.name != "pol-a"),
-        DeviceSpec("pol-a", kind, "1", model),
-        DeviceSpec("pm0", "novoptel-pm1000", "77"),
+        device_spec("pol-a", kind_named(kind).model(kind=kind, **({"model": model} if model else {}))),
+        device_spec("pm0", kind_named("novoptel-pm1000").model(kind="novoptel-pm1000", serial="77")),
     )
     wiring = dataclasses.replace(spec.wiring, inputs=inputs)
     physics = dataclasses.replace(spec.physics, fibre_drift_rad2_per_s=0.0)

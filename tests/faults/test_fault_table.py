@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.kind_tables import PAGES, replaced
+from lumion_hw.bench.known_kinds import own_kinds
 from lumion_hw.bench.loader import load_bench
-from lumion_hw.emulator.faults.bench_faults import BENCH_FAULTS, FAULTS, BenchFaults
-from lumion_hw.emulator.faults.device_faults import KINDS
-from lumion_hw.emulator.faults.fault_table import BENCH, markdown
+from lumion_hw.emulator.faults.bench_faults import BENCH_FAULTS, BenchFaults
+from lumion_hw.emulator.faults.device_faults import EVERY_DEVICE
+from lumion_hw.emulator.faults.fault_table import BENCH
 from lumion_hw.emulator.transponders.cmis.module_faults import FAULTS as MODULE_FAULTS
 from lumion_hw.errors import ConfigError, LimitError, LinkError, LumionError
 from lumion_hw.interfaces import LaserSweep
@@ -20,6 +22,10 @@ from lumion_hw.interfaces import LaserSweep
 QONTROL = Path(__file__).parents[1] / "data" / "small_qontrol.yaml"
 FILE = Path(__file__).parents[1] / "data" / "every_kind.yaml"
 DOCS = Path(__file__).parents[2] / "docs" / "testing.md"
+KINDS = [kind.name for kind in own_kinds()]
+SINGLE_FAULTS = [(kind.name, fault) for kind in own_kinds() for fault in kind.faults()]
+FAULTS = [*((BENCH, fault) for fault in BENCH_FAULTS), *((KINDS[0], fault) for fault in EVERY_DEVICE), *SINGLE_FAULTS]
+"""What has each fault, and the fault."""
 
 ASK: dict[str, Callable] = {
     "lumion-mesh": lambda driver: driver.read_back(),
@@ -73,7 +79,8 @@ def test_the_bench_has_a_device_of_every_kind() -> None:
 
 
 def test_the_documentation_has_the_table() -> None:
-    assert markdown(FAULTS) in DOCS.read_text(encoding="utf-8"), "put markdown(FAULTS) into docs/testing.md"
+    text = DOCS.read_text(encoding="utf-8")
+    assert replaced(text, PAGES["docs/testing.md"]()) == text, "run: python -m lumion_hw.bench.kind_tables"
 
 
 # Supply and cable -----------------------------------------------------------------------------------------------------
@@ -196,13 +203,7 @@ SINGLE: dict[tuple[str, str], tuple[dict, Callable]] = {
 
 
 def single_faults() -> list[tuple[str, str]]:
-    general = {"no_power", "no_cable"}
-    return [
-        (kind, fault.name)
-        for fault in FAULTS
-        for kind in fault.kinds
-        if kind != BENCH and fault.name not in general and not (kind == "cmis" and fault.name in MODULE_FAULTS)
-    ]
+    return [(kind, fault.name) for kind, fault in SINGLE_FAULTS if not (kind == "cmis" and fault.name in MODULE_FAULTS)]
 
 
 @pytest.mark.parametrize(("kind", "fault"), single_faults())
@@ -303,10 +304,9 @@ def faults() -> Iterator[BenchFaults]:
         yield bench.emulated.faults
 
 
-@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.arguments], ids=lambda fault: fault.name)
-def test_wrong_arguments_are_told(fault, faults: BenchFaults) -> None:
+@pytest.mark.parametrize(("kind", "fault"), [(kind, fault) for kind, fault in FAULTS if fault.arguments])
+def test_wrong_arguments_are_told(kind: str, fault, faults: BenchFaults) -> None:
     """Missing, unknown, of the wrong kind, not finite, out of range: each message says what may be given."""
-    kind = fault.kinds[0]
     name = BENCH if kind == BENCH else NAMES[kind]
     good = ON_BENCH[fault.name][0] if kind == BENCH else SINGLE.get((kind, fault.name), ({"strength": 1.0}, None))[0]
     for argument in fault.arguments:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lumion_hw.emulator.faults.device_faults import DEVICE_FAULTS, Target, faults_of, places_of
-from lumion_hw.emulator.faults.fault_table import BENCH, Argument, Places, ScriptedFault, named, nearest
+from lumion_hw.emulator.faults.device_faults import EVERY_DEVICE, Target
+from lumion_hw.emulator.faults.fault_table import BENCH, MODULE_DEAD, Argument, Places, ScriptedFault, named, nearest
 from lumion_hw.emulator.optics.bench_time import BenchTime
 from lumion_hw.emulator.optics.disturbances import Trajectory
 from lumion_hw.emulator.optics.world import OpticalWorld
-from lumion_hw.emulator.transponders.sfp import SfpModule
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
     from lumion_hw.emulator.mesh.lumion import MeshBoard
-    from lumion_hw.emulator.transponders.cmis import CmisModule
     from lumion_hw.emulator.wires.mains import Switchable
 
 _DEAD_PORT_DB = 80.0
@@ -43,20 +41,16 @@ def _is_names(value: Any) -> bool:
 _MODULES = Argument("modules", "device names", accepts=(_is_names, "a list of device names"))
 
 BENCH_FAULTS: tuple[ScriptedFault, ...] = (
-    ScriptedFault("kill_modules", (BENCH,), "their server loses power: dark, and silent on the bus", (_MODULES,)),
-    ScriptedFault("revive_modules", (BENCH,), "their server comes back: the modules start up", (_MODULES,)),
+    ScriptedFault("kill_modules", "their server loses power: dark, and silent on the bus", (_MODULES,)),
+    ScriptedFault("revive_modules", "their server comes back: the modules start up", (_MODULES,)),
     ScriptedFault(
         "stick_heater",
-        (BENCH,),
         "a heater carries this current whatever is asked of it; 0 is an open heater",
         (_PUC, _ARM, Argument("current_ma", "current", 0.0, 100.0, "mA", default=0.0)),
     ),
-    ScriptedFault(
-        "weaken_heater", (BENCH,), "a heater needs so many times the power for the same phase", (_PUC, _ARM, _FACTOR)
-    ),
+    ScriptedFault("weaken_heater", "a heater needs so many times the power for the same phase", (_PUC, _ARM, _FACTOR)),
     ScriptedFault(
         "swap_channels",
-        (BENCH,),
         "the wires of two heaters are exchanged",
         (
             Argument("one", f"a heater, {_HEATER}", among="heater"),
@@ -65,45 +59,38 @@ BENCH_FAULTS: tuple[ScriptedFault, ...] = (
     ),
     ScriptedFault(
         "unbalance",
-        (BENCH,),
         "both couplers of a PUC are off balance by this angle",
         (_PUC, Argument("common_rad", "angle", -math.pi / 2, math.pi / 2, "rad")),
     ),
-    ScriptedFault("kill_port", (BENCH,), "the fibre at a mesh port breaks: no light passes in or out", (_PORT,)),
-    ScriptedFault("kill_monitor", (BENCH,), "the photodiode at a port is dead: it reads nothing", (_MONITOR,)),
+    ScriptedFault("kill_port", "the fibre at a mesh port breaks: no light passes in or out", (_PORT,)),
+    ScriptedFault("kill_monitor", "the photodiode at a port is dead: it reads nothing", (_MONITOR,)),
     ScriptedFault(
         "scale_monitor",
-        (BENCH,),
         "the photodiode at a port gives so many times its current; with a large factor it saturates its converter",
         (_MONITOR, _FACTOR),
     ),
     ScriptedFault(
         "drift_temperature",
-        (BENCH,),
         "the chip's temperature follows a course",
         (_course("course_k", "K over its lock"),),
     ),
     ScriptedFault(
         "drift_power",
-        (BENCH,),
         "the light that arrives at a port follows a course",
         (_INPUT, _course("course_db", "dB over what it was")),
     ),
     ScriptedFault(
         "walk_resistances",
-        (BENCH,),
         "the resistance of every heater walks at random",
         (Argument("per_root_s", "share per root of a second", 0.0, 1.0),),
     ),
     ScriptedFault(
         "hop_mode",
-        (BENCH,),
         "the laser at a port jumps to another frequency",
         (_INPUT, Argument("shift_hz", "jump", -1e13, 1e13, "Hz")),
     ),
     ScriptedFault(
         "turn_polarization",
-        (BENCH,),
         "somebody moves the fibre of a module: its polarization turns, by default into the orthogonal one",
         (
             Argument("transponder", "device name", accepts=(lambda name: isinstance(name, str), "a device name")),
@@ -113,9 +100,6 @@ BENCH_FAULTS: tuple[ScriptedFault, ...] = (
 )
 """Faults that are not those of one device; each is a method of :class:`BenchFaults` too."""
 
-FAULTS: tuple[ScriptedFault, ...] = (*BENCH_FAULTS, *DEVICE_FAULTS)
-"""All that can go wrong."""
-
 
 class BenchFaults:
     """Faults that can be injected into an emulated bench at any instant.
@@ -124,7 +108,8 @@ class BenchFaults:
         world: The light.
         modules: Emulated modules by device name.
         devices: All devices by name.
-        kinds: Kind of every device.
+        kinds: Kind of every device, for messages.
+        faults: Returns what can go wrong with a device besides supply and cable, by its name.
         monitor_ports: Ports with a photodiode.
         schedule: Things that will happen.
     """
@@ -132,9 +117,10 @@ class BenchFaults:
     def __init__(
         self,
         world: OpticalWorld,
-        modules: Mapping[str, SfpModule | CmisModule],
+        modules: Mapping[str, Any],
         devices: Mapping[str, Switchable],
         kinds: Mapping[str, str],
+        faults: Mapping[str, Callable[[], Sequence[ScriptedFault]]],
         monitor_ports: Iterable[int],
         schedule: BenchTime,
     ) -> None:
@@ -142,6 +128,7 @@ class BenchFaults:
         self._modules = modules
         self._devices = devices
         self._kinds = kinds
+        self._faults = faults
         self._schedule = schedule
         mesh = world.mesh
         self._places: Places = {
@@ -164,7 +151,7 @@ class BenchFaults:
         if target == BENCH and BENCH not in self._devices:
             return BENCH_FAULTS
         self.device(target)
-        return tuple(faults_of(self._kinds[target]))
+        return (*EVERY_DEVICE, *self._faults[target]())
 
     def inject(self, target: str, fault: str, **arguments: Any) -> None:
         """Put a fault in force now.
@@ -179,10 +166,11 @@ class BenchFaults:
             LimitError: An argument is out of range.
         """
         row = named(self.of(target), fault, target)
-        if BENCH in row.kinds:
+        if row in BENCH_FAULTS:
             getattr(self, fault)(**row.checked(arguments, self._places))
             return
-        row.begin(self._target(target), **row.checked(arguments, self._places_of(target)))
+        it = self._target(target)
+        row.begin(it, **row.checked(arguments, row.places(it)))
 
     def end(self, target: str, fault: str, **arguments: Any) -> None:
         """End a fault, with the arguments that began it. Raises as :meth:`inject`, also for what does not end."""
@@ -190,7 +178,8 @@ class BenchFaults:
         if row.end is None:
             ending = ", ".join(each.name for each in self.of(target) if each.end is not None)
             raise ConfigError(f"{fault} does not end", device=target, hint=f"These do: {ending or 'none'}.")
-        row.end(self._target(target), **row.checked(arguments, self._places_of(target)))
+        it = self._target(target)
+        row.end(it, **row.checked(arguments, row.places(it)))
 
     def after(self, delay_s: float, fault: Callable[[], None]) -> None:
         """Have a fault happen so many seconds from now, by the bench's clock."""
@@ -201,9 +190,6 @@ class BenchFaults:
 
     def _target(self, name: str) -> Target:
         return Target(self._devices[name], self._modules.get(name))
-
-    def _places_of(self, name: str) -> Places:
-        return places_of(self._kinds[name], self._target(name))
 
     def _checked(self, fault: str, **arguments: Any) -> dict[str, Any]:
         return named(BENCH_FAULTS, fault, BENCH).checked(arguments, self._places)
@@ -227,11 +213,7 @@ class BenchFaults:
                     f"there is no module {name}", hint=f"{nearest(name, self._modules)}Modules here: {there}."
                 )
         for name in names:
-            module = self._modules[name]
-            if isinstance(module, SfpModule):
-                (module.power_on if on else module.power_off)()
-            else:
-                (module.plug if on else module.unplug)()
+            (self.end if on else self.inject)(name, MODULE_DEAD)
 
     def stick_heater(self, puc: int, arm: int, current_ma: float = 0.0) -> None:
         """A heater (arm 0 upper, 1 lower) carries this current whatever is asked of it; 0 is an open heater."""
@@ -320,12 +302,14 @@ class BenchFaults:
         Raises:
             ConfigError: There is none of that name.
         """
-        boards = [each for each, kind in self._kinds.items() if kind == "lumion-mesh"]
-        if name not in boards:
-            what = f"{name} is a {self._kinds[name]}" if name in self._kinds else f"there is no device {name}"
+        from lumion_hw.emulator.mesh.lumion import MeshBoard
+
+        found = self._devices.get(name)
+        if not isinstance(found, MeshBoard):
+            what = f"there is no device {name}" if found is None else f"{name} is a {self._kinds[name]}"
+            boards = [each for each, device in self._devices.items() if isinstance(device, MeshBoard)]
             there = f"Boards here: {', '.join(boards) or 'none'}"
             raise ConfigError(what, device=name, hint=f"{there}; every other device is had by device().")
-        found: MeshBoard = self._devices[name]  # type: ignore[assignment]
         return found
 
     def device(self, name: str) -> Any:

@@ -1,8 +1,8 @@
 """How faults are declared: one row each, with its arguments, their units and ranges; checked before anything happens.
 
-The rows are in :mod:`lumion_hw.emulator.faults.bench_faults` (of the bench) and
-:mod:`lumion_hw.emulator.faults.device_faults` (of each kind of device). What a user reads about them, in messages and
-in docs/testing.md, is made from the rows.
+The rows are in :mod:`lumion_hw.emulator.faults.bench_faults` (of the bench),
+:mod:`lumion_hw.emulator.faults.device_faults` (of every device), and with each kind of device. What a user reads about
+them, in messages and in docs/testing.md, is made from the rows.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ from typing import Any
 from lumion_hw.errors import ConfigError, LimitError
 
 BENCH = "bench"
-"""Kind of the faults that are not those of one device."""
-
+"""What the faults that are not those of one device act on."""
+MODULE_DEAD = "module_dead"
+"""Fault of every pluggable module: its host has lost power."""
 
 Places = Mapping[str, Collection[int]]
 """Numbers that exist, by what they count: PUCs, ports, channels."""
+
+
+def _no_places(_target: Any) -> Places:
+    return {}
 
 
 @dataclass(frozen=True)
@@ -91,19 +96,19 @@ class ScriptedFault:
 
     Attributes:
         name: Its name.
-        kinds: Kinds of devices that can have it; :data:`BENCH` for those of the bench.
         effect: What happens.
         arguments: What it takes.
         begin: Puts it in force on its target, with the arguments by name.
         end: Ends it, with the same arguments; ``None`` if it cannot be undone.
+        places: Returns which numbers exist on its target, for arguments that are one of them.
     """
 
     name: str
-    kinds: tuple[str, ...]
     effect: str
     arguments: tuple[Argument, ...] = ()
     begin: Callable[..., None] = field(default=lambda *_: None, repr=False)
     end: Callable[..., None] | None = field(default=None, repr=False)
+    places: Callable[[Any], Places] = field(default=_no_places, repr=False)
 
     def checked(self, given: Mapping[str, Any], places: Places) -> dict[str, Any]:
         """Return all arguments.
@@ -151,14 +156,19 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"Do you mean {found[0]}? " if found else ""
 
 
-def markdown(faults: Iterable[ScriptedFault]) -> str:
-    """Return the table of docs/testing.md."""
-    rows = ["| fault | of | arguments | what happens | ends |", "|---|---|---|---|---|"]
-    for fault in faults:
-        arguments = fault.signature() or "–"
+def markdown(faults: Iterable[tuple[str, ScriptedFault]]) -> str:
+    """Return the table of docs/testing.md.
+
+    Args:
+        faults: What has each fault, and the fault; those of several kinds that are the same get one row.
+    """
+    owners: dict[str, list[str]] = {}
+    for owner, fault in faults:
         ends = "yes" if fault.end is not None else "–"
-        rows.append(f"| `{fault.name}` | {', '.join(fault.kinds)} | {arguments} | {fault.effect} | {ends} |")
-    return "\n".join(rows)
+        row = f"| `{fault.name}` | {{}} | {fault.signature() or '–'} | {fault.effect} | {ends} |"
+        owners.setdefault(row, []).append(owner)
+    head = ["| fault | of | arguments | what happens | ends |", "|---|---|---|---|---|"]
+    return "\n".join([*head, *(row.format(", ".join(names)) for row, names in owners.items())])
 
 
 def _number(value: Any) -> float | None:

@@ -1,4 +1,4 @@
-"""Ways to a module that are no byte streams, in bench files and from addresses given at opening."""
+"""Connections to a module that are no byte streams, in bench files and from addresses given at opening."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.devices import CmisModel, PowerMeterModel, SfpModel
-from lumion_hw.bench.module_ways import ModuleWay, module_way
+from lumion_hw.bench.kinds.cmis import CmisModel
+from lumion_hw.bench.kinds.keysight_n77xx import PowerMeterModel
+from lumion_hw.bench.kinds.sfp_8472 import SfpModel
+from lumion_hw.bench.module_connection import ModuleConnection, module_connection
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import ConfigError
 
@@ -37,8 +39,8 @@ wiring:
         ("optoe:///sys/x/eeprom", "/sys/x/eeprom"),
     ],
 )
-def test_each_way_leads_to_both_kinds_of_module(address: str, name: str) -> None:
-    way = module_way(address)
+def test_each_connection_leads_to_both_kinds_of_module(address: str, name: str) -> None:
+    way = module_connection(address)
     assert way is not None
     assert way.address == address
     device, pins = way.device(VirtualClock(), "m1")
@@ -56,20 +58,20 @@ def test_each_way_leads_to_both_kinds_of_module(address: str, name: str) -> None
         *("i2c://1?read_bytes=0", "i2c://1?read_bytes=nan", "i2c://1?read_bytes=8&read_bytes=9", "i2c://1?x"),
     ],
 )
-def test_half_a_way_is_refused(address: str) -> None:
+def test_half_a_connection_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match=r"is not an address of a module|is no option of"):
-        module_way(address)
+        module_connection(address)
     with pytest.raises(ValueError, match="expected an address"):
         CmisModel(kind="cmis", address=address)
 
 
 def test_pins_need_an_adapter_that_has_them_and_one_each() -> None:
-    way = module_way("mcp2221://0")
+    way = module_connection("mcp2221://0")
     assert way is not None
     _, pins = way.device(VirtualClock(), "zr1", {"reset_l": 0})
     assert pins is not None
     assert set(pins.wired) == {"reset_l"}
-    without = module_way("i2c://1")
+    without = module_connection("i2c://1")
     assert without is not None
     with pytest.raises(ConfigError, match="has no pins"):
         without.device(VirtualClock(), "zr1", {"reset_l": 0})
@@ -82,19 +84,19 @@ def test_pins_need_an_adapter_that_has_them_and_one_each() -> None:
         CmisModel(kind="cmis", pins={"reset_l": 3, "int_l": 3})
 
 
-def test_byte_streams_are_no_ways_but_bridges_may_stand_behind_them() -> None:
-    assert module_way("tcp://127.0.0.1:5000") is None
+def test_byte_streams_are_no_connections_but_bridges_may_stand_behind_them() -> None:
+    assert module_connection("tcp://127.0.0.1:5000") is None
     assert CmisModel(kind="cmis", address="tcp://127.0.0.1:5000").address == "tcp://127.0.0.1:5000"
     with pytest.raises(ValueError, match="expected an address"):
         CmisModel(kind="cmis", address="carrier-pigeon://x")
 
 
-def test_other_devices_take_no_ways() -> None:
+def test_other_devices_take_no_such_connections() -> None:
     with pytest.raises(ValueError, match="not an address"):
         PowerMeterModel(kind="keysight-n77xx", address="i2c://1")
 
 
-def test_a_way_given_at_opening_leads_only_to_modules(tmp_path: Path) -> None:
+def test_a_connection_given_at_opening_leads_only_to_modules(tmp_path: Path) -> None:
     path = tmp_path / "bench.yaml"
     path.write_text(BENCH)
     with pytest.raises(ConfigError, match="leads to no other device"):
@@ -105,4 +107,4 @@ def test_a_way_given_at_opening_leads_only_to_modules(tmp_path: Path) -> None:
     (tmp_path / "eeprom").write_bytes(bytes(memory))
     with Bench.open(path, addresses={"zr1": f"optoe://{tmp_path}/eeprom"}, only=["zr1"]) as bench:
         assert bench.transponders["zr1"].identify().serial == "CABLE1"
-    assert ModuleWay("i2c", "1").address == "i2c://1"
+    assert ModuleConnection("i2c", "1").address == "i2c://1"

@@ -1,17 +1,21 @@
-"""Ways to a pluggable module that are no byte streams: I2C adapters of this computer, and memory files."""
+"""Pluggable modules: what all of them have, and how they are reached: bridges, I2C adapters, memory files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import parse_qsl
 
+from pydantic import AfterValidator, Field
+
+from lumion_hw.bench.devices import DeviceModel
 from lumion_hw.bench.fields import checked_address
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
+    from lumion_hw.links.base import Link
     from lumion_hw.sessions.module.adapter import I2cAdapter, PinnedAdapter
     from lumion_hw.sessions.module.linear_file import LinearFile, LinearPages
     from lumion_hw.sessions.module.pages import ModulePages
@@ -30,10 +34,12 @@ _OPTIONS: Mapping[str, Mapping[str, tuple[float, float]]] = {
 """Options of each scheme after ``?``, with their ranges: longest read in one transaction, and bus speed."""
 PIN_SCHEMES = ("ftdi", "mcp2221")
 """Schemes of adapters that have pins for the low-speed signals of a module's socket."""
+_RETRY_S = 0.1
+"""A module is silent for up to 80 ms after a write (SFF-8472); longer silence means that it is gone."""
 
 
 @dataclass(frozen=True)
-class ModuleWay:
+class ModuleConnection:
     """A checked address that is no byte stream: scheme, what stands behind it, and options."""
 
     scheme: str
@@ -93,11 +99,11 @@ class ModuleWay:
         return adapters[self.scheme](self.address, **others)
 
 
-def module_way(address: str) -> ModuleWay | None:
-    """Return the way an address describes; ``None`` for an address of a byte stream.
+def module_connection(address: str) -> ModuleConnection | None:
+    """Return the connection an address describes; ``None`` for an address of a byte stream.
 
     Raises:
-        ConfigError: It begins like one of these ways and is none.
+        ConfigError: It begins like one of these addresses and is none.
     """
     scheme, _, rest = address.partition("://")
     if scheme not in _OPTIONS:
@@ -108,7 +114,7 @@ def module_way(address: str) -> ModuleWay | None:
     right = {"i2c": rest.isascii() and rest.isdigit(), "optoe": rest.startswith("/")}
     if not right.get(scheme, bool(rest)):
         raise ConfigError(f"{address!r} is not an address of a module", hint=_EXPECTED)
-    return ModuleWay(scheme, rest, _checked_options(address, scheme, query))
+    return ModuleConnection(scheme, rest, _checked_options(address, scheme, query))
 
 
 def _checked_options(address: str, scheme: str, query: str) -> dict[str, float]:
@@ -128,9 +134,45 @@ def checked_module_address(address: str) -> str:
     """Return the address of a module unchanged.
 
     Raises:
-        ValueError: Neither a way nor a link can be made from it.
+        ValueError: Neither such a connection nor a link can be made from it.
     """
     try:
-        return address if module_way(address) is not None else checked_address(address)
+        return address if module_connection(address) is not None else checked_address(address)
     except ConfigError as error:
         raise ValueError(f"expected an address; {error.message}. {error.hint}") from error
+
+
+class PluggableModel(DeviceModel):
+    """A pluggable module: behind an SC18IM700 serial-to-I2C bridge, an I2C adapter, or a memory file."""
+
+    address: Annotated[str, AfterValidator(checked_module_address)] | None = Field(
+        None,
+        description="Where the module is reached: i2c://1, ftdi://ftdi:232h/1?clock_khz=100, mcp2221://0, "
+        "optoe:///sys/.../eeprom, or tcp:// and serial:// of a bridge; not used when emulated.",
+    )
+
+    @property
+    def nominal_nm(self) -> float | None:
+        """Wavelength that the bench file gives it; ``None`` if it gives none."""
+        return None
+
+
+def module_registers(link: Link | ModuleConnection, clock: Clock, name: str) -> RegisterAccess:
+    """Return what a driver of SFP+ modules takes, not yet open: over a connection, or a bridge behind a link."""
+    if isinstance(link, ModuleConnection):
+        return link.registers(clock, name)
+    from lumion_hw.sessions.module.sc18im700 import Sc18im700
+
+    return Sc18im700(link, clock, device=name, retry_s=_RETRY_S)
+
+
+def module_device(
+    link: Link | ModuleConnection, clock: Clock, name: str, pins: Mapping[str, int] | None
+) -> tuple[I2cDevice | ModulePages, PinnedAdapter | None]:
+    """Return what a driver of CMIS modules takes, not yet open, and the signals of the socket if any are wired."""
+    if isinstance(link, ModuleConnection):
+        return link.device(clock, name, pins)
+    from lumion_hw.sessions.module.paged_i2c import BridgedI2c
+    from lumion_hw.sessions.module.sc18im700 import Sc18im700
+
+    return BridgedI2c(Sc18im700(link, clock, device=name, retry_s=_RETRY_S)), None

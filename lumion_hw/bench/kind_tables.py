@@ -1,0 +1,75 @@
+"""The tables of the documentation that the kinds of devices make.
+
+``python -m lumion_hw.bench.kind_tables`` in a checkout writes them into the pages anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from lumion_hw.bench.devices import DeviceModel
+from lumion_hw.bench.kind import DeviceKind
+from lumion_hw.bench.known_kinds import own_kinds
+
+_CHECKOUT = Path(__file__).parents[2]
+
+
+def device_table() -> str:
+    """Return the table of kinds of docs/bench-file.md."""
+    rows = ["| kind | is | found as | emulated on | keys and defaults |", "|---|---|---|---|---|"]
+    for kind in own_kinds():
+        wires = {"tcp": "TCP", "pty": "pty"}[kind.wire] + (", HiSLIP" if kind.hislip else "")
+        rows.append(f"| `{kind.name}` | {kind.title} | `bench.{kind.role.attribute}` | {wires} | {_keys(kind)} |")
+    return "\n".join(rows)
+
+
+def _keys(kind: DeviceKind) -> str:
+    """Return the keys that not every device has, each with its default if it has one."""
+    fields = {name: field for name, field in kind.model.model_fields.items() if name not in DeviceModel.model_fields}
+    defaults = {name: field.default for name, field in fields.items()}
+    return ", ".join(
+        f"`{name}`" + ("" if value is None else f" {str(value).lower() if isinstance(value, bool) else value}")
+        for name, value in defaults.items()
+    )
+
+
+def fault_table() -> str:
+    """Return the table of faults of docs/testing.md."""
+    from lumion_hw.emulator.faults.bench_faults import BENCH_FAULTS
+    from lumion_hw.emulator.faults.device_faults import EVERY_DEVICE
+    from lumion_hw.emulator.faults.fault_table import BENCH, markdown
+
+    of_bench = [(BENCH, fault) for fault in BENCH_FAULTS]
+    of_all = [("every device", fault) for fault in EVERY_DEVICE]
+    return markdown([*of_bench, *of_all, *((kind.name, fault) for kind in own_kinds() for fault in kind.faults())])
+
+
+PAGES: Mapping[str, Callable[[], str]] = {"docs/bench-file.md": device_table, "docs/testing.md": fault_table}
+"""Pages with a table, by path in the checkout."""
+
+
+def replaced(page: str, table: str) -> str:
+    """Return a page with this table in the place of the one with the same head.
+
+    Raises:
+        ValueError: There is none.
+    """
+    head = table.partition("\n")[0]
+    before, found, after = page.partition(f"{head}\n")
+    if not found:
+        raise ValueError(f"no table begins with {head}")
+    lines = after.splitlines(keepends=True)
+    n_rows = next((i for i, line in enumerate(lines) if not line.startswith("|")), len(lines))
+    return before + table + "\n" + "".join(lines[n_rows:])
+
+
+def main() -> None:
+    """Write the tables into their pages."""
+    for name, table in PAGES.items():
+        page = _CHECKOUT / name
+        page.write_text(replaced(page.read_text(encoding="utf-8"), table()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

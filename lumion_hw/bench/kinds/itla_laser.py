@@ -1,0 +1,92 @@
+"""``itla-laser``: integrable tunable lasers after OIF-ITLA-MSA."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from lumion_hw.bench.devices import DeviceModel
+from lumion_hw.bench.kind import DeviceKind, Question
+from lumion_hw.bench.roles import Role
+from lumion_hw.clock import Clock
+from lumion_hw.links.base import Link
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.faults.fault_table import ScriptedFault
+    from lumion_hw.emulator.lasers.itla import Itla
+    from lumion_hw.interfaces import TunableLaser
+
+
+class ItlaModel(DeviceModel):
+    """Integrable tunable laser after OIF-ITLA-MSA, on a serial line of 9600 baud unless it was told otherwise."""
+
+    kind: Literal["itla-laser"]
+    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+
+
+def _open(name: str, model: ItlaModel, link: Link, clock: Clock) -> TunableLaser:
+    from lumion_hw.drivers.lasers.itla import ItlaLaser
+
+    laser = ItlaLaser(link, clock, device=name, expected_serial=model.serial)
+    laser.open()
+    return laser
+
+
+def _emulate(bench: EmulatedBench, name: str, model: ItlaModel) -> Itla:
+    from lumion_hw.emulator.lasers.itla import Itla
+
+    laser = Itla(
+        name,
+        bench.clock,
+        bench.rng(name),
+        serial=model.emulated_serial(name),
+        warm=bench.warm,
+        emit=bench.launch(name),
+    )
+    bench.world.before_reading.append(laser.advance)
+    return laser
+
+
+def _questions() -> tuple[Question, ...]:
+    from lumion_hw.sessions.codecs.itla import ItlaRegister, read_request
+
+    # Four times: the first ones may fill up frames that other questions have begun. None of those has a valid checksum
+    # and the mark of a write, wherever it begins.
+    return (Question("ITLA laser (NOP)", (9600,), read_request(ItlaRegister.NOP) * 4, _recognise),)
+
+
+def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
+    from lumion_hw.sessions.codecs.itla import FRAME_BYTES, ItlaRegister, decode_reply
+
+    for start in range(len(answer) - FRAME_BYTES + 1):
+        reply = decode_reply(answer[start : start + FRAME_BYTES])
+        if reply is not None and not reply.damaged and reply.register == ItlaRegister.NOP:
+            return "ITLA laser (answers NOP)", {}
+    return None
+
+
+def _faults() -> tuple[ScriptedFault, ...]:
+    from lumion_hw.emulator.faults.fault_table import ScriptedFault
+
+    return (
+        ScriptedFault(
+            "disable_pin",
+            "the pin that switches the output off is pulled",
+            begin=lambda target: target.device.pull_disable_pin(True),
+            end=lambda target: target.device.pull_disable_pin(False),
+        ),
+    )
+
+
+KIND = DeviceKind(
+    title="ITLA after OIF-ITLA-MSA; its line runs at `?baud=9600`",
+    role=Role.LASER,
+    model=ItlaModel,
+    open=_open,
+    emulate=_emulate,
+    wire="pty",
+    questions=_questions,
+    faults=_faults,
+)

@@ -1,0 +1,54 @@
+"""``keysight-n7785c``: the Keysight N7785C, which improves the polarization by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from lumion_hw.bench.devices import DeviceModel
+from lumion_hw.bench.fields import Number
+from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
+from lumion_hw.bench.roles import Role
+from lumion_hw.clock import Clock
+from lumion_hw.links.base import Link
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.polarization.keysight_n778x import EmulatedKeysightN7785C
+    from lumion_hw.interfaces import PolarizationOptimizer
+
+
+class StabilizerModel(DeviceModel):
+    """Keysight N7785C polarization stabilizer with feedback from outside (SCPI)."""
+
+    kind: Literal["keysight-n7785c"]
+    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    settle_s: Number = Field(0.05, ge=0.0, le=10.0, description="Time after a step until the light follows.")
+
+
+def _open(name: str, model: StabilizerModel, link: Link, clock: Clock) -> PolarizationOptimizer:
+    from lumion_hw.drivers.polarization.keysight_n778x import KeysightN7785C
+
+    stabilizer = KeysightN7785C(link, clock, device=name, expected_serial=model.serial, settle_s=model.settle_s)
+    stabilizer.open()
+    return stabilizer
+
+
+def _emulate(bench: EmulatedBench, name: str, model: StabilizerModel) -> EmulatedKeysightN7785C:
+    from lumion_hw.emulator.polarization.keysight_n778x import EmulatedKeysightN7785C
+
+    return EmulatedKeysightN7785C(
+        name, bench.clock, bench.rng(name), turn=bench.turn(name), serial=model.emulated_serial(name)
+    )
+
+
+KIND = DeviceKind(
+    title="Keysight N7785C, which improves the polarization by itself",
+    role=Role.POLARIZATION_OPTIMIZER,
+    model=StabilizerModel,
+    open=_open,
+    emulate=_emulate,
+    hislip=True,
+    scpi=ScpiIdentity("keysight|agilent", "N7785C$", names_model=False),
+)

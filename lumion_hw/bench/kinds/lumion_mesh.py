@@ -1,0 +1,182 @@
+"""``lumion-mesh``: the LUMION mesh controller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from lumion_hw.bench.devices import HeaterDriverModel
+from lumion_hw.bench.fields import Number, Serial
+from lumion_hw.bench.kind import DeviceKind, Question
+from lumion_hw.bench.roles import Role
+from lumion_hw.clock import Clock
+from lumion_hw.links.address import serial_baud
+from lumion_hw.links.base import Link
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.faults.device_faults import Target
+    from lumion_hw.emulator.faults.fault_table import Places, ScriptedFault
+    from lumion_hw.emulator.mesh.lumion import MeshBoard
+    from lumion_hw.interfaces import MeshController
+
+_LONGEST = 4096
+
+
+class MeshControllerModel(HeaterDriverModel):
+    """The controller of the mesh heaters, speaking the protocol of ``firmware_protocol``."""
+
+    kind: Literal["lumion-mesh"]
+    serial: Serial | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    watchdog_s: Number = Field(2.0, ge=0.1, le=60.0, description="Host silence after which all heaters go off.")
+    monitor_responsivity_a_per_w: Number = Field(
+        0.8, gt=0.0, le=2.0, description="Nominal responsivity of the port photodiodes, photocurrent to power."
+    )
+
+    @property
+    def photodiodes_a_per_w(self) -> float:
+        """Nominal responsivity of its photodiodes at the ports."""
+        return self.monitor_responsivity_a_per_w
+
+
+def _open(name: str, model: MeshControllerModel, link: Link, clock: Clock) -> MeshController:
+    from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
+
+    # On a UART every byte takes its time, and time-outs have to allow for it.
+    baud = serial_baud(link.name)
+    controller = LumionMeshController(link, clock, device=name, expected_serial=model.serial, baud=baud)
+    controller.open()
+    try:
+        controller.configure(model.limits(controller.info.n_heaters, model.watchdog_s))
+    except BaseException:
+        controller.close()
+        raise
+    return controller
+
+
+def _emulate(bench: EmulatedBench, name: str, model: MeshControllerModel) -> MeshBoard:
+    import numpy as np
+
+    from lumion_hw.emulator.mesh.lumion import BoardProfile, MeshBoard
+
+    ports = np.array(bench.spec.monitor_ports)
+
+    def sense_ma(n_avg: int, at_s: float) -> NDArray[np.float64]:
+        return bench.world.monitor_ma(ports, bench.spec.responsivity_a_per_w, n_avg, at_s)
+
+    board = MeshBoard(
+        name,
+        bench.clock,
+        bench.rng(name),
+        drive=bench.driving(name),
+        sense_ma=sense_ma,
+        profile=BoardProfile(
+            n_dac=bench.n_channels,
+            n_adc=len(ports),
+            dac_full_scale=3_000,  # 3 mA
+            adc_full_scale=5_000_000,  # 5 mA: an amplified input a hop away must not saturate it
+            serial=model.emulated_serial(name),
+        ),
+    )
+    rest_c = board.core.profile.chip_temp_c
+
+    def warm(temperature_k: float) -> None:
+        board.core.set_chip_temp(round(100.0 * (rest_c + temperature_k)), bench.clock.now())
+
+    bench.slow_drift.on_change.append(warm)
+    bench.world.before_reading.append(board.advance)
+    return board
+
+
+def _questions() -> tuple[Question, ...]:
+    from firmware_protocol import Command, Frame, Kind, PingRequest, encode_frame
+
+    ping = encode_frame(Frame(Kind.REQ, Command.PING, payload=PingRequest().encode()))
+    # The byte before it ends what a controller has taken for a frame so far.
+    return (Question("LUMION mesh controller (PING outside of sessions)", (115200, 921600), b"\0" + ping, _recognise),)
+
+
+def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
+    from firmware_protocol import BadFrame, Command, Decoder, Kind, PingReply, ProtocolError
+
+    for item in Decoder(_LONGEST).feed(answer):
+        if isinstance(item, BadFrame) or item.kind != Kind.RSP or item.command != Command.PING:
+            continue
+        try:
+            reply = PingReply.decode(item.payload)
+        except ProtocolError:
+            continue
+        return f"LUMION mesh controller, outputs {reply.outputs_state.name}", {}
+    return None
+
+
+def _sources(_target: Target) -> Places:
+    from firmware_protocol import FaultSource
+
+    return {"source": {int(source) for source in {*FaultSource, *range(24, 32)}}}
+
+
+def _faults() -> tuple[ScriptedFault, ...]:
+    from lumion_hw.emulator.faults.device_faults import calls
+    from lumion_hw.emulator.faults.fault_table import Argument, ScriptedFault
+
+    return (
+        ScriptedFault(
+            "trip",
+            "a fault source trips and stays present until the fault ends; what has latched stays latched",
+            (Argument("source", "number of the source in the protocol", among="source"),),
+            lambda target, source: target.device.trip(source, present=True),
+            lambda target, source: target.device.remove_condition(source),
+            places=_sources,
+        ),
+        ScriptedFault(
+            "hot_chip",
+            "the chip has this temperature; above its limit the controller trips",
+            (Argument("temperature_c", "temperature of the chip", -40.0, 150.0, "degC"),),
+            lambda target, temperature_c: target.device.set_chip_temperature(temperature_c),
+        ),
+        ScriptedFault(
+            "hang",
+            "the processor hangs: no ticks, no answers, outputs as they are",
+            begin=calls("freeze"),
+            end=calls("thaw"),
+        ),
+        ScriptedFault(
+            "deaf",
+            "it reads no more bytes; everything else goes on, and so the watchdog trips",
+            begin=calls("stop_reading"),
+            end=calls("resume_reading"),
+        ),
+        ScriptedFault("restart", "the processor restarts: outputs 0, sessions forgotten", begin=calls("reset")),
+        ScriptedFault(
+            "lose_frames",
+            "the next good frames are lost without a trace",
+            (Argument("count", "how many", 1, 1_000_000, default=1),),
+            lambda target, count: target.device.lose_frames(int(count)),
+        ),
+        ScriptedFault(
+            "corrupt_bytes",
+            "bytes in both directions are replaced at random",
+            (
+                Argument("rate", "probability per byte", 0.0, 1.0),
+                Argument("seed", "seed of the randomness", 0, 2**32 - 1, default=0),
+            ),
+            lambda target, rate, seed: target.device.corrupt(rate, int(seed)),
+            lambda target, **_: target.device.corrupt(0.0),
+        ),
+    )
+
+
+KIND = DeviceKind(
+    title="LUMION mesh controller",
+    role=Role.MESH,
+    model=MeshControllerModel,
+    open=_open,
+    emulate=_emulate,
+    questions=_questions,
+    faults=_faults,
+)

@@ -1,0 +1,96 @@
+"""``novoptel-pm1000``: Novoptel PM1000 polarimeters."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from lumion_hw.bench.devices import DeviceModel
+from lumion_hw.bench.fields import Number
+from lumion_hw.bench.kind import DeviceKind, Question
+from lumion_hw.bench.roles import Role
+from lumion_hw.clock import Clock
+from lumion_hw.links.address import serial_baud
+from lumion_hw.links.base import Link
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.polarization.novoptel_pm1000 import Pm1000
+    from lumion_hw.interfaces import Polarimeter
+
+_TYPE_NAME = range(656, 659)  # the first three of the registers with the type's name, two letters each
+
+
+class PolarimeterModel(DeviceModel):
+    """Novoptel PM1000 polarimeter: over LAN (tcp, port 5025) or USB 2 (serial, 230 400 baud)."""
+
+    kind: Literal["novoptel-pm1000"]
+    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    averaging_s: Number = Field(1e-3, ge=1e-8, le=0.0104, description="Averaging time; the nearest it has is set.")
+    frequency_thz: Number | None = Field(
+        None, ge=150.0, le=400.0, description="Optical frequency it is calibrated for; by default as it is."
+    )
+
+
+def _open(name: str, model: PolarimeterModel, link: Link, clock: Clock) -> Polarimeter:
+    from lumion_hw.drivers.polarization.novoptel_pm1000 import NovoptelPm1000
+
+    on_a_line = serial_baud(link.name) is not None
+    polarimeter = NovoptelPm1000(link, clock, device=name, serial_line=on_a_line, expected_serial=model.serial)
+    polarimeter.open()
+    try:
+        polarimeter.set_averaging_s(model.averaging_s)
+        if model.frequency_thz is not None:
+            polarimeter.set_frequency_thz(model.frequency_thz)
+    except BaseException:
+        polarimeter.close()
+        raise
+    return polarimeter
+
+
+def _emulate(bench: EmulatedBench, name: str, model: PolarimeterModel) -> Pm1000:
+    """Its sphere is not that of the chip: the fibre from the tap turns it, by a hidden turn that stays."""
+    import numpy as np
+
+    from lumion_hw.emulator.optics.polarization import sphere_turn
+    from lumion_hw.emulator.optics.truth import random_unitary
+    from lumion_hw.emulator.polarization.novoptel_pm1000 import Pm1000
+
+    turn = sphere_turn(random_unitary(bench.rng(f"{name} fibre")))
+
+    def light() -> NDArray[np.float64]:
+        stokes_w = bench.world.polarimeter_w(name)
+        return np.append(stokes_w[0], turn @ stokes_w[1:])
+
+    return Pm1000(name, bench.clock, bench.rng(name), light, serial=model.emulated_serial(name))
+
+
+def _questions() -> tuple[Question, ...]:
+    from lumion_hw.sessions.codecs.novoptel import LAN, USB2
+
+    on_usb = b"".join(map(USB2.read_request, _TYPE_NAME)) + b"\n"
+    return (
+        Question("Novoptel PM1000 over USB 2 (type)", (230400,), on_usb, _recognise),
+        Question("Novoptel PM1000 over LAN (type)", (), b"".join(map(LAN.read_request, _TYPE_NAME)), _recognise),
+    )
+
+
+def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
+    words = re.findall(rb"([0-9A-Fa-f]{4})\r", answer)
+    name = bytes.fromhex(b"".join(words).decode()) if words else answer
+    return ("Novoptel PM1000", {}) if name.startswith(b"PM1000") else None
+
+
+KIND = DeviceKind(
+    title="Novoptel PM1000 polarimeter: `tcp` for LAN (port 5025), `serial` with `?baud=230400` for USB 2",
+    role=Role.POLARIMETER,
+    model=PolarimeterModel,
+    open=_open,
+    emulate=_emulate,
+    questions=_questions,
+)

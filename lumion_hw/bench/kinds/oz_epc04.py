@@ -1,0 +1,81 @@
+"""``oz-epc04``: OZ Optics EPC04 polarization controllers."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from lumion_hw.bench.devices import DeviceModel
+from lumion_hw.bench.fields import Number
+from lumion_hw.bench.kind import DeviceKind, Question
+from lumion_hw.bench.roles import Role
+from lumion_hw.clock import Clock
+from lumion_hw.links.base import Link
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.polarization.oz_epc04 import Epc04
+    from lumion_hw.interfaces import PolarizationController
+
+
+class PolarizationControllerModel(DeviceModel):
+    """OZ Optics EPC04 polarization controller: four fibre squeezers behind a serial line.
+
+    How it words its serial number is not published, so the file can expect none.
+    """
+
+    kind: Literal["oz-epc04"]
+    settle_s: Number = Field(0.001, ge=0.0, le=10.0, description="Time after a set until the light follows.")
+
+
+def _open(name: str, model: PolarizationControllerModel, link: Link, clock: Clock) -> PolarizationController:
+    from lumion_hw.drivers.polarization.oz_epc04 import OzEpc04
+
+    controller = OzEpc04(link, clock, device=name, settle_s=model.settle_s)
+    controller.open()
+    return controller
+
+
+def _emulate(bench: EmulatedBench, name: str, _model: PolarizationControllerModel) -> Epc04:
+    """Squeezers of the input the wiring names; one that is wired to nothing squeezes nothing."""
+    from lumion_hw.emulator.optics.polarization import Squeezers
+    from lumion_hw.emulator.polarization.oz_epc04 import Epc04
+
+    squeezers = [
+        Squeezers(chain.squeezer_period_mv, chain.squeezer_offset_rad, bench.clock.now)
+        for chain, path in zip(bench.world.chains, bench.spec.wiring.inputs, strict=True)
+        if path.polarization == name
+    ]
+
+    def drive_mv(channel: int, drive_mv: float) -> None:
+        for each in squeezers:
+            each.drive(channel, drive_mv)
+
+    def follow() -> None:
+        controller.advance()
+        for each in squeezers:
+            bench.world.set_polarization(name, each.jones())
+
+    controller = Epc04(name, bench.clock, bench.rng(name), drive_mv=drive_mv)
+    bench.world.before_reading.append(follow)
+    return controller
+
+
+def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
+    text = " ".join(answer.decode("ascii", "replace").split())
+    if not re.search(r"CH1 [+-]?\d+ CH2 [+-]?\d+ CH3 [+-]?\d+ CH4 [+-]?\d+ Done", text):
+        return None
+    return "OZ Optics EPC04", {}
+
+
+KIND = DeviceKind(
+    title="OZ Optics polarization controller",
+    role=Role.POLARIZATION,
+    model=PolarizationControllerModel,
+    open=_open,
+    emulate=_emulate,
+    wire="pty",
+    questions=lambda: (Question("OZ Optics EPC04 (V?)", (9600,), b"V?\r\n", _recognise),),
+)

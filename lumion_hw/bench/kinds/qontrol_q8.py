@@ -1,0 +1,213 @@
+"""``qontrol-q8``: a chain of Qontrol current sources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from lumion_hw.bench.checks import BenchData, Check, is_index, items, mapping
+from lumion_hw.bench.devices import HeaterDriverModel
+from lumion_hw.bench.fields import Number, QontrolModule
+from lumion_hw.bench.kind import DeviceKind, Question
+from lumion_hw.bench.roles import Role
+from lumion_hw.clock import Clock
+from lumion_hw.links.base import Link
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.faults.device_faults import Target
+    from lumion_hw.emulator.faults.fault_table import Places, ScriptedFault
+    from lumion_hw.emulator.mesh.qontrol import QontrolChain
+    from lumion_hw.interfaces import MeshController
+
+
+class QontrolModel(HeaterDriverModel):
+    """A chain of Qontrol current sources (Q8iv family) on one serial line, 115 200 baud.
+
+    Neither atomic nor guarded by a watchdog: put the supply on an interlock. It has no photodiodes; power meters on the
+    taps of the mesh's outputs are the eyes of a calibration.
+    """
+
+    kind: Literal["qontrol-q8"]
+    modules: tuple[QontrolModule, ...] | None = Field(
+        None,
+        min_length=1,
+        max_length=1024,
+        description="Expected modules in the order of the chain, such as Q8iv-0001; others are refused at opening.",
+    )
+    mode: Literal["binary", "ascii"] = Field("binary", description="ascii can be read on a serial monitor.")
+    compliance_v: Number | None = Field(
+        None, gt=0.0, le=100.0, description="Voltage limit; by default 1.5 times what a heater needs at heater_max_ma."
+    )
+    readback_tolerance_ma: Number = Field(
+        0.1, gt=0.0, le=10.0, description="Largest difference between a current set and measured."
+    )
+    idle_off_s: Number | None = Field(
+        None, ge=0.1, le=86400.0, description="Heaters go off when this process makes no call for so long."
+    )
+
+    @property
+    def n_channels(self) -> int | None:
+        """Number of channels of the modules named; ``None`` if none are."""
+        return None if self.modules is None else sum(map(channels_of_module, self.modules))
+
+
+def channels_of_module(module: str) -> int:
+    """Return the number of channels of a Qontrol module: the digits in its type name."""
+    digits = re.search(r"[0-9]+", module.partition("-")[0])
+    return int(digits[0]) if digits else 0
+
+
+def _check(bench: BenchData, name: str) -> Iterator[Check]:
+    """Check that the mesh it drives asks for no photodiodes, and that its modules have the channels."""
+    if bench.mesh.get("controller") != name:
+        return
+    if "monitor_ports" in bench.mesh:
+        message = f"expected no monitor_ports: {name!r} is of kind qontrol-q8, which has no photodiodes"
+        yield Check(("mesh", "monitor_ports"), message, ("devices", name), on_key=True)
+    mesh = bench.topology()
+    if mesh is None:
+        return
+    modules = [module for module in items(bench.devices[name].get("modules")) if isinstance(module, str)]
+    given = mapping(bench.mesh.get("heater_channels"))
+    channels = [c for p in range(mesh.n_pucs) for c in items(given.get(p, (2 * p, 2 * p + 1))) if is_index(c)]
+    needed, there = max(channels, default=-1) + 1, sum(map(channels_of_module, modules))
+    if modules and there < needed:
+        message = f"expected modules with the {needed} drive channels that the mesh needs, found {there}"
+        yield Check(("devices", name, "modules"), message)
+
+
+def _open(name: str, model: QontrolModel, link: Link, clock: Clock) -> MeshController:
+    import numpy as np
+
+    from lumion_hw.drivers.mesh.qontrol.controller import QontrolController
+
+    controller = QontrolController(
+        link,
+        clock,
+        device=name,
+        expected_serial=None if model.modules is None else ",".join(model.modules),
+        mode=model.mode,
+        compliance_v=model.compliance_v,
+        tolerance_ma=model.readback_tolerance_ma,
+        idle_off_s=model.idle_off_s,
+    )
+    controller.open()
+    try:
+        n_heaters = controller.info.n_heaters
+        controller.program(np.zeros(n_heaters))  # without a watchdog, currents of a host that died are still flowing
+        controller.configure(model.limits(n_heaters))
+    except BaseException:
+        controller.close()
+        raise
+    return controller
+
+
+def _emulate(bench: EmulatedBench, name: str, model: QontrolModel) -> QontrolChain:
+    """A chain whose modules the file leaves open gets as many as the mesh needs."""
+    from lumion_hw.emulator.mesh.qontrol import (
+        BAUD,
+        OPEN,
+        ChainProfile,
+        HeaterLoad,
+        ModuleSpec,
+        QontrolChain,
+        ReplyMode,
+    )
+
+    names = model.modules or tuple(f"Q8iv-{number:04X}" for number in range(1, -(-bench.n_channels // 8) + 1))
+    modules = [ModuleSpec(kind, _number(text)) for kind, _, text in (each.partition("-") for each in names)]
+    loads = [OPEN] * sum(module.n_channels for module in modules)
+    if name == bench.spec.controller:
+        truth = bench.world.truth
+        for heater, channel in enumerate(bench.spec.heater_channels):
+            ohm, rise = float(truth.heater_ohm[heater]), float(truth.nonlinearity_per_mw[heater])
+            loads[channel] = HeaterLoad(ohm, rise)
+    chain = QontrolChain(
+        name,
+        bench.clock,
+        bench.rng(name),
+        drive=bench.driving(name),
+        modules=modules,
+        loads=loads,
+        profile=ChainProfile(reply_mode=ReplyMode.USB1, baud=BAUD),
+    )
+    bench.world.before_reading.append(chain.advance)
+    return chain
+
+
+def _number(text: str) -> int | None:
+    """Return the number of a module, ``None`` for ``****``."""
+    return None if text.startswith("*") else int(text, 16)
+
+
+def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
+    match = re.search(rb"\b(Q\d\w*-[0-9A-Fa-f]{4})\b", answer)
+    return None if match is None else (match[1].decode(), {})
+
+
+def _places(target: Target) -> Places:
+    return {"channel": range(target.device.n_channels), "module": range(target.device.n_present)}
+
+
+def _faults() -> tuple[ScriptedFault, ...]:
+    from lumion_hw.emulator.faults.device_faults import passes, sets
+    from lumion_hw.emulator.faults.fault_table import Argument, ScriptedFault
+    from lumion_hw.emulator.mesh.qontrol import OPEN, SHORT
+
+    channel = Argument("channel", "channel of the controller", among="channel")
+    return (
+        ScriptedFault(
+            "trip",
+            "a module reports an error that nobody asked for",
+            (channel, Argument("code", "error code of the manual", 0, 99, default=1)),
+            lambda target, channel, code: target.device.trip(channel, int(code)),
+            places=_places,
+        ),
+        ScriptedFault(
+            "open_heater",
+            "the wire of a channel breaks",
+            (channel,),
+            lambda target, channel: target.device.fail_load(channel, OPEN),
+            passes("mend_load"),
+            places=_places,
+        ),
+        ScriptedFault(
+            "short_heater",
+            "a channel is shorted",
+            (channel,),
+            lambda target, channel: target.device.fail_load(channel, SHORT),
+            passes("mend_load"),
+            places=_places,
+        ),
+        ScriptedFault(
+            "late_reply",
+            "the next reply comes later, and all that follow it",
+            (Argument("seconds", "how much later", 0.0, 60.0, "s"),),
+            passes("delay_next_reply"),
+        ),
+        ScriptedFault(
+            "module_out",
+            "a module is taken out of the chain: its outputs go dead, channels behind it are renumbered",
+            (Argument("index", "its place in the chain", among="module"),),
+            passes("take_out"),
+            places=_places,
+        ),
+        ScriptedFault("mute", "it obeys and says nothing", begin=sets("silent", True), end=sets("silent", False)),
+    )
+
+
+KIND = DeviceKind(
+    title="chain of Qontrol current sources",
+    role=Role.MESH,
+    model=QontrolModel,
+    open=_open,
+    emulate=_emulate,
+    wire="pty",
+    questions=lambda: (Question("Qontrol chain (ID?)", (115200,), b"id?\n", _recognise),),
+    faults=_faults,
+    check=_check,
+)

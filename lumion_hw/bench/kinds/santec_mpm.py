@@ -1,0 +1,57 @@
+"""``santec-mpm``: Santec MPM power meters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from lumion_hw.bench.devices import MeterModel
+from lumion_hw.bench.fields import Number
+from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
+from lumion_hw.bench.roles import Role
+from lumion_hw.clock import Clock
+from lumion_hw.links.base import Link
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.meters.santec_mpm import EmulatedSantecMpm
+    from lumion_hw.emulator.optics.light import Light
+    from lumion_hw.interfaces import PowerMeter
+
+
+class SantecMeterModel(MeterModel):
+    """Santec MPM-210 or MPM-210H power meter mainframe; four channels for each module plugged in, from 1."""
+
+    kind: Literal["santec-mpm"]
+    serial: str | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    averaging_s: Number = Field(0.01, ge=1e-5, le=10.0, description="Averaging time of all channels.")
+    wavelength_nm: Number = Field(1550.0, ge=1250.0, le=1630.0, description="Wavelength of every channel.")
+
+
+def _open(name: str, model: SantecMeterModel, link: Link, clock: Clock) -> PowerMeter:
+    from lumion_hw.drivers.meters.santec_mpm import SantecMpm
+
+    meter = SantecMpm(link, clock, device=name, expected_serial=model.serial)
+    meter.open()
+    return model.set_up(meter)
+
+
+def _emulate(bench: EmulatedBench, name: str, model: SantecMeterModel) -> EmulatedSantecMpm:
+    """One module: channels 1 to 4 are its ports."""
+    from lumion_hw.emulator.meters.santec_mpm import EmulatedSantecMpm
+
+    def light(module: int, port: int, _at_s: float) -> Light:
+        return bench.world.tapped(name, 4 * module + port)
+
+    return EmulatedSantecMpm(name, bench.clock, bench.rng(name), light, serial=model.emulated_serial(name))
+
+
+KIND = DeviceKind(
+    title="Santec MPM-210 power meter",
+    role=Role.METER,
+    model=SantecMeterModel,
+    open=_open,
+    emulate=_emulate,
+    scpi=ScpiIdentity("santec", "MPM-210H?$", names_model=False),
+)

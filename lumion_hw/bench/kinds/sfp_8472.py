@@ -1,0 +1,138 @@
+"""``sfp-8472``: SFP+ modules read over SFF-8472."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import Field, model_validator
+
+from lumion_hw.bench.checks import BenchData, Check
+from lumion_hw.bench.fields import Number, Serial
+from lumion_hw.bench.kind import DeviceKind
+from lumion_hw.bench.module_connection import ModuleConnection, PluggableModel, module_registers
+from lumion_hw.bench.roles import Role
+from lumion_hw.clock import Clock
+from lumion_hw.links.base import Link
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.faults.fault_table import ScriptedFault
+    from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
+    from lumion_hw.interfaces import Transponder
+
+
+class SfpModel(PluggableModel):
+    """An SFP+ module read over SFF-8472. Defaults are those of 10GBASE-ER (transponders.md 8.6)."""
+
+    kind: Literal["sfp-8472"]
+    serial: Serial | None = Field(None, description="Expected serial number; another one is refused at opening.")
+    accept_wrong_checksums: bool = Field(
+        False, description="Warn of a wrong CC_EXT or CC_DMI in the module's memory instead of refusing the module."
+    )
+    wavelength_nm: Number = Field(1550.0, ge=770.0, le=1700.0, description="Nominal wavelength.")
+    tx_power_dbm: Number = Field(1.0, ge=-20.0, le=10.0, description="Launch power that link budgets start from.")
+    sensitivity_dbm: Number = Field(-15.8, ge=-40.0, le=10.0, description="Least received power that counts as a link.")
+    overload_dbm: Number = Field(-1.0, ge=-40.0, le=10.0, description="Largest received power that counts as a link.")
+    los_assert_dbm: Number = Field(-21.0, ge=-40.0, le=10.0, description="Power below which the module reports LOS.")
+    los_release_dbm: Number = Field(-19.5, ge=-40.0, le=10.0, description="Power above which the module ends LOS.")
+
+    @property
+    def nominal_nm(self) -> float:
+        """Wavelength that the bench file gives it."""
+        return self.wavelength_nm
+
+    @model_validator(mode="after")
+    def _thresholds_in_order(self) -> Self:
+        if not self.sensitivity_dbm < self.overload_dbm:
+            raise ValueError(
+                f"expected sensitivity_dbm below overload_dbm, found {self.sensitivity_dbm:g} and {self.overload_dbm:g}"
+            )
+        if not self.los_assert_dbm < self.los_release_dbm:
+            raise ValueError(
+                "expected los_assert_dbm below los_release_dbm, "
+                f"found {self.los_assert_dbm:g} and {self.los_release_dbm:g}"
+            )
+        return self
+
+
+def _check(bench: BenchData, name: str) -> Iterator[Check]:
+    """Check that it is wired as a module of one tributary."""
+    for base, fibre in (*bench.inputs, *bench.outputs):
+        if fibre.get("transponder") == name and fibre.get("tributary") is not None:
+            found = f"{name!r}, an SFP+ module, which has no tributaries"
+            yield Check((*base, "tributary"), f"expected a module of two tributaries, found {found}")
+
+
+def _open(name: str, model: SfpModel, link: Link | ModuleConnection, clock: Clock) -> Transponder:
+    from lumion_hw.drivers.transponders.sfp import SfpTransponder
+
+    module = SfpTransponder(
+        module_registers(link, clock, name),
+        clock,
+        device=name,
+        expected_serial=model.serial,
+        accept_wrong_checksums=model.accept_wrong_checksums,
+    )
+    module.open()
+    return module
+
+
+def _emulate(bench: EmulatedBench, name: str, model: SfpModel) -> I2cBridge:
+    from lumion_hw.emulator.transponders.sfp import SfpModule, SfpProfile
+
+    module = SfpModule(
+        name,
+        bench.clock,
+        bench.rng(name),
+        emit_w=lambda power_w: bench.world.set_transmitter(name, power_w),
+        rx_power_w=lambda: bench.world.received_w(name),
+        serial=model.emulated_serial(name),
+        profile=SfpProfile(
+            launch_dbm=model.tx_power_dbm,
+            los_assert_dbm=model.los_assert_dbm,
+            los_release_dbm=model.los_release_dbm,
+        ),
+        warm=bench.warm,
+    )
+    return bench.on_i2c(name, module, module)
+
+
+def _faults() -> tuple[ScriptedFault, ...]:
+    from lumion_hw.emulator.faults.device_faults import BUS_STUCK, calls_module
+    from lumion_hw.emulator.faults.fault_table import MODULE_DEAD, ScriptedFault
+
+    return (
+        ScriptedFault(
+            MODULE_DEAD,
+            "the module loses its supply: dark, and it does not acknowledge",
+            begin=calls_module("power_off"),
+            end=calls_module("power_on"),
+        ),
+        BUS_STUCK,
+        ScriptedFault(
+            "laser_broken",
+            "the laser fails for good: dark, TX_FAULT latches, and again after each try to reset it",
+            begin=lambda target: target.module.break_laser(persistent=True),
+            end=calls_module("repair_laser"),
+        ),
+        ScriptedFault(
+            "tx_disable_pin",
+            "the pin that switches the laser off is asserted",
+            begin=calls_module("set_tx_disable_pin", True),
+            end=calls_module("set_tx_disable_pin", False),
+        ),
+    )
+
+
+KIND = DeviceKind(
+    title="SFP+ module: SFF-8472",
+    role=Role.TRANSPONDER,
+    model=SfpModel,
+    open=_open,
+    module_connections=True,
+    emulate=_emulate,
+    wire="pty",
+    faults=_faults,
+    check=_check,
+)

@@ -1,0 +1,84 @@
+"""``smartlight-line-server``: the control server of the SmartLight prototype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, field_validator
+
+from lumion_hw.bench.checks import BenchData, Check, Path, is_index
+from lumion_hw.bench.devices import DeviceModel
+from lumion_hw.bench.fields import Whole
+from lumion_hw.bench.kind import DeviceKind
+from lumion_hw.bench.roles import Role
+from lumion_hw.clock import Clock
+from lumion_hw.links.base import Link
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.mesh.line_server import LineServer
+    from lumion_hw.interfaces import MeshStates
+
+_N_PUCS = 72
+
+
+class LineServerModel(DeviceModel):
+    """The line-oriented control server of the SmartLight prototype. It takes states of PUCs and no heater currents.
+
+    A mesh behind it can be set, but neither calibrated nor given circuits. It cannot be asked who it is.
+    """
+
+    kind: Literal["smartlight-line-server"]
+    n_pucs: Whole = Field(_N_PUCS, ge=1, le=_N_PUCS, description="PUCs, numbered from 0.")
+
+    @field_validator("address")
+    @classmethod
+    def _on_tcp(cls, address: str | None) -> str | None:
+        if address is not None and not address.startswith("tcp://"):
+            raise ValueError(f"expected an address of the form tcp://host:65432, found {address!r}")
+        return address
+
+
+def _check(bench: BenchData, name: str) -> Iterator[Check]:
+    """Check that the mesh behind it asks for nothing that it lacks, and is as large."""
+    if bench.mesh.get("controller") != name:
+        return
+    for key, lacks in (("monitor_ports", "photodiodes"), ("heater_channels", "drive channels")):
+        if key in bench.mesh:
+            message = f"expected no {key}: {name!r} is of kind smartlight-line-server, which has no {lacks}"
+            yield Check(("mesh", key), message, ("devices", name), on_key=True)
+    mesh, device = bench.topology(), bench.devices[name]
+    n_pucs = device.get("n_pucs", _N_PUCS)
+    if mesh is not None and is_index(n_pucs) and n_pucs != mesh.n_pucs:
+        path: Path = ("devices", name, "n_pucs") if "n_pucs" in device else ("mesh", "controller")
+        yield Check(path, f"expected the {mesh.n_pucs} PUCs of the mesh, found {n_pucs}")
+
+
+def _open(name: str, model: LineServerModel, link: Link, clock: Clock) -> MeshStates:
+    from lumion_hw.drivers.mesh.line_server import LineServerMesh
+
+    return LineServerMesh(lambda: link, clock, device=name, n_pucs=model.n_pucs)
+
+
+def _emulate(bench: EmulatedBench, name: str, _model: LineServerModel) -> LineServer:
+    from lumion_hw.emulator.mesh.line_server import LineServer
+    from lumion_hw.emulator.mesh.photonic_unit import unit_currents_ma
+
+    def apply(states: dict[int, str]) -> None:
+        if name == bench.spec.controller:
+            bench.world.drive_heaters(unit_currents_ma(bench.world.truth, states), bench.clock.now())
+
+    server = LineServer(name, bench.clock, apply_states=apply)
+    bench.world.before_reading.append(server.advance)
+    return server
+
+
+KIND = DeviceKind(
+    title="control server of the SmartLight prototype",
+    role=Role.MESH_STATES,
+    model=LineServerModel,
+    open=_open,
+    emulate=_emulate,
+    check=_check,
+)

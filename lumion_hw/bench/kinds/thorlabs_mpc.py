@@ -1,0 +1,93 @@
+"""``thorlabs-mpc``: Thorlabs motorised fibre paddles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from lumion_hw.bench.devices import DeviceModel
+from lumion_hw.bench.fields import Number, Whole
+from lumion_hw.bench.kind import DeviceKind, Question
+from lumion_hw.bench.roles import Role
+from lumion_hw.clock import Clock
+from lumion_hw.links.base import Link
+
+if TYPE_CHECKING:
+    from lumion_hw.emulator.assembly import EmulatedBench
+    from lumion_hw.emulator.polarization.thorlabs_mpc import Mpc320
+    from lumion_hw.interfaces import PolarizationController
+
+
+class PaddlesModel(DeviceModel):
+    """Thorlabs MPC220 or MPC320: two or three motorised fibre paddles, on a serial line of 115 200 baud.
+
+    Paddles that have not found their home since they were switched on do so before their first move.
+    """
+
+    kind: Literal["thorlabs-mpc"]
+    model: Literal["MPC220", "MPC320"] | None = Field(
+        None, description="Expected model; by default as many paddles as answer."
+    )
+    velocity_percent: Whole | None = Field(
+        None, ge=10, le=100, description="Velocity, part of 400 degrees per second; by default as it is."
+    )
+    settle_s: Number = Field(0.05, ge=0.0, le=10.0, description="Time after a move until the light is still.")
+
+
+def _open(name: str, model: PaddlesModel, link: Link, clock: Clock) -> PolarizationController:
+    from lumion_hw.drivers.polarization.thorlabs_mpc import ThorlabsMpc
+
+    controller = ThorlabsMpc(
+        link,
+        clock,
+        device=name,
+        model=model.model,
+        velocity_percent=model.velocity_percent,
+        settle_s=model.settle_s,
+    )
+    controller.open()
+    return controller
+
+
+def _emulate(bench: EmulatedBench, name: str, model: PaddlesModel) -> Mpc320:
+    from lumion_hw.emulator.polarization.thorlabs_mpc import Mpc320
+
+    controller = Mpc320(
+        name,
+        bench.clock,
+        bench.rng(name),
+        turn=bench.turn(name),
+        model=model.model or "MPC320",
+        serial=model.emulated_serial(name),
+    )
+    bench.world.before_reading.append(controller.advance)
+    return controller
+
+
+def _questions() -> tuple[Question, ...]:
+    from lumion_hw.sessions.codecs.apt import DecodedAptMessage, command
+
+    # Six times, a byte apart: one of them begins where the device expects a frame, whatever it was sent before.
+    asked = (command(DecodedAptMessage.REQUEST_PARAMETERS) + b"\0") * 6
+    return (Question("Thorlabs paddles (APT, parameters)", (115200,), asked, _recognise),)
+
+
+def _recognise(answer: bytes) -> tuple[str, dict[str, Any]] | None:
+    from lumion_hw.sessions.codecs.apt import AptDecoder, DecodedAptMessage, parameters_of
+
+    for frame in AptDecoder().feed(answer):
+        if frame.message == DecodedAptMessage.PARAMETERS:
+            return f"Thorlabs paddles (APT) at {parameters_of(frame).velocity_percent} % of their velocity", {}
+    return None
+
+
+KIND = DeviceKind(
+    title="Thorlabs MPC220 or MPC320 paddles, at 115 200 baud",
+    role=Role.POLARIZATION,
+    model=PaddlesModel,
+    open=_open,
+    emulate=_emulate,
+    wire="pty",
+    questions=_questions,
+)

@@ -1,0 +1,62 @@
+"""One device of a bench, opened through the driver of its kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lumion_hw.bench.known_kinds import kind_named
+from lumion_hw.bench.module_connection import ModuleConnection
+from lumion_hw.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lumion_hw.bench.devices import DeviceModel
+    from lumion_hw.clock import Clock
+    from lumion_hw.interfaces import (
+        MeshController,
+        MeshStates,
+        Polarimeter,
+        PolarizationController,
+        PolarizationOptimizer,
+        PowerMeter,
+        Transponder,
+        TunableLaser,
+    )
+    from lumion_hw.links.base import Link
+
+    OpenDevice = (
+        MeshController
+        | MeshStates
+        | PowerMeter
+        | Transponder
+        | PolarizationController
+        | PolarizationOptimizer
+        | Polarimeter
+        | TunableLaser
+    )
+
+
+def open_device(name: str, model: DeviceModel, link: Link | ModuleConnection, clock: Clock) -> OpenDevice:
+    """Open, identify and set up one device.
+
+    Args:
+        name: Device name of the bench file.
+        model: Its entry in the bench file.
+        link: A link or another connection to it, not yet open.
+        clock: The bench's clock.
+
+    Raises:
+        ConfigError: There is no such kind, or another device answered.
+        LinkError: The device cannot be reached.
+    """
+    kind = kind_named(model.kind)
+    if kind is None:
+        raise ConfigError(f"there is no kind {model.kind!r} of devices", device=name)
+    if isinstance(link, ModuleConnection) and not kind.module_connections:
+        raise ConfigError(
+            "the connection of a pluggable module leads to no other device",
+            device=name,
+            address=link.address,
+            hint="Use tcp://, serial:// or visa://.",
+        )
+    device: OpenDevice = kind.open(name, model, link, clock)
+    return device
