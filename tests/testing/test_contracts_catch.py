@@ -230,6 +230,8 @@ def test_garbage_taken_for_a_reading_is_caught() -> None:
         driver,
         driver.disturb,
         b"7.25,noise",
+        driver.clock,
+        SLACK_S,
     )
     assert "garbage before the reply" in said
 
