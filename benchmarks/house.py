@@ -42,6 +42,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
         "lumion_hw.cli.opening",
         "lumion_hw.bench.loader",
         "lumion_hw.bench.model",
+        "lumion_hw.bench.kinds.keysight_n77xx",
         "lumion_hw.bench.bench",
         "lumion_hw.drivers.meters.keysight_n77xx",
     ),
@@ -245,9 +246,9 @@ def picture(root: Path) -> str:
             )
             places[room] = (x, y, each)
     for number, (what, stops) in enumerate(WAYS.items()):
-        drawn.append(_way(number, what, stops, places, left + wide + 50 + number * 290))
+        drawn.append(_way(number, what, stops, places, left + wide + 50 + number * 330))
     height = 60 + len(rows) * (tall + gap) + 20
-    width = left + wide + 50 + len(WAYS) * 290
+    width = left + wide + 50 + len(WAYS) * 330
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         'font-family="sans-serif" font-size="13">'
@@ -266,19 +267,20 @@ def _way(
     head, _, tail = what.partition(": ")
     text = [f'<text x="{x}" y="26" font-weight="600" fill="{colour}">{escape(head)}</text>']
     text.append(f'<text x="{x}" y="42" font-size="11" fill="#555">{escape(tail)}</text>')
-    taken: dict[str, int] = {}
+    taken: dict[float, int] = {}
     points = []
     for step, stop in enumerate(stops, start=1):
         room = max((room for room in places if stop == room or stop.startswith(f"{room}.")), key=len)
         _, y, _ = places[room]
-        slot = taken.get(room, 0)
-        taken[room] = slot + 1
-        inside = stop.removeprefix(room).lstrip(".")
-        at = y + 13 + 18 * slot
-        points.append((x + 8, at))
-        text.append(f'<circle cx="{x + 8}" cy="{at}" r="8" fill="{colour}"/>')
-        text.append(f'<text x="{x + 8}" y="{at + 4}" fill="white" font-size="10" text-anchor="middle">{step}</text>')
-        text.append(f'<text x="{x + 22}" y="{at + 4}" font-size="11">{escape(inside or room)}</text>')
+        slot = taken.get(y, 0)
+        taken[y] = slot + 1
+        # Two stops below each other in a row, further ones beside them.
+        at_x, at_y = x + 8 + 150 * (slot // 2), y + 12 + 18 * (slot % 2)
+        points.append((at_x, at_y))
+        label = ".".join(stop.split(".")[-2:])
+        text.append(f'<circle cx="{at_x}" cy="{at_y}" r="8" fill="{colour}"/>')
+        text.append(f'<text x="{at_x}" y="{at_y + 4}" fill="white" font-size="10" text-anchor="middle">{step}</text>')
+        text.append(f'<text x="{at_x + 13}" y="{at_y + 4}" font-size="11">{escape(label)}</text>')
     line = " ".join(f"{a:.0f},{b:.0f}" for a, b in points)
     return (
         f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-opacity="0.35" stroke-width="3"/>'
