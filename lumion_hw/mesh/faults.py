@@ -38,11 +38,11 @@ class MeshFaults:
         Raises:
             ConfigError: A PUC or port does not exist, a state is none, a coupling leaves 0 … 1 or a loss is negative.
         """
-        if strange := sorted(puc for puc in {*self.stuck, *self.excess_loss_db} if not 0 <= puc < mesh.n_pucs):
-            raise ConfigError(f"faults at PUCs {strange}", hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}.")
-        if strange := sorted(port for port in self.dead_ports if not 0 <= port < mesh.n_ports):
+        if unknown := sorted(puc for puc in {*self.stuck, *self.excess_loss_db} if not 0 <= puc < mesh.n_pucs):
+            raise ConfigError(f"faults at PUCs {unknown}", hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}.")
+        if unknown := sorted(port for port in self.dead_ports if not 0 <= port < mesh.n_ports):
             raise ConfigError(
-                f"dead ports {strange} do not exist", hint=f"This mesh has ports 0 to {mesh.n_ports - 1}."
+                f"dead ports {unknown} do not exist", hint=f"This mesh has ports 0 to {mesh.n_ports - 1}."
             )
         for puc, stuck in self.stuck.items():
             if stuck not in _STATES and not (isinstance(stuck, int | float) and 0.0 <= stuck <= 1.0):

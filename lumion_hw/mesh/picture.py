@@ -121,8 +121,8 @@ def mesh_svg(
     if values is not None:
         values.check(mesh)
     field = None if field_db is None else checked_field_db(mesh, field_db)
-    if strange := sorted(puc for puc in failed if not 0 <= puc < mesh.n_pucs):
-        raise ConfigError(f"failed PUCs {strange} do not exist", hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}.")
+    if unknown := sorted(puc for puc in failed if not 0 <= puc < mesh.n_pucs):
+        raise ConfigError(f"failed PUCs {unknown} do not exist", hint=f"This mesh has PUCs 0 to {mesh.n_pucs - 1}.")
     circuits = [_follow(mesh, index, path, states) for index, path in enumerate(paths)]
     page = PictureLayout(mesh, [(port, _name_width(name)) for circuit in circuits for port, name in circuit.ends])
     legend_top = page.mesh_bottom + MARGIN

@@ -51,9 +51,9 @@ class PictureValues:
             ConfigError: A PUC or cell does not exist, or a number is none.
         """
         numbers = [*self.pucs.items(), *self.cells.items()]
-        strange = [puc for puc in self.pucs if not 0 <= puc < mesh.n_pucs]
-        strange += [cell for cell in self.cells if not 0 <= cell < len(mesh.faces)]
-        if strange or not all(math.isfinite(value) for _, value in numbers):
+        unknown = [puc for puc in self.pucs if not 0 <= puc < mesh.n_pucs]
+        unknown += [cell for cell in self.cells if not 0 <= cell < len(mesh.faces)]
+        if unknown or not all(math.isfinite(value) for _, value in numbers):
             raise ConfigError(
                 f"values of {self.name!r} cannot be drawn on mesh {mesh.label!r}",
                 hint="Give finite numbers for PUCs and cells that the mesh has; leave out what is not known.",

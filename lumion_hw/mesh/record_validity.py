@@ -59,23 +59,23 @@ def check_validity(record: CalibrationRecord, use: Use, policy: Policy = "warn")
             limit=passed_nm,
             unit="nm",
         )
-    doubts = []
+    remarks = []
     age_s = _age_s(record, use)
     if age_s is not None and conditions.valid_for_s is not None and age_s > conditions.valid_for_s:
-        doubts.append(
+        remarks.append(
             f"the calibration record is {age_s / 3600:.1f} h old and was to be checked after "
             f"{conditions.valid_for_s / 3600:.1f} h"
         )
     passed_c = _passed(use.temperature_c, conditions.temperature_valid_c)
     if passed_c is not None:
-        doubts.append(
+        remarks.append(
             f"the chip is at {use.temperature_c:.2f} °C, and the calibration record holds only to {passed_c:.2f} °C"
         )
-    for doubt in doubts:
+    for remark in remarks:
         if policy == "refuse":
-            raise CalibrationError(doubt, hint="Re-fit it with `lumion-calibrate drift`, or calibrate again.")
-        warnings.warn(doubt, CalibrationWarning, stacklevel=2)
-    return tuple(doubts)
+            raise CalibrationError(remark, hint="Re-fit it with `lumion-calibrate drift`, or calibrate again.")
+        warnings.warn(remark, CalibrationWarning, stacklevel=2)
+    return tuple(remarks)
 
 
 def _passed(value: float | None, interval: tuple[float, float] | None) -> float | None:
