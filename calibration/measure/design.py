@@ -74,6 +74,11 @@ class HardwareTimes:
     read_s: float = 0.0003
     input_change_s: float = 0.0
 
+    @classmethod
+    def waiting(cls, settle_s: float | None) -> HardwareTimes:
+        """Return the times of a bench that waits so long after every setting; the usual ones if ``None``."""
+        return cls() if settle_s is None else cls(settle_s=settle_s)
+
     def setting_s(self, changed: NDArray[np.int64]) -> Real:
         """Return the time of settings in which so many channels change, any shape."""
         per_channel = (self.write_all_s - self.write_one_s) / (self.all_channels - 1)

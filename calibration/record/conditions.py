@@ -104,6 +104,7 @@ class ConditionsWatch:
             ambient=_loops_in_words(reference_hz),
             valid_for_s=valid_for_s(bench.mesh.topology.n_pucs),
             emulated_age_s=bench.emulated.slow_drift.age_s if bench.is_emulated else None,
+            heater_tau_s=bench.mesh.heater_tau_s,
         )
 
     def _launched_dbm(self) -> float | None:

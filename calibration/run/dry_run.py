@@ -167,6 +167,7 @@ class _Nominal:
     own_lasers: bool
     seconds: dict[int, int]
     second_db: Real
+    settle_s: float | None
 
     @classmethod
     def of(cls, model: BenchModel, without_sources: Collection[int], without_monitors: Collection[int]) -> _Nominal:
@@ -207,6 +208,7 @@ class _Nominal:
             own,
             seconds,
             np.array(second_db),
+            model.mesh_section.settle_s,
         )
 
     def parameters(self, rng: np.random.Generator) -> MeshParameters:
@@ -244,7 +246,7 @@ class _Planner:
 
     def __init__(self, nominal: _Nominal, goal: Goal, rng: np.random.Generator) -> None:
         self._nominal, self._goal, self._rng = nominal, goal, rng
-        self._times, self._mesh = HardwareTimes(), nominal.mesh
+        self._times, self._mesh = HardwareTimes.waiting(nominal.settle_s), nominal.mesh
         self._parameters = nominal.parameters(rng)
         self._model = MeshModel(
             self._mesh, nominal.sources, nominal.monitors, nominal.device.heater_ohm, seconds=nominal.seconds

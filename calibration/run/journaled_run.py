@@ -75,10 +75,12 @@ def calibrate(
     check_wavelengths(wavelengths_nm, probe.subject())  # before light is aligned, which takes a while
     with contextlib.closing((RunJournal.resume if resume else RunJournal.begin)(journal_path(path))) as book:
         try:
+            if resume and book.header.heater_tau_s is not None:
+                bench.mesh.know_heaters(book.header.heater_tau_s, "the journal of the run")
             dead, stated_hz = _aligned(probe, book.header if resume else None, progress)
             run = _run(bench, probe, seed, progress, book.entries, wavelengths_nm, goal or Goal())
             run.faults += [f"source at port {port}: {reason}" for port, reason in dead.items()]
-            header = header_of(run, dead, stated_hz, command)
+            header = header_of(run, dead, stated_hz, command, bench.mesh.heater_tau_s)
             if resume:
                 run.logbook.light_db = _check(bench, book, header, probe)
             else:

@@ -20,6 +20,7 @@ from calibration.fit.account import Account, Accountant, TimedReadings
 from calibration.fit.bound import bound_of
 from calibration.fit.global_fit import MOST_ROUNDS, FitResult, Round
 from calibration.fit.phase_search import SearchPlan
+from calibration.measure.design import HardwareTimes
 from calibration.measure.entry import LogbookEntry, times_s
 from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.logbook import Logbook
@@ -85,7 +86,7 @@ class Calibration:
         check_wavelengths(self.wavelengths_nm, self.subject)
         spread_rad = 2.0 * np.pi * BASIC_UNIT_DELAY_S * self.subject.source_spread_hz
         plan = self.plan = self.plan or BootstrapPlan(search=SearchPlan(source_phase_rad=spread_rad))
-        self.logbook = Logbook(self.probe, before=self.before)
+        self.logbook = Logbook(self.probe, HardwareTimes.waiting(self.subject.settle_s), before=self.before)
         self._bootstrap = Bootstrap(
             self.logbook,
             self.subject.heater_ohm,
@@ -392,7 +393,7 @@ class Calibration:
 
     def _held_under(self) -> Conditions:
         """Return what the record was made under; light that was tuned says where its phases are given."""
-        conditions = self._conditions
+        conditions = replace(self._conditions, heater_tau_s=self.subject.heater_tau_s)
         if self._stated_hz:
             reference_hz = frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
             conditions = replace(conditions, reference_hz=reference_hz)

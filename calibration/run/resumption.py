@@ -37,7 +37,11 @@ _SAME = (
 
 
 def header_of(
-    run: Calibration, dead: Mapping[int, str], stated_hz: Mapping[int, float] | None = None, command: str = ""
+    run: Calibration,
+    dead: Mapping[int, str],
+    stated_hz: Mapping[int, float] | None = None,
+    command: str = "",
+    heater_tau_s: float | None = None,
 ) -> JournalHeader:
     """Return whose run this is, to be kept in its journal.
 
@@ -46,6 +50,7 @@ def header_of(
         dead: Ports whose light does not arrive, and why.
         stated_hz: Frequencies of the sources that can be tuned, by port.
         command: The command line, if it was begun by one.
+        heater_tau_s: Thermal time constant of the heaters, if it was seen.
     """
     from lumion_hw import __version__
 
@@ -65,6 +70,7 @@ def header_of(
         stated_hz=dict(stated_hz or {}),
         started_utc=now_utc(),
         command=command,
+        heater_tau_s=heater_tau_s,
     )
 
 
@@ -72,8 +78,11 @@ def _plain(plan: Any) -> Any:
     if not dataclasses.is_dataclass(plan) or isinstance(plan, type):
         return plan
     plain = dataclasses.asdict(plan)
-    if isinstance(plan, Subject) and not plan.seconds:
-        del plain["seconds"]  # journals from before there were any stay those of the same plan
+    if isinstance(plan, Subject):  # journals from before there were any stay those of the same plan
+        del plain["heater_tau_s"]  # what it is for is settle_s
+        for name in ("seconds", "settle_s"):
+            if not plain[name]:
+                del plain[name]
     return plain
 
 

@@ -19,7 +19,7 @@ from lumion_hw.bench.devices import (
 from lumion_hw.bench.drivers import OpenDevice, open_device
 from lumion_hw.bench.events import EventLog
 from lumion_hw.bench.loader import builtin_path, load_bench
-from lumion_hw.bench.mesh_access import MeshAccess
+from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
 from lumion_hw.bench.meter_monitors import MeterMonitors
 from lumion_hw.bench.model import BenchModel, DeviceModel, HeaterDriverModel, MeshControllerModel
 from lumion_hw.bench.module_ways import ModuleWay, module_way
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.assembly import EmulatedBench
 
 BUILTIN = "lumion-prototype"
-SETTLE_S = 1e-3
-"""Wait after programming: ten thermal time constants of an undercut heater (mesh.md b.4, b.6)."""
 
 
 class Bench:
@@ -277,7 +275,8 @@ class Bench:
             responsivity_a_per_w=responsivity_a_per_w,
             heater_max_ma=device.heater_max_ma,
             heater_ohm=device.heater_ohm,
-            settle_s=SETTLE_S,
+            settle_s=SETTLE_S if section.settle_s is None else section.settle_s,
+            settle_fixed=section.settle_s is not None,
             clock=self.clock,
             meters=meters,
         )

@@ -86,6 +86,13 @@ class MeshSection(StrictModel):
         description="Ports with a photodiode, in the controller's monitor order; all fibre ports if not given, none "
         "where the controller has no photodiodes.",
     )
+    settle_s: Number | None = Field(
+        None,
+        ge=0.0,
+        le=60.0,
+        description="Wait between a setting of the heaters and the first reading, at least five of their thermal time "
+        "constants; without it ten of those that a calibration has measured, and never less than 0.001.",
+    )
     typical: TypicalMeshModel = Field(default_factory=TypicalMeshModel, description="What is assumed at first.")
 
     def topology(self) -> HexMesh:

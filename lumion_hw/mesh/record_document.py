@@ -34,6 +34,8 @@ def record_body(record: CalibrationRecord) -> dict[str, Any]:
     for port in body["ports"]:
         if port["lit_with"] is None:
             del port["lit_with"]  # so that records from before there was any keep their hash
+    if body["conditions"]["heater_tau_s"] is None:
+        del body["conditions"]["heater_tau_s"]  # likewise
     body["conventions"] = CONVENTIONS
     body["channel_map_sha256"] = content_hash([list(record.heater_channels), list(record.monitor_ports)])
     body["arrays_sha256"] = arrays_sha256(record.arrays) if record.arrays else None

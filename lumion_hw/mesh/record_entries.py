@@ -212,6 +212,8 @@ class Conditions:
         ambient: Anything else worth knowing, in words.
         valid_for_s: Age at which it should be checked.
         emulated_age_s: How old the bench was, if it is an emulated one: its days are not those of the calendar.
+        heater_tau_s: Thermal time constant of the heaters; ``None`` if they are faster than could be seen, or nobody
+            has looked. Written only where there is one.
     """
 
     reference_hz: float | None = None
@@ -225,6 +227,7 @@ class Conditions:
     ambient: str = ""
     valid_for_s: float | None = None
     emulated_age_s: float | None = None
+    heater_tau_s: float | None = None
 
 
 @dataclass(frozen=True)
