@@ -13,10 +13,17 @@ if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
     from lumion_hw.errors import LumionError
     from lumion_hw.mesh.record import CalibrationRecord
+    from lumion_hw.storage import load_record, save_record
 
 __version__ = "0.1.0"
-__all__ = ["Bench", "CalibrationRecord", "LumionError", "__version__"]
-_HOME = {"Bench": "bench.bench", "CalibrationRecord": "mesh.record", "LumionError": "errors"}
+__all__ = ["Bench", "CalibrationRecord", "LumionError", "__version__", "load_record", "save_record"]
+_HOME = {
+    "Bench": "bench.bench",
+    "CalibrationRecord": "mesh.record",
+    "LumionError": "errors",
+    "load_record": "storage",
+    "save_record": "storage",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,8 +3,8 @@
 All heaters are stepped at once by a fraction of a radian. First the wait is sought after which the light has moved and
 moves no more; then readings at shorter waits are explained by one time constant. Heat is a first-order low-pass of what
 drives it, so whatever the optics do to it, a reading is a power series in exp(-wait/tau) with the same tau for every
-monitor. A controller that runs sweeps keeps the wait itself, to a microsecond; elsewhere the time of writing and reading
-is added to every wait alike, which changes the coefficients and not tau.
+monitor. A controller that runs sweeps keeps the wait itself, to a microsecond; elsewhere the time of writing and
+reading is added to every wait alike, which changes the coefficients and not tau.
 """
 
 from __future__ import annotations

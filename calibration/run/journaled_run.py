@@ -23,6 +23,7 @@ from lumion_hw.circuits import Aligner
 from lumion_hw.errors import LumionError
 from lumion_hw.files.writing import Over, check_target
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record, save_record
 
 
 def journal_path(record: Path) -> Path:
@@ -87,7 +88,7 @@ def calibrate(
                 book.head(header)
             run.logbook.keep, begun = book.add, run
             record = _finished(run.run(), run, book, path, command, judge)
-            record.save(path, over)
+            save_record(record, path, over)
             book.note("finished", record=record.content_sha256)
         except BaseException as error:
             probe.safe()
@@ -167,7 +168,7 @@ def _keep_what_there_is(
         book.note("cut short", reason=f"{type(error).__name__}: {error}")
     kept = path.with_suffix(".incomplete.json") if _is_precious(path) else path
     with contextlib.suppress(LumionError):
-        replace(run.record(), complete=False).save(kept, over if kept == path else "own")
+        save_record(replace(run.record(), complete=False), kept, over if kept == path else "own")
         bench.events.add("calibration cut short", record=str(kept))
 
 
@@ -176,7 +177,7 @@ def _is_precious(path: Path) -> bool:
     if not path.exists():
         return False
     try:
-        return CalibrationRecord.load(path).complete
+        return load_record(path).complete
     except LumionError:
         return True
 

@@ -15,7 +15,7 @@ from calibration.model.device_under_test import Subject
 from calibration.run.journal import JournalHeader, now_utc
 from calibration.run.procedure import Calibration
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.record_document import content_hash
+from lumion_hw.mesh.canonical import content_hash
 
 _LAST_SETTINGS = 3
 _LOOKS = 4

@@ -19,7 +19,7 @@ from calibration.run.bench_job import jobs_for
 from calibration.run.cluster import calibrate_on_cluster
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import ConfigError, ConnectError
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record
 
 distributed = pytest.importorskip("distributed")
 
@@ -43,7 +43,7 @@ def test_benches_are_calibrated_on_a_cluster_and_one_that_fails_stops_none(
     assert [each["state"] for each in json.loads(said.out)["benches"]] == ["calibrated", "failed", "calibrated"]
     assert code == 3
     for name in ("a", "b"):
-        assert CalibrationRecord.load(tmp_path / "out" / f"{name}.json").complete
+        assert load_record(tmp_path / "out" / f"{name}.json").complete
         assert f"{name}: global fit" in said.err
 
 
@@ -63,7 +63,7 @@ def test_ctrl_c_stops_the_benches_of_a_cluster(tmp_path: Path, scheduler: str, m
     ended = calibrate_on_cluster(jobs, scheduler, 1, said.append)
     assert isinstance(ended.interruption, KeyboardInterrupt)
     assert [each.state for each in ended.outcomes] == ["interrupted", "not begun"]
-    assert not CalibrationRecord.load(tmp_path / "a.json").complete
+    assert not load_record(tmp_path / "a.json").complete
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from calibration.record.conditions import (
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import Aligner
 from lumion_hw.cli.demo.steps import calibrate
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record
 
 
 def test_a_loop_of_six_turns_a_tenth_of_a_radian_in_a_quarter_of_a_gigahertz() -> None:
@@ -46,7 +46,7 @@ def test_a_calibration_writes_down_its_conditions(tmp_path: Path) -> None:
         calibrate(bench, Aligner(bench.clock), 1, tmp_path / "record.json")
         chip_c = bench.mesh.chip_temperature_c()
         done_s = bench.emulated.slow_drift.age_s
-    conditions = CalibrationRecord.load(tmp_path / "record.json").conditions
+    conditions = load_record(tmp_path / "record.json").conditions
     assert conditions.wavelengths_nm == (1550.0,)
     assert conditions.wavelength_range_nm == pytest.approx((1547.5, 1552.5), abs=0.1)
     assert conditions.reference_hz == pytest.approx(299_792_458.0 / 1550e-9)

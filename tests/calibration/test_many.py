@@ -21,7 +21,7 @@ from calibration.run.many import calibrate_many, gather
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.cli.calibrate.many import code_of
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record
 
 
 def outcome(name: str, code: int = 0) -> BenchOutcome:
@@ -88,7 +88,7 @@ def test_a_worker_that_is_told_to_stop_leaves_an_incomplete_record(tmp_path: Pat
     found = calibrate_bench(job, lambda: "a: sweeps" in said, said.append)
     assert (found.state, found.exit_code) == ("interrupted", 130)
     assert found.record == job.record
-    assert not CalibrationRecord.load(Path(job.record)).complete
+    assert not load_record(Path(job.record)).complete
 
 
 def test_a_bench_without_light_fails_in_words_and_leaves_no_record(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_two_benches_are_calibrated_at_once_and_a_third_that_fails_stops_neither
     assert [each["state"] for each in document["benches"]] == ["calibrated", "failed", "calibrated"]
     assert code == document["exit_code"] == 3
     for name in ("a", "b"):
-        record = CalibrationRecord.load(out / f"{name}.json")
+        record = load_record(out / f"{name}.json")
         assert record.complete
         assert record.device_serial == f"SMALL-0001-{name}"
         assert f"{name}: global fit" in said.err
@@ -194,7 +194,7 @@ def test_ctrl_c_stops_all_benches_and_each_leaves_what_it_has_found(
     assert at_sweeps.returncode == code, err
     assert [each["state"] for each in json.loads(out)["benches"]] == ["interrupted", "interrupted", "not begun"]
     for name in ("a", "b"):
-        assert not CalibrationRecord.load(tmp_path / f"{name}.json").complete
+        assert not load_record(tmp_path / f"{name}.json").complete
     assert not (tmp_path / "c.json").exists()
 
 
@@ -202,5 +202,5 @@ def test_workers_whose_parent_is_killed_stop_by_themselves(tmp_path: Path, at_sw
     at_sweeps.kill()
     at_sweeps.communicate(timeout=120)  # ends when nobody has its pipes any more: the workers are gone
     for name in ("a", "b"):
-        assert not CalibrationRecord.load(tmp_path / f"{name}.json").complete
+        assert not load_record(tmp_path / f"{name}.json").complete
     assert not (tmp_path / "c.json").exists()

@@ -23,6 +23,7 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import CalibrationError, ConfigError
 from lumion_hw.mesh.record import CalibrationRecord, Conditions, Defect
+from lumion_hw.storage import load_record, save_record
 
 _VOID = {"meta", "img", "br"}
 HARMFUL = "<script>alert('1')</script>"
@@ -110,7 +111,7 @@ def page(found: Calibrated, tmp_path_factory: pytest.TempPathFactory) -> Html:
 
 def save(found: Calibrated, path: Path, **changes: object) -> Path:
     raw = save_raw(path, found.observations)
-    replace(found.record, raw=raw, **changes).save(path)  # type: ignore[arg-type]
+    save_record(replace(found.record, raw=raw, **changes), path)  # type: ignore[arg-type]
     return path
 
 
@@ -275,7 +276,7 @@ def test_the_same_record_gives_the_same_report(saved: Path) -> None:
 
 
 def test_without_raw_readings_the_rest_is_there_and_says_so(saved: Path) -> None:
-    raw = CalibrationRecord.load(saved).raw
+    raw = load_record(saved).raw
     assert raw is not None
     (saved.parent / raw.name).unlink()
     written = write_report(saved, saved.with_suffix(".html"))
@@ -294,7 +295,7 @@ def test_raw_readings_of_another_run_are_not_shown(saved: Path, found: Calibrate
 
 
 def test_a_record_that_names_no_readings_says_so(found: Calibrated, tmp_path: Path) -> None:
-    found.record.save(tmp_path / "r.json")
+    save_record(found.record, tmp_path / "r.json")
     assert "the record names no raw readings" in html(tmp_path / "r.json").text
 
 
@@ -347,7 +348,7 @@ def test_a_run_leaves_its_report_on_request(tmp_path: Path, capsys: pytest.Captu
     assert main(command) == 0
     assert json.loads(capsys.readouterr().out)["report"] == str(out)
     page = Html(out.read_text(encoding="utf-8"))
-    assert page.row("content hash")[1] == CalibrationRecord.load(record).content_sha256
+    assert page.row("content hash")[1] == load_record(record).content_sha256
     assert page.has_row("sweeps")  # the raw readings were there
 
 

@@ -24,6 +24,7 @@ from calibration.run.verification import verify
 from lumion_hw.bench.bench import Bench, load
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record, save_record
 
 ZR_PAIR = Path(__file__).parents[1] / "data" / "zr_pair.yaml"
 SEED = 2
@@ -54,8 +55,8 @@ def found(bench_file: Path) -> Iterator[Found]:
     with Bench.emulate(bench_file, seed=SEED) as bench:
         probe = BenchProbe(bench)
         path = bench_file.with_name("record.json")
-        Calibration(probe, probe.subject(), SEED, goal=GOAL).run().save(path)
-        yield Found(bench, bench_file, path, CalibrationRecord.load(path))
+        save_record(Calibration(probe, probe.subject(), SEED, goal=GOAL).run(), path)
+        yield Found(bench, bench_file, path, load_record(path))
 
 
 def test_phases_and_loops_are_those_of_the_hidden_mesh(found: Found) -> None:

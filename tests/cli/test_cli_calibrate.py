@@ -14,7 +14,7 @@ from lumion_hw import Bench
 from lumion_hw.circuits import Aligner
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.cli.demo.steps import calibrate
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record
 
 pytestmark = pytest.mark.xdist_group("cli-calibrate")
 
@@ -41,7 +41,7 @@ def test_a_run_leaves_a_complete_record_and_its_event_log(done: tuple[Path, dict
     path, document = done
     assert document["record"] == str(path)
     assert (document["complete"], document["pucs_calibrated"], document["faults"]) == (True, 15, [])
-    loaded = CalibrationRecord.load(path)
+    loaded = load_record(path)
     assert (loaded.complete, loaded.device_serial, loaded.provenance["seed"]) == (True, "SMALL-0001", "1")
     events = [json.loads(line)["event"] for line in path.with_suffix(".events.jsonl").read_text().splitlines()]
     assert events[-1] == "calibrated"
@@ -194,7 +194,7 @@ def test_faults_found_are_exit_code_3_and_the_rest_is_calibrated(
     assert any("PUC 4 upper heater (channel 8)" in fault for fault in document["faults"])
     assert document["pucs_calibrated"] == 15  # the other arm sets every coupling
     assert "PUC 4" in err
-    assert CalibrationRecord.load(path).complete
+    assert load_record(path).complete
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt(), SystemExit(143)], ids=["Ctrl-C", "SIGTERM"])
@@ -212,7 +212,7 @@ def test_a_run_cut_short_leaves_the_bench_safe_and_an_incomplete_record(
             calibrate(bench, Aligner(bench.clock), 1, path, progress)
         assert not bench.mesh.driven_ma().any()
         assert not np.any(bench.emulated.world.leaving_w())  # every transmitter is off
-    loaded = CalibrationRecord.load(path)
+    loaded = load_record(path)
     assert not loaded.complete
     assert sum(arm.law is not None for entry in loaded.pucs for arm in (entry.upper, entry.lower)) >= 5
     assert main(["verify", str(SMALL), str(path), "--emulate", "--seed", "1"]) == 3
@@ -230,7 +230,7 @@ def test_a_run_cut_short_replaces_no_record_that_was_there(record: Path, tmp_pat
     with Bench.emulate(SMALL, seed=1) as bench, pytest.raises(KeyboardInterrupt):
         calibrate(bench, Aligner(bench.clock), 1, path, progress)
     assert path.read_bytes() == record.read_bytes()
-    assert not CalibrationRecord.load(tmp_path / "record.incomplete.json").complete
+    assert not load_record(tmp_path / "record.incomplete.json").complete
 
 
 def test_an_interrupt_before_anything_was_measured_is_in_the_log(

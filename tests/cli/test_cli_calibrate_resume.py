@@ -16,6 +16,7 @@ from calibration.record.raw_data import load_raw
 from calibration.run.journal import read_journal
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record
 
 pytestmark = pytest.mark.xdist_group("cli-calibrate-resume")
 
@@ -90,12 +91,12 @@ def test_a_run_ended_by_a_signal_says_how_to_go_on_and_goes_on(
     assert "Heaters and light are off" in said
     command = said[said.index("  lumion-calibrate run") :].splitlines()[0].strip()
     assert command.split() == ["lumion-calibrate", *arguments(path), "--resume"]
-    assert not CalibrationRecord.load(path).complete
+    assert not load_record(path).complete
     measured = len(read_journal(path.with_suffix(".journal")).entries)
     assert main(command.split()[1:]) == 0
     assert len(read_journal(path.with_suffix(".journal")).entries) > measured
-    record = CalibrationRecord.load(path)
-    assert_same_within_errors(record, CalibrationRecord.load(undisturbed[0]))
+    record = load_record(path)
+    assert_same_within_errors(record, load_record(undisturbed[0]))
     assert record.provenance["interruptions"].startswith("1: resumed 2")
 
 
@@ -106,7 +107,7 @@ def test_a_run_that_was_killed_goes_on(size: int, undisturbed: tuple[Path, str],
     assert ended_by(signal.SIGKILL, path, size)[0] == -signal.SIGKILL
     assert not path.exists()
     assert main(arguments(path, "--resume")) == 0
-    assert_same_within_errors(CalibrationRecord.load(path), CalibrationRecord.load(undisturbed[0]))
+    assert_same_within_errors(load_record(path), load_record(undisturbed[0]))
 
 
 def test_a_full_disk_ends_the_run_with_what_was_written_whole_and_it_goes_on(
@@ -120,7 +121,7 @@ def test_a_full_disk_ends_the_run_with_what_was_written_whole_and_it_goes_on(
     assert "Traceback" not in said
     assert len(read_journal(path.with_suffix(".journal")).entries) > 10
     assert main(arguments(path, "--resume")) == 0
-    assert_same_within_errors(CalibrationRecord.load(path), CalibrationRecord.load(undisturbed[0]))
+    assert_same_within_errors(load_record(path), load_record(undisturbed[0]))
 
 
 def test_a_journal_in_use_by_another_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,7 +164,7 @@ def test_off_a_terminal_each_stage_is_a_line_with_the_time_that_is_left(undistur
 
 def test_the_raw_readings_lie_beside_the_record(undisturbed: tuple[Path, str]) -> None:
     path = undisturbed[0]
-    record = CalibrationRecord.load(path)
+    record = load_record(path)
     assert record.raw is not None
     raw = load_raw(path, record.raw)
     assert raw.monitors == record.monitor_ports
@@ -174,7 +175,7 @@ def test_the_raw_readings_lie_beside_the_record(undisturbed: tuple[Path, str]) -
 
 def test_the_record_says_where_it_comes_from(undisturbed: tuple[Path, str]) -> None:
     path = undisturbed[0]
-    provenance = CalibrationRecord.load(path).provenance
+    provenance = load_record(path).provenance
     assert provenance["interruptions"] == "0"
     assert provenance["command_line"] == "lumion-calibrate " + " ".join(arguments(path))
     assert provenance["started_utc"] <= provenance["stopped_utc"]
@@ -182,7 +183,7 @@ def test_the_record_says_where_it_comes_from(undisturbed: tuple[Path, str]) -> N
 
 
 def test_the_reference_setting_was_looked_at_through_the_run(undisturbed: tuple[Path, str]) -> None:
-    quality = CalibrationRecord.load(undisturbed[0]).quality
+    quality = load_record(undisturbed[0]).quality
     assert 0.0 < quality["reference_power_db"] < 0.05
     assert 0.5 < quality["reference_shape_sigma"] < 2.0
 
@@ -196,7 +197,7 @@ def test_a_wanted_standard_error_is_measured_for_and_said_to_be_missed(
         code = main(arguments(path, "--sigma-mrad", sigma_mrad, "--settings", most, "--json"))
         assert code == (0 if sigma_mrad == "100" else 3)
         assert ("error" in json.loads(capsys.readouterr().out)) == (code == 3)
-        records.append(CalibrationRecord.load(path))
+        records.append(load_record(path))
     enough, missed = records
     assert enough.faults == ()
     assert enough.quality["chosen_settings"] == 0.0

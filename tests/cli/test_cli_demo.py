@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from lumion_hw.cli.demo.command import left_out, new_run_directory
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record
 
 pytestmark = pytest.mark.xdist_group("cli-demo")
 
@@ -118,7 +118,7 @@ def test_what_is_left_behind_exists_and_can_be_read(run: Run) -> None:
     beside = [path.name for path in set(run.directory.iterdir()) - set(artifacts.values())]
     assert "calibration.journal" in beside
     assert all(re.fullmatch(r"calibration\.(\w+\.(h5|npz)|journal)", name) for name in beside)  # no temporary file
-    assert CalibrationRecord.load(artifacts["calibration"]).complete
+    assert load_record(artifacts["calibration"]).complete
     for name in ("picture_before", "picture"):
         assert ET.parse(artifacts[name]).getroot().tag == "{http://www.w3.org/2000/svg}svg"
     assert "sfp-a → sfp-c" in artifacts["picture"].read_text()
@@ -264,7 +264,7 @@ def test_an_interrupt_in_the_middle_of_the_calibration_loses_nothing_measured(
     events = [json.loads(line) for line in log.read_text().splitlines()]
     measured = {(event["puc"], event["arm"]) for event in events if event["event"] == "heater measured"}
     assert events[-1]["event"] == "calibration cut short"
-    record = CalibrationRecord.load(tmp_path / "calibration.json")
+    record = load_record(tmp_path / "calibration.json")
     assert not record.complete
     laws = {(n, arm) for n, puc in enumerate(record.pucs) for arm in ("upper", "lower") if getattr(puc, arm).law}
     assert laws >= measured
