@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A test that stands still for a quarter of an hour waits for ever: its stacks are printed and its worker ends.
 BOUNDED := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true --max-worker-restart 0
 
-.PHONY: help demo test test-long campaign clean
+.PHONY: help demo test types suite test-long campaign clean
 .DELETE_ON_ERROR:
 
 help:
@@ -27,12 +27,18 @@ help:
 demo: $(VENV)/.installed
 	$(BIN)/lumion demo
 
-# Three workers on two cores: a third of the time tests wait for links, watchdogs and processes.
+# Types beside the suite: mypy keeps one core busy, and a third of the time tests wait for links, watchdogs and processes.
 test: $(VENV)/.installed-test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(MAKE) --no-print-directory --jobs 2 types suite
+
+types: $(VENV)/.installed-test
+	$(BIN)/mypy
+
+# Three workers on two cores, for the same reason.
+suite: $(VENV)/.installed-test
 	$(BIN)/pytest -m "not long and not campaign" -n 3 --dist loadscope $(BOUNDED)
 
 test-long: $(VENV)/.installed-test

@@ -24,13 +24,13 @@ from calibration.model.observations import NoiseModel, Observations
 from calibration.model.space import space_of
 from calibration.run.blas_threads import one_blas_thread
 from calibration.run.renewal import RecordPosterior
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record
 
 SETTINGS = 200
 
 
 def main(path: str) -> None:
-    record = CalibrationRecord.load(Path(path))
+    record = load_record(Path(path))
     known, space = RecordPosterior.of(record), space_of(record)
     model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm)
     rng = np.random.default_rng(1)

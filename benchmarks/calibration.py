@@ -112,7 +112,10 @@ def _safely(bench_name: str | None, seed: int) -> dict[str, Any]:
 
 def print_row(result: Mapping[str, Any]) -> None:
     figures = result["figures"]
-    cells = [form.format(figures[name]) if name in figures else "FAILED" for _, name, form in COLUMNS]
+    cells = [
+        form.format(figures[name]) if name in figures else "FAILED" if len(figures) == 1 else "–"
+        for _, name, form in COLUMNS
+    ]
     print("| " + " | ".join(cells) + " |", flush=True)
     for fault in result["faults"]:
         print(f"<!-- seed {figures['seed']:.0f}: {fault} -->", flush=True)

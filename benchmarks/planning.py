@@ -29,7 +29,7 @@ from calibration.model.space import space_of
 from calibration.record.conversion import parameters_of
 from calibration.run.bootstrap import BootstrapPlan, first_settings
 from lumion_hw.mesh.known_mesh import KnownMesh
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record
 
 _MOST_S = 60.0
 
@@ -40,7 +40,7 @@ def main() -> None:
     arguments.add_argument("record", type=Path)
     arguments.add_argument("--sigma-mrad", type=float, default=1.0)
     asked = arguments.parse_args()
-    record = CalibrationRecord.load(asked.record)
+    record = load_record(asked.record)
     parameters, space = parameters_of(record), space_of(record)
     model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm)
     floor_ma = 1e-6 * float(np.median(parameters.monitor_ma_per_mw))

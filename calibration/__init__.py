@@ -1,6 +1,6 @@
 """How a mesh is measured: from light at its ports alone to heater laws, phases, couplers, losses and crosstalk.
 
-The flow of a calibration, which :class:`calibration.run.procedure.Calibration` runs (docs/calibration.md 5):
+The flow of a calibration, which :class:`calibration.run.procedure.Calibration` runs (docs/calibration.md, 5):
 
 1. survey         which sources and monitors are alive, and how noisy readings are        measure/survey.py
 2. sweeps         every heater once, on whatever background: its law                      measure/heater_sweeps.py
@@ -23,32 +23,37 @@ Everything else is private.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lumion_hw.public_names import public_names
 
 if TYPE_CHECKING:
     from calibration.measure.bench_probe import BenchProbe
-    from calibration.measure.probe import Probe
+    from calibration.measure.probe import Probe, tune_to_record
     from calibration.model.device_under_test import DeviceUnderTest
     from calibration.model.parameters import MeshParameters
     from calibration.model.space import ParameterSpace, space_of
-    from calibration.record.comparison import compare_records
+    from calibration.record.comparison import Comparison, compare_records
     from calibration.record.conversion import Origin, covariance_of, parameters_of, record_from
+    from calibration.record.export import write_npz, write_tables
     from calibration.record.raw_data import load_raw
     from calibration.report.summary import write_report
-    from calibration.run.dry_run import dry_run
+    from calibration.run.dry_run import DryRun, dry_run
     from calibration.run.journaled_run import calibrate
-    from calibration.run.many_benches import calibrate_many, jobs_for
+    from calibration.run.many_benches import BenchOutcome, calibrate_many, jobs_for
     from calibration.run.planning import Goal
     from calibration.run.procedure import Calibration
     from calibration.run.renewal import DriftRun
-    from calibration.run.verification import verify, verify_at
+    from calibration.run.verification import out_of_tolerance, verify, verify_at
 
 __all__ = [
+    "BenchOutcome",
     "BenchProbe",
     "Calibration",
+    "Comparison",
     "DeviceUnderTest",
     "DriftRun",
+    "DryRun",
     "Goal",
     "MeshParameters",
     "Origin",
@@ -61,42 +66,37 @@ __all__ = [
     "dry_run",
     "jobs_for",
     "load_raw",
+    "out_of_tolerance",
     "parameters_of",
     "record_from",
     "space_of",
+    "tune_to_record",
     "verify",
     "verify_at",
+    "write_npz",
     "write_report",
+    "write_tables",
 ]
-_HOME = {
-    "measure.bench_probe": ("BenchProbe",),
-    "measure.probe": ("Probe",),
-    "model.device_under_test": ("DeviceUnderTest",),
-    "model.parameters": ("MeshParameters",),
-    "model.space": ("ParameterSpace", "space_of"),
-    "record.comparison": ("compare_records",),
-    "record.conversion": ("Origin", "covariance_of", "parameters_of", "record_from"),
-    "record.raw_data": ("load_raw",),
-    "report.summary": ("write_report",),
-    "run.dry_run": ("dry_run",),
-    "run.journaled_run": ("calibrate",),
-    "run.many_benches": ("calibrate_many", "jobs_for"),
-    "run.planning": ("Goal",),
-    "run.procedure": ("Calibration",),
-    "run.renewal": ("DriftRun",),
-    "run.verification": ("verify", "verify_at"),
-}
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a room only when something of it is asked for: importing the package stays fast."""
-    # numpy and scipy take half a second to import; commands that only print their help must not wait for them.
-    if name in _MODULE_OF:
-        return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    """Return the public names, which completion shows."""
-    return sorted({*globals(), *__all__})
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = public_names(
+        __name__,
+        {
+            "measure.bench_probe": ("BenchProbe",),
+            "measure.probe": ("Probe", "tune_to_record"),
+            "model.device_under_test": ("DeviceUnderTest",),
+            "model.parameters": ("MeshParameters",),
+            "model.space": ("ParameterSpace", "space_of"),
+            "record.comparison": ("Comparison", "compare_records"),
+            "record.conversion": ("Origin", "covariance_of", "parameters_of", "record_from"),
+            "record.export": ("write_npz", "write_tables"),
+            "record.raw_data": ("load_raw",),
+            "report.summary": ("write_report",),
+            "run.dry_run": ("DryRun", "dry_run"),
+            "run.journaled_run": ("calibrate",),
+            "run.many_benches": ("BenchOutcome", "calibrate_many", "jobs_for"),
+            "run.planning": ("Goal",),
+            "run.procedure": ("Calibration",),
+            "run.renewal": ("DriftRun",),
+            "run.verification": ("out_of_tolerance", "verify", "verify_at"),
+        },
+    )

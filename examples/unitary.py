@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from lumion_hw.mesh.known_mesh import KnownMesh
-from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.unitary import predicted_fidelities, program_unitary
+from lumion_hw import load_record
+from lumion_hw.mesh import KnownMesh, predicted_fidelities, program_unitary
 
 
 def random_unitary(n, rng):
@@ -28,7 +27,7 @@ def main():
     parser.add_argument("--out", type=Path, default=Path("currents.csv"))
     given = parser.parse_args()
 
-    record = CalibrationRecord.load(given.record)
+    record = load_record(given.record)
     known = KnownMesh.of(record)
     unitary = random_unitary(given.modes, np.random.default_rng(given.seed))
     setting = program_unitary(known, unitary)

@@ -5,7 +5,8 @@ Frames (:mod:`~firmware_protocol.frames`), one typed class per message (:mod:`~f
 (:mod:`~firmware_protocol.sweep`), the tables they are made from (:mod:`~firmware_protocol.codes`,
 :mod:`~firmware_protocol.layouts`) and the rules both sides share (:mod:`~firmware_protocol.rules`,
 :mod:`~firmware_protocol.sequence`, :mod:`~firmware_protocol.streams`, :mod:`~firmware_protocol.records`).
-Nothing here has a clock, a thread or a port.
+Nothing here has a clock, a thread or a port. Sections named in these modules are those of ``docs/protocol.md``.
+The modules are private: users import from here.
 """
 
 from firmware_protocol.codec import CODE_DTYPE, LIMIT_DTYPE, PAIR_DTYPE, Message

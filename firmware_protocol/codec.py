@@ -69,6 +69,7 @@ def _to_wire(layout: Layout, field: PayloadField, value: object) -> int | bytes:
 
 def _from_wire(layout: Layout, field: PayloadField, value: int | bytes) -> object:
     if isinstance(value, bytes):
+        # Padded with NUL; a damaged letter in a name decides nothing, so it is shown and not refused.
         return value.split(b"\0")[0].decode(errors="replace")
     if field.none is not None and value == field.none:
         return None
@@ -86,6 +87,7 @@ def pack_fixed(layout: Layout, values: Mapping[str, object]) -> bytes:
     try:
         return layout.packer.pack(*sent)
     except struct.error as error:
+        # struct does not say which field it was: tried one by one only now, so that good messages cost one call.
         for field, value in zip(layout.named, sent, strict=True):
             try:
                 struct.pack("<" + field.struct_code, value)
@@ -136,11 +138,13 @@ def wire_array(layout: Layout, field: PayloadField, value: object) -> NDArray[An
         return array  # decoded from a payload: already of the wire's type, and bytes cannot change
     if array.dtype != dtype:
         if dtype.names is not None:
+            # By way of 64 bits: a cast straight to 16 would wrap what does not fit and say nothing.
             rows = np.asarray(value, dtype=np.int64).reshape(-1, len(dtype.names))
             _check_elements(layout, field, rows, [dtype[name] for name in dtype.names])
             array = np.array([tuple(row) for row in rows], dtype=dtype)
         else:
             if array.size == 0:
+                # An empty list is an array of floats to numpy.
                 array = array.astype(np.int64)
             _check_elements(layout, field, array.reshape(-1, 1), [dtype])
             array = array.astype(dtype)
@@ -217,6 +221,8 @@ class Message:
         values = unpack_fixed(cls.layout, payload)
         field = cls.layout.array
         if field is not None:
+            # Every array has an explicit count. Its length never follows from
+            # that of the payload, which may grow at its tail (section 5).
             shape = tuple(int(str(values.pop(name))) for name in field.counts)
             raw = need(cls.layout, field, payload, math.prod(shape) * ELEMENT_SIZES[field.element])
             dtype = _ELEMENTS.get(field.element)

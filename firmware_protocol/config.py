@@ -63,6 +63,7 @@ class ConfigGlobalRequest(GlobalBlock):
     def out_of_range(self) -> tuple[int, int] | None:
         """As of every message; the range of ``wd_param_ms`` follows from the policy."""
         low, high = {0: (0, 0), 1: (1, 60_000), 2: (1, 3_600_000)}.get(self.wd_policy, (0, 0xFFFFFFFF))
+        # The board names the first wrong field by its offset, so an earlier one found by the table goes before this.
         found = super().out_of_range()
         offset = self.layout.offset_of("wd_param_ms")
         if not low <= self.wd_param_ms <= high and (found is None or found[0] > offset):
@@ -186,6 +187,7 @@ class Refusal:
         text = self.text.encode("ascii", errors="replace")[:MAX_TEXT]
         values = {
             "channel": self.channel,
+            # The field is 16 bits and its largest value means none: a later point saturates just below (section 5).
             "index": self.index if self.index is None else min(self.index, FULL_SCALE_CODE - 1),
             "value": signed32(self.value),
             "limit": signed32(self.limit),

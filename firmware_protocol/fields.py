@@ -85,6 +85,7 @@ class PayloadField:
             return True
         low, dots, high = self.range.partition("..")
         if dots:
+            # An end that is no number, such as n_dac - 1, is known to the board alone and allows everything here.
             return not (low.lstrip("-").isdigit() and value < int(low)) and not (high.isdigit() and value > int(high))
         choices = self.range.split(",")
         return value in map(int, choices) if choices[0].isdigit() else True
@@ -179,6 +180,8 @@ def layout_of(name: str, attributes: Mapping[str, Any], base: Layout | None = No
     found = {field.offset: field for field in base.fields} if base is not None else {}
     for attribute, value in attributes.items():
         if isinstance(value, dataclasses.Field) and WIRE in value.metadata:
+            # A field of the base class with the same offset is replaced:
+            # CONFIG's operations share a block and differ in byte 0.
             shown = "" if attribute.startswith("_reserved_") else attribute.removeprefix("_")
             field = dataclasses.replace(value.metadata[WIRE], name=shown)
             found[field.offset] = field

@@ -146,11 +146,13 @@ class ImageReader:
         """Return ``(changes, table, times)`` of the next point record."""
         (head,) = _HEAD.unpack(self.take(_HEAD.size, "a point", number))
         count, changes, table = head & FULL_TABLE, np.empty(0, dtype=PAIR_DTYPE), None
+        # The largest count that fits the field cannot be one of changes, and stands for a whole table.
         if count == FULL_TABLE:
             table = self.table(number)
         else:
             changes = np.frombuffer(self.take(PAIR_DTYPE.itemsize * count, "the changes", number), dtype=PAIR_DTYPE)
             beyond = changes["channel"][changes["channel"] >= self._n_dac]
+            # Now, not when the point is due: a sweep that stops half way leaves the mesh in between.
             if beyond.size:
                 raise ChannelError(int(beyond[0]), self._n_dac, number)
         times = _TIMES.unpack(self.take(_TIMES.size, "the times", number)) if head & POINT_TIMING else None
@@ -159,4 +161,5 @@ class ImageReader:
     def end(self) -> None:
         """Raise ``ImageError`` unless the image ends here."""
         if self._offset != len(self._data):
+            # An image that goes on is of another version or damaged where a count stands; neither may drive heaters.
             raise ImageError(self._offset, f"{len(self._data) - self._offset} bytes behind the last point")

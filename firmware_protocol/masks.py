@@ -27,6 +27,7 @@ def mask_from_channels(channels: Iterable[int] | NDArray[Any], n_channels: int) 
     chosen = sorted({int(channel) for channel in channels})
     if not chosen:
         raise ValueError("a mask selects at least one channel; an empty mask would select all of them")
+    # Sorted: if the ends exist, all do.
     for channel in (chosen[0], chosen[-1]):
         if not 0 <= channel < n_channels:
             raise ChannelError(channel, n_channels)
@@ -49,6 +50,7 @@ def channels_from_mask(mask: bytes, n_channels: int) -> NDArray[np.intp]:
     if not mask:
         return np.arange(n_channels, dtype=np.intp)
     chosen = np.flatnonzero(np.unpackbits(np.frombuffer(mask, dtype=np.uint8), bitorder="little"))
+    # A longer mask is no error as long as it asks for nothing that is not there.
     beyond = chosen[chosen >= n_channels]
     if beyond.size:
         raise ChannelError(int(beyond[0]), n_channels)

@@ -125,6 +125,8 @@ class RecordRing:
 
     def pushable(self) -> range:
         """Return the indexes that may be pushed now: held, not pushed yet and below the limit."""
+        # What has left the ring is not pushed any more, and events
+        # are not sent again: the host asks for holes by index.
         first = max(self.next_push, self.oldest)
         room = (self.credit_limit - first) % (1 << 32) if is_newer(self.credit_limit, first) else 0
         return range(first, min(self.produced, first + room))
@@ -139,6 +141,7 @@ class RecordRing:
         ``None`` when the first one is no longer held: OVERFLOW with ``value`` = ``oldest``. A ``count`` of 0 asks for
         the state alone and is always answered.
         """
+        # Refused rather than answered from the oldest one: the caller would take other records for those it asked for.
         if count and first < self.oldest:
             return None
         return range(first, first + max(0, min(count, self.produced - first)))
@@ -163,6 +166,7 @@ class RecordTrack:
 
     def receive(self, first: int, count: int) -> list[range]:
         """Take the indexes of a SWEEP_DATA or SWEEP_READ and return those that are new, ascending."""
+        # Pushed and read records overlap, and frames may arrive twice: only what was missing so far counts as new.
         fresh = [gap for gap in self.missing(first + count) if gap.stop > first]
         fresh = [range(max(gap.start, first), gap.stop) for gap in fresh]
         self._join(range(first, first + count))
@@ -191,6 +195,8 @@ class RecordTrack:
         return self.in_a_row, (self.in_a_row + self.window) % (1 << 32)
 
     def _join(self, records: range) -> None:
+        # Records in a row are kept as one number, the rest as a few
+        # islands behind the holes: a run may have 2³¹ records.
         if records:
             self._islands.append(records)
             self._islands.sort(key=lambda island: island.start)

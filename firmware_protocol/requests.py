@@ -96,6 +96,7 @@ def decode_request(command: int, payload: bytes) -> AnyRequest:
         PayloadError: The payload is too short (BAD_LENGTH).
         FieldError: CONFIG with an unknown op (BAD_VALUE, offset 0).
     """
+    # CONFIG alone has several requests under one code, told apart by byte 0.
     kind = _REQUESTS.get(command)
     if command == Command.CONFIG:
         if not payload:

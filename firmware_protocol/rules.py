@@ -24,6 +24,7 @@ def is_newer(a: int, b: int) -> bool:
 
 def next_generation(generation: int) -> int:
     """Return the generation after this one, skipping 0 (section 6.1)."""
+    # 0 is what a board answers that has latched nothing since power-up, and so never a table.
     return (generation + 1) % (1 << 32) or 1
 
 
@@ -49,6 +50,8 @@ def channel_power_uw(
         dac_full_scale: Output at code 65535 in µV (voltage drive) or µA (current drive).
         drive: What the outputs drive.
     """
+    # Integers, rounded down at the same places on both sides: a
+    # table at the cap must not pass here and be refused there.
     ohm = np.asarray(load_ohm).astype(np.uint64)
     output = np.asarray(codes).astype(np.uint64) * np.uint64(dac_full_scale) // np.uint64(FULL_SCALE_CODE)
     if drive is Drive.CURRENT:
@@ -56,6 +59,7 @@ def channel_power_uw(
         if largest >= 1 << 64:  # beyond 64 bits only for full scales no heater knows: exact all the same
             return np.array([int(i) ** 2 * int(r) // 1_000_000 for i, r in zip(output, ohm, strict=True)], np.uint64)
         return output * output * ohm // np.uint64(1_000_000)
+    # A channel without a heater has 0 Ω, which contributes nothing instead of dividing by zero.
     power = np.zeros(output.shape, dtype=np.uint64)
     np.floor_divide(output * output, ohm * np.uint64(1_000_000), out=power, where=ohm > 0)
     return power
@@ -73,6 +77,7 @@ def code_from_output(output: NDArray[np.float64], full_scale: float) -> NDArray[
         ValueError: An output is not a number, negative, or above full scale; the message names the channel.
     """
     codes = np.rint(np.asarray(output, dtype=np.float64) / full_scale * FULL_SCALE_CODE)
+    # Negated, so that NaN is wrong, too: every comparison with it is false.
     wrong = np.flatnonzero(~((codes >= 0) & (codes <= FULL_SCALE_CODE)))
     if wrong.size:
         raise ValueError(f"channel {wrong[0]}: {output[wrong[0]]} is outside 0..{full_scale}")

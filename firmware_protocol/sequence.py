@@ -90,15 +90,20 @@ class ReplyRing:
         """Decide on a request. An EXECUTE of a newer number makes it the newest one at once."""
         slot = self._slots[seq & (self.window - 1)]
         if slot is not None and slot.seq == seq:
+            # The host counted it as answered when it was written; a reply now would be a late one.
             if slot.silent:
                 return Judgement(Verdict.DROP, repeat=True)
+            # Reads are not stored: a reply may be larger than a slot, and reading twice does no harm.
             if slot.reply is None:
                 return Judgement(Verdict.EXECUTE, repeat=True)
             return Judgement(Verdict.REPLAY, slot.reply, repeat=True)
+        # Half of the number space counts as newer, as in the serial number arithmetic of RFC 1982.
         ahead = (seq - self._last) % _SEQ
         if 1 <= ahead <= 32767:
             self._last = seq
             return Judgement(Verdict.EXECUTE, gap=ahead - 1)
+        # Older, but within the window of the newest: lost on its way while its
+        # successors arrived. Had it been executed, its slot would have said so.
         if (self._last - seq) % _SEQ < self.window:
             return Judgement(Verdict.EXECUTE)
         return Judgement(Verdict.STALE)
@@ -140,6 +145,8 @@ class SendWindow:
 
     def may_send(self) -> bool:
         """Return whether a new number may be used now."""
+        # From the oldest unanswered number, not how many are unanswered: with a
+        # count boards refused legitimate repeats for every W above 1 (section 4.3).
         return not self._unanswered or (self._next - self._unanswered[0]) % _SEQ < self.window
 
     def take(self, *, awaits_reply: bool = True) -> int:
@@ -159,6 +166,8 @@ class SendWindow:
     def abandon(self) -> None:
         """Give up what is unanswered, for good: once the next number was executed, the board refuses these as STALE."""
         if self._unanswered:
+            # The next number executed then lies W or more ahead of every abandoned one, and
+            # section 4.2 refuses late copies of those as STALE: a "was not executed" stays true.
             self._next = (self._next + self.window - 1) % _SEQ
             self._unanswered.clear()
 

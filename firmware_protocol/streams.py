@@ -82,6 +82,7 @@ class EventTrack:
 
     def receive(self, seq: int, dropped: int) -> int | None:
         """Take an event by the ``seq`` of its frame and return its number; ``None`` for a copy to be thrown away."""
+        # Only 16 bits of the event number travel; what lies in the half behind the expected one is a copy.
         ahead = (seq - self.next_event) % _SEQ
         if ahead >= _SEQ // 2:
             self.repeated += 1
@@ -95,6 +96,7 @@ class EventTrack:
 
     def settle(self, next_event: int, dropped: int) -> int:
         """Take the reply of a SUBSCRIBE and return how many events were lost without a later one to show it."""
+        # Losses at the end of a stream have no later event whose number would show the gap.
         missing = (next_event - self.next_event) % _U32 if is_newer(next_event, self.next_event) else 0
         self.lost += missing
         self.next_event = (self.next_event + missing) % _U32
@@ -103,6 +105,7 @@ class EventTrack:
 
     def renewal(self) -> int | None:
         """Return the new limit once half of the credit is used, else ``None``; :meth:`grant` what was sent."""
+        # At half of the credit, so that the renewal is there before the board has to stop sending.
         left = (self.credit_limit - self.next_event) % _U32
         if is_newer(self.credit_limit, self.next_event) and 2 * left > self.window:
             return None

@@ -25,6 +25,8 @@ def _long_run(run: bytes, *, last: bool) -> bytes:
     """Return the groups of a run of 254 bytes or more."""
     full, rest = divmod(len(run), _GROUP)
     groups = [b"\xff" + run[i * _GROUP : (i + 1) * _GROUP] for i in range(full)]
+    # A run of a multiple of 254 bytes needs a closing group only for a zero behind it. At the end of the
+    # content it goes without: the shorter form, which keeps 508 bytes within an MTU of 512 (section 2.2).
     if rest or not last:
         groups.append(_CODES[rest] + run[full * _GROUP :])
     return b"".join(groups)
@@ -33,6 +35,7 @@ def _long_run(run: bytes, *, last: bool) -> bytes:
 def encode_plain(content: bytes) -> bytes:
     """Return the canonical COBS form of ``content``, in plain Python."""
     out: list[bytes] = []
+    # Splitting at every single zero would make the table of a mesh that is off the slowest of all to encode.
     parts = _ZEROS.split(content) if b"\0\0\0\0" in content else [content]  # zeros stand at the odd places
     end = len(parts) - 1
     for place, part in enumerate(parts):
@@ -60,6 +63,7 @@ def decode_plain(block: bytes) -> bytes:
     while pos < end:
         code = block[pos]
         if code == 1:
+            # A code 1 is an empty group, one zero and nothing else; a run of them is taken at once.
             ones = _ONES.match(block, pos)
             count = len(ones.group()) if ones else 1
             pos += count
@@ -69,6 +73,7 @@ def decode_plain(block: bytes) -> bytes:
             raise StuffingError(f"code byte {code} at {pos} points beyond a block of {end} bytes")
         out.append(block[pos + 1 : pos + code])
         pos += code
+        # A full group stands for no zero, and what would stand behind the last group is the end of the content.
         if code != 0xFF and pos < end:
             out.append(b"\0")
     return b"".join(out)

@@ -73,6 +73,7 @@ class SweepPoint:
         if self.table is not None:
             return np.array(self.table, dtype=CODE_DTYPE)
         result = np.array(table, dtype=CODE_DTYPE)
+        # Numpy lets the last of several assignments to one place win, which is the rule of section 10.1.
         result[self.changes["channel"]] = self.changes["code"]
         return result
 
@@ -163,6 +164,7 @@ class SweepImage:
         reader = ImageReader(data, n_dac)
         header = reader.header()
         mask = reader.take(header.mask_len, "the mask")
+        # Not what the layout can tell: bits may all be 0, and a run would record nothing.
         if not channels_from_mask(mask, n_adc).size:
             raise ImageError(18, "the mask selects no monitor")
         start = reader.table() if header.img_flags & ImageFlag.START_TABLE else None
@@ -237,6 +239,7 @@ def delta_points(
             raise ValueError(f"table {number} has {table.size} codes, the base has {before.size}")
         changed = np.flatnonzero(table != before)
         timing = timings[number] if timings is not None else None
+        # A pair takes four bytes and a code two: with half of the channels changed the whole table is shorter.
         if changed.size > MAX_CHANGES or changed.size * PAIR_DTYPE.itemsize > table.nbytes:
             points.append(SweepPoint(table=table, timing=timing))
         else:

@@ -39,6 +39,7 @@ MARGIN_S = 0.025
 BITS_PER_BYTE = 10
 """8N1 on a UART."""
 
+# These are answered after an edge of the board's tick, so the time of one comes on top.
 _TICKED = (Command.COMMIT, Command.SET, Command.SWEEP_START, Command.SWEEP_ABORT)
 
 
@@ -72,7 +73,9 @@ def retry_timeout_s(request: Request[Message], hello: HelloReply, baud: int | No
         hello: The board's times.
         baud: Speed of a UART in bit/s; ``None`` where bytes take no time (USB, pty, TCP).
     """
+    # On a UART the bytes are most of the time: a SET of 144 channels takes 30 of its 57 ms there at 115 200 baud.
     wire_s = BITS_PER_BYTE * exchange_bytes(request, hello) / baud if baud else 0.0
+    # Only writing to flash takes t_slow_ms; everything else obeys t_cmd_ms.
     slow = isinstance(request, ConfigApplyRequest) and bool(request.apply_flags & ApplyFlag.SAVE)
     execution_s = 1e-3 * (hello.t_slow_ms if slow else hello.t_cmd_ms)
     if request.command in _TICKED:

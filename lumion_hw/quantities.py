@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 SPEED_OF_LIGHT_M_PER_S = 299_792_458.0
+"""Of light in vacuum; exact, because the metre is defined by it."""
 
 
 def dbm_from_w(power_w: float) -> float:

@@ -1,7 +1,7 @@
 """What is wrong with heaters, PUCs, monitors, sources and channels, in words and as data.
 
 Every message names the element with its channel or port, what was seen and what was expected, what still works, and
-what to do (calibration.md 12).
+what to do (docs/calibration.md, 12).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ARMS = ("upper", "lower")
 _SATURATED_SHARE = 0.01
 # Power on the wrong output up to which a stuck PUC serves as bar or cross: 20 dB.
 _USABLE_LEAK = 0.01
-# Four standard deviations of published couplers leave less (mesh.md b.2).
+# Four standard deviations of published couplers leave less (Sánchez-Jácome 2025).
 _BALANCED_LEAK = 0.015
 _FRINGE_RAD = 2.0 * np.pi
 _OTHER_ARM = "all couplings are set by the other arm, its common phase is not free"

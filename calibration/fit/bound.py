@@ -1,7 +1,8 @@
 """The Cramér-Rao bound of a plan: how well settings can at best tell the parameters, before or after they are measured.
 
 The Fisher information of a plan is that of the normal equations at the model's own readings. What it has no direction
-for is listed in words; the phase gauge is not among it, as joint phases are counted in loops (calibration.md 1.2).
+for is listed in words; the phase gauge is not among it, as joint phases are counted in loops
+(docs/calibration.md, 1.2).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _NOTHING = 1e-10
 _NAMED_SHARE = 0.01
 _MOST_NAMED = 6
 _SETTINGS_PER_SOURCE = 8
-# With a hundred random settings all ranks of calibration.md 1.3 are reached; this is on the safe side.
+# With a hundred random settings all ranks of docs/calibration.md, 1.3, are reached; this is on the safe side.
 _FEWEST_SETTINGS = 200
 # A parameter is set by its prior where more than this share of its certainty comes from there.
 _SET_BY_PRIOR = 0.5
@@ -87,7 +88,7 @@ class Bound:
         return sigma
 
     def rms(self, name: str) -> float:
-        """Return the root mean square of :meth:`sigma`; for ``loops`` it is per loop as in calibration.md 1.2."""
+        """Return the root mean square of :meth:`sigma`; for ``loops`` it is per loop (docs/calibration.md, 1.2)."""
         return float(np.sqrt(np.mean(self.sigma(name) ** 2)))
 
     def unseen(self) -> tuple[str, ...]:
@@ -130,7 +131,7 @@ class Bound:
         return directions
 
     def set_by_prior(self) -> NDArray[np.bool_]:
-        """Return which parameters owe most of their certainty to the prior, shape ``(size,)`` (calibration.md 1.3)."""
+        """Return which parameters owe most of what is known to the prior, ``(size,)`` (docs/calibration.md, 1.3)."""
         variance = np.diag(self.covariance())[self.free]
         certain = np.diag(self.prior_information) * variance
         result = np.zeros(self.space.size, dtype=np.bool_)
@@ -179,7 +180,7 @@ def plan_bound(
 def bound_of(fit: FitResult, model: MeshModel, most_ma: Real, likelihood: Likelihood) -> Bound:
     """Return what the readings of a fit could tell, and what settings of the same ports can tell at all.
 
-    Random settings reach the rank that a model's ports allow; more of them do not raise it (calibration.md 1.3).
+    Random settings reach the rank that a model's ports allow; more of them do not raise it (docs/calibration.md, 1.3).
 
     Args:
         fit: The fit.

@@ -1,4 +1,4 @@
-"""All passive and loop phases from random settings, from no idea of the loops (calibration.md 5, steps 4 and 5).
+"""All passive and loop phases from random settings, from no idea of the loops (docs/calibration.md, 5).
 
 First :func:`lock_in` guesses passive phases, all PUCs at once. With everything else at random the power at a monitor
 swings with the differential phase ψ of each PUC as -D/2·cos(ψ + α) on average, D how mean light follows the PUC's bar

@@ -10,15 +10,18 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.measure.settling import heater_time_constant_s, step_currents_ma
 from calibration.model.device_under_test import MONITOR_SPREAD_DB, DeviceUnderTest
 from calibration.model.space import space_of
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.kinds.cmis import CmisModel
+from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
 from lumion_hw.clock import Clock
 from lumion_hw.errors import CalibrationError, CircuitError, ConfigError, DeviceError, LumionError
 from lumion_hw.interfaces import CoherentTransponder, Transponder, TunableLaser
@@ -232,6 +235,7 @@ class BenchProbe:
         self._launched_dbm: dict[int, float] = {}
         self._meters_nm: float | None = None
         self._dead: dict[int, str] = {}
+        self._timed_with: set[int] = set()
         if not self._inputs:
             raise CalibrationError("no light is wired to the mesh", hint="See 'wiring.inputs' in the bench file.")
         if not bench.mesh.monitor_ports:
@@ -311,6 +315,8 @@ class BenchProbe:
             source_spread_hz=max(source.spread_hz for source in alive.values()) if len(alive) > 1 else 0.0,
             tunable_hz=tunable,
             seconds={port: second for port, second in self._seconds.items() if port in alive},
+            settle_s=None if mesh.settle_s == SETTLE_S else mesh.settle_s,
+            heater_tau_s=mesh.heater_tau_s,
         )
 
     def tunable_hz(self, port: int) -> tuple[float, float] | None:
@@ -355,9 +361,14 @@ class BenchProbe:
     ) -> dict[int, str]:
         """Align the polarization at every source in turn; return the ports that stay dark, with reasons.
 
+        How long the heaters take is measured afterwards, where it is not known from a record.
+
         Args:
             dead: Ports that are dark already, and why: they are not tried.
             done: Told of every source.
+
+        Raises:
+            ConfigError: The bench file asks for a wait that is too short for these heaters.
         """
         self._dead |= dead or {}
         # Cold heaters: nothing drifts thermally while the polarization is searched.
@@ -378,7 +389,27 @@ class BenchProbe:
             self._bench.events.add(
                 "aligned", controller=path.polarization, reads=alignment.reads, swing_db=round(alignment.swing_db, 2)
             )
+        if self._lit not in self.sources and self.sources:
+            self.light(self.sources[-1])
+        self.time_heaters()
         return dict(self._dead)
+
+    def time_heaters(self) -> None:
+        """Measure how long the heaters take with the light where it is, unless that is known; they are off then.
+
+        Raises:
+            ConfigError: The bench file asks for a wait that is too short for these heaters.
+        """
+        mesh, typical, lit = self._bench.mesh, self._bench.model.mesh_section.typical, self._lit
+        if mesh.heater_tau_s is not None or lit is None or lit in {-1, *self._timed_with}:
+            return
+        self._timed_with.add(lit)
+        p_pi_mw = math.sqrt(typical.p_pi_min_mw * typical.p_pi_max_mw)
+        steps_ma = step_currents_ma(2 * self.mesh.n_pucs, p_pi_mw, mesh.heater_ohm, mesh.heater_max_ma)
+        tau_s = heater_time_constant_s(_StepOf(mesh), steps_ma)
+        self._bench.events.add("heaters timed", heater_tau_s=tau_s, by_light_at=lit)
+        if tau_s is not None:
+            mesh.know_heaters(tau_s, "their light")
 
     def _total_ma(self) -> float:
         """Return the sum of all monitors; a saturated one counts as full scale."""
@@ -405,11 +436,13 @@ class BenchProbe:
 
     def measure(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Drive the heaters, wait for them, read all monitors."""
+        self.time_heaters()
         self._bench.mesh.program(currents_ma)
         return self._bench.mesh.monitors_ma()
 
     def measure_many(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Measure settings one after the other: as one sweep on controllers that can."""
+        self.time_heaters()
         return self._bench.mesh.sweep(currents_ma)
 
     def fibre_dbm(self) -> dict[int, float]:
@@ -448,6 +481,21 @@ class BenchProbe:
                 with contextlib.suppress(LumionError):
                     self._bench.events.add("not made safe", reason=str(error))
         self._lit = None
+
+
+@dataclass(frozen=True)
+class _StepOf:
+    """The mesh of a bench, read at a chosen time after a setting."""
+
+    mesh: MeshAccess
+
+    def read(self, currents_ma: NDArray[np.float64], wait_s: float) -> NDArray[np.float64]:
+        seen: NDArray[np.float64] = self.mesh.sweep(currents_ma[None], wait_s)[0]
+        return seen
+
+    def read_again(self, wait_s: float) -> NDArray[np.float64]:
+        self.mesh.clock.sleep(wait_s)
+        return self.mesh.monitors_ma()
 
 
 def _together(sources: Iterable[int], seconds: Mapping[int, int]) -> set[frozenset[int]]:

@@ -9,7 +9,8 @@ loops of any order are in the denominator. Where light comes back through the sa
 numerators have a second harmonic as well; and the heat of the arm warms its neighbours, which makes numerators drift
 with I². Both are taken in where the residual asks for them. Numerators are linear and are projected out for all
 detectors at once (variable projection); the law and D, E are searched. φ = ρ2·I²·(1 + κ·I² + κ²·I⁴), the series of a
-resistance that rises with its heat (mesh.md b.4). Several sweeps of a heater, on different backgrounds, share the law.
+resistance that rises with its heat (docs/decisions/0006-global-fit.md). Several sweeps of a heater, on different
+backgrounds, share the law.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Real = NDArray[np.float64]
 MODULATION_SIGMA = 2.5
 """Rms swing of the best detector, in units of its noise, below which a heater has had no effect."""
 
-# κ in 1/mA²: 2 % rise of resistance per mW at 1 kΩ, with a wide spread (assumption of mesh.md b.4).
+# κ in 1/mA²: 2 % rise of resistance per mW at 1 kΩ, with a wide spread (assumed).
 _BENDING, _BENDING_SIGMA = 0.02, 0.004
 # Spread of D and E beforehand; a passive mesh has |D + jE| below 1, and the search stays clear of it.
 _LOOP_SIGMA = 0.4

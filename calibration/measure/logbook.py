@@ -129,7 +129,7 @@ def times_s(entries: Sequence[LogbookEntry]) -> Real:
 
 @dataclass(frozen=True)
 class HardwareTimes:
-    """What a setting costs (D. Sánchez-Jácome, PhD thesis, UPV 2025; mesh.md b.6).
+    """What a setting costs (Sánchez-Jácome 2025).
 
     These are times of that unit's driver, transfer included. A controller that sweeps by itself may be faster: what is
     stated by these times does not count on it.
@@ -149,6 +149,11 @@ class HardwareTimes:
     settle_s: float = 0.0005
     read_s: float = 0.0003
     input_change_s: float = 0.0
+
+    @classmethod
+    def waiting(cls, settle_s: float | None) -> HardwareTimes:
+        """Return the times of a bench that waits so long after every setting; the usual ones if ``None``."""
+        return cls() if settle_s is None else cls(settle_s=settle_s)
 
     def setting_s(self, changed: NDArray[np.int64]) -> Real:
         """Return the time of settings in which so many channels change, any shape."""

@@ -2,7 +2,7 @@
 
 The survey comes first. Its reference setting, all heaters off, is measured again and again during a run. Light that
 becomes weaker at all monitors together is the laser or the polarization in its fibre; light that is shared otherwise is
-the mesh: its temperature, or heaters that age (calibration.md 5, step 1, and 11).
+the mesh: its temperature, or heaters that age (docs/calibration.md, step 1, and 11).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.measure.logbook import DARK, Logbook, LogbookEntry
+from calibration.measure.probe import Probe
 from calibration.model.observations import NoiseModel
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record import Defect
@@ -113,6 +114,31 @@ def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
         if min(seen[:, within].max(axis=axis, initial=0.0).min(initial=np.inf) for axis in (0, 1)) > least_ma:
             break
         look(np.sqrt(rng.uniform(0.0, 0.65 * probe.heater_max_ma**2, heaters)))
+    noise = NoiseModel(max(float(np.sqrt(np.mean(np.square(relative or [0.0])))), _LEAST_RELATIVE), floor_ma)
+    return _judged(probe, seen, within, noise, level_ma)
+
+
+def _judged(
+    probe: Probe,
+    seen: NDArray[np.float64],
+    within: NDArray[np.bool_],
+    noise: NoiseModel,
+    level_ma: NDArray[np.float64],
+) -> Survey:
+    """Return what is alive and what is dead by the most light seen from every source at every monitor.
+
+    Args:
+        probe: The mesh.
+        seen: Most of all looks above the dark level, in mA; shape (sources in ascending order, monitors).
+        within: Which monitors any source can reach.
+        noise: Of the readings.
+        level_ma: What dark monitors read.
+
+    Raises:
+        CalibrationError: No source or no monitor is alive.
+    """
+    ports, floor_ma = sorted(probe.sources), noise.floor_ma
+    least_ma = _LIVE_SIGMA * floor_ma
     sources = tuple(
         port for port, most_ma in zip(ports, seen.max(axis=1, initial=0.0), strict=True) if most_ma > least_ma
     )
@@ -129,7 +155,6 @@ def take_survey(logbook: Logbook, rng: np.random.Generator) -> Survey:
         *_dead("source", ports, sources, _DEAD_SOURCE),
         *_dead("monitor", list(compress(probe.monitors, within)), monitors, _DEAD_MONITOR),
     )
-    noise = NoiseModel(max(float(np.sqrt(np.mean(np.square(relative or [0.0])))), _LEAST_RELATIVE), floor_ma)
     dark_ma = {port: level for port, level in zip(probe.monitors, level_ma.tolist(), strict=True) if level}
     # The usual monitor decides: one bright port says nothing about the rest.
     contrast = float(np.median(seen[:, within].max(axis=0, initial=0.0)) / floor_ma) if floor_ma else np.inf

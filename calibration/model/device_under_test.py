@@ -42,6 +42,8 @@ class DeviceUnderTest(Device):
         source_spread_hz: Spread of the frequencies of the sources, each a laser of its own; 0 for one laser.
         tunable_hz: By port, the lowest and highest frequency of the sources that can be tuned.
         seconds: By port of a source, the second port that it lights at the same time.
+        settle_s: Wait after every setting, where it is not the usual one.
+        heater_tau_s: Thermal time constant of the heaters, if it was seen.
     """
 
     heater_ohm: float
@@ -51,6 +53,8 @@ class DeviceUnderTest(Device):
     source_spread_hz: float = 0.0
     tunable_hz: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     seconds: Mapping[int, int] = field(default_factory=dict)
+    settle_s: float | None = None
+    heater_tau_s: float | None = None
 
     @property
     def rho2_range(self) -> tuple[float, float]:

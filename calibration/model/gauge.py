@@ -1,4 +1,4 @@
-"""What of the joint phases power meters can see, and how two answers are compared (calibration.md 1.2).
+"""What of the joint phases power meters can see, and how two answers are compared (docs/calibration.md, 1.2).
 
 Any phase χ per PUC, added to the joints at its end A and taken from those at its end B, cancels: light passes one
 joint at each end. These directions are the columns of the signed incidence matrix G. What is left are the loops: the

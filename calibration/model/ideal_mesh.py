@@ -6,7 +6,7 @@ transfer matrix in its place, so the solver of the fields solves them.
 
 :class:`AmplitudeModel` holds amplitudes at the monitors and how they follow passive and joint phases: balanced
 couplers, typical loss, no crosstalk, single precision. Derivatives come from the light of all ports in one solution
-(mesh.md c.1).
+(docs/calibration.md, 2).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lumion_hw.mesh.scattering import Solver
 from lumion_hw.mesh.topology import MeshTopology
 
 TYPICAL_LOSS_DB = 0.5
-"""Published typical loss of a PUC (mesh.md b.8)."""
+"""Published typical loss of a PUC (Sánchez-Jácome 2025)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +49,8 @@ class MeanLight:
         waves = solver.entering(elements, factors, mesh.port_puc_port, np.arange(4 * mesh.n_pucs))
         power = solver.leaving(elements, waves[:, solver.port_feeds])[0].real
         met = waves[0].real.reshape(mesh.n_pucs, 2, 2, mesh.n_ports)
-        # More bar share takes from the other rail what it gives to this one; the way back is the way there (mesh.md
-        # c.1), so the light out of a port is known from the light into it.
+        # More bar share takes from the other rail what it gives to this one; the way back is the way there,
+        # so the light out of a port is known from the light into it.
         tilt = met[:, :, 0] - met[:, :, 1]
         change = gain * (tilt[:, 1, :, None] * tilt[:, 0, None, :] + tilt[:, 0, :, None] * tilt[:, 1, None, :])
         return cls(met.sum(axis=(1, 2)), power, change)

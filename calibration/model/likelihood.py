@@ -42,7 +42,7 @@ class SettingDrift:
 
 SETTING_DRIFT = SettingDrift(power_db=0.01, common_phase_rad=0.01)
 """What may vary from setting to setting: polarization in the fibres and laser power (assumption); and the temperature,
-whose lock leaves 10 mK to 0.1 K of 0.6 rad/K (mesh.md b.11)."""
+whose lock leaves 10 mK to 0.1 K of 0.6 rad/K (assumed)."""
 MODEL_ERROR = 5e-4
 """Relative error of the model. Quiet meters see it: with 2e-4 readings of 1e-4 noise are not explained, with this they
 are. Steps of the drive are not in it, they are known; three terms leave 1e-4 of a heater law."""

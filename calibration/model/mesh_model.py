@@ -2,8 +2,8 @@
 
 Two halves. :class:`Heating` turns heater currents into the phases of arms and joints; :class:`MeshModel` turns those
 phases into photocurrents. Both give exact derivatives: light comes in at one port, and adjoint light at every monitor,
-in one solution of the wave equations (mesh.md c.1). Inside a PUC waves are taken between the couplers, where each
-parameter acts on one arm.
+in one solution of the wave equations (docs/calibration.md, 2). Inside a PUC waves are taken between the couplers,
+where each parameter acts on one arm.
 """
 
 from __future__ import annotations

@@ -56,28 +56,28 @@ class Prior:
 
 
 PRIOR_SIGMA: dict[str, float] = {
-    "passive_phase_rad": np.inf,  # random fabrication state: uniform, and only known modulo 2π (mesh.md b.3)
+    "passive_phase_rad": np.inf,  # random fabrication state: uniform, and only known modulo 2π (Sánchez-Jácome 2025)
     "loops": np.inf,  # the same
-    "loss_db": 0.03,  # 0.46 … 0.55 dB over chips (mesh.md b.8); fixes the loss gauge of calibration.md 1.3
-    "coupler_common_rad": 0.03,  # 33 dB through extinction is 0.011 (mesh.md b.2); three times that
+    "loss_db": 0.03,  # 0.46 … 0.55 dB over chips (Sánchez-Jácome 2025); fixes the loss gauge (docs/calibration.md, 1.3)
+    "coupler_common_rad": 0.03,  # 33 dB through extinction is 0.011 (Sánchez-Jácome 2025); three times that
     "coupler_difference_rad": 0.02,  # 44 dB cross extinction is 0.0063; three times that
-    "rho2": 0.7,  # Pπ 1.2 … 2.0 mW at 1 kΩ is 1.6 … 2.6 rad/mA² (mesh.md b.4)
+    "rho2": 0.7,  # Pπ 1.2 … 2.0 mW at 1 kΩ is 1.6 … 2.6 rad/mA² (Sánchez-Jácome 2025)
     "rho4": 0.1,  # a resistance that rises by up to 5 % per mW
     "rho6": 0.01,  # the square of that, and more
     "monitor_db": 0.5,  # responsivity within 12 % (assumption)
-    "source_db": 2.0,  # access loss ± 1 dB (mesh.md b.8), and the meter in the module
-    "second_db": 1.5,  # access losses ± 1 dB (mesh.md b.8) of either tributary; equal at the module (assumption)
+    "source_db": 2.0,  # access loss ± 1 dB (assumed), and the meter in the module
+    "second_db": 1.5,  # access losses ± 1 dB of either tributary, equal at the module (both assumed)
     "heat_factor": 0.05,  # cold resistance ± 3 % (assumption)
     "source_detuning_hz": 12e9,  # ± 0.1 nm
     "delay_s": 0.1e-12,
-    "differential_slope_rad_per_hz": 2e-13,  # 15 (5 … 27) mrad/nm (mesh.md b.9)
+    "differential_slope_rad_per_hz": 2e-13,  # 15 (5 … 27) mrad/nm (docs/sources.md#figures-of-the-mesh)
     "coupler_slope_rad_per_hz": 1e-14,  # 7e-4 per nm of the splitting
 }
 CROSSTALK_SIGMA = (1e-3, 0.4, 2e-4)
 """Spread of amplitude, decay length and floor about the published kernel: half of it."""
 PUBLISHED_KERNEL = (2.98e-3, 1.18, 3.94e-4)
 """0.906·exp(-d/1.18 mm) + 0.12 pm per π of a ring of six PUCs and 119 pm, per mW of a heater of 1.34 mW per π, of two
-driven together: pm · 2π/119/6 · 1/(2·1.34) (mesh.md b.7)."""
+driven together: pm · 2π/119/6 · 1/(2·1.34) (Teofilovic 2024)."""
 
 MEASURED = ("passive_phase_rad", "rho2", "rho4", "rho6", "loss_db", "coupler_common_rad", "coupler_difference_rad")
 FREE_GROUPS = (*MEASURED, "loops", "source_db", "second_db", "monitor_db", "crosstalk", "heat_factor")

@@ -89,7 +89,7 @@ class Comparison:
 def compare_records(first: CalibrationRecord, second: CalibrationRecord) -> Comparison:
     """Compare two records of one mesh.
 
-    Passive phases are compared modulo 2π, joints by their loops (calibration.md 1.2).
+    Passive phases are compared modulo 2π, joints by their loops (docs/calibration.md, 1.2).
 
     Raises:
         CalibrationError: They are of different meshes, or one holds crosstalk that is no kernel over distance.
@@ -176,6 +176,7 @@ def _variance(first: CalibrationRecord, second: CalibrationRecord) -> Real | Non
     """Return the covariance of the difference of two independent records."""
     if any(COVARIANCE_FACTOR not in one.arrays for one in (first, second)):
         return None
+    # Independent by assumption; of a re-fit and its parent the notes say that they are not.
     total: Real = covariance_of(first) + covariance_of(second)
     return total
 

@@ -26,8 +26,8 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 DAY_S = 86_400.0
 LEAKAGE_DB = -30.0
-"""What a switch state may leak at most: the PUC crosstalk of the chip is below -25 dB, its mean leakage -30 dB (mesh.md
-b.8)."""
+"""What a switch state may leak at most: the PUC crosstalk of the chip is below -25 dB, its mean leakage -30 dB
+(Sánchez-Jácome 2025)."""
 PHASE_TOLERANCE_RAD: float = 2.0 * 10.0 ** (LEAKAGE_DB / 20.0)
 """A differential phase that is off by x leaks sin²(x/2)."""
 LOOP_TOLERANCE_RAD = 0.1
@@ -40,7 +40,8 @@ _RESISTANCE_PER_K = 3e-3
 def wavelength_reach_nm(reference_hz: float) -> float:
     """Return how far from the wavelengths seen switch states keep their leakage.
 
-    By the slope of the differential phase (mesh.md b.9), at one standard deviation of what is published: 25 mrad/nm.
+    By the slope of the differential phase (docs/sources.md), at the end of what the published bandwidths leave:
+    25 mrad/nm.
     """
     reach_hz = PHASE_TOLERANCE_RAD / PRIOR_SIGMA["differential_slope_rad_per_hz"]
     return 299_792_458.0 / reference_hz**2 * reach_hz * 1e9
@@ -106,6 +107,7 @@ class ConditionsWatch:
             ambient=_loops_in_words(reference_hz),
             valid_for_s=valid_for_s(bench.mesh.topology.n_pucs),
             emulated_age_s=bench.emulated.slow_drift.age_s if bench.is_emulated else None,
+            heater_tau_s=bench.mesh.heater_tau_s,
         )
 
     def _launched_dbm(self) -> float | None:

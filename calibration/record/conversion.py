@@ -14,6 +14,7 @@ from calibration.model.device_under_test import Device
 from calibration.model.parameters import MeshParameters
 from calibration.model.space import ParameterSpace, space_of
 from lumion_hw.errors import CalibrationError
+from lumion_hw.mesh.chip import ChipParameters
 from lumion_hw.mesh.crosstalk import BUL_MM
 from lumion_hw.mesh.heater import HeaterLaw
 from lumion_hw.mesh.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
@@ -36,7 +37,7 @@ Real = NDArray[np.float64]
 
 _RANK_TOLERANCE = 1e-14
 _GRID = 400
-# Spread of the losses of PUCs (calibration.md 1.3), where readings told nothing.
+# Spread of the losses of PUCs (docs/calibration.md, 1.3), where readings told nothing.
 _PRIOR_LOSS_SIGMA_DB = 0.03
 
 
@@ -158,28 +159,14 @@ def parameters_of(record: CalibrationRecord) -> MeshParameters:
             "the crosstalk of this record is a matrix, which the global model cannot hold",
             hint="Calibrate again; records of schema version 1 know no kernel.",
         )
-    kernel = crosstalk.kernel if crosstalk and crosstalk.kernel else CrosstalkKernel(0.0, 1.0, 0.0, BUL_MM)
-    heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
-    couplers = [entry.coupler or CouplerEntry() for entry in record.pucs]
-    dispersion = record.dispersion or Dispersion()
     sources = [record.port(port) for port in space_of(record).sources]
     responsivity = [record.port(port).monitor_ma_per_mw for port in record.monitor_ports]
     return MeshParameters(
-        passive_phase_rad=np.array([entry.passive_phase_rad or 0.0 for entry in record.pucs]),
-        heater_law=np.array([_coefficients(heater.law) for heater in heaters]),
-        loss_db=record.loss_db,
-        coupler_common_rad=np.array([coupler.common_rad for coupler in couplers]),
-        coupler_difference_rad=np.array([coupler.difference_rad for coupler in couplers]),
-        joint_phase_rad=_joint_phases(record),
+        **vars(ChipParameters.of(record)),
         source_db=np.array([entry.source_dbm for entry in sources], dtype=np.float64),
         monitor_ma_per_mw=np.array([np.nan if value is None else value for value in responsivity]),
-        crosstalk_rad_per_mw=np.array([kernel.amplitude_rad_per_mw, kernel.length_mm, kernel.floor_rad_per_mw]),
-        heat_factor=np.array([heater.heat_factor for heater in heaters]),
         second_db=_second_db(record),
         source_detuning_hz=np.array([entry.source_detuning_hz or 0.0 for entry in sources]),
-        delay_s=dispersion.delay_s,
-        differential_slope_rad_per_hz=dispersion.differential_slope_rad_per_hz,
-        coupler_slope_rad_per_hz=dispersion.coupler_slope_rad_per_hz,
     )
 
 
@@ -280,6 +267,7 @@ class _Writer:
     def _heater(self, heater: int) -> HeaterEntry:
         rho2, rho4, rho6 = (float(value) for value in self._parameters.heater_law[heater])
         most_ma = min(self._origin.heater_max_ma, self._origin.heater_reach_ma.get(heater, np.inf))
+        # Only as far as it rises: beyond, one phase would have two currents.
         law = HeaterLaw(rho2, rho4, rising_to_ma(rho2, rho4, rho6, most_ma), rho6) if rho2 else None
         return HeaterEntry(
             self._origin.heater_channels[heater],
@@ -298,6 +286,7 @@ class _Writer:
         source_dbm = None if source is None else float(found.source_db[source])
         if first is not None:
             over_first_db = found.second_db[tuple(space.seconds).index(first)]
+            # The second port of a source is known by how much it gets over the first.
             source_dbm = float(found.source_db[space.sources.index(first)] + over_first_db)
         launched = origin.launched_dbm.get(port)
         told = source_dbm is not None and launched is not None
@@ -340,23 +329,17 @@ def _kernel(parameters: MeshParameters) -> CrosstalkKernel:
     return CrosstalkKernel(amplitude, length_mm, floor, BUL_MM)
 
 
-def _coefficients(law: HeaterLaw | None) -> tuple[float, float, float]:
-    return (law.rho2_rad_per_ma2, law.rho4_rad_per_ma4, law.rho6_rad_per_ma6) if law else (0.0, 0.0, 0.0)
-
-
 def _second_db(record: CalibrationRecord) -> Real:
     entries = [(record.port(first), record.port(second)) for first, second in space_of(record).seconds.items()]
     return np.array([(second.source_dbm or 0.0) - (first.source_dbm or 0.0) for first, second in entries])
-
-
-def _joint_phases(record: CalibrationRecord) -> Real:
-    return np.zeros(len(record.mesh.joints)) if record.joints is None else np.array(record.joints.phase_rad)
 
 
 def _factor(covariance: Real) -> NDArray[np.float32]:
     """Return F with F·Fᵀ = covariance, as few columns as it takes, in single precision."""
     scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     unit = np.where(scale > 0.0, scale, 1.0)
+    # In units of the standard errors: parameters differ by many orders of magnitude, and what is small in its unit must
+    # not be cut off as rounding.
     values, vectors = np.linalg.eigh(covariance / np.outer(unit, unit))
     kept = values > _RANK_TOLERANCE * max(float(values.max(initial=0.0)), 1e-300)
     factor: NDArray[np.float32] = (unit[:, None] * vectors[:, kept] * np.sqrt(values[kept])).astype(np.float32)

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from calibration.model.observations import Observations
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.array_files import array_suffix, arrays_sha256, read_arrays, write_arrays
+from lumion_hw.mesh.canonical import arrays_sha256
 from lumion_hw.mesh.record import ArrayFile
+from lumion_hw.storage.array_files import array_suffix, read_arrays, write_arrays
 
 
 def save_raw(record_path: Path, observations: Observations) -> ArrayFile:

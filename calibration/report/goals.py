@@ -7,6 +7,7 @@ Judged by the hidden truth and by readings of the bench that took no part in the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from calibration.report.hidden_truth import compare, own_phase_rad, reference_of
 from calibration.report.numbers import Metric
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.loader import builtin_path
-from lumion_hw.errors import LimitError
+from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.mesh.inverse import heater_currents_ma
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.record import CalibrationRecord
@@ -40,7 +41,7 @@ Complex = NDArray[np.complex128]
 HELD_OUT_DBM = -40.0
 """Held-out light is judged above this at a port."""
 PUBLISHED_EXTINCTION_DB = 44.0
-"""Best extinction ever published of such a PUC (mesh.md b.8); couplers that happen to be equal would allow any."""
+"""Best extinction published of such a PUC (Sánchez-Jácome 2025); couplers that happen to be equal would allow any."""
 _PER_NEPER_DB = 10.0 / np.log(10.0)
 _SETTINGS = 40
 _UNITARIES = 2
@@ -84,7 +85,7 @@ class GoalJudgement:
     """What a calibration is worth.
 
     Attributes:
-        figures: Figures by name.
+        figures: Figures by name; without ``fidelity`` where the mesh has no room for unitaries.
         normalised: By group, errors over the standard errors stated.
     """
 
@@ -95,7 +96,7 @@ class GoalJudgement:
 def goal_bench(directory: Path) -> Path:
     """Write the bench that goals are set for and return its path: lumion-prototype, whose chip drifts as well.
 
-    Its temperature control leaves 10 mK, its resistances walk (mesh.md b.11).
+    Its temperature control leaves 10 mK, its resistances walk (assumed).
     """
     text = builtin_path("lumion-prototype").read_text()
     path = directory / "prototype-with-drift.yaml"
@@ -120,7 +121,8 @@ def judge(bench: Bench, probe: Probe, record: CalibrationRecord, fitted: Observa
     figures |= phase_bounds_mrad(space_of(record), least)
     try:
         figures |= held_out_db(bench, probe, record, least, rng) | extinctions(bench, record)
-        figures["fidelity"] = min(unitary_fidelity(bench, record, rng) for _ in range(_UNITARIES))
+        with suppress(ConfigError):  # no room for four modes: that says nothing about the calibration
+            figures["fidelity"] = min(unitary_fidelity(bench, record, rng) for _ in range(_UNITARIES))
     finally:
         probe.safe()
     for name in ("settings", "hardware_s", "bench_s", "cpu_s", "fit_chi2_per_dof", "fit_certified"):
@@ -262,6 +264,7 @@ def _compared(
     parts = list(model.linearise(found, plan))
     predicted = np.concatenate([part.reading_ma for part in parts])
     variance = np.concatenate([((part.jacobian @ least) * part.jacobian).sum(axis=-1) for part in parts])
+    # Darker light is leakage, where a milliradian can be a decibel (docs/performance.md).
     seen = exact > per_w * 10.0 ** (HELD_OUT_DBM / 10.0 - 3.0)
     bright = seen & np.isfinite(read)
     predicted, exact, read = (
@@ -291,9 +294,16 @@ def extinctions(bench: Bench, record: CalibrationRecord) -> dict[str, float]:
 
 
 def unitary_fidelity(bench: Bench, record: CalibrationRecord, rng: np.random.Generator, modes: int = 4) -> float:
-    """Return the fidelity that a random unitary, programmed with a record, has on the hidden mesh; 0 if none fits."""
+    """Return the fidelity that a random unitary, programmed with a record, has on the hidden mesh.
+
+    0 if heaters do not reach its phases.
+
+    Raises:
+        ConfigError: No block of so many modes fits on the mesh.
+    """
     parts = rng.standard_normal((2, modes, modes))
     q, r = np.linalg.qr(np.asarray(parts[0] + 1j * parts[1], dtype=np.complex128))
+    # QR alone is not uniform over unitaries: the phases of the diagonal of R make it so (Haar).
     wanted = np.asarray(q * (np.diag(r) / np.abs(np.diag(r))), dtype=np.complex128)
     known = KnownMesh.of(record, bench.mesh.heater_max_ma)
     try:

@@ -72,6 +72,7 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
     rest_rad = np.pi * rest_mw / truth.p_pi_mw + truth.crosstalk.arm_rad_per_mw @ rest_mw
     slope_per_hz = world.cells().differential_slope_per_hz
     at_rest = truth.passive_phase + rest_rad[0::2] - rest_rad[1::2] + slope_per_hz * reference_offset_hz(bench, record)
+    # The hidden couplers alone set what any programming can reach.
     floors = coupling_floors(truth.eta_in[found], truth.eta_out[found])
     return TruthReport(
         phase_error_rad=(phases - at_rest[found] + np.pi) % (2 * np.pi) - np.pi,
@@ -113,7 +114,7 @@ def _extinction_db(
 
 Real = NDArray[np.float64]
 
-# Phase of a PUC per heat of a heater that shifts a ring by 1 pm per π of two heaters of 1.34 mW (mesh.md b.7).
+# Phase of a PUC per heat of a heater that shifts a ring by 1 pm per π of two heaters of 1.34 mW (Teofilovic 2024).
 _PER_PM = 2.0 * np.pi / 119.0 / 6.0 / (2.0 * 1.34)
 _POINTS = 60
 _LAW_POWERS = np.array([1, 2, 3])

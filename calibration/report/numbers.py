@@ -28,7 +28,7 @@ _BOUND_SIGMA = 2.0
 
 @dataclass(frozen=True)
 class Metric:
-    """One figure of merit (calibration.md 8).
+    """One figure of merit (docs/calibration.md, 8).
 
     Attributes:
         name: What it is.
@@ -56,7 +56,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Extinction:
-    """Extinction ratios of one PUC as its couplers allow (mesh.md b.2).
+    """Extinction ratios of one PUC as its couplers allow (docs/calibration.md, 2).
 
     Attributes:
         through_db: Of the bar output.
@@ -72,7 +72,7 @@ class Extinction:
 
 
 def metrics(record: CalibrationRecord) -> list[Metric]:
-    """Return the table of calibration.md 8, as far as a record tells; goals are those of the emulated 72-PUC mesh."""
+    """Return the table of docs/calibration.md, 8, as far as a record tells; goals are of the emulated 72-PUC mesh."""
     return [
         *_phase_metrics(record),
         *_setting_metrics(record),
@@ -100,7 +100,7 @@ _FROM_QUALITY: tuple[tuple[str, str, str, float | None, bool, str], ...] = (
     ("fit_certified", "fit certified", "", 1.0, True, "1: it explains the readings"),
     ("settings", "settings used", "", 5000.0, False, ""),
     ("source_changes", "input changes", "", None, False, ""),
-    ("hardware_s", "hardware time", "s", 90.0, False, "writes, settling, reads and moves of the light (mesh.md b.6)"),
+    ("hardware_s", "hardware time", "s", 90.0, False, "writes, settling, reads and moves of the light"),
     ("bench_s", "time on the bench's clock", "s", None, False, ""),
     ("cpu_s", "CPU time", "s", None, False, "of this computer, whatever else it did"),
 )
@@ -193,7 +193,7 @@ def _size(record: CalibrationRecord, group: str) -> int:
 def _setting_metrics(record: CalibrationRecord) -> list[Metric]:
     found = [each for each in extinctions(record) if each is not None]
     sigma = passive_sigma_mrad(record)
-    # dk/dφ is ½ at k = ½ and less elsewhere (mesh.md b.5).
+    # dk/dφ is ½ at k = ½ and less elsewhere.
     worst_k = 0.5e-3 * max(sigma.values()) if sigma else None
     expected = {state: programmed_extinction_db(record, state) for state in _STATES}
     return [

@@ -241,7 +241,7 @@ class Readings:
 
 
 def _stuck_phases_rad(record: CalibrationRecord) -> dict[int, float]:
-    """Return the size of the phase at which PUCs without a passive phase are stuck, by their couplings (mesh.md b.2).
+    """Return the size of the phase at which PUCs without a passive phase are stuck, by their couplings.
 
     Raises:
         CalibrationError: The record does not tell it of one, or there are too many to try all signs.

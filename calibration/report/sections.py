@@ -109,6 +109,7 @@ def _device(material: Material) -> Iterator[Block]:
         *_rows({f"polarization at {port}": state for port, state in conditions.polarization.items()}),
         ["ambient", conditions.ambient or None],
         ["age of the emulated bench, days", _days(conditions.emulated_age_s)],
+        ["thermal time constant of the heaters, s", conditions.heater_tau_s],
     ]
     yield ReportTable(("", ""), rows)
 

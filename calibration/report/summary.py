@@ -18,6 +18,7 @@ from lumion_hw.files import AnyPath
 from lumion_hw.files.shown import one_line
 from lumion_hw.files.writing import Over, check_target, write_file
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record
 
 if TYPE_CHECKING:
     from calibration.report.numbers import Metric
@@ -140,7 +141,7 @@ def _page(record_path: Path, truth: Sequence[Metric], *, plots: bool) -> tuple[P
     from calibration.report.page import Page
     from calibration.report.sections import Material, sections
 
-    record = CalibrationRecord.load(record_path)
+    record = load_record(record_path)
     readings, no_readings = readings_beside(record, record_path)
     no_plots = ""
     if not plots:

@@ -39,7 +39,7 @@ def passive_sigma_mrad(record: CalibrationRecord) -> dict[int, float]:
 def cell_loops(mesh: MeshTopology) -> Real:
     """Return which joints light passes that goes round each cell, shape ``(cells, J)``, in the order of ``faces``.
 
-    No phase gauge changes these sums (calibration.md 1.2), so they are seen from the ports.
+    No phase gauge changes these sums (docs/calibration.md, 1.2), so they are seen from the ports.
     """
     number = {(int(one) // 4, int(other) // 4): joint for joint, (one, other) in enumerate(mesh.joints)}
     number |= {(second, first): joint for (first, second), joint in number.items()}
@@ -61,6 +61,7 @@ def loop_factor(record: CalibrationRecord) -> Real | None:
     if factor is None or directions is None or place is None:
         return None
     basis = np.asarray(directions, dtype=np.float64)
+    # The same phase on every joint, in loop coordinates.
     common = basis.sum(axis=0)
     loops = np.asarray(factor[place], dtype=np.float64)
     length = float(common @ common)

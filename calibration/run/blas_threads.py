@@ -1,7 +1,7 @@
 """One thread for linear algebra while a calibration runs.
 
 Its matrices are small and many: threads of a BLAS wait for each other longer than they work, and on a machine that does
-something else besides, by an order of magnitude (mesh.md c.4; measured in docs/performance.md).
+something else besides, by an order of magnitude (measured: docs/performance.md#blas-threads).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From nothing but light at ports to a start for the global fit, in some 1,500 settings and half a minute.
 
-Survey; sweeps of all heaters; a few hundred random settings; correlation and search (calibration.md 5, steps 1 to 7,
-in another order: heaters need no known PUC to be measured, and random settings show all PUCs and loops at once). The
+Survey; sweeps of all heaters; a few hundred random settings; correlation and search (docs/calibration.md, 5:
+heaters need no known PUC to be measured, and random settings show all PUCs and loops at once). The
 random settings are those of the global fit: finding the start costs only the sweeps.
 """
 

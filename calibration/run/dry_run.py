@@ -1,7 +1,7 @@
 """A calibration before anything is driven: what it will cost, what it should find out, and what it cannot.
 
 Everything comes from the bench file. The design is made on a nominal mesh whose phases are drawn: what settings tell
-depends little on them (10 % from 50 settings on, calibration.md 4).
+depends little on them (10 % from 50 settings on, docs/calibration.md, 4).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from lumion_hw.mesh.topology import MeshTopology
 Real = NDArray[np.float64]
 
 PIC_MW = 1000.0
-"""Most heat of the chip (mesh.md b.4)."""
+"""Most heat of the chip (Sánchez-Jácome 2025)."""
 # What a module or laser is taken to launch.
 _LAUNCH_DBM = 0.0
 # What enters of a coherent module: 400ZR launches -10 dBm at least (OIF-400ZR), and half of two tributaries is TE.
 _LIT_DBM = {"400zr": -13.0, "zr-plus-high-power": -3.0}
-# Relative noise, and -60 dBm for a responsivity of 1 mA/mW (mesh.md b.11).
+# Relative noise, and -60 dBm for a responsivity of 1 mA/mW (assumed).
 _NOISE = NoiseModel(0.005, 1e-6)
 # Step of a controller's converter: 5 mA over 16 bits, as the emulated board has (assumption; a board says its own).
 _STEP_MA = 5.0 / 65535
@@ -168,6 +168,7 @@ class _Nominal:
     own_lasers: bool
     seconds: dict[int, int]
     second_db: Real
+    settle_s: float | None
 
     @classmethod
     def of(cls, model: BenchModel, without_sources: Collection[int], without_monitors: Collection[int]) -> _Nominal:
@@ -208,6 +209,7 @@ class _Nominal:
             own,
             seconds,
             np.array(second_db),
+            model.mesh_section.settle_s,
         )
 
     def parameters(self, rng: np.random.Generator) -> MeshParameters:
@@ -246,7 +248,7 @@ class _Planner:
 
     def __init__(self, nominal: _Nominal, goal: Goal, rng: np.random.Generator) -> None:
         self._nominal, self._goal, self._rng = nominal, goal, rng
-        self._times, self._mesh = HardwareTimes(), nominal.mesh
+        self._times, self._mesh = HardwareTimes.waiting(nominal.settle_s), nominal.mesh
         self._parameters = nominal.parameters(rng)
         self._model = MeshModel(
             self._mesh, nominal.sources, nominal.monitors, nominal.device.heater_ohm, seconds=nominal.seconds

@@ -56,6 +56,8 @@ class JournalHeader:
         stated_hz: What the sources that can be tuned said of their frequency when the run was begun, by port.
         started_utc: When the run was begun.
         command: The command line, if it was begun by one.
+        heater_tau_s: Thermal time constant of the heaters when the run was begun, if it was seen: it is not measured
+            anew, so that the same wait makes the same plan.
     """
 
     serial: str
@@ -72,6 +74,7 @@ class JournalHeader:
     stated_hz: Mapping[int, float] = field(default_factory=dict)
     started_utc: str = field(default_factory=now_utc)
     command: str = ""
+    heater_tau_s: float | None = None
 
     def document(self) -> dict[str, Any]:
         """Return the header as JSON can hold it."""
@@ -89,8 +92,9 @@ class JournalHeader:
             raise CalibrationError(f"no header of a {FORMAT} of version {VERSION}")
         from pydantic import TypeAdapter, ValidationError
 
+        known = {"heater_tau_s": None, **document}  # journals from before it was measured have none
         try:
-            return TypeAdapter(cls).validate_python({each.name: document[each.name] for each in fields(cls)})
+            return TypeAdapter(cls).validate_python({each.name: known[each.name] for each in fields(cls)})
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))

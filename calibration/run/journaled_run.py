@@ -29,9 +29,10 @@ from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, LumionError
 from lumion_hw.files.writing import Over, check_target
+from lumion_hw.mesh.canonical import content_hash
 from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.record_document import content_hash
 from lumion_hw.polarization import Aligner
+from lumion_hw.storage import load_record, save_record
 
 _LAST_SETTINGS = 3
 _LOOKS = 4
@@ -53,7 +54,11 @@ _SAME = (
 
 
 def header_of(
-    run: Calibration, dead: Mapping[int, str], stated_hz: Mapping[int, float] | None = None, command: str = ""
+    run: Calibration,
+    dead: Mapping[int, str],
+    stated_hz: Mapping[int, float] | None = None,
+    command: str = "",
+    heater_tau_s: float | None = None,
 ) -> JournalHeader:
     """Return device, plan and seed of a run, to be kept in its journal.
 
@@ -62,6 +67,7 @@ def header_of(
         dead: Ports whose light does not arrive, and why.
         stated_hz: Frequencies of the sources that can be tuned, by port.
         command: The command line, if it was begun by one.
+        heater_tau_s: Thermal time constant of the heaters, if it was seen.
     """
     from lumion_hw import __version__
 
@@ -81,6 +87,7 @@ def header_of(
         stated_hz=dict(stated_hz or {}),
         started_utc=now_utc(),
         command=command,
+        heater_tau_s=heater_tau_s,
     )
 
 
@@ -88,8 +95,11 @@ def _plain(plan: Any) -> Any:
     if not dataclasses.is_dataclass(plan) or isinstance(plan, type):
         return plan
     plain = dataclasses.asdict(plan)
-    if isinstance(plan, DeviceUnderTest) and not plan.seconds:
-        del plain["seconds"]  # journals from before there were any stay those of the same plan
+    if isinstance(plan, DeviceUnderTest):  # journals from before there were any stay those of the same plan
+        del plain["heater_tau_s"]  # what it is for is settle_s
+        for name in ("seconds", "settle_s"):
+            if not plain[name]:
+                del plain[name]
     return plain
 
 
@@ -229,18 +239,17 @@ def calibrate(
     check_wavelengths(wavelengths_nm, probe.device_under_test())  # before light is aligned, which takes a while
     with contextlib.closing((RunJournal.resume if resume else RunJournal.begin)(journal_path(path))) as book:
         try:
+            if resume and book.header.heater_tau_s is not None:
+                bench.mesh.know_heaters(book.header.heater_tau_s, "the journal of the run")
             # Light first: only then is known which sources the run has, and they belong to the header.
             dead, stated_hz = _aligned(probe, book.header if resume else None, progress)
             run = _run(bench, probe, seed, progress, book.entries, wavelengths_nm, goal or Goal())
             run.faults += [f"source at port {port}: {reason}" for port, reason in dead.items()]
-            header = header_of(run, dead, stated_hz, command)
-            if resume:
-                run.logbook.light_db = _check(bench, book, header, probe)
-            else:
-                book.head(header)
-            run.logbook.keep, begun = book.add, run
+            _head(bench, run, book, header_of(run, dead, stated_hz, command, bench.mesh.heater_tau_s), resume)
+            # From here on there is something to keep: an error leaves a record of what was found.
+            begun = run
             record = _finished(run.run(), run, book, path, command, judge)
-            record.save(path, over)
+            save_record(record, path, over)
             book.note("finished", record=record.content_sha256)
         except BaseException as error:
             probe.safe()
@@ -297,15 +306,23 @@ def _run(
     )
 
 
-def _check(bench: Bench, book: RunJournal, header: JournalHeader, probe: BenchProbe) -> Mapping[int, float]:
-    """Refuse to go on where device, plan or light are others than when the run was cut short; return its change."""
-    check_same(book.header, header)
-    light = check_light(probe, book.entries)
-    changed_db = {str(each.source): round(each.power_db, 4) for each in light.changes}
-    corrected_db = {str(port): round(power_db, 4) for port, power_db in light.power_db.items()}
-    book.note("resumed", changed_db=changed_db, corrected_db=corrected_db)
-    bench.events.add("calibration resumed", entries=len(book.entries), corrected_db=corrected_db)
-    return light.power_db
+def _head(bench: Bench, run: Calibration, book: RunJournal, header: JournalHeader, resume: bool) -> None:
+    """Let the run keep its readings in a journal, under a new header or under one that has to fit.
+
+    Raises:
+        CalibrationError: Device, plan or light are others than when the run was cut short.
+    """
+    if resume:
+        check_same(book.header, header)
+        light = check_light(run.logbook.probe, book.entries)
+        changed_db = {str(each.source): round(each.power_db, 4) for each in light.changes}
+        corrected_db = {str(port): round(power_db, 4) for port, power_db in light.power_db.items()}
+        book.note("resumed", changed_db=changed_db, corrected_db=corrected_db)
+        bench.events.add("calibration resumed", entries=len(book.entries), corrected_db=corrected_db)
+        run.logbook.light_db = light.power_db
+    else:
+        book.head(header)
+    run.logbook.keep = book.add
 
 
 def _keep_what_there_is(
@@ -321,7 +338,7 @@ def _keep_what_there_is(
     # A finished record is worth more than a part of a new one.
     kept = path.with_suffix(".incomplete.json") if _is_precious(path) else path
     with contextlib.suppress(LumionError):
-        replace(run.record(), complete=False).save(kept, over if kept == path else "own")
+        save_record(replace(run.record(), complete=False), kept, over if kept == path else "own")
         bench.events.add("calibration cut short", record=str(kept))
 
 
@@ -330,7 +347,7 @@ def _is_precious(path: Path) -> bool:
     if not path.exists():
         return False
     try:
-        return CalibrationRecord.load(path).complete
+        return load_record(path).complete
     except LumionError:
         return True
 

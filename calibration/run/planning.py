@@ -48,8 +48,8 @@ class Goal:
 
     Attributes:
         sigma_rad: Wanted standard error of passive phases and of loops, root mean square. A milliradian is less than a
-            step of 14 bit may be (1.5 mrad, mesh.md b.5), than a step of 0.001 in the coupling (2 mrad) and than what a
-            temperature lock leaves of every phase (6 mrad at 10 mK, mesh.md b.11): what is known better cannot be set
+            step of 14 bit may be (1.5 mrad), than a step of 0.001 in the coupling (2 mrad) and than what a
+            temperature lock leaves of every phase (6 mrad at 10 mK, assumed): what is known better cannot be set
             better.
         hardware_s: Most hardware time of the whole calibration.
         settings: Most settings of the whole calibration.

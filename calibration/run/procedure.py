@@ -22,7 +22,7 @@ from calibration.fit.global_fit import MOST_ROUNDS, FitResult, Round
 from calibration.fit.phase_search import SearchPlan, same_valley
 from calibration.measure.fibre_levels import SETTINGS_PER_SOURCE, fibre_losses_db
 from calibration.measure.heater_fringe import HeaterFit
-from calibration.measure.logbook import Logbook, LogbookEntry, times_s
+from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry, times_s
 from calibration.measure.probe import Probe, check_wavelengths, tune_sources
 from calibration.measure.survey import LEAST_CONTRAST, reference_changes
 from calibration.model.device_under_test import DeviceUnderTest
@@ -83,7 +83,7 @@ class Calibration:
         # Sources that are lasers of their own differ by a phase per PUC: 0.44 rad for 0.05 nm.
         spread_rad = 2.0 * np.pi * BASIC_UNIT_DELAY_S * self.device.source_spread_hz
         plan = self.plan = self.plan or BootstrapPlan(search=SearchPlan(source_phase_rad=spread_rad))
-        self.logbook = Logbook(self.probe, before=self.before)
+        self.logbook = Logbook(self.probe, HardwareTimes.waiting(self.device.settle_s), before=self.before)
         self._bootstrap = Bootstrap(
             self.logbook,
             self.device.heater_ohm,
@@ -395,7 +395,7 @@ class Calibration:
 
     def _held_under(self) -> Conditions:
         """Return what the record was made under; light that was tuned says where its phases are given."""
-        conditions = self._conditions
+        conditions = replace(self._conditions, heater_tau_s=self.device.heater_tau_s)
         if self._stated_hz:
             reference_hz = frequency_hz_from_wavelength_m(self._reference_nm * 1e-9)
             conditions = replace(conditions, reference_hz=reference_hz)

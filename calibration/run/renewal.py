@@ -1,4 +1,4 @@
-"""Renewing the record of a bench after some time: is it still true, and if not, what has changed (calibration.md 6).
+"""Renewing the record of a bench after some time: is it still true, and what has changed (docs/calibration.md, 6).
 
 Three groups of settings, some two seconds of hardware time in all. The reference setting, all heaters off, at every
 source, and a few pure states, as routing uses them, say in units of their standard errors whether the record still
@@ -112,7 +112,7 @@ _STAY = 12
 _DESIGNED = ("passive_phase_rad", "loops", "rho2", "source_db", "second_db", "monitor_db")
 _VERIFICATION = 8
 _DRAWS = 5
-# Noise of a reading, for records that do not state it (mesh.md b.11).
+# Noise of a reading, for records that do not state it (assumed).
 _RELATIVE, _LEAST_FLOOR_MA = 0.005, 1e-9
 # What may move while the settings are taken: polarization and laser power, and some millikelvin.
 _WITHIN_RUN = SettingDrift(power_db=0.02, common_phase_rad=3e-3)

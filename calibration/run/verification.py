@@ -152,7 +152,7 @@ TOLERANCE_DB = 0.1
 """Largest rms error beyond the noise of the readings that passes."""
 LEAST_DBM = -40.0
 """A port darker than this, by prediction and by measurement, is not judged."""
-# Nor is one less than 10 dB above the floor (calibration.md 8).
+# Nor is one less than 10 dB above the floor (docs/calibration.md, step 8).
 _FLOOR_SIGMA = 10.0
 _OFF_SHARE = 0.25
 _DARK_MA = 1e-12

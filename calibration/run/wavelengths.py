@@ -2,9 +2,9 @@
 
 Two numbers of the mesh change with wavelength so much that a guess will not do. A PUC delays light by some 11 ps, so
 that 100 GHz turn a loop of six PUCs by seven turns: the delay has to be known to a part in a thousand before light ten
-nanometres away can be predicted at all. And every differential phase and coupler angle drifts by its slope (mesh.md
-b.9). All else is held as it was found at the reference wavelength; what heat adds is a length, its phase goes with
-frequency.
+nanometres away can be predicted at all. And every differential phase and coupler angle drifts by its slope
+(docs/sources.md). All else is held as it was found at the reference wavelength; what heat adds is a length, its phase
+goes with frequency.
 
 The light is moved out step by step. Each step is as far as the delay known so far allows without losing the branch of
 the loop phases; there a scan finds the phase that all PUCs have in common, and a fit the three numbers, with the
@@ -43,13 +43,13 @@ DELAY_SPREAD = 0.05
 # How far the light may be from its level at the reference: laser, polarization, facets.
 _LEVEL_SPREAD_DB = 2.0
 # Standard error of the common phase of a PUC up to which a step goes. All paths between two ports differ by an even
-# number of PUCs (mesh.md a.6), so that a scan of three of these either way, below π/2, meets one branch only.
+# number of PUCs (docs/mesh.md#routes), so that a scan of three of these either way, below π/2, meets one branch only.
 _REACH_RAD = 0.4
 _SCAN_SIGMAS = 3.0
 _LEAST_GAIN = 1.3
 _LEAST_PER_SOURCE = 2
-# χ² per degree of freedom from which a wavelength is named as not explained: more than calibration.md 6 allows a re-
-# fit, as what is held here is itself known to a milliradian only.
+# χ² per degree of freedom from which a wavelength is named as not explained: more than a re-fit is allowed
+# (docs/calibration.md, 6), as what is held here is itself known to a milliradian only.
 _UNEXPLAINED = 2.0
 
 

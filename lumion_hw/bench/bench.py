@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lumion_hw.bench.devices import DeviceModel, HeaterDriverModel
 from lumion_hw.bench.events import EventLog
 from lumion_hw.bench.known_kinds import kind_named
 from lumion_hw.bench.loader import builtin_path, load_bench
-from lumion_hw.bench.mesh_access import MeshAccess
+from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
 from lumion_hw.bench.meter_monitors import MeterMonitors
 from lumion_hw.bench.model import BenchModel
 from lumion_hw.bench.module_connection import ModuleConnection, module_connection
 from lumion_hw.bench.named import Named
 from lumion_hw.bench.opening import open_device
 from lumion_hw.bench.roles import Role
-from lumion_hw.clock import Clock, SystemClock, VirtualClock
+from lumion_hw.clock import Clock, SystemClock, VirtualClock, answers, outcome
 from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.interfaces import (
     MeshController,
@@ -38,8 +40,7 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.assembly import EmulatedBench
 
 BUILTIN = "lumion-prototype"
-SETTLE_S = 1e-3
-"""Wait after programming: ten thermal time constants of an undercut heater (mesh.md b.4, b.6)."""
+T = TypeVar("T")
 
 
 class Bench:
@@ -274,10 +275,41 @@ class Bench:
             responsivity_a_per_w=responsivity_a_per_w,
             heater_max_ma=device.heater_max_ma,
             heater_ohm=device.heater_ohm,
-            settle_s=SETTLE_S,
+            settle_s=SETTLE_S if section.settle_s is None else section.settle_s,
+            settle_fixed=section.settle_s is not None,
             clock=self.clock,
             meters=meters,
         )
+
+    def side_by_side(self, work: Sequence[tuple[str, Callable[[], T]]]) -> list[T]:
+        """Do something with several devices at once: the whole takes as long as the slowest wire.
+
+        Devices on one wire (slots of one mainframe, modules behind one adapter) are asked one after another.
+
+        Args:
+            work: Device name, and what to do with that device alone.
+
+        Returns:
+            What each returned, in the order given.
+
+        Raises:
+            LumionError: What failed first in the order given, others in its notes; all was tried.
+        """
+        wires: dict[str, list[int]] = {}
+        for number, (name, _) in enumerate(work):
+            wires.setdefault(self._wire_of(name), []).append(number)
+        outcomes: dict[int, Future[T]] = {}
+
+        def job(numbers: Sequence[int]) -> None:
+            outcomes.update((number, outcome(work[number][1])) for number in numbers)
+
+        self.clock.side_by_side([functools.partial(job, numbers) for numbers in wires.values()])
+        return answers([outcomes[number] for number in range(len(work))])
+
+    def _wire_of(self, name: str) -> str:
+        """Return what a device shares with those that cannot be asked at the same time."""
+        device = self.model.devices[name]
+        return device.inside or (device.address if device.address and not self.is_emulated else None) or name
 
     def close(self) -> None:
         """Switch the heaters off and release every device; idempotent, never raises."""

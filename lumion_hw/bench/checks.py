@@ -16,7 +16,7 @@ from lumion_hw.bench.roles import Role
 from lumion_hw.errors import ConfigError
 
 if TYPE_CHECKING:
-    from lumion_hw.mesh import MeshTopology
+    from lumion_hw.mesh.topology import MeshTopology
 
 Path = tuple[str | int, ...]
 
@@ -115,6 +115,7 @@ class Uses:
 
     def claim(self, what: object, path: Path, thing: str) -> Iterator[Check]:
         """Yield a problem if ``what`` is used already."""
+        # Only the second use is a mistake; the first is named in it, with its line.
         earlier = self.first.setdefault(what, path)
         if earlier != path:
             yield Check(path, f"expected {thing} to be used once, found it used by {path_text(earlier)} too", earlier)
@@ -339,6 +340,7 @@ def _taps(bench: BenchData) -> Iterator[Check]:
             continue
         kind = bench.kind_of(meter)
         told = None if kind is None else kind.channels(bench.devices[meter])
+        # Only what the file itself says; a real meter says the rest when it is opened.
         if told is not None and channel > told[0]:
             message = f"expected a channel from 1 to {told[0]} ({meter!r} is a {told[1]}), found {channel}"
             yield Check(path, message, ("devices", meter))

@@ -79,12 +79,11 @@ class MeterModel(DeviceModel):
 
     def set_up(self, meter: MeterT) -> MeterT:
         """Let every channel range automatically, at the wavelength and averaging time of the file; return the meter."""
-        try:
+        from lumion_hw.drivers.life_cycle import closed_if_failed
+
+        with closed_if_failed(meter.close):
             for channel in meter.channels:
                 meter.set_range_dbm(channel, None)
                 meter.set_wavelength_nm(channel, self.wavelength_nm)
                 meter.set_averaging_s(channel, self.averaging_s)
-        except BaseException:
-            meter.close()
-            raise
         return meter

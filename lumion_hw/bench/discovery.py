@@ -21,6 +21,7 @@ from lumion_hw.links.address import open_link
 SCPI_PORT = 5025
 """Where SCPI instruments listen (IANA: scpi-raw)."""
 
+# Recorded Qontrol chains took up to 0.27 s for their first byte; every question at every place costs this much.
 _ANSWER_S = 0.6
 _QUIET_S = 0.08
 _LONGEST = 4096
@@ -62,6 +63,7 @@ def inquiries(kinds: Sequence[DeviceKind]) -> list[Inquiry]:
     What is no line of text comes after all lines, for it would stay in the input of whoever reads lines, and last what
     begins with the byte that ends frames. Slow lines come first.
     """
+    # First of all, since most instruments know it, and most others pass over a line of text.
     scpi = Question("SCPI instrument (*IDN?)", (9600, 115200), b"*IDN?\r\n", _scpi_identity)
     own = [Inquiry(question, partial(_recognise, kind, question)) for kind in kinds for question in kind.questions()]
     own.sort(key=lambda each: (*_rank(each.question.asked), min(each.question.bauds, default=0)))
@@ -130,6 +132,7 @@ def discover(places: Sequence[str], clock: Clock) -> tuple[list[FoundInstrument]
 def _ask_everything(place: str, clock: Clock, asked: Sequence[Inquiry]) -> FoundInstrument | None:
     """Put the questions one by one. Raises ``ConnectError`` if the place cannot be reached."""
     scheme, _, rest = place.partition("://")
+    # The brackets of an IPv6 address hold colons of their own.
     if scheme == "tcp" and ":" not in rest.rpartition("]")[2]:
         place = f"{place}:{SCPI_PORT}"
     for each in asked[:1] if scheme == "visa" else asked:  # VISA resources are asked for their SCPI identity alone
@@ -144,6 +147,7 @@ def _ask_everything(place: str, clock: Clock, asked: Sequence[Inquiry]) -> Found
 
 def _ask(address: str, asked: bytes, clock: Clock) -> bytes:
     """Send a question over a link of its own and return all that comes until the line is quiet, or closed."""
+    # Its own link for every question: what a wrong question has left in an instrument's input goes with the connection.
     link = open_link(address, clock)
     link.open(clock.now() + 3.0)
     answer, until = b"", clock.now() + _ANSWER_S

@@ -1,7 +1,7 @@
 """The hidden physics of an emulated bench: what a real bench would not tell, with honest defaults.
 
-Only the emulator reads this; no driver, no calibration. Sources are named in docs of the values: mesh.md (b),
-polarization.md. Values marked assumption there are assumptions here.
+Only the emulator reads this; no driver, no calibration. Where the values are from, and which of them
+are assumed: docs/sources.md#figures-of-the-mesh.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lumion_hw.bench.fields import Flag, Number, StrictModel
 
 
 class HeaterEfficiencyModel(StrictModel):
-    """Heater power per π of phase: spread between ``min`` and ``max`` around ``typical``, in mW (mesh.md b.4)."""
+    """Heater power per π of phase: spread between ``min`` and ``max`` around ``typical``, in mW."""
 
     min: Number = Field(1.2, gt=0.0, le=1000.0, description="Least of all heaters, mW.")
     typical: Number = Field(1.34, gt=0.0, le=1000.0, description="Of most heaters, mW.")

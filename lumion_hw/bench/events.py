@@ -54,6 +54,7 @@ class EventLog:
         Raises:
             LumionError: The file cannot be written any more; this event and later ones are kept in memory.
         """
+        # First, to be read first in the line, and last again: no value of an event replaces time and name.
         own = {"bench_s": round(self._clock.now() - self._start_s, 6), "event": event}
         entry = own | data | own
         self._write(json.dumps(entry, default=_plain) + "\n")
@@ -66,6 +67,7 @@ class EventLog:
         try:
             with writing("the event log", self._path):
                 left = lines.encode()
+                # An unbuffered file may take a part of what it is given.
                 while left:
                     left = left[self._file.write(left) :]
         except BaseException:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lumion_hw.bench.checks import Check, Path, did_you_mean
+from lumion_hw.bench.fields import found
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -32,23 +33,6 @@ _EXPECTED = {
     "string_pattern_mismatch": "a letter followed by letters, digits, '_', '.' or '-'",
 }
 _YES_NO = {"yes", "no", "on", "off", "y", "n"}
-_SHORT = 60
-
-
-def found(value: object) -> str:
-    """Return a value as a message says it: ``text 'abc'``, ``the number 5``, ``a list of 3``."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return f"the number {value}" if abs(value) < 1e30 or isinstance(value, float) else "a very large number"
-    if isinstance(value, str):
-        text = repr(value)
-        return f"text {text}" if len(text) <= _SHORT else f"text {text[:_SHORT]}…"
-    if isinstance(value, Mapping):
-        return "a mapping"
-    return f"a list of {len(value)}" if isinstance(value, list | tuple) else type(value).__name__
 
 
 Location = tuple[int | str, ...]

@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from lumion_hw.errors import ConfigError
 
+_SHORT = 60
+
 
 class StrictModel(BaseModel):
     """Base of every part of the bench file: unknown keys are refused, instances do not change, NaN is no number."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def found(value: object) -> str:
+    """Return a value as a message says it: ``text 'abc'``, ``the number 5``, ``a list of 3``."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return f"the number {value}" if abs(value) < 1e30 or isinstance(value, float) else "a very large number"
+    if isinstance(value, str):
+        text = repr(value)
+        return f"text {text}" if len(text) <= _SHORT else f"text {text[:_SHORT]}…"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    return f"a list of {len(value)}" if isinstance(value, list | tuple) else type(value).__name__
 
 
 def checked_version(version: object) -> object:
@@ -23,8 +42,6 @@ def checked_version(version: object) -> object:
         ValueError: It is none; Python holds true and 1.0 for 1, a file does not.
     """
     if type(version) is not int or version != 1:
-        from lumion_hw.bench.explain import found
-
         raise ValueError(f"expected 1, found {found(version)}")
     return version
 

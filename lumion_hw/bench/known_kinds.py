@@ -120,6 +120,7 @@ def _own_sources() -> Iterator[_Registration]:
     head = f'[project.entry-points."{GROUP}"]\n'
     text = _CHECKOUT.read_text(encoding="utf-8") if _CHECKOUT.is_file() else ""
     if f'name = "{_OWN}"' in text:
+        # Only this table is parsed: the rest of the file is of no use at a start.
         rows = tomllib.loads(text.partition(head)[2].partition("\n[")[0])
         yield from (_Registration(_OWN, EntryPoint(name, value, GROUP)) for name, value in rows.items())
 
@@ -132,6 +133,7 @@ def _installed(without: str | None) -> Iterator[_Registration]:
         if text is None or f"[{GROUP}]" not in text:
             continue
         name = _name(distribution)
+        # A package that stands on the path twice would else collide with itself.
         if name not in seen:
             seen.add(name)
             yield from (_Registration(name, entry) for entry in _entries(distribution))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lumion_hw.bench.model import BenchModel
     from lumion_hw.bench.yaml_marks import Document, Place
 
+# A bench file has a few KiB; what is as large is another file by mistake.
 MAX_BYTES = 1 << 20
 MAX_LISTED = 50
 _BUILTIN = pathlib.Path(__file__).parent / "builtin"
@@ -140,6 +141,8 @@ def _read(source: str | os.PathLike[str], text: str | None) -> tuple[BenchModel 
     document = read_yaml(text)
     places: list[tuple[Path, Place, str]] = [(fault.path, fault.place, fault.message) for fault in document.faults]
     model = None
+    # Text that is no YAML has no places; its one fault says it,
+    # and the models would only add that everything is missing.
     if document.marks:
         model, checks = _validate(document.data)
         places += [_located(check, document) for check in checks]
@@ -174,7 +177,8 @@ def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
     from pydantic import ValidationError
 
     from lumion_hw.bench.checks import Check, cross_check
-    from lumion_hw.bench.explain import explain, found
+    from lumion_hw.bench.explain import explain
+    from lumion_hw.bench.fields import found
     from lumion_hw.bench.known_kinds import KnownKinds
     from lumion_hw.bench.model import BenchModel
 
@@ -185,6 +189,7 @@ def _validate(data: object) -> tuple[BenchModel | None, list[Check]]:
     except ValidationError as error:
         schema_at = partial(_schema_at, data)
         of_model = [explain(item, schema_at) for item in error.errors(include_url=False) if item["loc"]]
+    # Both: a file with a wrong number and a wrong name is mended in one go.
     return None, of_model + cross_check(data, KnownKinds())
 
 

@@ -17,6 +17,14 @@ from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import MeshTopology
 
 _TEMPERATURE_PERIOD_S = 0.01
+SETTLE_S = 1e-3
+"""Wait after programming while nothing else is known: ten thermal time constants of an undercut heater."""
+LEAST_TAU = 5.0
+"""Time constants below which a wait is refused: what is left of a change of heat is then 0.7 %."""
+_OWN_TAU = 10.0
+"""Time constants waited where the bench file leaves the choice: what is left moves no phase by half a milliradian."""
+_MEASURED_WITHIN = 0.1
+"""A time constant from light is off by a few percent; a wait is not judged by less than this."""
 
 
 @dataclass
@@ -31,9 +39,11 @@ class MeshAccess:
         responsivity_a_per_w: Nominal responsivity of the monitors.
         heater_max_ma: Largest heater current.
         heater_ohm: Nominal heater resistance.
-        settle_s: Time after programming until the heaters have settled.
+        settle_s: Wait after programming until the heaters have settled.
         clock: The bench's clock.
         meters: Power meters that stand in for the monitors of a controller without any.
+        settle_fixed: Whether the bench file says how long to wait; otherwise it follows from the heaters.
+        heater_tau_s: Thermal time constant of the heaters, measured or from a record; ``None`` if not known.
     """
 
     topology: MeshTopology
@@ -46,6 +56,8 @@ class MeshAccess:
     settle_s: float
     clock: Clock
     meters: MeterMonitors | None = None
+    settle_fixed: bool = False
+    heater_tau_s: float | None = None
     _programmed_ma: NDArray[np.float64] = field(init=False, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -67,11 +79,34 @@ class MeshAccess:
                     hint="Check 'mesh' in the bench file, or use the controller of this mesh.",
                 )
 
-    def program(self, heater_currents_ma: NDArray[np.float64]) -> Generation:
+    def know_heaters(self, tau_s: float, source: str) -> None:
+        """From now on wait as long after every setting as heaters of this time constant take.
+
+        Args:
+            tau_s: Their thermal time constant.
+            source: Where it is from, in words.
+
+        Raises:
+            ConfigError: The bench file asks for a wait of less than five time constants.
+        """
+        least_s = LEAST_TAU * tau_s
+        if self.settle_fixed and self.settle_s < least_s * (1.0 - _MEASURED_WITHIN):
+            raise ConfigError(
+                f"mesh.settle_s is {self.settle_s:.2g} s, expected at least {LEAST_TAU:g} time constants of the "
+                f"heaters: {source} says {tau_s:.2g} s each. Readings would show the setting before",
+                hint=f"Set mesh.settle_s to {least_s:.2g} s or more in the bench file, or leave it out.",
+            )
+        self.heater_tau_s = tau_s
+        if not self.settle_fixed:
+            own_s = _OWN_TAU * tau_s
+            self.settle_s = SETTLE_S if own_s * (1.0 - _MEASURED_WITHIN) <= SETTLE_S else float(f"{own_s:.2g}")
+
+    def program(self, heater_currents_ma: NDArray[np.float64], settle_s: float | None = None) -> Generation:
         """Drive all heaters and wait until they have settled.
 
         Args:
             heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm; channels without a heater are driven with 0.
+            settle_s: Another wait than usual: to see heaters settle.
 
         Raises:
             ConfigError: There is not one current per heater.
@@ -80,10 +115,10 @@ class MeshAccess:
         table = self._table(heater_currents_ma)
         generation = self.controller.program(table)
         self._programmed_ma = table[list(self.heater_channels)]
-        self.clock.sleep(self.settle_s)
+        self.clock.sleep(self.settle_s if settle_s is None else settle_s)
         return generation
 
-    def sweep(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+    def sweep(self, heater_currents_ma: NDArray[np.float64], settle_s: float | None = None) -> NDArray[np.float64]:
         """Drive settings one after the other, let each settle, and read all monitors once at each.
 
         On controllers that run sweeps by themselves the host does not stand between two settings; elsewhere each is
@@ -91,6 +126,7 @@ class MeshAccess:
 
         Args:
             heater_currents_ma: Shape ``(n, 2 n_pucs)``, by 2·PUC + arm.
+            settle_s: Another wait than usual: to see heaters settle.
 
         Returns:
             Photocurrents in the order of ``monitor_ports``, shape ``(n, n_monitors)``; NaN where one is saturated.
@@ -105,20 +141,23 @@ class MeshAccess:
         read = [np.zeros((0, len(self.monitor_ports)))]
         if self.meters or not self.controller.info.on_board_sweep:
             for currents_ma in heater_currents_ma:
-                self.program(currents_ma)
+                self.program(currents_ma, settle_s)
                 read.append(self.monitors_ma()[None])
         else:
             most = max(1, self.controller.info.sweep_points)
-            read += [self._sweep_on_board(tables[first : first + most]) for first in range(0, len(tables), most)]
+            wait_s = self.settle_s if settle_s is None else settle_s
+            read += [
+                self._sweep_on_board(tables[first : first + most], wait_s) for first in range(0, len(tables), most)
+            ]
         return np.concatenate(read)
 
-    def _sweep_on_board(self, tables: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    def _sweep_on_board(self, tables: list[NDArray[np.float64]], settle_s: float) -> NDArray[np.float64]:
         """Run tables as one sweep of the controller: the first whole, of the others what changes."""
         points = [dict(enumerate(tables[0].tolist()))]
         for before, after in pairwise(tables):
             points.append({int(channel): float(after[channel]) for channel in np.flatnonzero(after != before)})
         monitors = tuple(range(len(self.monitor_ports)))
-        plan = SweepPlan(tuple(points), settle_s=self.settle_s, monitors=monitors, keep_last=True)
+        plan = SweepPlan(tuple(points), settle_s=settle_s, monitors=monitors, keep_last=True)
         result = self.controller.sweep(plan)
         self._programmed_ma = tables[-1][list(self.heater_channels)]
         return result.photocurrent_ma
@@ -190,12 +229,17 @@ class MeshAccess:
     def check_record(self, record: CalibrationRecord, *, allow_incomplete: bool = False) -> None:
         """Refuse a calibration of another controller, mesh or channel map, or an incomplete one.
 
+        From now on heaters are waited for as long as the record says they take.
+
         Args:
             record: The record.
             allow_incomplete: Whether the record of an interrupted run will do; only PUCs it knows can then be used.
 
         Raises:
             CalibrationError: The record does not belong here; the message says what differs.
+            ConfigError: The bench file asks for a wait that is too short for these heaters.
         """
         record.check_device(self.controller.info.serial, self.topology, self.heater_channels, self.monitor_ports)
         record.check_complete(allow_incomplete=allow_incomplete)
+        if record.conditions.heater_tau_s is not None:
+            self.know_heaters(record.conditions.heater_tau_s, "the calibration record")

@@ -22,7 +22,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
 
 if TYPE_CHECKING:
-    from lumion_hw.mesh import MeshTopology
+    from lumion_hw.mesh.topology import MeshTopology
 
 
 def _of_its_kind(device: object) -> object:
@@ -50,7 +50,7 @@ Device = Annotated[SerializeAsAny[DeviceModel], BeforeValidator(_of_its_kind)]
 
 
 class TypicalMeshModel(StrictModel):
-    """What a plan or a calibration assumes before anything is measured (mesh.md b.4, b.8)."""
+    """What a plan or a calibration assumes before anything is measured (Sánchez-Jácome 2025)."""
 
     puc_loss_db: Number = Field(0.5, ge=0.0, le=20.0, description="Loss per PUC passed.")
     access_loss_db: Number = Field(6.85, ge=0.0, le=40.0, description="Facet and on-chip routing, per port.")
@@ -87,6 +87,13 @@ class MeshSection(MeshLayoutKeys):
         None,
         description="Ports with a photodiode, in the controller's monitor order; all fibre ports if not given, none "
         "where the controller has no photodiodes.",
+    )
+    settle_s: Number | None = Field(
+        None,
+        ge=0.0,
+        le=60.0,
+        description="Wait between a setting of the heaters and the first reading, at least five of their thermal time "
+        "constants; without it ten of those that a calibration has measured, and never less than 0.001.",
     )
     typical: TypicalMeshModel = Field(default_factory=TypicalMeshModel, description="What is assumed at first.")
 

@@ -123,6 +123,7 @@ def _checked_options(address: str, scheme: str, query: str) -> dict[str, float]:
     options: dict[str, float] = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
         low, high = ranges.get(name, (1.0, 0.0))
+        # Digits alone: float() would take nan, 1e9 and Arabic digits as well.
         value = float(text) if text.isascii() and text.isdigit() and len(text) < 8 else -1.0
         if name in options or not low <= value <= high:
             raise ConfigError(f"{address!r}: {name}={text} is no option of {scheme}://", hint=f"There: {told}.")

@@ -86,10 +86,12 @@ class _CoreLoader(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             message = f"aliases (*{event.anchor}) are not used in bench files: write the value out"
             raise yaml.MarkedYAMLError(problem=message, problem_mark=event.start_mark)
+        # PyYAML recurses per level: deep nesting would end in a RecursionError without a place.
         if self._depth >= MAX_DEPTH:
             message = f"nested deeper than {MAX_DEPTH} levels"
             raise yaml.MarkedYAMLError(problem=message, problem_mark=event.start_mark)
         self._values += 1
+        # A key is composed with index None inside a mapping (PyYAML, Composer.compose_mapping_node).
         self._keys += isinstance(parent, yaml.MappingNode) and index is None
         for count, most, what in ((self._keys, MAX_KEYS, "keys"), (self._values, MAX_VALUES, "keys and values")):
             if count > most:
@@ -101,6 +103,7 @@ class _CoreLoader(yaml.SafeLoader):
         return node
 
 
+# The core schema of YAML 1.2 (chapter 10.3.2), in which no is text and 12:30 no base-60 number.
 for _tag, _pattern, _first in (
     ("null", r"(?:~|null|Null|NULL|)\Z", ["~", "n", "N", ""]),
     ("bool", r"(?:true|True|TRUE|false|False|FALSE)\Z", list("tTfF")),
@@ -184,6 +187,7 @@ def _mapping(document: Document, node: yaml.MappingNode, path: Path) -> dict[obj
             document.faults.append(YamlFault(path, place, message))
             continue
         key = _scalar(document, key_node, path)
+        # Paths name keys as text, except numbers such as those of PUCs; true and 1 stay two keys.
         child = (*path, key if isinstance(key, int) and not isinstance(key, bool) else str(key))
         if key in seen:
             message = f"expected every key once, found {key!r} again (first in line {seen[key].line})"

@@ -133,6 +133,7 @@ def plan_circuits(
         bench.mesh.topology,
         RouteRequest(
             [(entry.port, out.port) for entry, out in ends],
+            # A fitted loss may come out as nothing or below: then detours would be free.
             puc_loss_db=np.maximum(record.loss_db, 0.01),
             unusable=unusable,
             fixed=fixed or {},
@@ -166,6 +167,7 @@ def _ends(bench: Bench, request: CircuitRequest) -> tuple[InputPath, OutputPath]
 def _reachable(record: CalibrationRecord, puc: int) -> list[State]:
     """Return the states that a PUC's heaters reach, or that it is stuck in; none if it was not calibrated."""
     entry, states = record.pucs[puc], record.states_of(puc)
+    # Without a passive phase nothing can be set; what it is stuck in is still there to be used.
     if entry.passive_phase_rad is None:
         return list(states)
     reached: list[State] = []
@@ -193,6 +195,7 @@ def _budget(
     typical = bench.model.mesh_section.typical.access_loss_db
     into, out_of = record.port(entry.port).input_loss_db, record.port(out.port).output_loss_db
     mesh_loss_db = (typical if into is None else into) + path.loss_db + (typical if out_of is None else out_of)
+    # What the tap takes for the meter the receiver does not get.
     fixed_loss_db = entry.loss_db + out.loss_db - 10.0 * float(np.log10(1.0 - out.tap_fraction))
     return LinkBudget(
         launch_dbm=source.tx_power_dbm,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,10 @@ from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.record_use import check_use
+from lumion_hw.circuits.exit_power import ExitPower
 from lumion_hw.circuits.plan import CircuitPlan, CircuitRequest, PlannedCircuit, plan_circuits
 from lumion_hw.errors import CircuitError, DeviceError, LumionError
+from lumion_hw.interfaces.wiring import InputPath
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.record_validity import Policy
 from lumion_hw.mesh.topology import State
@@ -69,6 +72,21 @@ class CircuitProof:
         return self.measured_loss_db - self.circuit.budget.mesh_loss_db
 
 
+@dataclass(frozen=True)
+class _Light:
+    """What transmitter, meter and receiver of one circuit say at one time; ``None`` where there is no number."""
+
+    launch_dbm: float | None
+    fibre_dbm: float | None
+    los: bool
+
+    def mesh_loss_db(self, entry: InputPath) -> float | None:
+        """Loss from fibre to fibre over the mesh."""
+        if self.launch_dbm is None or self.fibre_dbm is None:
+            return None
+        return self.launch_dbm + entry.gain_db - entry.loss_db - self.fibre_dbm
+
+
 class PathSetup:
     """Sets circuits up on a calibrated bench and remembers what is set up.
 
@@ -87,6 +105,7 @@ class PathSetup:
         self.bench = bench
         self.record = record
         self._aligner = aligner or Aligner(bench.clock)
+        self._exits = ExitPower(bench, record)
         self.active: CircuitPlan | None = None
         self._proven_loss_db: dict[tuple[CircuitRequest, tuple[int, ...]], float] = {}
 
@@ -109,18 +128,20 @@ class PathSetup:
             LumionError: A device failed; the mesh was rolled back, unless it is the controller that failed.
         """
         bench = self.bench
+        # Read back where the controller can: another program may have set it since.
         before_ma = bench.mesh.driven_ma()
         try:
             bench.mesh.program(plan.currents_ma)
             bench.events.add("programmed", circuits=len(plan.circuits), heat_mw=self._heat_mw(plan))
             milestone("programmed")
-            for circuit in plan.circuits:
-                bench.transponders[circuit.request.source].enable()
-            alignments = {circuit.request: self._align(circuit, align) for circuit in plan.circuits}
+            # Light before the polarization search, which has nothing else to go by.
+            sources = dict.fromkeys(circuit.request.source for circuit in plan.circuits)
+            bench.side_by_side([(name, bench.transponders[name].enable) for name in sources])
+            alignments = self._align(plan.circuits, align)
             milestone("settled")
             self._await_los_clear(plan.circuits)
             milestone("los_clear")
-            proofs = tuple(self._prove(circuit, alignments[circuit.request]) for circuit in plan.circuits)
+            proofs = self._prove(plan.circuits, alignments)
             for proof in proofs:
                 bench.events.add("proof", **_summary(proof))
             if not all(proof.proven for proof in proofs):
@@ -144,7 +165,7 @@ class PathSetup:
     def prove(self) -> tuple[CircuitProof, ...]:
         """Measure the circuits that are set up, changing nothing."""
         circuits = self.active.circuits if self.active else ()
-        return tuple(self._prove(circuit, None) for circuit in circuits)
+        return self._prove(circuits, {})
 
     def crosstalk_db(self) -> dict[CircuitRequest, float | None]:
         """Measure, circuit by circuit, the wanted power over all other light at its exit.
@@ -155,10 +176,10 @@ class PathSetup:
         result: dict[CircuitRequest, float | None] = {}
         for circuit in self.active.circuits if self.active else ():
             module = self.bench.transponders[circuit.request.source]
-            wanted_dbm = self._fibre_dbm(circuit)
+            wanted_dbm = self._exits.in_fibre_dbm(circuit.exit)
             module.disable()
             try:
-                rest_dbm = self._fibre_dbm(circuit)
+                rest_dbm = self._exits.in_fibre_dbm(circuit.exit)
             finally:
                 module.enable()
             if wanted_dbm is None or rest_dbm is None:
@@ -180,91 +201,102 @@ class PathSetup:
             raise
         self.bench.events.add("rolled back")
 
-    def _align(self, circuit: PlannedCircuit, always: bool) -> Alignment | None:
-        """Search the polarization at a circuit's input, if it has a controller and needs it."""
-        name = circuit.entry.polarization
-        if name is None:
-            return None
-        loss_db = self._measured_loss_db(circuit)[0]
-        # A polarization that has moved can only cost light; a circuit in service is compared with its own last proof,
-        # so that a prediction a little off never starts a search under somebody's traffic.
+    def _align(self, circuits: Sequence[PlannedCircuit], always: bool) -> dict[CircuitRequest, Alignment]:
+        """Search the polarization at all inputs that have a controller and need it, side by side."""
+        movable = [circuit for circuit in circuits if circuit.entry.polarization is not None]
+        if not always:
+            light = self._light_of(movable)
+            movable = [each for each, seen in zip(movable, light, strict=True) if not self._is_in_place(each, seen)]
+        found = self.bench.clock.side_by_side([functools.partial(self._aligned, circuit) for circuit in movable])
+        alignments = {}
+        for circuit, alignment in zip(movable, found, strict=True):
+            name = circuit.entry.polarization
+            if isinstance(alignment, LumionError):
+                self.bench.events.add("not aligned", controller=name, reason=str(alignment))
+                continue
+            alignments[circuit.request] = alignment
+            self.bench.events.add(
+                "aligned",
+                controller=name,
+                reads=alignment.reads,
+                swing_db=round(alignment.swing_db, 2),
+                remaining_loss_db=round(alignment.remaining_loss_db, 3),
+                method=alignment.method,
+            )
+        return alignments
+
+    def _is_in_place(self, circuit: PlannedCircuit, light: _Light) -> bool:
+        """Return whether so little light is lost that the polarization cannot have moved."""
+        # Polarization that has moved can only cost light; a circuit in service is compared with its own last proof, so
+        # that a prediction a little off never starts a search under somebody's traffic.
+        loss_db = light.mesh_loss_db(circuit.entry)
         last_db = self._proven_loss_db.get((circuit.request, circuit.path.pucs), circuit.budget.mesh_loss_db)
-        in_place = loss_db is not None and loss_db < max(last_db, circuit.budget.mesh_loss_db) + _ALIGNED_WITHIN_DB
-        if in_place and not always:
-            return None
+        return loss_db is not None and loss_db < max(last_db, circuit.budget.mesh_loss_db) + _ALIGNED_WITHIN_DB
+
+    def _aligned(self, circuit: PlannedCircuit) -> Alignment | CircuitError | DeviceError:
+        """Search one polarization; a search in vain is returned: the proof judges all circuits together."""
+        name = circuit.entry.polarization or ""
         try:
-            alignment = self._aligner.maximise(name, self.bench.polarizer(name), lambda: self._exit_w(circuit))
-        except (CircuitError, DeviceError) as error:  # the proof judges this circuit together with the others
-            self.bench.events.add("not aligned", controller=name, reason=str(error))
-            return None
-        self.bench.events.add(
-            "aligned",
-            controller=name,
-            reads=alignment.reads,
-            swing_db=round(alignment.swing_db, 2),
-            remaining_loss_db=round(alignment.remaining_loss_db, 3),
-            method=alignment.method,
-        )
-        return alignment
+            return self._aligner.maximise(name, self.bench.polarizer(name), lambda: self._exits.read_w(circuit.exit))
+        except (CircuitError, DeviceError) as error:
+            return error
 
-    def _exit_w(self, circuit: PlannedCircuit) -> float:
-        """Return the power leaving the mesh for the receiver: by the meter on its tap, or the mesh's own monitor."""
-        out = circuit.exit
-        if out.meter is not None and out.meter_channel is not None:
-            return self.bench.meters[out.meter].read(out.meter_channel).power_w
-        ports = self.bench.mesh.monitor_ports
-        if out.port not in ports:
-            raise CircuitError(f"port {out.port} has neither a meter nor a monitor: its light cannot be proven")
-        current_ma = float(self.bench.mesh.monitors_ma()[ports.index(out.port)])
-        if math.isnan(current_ma):
-            raise DeviceError(f"the monitor at port {out.port} is saturated")
-        calibrated_ma_per_mw = self.record.port(out.port).monitor_ma_per_mw  # equal to A/W
-        return current_ma * 1e-3 / (calibrated_ma_per_mw or self.bench.mesh.responsivity_a_per_w)
+    def _light_of(self, circuits: Sequence[PlannedCircuit]) -> list[_Light]:
+        """Ask transmitters, meters and receivers of circuits side by side."""
+        bench, launch_dbm, los = self.bench, dict[str, float | None](), dict[str, bool]()
 
-    def _fibre_dbm(self, circuit: PlannedCircuit) -> float | None:
-        """Return the power in the fibre at the mesh facet, ``None`` in the dark or out of range."""
-        out = circuit.exit
-        try:
-            power_w = self._exit_w(circuit)
-        except DeviceError:
-            return None
-        if not power_w > 0.0:
-            return None
-        level_dbm = 10.0 * math.log10(power_w * 1e3)
-        if out.meter is not None:
-            return level_dbm - 10.0 * math.log10(out.tap_fraction) + out.loss_db
-        loss_db = self.record.port(out.port).output_loss_db
-        return level_dbm - (self.bench.model.mesh_section.typical.access_loss_db if loss_db is None else loss_db)
+        def ask_launch(name: str) -> None:
+            launch_dbm[name] = bench.transponders[name].monitors().tx_power_dbm
 
-    def _measured_loss_db(self, circuit: PlannedCircuit) -> tuple[float | None, float | None, float | None]:
-        """Return (mesh loss, launch power, power in the fibre behind the mesh), ``None`` where there is no number."""
-        launch_dbm = self.bench.transponders[circuit.request.source].monitors().tx_power_dbm
-        fibre_dbm = self._fibre_dbm(circuit)
-        if launch_dbm is None or fibre_dbm is None:
-            return None, launch_dbm, fibre_dbm
-        return launch_dbm + circuit.entry.gain_db - circuit.entry.loss_db - fibre_dbm, launch_dbm, fibre_dbm
+        def ask_los(name: str) -> None:
+            los[name] = bench.transponders[name].status().rx_los
+
+        sources = dict.fromkeys(circuit.request.source for circuit in circuits)
+        targets = dict.fromkeys(circuit.request.target for circuit in circuits)
+        asked = [(name, functools.partial(ask_launch, name)) for name in sources]
+        asked += [(name, functools.partial(ask_los, name)) for name in targets]
+
+        def ask_modules() -> None:
+            bench.side_by_side(asked)
+
+        jobs: list[Callable[[], float | None]] = [ask_modules]
+        jobs += [functools.partial(self._exits.in_fibre_dbm, circuit.exit) for circuit in circuits]
+        _, *fibre_dbm = bench.clock.side_by_side(jobs)
+        return [
+            _Light(launch_dbm[circuit.request.source], seen_dbm, los[circuit.request.target])
+            for circuit, seen_dbm in zip(circuits, fibre_dbm, strict=True)
+        ]
 
     def _await_los_clear(self, circuits: Iterable[PlannedCircuit]) -> None:
         """Wait until no receiver reports loss of signal, or the deadline has passed (the proof then says so)."""
-        deadline = self.bench.clock.now() + _LOS_DEADLINE_S
-        waiting = [circuit.request.target for circuit in circuits]  # in order: a set's differs from run to run
+        bench = self.bench
+        deadline = bench.clock.now() + _LOS_DEADLINE_S
+        waiting = [circuit.request.target for circuit in circuits]
         while waiting:
-            waiting = [name for name in waiting if self.bench.transponders[name].status().rx_los]
-            if not waiting or self.bench.clock.now() >= deadline:
+            status = bench.side_by_side([(name, bench.transponders[name].status) for name in waiting])
+            waiting = [name for name, each in zip(waiting, status, strict=True) if each.rx_los]
+            if not waiting or bench.clock.now() >= deadline:
                 return
-            self.bench.clock.sleep(_LOS_POLL_S)
+            bench.clock.sleep(_LOS_POLL_S)
 
-    def _prove(self, circuit: PlannedCircuit, alignment: Alignment | None) -> CircuitProof:
-        """Judge one circuit by the meter, its budget and the receiver's LOS."""
+    def _prove(
+        self, circuits: Sequence[PlannedCircuit], alignments: Mapping[CircuitRequest, Alignment]
+    ) -> tuple[CircuitProof, ...]:
+        """Judge circuits by meters, their budgets and the receivers' LOS."""
+        return tuple(
+            self._judged(circuit, light, alignments.get(circuit.request))
+            for circuit, light in zip(circuits, self._light_of(circuits), strict=True)
+        )
+
+    def _judged(self, circuit: PlannedCircuit, light: _Light, alignment: Alignment | None) -> CircuitProof:
+        """Judge one circuit."""
         budget, out = circuit.budget, circuit.exit
-        loss_db, launch_dbm, fibre_dbm = self._measured_loss_db(circuit)
-        received_dbm = None
-        if fibre_dbm is not None:
-            received_dbm = fibre_dbm - out.loss_db + 10.0 * math.log10(1.0 - out.tap_fraction)
-        los = self.bench.transponders[circuit.request.target].status().rx_los
+        loss_db, received_dbm = light.mesh_loss_db(circuit.entry), None
+        if light.fibre_dbm is not None:
+            received_dbm = light.fibre_dbm - out.loss_db + 10.0 * math.log10(1.0 - out.tap_fraction)
         tolerance_db = self.bench.model.fabric.loss_tolerance_db
         failures = []
-        if launch_dbm is None:
+        if light.launch_dbm is None:
             failures.append("the transmitter is dark")
         if received_dbm is None:
             failures.append("no power reaches the receiver's tap")
@@ -274,9 +306,9 @@ class PathSetup:
             failures.append(f"{received_dbm:.1f} dBm is above the overload of {budget.overload_dbm:.1f} dBm")
         if loss_db is not None and abs(loss_db - budget.mesh_loss_db) > tolerance_db:
             failures.append(f"loss {loss_db:.1f} dB, predicted {budget.mesh_loss_db:.1f} dB ± {tolerance_db:.1f}")
-        if los:
+        if light.los:
             failures.append("the receiver reports loss of signal")
-        return CircuitProof(circuit, launch_dbm, loss_db, received_dbm, los, alignment, tuple(failures))
+        return CircuitProof(circuit, light.launch_dbm, loss_db, received_dbm, light.los, alignment, tuple(failures))
 
 
 def _summary(proof: CircuitProof) -> dict[str, object]:

@@ -50,7 +50,8 @@ def run(command: click.Command | str, name: str, args: Sequence[str] | None = No
         name: Name of the program in messages.
         args: Arguments without the program's name; those of the process if not given.
     """
-    # The matrices here are small: BLAS threads only get in each other's way (mesh.md c.4). Has to precede numpy.
+    # The matrices here are small: BLAS threads only get in each other's way (docs/performance.md#blas-threads).
+    # Has to precede numpy.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     given = list(sys.argv[1:] if args is None else args)
     with _sigterm_unwinds():

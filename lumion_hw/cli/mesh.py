@@ -197,7 +197,7 @@ def _mesh_of_file(path: pathlib.Path) -> MeshTopology:
     """Return the mesh of a JSON file."""
     from lumion_hw.errors import ConfigError
     from lumion_hw.files.reading import read_json
-    from lumion_hw.mesh import mesh_from_dict
+    from lumion_hw.mesh.topologies import mesh_from_dict
 
     document = read_json(path, "mesh file")
     if not isinstance(document, dict):

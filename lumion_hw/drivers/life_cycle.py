@@ -6,9 +6,10 @@ import abc
 import contextlib
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 from lumion_hw.errors import ConnectError
+from lumion_hw.sessions.conversation import Conversation
 
 
 class Driver(abc.ABC):
@@ -65,3 +66,57 @@ def not_open(what: str, device: str, address: str) -> ConnectError:
         address: Its address.
     """
     return ConnectError(f"{what} is not open", device=device, address=address, hint="Call open() first.")
+
+
+class NamesItself(Protocol):
+    """What every instrument that says who it is says at least."""
+
+    @property
+    def model(self) -> str:
+        """Model."""
+
+    @property
+    def serial(self) -> str:
+        """Serial number."""
+
+
+IdentityT = TypeVar("IdentityT", bound=NamesItself)
+SessionT = TypeVar("SessionT", bound=Conversation)
+
+
+class IdentifiedDriver(Driver, Generic[IdentityT, SessionT]):
+    """A driver whose device said who it is when it was opened; a subclass fills ``_session`` and ``_identity``.
+
+    Attributes:
+        kind: What the device is, for messages.
+    """
+
+    kind: ClassVar[str] = "instrument"
+    _session: SessionT
+    _identity: IdentityT | None = None
+
+    @property
+    def identity(self) -> IdentityT:
+        """Who the device says it is. Raises ``ConnectError`` while it is not open."""
+        if self._identity is None:
+            raise not_open(f"the {self.kind}", self._session.device, self._session.address)
+        return self._identity
+
+    @property
+    def model(self) -> str:
+        """Model, such as ``N7745C``. Raises ``ConnectError`` while it is not open."""
+        return self.identity.model
+
+    @property
+    def serial(self) -> str:
+        """Serial number. Raises ``ConnectError`` while it is not open."""
+        return self.identity.serial
+
+    @property
+    def session(self) -> SessionT:
+        """The session, for its counters and for what this driver does not have."""
+        return self._session
+
+    def _check_open(self) -> None:
+        """Raise ``ConnectError`` while it is not open."""
+        _ = self.identity

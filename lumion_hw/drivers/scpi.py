@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Required, TypedDict
 
-from lumion_hw.drivers.life_cycle import Driver, not_open
+from lumion_hw.clock import Clock
+from lumion_hw.drivers.life_cycle import IdentifiedDriver
 from lumion_hw.errors import DeviceError, FrameError, IdentityError, LimitError, VerifyError
+from lumion_hw.links.base import Link
+from lumion_hw.links.owner import fork_safe
 from lumion_hw.sessions.scpi import ScpiSession
 
 
@@ -60,6 +64,7 @@ def checked_identity(session: ScpiSession, reply: str, expected: Expected) -> Id
     Raises:
         IdentityError: Another instrument answers; the session forgets it.
     """
+    # Four fields (IEEE 488.2, 10.14); some firmware pads them.
     fields = [field.strip() for field in reply.split(",")]
     if len(fields) == 4 and expected.matches(identity := Identity(*fields)):
         return identity
@@ -75,11 +80,16 @@ def checked_identity(session: ScpiSession, reply: str, expected: Expected) -> Id
 
 _log = logging.getLogger(__name__)
 
+# Known queues hold 10 to 30 entries; one that never empties must not hold the session.
 _LARGEST_QUEUE = 64
 _LIMIT_SLACK = 1e-6  # limits are float32 on the wire
 NOT_A_VALUE = 1e20
 """Numbers beyond this are marks, not values: the largest float32 or float64, 9.9E37 for infinity, 9.91E37 for NaN."""
-_OPERATION_COMPLETE = 1  # bit 0 of the standard event status register
+_OPERATION_COMPLETE = 1  # bit 0 of the standard event status register (IEEE 488.2, 11.5.1)
+# Trigger ignored, questionable data, maths error (dark reading in dBm), query interrupted or unterminated:
+# these occur in normal operation (public drivers for this family ignore them too).
+KEYSIGHT_IGNORABLE_ERRORS = frozenset({-213, -231, -261, -410, -420})
+"""Errors that Keysight's optical meters and lasers queue in normal operation."""
 
 
 class StrictScpi:
@@ -130,6 +140,8 @@ class StrictScpi:
 
     def set_word(self, header: str, word: str) -> None:
         """Set a word and read it back; ``word`` in mixed case, such as ``SMEasure``, is accepted in both its forms."""
+        # The capitals of the word as its maker writes it: SCPI's own rule
+        # for short forms is broken by several, such as Santec's MODe.
         short = "".join(letter for letter in word if not letter.islower())
         with self.session.transaction():
             self.set(f"{header} {short}")
@@ -183,6 +195,7 @@ class StrictScpi:
                     code = int(code_text)
                 except ValueError:
                     raise self.wrong_shape(self._error_query, reply, "a number") from None
+                # Both 0 and +0 occur in the field, so the number is read and not the text.
                 if code == 0:
                     break
                 found.append((code, text.strip().strip('"')))
@@ -220,6 +233,7 @@ class StrictScpi:
         Raises:
             LimitError: ``value`` is outside, or not a number.
         """
+        # Asked each time: limits follow the sensor, the range and the laser that are plugged in.
         lowest = scale * self.setting(f"{header}? MIN")
         highest = scale * self.setting(f"{header}? MAX")
         self.check_within(what, value, lowest, highest, unit)
@@ -240,6 +254,7 @@ class StrictScpi:
 
     def verify(self, what: str, wrote: float, found: float, tolerance: float) -> None:
         """Compare a value set with the value read back. Raises ``VerifyError``."""
+        # Negated, so that NaN does not pass.
         if not abs(found - wrote) <= tolerance:
             raise VerifyError(
                 what,
@@ -266,44 +281,63 @@ def is_value(number: float) -> bool:
     return math.isfinite(number) and abs(number) < NOT_A_VALUE
 
 
-class ScpiDriver(Driver):
-    """A driver whose device said who it is when it was opened; a class of its own fills ``_session``.
+class DeviceNames(TypedDict, total=False):
+    """The named arguments that every :class:`ScpiDriver` is made with."""
+
+    device: Required[str]
+    expected_model: str | None
+    expected_serial: str | None
+
+
+class ScpiDriver(IdentifiedDriver[Identity, ScpiSession]):
+    """Base of the drivers of instruments that answer ``*IDN?``.
+
+    Args:
+        link: The link to the instrument.
+        clock: The link's clock.
+        device: Device name, for messages.
+        expected_model: Model that must be found; any of the family if omitted.
+        expected_serial: Serial number that must be found; any if omitted.
 
     Attributes:
-        kind: What the device is, for messages.
+        makers: Beginnings of the maker's name, in capitals.
+        models: Models of the family, in capitals.
+        terminator: What ends a message to the instrument.
+        ignorable_errors: Error codes that occur in its normal operation.
     """
 
-    kind: ClassVar[str] = "instrument"
-    _session: ScpiSession
-    _identity: Identity | None = None
+    makers: ClassVar[tuple[str, ...]] = ()
+    models: ClassVar[tuple[str, ...]] = ()
+    terminator: ClassVar[bytes] = b"\n"
+    ignorable_errors: ClassVar[frozenset[int]] = frozenset()
 
-    @property
-    def identity(self) -> Identity:
-        """Who the instrument says it is. Raises ``ConnectError`` while it is not open."""
-        if self._identity is None:
-            raise not_open(f"the {self.kind}", self._session.device, self._session.address)
-        return self._identity
+    def __init__(
+        self,
+        link: Link,
+        clock: Clock,
+        *,
+        device: str,
+        expected_model: str | None = None,
+        expected_serial: str | None = None,
+    ) -> None:
+        self._session = ScpiSession(link, clock, device=device, terminator=self.terminator)
+        self._scpi = StrictScpi(self._session, self.ignorable_errors)
+        self._clock = clock
+        self._device = device
+        self._expected = Expected(self.makers, self.models, expected_model, expected_serial)
+        self._closing = fork_safe(threading.Lock())
 
-    @property
-    def model(self) -> str:
-        """Model, such as ``N7745C``. Raises ``ConnectError`` while it is not open."""
-        return self.identity.model
-
-    @property
-    def serial(self) -> str:
-        """Serial number. Raises ``ConnectError`` while it is not open."""
-        return self.identity.serial
+    def close(self) -> None:
+        """Release the link; idempotent, never raises. What the instrument does stays as it is."""
+        with self._closing:
+            self._identity = None
+            self._session.close()
 
     @property
     def firmware(self) -> str:
         """Firmware version. Raises ``ConnectError`` while it is not open."""
         return self.identity.firmware
 
-    @property
-    def session(self) -> ScpiSession:
-        """The session, for its counters and for commands this driver does not have."""
-        return self._session
-
-    def _check_open(self) -> None:
-        """Raise ``ConnectError`` while it is not open."""
-        _ = self.identity
+    def _identify(self) -> None:
+        """Open the session and check who answers. Raises as ``open`` of every driver."""
+        self._identity = checked_identity(self._session, self._session.open(), self._expected)

@@ -124,9 +124,10 @@ class EmulatedBench:
         for device in spec.devices:
             if device.make is None:
                 raise ConfigError(f"devices of kind {device.kind} cannot be emulated", device=device.name)
-            if device.inside is None:
+            if device.inside is None:  # what is plugged into another device has no body of its own
                 bodies[device.name] = device.make(self)
         self.devices = {device.name: bodies[device.inside or device.name] for device in spec.devices}
+        # Whoever talks to a device then lets happen what is due on the whole bench.
         for body in bodies.values():
             body.bench_time = self.world.time
         self.faults = BenchFaults(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits import CircuitRequest
@@ -57,18 +58,26 @@ class LightWatch:
         """Look at every receiver once; return a verdict if a server has gone dark."""
         bench = self._bench
         # A module that did not answer is not asked again: its time-out would delay the verdict on the others.
-        for name in sorted({request.target for request in self._requests} - self._silent):
-            try:
-                lost = bench.transponders[name].status().rx_los
-            except LinkError:
+        asked = sorted({request.target for request in self._requests} - self._silent)
+        losses = bench.side_by_side([(name, partial(self._lost, name)) for name in asked])
+        for name, lost in zip(asked, losses, strict=True):
+            if lost is None:
                 self._silent.add(name)
                 continue
+            # In a row: a receiver that saw light in between has only faded.
             self._dark_polls[name] = self._dark_polls.get(name, 0) + 1 if lost else 0
         silent = self._silent
         if not silent and not any(self._dark_polls.values()):
             self._well_s = bench.clock.now()
             return None
         return self._judge(silent)
+
+    def _lost(self, name: str) -> bool | None:
+        """Return whether a receiver reports loss of signal; ``None`` if it does not answer."""
+        try:
+            return self._bench.transponders[name].status().rx_los
+        except LinkError:
+            return None
 
     def wait(self, timeout_s: float) -> FailureVerdict | None:
         """Poll at the bench file's period until there is a verdict, or ``None`` after ``timeout_s``."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.model import BenchModel
@@ -120,11 +121,13 @@ def replace_server(
     before = setup.active.circuits if setup.active else ()
     refused: list[str] = []
     for spare in _candidates(bench, verdict.server, [circuit.request for circuit in before], refused):
+        # Time lost on spares that were refused belongs to the choice of the one that stays.
         timer.rewind("los_seen")
         timer.mark("spare_chosen")
         try:
             plan = _plan(setup, before, verdict.server, spare)
             timer.mark("route_found")
+            # Polarization is searched where light is missing only: circuits that stay carry traffic.
             proofs = setup.establish(plan, align=False, milestone=timer.mark)
         except LumionError as error:
             if error.device == bench.model.mesh_section.controller:
@@ -155,6 +158,7 @@ def _plan(setup: PathSetup, before: Sequence[PlannedCircuit], failed: str, spare
         for puc in circuit.path.pucs
     }
     try:
+        # First without touching anybody else's circuits; moving them is better than no recovery.
         return setup.plan(requests, fixed=fixed)
     except RoutingError:
         if not fixed:
@@ -175,7 +179,8 @@ def _candidates(bench: Bench, failed: str, before: Sequence[CircuitRequest], ref
         elif risk is not None and spare.risk_group == risk:
             refused.append(f"{name}: it shares risk group {risk} with {failed}")
         else:
-            silent = [nic for nic in spare.nics if not _answers(bench, nic)]
+            well = bench.side_by_side([(nic, partial(_answers, bench, nic)) for nic in spare.nics])
+            silent = [nic for nic, answers in zip(spare.nics, well, strict=True) if not answers]
             if silent:
                 refused.append(f"{name}: {', '.join(silent)} does not answer")
             else:

@@ -1,4 +1,7 @@
-"""Links: bytes out, bytes in, by a deadline. Everything that knows sockets, serial ports or VISA lives here."""
+"""Links: bytes out, bytes in, by a deadline. Everything that knows sockets, serial ports or VISA lives here.
+
+The modules inside are private: users import from here.
+"""
 
 from lumion_hw.links.address import open_link
 from lumion_hw.links.base import Link, Peer

@@ -16,6 +16,7 @@ def drain_by_reading(link: Link, clock: Clock, quiet_s: float, deadline: float) 
         LinkLost: The peer is gone.
     """
     dropped = 0
+    # Until it is quiet and not until it is empty: what is late comes in pieces with gaps.
     while clock.now() < deadline:
         data = link.read(min(clock.now() + quiet_s, deadline))
         if not data:

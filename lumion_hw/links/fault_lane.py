@@ -30,6 +30,7 @@ class FaultLane:
         self.counts: Counter[str] = Counter()
         self.stalled_until_s = -math.inf
         self.ended = False
+        # A generator for each purpose, so that asking one more often does not change what the others give.
         self._byte_dice = random.Random(f"{seed} {direction.value} bytes")
         self._shot_dice = random.Random(f"{seed} {direction.value} shots")
         self._piece_dice = random.Random(f"{seed} {direction.value} pieces")
@@ -65,6 +66,7 @@ class FaultLane:
         self.counts["taken"] += len(data)
         rates, shots = self._rates, self._shots(start, start + len(data))
         if self.ended:
+            # Drawn all the same, so that later bytes are hit as they would have been.
             deque(self._random_hits(start + len(data)), maxlen=0)  # these hit nothing
             self.counts["swallowed"] += len(data)
             return
@@ -188,6 +190,8 @@ class FaultLane:
         if rate <= 0.0:
             self._next_hit = math.inf
         elif rate < 1.0:
+            # The distance between hits of a Bernoulli process is geometric;
+            # drawn by inversion, once per hit and not once per byte.
             self._next_hit += 1 + math.floor(math.log1p(-self._byte_dice.random()) / math.log1p(-rate))
         else:
             self._next_hit += 1

@@ -55,6 +55,7 @@ class ReplayPeer:
         while self._received:
             step = self._ahead[0] if self._ahead else None
             received = bytes(self._received)
+            # A prefix either way: writes may be cut or joined, but never differ.
             if step is None or not (received.startswith(step.sent) or step.sent.startswith(received)):
                 raise LinkLost(
                     f"the host sent {received!r}, the conversation has {step.sent if step else 'nothing'!r}",

@@ -63,6 +63,8 @@ class SerialLink:
         import serial
 
         try:
+            # exclusive is an advisory lock: it keeps out whoever asks for it
+            # as well, which the sessions' own lock does not across processes.
             port = serial.Serial(
                 self._path, self._baud, timeout=_SLICE_S, write_timeout=_WRITE_TIMEOUT_S, exclusive=True
             )
@@ -101,6 +103,7 @@ class SerialLink:
         port = self._opened()
         while True:
             try:
+                # Whatever is there, in one call: read(n) would wait for all n bytes or the time-out.
                 waiting = port.in_waiting
                 if not waiting and self._clock.now() >= deadline:
                     return b""

@@ -76,6 +76,7 @@ class TcpLink:
         view = memoryview(data)
         while view:
             try:
+                # What was taken is cut off at once: after an error nobody may send it again.
                 view = view[connection.send(view) :]
             except BlockingIOError as error:
                 if not self._ready(deadline, for_writing=True) and self._clock.now() >= deadline:
@@ -155,6 +156,7 @@ def _waiter(connection: socket.socket, *, for_writing: bool) -> Callable[[float]
 
 def _configure(connection: socket.socket) -> None:
     connection.setblocking(False)
+    # Nagle's delay and delayed acknowledgements stall a short request and its short reply for up to 40 ms each.
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE.items():

@@ -114,6 +114,7 @@ class VisaLink:
         del deadline  # the resource's own time-out bounds the call
         resource = self._opened()
         try:
+            # Raw, without the library's terminators: the session above adds its own, the same on every link.
             written = resource.write_raw(data)
         except Exception as error:  # VisaIOError, BrokenPipeError, SerialException: one event, many types
             raise self._lost(f"writing failed: {error}") from error

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from lumion_hw.errors import ConfigError, LimitError
 
 BASIC_UNIT_DELAY_S = 11.25e-12
-"""Group delay of one PUC of the SmartLight-class chip (D. Sánchez-Jácome, PhD thesis, UPV 2025)."""
+"""Group delay of one PUC of the SmartLight-class chip (Sánchez-Jácome 2025)."""
 
 
 Parameter = NDArray[np.float64] | float
@@ -131,8 +131,11 @@ class UnitCells:
         none = np.zeros((), dtype=np.complex128)
         with np.errstate(divide="ignore"):
             by_in, by_out = (
-                (-0.5 / through, 0.5 / cross) for through, cross in ((through_in, cross_in), (through_out, cross_out))
+                # Slopes of √(1-η) and √η.
+                (-0.5 / through, 0.5 / cross)
+                for through, cross in ((through_in, cross_in), (through_out, cross_out))
             )
+        # T is linear in each arm: its derivative is T with that arm turned by -j, and nothing in the other one.
         first, second = (through_in, cross_in), (through_out, cross_out)
         return {
             "eta_in": self._between(by_in, upper, lower, second, frequency_hz, combined),
@@ -150,7 +153,7 @@ class UnitCells:
     def _arms(self, frequency_hz: ArrayLike) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
         """Return what the two arms multiply a wave by, loss and delay included."""
         detuning_hz = self.detuning_hz(frequency_hz)
-        # The delay is reckoned from the detuning: 2πfτ itself is 1.4e4 rad and would cost precision (mesh.md b.1).
+        # The delay is reckoned from the detuning: 2πfτ itself is 1.4e4 rad and would cost precision.
         half = np.exp(-0.5j * self._spread(self.differential_slope_per_hz, frequency_hz) * detuning_hz)
         delay = np.exp(-2j * np.pi * self._spread(self.delay_s, frequency_hz) * detuning_hz)
         gain = 10.0 ** (-self._spread(self.loss_db, frequency_hz) / 20.0)
@@ -262,6 +265,6 @@ class CouplingFloors:
 
 
 def coupling_floors(eta_in: NDArray[np.float64], eta_out: NDArray[np.float64]) -> CouplingFloors:
-    """Return the floors of PUCs with the given splittings, any shape (mesh.md b.2, exact)."""
+    """Return the floors of PUCs with the given splittings, any shape (docs/calibration.md, 2; exact)."""
     a_in, a_out = _coupler_angle(eta_in), _coupler_angle(eta_out)
     return CouplingFloors(np.sin(a_in - a_out) ** 2, np.cos(a_in + a_out) ** 2)

@@ -12,7 +12,7 @@ from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.topology import MeshTopology
 
 BUL_MM = 0.81141
-"""Length of a PUC, here also of a lattice edge (assumption of mesh.md a.7)."""
+"""Length of a PUC, here also of a lattice edge (assumed; Sánchez-Jácome 2025 has the length)."""
 
 _ARM_OFFSET_MM = 0.025
 _RING_PM_PER_PI = 119.0 / 2.0
@@ -36,6 +36,7 @@ class HeaterDistances:
         """Return the distances in a mesh whose PUCs are ``BUL_MM`` long."""
         ends = mesh.end_places * BUL_MM
         along = (ends[:, 1] - ends[:, 0]) / np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1, keepdims=True)
+        # Rail L lies to the left of a traveller from A to B.
         left = np.stack([-along[:, 1], along[:, 0]], axis=1) * _ARM_OFFSET_MM
         centre = ends.mean(axis=1)
         arms = np.stack([centre + left, centre - left], axis=1).reshape(-1, 2)
@@ -46,6 +47,7 @@ class HeaterDistances:
     def crosstalk(self, kernel: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> ThermalCrosstalk:
         """Return the crosstalk of a kernel: rad per mW against distance in mm. A heater's own arm is left out."""
         on_arms = kernel(self.arm_mm)
+        # What a heater does to its own arm is its law; the kernel would count it twice.
         np.fill_diagonal(on_arms, 0.0)
         return ThermalCrosstalk(on_arms, kernel(self.joint_mm))
 
@@ -73,8 +75,8 @@ class ThermalCrosstalk:
         """Return the published curve against distance, applied to every pair.
 
         The curve is the shift of a six-PUC ring per π of aggressor phase, 0.906·exp(-d/1.18 mm) + 0.12 pm (fit of the
-        published samples, mesh.md b.7). The aggressors were driven on both arms, so a single heater's heat per π is Pπ
-        of two. The distance between the two arms of a PUC makes the differential part.
+        published samples, Teofilovic 2024). The aggressors were driven on both arms, so a single heater's heat per π is
+        Pπ of two. The distance between the two arms of a PUC makes the differential part.
 
         Args:
             mesh: The mesh.

@@ -44,7 +44,7 @@ def check_format(document: Mapping[str, Any]) -> None:
 
 
 def check_graph(mesh: MeshTopology, document: Mapping[str, Any]) -> None:
-    """Refuse a mesh that contradicts itself or its document, naming the element (mesh.md a.7).
+    """Refuse a mesh that contradicts itself or its document, naming the element.
 
     Raises:
         ConfigError: The message names the element.

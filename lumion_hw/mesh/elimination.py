@@ -2,7 +2,7 @@
 
 The equations of a mesh always have the same zeros. So the order of the unknowns, the fill-in and every single
 multiplication are known before the first number is: a :class:`Program` is that list. It never looks for a pivot, which
-is safe while light loses power in every PUC (each pivot is 1 − γ with the gain |γ| < 1 of a round trip; mesh.md c.2).
+is safe while light loses power in every PUC: each pivot is 1 − γ with the gain |γ| < 1 of a round trip.
 
 The order is a nested dissection of the mesh: a cut between two halves of its corners crosses few PUCs, and the four
 waves that enter those are eliminated last.
@@ -74,6 +74,7 @@ def compile_elimination(rows: NDArray[np.int64], columns: NDArray[np.int64], siz
         size: Rows and columns of the matrix.
         n_pivots: How many unknowns are eliminated, from the first one on.
     """
+    # Rows and columns as the bits of one long integer each: a union is one operation, however wide.
     row_sets, column_sets = [0] * size, [0] * size
     for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
         row_sets[row] |= 1 << column
@@ -84,6 +85,7 @@ def compile_elimination(rows: NDArray[np.int64], columns: NDArray[np.int64], siz
         right, below = row_sets[k] >> (k + 1) << (k + 1), column_sets[k] >> (k + 1) << (k + 1)
         right_columns.append(_members(right))
         below_rows.append(_members(below))
+        # Fill-in: what stands to the right of the pivot appears in every row below it.
         for row in below_rows[k].tolist():
             row_sets[row] |= right
         for column in right_columns[k].tolist():

@@ -1,7 +1,7 @@
 """Three ways to solve the equations of a mesh: compiled, in numpy, and by a pivoting sparse LU where that is needed.
 
 The first two run the same fixed elimination without pivoting. Where a pivot comes out smaller than :data:`LEAST_PIVOT`
-(a ring that loses next to nothing; mesh.md c.2) the samples concerned are solved again by the third.
+(a ring that loses next to nothing) the samples concerned are solved again by the third.
 """
 
 from __future__ import annotations
@@ -315,6 +315,7 @@ def _substituted(program: Program, work: Complex, sources: NDArray[np.int64]) ->
     x[sources, np.arange(len(sources))] = 1.0
     for k in range(program.n_pivots):
         part = slice(program.below_start[k], program.below_start[k + 1])
+        # Light from one port has not reached most of the first unknowns: nothing to subtract.
         if part.start < part.stop and x[k].any():
             x[program.below_row[part]] -= work[program.below[part]][:, None] * x[k]
     for k in reversed(range(program.n_pivots)):
@@ -337,6 +338,7 @@ def _repair(
     again: Callable[[WaveEquations, Complex], Complex],
 ) -> None:
     """Solve samples again whose smallest squared pivot is too small, or no number."""
+    # Not "smaller than": a pivot that is no number is doubtful, too.
     doubtful = np.flatnonzero(~(least[: len(result)] >= LEAST_PIVOT**2))
     if len(doubtful) and least[doubtful].any():
         _log.info(
@@ -358,6 +360,7 @@ def _sparse_waves(equations: WaveEquations, values: Complex, sources: NDArray[np
     unit = np.zeros((n, len(sources)), dtype=np.complex128)
     unit[sources, np.arange(len(sources))] = 1.0
     try:
+        # In the order of the dissection already; the diagonal gives way only to an element ten times as large.
         lu = splu(matrix, permc_spec="NATURAL", diag_pivot_thresh=0.1, options={"SymmetricMode": True})
     except RuntimeError as error:
         raise LumionError(

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 def entering_fraction(jones: NDArray[np.complex128], loss_db: ArrayLike, tm_rejection_db: float) -> NDArray[np.float64]:
     """Return the power in the mesh over the power in the fibre.
 
-    TM leaks in through the port ``tm_rejection_db`` below TE (mesh.md b.10). The two are added in power
-    (polarization.md 2): were TM a field, some polarization would hide it altogether.
+    TM leaks in through the port ``tm_rejection_db`` below TE (assumed). The two are added in power
+    (docs/polarization.md, "The model"): were TM a field, some polarization would hide it altogether.
 
     Args:
         jones: Shape ``(..., 2)``; field at the facet (TE, TM), of length 1.

@@ -20,7 +20,7 @@ class MeshFaults:
     """What is wrong with a mesh.
 
     A fault belongs to a state, not to a PUC: a PUC stuck in bar still carries light in bar, one with excess loss
-    carries it in both states, and one stuck in between carries none without splitting it (mesh.md d.1).
+    carries it in both states, and one stuck in between carries none without splitting it.
 
     Attributes:
         stuck: ``"bar"``, ``"cross"`` or the power coupling k (0 bar, 1 cross) at which a PUC is stuck, by PUC.

@@ -125,6 +125,7 @@ class _Rows:
         self._mesh = mesh
         x, y = mesh.end_places[..., 0] / 1.5, mesh.end_places[..., 1] * -2.0 / math.sqrt(3.0)
         column, row = np.rint(x).astype(np.int64), np.rint(y).astype(np.int64)
+        # Vertices of a honeycomb lie on half-steps of √3 / 2; of another lattice they do not.
         if not np.allclose(y, row):
             raise ConfigError(
                 f"no feed-forward block on mesh {mesh.label!r}: its PUCs are no edges of a honeycomb",

@@ -14,8 +14,8 @@ _NEWTON_STEPS = 8
 class HeaterLaw:
     """Phase of one arm, φ = ρ2·I² + ρ4·I⁴ + ρ6·I⁶.
 
-    The form that heating with a resistance that rises suggests (mesh.md b.4), one term longer than the usual two: over
-    three full turns two terms miss the physics by some 20 mrad.
+    The form that heating with a resistance that rises suggests (docs/decisions/0006-global-fit.md), one term longer
+    than the usual two: over three full turns two terms miss the physics by some 20 mrad.
 
     Attributes:
         rho2_rad_per_ma2: Coefficient of I², positive.

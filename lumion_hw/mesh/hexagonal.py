@@ -2,8 +2,8 @@
 
 At a vertex each corner of 120° between two neighbouring PUCs holds a joint; a wider corner stays open and is two ports.
 Vertices stand on zig-zag columns: V(c, j) lies at x = 1.5 c ± 0.25, y = -(√3/2) j. Slanted PUCs run down a zig-zag,
-horizontal ones join neighbouring zig-zags; both are numbered column by column from top to bottom (mesh.md a.3). Layout
-and numbering are those of the SmartLight-class chip (D. Sánchez-Jácome, PhD thesis, UPV 2025), continued by the same
+horizontal ones join neighbouring zig-zags; both are numbered column by column from top to bottom. Layout and
+numbering are those of the SmartLight-class chip (Sánchez-Jácome 2025), continued by the same
 rule to any columns and to rings of cells.
 """
 

@@ -42,6 +42,7 @@ def split_phase(
     reach_upper = upper.max_phase_rad if upper else 0.0
     reach_lower = lower.max_phase_rad if lower else 0.0
     common = common_rad if upper and lower else 0.0
+    # Raise the difference on the upper arm, or take the rest of the turn off by the lower one.
     options = [
         (up + down, up, down)
         for up, down in ((raise_upper + common, common), (common, turn - raise_upper + common))

@@ -88,7 +88,7 @@ def _aligned(rows):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _load(start, slots, element, joint, elements, through, first, work):  # type: ignore[no-untyped-def]
-    """Put the matrix elements of a group of samples into their slots; lanes beyond the last sample repeat it."""
+    """Put the matrix elements of a group of samples into their slots; lanes beyond the last sample repeat the first."""
     step = 1 if through.shape[1] > 1 else 0
     there = min(LANES, elements.shape[1] - first)
     for slot in range(len(start)):
@@ -116,6 +116,7 @@ def _eliminate(pivot, below_start, below, right_start, right, target, work):  # 
         for lane in range(LANES):
             square = work[diagonal, 0, lane] ** 2 + work[diagonal, 1, lane] ** 2
             smallest = min(smallest, square)
+            # 1 / (a + jb) = (a - jb) / (a² + b²), and the square is there already.
             inverse = 1.0 / square
             work[diagonal, 0, lane] *= inverse
             work[diagonal, 1, lane] *= -inverse

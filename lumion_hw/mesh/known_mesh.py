@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.chip import ChipParameters
 from lumion_hw.mesh.crosstalk import BUL_MM, HeaterDistances, ThermalCrosstalk
-from lumion_hw.mesh.record import CalibrationRecord, CouplerEntry, CrosstalkKernel, Dispersion
+from lumion_hw.mesh.record import CalibrationRecord, CouplerEntry, CrosstalkKernel
 from lumion_hw.mesh.record_validity import Use, check_validity
 from lumion_hw.mesh.topology import MeshTopology
 from lumion_hw.quantities import wavelength_m_from_frequency_hz
@@ -29,8 +30,8 @@ class KnownMesh:
 
     Attributes:
         record: The record.
+        chip: The physics it states.
         passive_rad: Shape ``(E,)``; NaN where it was not found.
-        law: Shape ``(2E, 3)``; ρ2, ρ4, ρ6 of every heater; zeros for one without effect.
         max_ma: Shape ``(2E,)``; largest current, 0 for a heater without effect.
         heat_mw_per_rad: Shape ``(2E,)``; heat for a radian on the heater's own arm.
         arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) per heat of another heater (column).
@@ -38,8 +39,8 @@ class KnownMesh:
     """
 
     record: CalibrationRecord
+    chip: ChipParameters
     passive_rad: Real
-    law: Real
     max_ma: Real
     heat_mw_per_rad: Real
     arm_rad_per_mw: Real
@@ -62,19 +63,18 @@ class KnownMesh:
         """
         heaters = [heater for entry in record.pucs for heater in (entry.upper, entry.lower)]
         laws = [heater.law for heater in heaters]
-        law = np.array(
-            [(one.rho2_rad_per_ma2, one.rho4_rad_per_ma4, one.rho6_rad_per_ma6) if one else (0.0,) * 3 for one in laws]
-        )
-        nominal = record.heater_ohm * 1e-3 * np.array([heater.heat_factor for heater in heaters])
-        live = law[:, 0] != 0.0
+        chip = ChipParameters.of(record)
+        rho2 = chip.heater_law[:, 0]
+        # P = R0·I²·(own phase over ρ2·I²)·factor (docs/calibration.md, 2): so much heat for a radian, at any current.
+        nominal = record.heater_ohm * 1e-3 * chip.heat_factor
         arms, joints = _crosstalk(record)
         passive = [entry.passive_phase_rad for entry in record.pucs]
         return cls(
             record,
+            chip,
             np.array([np.nan if value is None else value for value in passive]),
-            law,
             np.array([min(one.max_ma, max_ma) if one else 0.0 for one in laws]),
-            np.divide(nominal, law[:, 0], out=np.zeros(len(law)), where=live),
+            np.divide(nominal, rho2, out=np.zeros(len(rho2)), where=rho2 != 0.0),
             arms,
             joints,
         )
@@ -85,6 +85,11 @@ class KnownMesh:
         return self.record.mesh
 
     @property
+    def law(self) -> Real:
+        """ρ2, ρ4, ρ6 of every heater, shape ``(2E, 3)``; zeros for one without effect."""
+        return self.chip.heater_law
+
+    @property
     def reach_rad(self) -> Real:
         """Largest phase of every heater on its own arm, shape ``(2E,)``; 0 for one without effect."""
         return self.own_rad(self.max_ma)
@@ -92,8 +97,7 @@ class KnownMesh:
     @property
     def joint_rad(self) -> Real:
         """Phase of every joint without heat, shape ``(J,)``."""
-        joints = self.record.joints
-        return np.zeros(len(self.mesh.joints)) if joints is None else np.array(joints.phase_rad)
+        return self.chip.joint_phase_rad
 
     def own_rad(self, currents_ma: Real) -> Real:
         """Return the phase of every heater on its own arm, shape ``(…, 2E)``."""
@@ -123,6 +127,7 @@ class KnownMesh:
                 limit=float(self.reach_rad[heater]), unit="rad",
             )  # fmt: skip
         live = self.law[:, 0] != 0.0
+        # From the first term alone; the others are small, so a few of Newton's steps do.
         square = np.divide(own_rad, self.law[:, 0], out=np.zeros(len(own_rad)), where=live)
         for _ in range(_NEWTON_STEPS):
             current = np.sqrt(np.maximum(square, 0.0))
@@ -169,23 +174,7 @@ class KnownMesh:
 
     def cold_cells(self) -> UnitCells:
         """Return the unit cells with all heaters off."""
-        couplers = [entry.coupler or _BALANCED for entry in self.record.pucs]
-        common = np.pi / 4.0 + np.array([coupler.common_rad for coupler in couplers])
-        half = 0.5 * np.array([coupler.difference_rad for coupler in couplers])
-        dispersion = self.record.dispersion or Dispersion()
-        return UnitCells(
-            loss_db=self.record.loss_db,
-            eta_in=np.sin(common + half) ** 2,
-            eta_out=np.sin(common - half) ** 2,
-            phase_upper=np.nan_to_num(self.passive_rad),
-            phase_lower=np.zeros(len(common)),
-            joint_phase=self.joint_rad,
-            reference_hz=self.record.reference_hz,
-            delay_s=dispersion.delay_s,
-            # η = sin² a, so dη = sin 2a · da; 2a is π/2 but for the imbalance.
-            eta_slope_per_hz=np.sin(2.0 * common) * dispersion.coupler_slope_rad_per_hz,
-            differential_slope_per_hz=dispersion.differential_slope_rad_per_hz,
-        )
+        return self.chip.cold_cells(self.record.reference_hz)
 
     def coupler(self, puc: int) -> CouplerEntry:
         """Return the couplers of a PUC, balanced ones if they were not measured."""

@@ -48,6 +48,7 @@ def round_robin(ports: Sequence[int]) -> list[Matching]:
     for _ in range(len(seats) - 1):
         facing = zip(seats[: len(seats) // 2], reversed(seats), strict=False)
         rounds.append(tuple(sorted((min(a, b), max(a, b)) for a, b in facing if a is not None and b is not None)))
+        # The first stays seated, all others move up one place.
         seats = [seats[0], seats[-1], *seats[1:-1]]
     return rounds
 
@@ -69,6 +70,7 @@ class Router:
     def settled(self, matching: Iterable[Pair]) -> tuple[Routed | None, Matching]:
         """Negotiate a matching, or remember how that ended; return its ways, or ``None`` and the pairs at odds."""
         pairs = tuple(sorted(matching))
+        # Factors come again and again while they are split anew.
         if pairs not in self._known:
             negotiation = Negotiation(only(self._request, [self._index[pair] for pair in pairs]))
             try:
@@ -291,6 +293,7 @@ def random_matching(pairs: Collection[Pair], size: int, order: random.Random) ->
             return True
         if steps > 50 * size or len(free) < 2 * (size - len(chosen)):
             return False
+        # The one with the fewest partners left first: it is the first to be left without.
         port = min(sorted(free), key=lambda each: len(neighbours[each] & free))
         options = sorted(neighbours[port] & free)
         order.shuffle(options)

@@ -2,8 +2,8 @@
 
 With n ports a configuration joins n / 2 pairs at best, so n - 1 configurations are needed at least (n if n is odd, one
 port being idle in each). A set of n - 1 is a 1-factorisation of the complete graph whose every factor can be routed;
-there are many factorisations, and not every matching can be routed on a given mesh (mesh.md d.7; PipSwitch, arXiv
-2501.18136). Where no such set is found, further configurations carry the pairs that are left.
+there are many factorisations, and not every matching can be routed on a given mesh (PipSwitch 2025).
+Where no such set is found, further configurations carry the pairs that are left.
 
 A circuit and its reverse share one path, so a pair serves both directions. Where light never turns back, as in a
 rectangular mesh, ports of one side cannot be joined at all: every one on the left then meets every one on the right,

@@ -322,6 +322,7 @@ def _line(mesh: MeshTopology, page: PictureLayout, circuit: _Circuit) -> Iterato
     way = _svg_curves(curves)
     pucs = " ".join(map(str, circuit.path.pucs))
     yield f'<g id="path-{circuit.index}" data-pucs="{pucs}"><title>{xml_text(circuit.path.label)}</title>'
+    # A white edge below: where circuits cross, one is seen to lie over the other.
     yield f'<path d="{way}" fill="none" stroke="#ffffff" stroke-width="7.5"/>'
     yield f'<path d="{way}" {circuit.stroke(4.2)}/>'
     yield from (_arrow_head(curve, circuit.colour) for curve in (curves[0], *passes[::2], curves[-1]))

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.mesh.adjoint import CellGradient, gradient
 from lumion_hw.mesh.cell import UnitCells
-from lumion_hw.mesh.gradient import CellGradient, gradient
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.scattering import Solver
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
@@ -183,6 +183,7 @@ def _phase_sigma_rad(known: KnownMesh, currents_ma: Real) -> Real:
     for term, name in enumerate(_LAW_TERMS):
         law = entry.place(name)
         if law is not None:
+            # Upper arm minus lower, like the phase itself: what their laws have in common cancels.
             moved = factor[law] * (currents_ma ** (2 * (term + 1)))[:, None]
             rows += moved[0::2] - moved[1::2]
     sigma_rad: Real = np.sqrt((rows**2).sum(axis=1))
@@ -191,6 +192,7 @@ def _phase_sigma_rad(known: KnownMesh, currents_ma: Real) -> Real:
 
 def _rounding_sigma_rad(known: KnownMesh, currents_ma: Real, dac_step_ma: float) -> Real:
     """Return the standard deviation of every differential phase by rounding of currents, uniform over a step."""
+    # dφ/dI = dφ/dI² · 2 I; a step is spread evenly, with a standard deviation of 1/√12 of it.
     per_ma = known.own_slope_rad_per_ma2(currents_ma) * 2.0 * currents_ma
     sigma: Real = np.hypot(per_ma[0::2], per_ma[1::2]) * dac_step_ma / np.sqrt(12.0)
     return sigma

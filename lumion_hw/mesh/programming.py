@@ -1,7 +1,7 @@
 """From what PUCs are to do to heater currents, against thermal crosstalk, with the least heat.
 
 Phases of arms are wanted modulo a turn, heat flows from every heater to every arm and joint: the own phases of the
-heaters are found by iteration, P ← D⁻¹(φ - α - K·P) (calibration.md 7). Which turn is taken is settled first and
+heaters are found by iteration, P ← D⁻¹(φ - α - K·P) (docs/calibration.md, 7). Which turn is taken is settled first and
 held while iterating, as a continuous function of the crosstalk: nothing jumps between two equally good choices.
 """
 
@@ -22,7 +22,7 @@ from lumion_hw.mesh.topology import MeshTopology, State
 Real = NDArray[np.float64]
 
 DIFFERENTIAL_RAD: dict[str, float] = {"cross": 0.0, "bar": math.pi}
-"""φu - φl of the two routing states (mesh.md b.1)."""
+"""φu - φl of the two routing states; a balanced PUC that nobody heats is in the cross state (docs/mesh.md#fields)."""
 
 _TURN = 2.0 * math.pi
 _ROUNDS = 60
@@ -58,7 +58,7 @@ class PucTarget:
 
     @classmethod
     def coupling(cls, k: float, coupler: CouplerEntry | None = None, common_rad: float | None = None) -> PucTarget:
-        """Return the target of a power coupling, exact for imperfect couplers (mesh.md b.2).
+        """Return the target of a power coupling, exact for imperfect couplers (docs/calibration.md, 2).
 
         Args:
             k: Power to the cross output: 0 bar, 1 cross.
@@ -145,6 +145,7 @@ def program(
     taken = None if cancel_joints is None else _JointTakers(known, cancel_joints, takers)
     own = np.zeros(2 * len(known.passive_rad))
     choice = _Choice(known, targets, *_stray(known, own, taken))
+    # Which turn is cheapest hangs on the crosstalk, and that on the turns: choose, settle, choose anew.
     for _ in range(_PASSES):
         own = _settled(known, choice, taken, own)
         if not choice.renew(*_stray(known, own, taken)):
@@ -244,6 +245,7 @@ def _stray(known: KnownMesh, own_rad: Real, taken: _JointTakers | None) -> tuple
 def _settled(known: KnownMesh, choice: _Choice, taken: _JointTakers | None, own_rad: Real) -> Real:
     """Iterate the own phases against the crosstalk until they stand still."""
     moved = math.inf
+    # Crosstalk is a small part of any phase: a round leaves a small part of what the last one moved.
     for _ in range(_ROUNDS):
         after = choice.own_rad(*_stray(known, own_rad, taken))
         moved = float(np.max(np.abs(after - own_rad), initial=0.0))
@@ -285,12 +287,14 @@ class _Choice:
                 wanted = (target.common_rad + half - passive, target.common_rad - half)
                 held = self._arms.get(puc)
                 least = [self._least(puc, arm, wanted[arm], stray, common) for arm in (0, 1)]
+                # They differ by whole turns: less than one radian is only crosstalk that has moved.
                 if held is None or any(least[arm] < held[arm] - 1.0 for arm in (0, 1)):
                     self._arms[puc], changed = least, True
         return changed
 
     def _least(self, puc: int, arm: int, wanted: float, stray: Real, common: Real) -> float:
         """Return an arm's phase on the turn that takes the least heat, crosstalk not yet taken off."""
+        # Heat only adds: the first turn that is not below what crosstalk does already.
         base = float(stray[2 * puc + arm] - common[puc])
         return (wanted - base) % _TURN + base
 
@@ -324,6 +328,7 @@ class _Choice:
         """Return the difference of own phases with the least heat, crosstalk not yet taken off."""
         base = float(stray[2 * puc] - stray[2 * puc + 1])
         passive = float(self._known.passive_rad[puc])
+        # Heat the upper arm by the rest of a turn, or the lower one by what is left to it: never both.
         needed = [(each - passive - base) % _TURN for each in target.differentials_rad]
         options = [rest - turn for rest in needed for turn in (0.0, _TURN) if self._reaches(puc, rest - turn)]
         if not options:

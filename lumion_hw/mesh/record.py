@@ -1,25 +1,24 @@
 """The calibration record: what is known of one mesh, in one immutable, self-contained document.
 
 Units are in every name. The record says whose it is (serial, mesh and channel map), how it was made, and how well; it
-is refused when any of that does not fit. It is written atomically and carries a hash of its own content. Large arrays
-lie in a side file beside it whose hash is part of the content.
+is refused when any of that does not fit. It carries a hash of its own content. Large arrays lie in a side file beside
+it whose hash is part of the content. :mod:`lumion_hw.storage` reads and writes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import CalibrationError, ConfigError
-from lumion_hw.files import AnyPath
-from lumion_hw.files.writing import Over
+from lumion_hw.mesh.canonical import arrays_sha256, content_hash, readable
 from lumion_hw.mesh.record_entries import (
+    CONVENTIONS,
     ArrayFile,
     Conditions,
     CouplerEntry,
@@ -53,6 +52,10 @@ __all__ = [
     "PucEntry",
 ]
 
+SCHEMA = "lumion-calibration"
+SCHEMA_VERSION = 2
+HEADER = ("schema", "schema_version", "record_id", "content_sha256", "arrays_file")
+"""What stands before the content of a document and is not part of its hash."""
 _STATES: tuple[State, State] = ("bar", "cross")
 
 
@@ -160,9 +163,7 @@ class CalibrationRecord:
     @cached_property
     def content_sha256(self) -> str:
         """Hash over the canonical form of the document without its own hash."""
-        from lumion_hw.mesh.record_document import content_hash, record_body
-
-        return content_hash(record_body(self))
+        return content_hash(self.body())
 
     @property
     def record_id(self) -> str:
@@ -244,42 +245,28 @@ class CalibrationRecord:
                 hint=f"Run the calibration again; {known} of {len(self.pucs)} PUCs are known.",
             )
 
+    def body(self) -> dict[str, Any]:
+        """Return the content that is hashed: all fields, the conventions, and the hashes of map and arrays."""
+        body = asdict(replace(self, arrays={}))
+        del body["arrays"]
+        for port in body["ports"]:
+            if port["lit_with"] is None:
+                del port["lit_with"]  # so that records from before there was any keep their hash
+        if body["conditions"]["heater_tau_s"] is None:
+            del body["conditions"]["heater_tau_s"]  # likewise
+        body["conventions"] = CONVENTIONS
+        body["channel_map_sha256"] = content_hash([list(self.heater_channels), list(self.monitor_ports)])
+        body["arrays_sha256"] = arrays_sha256(self.arrays) if self.arrays else None
+        return body
+
     def to_json(self, arrays_file: str | None = None) -> str:
         """Return the document, its content hash included.
 
         Args:
             arrays_file: Name of the side file, if the arrays are kept.
-        """
-        from lumion_hw.mesh.record_document import record_text
-
-        return record_text(self, arrays_file)
-
-    def save(self, path: AnyPath, over: Over = "own") -> None:
-        """Write the document so that a reader finds the old one or the new one, never half of it.
-
-        Arrays go first, into a side file beside it named by their hash (``.h5``, or ``.npz`` without h5py).
-
-        Args:
-            path: Where to.
-            over: What the document may be written over; the side file only over one that this program has made.
 
         Raises:
-            ConfigError: Nothing can be written there, or there is something that must not be written over.
-            LumionError: There is no room, or the disk failed.
+            ValueError: It holds NaN or infinity, which JSON does not know.
         """
-        from lumion_hw.mesh.record_document import save_record
-
-        save_record(self, Path(path), over)
-
-    @classmethod
-    def load(cls, path: AnyPath) -> CalibrationRecord:
-        """Read a document; one of an older schema version is migrated.
-
-        Raises:
-            CalibrationError: It is not a calibration record, of an unknown schema version, was changed since it was
-                written, follows other conventions, or its side file is missing, damaged or another one.
-            ConfigError: Its side file is HDF5, and h5py is missing.
-        """
-        from lumion_hw.mesh.record_document import load_record
-
-        return load_record(Path(path))
+        values = (SCHEMA, SCHEMA_VERSION, self.record_id, self.content_sha256, arrays_file)
+        return readable(dict(zip(HEADER, values, strict=True)) | self.body()) + "\n"

@@ -60,7 +60,7 @@ class CouplerEntry:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Least and largest power coupling that can be set, sin²(a1 - a2) and sin²(a1 + a2) (mesh.md b.2)."""
+        """Least and largest power coupling that can be set, sin²(a1 - a2) and sin²(a1 + a2)."""
         return float(np.sin(self.difference_rad) ** 2), float(np.cos(2.0 * self.common_rad) ** 2)
 
 
@@ -168,7 +168,7 @@ class CrosstalkEntry:
 
 @dataclass(frozen=True)
 class JointsEntry:
-    """Phases of the waveguide joints, of which only loops are seen from the ports (calibration.md 1.2).
+    """Phases of the waveguide joints, of which only loops are seen from the ports (docs/calibration.md, 1.2).
 
     Attributes:
         phase_rad: One per joint, in the order of ``MeshTopology.joints``.
@@ -212,6 +212,8 @@ class Conditions:
         ambient: Anything else worth knowing, in words.
         valid_for_s: Age at which it should be checked.
         emulated_age_s: How old the bench was, if it is an emulated one: its days are not those of the calendar.
+        heater_tau_s: Thermal time constant of the heaters; ``None`` if they are faster than could be seen, or nobody
+            has looked. Written only where there is one.
     """
 
     reference_hz: float | None = None
@@ -225,6 +227,7 @@ class Conditions:
     ambient: str = ""
     valid_for_s: float | None = None
     emulated_age_s: float | None = None
+    heater_tau_s: float | None = None
 
 
 @dataclass(frozen=True)

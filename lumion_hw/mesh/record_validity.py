@@ -11,6 +11,7 @@ from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.record import CalibrationRecord
 
 Policy = Literal["refuse", "warn"]
+"""What happens when a record is used outside its range: an error, or a warning."""
 
 
 class CalibrationWarning(UserWarning):

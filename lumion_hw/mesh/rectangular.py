@@ -1,6 +1,6 @@
 """The rectangular mesh: columns of PUCs between N ports on the left and N on the right, feed-forward.
 
-The interferometer of Clements et al., Optica 3, 1460 (2016): N waveguides run from left to right, and in column c a PUC
+The interferometer of Clements 2016: N waveguides run from left to right, and in column c a PUC
 joins waveguides r and r + 1 for every r of the parity of c. A waveguide at the rim that has no partner in a column
 passes it by. N columns hold N (N - 1) / 2 PUCs; light never comes back, and every port on the left reaches every port
 on the right.

@@ -49,6 +49,7 @@ class Solver:
         rank[dissect(self.mesh)] = np.arange(self.mesh.n_pucs)
         waves = np.arange(4 * self.mesh.n_pucs)
         place = np.empty_like(waves)
+        # Light from outside is fed by no other wave: eliminated first, it fills in nothing.
         place[np.lexsort((waves, rank[waves // 4], self.mesh.mate >= 0))] = waves
         return place
 
@@ -100,6 +101,7 @@ class Solver:
         """
         ports = self.checked_inputs(cells, inputs)
         elements, factors, batch = self.coefficients(cells, frequency_hz)
+        # Many inputs: ports kept in the elimination give all of the matrix at once. Few: a substitution for each.
         if 2 * len(ports) >= self.mesh.n_ports:
             matrix = self._engine.between_ports(self._ports_equations, elements, factors)
             matrix = matrix if inputs is None else matrix[:, :, ports]

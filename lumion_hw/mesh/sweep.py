@@ -1,7 +1,7 @@
 """Sweeping a few PUCs of a mesh: a low-rank change of the equations, solved in a handful of unknowns per step.
 
 With the base solved once for its inputs and for unit light emitted from each PUC-port of the swept PUCs, the waves
-entering those PUC-ports follow from a matrix of four times their number, ``(1 - G·ΔS)·a = a0`` (Woodbury; mesh.md c.3).
+entering those PUC-ports follow from a matrix of four times their number, ``(1 - G·ΔS)·a = a0`` (Woodbury).
 """
 
 from __future__ import annotations

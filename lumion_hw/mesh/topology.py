@@ -125,8 +125,6 @@ class MeshTopology(ABC):
 
         Each begins at its smallest PUC; the cells are in ascending order of those. A feed-forward mesh has none.
         """
-        from lumion_hw.mesh.orbits import closed_orbits
-
         # A wave on the rail at its right hand (2nd of end A, 1st of end B) goes round the cell at its right.
         orbits = closed_orbits(self, ["bar"] * self.n_pucs)
         rounds = [tuple(wave // 4 for wave in orbit) for orbit in orbits if orbit[0] % 4 in (1, 2)]
@@ -139,9 +137,20 @@ class MeshTopology(ABC):
 
         ``8 n_pucs`` (further than any walk) where there is no way; a walk back to a wave's own port is counted too.
         """
-        from lumion_hw.mesh.orbits import hops_to_port
-
-        return hops_to_port(self)
+        never = 8 * self.n_pucs
+        # Columns after the waves stand for the ports; -1 - port picks them from the end.
+        reached = np.full((self.n_ports, 4 * self.n_pucs + self.n_ports), never, dtype=np.int64)
+        reached[np.arange(self.n_ports), -1 - np.arange(self.n_ports)] = 0
+        waves = reached[:, : 4 * self.n_pucs]
+        # All ports at once, one more PUC per step.
+        while True:
+            nearer = np.minimum(reached[:, self.successors[:, 0]], reached[:, self.successors[:, 1]]) + 1
+            if np.array_equal(np.minimum(nearer, never), waves):
+                break
+            waves[:] = np.minimum(nearer, never)
+        hops = waves.copy()
+        hops.setflags(write=False)
+        return hops
 
     @cached_property
     def shortest_hops(self) -> NDArray[np.int64]:
@@ -192,9 +201,38 @@ class MeshTopology(ABC):
 
     @cached_property
     def _colouring(self) -> tuple[NDArray[np.int64], NDArray[np.int64], tuple[bool, ...]]:
-        from lumion_hw.mesh.orbits import wave_colours
+        """Waves and ports coloured with 0 and 1 so that every PUC passed flips the colour, as far as that goes.
 
-        return wave_colours(self)
+        On a bipartite lattice (honeycomb, squares) it goes everywhere, and the parity of every path is known
+        beforehand; where waveguides pass PUCs by, paths of both parities join the same ports, and it does not.
+
+        Shape ``(4 n_pucs + n_ports,)`` each: the connected part every wave or port (as the end of a path) belongs to,
+        and its colour; then whether each part could be coloured.
+        """
+        size = 4 * self.n_pucs
+        neighbours: list[list[int]] = [[] for _ in range(size + self.n_ports)]
+        for wave, following in enumerate(np.where(self.successors < 0, size - 1 - self.successors, self.successors)):
+            for node in following.tolist():
+                neighbours[wave].append(node)
+                neighbours[node].append(wave)
+        part = np.full(len(neighbours), -1, dtype=np.int64)
+        colour = np.zeros(len(neighbours), dtype=np.int64)
+        fits: list[bool] = []
+        for start in range(len(neighbours)):
+            if part[start] >= 0:
+                continue
+            part[start] = len(fits)
+            fits.append(True)
+            todo = [start]
+            while todo:
+                node = todo.pop()
+                for other in neighbours[node]:
+                    if part[other] < 0:
+                        part[other], colour[other] = part[start], colour[node] ^ 1
+                        todo.append(other)
+                    elif colour[other] == colour[node]:
+                        fits[part[start]] = False
+        return part, colour, tuple(fits)
 
     def port_name(self, port: int) -> str:
         """Return a port as ``PUC.endrail``, such as ``0.AR``."""
@@ -239,6 +277,48 @@ class MeshTopology(ABC):
     def sha256(self) -> str:
         """Hash of the canonical text; goes into every calibration record."""
         return hashlib.sha256(self.canonical_text().encode()).hexdigest()
+
+
+def _followers(mesh: MeshTopology, states: Sequence[State]) -> list[int]:
+    """Return the wave that follows each wave in a full setting, or ``-1 - port`` where it leaves.
+
+    Args:
+        mesh: The mesh.
+        states: State of every PUC.
+    """
+    crossed = np.repeat(np.array([state == "cross" for state in states], dtype=np.int64), 4)
+    following: list[int] = mesh.successors[np.arange(4 * mesh.n_pucs), crossed].tolist()
+    return following
+
+
+def closed_orbits(mesh: MeshTopology, states: Sequence[State]) -> tuple[tuple[int, ...], ...]:
+    """Return the rings in which light would go round for ever, as the waves passed in order.
+
+    Every ring comes twice, once for each sense of rotation.
+
+    Args:
+        mesh: The mesh.
+        states: State of every PUC.
+    """
+    following = _followers(mesh, states)
+    open_ended = bytearray(len(following))
+    # First whatever light from a port passes: what is left can only go round.
+    for start in mesh.port_puc_port.tolist():
+        node = start
+        while node >= 0:
+            open_ended[node] = 1
+            node = following[node]
+    orbits: list[tuple[int, ...]] = []
+    for start in range(len(following)):
+        if open_ended[start]:
+            continue
+        orbit, node = [], start
+        while not open_ended[node]:
+            open_ended[node] = 1
+            orbit.append(node)
+            node = following[node]
+        orbits.append(tuple(orbit))
+    return tuple(orbits)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Programming an N x N unitary: a rectangular interferometer on a feed-forward block of the hexagonal mesh.
 
-The matrix is taken apart into mixers and phases (Clements et al., Optica 3, 1460 (2016), here in the convention of
-mesh.md b.1), laid onto a block, programmed against passive phases, joints and crosstalk, and then refined on the
-record's own model of the mesh, imperfect couplers and all, by the exact gradient of the fidelity.
+The matrix is taken apart into mixers and phases (Clements 2016, here in the convention of
+:mod:`lumion_hw.mesh.cell`), laid onto a block, programmed against passive phases, joints and crosstalk, and then
+refined on the record's own model of the mesh, imperfect couplers and all, by the exact gradient of the fidelity.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError, LimitError
+from lumion_hw.mesh.adjoint import gradient
 from lumion_hw.mesh.feedforward import FeedForwardBlock, block
-from lumion_hw.mesh.gradient import gradient
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.prediction import drawn_cells
 from lumion_hw.mesh.programming import HeaterLimits, PucTarget, program, rounded_ma
@@ -79,6 +79,8 @@ def fidelity_up_to_port_phases(wanted: Complex, matrix: Complex, rounds: int = 2
     """Return the largest fidelity over phases at inputs and outputs, which power meters cannot see."""
     overlap = wanted.conj() * matrix
     best = 0.0
+    # Phases at inputs and outputs in turns, each best for the others: that climbs to the nearest maximum, hence from
+    # every input.
     for start in range(len(wanted)):
         at_output = np.exp(-1j * np.angle(overlap[:, start]))
         for _ in range(rounds):
@@ -102,6 +104,7 @@ def decompose(unitary: Complex) -> tuple[tuple[Mixer, ...], Real]:
         raise ConfigError("the matrix to program is not unitary", hint="U†U has to be the identity to 1e-9.")
     first: list[Mixer] = []
     last: list[Mixer] = []
+    # Diagonal by diagonal, from either side in turns: the mesh comes out as shallow as can be (Clements 2016).
     for diagonal in range(1, n):
         for step in range(diagonal):
             if diagonal % 2:
@@ -159,6 +162,7 @@ def block_targets(where: FeedForwardBlock, unitary: Complex) -> dict[int, PucTar
     active = set()
     for mixer in mixers:
         m, column = mixer.mode, max(free[mixer.mode], free[mixer.mode + 1])
+        # Two neighbouring modes meet in every second column only.
         while column < columns and where.mixer_of(column, m) is None:
             column += 1
         puc = where.mixer_of(column, m) if column < columns else None
@@ -317,6 +321,7 @@ class UnitaryModel:
         overlap, power = np.vdot(self.unitary, matrix), np.vdot(matrix, matrix).real
         value = float(np.abs(overlap) ** 2 / (len(matrix) * power))
         cotangent = np.zeros_like(field)
+        # dF of F = |tr U†V|² / (N tr V†V), as a factor of dV.
         cotangent[self._outputs] = 2.0 * (
             np.conj(overlap) * self.unitary.conj() / (len(matrix) * power) - value / power * matrix.conj()
         )

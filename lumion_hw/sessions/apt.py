@@ -14,6 +14,7 @@ DEFAULT_TIMEOUT_S = 0.5
 """Time for a reply: 20 bytes at 115 200 baud take 2 ms, a USB bridge may hold them for 16 ms."""
 WRITE_GAP_S = 3e-3
 """Between two writes, or the device loses some (Thorlabs MPC, docs/instruments.md)."""
+# Opening wants RTS toggled; nobody states for how long. A project default.
 _RTS_PULSE_S = 0.05
 
 
@@ -31,6 +32,7 @@ class AptSession(Conversation):
         timeout_s: Default time for a reply.
     """
 
+    # Six zero bytes cover every shift within a header of six; two rounds more for damage on the way.
     resync_rounds = 8
     harmless = b""
 
@@ -135,6 +137,7 @@ class AptSession(Conversation):
                 frame for frame in self._taken(data) if frame.message == wanted and channel in (None, frame.channel)
             ]
             if found:
+                # States are sent unasked as well; of several the latest is the present one.
                 return found[-1]
             if self._clock.now() >= deadline:
                 break

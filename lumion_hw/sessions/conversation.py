@@ -24,10 +24,14 @@ from lumion_hw.links.owner import Owner, fork_safe
 
 _log = logging.getLogger(__name__)
 
+# A device that has lost its line ends would else fill the memory.
 _LINE_LIMIT_BYTES = 1 << 20
 _SHOWN_BYTES = 60
+# A measurement of a minute must not make every resynchronisation wait two.
 _LONGEST_QUIET_S = 1.0
+# Blocks from here on are received in place: the log of a million samples is 4 MB.
 _BULK_BYTES = 1 << 16
+# Weak, so that the lock of an address goes with its last session.
 _locks: weakref.WeakValueDictionary[str, threading.RLock] = weakref.WeakValueDictionary()
 _locks_guard = fork_safe(threading.Lock())
 
@@ -123,6 +127,8 @@ class Conversation(abc.ABC):
         """Open the link and throw away what an earlier user left in it. Raises ``ConnectError``."""
         self._owner.take(self.address, self._device)
         with self._lock, self._named():
+            # Opening a port does not empty it everywhere: pyserial flushes its input on POSIX and
+            # not on Windows (pyserial issue 249), and USB bridges deliver old bytes after a reset.
             deadline = self._clock.now() + timeout_s
             self._link.open(deadline)
             self._buffer.clear()
@@ -203,6 +209,8 @@ class Conversation(abc.ABC):
 
     def _get_in_step(self, what: str) -> None:
         if not self._tainted:
+            # A deadline of now: what is there already, without waiting. Nobody
+            # has asked for it, so it is the late reply of somebody's query.
             stray = self._link.read(self._clock.now())
             if self._buffer:
                 stray = bytes(self._buffer) + stray
@@ -214,11 +222,15 @@ class Conversation(abc.ABC):
             self._resynchronise()
 
     def _resynchronise(self) -> None:
+        # Late replies come about as late as the longest reply so far
+        # took; twice that of silence, and nothing is under way any more.
         quiet_s = max(self._quiet_s, min(2.0 * self._longest_s, _LONGEST_QUIET_S))
         for attempt in range(self.resync_rounds):
             if attempt and self.pause_s:
                 self._clock.sleep(self.pause_s)
             self._discard_input(quiet_s)
+            # An empty line proves nothing yet: the reply may still be on
+            # its way. Only an answer that cannot be mistaken does.
             if not self.probe(self._clock.now() + self._patience_s):
                 continue
             # Answers to the probes of earlier rounds may still be under way.
@@ -228,6 +240,7 @@ class Conversation(abc.ABC):
             self._count(resyncs=1)
             return
         self._link.close()
+        # Closed, so that what still arrives cannot reach the next user of this session.
         raise LinkLost(
             f"no longer in step with the device after {self.resync_rounds} attempts to resynchronise",
             device=self._device,
@@ -254,6 +267,8 @@ class Conversation(abc.ABC):
             FrameError: The line is longer than 1 MiB.
             LinkLost: The peer is gone.
         """
+        # One byte at a time would cost a pair of system calls each, 1.3 ms for 301 bytes
+        # with pyserial's read_until: whatever is there is taken, and searched here.
         started = self._clock.now()
         searched = 0
         if not self._buffer:
@@ -263,6 +278,8 @@ class Conversation(abc.ABC):
                 return data[: found.start()].rstrip(b"\r")
             self._buffer += data
         while (found := self.line_end.search(self._buffer, searched)) is None:
+            # A line end was not in what has been searched; the search
+            # goes on behind it, or long lines would take quadratic time.
             searched = len(self._buffer)
             if searched > _LINE_LIMIT_BYTES:
                 raise self._frame_error(what, "a line without an end")

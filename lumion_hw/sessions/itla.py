@@ -22,7 +22,10 @@ from lumion_hw.sessions.conversation import Conversation, shown
 
 DEFAULT_TIMEOUT_S = 0.5
 """Time for a reply: eight bytes at 9600 baud take 8 ms, the rest is the module's."""
+# The checksum has four bits, so that every repeat on a bad line
+# is one more chance in sixteen that a damaged frame passes it.
 _ATTEMPTS = 3
+# Identity strings have a few dozen bytes; a length beyond this is a damaged reply that passed its four-bit checksum.
 _LONGEST_STRING_BYTES = 4096
 _ERRORS: dict[int, tuple[type[DeviceError], str]] = {
     FrameProblem.NOT_IMPLEMENTED: (NotSupportedError, "this module does not have this register (RNI)"),
@@ -45,6 +48,7 @@ class ItlaSession(Conversation):
         timeout_s: Time for a reply.
     """
 
+    # Four rounds cover every shift of a frame of four bytes; two more for damage on the way.
     resync_rounds = 6
     harmless = b""
 
@@ -117,6 +121,7 @@ class ItlaSession(Conversation):
         it counts if it is that of this write.
         """
         is_write = request != read_request(register)
+        # Each read of AEA-EAR moves the module's pointer on: a repeat would skip two bytes of the text.
         attempts = 1 if register == ItlaRegister.AEA_EAR else _ATTEMPTS
         with self.exchange(what) as deadline:
             frame, message = b"", request
@@ -128,8 +133,12 @@ class ItlaSession(Conversation):
                 if reply is not None and not reply.damaged:
                     if reply.register == register and (is_first or frame[2:] == request[2:]):
                         return reply
+                    # A good reply to another request: replies and requests are
+                    # out of step, and repeating would keep them so.
                     if is_first:
                         break
+                # LstRsp asks for the reply again without executing the write once
+                # more. Of a read the request itself is repeated, which is as good.
                 message = repeat_request() if reply is None and is_write and is_first else request
             raise self._frame_error(what, f"no reply to it: {shown(frame)}")
 
@@ -137,6 +146,7 @@ class ItlaSession(Conversation):
         """Return a reply that is no execution error; else ask why, and raise that."""
         if reply.status is not ItlaReplyStatus.EXECUTION_ERROR:
             return reply
+        # An execution error names no cause: bits 3-0 of NOP hold that of the last command (OIF-ITLA-MSA-01.3).
         data = self._ask("read 0x00", read_request(ItlaRegister.NOP), ItlaRegister.NOP).data
         code = data & 0x0F
         kind, words = _ERRORS.get(code, (DeviceError, f"error {code}"))

@@ -12,6 +12,7 @@ from lumion_hw.errors import ConfigError, DeviceError, FrameError, LinkTimeout
 from lumion_hw.links.base import Link
 from lumion_hw.sessions.conversation import Conversation, shown
 
+# A device that never says its end word must not hold the session for ever.
 _MOST_LINES = 1000
 
 
@@ -101,6 +102,8 @@ class LineSession(Conversation):
             if reason and line != self._done:
                 lines.append(reason)
             if failed or line == self._done:
+                # Some firmware echoes the command, some does not: the first
+                # line is dropped only if it is the command itself.
                 return not failed, tuple(lines[1:] if lines[:1] == [text] else lines)
         raise self._frame_error(text, f"{_MOST_LINES} lines without an end word")
 

@@ -60,6 +60,7 @@ class NovoptelSession(Conversation):
             with self._named():
                 if self._form.wake:
                     self.send(self._form.wake, self._clock.now() + timeout_s)
+                    # It may be answered, as the end of what an earlier host had begun.
                     self._link.drain(self._quiet_s, self._clock.now() + timeout_s)
             self._known = self.read(*self._landmarks)
             return self._known
@@ -77,8 +78,10 @@ class NovoptelSession(Conversation):
         what = f"registers {', '.join(map(str, addresses))}" if len(addresses) > 1 else f"register {addresses[0]}"
         with self.exchange(what) as deadline:
             words = tuple(self._ask(address, what, deadline) for address in addresses)
+            # One byte too few or too many shifts every word behind it; the known one then holds another value.
             if self._known and self._ask(self._landmarks[0], what, deadline) != self._known[0]:
                 raise self._frame_error(what, "not of these registers: the one at the end holds another word")
+            # A byte behind the last word is one too many somewhere before it.
             extra = self.receive_available(1, self._clock.now())
             if extra:
                 raise self._frame_error(what, f"followed by {shown(extra + self._buffer)}")

@@ -40,6 +40,7 @@ _LIST_QUIET_S = 0.1  # long replies come in pieces up to 32 ms apart
 _LONGEST_LIST = 10_000
 _MOST_REPORTS = 1000
 _LARGEST_BUFFER = 1 << 16
+# Its answer carries a number of its own, which no value or OK can be taken for.
 _MARKER = text_request("ID?", IDENTITY)
 
 
@@ -144,6 +145,7 @@ class QontrolSession(Conversation):
                 try:
                     return self._run_once(requests)
                 except DeviceError as error:
+                    # The bytes did not arrive as they were sent; the maker's client sends them again, without end.
                     if error.code != SERIAL_ERROR:
                         raise
                     _log.warning("%s; sending again", error)
@@ -205,6 +207,8 @@ class QontrolSession(Conversation):
         replies: list[tuple[str, ...]] = []
         with self.exchange(_named(requests)):
             while ahead or flying:
+                # Up to a window ahead of the replies: a module is silent for about
+                # 11 ms before each, and one at a time 64 channels take 8 of those.
                 burst = b""
                 while ahead and (not flying or flying_bytes + len(ahead[0].data) <= self._window_bytes):
                     request = ahead.popleft()
@@ -232,9 +236,12 @@ class QontrolSession(Conversation):
                     raise self._refusal(request, codes) from error
                 raise
             text = raw.decode("ascii", errors="backslashreplace")
+            # The whole line has to fit: the maker's client searches for a number in it, and takes +1.2e-03 V for 1.2 V.
             if request.line.fullmatch(text):
                 lines.append(text)
             elif (code := self._report(text, request.text)) is not None:
+                # Reports of the outputs' supervision come at any time and end no
+                # reply; they count as a refusal only if no acknowledgement follows.
                 codes.append(code)
                 if code in REQUEST_ERRORS:
                     raise self._refusal(request, codes)
@@ -287,6 +294,7 @@ class QontrolSession(Conversation):
         self._buffer += self._link.read(self._clock.now())
         if not self._buffer:
             return
+        # A report may be half arrived; its end is waited for a moment before it is taken for noise.
         deadline = self._clock.now() + self._quiet_s
         foreign = 0
         while not self._buffer.endswith(b"\n") and self._clock.now() < deadline:

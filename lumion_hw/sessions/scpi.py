@@ -10,6 +10,7 @@ from lumion_hw.links.base import Link
 from lumion_hw.sessions.conversation import Conversation, shown
 
 IDENTITY_QUERY = "*IDN?"
+# A damaged length digit must not make the host wait for gigabytes; a log of a million samples is 4 MB.
 BLOCK_LIMIT_BYTES = 1 << 28
 _CR_OR_LF = re.compile(rb"\r\n?|\n")
 _TERMINATOR_WAIT_S = 0.05  # some instruments end a block with LF, some do not
@@ -96,6 +97,7 @@ class ScpiSession(Conversation):
             self.send(message, deadline)
             line = self._reply_line(command, deadline)
             reply = self._as_text(command, line)
+            # The late answer to a probe of an earlier resynchronisation: the one reply that is certain to be wrong.
             if reply == self._identity and IDENTITY_QUERY not in command.upper():
                 raise self._frame_error(command, "the answer to an earlier identity query")
             return reply
@@ -117,6 +119,7 @@ class ScpiSession(Conversation):
         message = _encoded(command, is_query=True) + self._terminator
         with self.exchange(command, timeout_s) as deadline:
             self.send(message, deadline)
+            # Counted bytes, never up to a terminator: a block may hold any byte, LF included.
             payload = self.receive_block(self._block_length(command, deadline), command, deadline)
             self._end_of_block(command, deadline)
             return payload
@@ -155,6 +158,7 @@ class ScpiSession(Conversation):
         if head[:1] != b"#" or not head[1:].isdigit() or head[1:] == b"0":
             raise self._frame_error(command, f"not a definite-length block: {shown(head + bytes(self._buffer))}")
         digits = self.receive_exactly(int(head[1:]), command, deadline)
+        # The length decides how many bytes are taken for data, so it is not guessed from damaged digits.
         if not digits.isdigit():
             raise self._frame_error(command, f"a block with the length {shown(digits)}")
         length = int(digits)

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 
 from lumion_hw.errors import LimitError
 
@@ -108,7 +109,7 @@ class Register:
         """The bits of the first element as a byte mask; all bits for whole bytes."""
         return 0xFF if self.bits is None else (1 << self.width) - 1 << self.bits[1]
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Bits of one element."""
         return 8 * self.length if self.bits is None else self.bits[0] - self.bits[1] + 1
@@ -119,7 +120,10 @@ class Register:
         Raises:
             ValueError: ``index`` is missing, superfluous or not in the array.
         """
-        return 0 if self.bits is None else self._low_bit(index) % 8
+        try:
+            return self._shifts[index]
+        except KeyError:
+            raise self._no_element(index) from None
 
     def span(self, index: int | None = None) -> range:
         """Return the bytes of one element: those to read for it and to write for it.
@@ -127,8 +131,10 @@ class Register:
         Raises:
             ValueError: ``index`` is missing, superfluous or not in the array.
         """
-        first = self._low_bit(index) // 8
-        return range(first, first + self.length)
+        try:
+            return self._spans[index]
+        except KeyError:
+            raise self._no_element(index) from None
 
     def whole_span(self) -> range:
         """Return the bytes of all elements."""
@@ -136,17 +142,30 @@ class Register:
             return self.span()
         return range(self.span(self.array.first).start, self.span(self.array.indices[-1]).stop)
 
-    def _low_bit(self, index: int | None) -> int:
-        """Return the bit number of the lowest bit of an element, counted from bit 0 of byte 0."""
+    # A bring-up reads tens of thousands of fields: where their elements lie is worked out once.
+
+    @cached_property
+    def _low_bits(self) -> dict[int | None, int]:
+        """The bit number of the lowest bit of each element, counted from bit 0 of byte 0."""
         first = 8 * self.byte + (0 if self.bits is None else self.bits[1])
         if self.array is None:
-            if index is not None:
-                raise ValueError(f"{self.name} is one field; it has no element {index}")
-            return first
-        if index is None or index not in self.array.indices:
-            low, high = self.array.indices[0], self.array.indices[-1]
-            raise ValueError(f"{self.name} has a {self.array.of} {low} to {high}, not {index}")
-        return first + (index - self.array.first) * self.array.stride_bits
+            return {None: first}
+        return {index: first + (index - self.array.first) * self.array.stride_bits for index in self.array.indices}
+
+    @cached_property
+    def _spans(self) -> dict[int | None, range]:
+        starts = {index: low // 8 for index, low in self._low_bits.items()}
+        return {index: range(start, start + self.length) for index, start in starts.items()}
+
+    @cached_property
+    def _shifts(self) -> dict[int | None, int]:
+        return {index: 0 if self.bits is None else low % 8 for index, low in self._low_bits.items()}
+
+    def _no_element(self, index: int | None) -> ValueError:
+        if self.array is None:
+            return ValueError(f"{self.name} is one field; it has no element {index}")
+        low, high = self.array.indices[0], self.array.indices[-1]
+        return ValueError(f"{self.name} has a {self.array.of} {low} to {high}, not {index}")
 
 
 @dataclass(frozen=True)
@@ -189,6 +208,7 @@ def raw(field: Register, data: bytes, index: int | None = None) -> int:
     span = field.span(index)
     if len(data) != len(span):
         raise ValueError(f"{field.name} ({field}) has {len(span)} bytes, not {len(data)}")
+    # Big-endian everywhere but for SNR and counters of CMIS page 14h.
     count = int.from_bytes(data, "little" if field.kind is NumberFormat.UINT_LE else "big")
     if field.bits is not None:
         count = count >> field.shift(index) & ((1 << field.width) - 1)
@@ -216,6 +236,8 @@ def unscaled(field: Register, data: bytes, index: int | None = None) -> Value:
 def decode(field: Register, data: bytes, index: int | None = None) -> Value:
     """Return the value of a field, or of an array's element, in ``field.unit``. Arguments and errors: :func:`raw`."""
     value = unscaled(field, data, index)
+    # Scaled as an exact fraction and rounded to a float once: 0.1
+    # µW times a count must give the same number everywhere.
     return value if field.scale == 1 or isinstance(value, (str, bytes, bool)) else float(value * field.scale)
 
 
@@ -263,6 +285,7 @@ def _placed(field: Register, count: int | bytes, index: int | None, current: byt
     if field.bits is None:
         little = field.kind is NumberFormat.UINT_LE
         return count.to_bytes(len(span), "little" if little else "big", signed=field.kind is NumberFormat.INT)
+    # Never as 0: the other bits of the byte are somebody's setting.
     if current is None or len(current) != 1:
         raise ValueError(f"{field.name} ({field}) is a part of a byte: give the current byte to keep its other bits")
     mask = (1 << field.width) - 1
@@ -289,7 +312,7 @@ def count_of(field: Register, value: Value, scale: Fraction | None = None) -> in
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value} does not fit {field.name}")
     scale = field.scale if scale is None else scale
-    count = round(Fraction(value) / scale)
+    count = round(value) if scale == 1 else round(Fraction(value) / scale)
     low, high = raw_limits(field)
     if not low <= count <= high:
         limit = float((low if count < low else high) * scale)
@@ -339,6 +362,7 @@ def f16_encode(value: float) -> int:
         return 0
     if not math.isinf(value):
         exact = Fraction(value)
+        # From the smallest exponent: of the several codes of a number this has the most digits.
         for exponent in range(32):
             mantissa = round(exact * Fraction(10) ** (24 - exponent))
             if mantissa <= 0x7FF:

@@ -105,12 +105,12 @@ def test_failures_of_different_kinds_have_no_common_exit_code(small) -> None:
     assert exit_code(caught.value) == 1
 
 
-SWITCHED_OFF = {"mesh0": "powered", "sfp-a": "plugged", "pol-c": "powered"}
+SWITCHED_OFF = {"mesh0": "no_power", "sfp-a": "no_cable", "pol-c": "no_power"}
 
 
 @pytest.mark.parametrize("device", SWITCHED_OFF)
 def test_a_device_that_is_off_is_told_and_the_others_are_closed(small, device) -> None:
-    setattr(small.emulated.faults.device(device), SWITCHED_OFF[device], False)
+    small.emulated.faults.inject(device, SWITCHED_OFF[device])
     with pytest.raises(ConnectError) as caught:
         small.open()
     assert caught.value.device == device

@@ -159,7 +159,7 @@ def test_heaters_of_the_chip_are_the_load_of_the_modules() -> None:
         bench.mesh.program(np.full(30, 1.5))
         controller, truth = bench.mesh.controller, bench.emulated.world.truth
         assert isinstance(controller, QontrolController)
-        # U = P / I with P = I²R / (1 - γ I²R), mesh.md b.4
+        # U = P / I with P = I²R / (1 - γ I²R) (docs/calibration.md, 2)
         expected_v = truth.heater_power_mw(np.full(30, 1.5)) / 1.5
         assert controller.read_channels().voltage_v[:30] == pytest.approx(expected_v, abs=0.003)
 
@@ -185,7 +185,7 @@ def test_meters_on_the_taps_stand_in_for_monitors() -> None:
         ports = list(bench.mesh.monitor_ports)
         in_fibre_mw = 1e3 * world.leaving_w()[ports] * 10.0 ** (-world.truth.access_loss_db[ports] / 10.0)
         assert seen_ma == pytest.approx(in_fibre_mw, rel=0.05)  # 1 A/W; meters are good to some per cent
-        # 6.85 dB of typical access loss lie between the power on the chip and that in the fibre (mesh.md b.8).
+        # 6.85 dB of typical access loss lie between the power on the chip and that in the fibre (Sánchez-Jácome 2025).
         assert bench.mesh.responsivity_a_per_w == pytest.approx(0.2065, abs=1e-4)
 
 

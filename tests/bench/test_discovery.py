@@ -178,7 +178,7 @@ def kind_of(answer: bytes) -> str | None:
 
 
 def test_paddles_are_known_by_their_parameters() -> None:
-    parameters = bytes.fromhex("32 05 0C 00 81 50 00 00 64 00 AD 02 C9 00 C9 00 C9 00")  # polarization.md 4.3
+    parameters = bytes.fromhex("32 05 0C 00 81 50 00 00 64 00 AD 02 C9 00 C9 00 C9 00")
     status = bytes.fromhex("91 04 0E 00 81 50 02 00 6B 01 00 00 00 00 00 00 00 24 00 80")
     assert kind_of(status + parameters) == "thorlabs-mpc"
     assert kind_of(status) is None

@@ -15,7 +15,7 @@ from lumion_hw.bench.loader import bench_schema, builtin_names, builtin_path, ch
 from lumion_hw.bench.model import BenchModel
 from lumion_hw.errors import ConfigError
 
-# recovery.md 2.1: (server, NIC) -> (mesh port fed by its transmitter, mesh port that feeds its receiver)
+# Morphlux 2025, artefact: (server, NIC) -> (mesh port fed by its transmitter, mesh port that feeds its receiver)
 PUBLISHED_WIRING = {
     (0, 0): (12, 18),
     (0, 1): (20, 36),
@@ -26,7 +26,7 @@ PUBLISHED_WIRING = {
     (3, 0): (7, 13),
     (3, 1): (35, 34),
 }
-FREE_PORTS = {3, 4, 8, 10, 11, 14, 15, 16, 19, 21, 38, 39}  # recovery.md 2.1
+FREE_PORTS = {3, 4, 8, 10, 11, 14, 15, 16, 19, 21, 38, 39}  # the other fibre ports
 
 
 @pytest.fixture(scope="module")

@@ -244,7 +244,7 @@ def test_heater_channels_may_be_exchanged_between_pucs(small: str) -> None:
 
 
 def test_every_port_of_another_layout_carries_a_fibre(small: str) -> None:
-    # C = 3 columns of 2, 3, 2 cells (r = 2): E = (3*3+2)*2 + (7*3+3)/2 = 34 PUCs, 4*(3+2+1) = 24 ports (mesh.md a.4)
+    # C = 3 columns of 2, 3, 2 cells (r = 2): E = (3*3+2)*2 + (7*3+3)/2 = 34 PUCs, 4*(3+2+1) = 24 ports
     text = small.replace("mesh0\nw", "mesh0\n  columns: [2, 3, 2]\nw")
     mesh = load_bench("bench.yaml", text=text).topology()
     assert (mesh.n_pucs, mesh.n_ports) == (34, 24)

@@ -1,4 +1,4 @@
-"""The bench as a model: defaults that the facts give, the wiring it hands on, and what Python data may not hold."""
+"""The bench as a model: published defaults, the wiring it hands on, and what Python data may not hold."""
 
 import math
 from typing import Any
@@ -20,7 +20,7 @@ def data(small: str) -> dict[str, Any]:
 
 
 def test_module_limits_default_to_10gbase_er() -> None:
-    # transponders.md 8.6: sensitivity -15.8 dBm, overload -1.0 dBm; LOS of the emulated module -21 and -19.5 dBm
+    # 10GBASE-ER, data sheets: sensitivity -15.8 dBm, overload -1.0 dBm; LOS of the emulated module -21 and -19.5 dBm
     module = SfpModel(kind="sfp-8472")
     assert (module.sensitivity_dbm, module.overload_dbm) == (-15.8, -1.0)
     assert (module.los_assert_dbm, module.los_release_dbm) == (-21.0, -19.5)
@@ -28,7 +28,7 @@ def test_module_limits_default_to_10gbase_er() -> None:
 
 
 def test_typical_losses_give_13_7_db_fibre_to_fibre() -> None:
-    # mesh.md b.8: typical 13.7 + 0.50 n dB over n PUCs
+    # Sánchez-Jácome 2025: typical 13.7 + 0.50 n dB over n PUCs
     typical = TypicalMeshModel()
     assert 2 * typical.access_loss_db == pytest.approx(13.7)
     assert typical.puc_loss_db == 0.5
@@ -40,7 +40,7 @@ def test_the_meter_model_decides_the_number_of_channels(model: Any, channels: in
 
 
 def test_hidden_physics_default_to_the_published_figures() -> None:
-    # mesh.md b.2 (couplers), b.4 (heater power per pi), b.8 (access spread), b.11 (photodiode noise)
+    # docs/sources.md: couplers and heater power per pi as published, access spread and photodiode noise assumed
     physics = EmulationModel()
     assert (physics.p_pi_mw.min, physics.p_pi_mw.typical, physics.p_pi_mw.max) == (1.2, 1.34, 2.0)
     assert (physics.coupler_common_sigma, physics.coupler_difference_rad) == (0.011, 0.0063)

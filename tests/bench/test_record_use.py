@@ -16,6 +16,7 @@ from lumion_hw.circuits import PathSetup
 from lumion_hw.errors import CalibrationError, LimitError
 from lumion_hw.mesh.record import CalibrationRecord, Conditions
 from lumion_hw.mesh.record_validity import CalibrationWarning
+from lumion_hw.storage import load_record
 
 DATA = Path(__file__).parents[1] / "data"
 DAY_S = 86_400.0
@@ -28,7 +29,7 @@ def bench() -> Iterator[Bench]:
 
 
 def record(**conditions: object) -> CalibrationRecord:
-    stored = CalibrationRecord.load(DATA / "calibration-record-v1.json")
+    stored = load_record(DATA / "calibration-record-v1.json")
     return replace(stored, conditions=Conditions(**conditions))  # type: ignore[arg-type]
 
 

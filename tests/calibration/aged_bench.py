@@ -1,4 +1,4 @@
-"""Benches whose chip drifts as mesh.md b.11 and calibration.md 6 have it, and records of them from the first day."""
+"""Benches whose chip drifts as docs/calibration.md, 6, has it, and records of them from the first day."""
 
 from __future__ import annotations
 

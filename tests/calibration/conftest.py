@@ -12,13 +12,13 @@ from calibration.measure.bench_probe import BenchProbe
 from calibration.record.raw_data import load_raw
 from calibration.report.hidden_truth import compare
 from lumion_hw.bench.bench import Bench
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record
 
 
 @pytest.fixture(scope="session")
 def recorded() -> Iterator[Calibrated]:
     """The recorded calibration beside the bench it was made on; shared, so a test changes nothing of it."""
-    record = CalibrationRecord.load(RECORD)
+    record = load_record(RECORD)
     assert record.raw is not None
     with Bench.emulate(SMALL, seed=SEED) as bench:
         yield Calibrated(bench, BenchProbe(bench), record, compare(bench, record), SEED, load_raw(RECORD, record.raw))

@@ -1,4 +1,4 @@
-"""A hidden mesh with all non-idealities of mesh.md and readings of it, without a bench: what the fits are tested on."""
+"""A hidden mesh with all that docs/calibration.md, 2, says of a chip, and readings of it, without a bench."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class SimulatedMesh:
         return truth.crosstalk.warmed(cold, self.heat_mw(currents_ma) * turns, truth.p_pi_mw)
 
     def detuned_cells(self, currents_ma: Real, detuning_hz: Real | float) -> UnitCells:
-        """The same for light of another frequency: delay and slopes count (mesh.md b.9)."""
+        """The same for light of another frequency: delay and slopes count (docs/sources.md)."""
         cells = self.cells(currents_ma, detuning_hz)
         common = 2 * np.pi * self.delay_s * np.asarray(detuning_hz)
         half = 0.5 * self.differential_slope_per_hz * np.asarray(detuning_hz)

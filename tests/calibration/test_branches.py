@@ -30,7 +30,7 @@ APART_HZ = np.array([-21e9, 9e9, 3e9, 9e9])
 
 @pytest.fixture
 def small() -> SimulatedMesh:
-    """Arms differ by 15 mrad per nm (mesh.md b.9)."""
+    """Arms differ by 15 mrad per nm (docs/sources.md)."""
     simulated = SimulatedMesh.draw(SMALL, 17)
     simulated.differential_slope_per_hz = 15e-3 / HZ_PER_NM
     return simulated

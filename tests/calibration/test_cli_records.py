@@ -20,6 +20,7 @@ from calibration.record.conversion import record_from
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record import CalibrationRecord, CrosstalkEntry, Defect
+from lumion_hw.storage import load_record, save_record
 
 ORIGIN = replace(one_cell.ORIGIN, defects=(Defect("stuck PUC", "puc", 4, "no effect of either heater", ("bar",)),))
 SIGMA = {"passive_phase_rad": 2e-3, "loops": 1e-3, "loss_db": 0.01, "source_db": 0.02}
@@ -47,7 +48,7 @@ def saved(found: MeshParameters, tmp_path: Path) -> tuple[str, str]:
     """Two records of one mesh, independent by their standard errors."""
     rng = np.random.default_rng(1)
     for name in ("a.json", "b.json"):
-        record_of(found, rng.standard_normal(SPACE.size)).save(tmp_path / name)
+        save_record(record_of(found, rng.standard_normal(SPACE.size)), tmp_path / name)
     return str(tmp_path / "a.json"), str(tmp_path / "b.json")
 
 
@@ -110,7 +111,7 @@ def test_without_covariance_there_is_no_unit_of_error(
     found: MeshParameters, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "bare.json"
-    record_from(SPACE, found, ORIGIN).save(path)
+    save_record(record_from(SPACE, found, ORIGIN), path)
     assert main(["compare", str(path), str(path)]) == 0
     assert "holds no covariance" in capsys.readouterr().out
     assert main(["compare", str(path), str(path), "--tolerance-sigma", "3"]) == 2
@@ -193,7 +194,7 @@ def test_csv_is_one_table_per_file(saved: tuple[str, str], tmp_path: Path) -> No
     ]
     rows = list(csv.DictReader((tmp_path / "tables" / "heaters.csv").read_text().splitlines()))
     assert (len(rows), rows[3]["arm"], rows[3]["channel"]) == (20, "lower", "3")
-    assert 1.0 < float(rows[3]["p_pi_mw"]) < 2.2  # 1.2 to 2.0 mW per π (mesh.md b.4), nominal resistance
+    assert 1.0 < float(rows[3]["p_pi_mw"]) < 2.2  # 1.2 to 2.0 mW per π (Sánchez-Jácome 2025), nominal resistance
 
 
 def test_npz_holds_the_arrays_and_the_covariance(saved: tuple[str, str], tmp_path: Path) -> None:
@@ -223,4 +224,4 @@ def test_version_1_with_a_matrix_of_crosstalk_is_shown_but_not_compared(
     assert "dead heater" in capsys.readouterr().out
     assert main(["compare", stored, stored]) == 3
     assert "is a matrix" in capsys.readouterr().err
-    assert isinstance(CalibrationRecord.load(Path(stored)).crosstalk, CrosstalkEntry)
+    assert isinstance(load_record(Path(stored)).crosstalk, CrosstalkEntry)

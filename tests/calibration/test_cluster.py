@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,10 +19,10 @@ from two_benches import bench_file
 from waiting import PATIENCE_S
 
 from calibration.run.cluster import calibrate_on_cluster
-from calibration.run.many_benches import jobs_for
+from calibration.run.many_benches import BenchJob, jobs_for
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import ConfigError, ConnectError
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record
 
 distributed = pytest.importorskip("distributed")
 dask = pytest.importorskip("dask")
@@ -57,7 +60,7 @@ def test_benches_are_calibrated_on_a_cluster_and_one_that_fails_stops_none(
     said = capsys.readouterr()
     assert [each["state"] for each in json.loads(said.out)["benches"]] == ["failed", "calibrated"]
     assert code == 3
-    assert CalibrationRecord.load(tmp_path / "out" / "a.json").complete
+    assert load_record(tmp_path / "out" / "a.json").complete
     assert "a: global fit" in said.err
 
 
@@ -77,7 +80,75 @@ def test_ctrl_c_stops_the_benches_of_a_cluster(tmp_path: Path, scheduler: str, m
     ended = calibrate_on_cluster(jobs, scheduler, 1, said.append)
     assert isinstance(ended.interruption, KeyboardInterrupt)
     assert [each.state for each in ended.outcomes] == ["interrupted", "not begun"]
-    assert not CalibrationRecord.load(tmp_path / "a.json").complete
+    assert not load_record(tmp_path / "a.json").complete
+
+
+class NeverDone:
+    """A future of it."""
+
+    def cancel(self) -> None:
+        """Nobody works at it any more."""
+
+
+class OneWorker:
+    """As much of a cluster's client as a run uses: one worker, lost at the second look, or its scheduler is."""
+
+    address = "tcp://127.0.0.1:1"
+
+    def __init__(self, lost: Exception | None) -> None:
+        self._lost = lost
+        self.given: list[str] = []
+
+    def nthreads(self) -> dict[str, int]:
+        if not self.given:
+            return {self.address: 1}
+        if self._lost is not None:
+            raise self._lost
+        return {}
+
+    def submit(self, work: Any, job: BenchJob, *_: Any, **__: Any) -> Any:
+        self.given.append(job.name)
+        return NeverDone()
+
+    def as_current(self) -> Any:
+        return contextlib.nullcontext()
+
+    def ignored(self, *_: Any) -> None:
+        """Nobody listens."""
+
+    subscribe_topic = unsubscribe_topic = close = ignored
+
+
+@pytest.mark.parametrize(
+    ("lost", "why", "then"),
+    [
+        (None, f"its worker {OneWorker.address} was lost", "the cluster has no worker"),
+        (OSError("closed"), "the scheduler was lost (OSError)", "the scheduler was lost"),
+        (CancelledError(), "the scheduler was lost (CancelledError)", "the scheduler was lost"),
+    ],
+    ids=["worker", "scheduler", "scheduler that cancels"],
+)
+def test_a_bench_on_a_lost_worker_or_scheduler_has_failed_and_no_other_one_begins(
+    lost: Exception | None, why: str, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the processes of the long test below do when they are killed, without them."""
+
+    def nothing_done(_: Any, **__: Any) -> Any:
+        raise TimeoutError
+
+    cluster = OneWorker(lost)
+    package = SimpleNamespace(Client=lambda *_, **__: cluster, Event=lambda *_, **__: None, wait=nothing_done)
+    monkeypatch.setattr("calibration.run.cluster._distributed", lambda: package)
+    monkeypatch.setattr("calibration.run.cluster._NO_WORKER_S", 0.0)  # nobody starts another one
+    monkeypatch.setattr("calibration.run.cluster._ASK_EVERY_S", 0.0)
+    jobs = [BenchJob(f"{name}.yaml", name, f"{name}.json") for name in ("a", "b")]
+    ended = calibrate_on_cluster(jobs, "127.0.0.1:1", 1, print)
+    assert ended.interruption is None
+    assert cluster.given == ["a"]
+    assert [each.state for each in ended.outcomes] == ["failed", "failed"]
+    assert ended.outcomes[0].error.startswith(why)
+    assert "watchdog" in ended.outcomes[0].error
+    assert ended.outcomes[1].error == then
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a record says of the conditions it was made under, and how far it holds; numbers by hand from mesh.md b.9."""
+"""What a record says of the conditions it was made under, and how far it holds; by hand from docs/sources.md."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def _designer(small: SimulatedMesh, model: MeshModel) -> Designer:
 
 
 def test_a_setting_takes_as_long_as_its_channels_take_to_write() -> None:
-    """14 ms for one channel, 62.5 ms for 160, 0.3 ms to read (mesh.md b.6), five time constants of 0.1 ms to settle."""
+    """14 ms for one channel, 62.5 ms for 160, 0.3 ms to read (Sánchez-Jácome 2025); settling 0.5 ms."""
     times = HardwareTimes()
     np.testing.assert_allclose(times.setting_s(np.array([0, 1, 160])), [0.0008, 0.0148, 0.0633])
     assert times.setting_s(np.array([80])) == pytest.approx(0.014 + 79 / 159 * 0.0485 + 0.0008)
@@ -77,6 +77,7 @@ def test_cold_heaters_tell_the_passive_phases(small: SimulatedMesh, model: MeshM
     assert 2 * half.rms("passive_phase_rad") < warm.rms("passive_phase_rad")
 
 
+@pytest.mark.long
 def test_chosen_settings_tell_twice_as_much_as_any_in_the_same_time(small: SimulatedMesh, model: MeshModel) -> None:
     """Information goes as the inverse square of the standard error."""
     ends = [

@@ -169,7 +169,7 @@ def test_of_a_stuck_puc_the_split_is_found_its_couplers_are_held_and_all_others_
 
 
 def _coupling(parameters: MeshParameters) -> float:
-    """Share of the light that the stuck PUC leads across, by the formula of calibration.md 2."""
+    """Share of the light that the stuck PUC leads across, by the formula of docs/calibration.md, 2."""
     a_plus, a_minus = parameters.coupler_common_rad[STUCK], parameters.coupler_difference_rad[STUCK]
     cosine = np.cos(0.5 * parameters.passive_phase_rad[STUCK]) ** 2
     return float(np.cos(2.0 * a_plus) ** 2 * cosine + np.sin(a_minus) ** 2 * (1.0 - cosine))

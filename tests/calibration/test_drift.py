@@ -1,4 +1,4 @@
-"""Renewing a calibration with a few settings after everything has drifted a little (calibration.md 6)."""
+"""Renewing a calibration with a few settings after everything has drifted a little (docs/calibration.md, 6)."""
 
 from __future__ import annotations
 

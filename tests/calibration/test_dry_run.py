@@ -43,7 +43,7 @@ def small() -> DryRun:
 
 
 def test_every_stage_has_its_cost(small: DryRun) -> None:
-    """30 heaters of 8 levels, 200 random settings; a channel takes 14.8 ms with settling and reading (mesh.md b.6)."""
+    """30 heaters of 8 levels, 200 random settings; a channel takes 14.8 ms, settled and read (Sánchez-Jácome 2025)."""
     stages = {stage.name: stage for stage in small.stages}
     assert list(stages) == ["survey", "sweeps", "random settings", "chosen settings", "fibres", "verification"]
     assert stages["sweeps"].settings >= 30 * 7
@@ -65,7 +65,7 @@ def test_the_wanted_standard_error_is_predicted_to_be_reached(small: DryRun) -> 
 
 
 def test_what_cannot_be_told_apart_is_named(small: DryRun) -> None:
-    """Losses of PUCs at the rim, sources and monitors show as products only (calibration.md 1.3)."""
+    """Losses of PUCs at the rim, sources and monitors show as products only (docs/calibration.md, 1.3)."""
     assert small.bound.rank < small.bound.n_free
     assert len(small.bound.unseen()) == small.bound.n_free - small.bound.rank
     assert any("loss_db of PUC" in words for words in small.bound.unseen())

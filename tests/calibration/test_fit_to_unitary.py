@@ -24,6 +24,7 @@ from lumion_hw.mesh.prediction import predict
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.scattering import Solver
 from lumion_hw.mesh.unitary import fidelity_up_to_port_phases, predicted_fidelities, program_unitary
+from lumion_hw.storage import load_record, save_record
 
 pytestmark = pytest.mark.long
 
@@ -48,8 +49,8 @@ def records(hidden: SimulatedMesh, tmp_path_factory: pytest.TempPathFactory) -> 
         fit = GlobalFit(model, Likelihood(readings, NoiseModel(RELATIVE, FLOOR_MA)), default_prior(model.space, start))
         result = fit.run(start)
         record = record_from(model.space, result.parameters, ORIGIN, result.covariance())
-        replace(record, raw=save_raw(path, readings)).save(path)
-        found.append(CalibrationRecord.load(path))
+        save_record(replace(record, raw=save_raw(path, readings)), path)
+        found.append(load_record(path))
         assert [each.suffix for each in sorted(path.parent.iterdir())].count(".h5") == 2
     return found
 

@@ -26,7 +26,7 @@ HZ_PER_NM = 124.9e9
 
 @pytest.fixture
 def small() -> SimulatedMesh:
-    """7e-4 per nm of the splitting, 15 mrad per nm of the differential phase (mesh.md b.9)."""
+    """7e-4 per nm of the splitting, 15 mrad per nm of the differential phase (docs/sources.md)."""
     simulated = SimulatedMesh.draw(SMALL, 41)
     simulated.eta_slope_per_hz = 7e-4 / HZ_PER_NM
     simulated.differential_slope_per_hz = 15e-3 / HZ_PER_NM

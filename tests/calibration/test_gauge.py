@@ -1,4 +1,4 @@
-"""Loops and gauges of joint phases, against the counts and the invariances of calibration.md 1.2."""
+"""Loops and gauges of joint phases, against the counts and the invariances of docs/calibration.md, 1.2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The global fit on meshes whose truth the test knows, with the noise and the faults of mesh.md."""
+"""The global fit on meshes whose truth the test knows, with the noise and the faults of docs/calibration.md, 2."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _fitted(simulated: SimulatedMesh, likelihood: Likelihood, start: MeshParamet
 
 
 def _errors_mrad(simulated: SimulatedMesh, found: MeshParameters) -> tuple[float, float]:
-    """Rms error of the passive phases, and of the loops as calibration.md 1.2 compares them."""
+    """Rms error of the passive phases, and of the loops as docs/calibration.md, 1.2, compares them."""
     truth = simulated.parameters()
     passive = wrapped(found.passive_phase_rad - truth.passive_phase_rad)
     loops = loop_rms_rad(simulated.mesh, found.joint_phase_rad - truth.joint_phase_rad)
@@ -68,7 +68,7 @@ def test_a_mesh_is_found_from_a_tenth_of_a_radian_away(small: SimulatedMesh) -> 
     for error, bound in zip(_errors_mrad(small, fit.parameters), _bounds_mrad(small, fit), strict=True):
         assert error < 2 * bound
     assert _errors_mrad(small, fit.parameters)[0] < 5
-    # begun at balance, the couplers are found with their signs, which single paths do not show (mesh.md b.2)
+    # begun at balance, the couplers are found with their signs, which single paths do not show
     truth = small.parameters()
     assert np.abs(fit.parameters.coupler_common_rad - truth.coupler_common_rad).max() < 3e-3
     assert np.abs(truth.coupler_common_rad).max() > 1e-2

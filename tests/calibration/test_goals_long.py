@@ -15,7 +15,7 @@ from calibration.report.goals import GOALS, FigureGoal, GoalJudgement, goal_benc
 from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
 
-pytestmark = [pytest.mark.campaign, pytest.mark.xdist_group("goals")]
+pytestmark = pytest.mark.campaign
 
 SEEDS = (6, 101, 102)
 """6: one heater law is wrong by 7 % after its sweep, so that no start of the search looks good."""

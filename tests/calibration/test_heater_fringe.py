@@ -15,7 +15,7 @@ SQUARES = np.linspace(0.0, 4.6, 8)
 
 
 def _phase(squares: NDArray[np.float64], rho2: float) -> NDArray[np.float64]:
-    """A heater whose resistance rises by 2 % per mA² (mesh.md b.4)."""
+    """A heater whose resistance rises by 2 % per mA² (assumed)."""
     return rho2 * squares / (1.0 - 0.02 * squares)
 
 

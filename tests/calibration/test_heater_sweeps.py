@@ -39,7 +39,7 @@ def _turn_errors_rad(bench: SimulatedBench, fits: dict[int, HeaterFit]) -> np.nd
     return np.array(errors)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
 def test_every_law_is_known_to_two_percent(seed: int) -> None:
     bench = SimulatedBench.draw(MESH, seed)
     _, fits = _swept(bench)
@@ -55,6 +55,7 @@ def test_one_channel_changes_from_setting_to_setting() -> None:
     assert set(changed.tolist()) == {0, 1}  # 0 where only the light moves
 
 
+@pytest.mark.long
 def test_the_whole_mesh_takes_some_1100_settings_and_16_seconds() -> None:
     bench = SimulatedBench.draw(HexMesh.smartlight(), 4)
     logbook, fits = _swept(bench)

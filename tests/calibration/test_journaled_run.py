@@ -15,8 +15,8 @@ from calibration.run.journal import read_journal
 from calibration.run.journaled_run import calibrate, journal_path
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, LinkLost
-from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.polarization import Aligner
+from lumion_hw.storage import load_record
 
 
 @pytest.fixture
@@ -55,10 +55,10 @@ def test_a_run_goes_on_while_the_bench_lives_on(
 ) -> None:
     path = tmp_path / "record.json"
     cut_short(bench, path, stage, step, error)
-    assert not CalibrationRecord.load(path).complete
+    assert not load_record(path).complete
     measured = len(read_journal(journal_path(path)).entries)
     record = calibrate(bench, Aligner(bench.clock), 1, path, resume=True)
-    assert record == CalibrationRecord.load(path)
+    assert record == load_record(path)
     assert record.complete
     assert record.faults == ()
     assert np.sqrt((compare(bench, record).phase_error_rad ** 2).mean()) < 0.005

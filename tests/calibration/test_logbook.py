@@ -28,7 +28,7 @@ def test_a_setting_costs_by_the_channels_that_change() -> None:
     logbook.measure(currents)
     effort = logbook.effort
     assert (effort.settings, effort.readings, effort.changed_channels, effort.source_changes) == (2, 3, 12, 1)
-    # mesh.md b.6: 14 ms, and 62.5 ms for 160 channels; 0.3 ms to read, three times; 0.5 ms to settle, twice.
+    # Sánchez-Jácome 2025: 14 ms, and 62.5 ms for 160 channels; 0.3 ms to read, three times; 0.5 ms to settle, twice.
     assert effort.hardware_s == pytest.approx(0.014 + (0.014 + 10 * 0.0485 / 159) + 3 * 0.0003 + 2 * 0.0005)
 
 

@@ -20,7 +20,7 @@ from calibration.run.many_benches import BenchJob, BenchOutcome, calibrate_bench
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.cli.calibrate.many import code_of
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record
 
 
 def outcome(name: str, code: int = 0) -> BenchOutcome:
@@ -87,7 +87,7 @@ def test_a_worker_that_is_told_to_stop_leaves_an_incomplete_record(tmp_path: Pat
     found = calibrate_bench(job, lambda: "a: sweeps" in said, said.append)
     assert (found.state, found.exit_code) == ("interrupted", 130)
     assert found.record == job.record
-    assert not CalibrationRecord.load(Path(job.record)).complete
+    assert not load_record(Path(job.record)).complete
 
 
 def test_a_bench_without_light_fails_in_words_and_leaves_no_record(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_benches_are_calibrated_and_one_that_fails_stops_none(
     document = json.loads(said.out)
     assert [each["state"] for each in document["benches"]] == ["failed", "calibrated"]
     assert code == document["exit_code"] == 3
-    record = CalibrationRecord.load(out / "a.json")
+    record = load_record(out / "a.json")
     assert record.complete
     assert record.device_serial == "SMALL-0001-a"
     assert "a: global fit" in said.err
@@ -196,7 +196,7 @@ def test_ctrl_c_stops_all_benches_and_each_leaves_what_it_has_found(
     assert at_sweeps.returncode == code, err
     assert [each["state"] for each in json.loads(out)["benches"]] == ["interrupted", "interrupted", "not begun"]
     for name in ("a", "b"):
-        assert not CalibrationRecord.load(tmp_path / f"{name}.json").complete
+        assert not load_record(tmp_path / f"{name}.json").complete
     assert not (tmp_path / "c.json").exists()
 
 
@@ -204,5 +204,5 @@ def test_workers_whose_parent_is_killed_stop_by_themselves(tmp_path: Path, at_sw
     at_sweeps.kill()
     at_sweeps.communicate(timeout=PATIENCE_S)  # ends when nobody has its pipes any more: the workers are gone
     for name in ("a", "b"):
-        assert not CalibrationRecord.load(tmp_path / f"{name}.json").complete
+        assert not load_record(tmp_path / f"{name}.json").complete
     assert not (tmp_path / "c.json").exists()

@@ -22,7 +22,8 @@ def test_no_light_is_made_and_little_is_lost() -> None:
 
 
 def test_the_only_way_from_port_3_to_port_4_in_one_puc_is_its_bar() -> None:
-    # Ports 3 and 4 are the two ends of one rail of PUC 15 (mesh.md a.3): half of the light, less 0.5 dB, at least.
+    # Ports 3 and 4 are the two ends of one rail of PUC 15 (Sánchez-Jácome 2025): half of the light, less
+    # 0.5 dB, at least.
     half = 0.5 * 10.0**-0.05
     assert half < LIGHT.power[4, 3] < 1.1 * half
     swing = LIGHT.relative_swing([3], [4])[0, 0]

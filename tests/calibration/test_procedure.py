@@ -14,8 +14,8 @@ from calibration.run.verification import TOLERANCE_DB, verify
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.inverse import heater_currents_ma
-from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import State
+from lumion_hw.storage import load_record, save_record
 
 
 @pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.long), 2])
@@ -139,8 +139,8 @@ def test_stated_errors_are_honest(small_calibrated: Calibrated) -> None:
 
 
 def test_it_loads_as_it_was_saved(small_calibrated: Calibrated, tmp_path: Path) -> None:
-    small_calibrated.record.save(tmp_path / "record.json")
-    assert CalibrationRecord.load(tmp_path / "record.json") == small_calibrated.record
+    save_record(small_calibrated.record, tmp_path / "record.json")
+    assert load_record(tmp_path / "record.json") == small_calibrated.record
 
 
 # Judged again --------------------------------------------------------------------------------------------------------

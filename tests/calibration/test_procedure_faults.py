@@ -58,9 +58,6 @@ def faulty() -> Iterator[Calibrated]:
         yield found
 
 
-pytestmark = pytest.mark.xdist_group("small-faulty")
-
-
 def test_the_rest_stays_within_tolerance(faulty: Calibrated) -> None:
     assert within_tolerance(faulty)
     assert len(faulty.report.phase_error_rad) == 14  # all but PUC 7

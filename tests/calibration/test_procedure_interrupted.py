@@ -17,8 +17,8 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.cli.demo.steps import calibrate
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CalibrationError
-from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.polarization import Aligner
+from lumion_hw.storage import load_record, save_record
 
 
 class CutProbe(BenchProbe):
@@ -95,8 +95,8 @@ def test_an_interruption_in_a_measurement_leaves_the_bench_safe_and_the_findings
     laws = [arm.law for entry in record.pucs for arm in (entry.upper, entry.lower)]
     assert sum(law is not None for law in laws) >= heaters
     assert all(entry.passive_phase_rad is None and entry.note for entry in record.pucs)
-    record.save(tmp_path / "record.json")
-    assert CalibrationRecord.load(tmp_path / "record.json") == record
+    save_record(record, tmp_path / "record.json")
+    assert load_record(tmp_path / "record.json") == record
     with pytest.raises(CalibrationError, match="incomplete"):
         bench.mesh.check_record(record)
 
@@ -143,7 +143,7 @@ def test_a_run_cut_short_leaves_an_incomplete_record_behind(bench: Bench, tmp_pa
     path = tmp_path / "calibration.json"
     with pytest.raises(KeyboardInterrupt):
         calibrate(bench, Aligner(bench.clock), 1, path, stop_after("sweeps", 2))
-    record = CalibrationRecord.load(path)
+    record = load_record(path)
     assert not record.complete
     assert sum(arm.law is not None for entry in record.pucs for arm in (entry.upper, entry.lower)) == 2
     assert_safe(bench)
@@ -155,7 +155,7 @@ def test_an_incomplete_record_never_replaces_one_that_is_there(bench: Bench, tmp
     with pytest.raises(KeyboardInterrupt):
         calibrate(bench, Aligner(bench.clock), 1, path, stop_after("sweeps", 1))
     assert path.read_text() == day
-    assert not CalibrationRecord.load(tmp_path / "calibration.incomplete.json").complete
+    assert not load_record(tmp_path / "calibration.incomplete.json").complete
 
 
 def stop_after(stage: str, steps: int) -> Progress:
@@ -193,5 +193,5 @@ def test_an_interruption_at_any_time_leaves_the_bench_safe(
     with pytest.raises(KeyboardInterrupt):
         run.run()
     assert_safe(bench)
-    run.record().save(tmp_path / "record.json")
-    assert not CalibrationRecord.load(tmp_path / "record.json").complete
+    save_record(run.record(), tmp_path / "record.json")
+    assert not load_record(tmp_path / "record.json").complete

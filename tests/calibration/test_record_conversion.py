@@ -22,8 +22,9 @@ from calibration.record.raw_data import load_raw, save_raw
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.prediction import predict, predict_path
-from lumion_hw.mesh.record import CalibrationRecord, CrosstalkEntry, Defect
+from lumion_hw.mesh.record import CrosstalkEntry, Defect
 from lumion_hw.mesh.scattering import Solver
+from lumion_hw.storage import load_record, save_record
 
 ORIGIN = replace(one_cell.ORIGIN, provenance={"seed": "7"})
 
@@ -53,8 +54,8 @@ def test_parameters_survive_the_record_on_disk(hidden: SimulatedMesh, space: Par
         source_detuning_hz=np.linspace(-1e9, 1e9, 12),
         differential_slope_rad_per_hz=1e-13,
     )
-    record_from(space, found, ORIGIN).save(tmp_path / "record.json")
-    back = parameters_of(CalibrationRecord.load(tmp_path / "record.json"))
+    save_record(record_from(space, found, ORIGIN), tmp_path / "record.json")
+    back = parameters_of(load_record(tmp_path / "record.json"))
     for each in fields(MeshParameters):
         before, after = np.asarray(getattr(found, each.name)), np.asarray(getattr(back, each.name))
         if each.name == "passive_phase_rad":  # kept in -π … π
@@ -68,8 +69,8 @@ def test_what_was_lit_together_survives_the_record_on_disk(hidden: SimulatedMesh
     space = ParameterSpace(CELL, ports[:3], ports, {ports[0]: ports[5], ports[2]: ports[4]})
     found = replace(hidden.parameters(), source_db=np.array([1.0, 2.0, 3.0]), second_db=np.array([0.5, -0.25]))
     record = record_from(space, found, ORIGIN, random_covariance(space))
-    record.save(tmp_path / "record.json")
-    read = CalibrationRecord.load(tmp_path / "record.json")
+    save_record(record, tmp_path / "record.json")
+    read = load_record(tmp_path / "record.json")
     assert read.content_sha256 == record.content_sha256
     back = space_of(read)
     assert (back.sources, back.seconds, back.groups) == (space.sources, space.seconds, space.groups)
@@ -82,9 +83,9 @@ def test_a_record_whose_second_port_is_lit_with_no_source_is_refused(
 ) -> None:
     record = record_from(space, hidden.parameters(), ORIGIN)
     entries = tuple(replace(one, lit_with=99) if one.port == space.sources[1] else one for one in record.ports)
-    replace(record, ports=entries).save(tmp_path / "record.json")
+    save_record(replace(record, ports=entries), tmp_path / "record.json")
     with pytest.raises(CalibrationError, match="lit with one that is no source"):
-        CalibrationRecord.load(tmp_path / "record.json")
+        load_record(tmp_path / "record.json")
 
 
 def test_model_and_record_predict_the_same_light(hidden: SimulatedMesh, space: ParameterSpace) -> None:
@@ -106,8 +107,8 @@ def test_model_and_record_predict_the_same_light(hidden: SimulatedMesh, space: P
 
 def test_covariance_comes_back_factored(space: ParameterSpace, hidden: SimulatedMesh, tmp_path: Path) -> None:
     covariance = random_covariance(space)
-    record_from(space, hidden.parameters(), ORIGIN, covariance).save(tmp_path / "record.json")
-    record = CalibrationRecord.load(tmp_path / "record.json")
+    save_record(record_from(space, hidden.parameters(), ORIGIN, covariance), tmp_path / "record.json")
+    record = load_record(tmp_path / "record.json")
     sigma = np.sqrt(np.diag(covariance))
     scale = np.where(sigma > 0, sigma, 1.0)
     # Single precision, relative to the standard errors.
@@ -138,7 +139,7 @@ def test_a_plan_says_what_was_set_by_prior_and_what_cannot_be_seen(
     assert (record.covariance.rank, record.covariance.n_free) == (bound.rank, bound.n_free)
     assert record.covariance.expected_rank == bound.reachable_rank
     assert record.covariance.unidentifiable == bound.unseen()
-    assert bound.unseen()  # the rim corners of calibration.md 1.3
+    assert bound.unseen()  # the rim corners of docs/calibration.md, 1.3
 
 
 def test_predictions_use_the_covariance(hidden: SimulatedMesh, space: ParameterSpace) -> None:

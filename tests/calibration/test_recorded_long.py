@@ -10,7 +10,7 @@ from recorded_calibration import RECORD, in_the_sweeps, make, recorded_entries
 
 from calibration.record.comparison import compare_records
 from calibration.run.journal import read_journal
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record
 
 pytestmark = pytest.mark.long
 
@@ -23,7 +23,7 @@ def anew(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_is_found_is_the_same_within_its_standard_errors(anew: Path) -> None:
     """Settings that a search chose are others on another processor, and so is their noise: no bits are compared."""
-    before, now = CalibrationRecord.load(RECORD), CalibrationRecord.load(anew)
+    before, now = load_record(RECORD), load_record(anew)
     assert (now.complete, now.faults) == (True, ())
     for group in compare_records(before, now).groups:
         assert group.rms_sigma is None or group.rms_sigma < 1.5, group

@@ -15,8 +15,6 @@ from lumion_hw.mesh import RectangularMesh
 
 RECTANGULAR = Path(__file__).parents[1] / "data" / "rectangular.yaml"
 
-pytestmark = pytest.mark.xdist_group("rectangular-calibrated")
-
 
 @pytest.fixture(scope="module")
 def found() -> Iterator[Calibrated]:

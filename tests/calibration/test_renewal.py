@@ -25,6 +25,7 @@ from lumion_hw.cli.calibrate.drift import next_name
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.prediction import LOOP_DIRECTIONS
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def record(home: Path) -> CalibrationRecord:
-    return CalibrationRecord.load(home / "record.json")
+    return load_record(home / "record.json")
 
 
 def aged(home: Path, days: float) -> Bench:
@@ -92,7 +93,7 @@ def with_another_temperature(record: CalibrationRecord, seed: int, common_phase_
         return looked_at(bench, record, 1.0).check()
 
 
-@pytest.mark.parametrize("common_phase_rad", [0.06, -0.06])  # 0.1 K (mesh.md b.11)
+@pytest.mark.parametrize("common_phase_rad", [0.06, -0.06, -0.12])  # 0.1 and 0.2 K at 0.6 rad/K
 def test_only_the_temperature_leaves_switching_as_it_was(record: CalibrationRecord, common_phase_rad: float) -> None:
     health = with_another_temperature(record, SEED, common_phase_rad)
     assert not health.holds
@@ -191,7 +192,7 @@ def test_the_new_record_names_its_parent_and_the_old_one_is_untouched(
     assert not document["health"]["holds"]
     assert document["health_after"]["holds"]
     assert (home / "record.json").read_bytes() == old
-    new = CalibrationRecord.load(home / "record.drift-1.json")
+    new = load_record(home / "record.drift-1.json")
     assert new.parent_sha256 == record.content_sha256
     assert new.provenance["renewed_from"] == record.record_id
     assert new.complete
@@ -258,7 +259,7 @@ def test_loops_may_be_told_along_other_directions(record: CalibrationRecord) -> 
 
 
 def test_a_record_without_covariance_cannot_be_renewed() -> None:
-    stored = CalibrationRecord.load(Path(__file__).parents[1] / "data" / "calibration-record-v1.json")
+    stored = load_record(Path(__file__).parents[1] / "data" / "calibration-record-v1.json")
     with pytest.raises(CalibrationError):
         RecordPosterior.of(stored)
 

@@ -21,6 +21,7 @@ from calibration.report.summary import write_report
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import CalibrationError, ConfigError
 from lumion_hw.mesh.record import CalibrationRecord, Conditions, Defect
+from lumion_hw.storage import load_record, save_record
 
 _VOID = {"meta", "img", "br"}
 HARMFUL = "<script>alert('1')</script>"
@@ -106,7 +107,7 @@ def page(recorded: Calibrated, tmp_path_factory: pytest.TempPathFactory) -> Html
 
 def save(found: Calibrated, path: Path, **changes: object) -> Path:
     raw = save_raw(path, found.observations)
-    replace(found.record, raw=raw, **changes).save(path)  # type: ignore[arg-type]
+    save_record(replace(found.record, raw=raw, **changes), path)  # type: ignore[arg-type]
     return path
 
 
@@ -271,7 +272,7 @@ def test_the_same_record_gives_the_same_report(saved: Path) -> None:
 
 
 def test_without_raw_readings_the_rest_is_there_and_says_so(saved: Path) -> None:
-    raw = CalibrationRecord.load(saved).raw
+    raw = load_record(saved).raw
     assert raw is not None
     (saved.parent / raw.name).unlink()
     written = write_report(saved, saved.with_suffix(".html"))
@@ -290,7 +291,7 @@ def test_raw_readings_of_another_run_are_not_shown(saved: Path, found: Calibrate
 
 
 def test_a_record_that_names_no_readings_says_so(found: Calibrated, tmp_path: Path) -> None:
-    replace(found.record, raw=None).save(tmp_path / "r.json")
+    save_record(replace(found.record, raw=None), tmp_path / "r.json")
     assert "the record names no raw readings" in html(tmp_path / "r.json").text
 
 

@@ -1,4 +1,4 @@
-"""The figures of a report that follow from the record alone, against hand calculations and mesh.md."""
+"""The figures of a report that follow from the record alone, against hand calculations and docs/sources.md."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_phase_round_a_cell_is_no_matter_of_gauge() -> None:
 
 def test_independent_loops_make_the_phase_round_a_cell() -> None:
     # Six joints, each with weight 1: the loop v is a vector of length √6, and coordinates of loops are orthonormal. The
-    # phase c common to all PUCs is taken out: all joints the same, as far as it is visible (G of calibration.md 1.2).
+    # phase c common to all PUCs is taken out: all joints the same, as far as visible (G of docs/calibration.md, 1.2).
     mesh = HexMesh.columns([2])
     space = ParameterSpace(mesh, mesh.fibre_ports, mesh.fibre_ports)
     covariance = np.diag(space.vector({"loops": 1e-6, "passive_phase_rad": 1e-6}))
@@ -101,7 +101,7 @@ def test_a_phase_common_to_all_pucs_is_no_error_of_the_loops() -> None:
 
 
 def test_published_couplers_have_the_published_extinction() -> None:
-    # mesh.md b.2: 33 dB (through) and 44 dB (cross) are 0.011 common to both couplers and 0.0063 between them.
+    # Sánchez-Jácome 2025: 33 dB (through) and 44 dB (cross) are 0.011 common to both couplers and 0.0063 between them.
     record = record_with()
     coupler = CouplerEntry(0.011, 0.0063, 1e-4, 1e-4)
     (found,) = extinctions(replace(record, pucs=(replace(record.pucs[0], coupler=coupler),)))
@@ -151,7 +151,7 @@ def _heat_mw(record: CalibrationRecord, heater: HeaterEntry) -> float:
 
 
 def test_what_the_prior_has_set_is_named() -> None:
-    # Prior 0.03 dB (calibration.md 1.3): 0.025 dB is 69 % of its variance, 0.02 dB is 44 %.
+    # Prior 0.03 dB (docs/calibration.md, 1.3): 0.025 dB is 69 % of its variance, 0.02 dB is 44 %.
     covariance = diagonal(loss_db=0.02, passive_phase_rad=1e-3)
     place = SPACE.groups["loss_db"].start + 6
     covariance[place, place] = 0.025**2
@@ -178,7 +178,7 @@ def test_correlations_are_the_largest_of_each_pair_of_groups() -> None:
 def test_what_changes_with_wavelength_comes_with_its_error() -> None:
     record = record_with(diagonal(delay_s=2e-15, passive_phase_rad=1e-3))
     delay, slope, coupler = dispersion(record)
-    assert delay[1:] == (pytest.approx(11.25), pytest.approx(2e-3, rel=1e-5), "ps")  # mesh.md a.6
+    assert delay[1:] == (pytest.approx(11.25), pytest.approx(2e-3, rel=1e-5), "ps")  # Sánchez-Jácome 2025
     assert slope[2] is coupler[2] is None  # held
     assert dispersion(replace(record, dispersion=None)) == []
 

@@ -165,7 +165,7 @@ def test_a_stuck_puc_is_taken_at_the_coupling_it_is_stuck_at() -> None:
     taken, found = with_stuck_pucs(hidden, 7, 3)
     defects = []
     for puc in (7, 3):
-        # The cross line of mesh.md b.2; phases of both signs have the same coupling.
+        # The cross line of docs/calibration.md, 2; phases of both signs have the same coupling.
         sum_, difference = np.pi / 2 + 2 * found.coupler_common_rad[puc], found.coupler_difference_rad[puc]
         half = found.passive_phase_rad[puc] / 2
         coupling = np.sin(sum_) ** 2 * np.cos(half) ** 2 + np.sin(difference) ** 2 * np.sin(half) ** 2

@@ -128,12 +128,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[CalibrationRe
     return begun(path, bench), bench.steps, path.read_bytes()
 
 
-POINTS = (0.28, 0.64, 1.0)
-"""In the sweeps, in random or chosen settings, and at the last step of the verification."""
-MORE_POINTS = [0.0, 0.05, *np.random.default_rng(20).uniform(0.0, 1.0, 12).tolist()]
+POINT = 0.64
+"""In random or chosen settings."""
+MORE_POINTS = [0.0, 0.05, 0.28, 1.0, *np.random.default_rng(20).uniform(0.0, 1.0, 12).tolist()]
 
 
-@pytest.mark.parametrize("point", [*POINTS, *(pytest.param(point, marks=pytest.mark.long) for point in MORE_POINTS)])
+@pytest.mark.parametrize("point", [POINT, *(pytest.param(point, marks=pytest.mark.long) for point in MORE_POINTS)])
 def test_cut_short_at_any_point_and_gone_on_with_the_record_is_the_same(
     undisturbed: tuple[CalibrationRecord, int, bytes], point: float, tmp_path: Path
 ) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from bench_run import Calibrated
+from bench_run import SMALL, Calibrated
+from recorded_calibration import SEED
 
+from calibration.measure.bench_probe import BenchProbe
 from calibration.model.priors import default_prior
 from calibration.model.space import space_of
 from calibration.record.conversion import parameters_of
-from calibration.report.goals import phase_errors, without_common
+from calibration.report.goals import GOALS, judge, phase_errors, without_common
 from calibration.report.hidden_truth import (
     heater_reach_ma,
     own_phase_rad,
@@ -16,6 +18,7 @@ from calibration.report.hidden_truth import (
     true_laws,
     true_parameters,
 )
+from lumion_hw.bench.bench import Bench
 
 
 def test_a_tied_mean_leaves_differences_as_unknown_as_they_were(recorded: Calibrated) -> None:
@@ -62,3 +65,13 @@ def test_phases_of_the_small_bench_are_off_by_what_is_stated(recorded: Calibrate
     assert figures["loops_mrad"] < 1.0
     for name in ("passive_phase_rad", "loops"):
         assert 0.4 < np.sqrt(np.mean(normalised[name] ** 2)) < 1.7  # 15 PUCs: 18 % of standard error
+
+
+def test_a_mesh_without_room_for_four_modes_is_judged_by_all_else(recorded: Calibrated) -> None:
+    with Bench.emulate(SMALL, seed=SEED) as bench:
+        probe = BenchProbe(bench)
+        probe.align_all()
+        lit = np.flatnonzero(recorded.observations.source >= 0)
+        judged = judge(bench, probe, recorded.record, recorded.observations[lit], SEED)
+    assert {goal.figure for goal in GOALS} - set(judged.figures) == {"fidelity"}
+    assert judged.figures["passive_mrad"] < 1.0

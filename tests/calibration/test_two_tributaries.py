@@ -23,7 +23,9 @@ from calibration.run.verification import verify
 from lumion_hw.bench.bench import Bench, load
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record, save_record
 
+pytestmark = pytest.mark.long  # each test needs a calibration of its own kind; sums of powers: test_phase_search.py
 ZR_PAIR = Path(__file__).parents[1] / "data" / "zr_pair.yaml"
 SEED = 2
 GOAL = Goal(sigma_rad=3e-3)
@@ -53,8 +55,8 @@ def found(bench_file: Path) -> Iterator[Found]:
     with Bench.emulate(bench_file, seed=SEED) as bench:
         probe = BenchProbe(bench)
         path = bench_file.with_name("record.json")
-        Calibration(probe, probe.device_under_test(), SEED, goal=GOAL).run().save(path)
-        yield Found(bench, bench_file, path, CalibrationRecord.load(path))
+        save_record(Calibration(probe, probe.device_under_test(), SEED, goal=GOAL).run(), path)
+        yield Found(bench, bench_file, path, load_record(path))
 
 
 def test_phases_and_loops_are_those_of_the_hidden_mesh(found: Found) -> None:
@@ -114,14 +116,12 @@ def test_a_record_made_with_other_ports_lit_together_is_refused_by_name(
         assert "lights port 5 alone, where the calibration record was made with light at ports 5 and 7 together" in said
 
 
-@pytest.mark.long
 def test_drift_says_that_the_record_holds(found: Found, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["drift", str(found.bench_file), str(found.record_file), "--emulate", "--seed", str(SEED)]
     assert main([*asked, "--out", str(found.record_file.with_name("renewed.json"))]) == 0
     assert "The record holds" in capsys.readouterr().out
 
 
-@pytest.mark.long
 def test_further_wavelengths_are_found_too(bench_file: Path, tmp_path: Path) -> None:
     with Bench.emulate(bench_file, seed=SEED) as bench:
         probe = BenchProbe(bench)
@@ -130,7 +130,6 @@ def test_further_wavelengths_are_found_too(bench_file: Path, tmp_path: Path) -> 
     assert record.quality["unseen_wavelength_excess_db"] < 0.1
 
 
-@pytest.mark.long
 def test_the_plan_knows_that_both_are_lit(bench_file: Path) -> None:
     planned = dry_run(load(bench_file), 0, GOAL)
     assert planned.sources == (5, 12)
@@ -139,7 +138,6 @@ def test_the_plan_knows_that_both_are_lit(bench_file: Path) -> None:
     assert not planned.shortfall
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "seed", [3, pytest.param(4, marks=pytest.mark.campaign), pytest.param(5, marks=pytest.mark.campaign)]
 )
@@ -167,7 +165,6 @@ def dim(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.long
 def test_with_little_light_nothing_is_called_broken_that_is_only_dark(dim: Path) -> None:
     with Bench.emulate(dim, seed=1) as bench:
         probe = BenchProbe(bench)

@@ -32,9 +32,9 @@ from lumion_hw.quantities import frequency_hz_from_wavelength_m
 PER_HZ = -1550.0 / REFERENCE_HZ
 """nm per Hz."""
 DIFFERENTIAL = 15e-3 * PER_HZ
-"""15 mrad/nm (mesh.md b.9)."""
+"""15 mrad/nm (docs/sources.md)."""
 ETA = 7e-4 * PER_HZ
-"""7e-4 per nm (mesh.md b.9); of a balanced coupler also the change of its angle: dη = sin 2a · da."""
+"""7e-4 per nm (docs/sources.md); of a balanced coupler also the change of its angle: dη = sin 2a · da."""
 UNSEEN_NM = 1535.0
 LEAST_DBM = -40.0
 
@@ -192,6 +192,7 @@ def test_light_that_cannot_be_tuned_is_no_help() -> None:
 # Prediction in between -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 def test_72_pucs_are_predicted_at_a_wavelength_never_seen(seed: int) -> None:
     mesh = Tunable.draw(HexMesh.smartlight(), seed, 8, -0.03, found_rad=1e-3)
@@ -241,17 +242,19 @@ def lasers() -> Iterator[LaserBench]:
         yield LaserBench(bench, probe, record)
 
 
+@pytest.mark.long
 def test_a_bench_with_lasers_is_calibrated_for_a_range(lasers: LaserBench) -> None:
     record = lasers.record
     assert record.faults == ()
     assert record.conditions.wavelengths_nm == (1540.0, 1550.0, 1560.0)
     assert record.conditions.wavelength_range_nm == (1540.0, 1560.0)
     assert record.dispersion is not None
-    assert record.dispersion.delay_s == pytest.approx(11.25e-12, rel=1e-4)  # mesh.md b.9
+    assert record.dispersion.delay_s == pytest.approx(11.25e-12, rel=1e-4)  # Sánchez-Jácome 2025
     assert record.quality["unseen_wavelength_rms_db"] < 0.15
     assert not any(laser.state().emitting for laser in lasers.bench.lasers.values())
 
 
+@pytest.mark.long
 def test_held_out_settings_at_an_unseen_wavelength_are_predicted(lasers: LaserBench) -> None:
     lasers.probe.align_all()
     found = verify_at(lasers.probe, lasers.record, 1553.3, seed=77)
@@ -264,6 +267,7 @@ def test_held_out_settings_at_an_unseen_wavelength_are_predicted(lasers: LaserBe
     lasers.probe.safe()
 
 
+@pytest.mark.long
 def test_a_record_for_one_wavelength_does_not_predict_another(lasers: LaserBench) -> None:
     lasers.probe.align_all()
     dispersion = lasers.record.dispersion
@@ -273,6 +277,7 @@ def test_a_record_for_one_wavelength_does_not_predict_another(lasers: LaserBench
     lasers.probe.safe()
 
 
+@pytest.mark.long
 def test_the_path_of_a_known_mesh_is_that_of_the_emulated_light(lasers: LaserBench) -> None:
     bench, port, nm = lasers.bench, 1, 1556.0
     currents = np.sqrt(np.random.default_rng(3).uniform(0.0, 3.0, 2 * bench.mesh.topology.n_pucs))
@@ -294,6 +299,7 @@ def test_the_path_of_a_known_mesh_is_that_of_the_emulated_light(lasers: LaserBen
     lasers.probe.safe()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("nm", [1539.9, 1560.1])
 def test_beyond_its_range_a_record_predicts_nothing(lasers: LaserBench, nm: float) -> None:
     with pytest.raises(LimitError, match="wavelength outside the range"):

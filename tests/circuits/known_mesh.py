@@ -24,7 +24,7 @@ def record_of_truth(bench: Bench) -> CalibrationRecord:
     """Return the record that a perfect calibration of an emulated bench would find."""
     mesh, truth, info = bench.mesh, bench.emulated.world.truth, bench.mesh.controller.info
     cold = truth.heater_ohm * 1e-3  # mW per mA²
-    # Heat P = c / (1 - γc) with c = I²R (mesh.md b.4), as a series in I²; φ = π P / Pπ.
+    # Heat P = c / (1 - γc) with c = I²R (docs/calibration.md, 2), as a series in I²; φ = π P / Pπ.
     series = [cold, truth.nonlinearity_per_mw * cold**2, truth.nonlinearity_per_mw**2 * cold**3]
     rho = np.array([np.pi * term / truth.p_pi_mw for term in series])
 

@@ -12,7 +12,7 @@ SPHERE_S3 = np.array([0.0, 0.0, 1.0])
 
 
 def turned(stokes: NDArray[np.float64], axis: NDArray[np.float64], angle: float) -> NDArray[np.float64]:
-    """Rodrigues' rotation of a Stokes vector: what a retarder does (polarization.md 2)."""
+    """Rodrigues' rotation of a Stokes vector: what a retarder does."""
     return (
         stokes * np.cos(angle) + np.cross(axis, stokes) * np.sin(angle) + axis * (axis @ stokes) * (1 - np.cos(angle))
     )
@@ -111,7 +111,7 @@ class Squeezers(LightPath):
 
 
 class Paddles(LightPath):
-    """A quarter-, a half- and a quarter-wave paddle, 0 to 170° (polarization.md 4.3), with what real fibre adds.
+    """A quarter-, a half- and a quarter-wave paddle, 0 to 170° (Thorlabs MPC320), with what real fibre adds.
 
     Fibre twisted on both sides of a paddle turns the light as if the paddle stood at ``twist`` times its angle; paddles
     may count from different directions; fibre between paddles may turn the light by ``between_rad`` about any axis.

@@ -16,7 +16,7 @@ DRIVE = ActuatorInfo("drive voltage", "mV", -5000.0, 5000.0, 1.0, None, endless=
 
 
 def turned(stokes: NDArray[np.float64], axis: NDArray[np.float64], angle: float) -> NDArray[np.float64]:
-    """Rodrigues' rotation of a Stokes vector: what a retarder does (polarization.md 2)."""
+    """Rodrigues' rotation of a Stokes vector: what a retarder does."""
     return (
         stokes * np.cos(angle) + np.cross(axis, stokes) * np.sin(angle) + axis * (axis @ stokes) * (1 - np.cos(angle))
     )
@@ -104,12 +104,12 @@ def searches() -> Searches:
 
 
 def test_a_search_from_nothing_ends_within_a_twentieth_of_a_decibel(searches: Searches) -> None:
-    assert max(searches.first_loss_db) < 0.05  # polarization.md 8: 100 % of 400 seeds
+    assert max(searches.first_loss_db) < 0.05  # docs/polarization.md#goals
 
 
 def test_a_second_search_reuses_the_periods_and_needs_as_few_readings_as_the_literature(searches: Searches) -> None:
     first, second = searches.first_reads, searches.second_reads
-    # polarization.md 3, four squeezers at 0.01 dB noise, round by round with a real stop: median 26, 95 % within 52.
+    # docs/polarization.md, "Three readings", four squeezers at 0.01 dB noise: median 26, 95 % within 52.
     assert np.median(second) <= 12, f"median {np.median(second)} readings, {np.median(first)} for the first search"
     assert np.percentile(second, 95) <= 52
     assert np.median(second) < 0.6 * np.median(first)

@@ -45,7 +45,7 @@ def bench_file(path: Path, x: Way, y: Way | None) -> Path:
 
 
 def drive(bench: Bench, states: Mapping[int, State]) -> None:
-    """Program states by the hidden truth: half a turn on the upper arm is bar, cold is cross (mesh.md b.4)."""
+    """Program states by the hidden truth: half a turn on the upper arm is bar, cold is cross."""
     truth = bench.emulated.world.truth
     heat_mw = truth.p_pi_mw
     squares = heat_mw / (truth.heater_ohm * 1e-3 * (1.0 + truth.nonlinearity_per_mw * heat_mw))
@@ -121,7 +121,7 @@ def test_one_way_never_locks_and_the_report_says_what_holds_it_up(tmp_path: Path
         assert b.monitors().rx_power_dbm is not None  # light there is
 
 
-@pytest.mark.parametrize("pucs", [0, 1])
+@pytest.mark.parametrize("pucs", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_what_the_ways_differ_by_shows_in_the_modules_own_readings(tmp_path: Path, pucs: int) -> None:
     x, y, states = ways_that_differ_by(pucs)
     with Bench.emulate(bench_file(tmp_path, x, y), seed=3) as bench:
@@ -133,6 +133,7 @@ def test_what_the_ways_differ_by_shows_in_the_modules_own_readings(tmp_path: Pat
         assert quantities["pdl"].current.value == pytest.approx(0.5 * pucs, abs=0.15)
 
 
+@pytest.mark.long
 def test_the_signal_suffers_from_what_the_ways_differ_by(tmp_path: Path) -> None:
     """Penalties of the model: 0.5 dB·(DGD/10 ps)² and 0.8 dB·(PDL/2.5 dB)², about 0.66 dB for one PUC."""
     esnr_db = []

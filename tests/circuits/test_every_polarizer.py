@@ -1,4 +1,4 @@
-"""The search through every controller driver, on an emulated bench: from any of them to the crosstalk (facts 8)."""
+"""The search through every controller driver, on an emulated bench: from any of them to the crosstalk."""
 
 from __future__ import annotations
 

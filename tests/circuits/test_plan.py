@@ -44,7 +44,7 @@ def test_what_was_not_measured_is_budgeted_as_typical(bench: Bench) -> None:
     record = round_record(bench)
     blind = replace(record, ports=tuple(replace(e, input_loss_db=None, output_loss_db=None) for e in record.ports))
     circuit = plan_circuits(bench, blind, A_TO_B).circuits[0]
-    assert circuit.budget.mesh_loss_db == pytest.approx(2 * 6.85 + 0.5 * circuit.path.hops)  # mesh.md b.8
+    assert circuit.budget.mesh_loss_db == pytest.approx(2 * 6.85 + 0.5 * circuit.path.hops)  # Sánchez-Jácome 2025
 
 
 def test_every_circuit_is_routed_from_its_own_port_to_its_own(bench: Bench, setup: PathSetup) -> None:

@@ -28,7 +28,7 @@ def test_a_null_ends_within_three_decibels_of_the_crosstalk(kind: type[Box]) -> 
         box = kind(seed, crosstalk=1e-3)
         found = darkest(box)
         extinction_db = 10.0 * np.log10(box.power / box.power_w)
-        assert extinction_db == pytest.approx(-30.0, abs=3.0)  # polarization.md 8
+        assert extinction_db == pytest.approx(-30.0, abs=3.0)  # docs/polarization.md#goals
         assert found.reads == box.reads <= 400
         assert found.remaining_loss_db < 0.02
 

@@ -54,7 +54,7 @@ def test_the_stop_is_at_the_setting_that_is_reported_and_in_force() -> None:
 
 
 def test_readings_in_decibels_instead_of_watts_spoil_the_search() -> None:
-    """polarization.md 8: "feeding dBm must make the test fail"; here over -80 dBm, so that no sign gives it away."""
+    """The judge of the other tests: fed with decibels they must fail. Over -80 dBm, so that no sign gives it away."""
     losses, reads, methods = [], [], []
     for seed in range(1000, 1005):
         path = Squeezers(seed)
@@ -84,7 +84,7 @@ def test_a_null_ends_at_the_crosstalk_and_says_so_without_hunting(floor_db: floa
         found = darkest(path)
         assert found.reads <= 25
         extinction_db = 10.0 * np.log10(path.power / path.power_w)
-        assert extinction_db == pytest.approx(floor_db, abs=1.0)  # polarization.md 8: within 3 dB
+        assert extinction_db == pytest.approx(floor_db, abs=1.0)  # docs/polarization.md#goals asks 3 dB
         assert found.floor_power is not None
         assert 10.0 * np.log10(found.floor_power / path.power_w) == pytest.approx(floor_db, abs=1.5)
         assert found.worst_power > 5.0 * found.power
@@ -113,7 +113,8 @@ def test_a_fourth_squeezer_takes_part_and_costs_a_reading_or_two() -> None:
     paths = [Squeezers(seed, n=4) for seed in range(5000, 5005)]
     found = [brightest(path) for path in paths]
     assert max(path.loss_db for path in paths) < 0.05
-    assert np.median([each.reads for each in found]) <= 10
+    # Eight for three squeezers, and two more; one search takes 8 to 12, and another processor sends it another way.
+    assert np.mean([each.reads for each in found]) < 11.0
     assert all(each.settings[3] != 0.0 for each in found)
 
 
@@ -138,7 +139,7 @@ def test_a_wrong_period_is_noticed_and_the_search_goes_round_the_squeezers_inste
 
 
 def test_hysteresis_sends_the_search_round_the_squeezers_and_costs_little() -> None:
-    """A squeezer that lags by 0.2 rad towards where it came from (polarization.md 2, "hysteresis")."""
+    """A squeezer that lags by 0.2 rad towards where it came from."""
     for seed in range(4):
         path = Squeezers(seed)
         move = path.set
@@ -181,7 +182,7 @@ def test_paddles_end_at_the_crosstalk_and_say_so() -> None:
         assert found.settings == pytest.approx(path.settings, abs=0.07)
         assert ((found.settings >= 0.0) & (found.settings <= 170.0)).all()
         extinction_db = 10.0 * np.log10(path.power / path.power_w)
-        assert extinction_db == pytest.approx(-30.0, abs=3.0)  # polarization.md 8
+        assert extinction_db == pytest.approx(-30.0, abs=3.0)  # docs/polarization.md#goals
         assert found.floor_power is not None
         assert 10.0 * np.log10(found.floor_power / path.power_w) == pytest.approx(-30.0, abs=3.0)
         assert found.reads <= 22

@@ -17,6 +17,7 @@ from lumion_hw.cli import calibrate_main as main
 from lumion_hw.cli.demo.steps import calibrate
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.polarization import Aligner
+from lumion_hw.storage import load_record, save_record
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Run:
 
     @property
     def record(self) -> CalibrationRecord:
-        return CalibrationRecord.load(self.path)
+        return load_record(self.path)
 
 
 @pytest.fixture(scope="module")
@@ -249,10 +250,10 @@ def test_faults_found_are_exit_code_3_and_the_rest_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "record.json"
-    broken = replace(CalibrationRecord.load(RECORD), faults=("PUC 4 upper heater (channel 8): no effect",))
+    broken = replace(load_record(RECORD), faults=("PUC 4 upper heater (channel 8): no effect",))
 
     def found_broken(*_: object, **__: object) -> CalibrationRecord:
-        broken.save(path)
+        save_record(broken, path)
         return broken
 
     monkeypatch.setattr("calibration.run.journaled_run.calibrate", found_broken)
@@ -281,7 +282,7 @@ def test_a_run_cut_short_leaves_the_bench_safe_and_an_incomplete_record(
             calibrate(bench, Aligner(bench.clock), 1, path, progress)
         assert not bench.mesh.driven_ma().any()
         assert not np.any(bench.emulated.world.leaving_w())  # every transmitter is off
-    loaded = CalibrationRecord.load(path)
+    loaded = load_record(path)
     assert not loaded.complete
     assert sum(arm.law is not None for entry in loaded.pucs for arm in (entry.upper, entry.lower)) >= 5
     assert main(["verify", str(SMALL), str(path), "--emulate", "--seed", "1"]) == 3

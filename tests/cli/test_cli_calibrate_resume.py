@@ -18,6 +18,7 @@ from waiting import PATIENCE_S, until
 from calibration.run.journal import RunJournal, read_journal
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record
 
 ENTRY = "import sys; from lumion_hw.cli import calibrate_main as main; sys.exit(main())"
 SURVEYED = 120_000
@@ -80,15 +81,15 @@ def test_a_run_ended_by_a_signal_says_how_to_go_on_and_goes_on(
     assert "Heaters and light are off" in said
     command = said[said.index("  lumion-calibrate run") :].splitlines()[0].strip()
     assert command.split() == ["lumion-calibrate", *arguments(path), "--resume"]
-    assert not CalibrationRecord.load(path).complete
+    assert not load_record(path).complete
     measured = len(read_journal(path.with_suffix(".journal")).entries)
     assert main([*command.split()[1:], "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["record"], document["complete"], document["faults"]) == (str(path), True, [])
     assert (document["pucs_calibrated"], document["heaters_calibrated"]) == (15, 30)
     assert len(read_journal(path.with_suffix(".journal")).entries) > measured
-    record = CalibrationRecord.load(path)
-    assert_same_within_errors(record, CalibrationRecord.load(RECORD))
+    record = load_record(path)
+    assert_same_within_errors(record, load_record(RECORD))
     assert record.provenance["interruptions"].startswith("1: resumed 2")
 
 
@@ -99,7 +100,7 @@ def test_a_run_that_was_killed_goes_on(size: int, tmp_path: Path) -> None:
     assert ended_by(signal.SIGKILL, path, size)[0] == -signal.SIGKILL
     assert not path.exists()
     assert main(arguments(path, "--resume")) == 0
-    assert_same_within_errors(CalibrationRecord.load(path), CalibrationRecord.load(RECORD))
+    assert_same_within_errors(load_record(path), load_record(RECORD))
 
 
 def test_a_full_disk_ends_the_run_with_what_was_written_whole(
@@ -140,7 +141,7 @@ def test_a_wanted_standard_error_is_measured_for_and_said_to_be_missed(
     path = tmp_path / "record.json"
     assert main(arguments(path, "--sigma-mrad", "0.001", "--settings", "600", "--json")) == 3
     assert "error" in json.loads(capsys.readouterr().out)
-    missed = CalibrationRecord.load(path)
+    missed = load_record(path)
     assert missed.quality["chosen_settings"] > 0.0
     assert missed.quality["phase_sigma_wanted_rad"] == pytest.approx(1e-6)
     assert missed.complete

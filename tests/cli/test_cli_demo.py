@@ -22,7 +22,7 @@ from calibration.record.raw_data import load_raw, save_raw
 from lumion_hw.bench.events import EventLog
 from lumion_hw.cli import main
 from lumion_hw.cli.demo.command import left_out, new_run_directory
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record, save_record
 
 LUMION = [sys.executable, "-m", "lumion_hw.cli"]
 SPANS = ["los_seen", "spare_chosen", "route_found", "programmed", "settled", "los_clear", "link_up"]
@@ -118,7 +118,7 @@ def test_the_recovery_gives_every_span_and_no_sum(run: Run) -> None:
     total = sum(recovery["spans_ms"].values())
     assert recovery["since_fault_ms"]["link_up"] == pytest.approx(total, abs=0.02)
     numbers = [value for value in recovery.values() if isinstance(value, int | float)]
-    assert numbers == []  # there is never one number called "recovery" (recovery.md 4)
+    assert numbers == []  # there is never one number called "recovery"
     assert "emulated" in recovery
 
 
@@ -130,7 +130,7 @@ def test_what_is_left_behind_exists_and_can_be_read(run: Run) -> None:
     beside = [path.name for path in set(run.directory.iterdir()) - set(artifacts.values())]
     assert "calibration.journal" in beside
     assert all(re.fullmatch(r"calibration\.(\w+\.(h5|npz)|journal)", name) for name in beside)  # no temporary file
-    assert CalibrationRecord.load(artifacts["calibration"]).complete
+    assert load_record(artifacts["calibration"]).complete
     for name in ("picture_before", "picture"):
         assert ET.parse(artifacts[name]).getroot().tag == "{http://www.w3.org/2000/svg}svg"
     assert "sfp-a → sfp-c" in artifacts["picture"].read_text()
@@ -179,11 +179,11 @@ def test_the_same_seed_gives_the_same_run_whatever_the_hash_seed(run: Run, tmp_p
 
 def recorded_calibration(_bench: object, _aligner: object, seed: int, path: Path, *_: object, **__: object) -> object:
     """Stand in for the calibration: what it leaves beside the record, as it was recorded."""
-    record = CalibrationRecord.load(RECORD)
+    record = load_record(RECORD)
     assert seed == SEED
     assert record.raw is not None
     record = replace(record, raw=save_raw(path, load_raw(RECORD, record.raw)))
-    record.save(path)
+    save_record(record, path)
     path.with_suffix(".journal").write_bytes(RECORD.with_suffix(".journal").read_bytes())
     return record
 
@@ -296,7 +296,7 @@ def test_an_interrupt_in_the_middle_of_the_calibration_loses_nothing_measured(
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     measured = {(event["puc"], event["arm"]) for event in events if event["event"] == "heater measured"}
     assert events[-1]["event"] == "calibration cut short"
-    record = CalibrationRecord.load(tmp_path / "calibration.json")
+    record = load_record(tmp_path / "calibration.json")
     assert not record.complete
     laws = {(n, arm) for n, puc in enumerate(record.pucs) for arm in ("upper", "lower") if getattr(puc, arm).law}
     assert laws >= measured

@@ -18,7 +18,7 @@ from lumion_hw.cli import calibrate_main, main, run
 from lumion_hw.cli.calibrate.commands import calibrate
 from lumion_hw.cli.commands import lumion
 from lumion_hw.cli.outputs import NamedFile
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.storage import load_record, save_record
 
 DATA = Path(__file__).parents[1] / "data"
 SMALL = str(DATA / "small.yaml")
@@ -43,8 +43,8 @@ WRITING = {
 def record(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A record that can be exported: that of version 1 without its matrix of crosstalk."""
     path = tmp_path_factory.mktemp("record") / "record.json"
-    loaded = CalibrationRecord.load(Path(RECORD))
-    replace(loaded, crosstalk=None, monitor_ports=(loaded.ports[0].port,)).save(path)
+    loaded = load_record(Path(RECORD))
+    save_record(replace(loaded, crosstalk=None, monitor_ports=(loaded.ports[0].port,)), path)
     return str(path)
 
 

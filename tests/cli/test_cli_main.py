@@ -34,7 +34,7 @@ def failing(error: BaseException) -> click.Command:
     return command(fail)
 
 
-# design.md section 6: 1 failed, 2 usage or config, 3 out of tolerance, 4 unreachable, 5 interlock, 6 busy, 130, 143
+# 1 failed, 2 usage or config, 3 out of tolerance, 4 unreachable, 5 interlock, 6 busy, 130, 143
 EXIT_CODES = [
     (errors.LumionError("broken"), 1),
     (errors.DeviceError("refused", code=-222), 1),

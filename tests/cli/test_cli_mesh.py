@@ -28,7 +28,7 @@ def test_the_help_of_the_group_loads_neither_numpy_nor_scipy() -> None:
 
 @pytest.mark.parametrize(("layout", "pucs"), [("smartlight", 72), ("rings:2", 30), ("columns:2,3,2", 34)])
 def test_show_draws_every_puc_of_the_mesh(layout: str, pucs: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """Columns 2 3 2: (3C + 2)·r + (7C + 3)/2 = 22 + 12 PUCs (mesh.md a.4)."""
+    """Columns 2 3 2: (3C + 2)·r + (7C + 3)/2 = 22 + 12 PUCs (docs/sources.md)."""
     assert main(["mesh", "show", "--mesh", layout]) == 0
     picture = ET.fromstring(capsys.readouterr().out)
     assert sum(1 for each in picture.iter() if each.get("id", "").startswith("puc-")) == pucs
@@ -53,7 +53,7 @@ def test_route_prints_one_document_whose_states_carry_the_light(capsys: pytest.C
     arguments = ["mesh", "route", "--connect", "0:20", "--connect", "39:15", "--json"]
     assert main(arguments) == 0
     document = json.loads(capsys.readouterr().out)
-    assert (document["total_hops"], document["outcome"]) == (30, "optimal")  # 15 PUCs each: mesh.md d.4
+    assert (document["total_hops"], document["outcome"]) == (30, "optimal")  # 15 PUCs each: Sánchez-Jácome 2025
     mesh = HexMesh.smartlight()
     states = {int(puc): state for puc, state in (document["states"] | document["parked"]).items()}
     assert len(states) == 72

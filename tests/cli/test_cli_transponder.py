@@ -15,7 +15,7 @@ import pytest
 from lumion_hw.cli import main
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
-from lumion_hw.emulator.transponders.cmis.firmware_commands import firmware_image
+from lumion_hw.emulator.transponders.cmis.cdb import firmware_image
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "drivers"))
 from cmis_peer import ACTIVATED, Peer

@@ -41,7 +41,7 @@ class EmulatedMeter(OverItsWire, PowerMeterContract):
 
 
 class TestSantecMpm210(EmulatedMeter):
-    # Instruments facts, section 5: 1250 to 1630 nm, 0.01 to 10000 ms. Modules 0 and 3 of a mainframe.
+    # Santec MPM-210H: 1250 to 1630 nm, 0.01 to 10000 ms. Modules 0 and 3 of a mainframe.
     __test__ = True
 
     @pytest.fixture
@@ -82,7 +82,7 @@ class TestSantecMpm210(EmulatedMeter):
 
 
 class TestThorlabsPm100d(EmulatedMeter):
-    # Instruments facts, section 4; an S154C sensor.
+    # PM100D manual; an S154C sensor.
     __test__ = True
     wires = ("hislip",)  # a VISA instrument
 
@@ -109,7 +109,7 @@ class TestThorlabsPm100d(EmulatedMeter):
 
 
 class TestKeysight8164B(EmulatedMeter):
-    # Instruments facts, section 3: 81635A, 800 to 1650 nm, 100 us and more.
+    # Keysight 8163/8164 programming guide: 81635A, 800 to 1650 nm, 100 us and more.
     __test__ = True
 
     @pytest.fixture

@@ -13,7 +13,7 @@ LIGHT_W = 50e-6
 
 
 class TestKeysightN7744A(OverItsWire, PowerMeterContract):
-    # Instruments facts, section 3: 1250 to 1650 nm, 1 us to 10 s.
+    # Keysight N774xC programming guide: 1250 to 1650 nm, 1 us to 10 s.
     @pytest.fixture
     def light_w(self) -> dict[int, float]:
         return dict.fromkeys((1, 2, 3, 4), LIGHT_W)

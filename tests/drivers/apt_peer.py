@@ -1,4 +1,4 @@
-"""A paddle controller after the polarization facts, section 4.3, as small as a driver's tests need it."""
+"""A paddle controller after the Thorlabs APT protocol, as small as a driver's tests need it."""
 
 from __future__ import annotations
 

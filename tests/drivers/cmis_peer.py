@@ -1,6 +1,6 @@
-"""A scripted 400ZR module: bytes from the facts (transponders.md 3 to 5), and what happens when a host writes some.
+"""A scripted 400ZR module: bytes after CMIS 5.2 and C-CMIS, and what happens when a host writes some.
 
-It knows nothing of the register table: addresses are written out, so that the driver is tested against the facts.
+It knows nothing of the register table: addresses are written out, so that the driver is judged by bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from lumion_hw.sessions.module.registers import ModuleAbsentError
 
 READY, LOW_PWR, PWR_UP, PWR_DN, FAULT = 3, 1, 2, 4, 5
 DEACTIVATED, INIT, DEINIT, ACTIVATED, TURN_ON, TURN_OFF, INITIALIZED = range(1, 8)
-COR = {  # facts 4.4; 33h from 3.12
+COR = {  # flags that are cleared by a read; 33h is of C-CMIS
     0x00: range(8, 14),
     0x11: range(134, 154),
     0x12: range(231, 239),
@@ -76,7 +76,7 @@ class Peer:
         return bytes(half[start : start + length])
 
     def checksum(self) -> None:
-        """Facts 3.1: the sums over 00h, 01h, 02h and 04h."""
+        """The sums over 00h, 01h, 02h and 04h."""
         for page, first, last, at in ((0, 128, 221, 222), (1, 130, 254, 255), (2, 128, 254, 255), (4, 128, 254, 255)):
             self.put(page, at, bytes([sum(self.get(page, first, last - first + 1)) % 256]))
 

@@ -1,4 +1,4 @@
-"""A module after the instruments facts, section 9, as small as a driver's tests need it."""
+"""A module after OIF-ITLA-MSA-01.3, as small as a driver's tests need it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keysight meters after the instruments facts, section 3, as small as the tests of a driver need them."""
+"""Keysight meters after the programming guide, as small as the tests of a driver need them."""
 
 from __future__ import annotations
 

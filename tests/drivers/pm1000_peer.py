@@ -1,4 +1,4 @@
-"""A PM1000 after polarization.md 4.5, as small as a driver's tests need it, in both forms of its registers."""
+"""A PM1000 after its User's Guide 0.4.8, as small as a driver's tests need it, in both forms of its registers."""
 
 from __future__ import annotations
 

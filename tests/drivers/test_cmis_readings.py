@@ -458,7 +458,7 @@ def test_a_power_outside_the_limits_explains_a_lost_lock(
 
 
 def test_too_many_bit_errors(lit: CmisTransponder, peer: Peer) -> None:
-    peer.put(0x24, 134, (0x9CE2).to_bytes(2, "big"))  # facts 3.1: 1.25e-2, the limit itself
+    peer.put(0x24, 134, (0x9CE2).to_bytes(2, "big"))  # 1.25e-2, the limit itself
     report = lit.lock_state()
     assert report.stage is LockStage.BER_HIGH
     assert report.values == {"prefec_ber": pytest.approx(1.25e-2), "limit": 1.25e-2}
@@ -583,7 +583,7 @@ def test_a_command_is_written_body_first(module: CmisTransponder, peer: Peer) ->
     assert module.cdb_command(0x0040) == b"\x00\x01"
     pages = [(byte, data) for page, byte, data in peer.log if page == 0x9F]
     assert pages[-1] == (128, b"\x00\x40")
-    assert pages[0] == (130, bytes([0, 0, 0, 0xBF, 0, 0]))  # facts 3.13: check code BFh
+    assert pages[0] == (130, bytes([0, 0, 0, 0xBF, 0, 0]))  # check code BFh, the complement of the sum
 
 
 @pytest.mark.parametrize(("status", "name"), [(0x41, "unknown_command"), (0x45, "bad_check_code"), (0x46, "password")])

@@ -1,4 +1,4 @@
-"""The CMIS driver keeps the promises of the interface, on a scripted module that is told nothing but the facts."""
+"""The CMIS driver keeps the promises of the interface, on a scripted module that knows nothing but bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ITLA driver, in conversations from the instruments facts (section 9) and against a module made from them."""
+"""The ITLA driver, in conversations after OIF-ITLA-MSA-01.3 and against a module made from it."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_before_opening_everything_is_refused(clock: VirtualClock, module: Modul
 def test_the_frequency_is_written_in_three_words_with_channel_one(clock: VirtualClock, module: Module) -> None:
     laser = opened(clock, module)
     laser.set_frequency_thz(193.4123)
-    # Instruments facts, section 12: 0x35 = 193, 0x36 = 4123, 0x67 = 0, 0x30 = 1, 0x65 = 0.
+    # 193.4123 THz by hand: 0x35 = 193, 0x36 = 4123, 0x67 = 0, 0x30 = 1, 0x65 = 0.
     assert module.log == [(0x35, 193), (0x36, 4123), (0x67, 0), (0x30, 1), (0x65, 0)]
 
 

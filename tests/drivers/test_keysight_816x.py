@@ -1,4 +1,4 @@
-"""The driver of 8163/8164 mainframes with dual sensors, against a mainframe made from the facts (section 3)."""
+"""The driver of 8163/8164 mainframes with dual sensors, against a mainframe made from its programming guide."""
 
 from __future__ import annotations
 

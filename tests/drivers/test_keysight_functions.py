@@ -1,4 +1,4 @@
-"""Runs and triggers of Keysight meters: the commands of the facts (section 3), deadlines, blocks of any bytes."""
+"""Runs and triggers of Keysight meters: the commands of the programming guide, deadlines, blocks of any bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Keysight laser driver against a laser made from the instruments facts, section 7."""
+"""The Keysight laser driver against a laser made from its programming guide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The N7785C driver against an instrument made from polarization.md 4.1."""
+"""The N7785C driver against an instrument made from its programming guide."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from lumion_hw.interfaces import PowerMeter, RangeState
 from lumion_hw.links import RecordedExchange, ReplayPeer, replay_link
 
 IDN = "Keysight Technologies,N7744C,MY00000001,1.0"
-# Channel map of a four-port meter, and its block header (instruments, 2.6).
+# Channel map of a four-port meter, and its block header.
 MAP = b"#216" + bytes.fromhex("01000100020001000300010004000100")
 FLT_MAX = 3.4028234663852886e38
 

@@ -1,4 +1,4 @@
-"""The PM1000 driver in both forms of its registers, against an instrument made from polarization.md 4.5."""
+"""The PM1000 driver in both forms of its registers, against an instrument made from its User's Guide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Santec MPM driver, in conversations from the instruments facts (section 5) and against a meter made from them."""
+"""The Santec MPM driver, in conversations from its command list and against a meter made from it."""
 
 from __future__ import annotations
 

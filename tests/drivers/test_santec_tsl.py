@@ -1,4 +1,4 @@
-"""The Santec TSL driver in both dialects, against a laser made from the instruments facts, section 8."""
+"""The Santec TSL driver in both dialects, against a laser made from its command lists."""
 
 from __future__ import annotations
 

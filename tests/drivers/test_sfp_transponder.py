@@ -283,6 +283,17 @@ def test_enabling_waits_until_the_power_is_in_its_window(
     assert not sfp.status().tx_disabled
 
 
+def test_a_transmitter_that_is_on_is_only_looked_at_and_one_that_is_off_is_switched_off_again(
+    sfp: SfpTransponder, module: Module
+) -> None:
+    sfp.enable()
+    assert module.writes == []
+    assert sfp.monitors().tx_power_dbm == pytest.approx(ON_DBM, abs=0.001)
+    for _ in range(2):
+        sfp.disable()
+    assert module.writes == [(A2H, 110, b"\x40")] * 2
+
+
 @pytest.mark.parametrize(("option", "patience_s"), [(0x06, 90.0), (0x02, 2.0)], ids=["cooled", "uncooled"])
 def test_a_laser_that_does_not_start_is_given_up_in_its_own_time(
     module: Module, clock: VirtualClock, option: int, patience_s: float

@@ -1,4 +1,4 @@
-"""The driver of Thorlabs' paddles, in conversations from polarization.md 4.3 and against a controller made from it."""
+"""The driver of Thorlabs' paddles, in conversations from the APT protocol and against a controller made from it."""
 
 from __future__ import annotations
 

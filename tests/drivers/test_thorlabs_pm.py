@@ -1,4 +1,4 @@
-"""The Thorlabs driver, in conversations from the instruments facts (section 4) and against a meter made from them."""
+"""The Thorlabs driver, in conversations from the PM100D manual and against a meter made from it."""
 
 from __future__ import annotations
 

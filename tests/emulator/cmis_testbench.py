@@ -11,7 +11,7 @@ from lumion_hw.standards.cmis import FIELDS, Value, decode, encode, raw
 
 GOOD_LIGHT = ReceivedLight(total_power_dbm=-8.0, signal_power_dbm=-8.0, osnr_db=36.0)
 MANAGEMENT_S, POWER_UP_S, INIT_S, TURN_ON_S = 0.5, 15.0, 20.0, 0.05
-"""Facts, transponders 5: emulator defaults."""
+"""Defaults of the emulator."""
 
 
 class Host:

@@ -147,7 +147,7 @@ def test_check_7_a_wrong_crc_is_answered_with_both(ready: Set) -> None:
 
 
 def test_check_7_a_damaged_bank_is_found(ready: Set) -> None:
-    ready.bench.board.corrupt_bank(0, channel=2)
+    ready.bench.board.core.banks[0].codes[2] ^= 1
     refusal = ready.commit()
     assert isinstance(refusal, Refusal)
     assert refusal.status == Status.CRC_MISMATCH

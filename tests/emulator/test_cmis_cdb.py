@@ -1,4 +1,4 @@
-"""The command data block and the passwords of the emulated module (facts, transponders 3.13)."""
+"""The command data block and the passwords of the emulated module (CMIS 5.2)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cmis_testbench import Host
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.emulator.transponders.cmis import PROFILES, CmisModule, ModuleQuirks
-from lumion_hw.emulator.transponders.cmis.profile import CdbProfile
+from lumion_hw.emulator.transponders.cmis.profiles import CdbProfile
 from lumion_hw.sessions.module.registers import NotRespondingError
 from lumion_hw.standards.cmis.cdb import decode_reply
 from lumion_hw.standards.cmis.firmware import decode_firmware_info
@@ -26,7 +26,7 @@ def awake(**options) -> Host:
 
 
 def send(host: Host, command: int, code: int, payload: bytes = b"") -> None:
-    """Write a command as the facts say: 130 and up first, the command last. The check code comes from the vectors."""
+    """Write a command as CMIS wants it: 130 and up first, the command last. The check code comes from the vectors."""
     host.select(0x9F)
     body = bytes([0, 0, len(payload), code, 0, 0]) + payload
     for start in range(0, len(body), 8):
@@ -48,7 +48,8 @@ def reply(host: Host) -> bytes:
     return decode_reply(host.read(0x9F, 128, 128))
 
 
-# Vectors of the facts: 0000h with payload 0010h -> EDh, 0040h -> BFh, 0041h -> BEh, 0100h -> FEh, 0001h + 1011h -> D9h
+# Check codes by hand, the complement of the sum of all bytes: 0000h with payload 0010h -> EDh, 0040h -> BFh,
+# 0041h -> BEh, 0100h -> FEh, 0001h + 1011h -> D9h
 
 
 def test_query_status_tells_whether_the_module_is_unlocked() -> None:

@@ -1,7 +1,7 @@
 """Every place where the emulated module shows a quantity says the same, in every module state.
 
 The monitors of the module (00h) work in all states; those of lanes and of the link need power, and a power that is not
-there is at the floor of -40 dBm on pages 11h, 24h and 35h alike (facts, transponders 3.8 and 6).
+there is at the floor of -40 dBm on pages 11h, 24h and 35h alike.
 """
 
 from __future__ import annotations

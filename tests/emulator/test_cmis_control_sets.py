@@ -1,4 +1,4 @@
-"""Staged sets, apply, every ConfigStatus, break-out, and the ways of real firmware (facts, transponders 4.3)."""
+"""Staged sets, apply, every ConfigStatus, break-out, and the ways of real firmware."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_every_page_of_every_profile_decodes_with_right_checksums(profile: str) 
 
 
 def test_the_default_profile_is_what_the_facts_say() -> None:
-    """Facts, transponders 7: QSFP-DD, CMIS 5.2, power class 8, two applications, three grids, -22 to 0 dBm."""
+    """The default 400ZR profile: QSFP-DD, CMIS 5.2, power class 8, two applications, three grids, -22 to 0 dBm."""
     host = ready()
     assert host.module.read(0, 2) == b"\x18\x52"
     assert host.get("power_class") == 7
@@ -180,7 +180,7 @@ def test_a_serial_number_that_does_not_fit_is_refused() -> None:
 
 
 def test_a_host_brings_up_a_pair_tunes_it_and_takes_it_down() -> None:
-    """The flow of facts, transponders 9.1: power, application, tune, enable, lock, performance, disable."""
+    """From nothing to a link and back: power, application, tune, enable, lock, performance, disable."""
     clock = VirtualClock()
     ends = [Host(clock=clock, seed=seed) for seed in (1, 2)]
     join(ends[0].module, ends[1].module, Fibre(loss_db=6.0, dgd_ps=3.0, pdl_db=1.0))

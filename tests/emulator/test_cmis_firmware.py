@@ -10,7 +10,7 @@ import struct
 import pytest
 from cmis_testbench import Host, lit
 
-from lumion_hw.emulator.transponders.cmis.firmware_commands import firmware_image
+from lumion_hw.emulator.transponders.cmis.cdb import firmware_image
 from lumion_hw.errors import LumionError
 
 DONE, UNKNOWN, PARAMETER, PASSWORD, WRONG_STATE, TASK = 0x01, 0x41, 0x42, 0x46, 0x47, 0x60

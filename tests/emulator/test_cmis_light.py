@@ -1,4 +1,4 @@
-"""From light to lock: the stated model of facts, transponders 7.1, and what the module's registers make of it."""
+"""From light to lock: the model of docs/sources.md, and what the module's registers make of it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_error_ratio_of_16qam(snr_db: float, ber: float) -> None:
 
 
 def test_the_error_ratio_of_qpsk_is_that_of_the_q_function() -> None:
-    """Es/N0 = 9.8 dB is Q = 9.8 dB per quadrature: BER 1e-3 (facts, transponders 6)."""
+    """Es/N0 = 9.8 dB is Q = 9.8 dB per quadrature: BER 1e-3."""
     qpsk = dataclasses.replace(CFEC, bits_per_symbol=4)
     assert bit_error_ratio(9.80, qpsk) == pytest.approx(1e-3, rel=0.02)
 
@@ -128,7 +128,7 @@ def test_lock_comes_half_a_second_after_good_light() -> None:
 
 
 def test_loss_of_signal_has_a_hysteresis() -> None:
-    """Facts 7.1: asserted below -25 dBm, released above -23 dBm total power."""
+    """docs/sources.md#figures-of-the-bench: asserted below -25 dBm, released above -23 dBm total power."""
     host = lit()
 
     def los(power_dbm: float) -> int:

@@ -66,7 +66,7 @@ def counters(host: Host) -> dict[str, int]:
 
 
 def test_the_error_ratio_is_the_same_on_every_page_and_that_of_the_model() -> None:
-    """OSNR 36 dB at -8 dBm: 1.10e-3 (facts, transponders 7.1)."""
+    """OSNR 36 dB at -8 dBm: 1.10e-3 (the model stated in docs/sources.md#figures-of-the-bench)."""
     host = lit()
     host.wait(10)
     freeze(host)

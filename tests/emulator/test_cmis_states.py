@@ -49,7 +49,7 @@ def test_power_up_takes_its_time_and_stays_below_what_is_advertised() -> None:
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_advertised_durations_are_the_smallest_codes_above_the_true_ones(profile: str) -> None:
-    """Facts, transponders 5: smallest code whose bound is at least the delay times 1.2."""
+    """Advertised is the smallest code whose bound is at least the delay times 1.2."""
     timing = PROFILES[profile].timing
     host = Host(profile)
     host.wait(0.6)

@@ -1,4 +1,4 @@
-"""Tunable lasers: frequencies, flags, times, power (facts, transponders 3.9 and 4.5)."""
+"""Tunable lasers: frequencies, flags, times, power."""
 
 from __future__ import annotations
 

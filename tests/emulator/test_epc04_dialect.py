@@ -219,7 +219,7 @@ def test_a_second_connection_sees_the_same_device() -> None:
 
 def test_a_device_without_power_refuses_a_connection() -> None:
     rig = Rig()
-    rig.device.powered = False
+    rig.device.power_off()
     with pytest.raises(ConnectError, match="epc"):
         rig.device.connect()
 

@@ -193,7 +193,7 @@ def test_two_connections_do_not_mix_their_messages() -> None:
 
 def test_an_unplugged_bridge_refuses_a_connection() -> None:
     rig = Rig()
-    rig.bridge.plugged = False
+    rig.bridge.pull_cable()
     with pytest.raises(ConnectError, match="bridge"):
         rig.bridge.connect()
 

@@ -258,7 +258,7 @@ def hammer_hislip(seed: int, messages: int, caplog) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_mutated_lines_leave_every_instrument_alive_and_truthful(name, caplog):
-    hammer(TARGETS[name], 1, 300, caplog)
+    hammer(TARGETS[name], 1, 150, caplog)
 
 
 def test_random_frames_leave_the_itla_alive():

@@ -1,4 +1,4 @@
-"""The ITLA emulator, frame by frame (instrument facts, section 9)."""
+"""The ITLA emulator, frame by frame (OIF-ITLA-MSA-01.3)."""
 
 from __future__ import annotations
 
@@ -386,7 +386,7 @@ def test_soft_reset_leaves_the_light_alone(host):
 
 
 def test_module_that_is_off_refuses_connections(host):
-    host.module.powered = False
+    host.module.power_off()
     with pytest.raises(ConnectError):
         host.module.connect()
 

@@ -1,4 +1,4 @@
-"""The N7776C emulator: commands, tuning, sweeps with wavelength logging (instrument facts, section 7)."""
+"""The N7776C emulator: commands, tuning, sweeps with wavelength logging."""
 
 from __future__ import annotations
 

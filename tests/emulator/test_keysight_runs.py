@@ -1,4 +1,4 @@
-"""Logging, stability, min/max runs and triggers of the N77xx emulator (instrument facts, section 3)."""
+"""Logging, stability, min/max runs and triggers of the N77xx emulator (programming guide)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The emulated Keysight N7785C: its commands, and that its loop ends where the factor is smallest (facts, 4.1)."""
+"""The emulated Keysight N7785C: its commands, and that its loop ends where the factor is smallest."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_without_a_floor_the_extinction_goes_on_growing():
 
 
 def test_a_larger_scale_converges_faster():
-    """Facts, 4.1: the factor is scaled to 1 to 100, a larger scale converges faster."""
+    """Keysight N778xC programming guide: the factor is scaled to 1 to 100, a larger scale converges faster."""
     slow, fast = (np.median([Bench(seed).loop(25, 1e-3, scale=scale) for seed in range(15)]) for scale in (1.0, 100.0))
     assert fast < 0.5 * slow
 

@@ -1,4 +1,4 @@
-"""The N77xx emulator's commands, byte by byte (instrument facts, section 3)."""
+"""The N77xx emulator's commands, byte by byte (programming guide)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The emulated Novoptel PM1000: requests, registers and physics of the polarization facts, section 4.5."""
+"""The emulated Novoptel PM1000: requests, registers and physics of the PM1000 User's Guide 0.4.8."""
 
 from __future__ import annotations
 
@@ -235,7 +235,7 @@ def test_no_light_is_no_state(bench):
 
 
 def test_a_polarimeter_without_power_refuses_connections(bench):
-    bench.device.powered = False
+    bench.device.power_off()
     with pytest.raises(ConnectError, match="pol0"):
         bench.device.connect()
     with pytest.raises(ConfigError, match="usb3"):

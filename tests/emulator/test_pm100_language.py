@@ -1,4 +1,4 @@
-"""The PM100 family's commands, byte by byte (instrument facts, section 4)."""
+"""The PM100 family's commands, byte by byte (PM100D manual)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The PM100 emulator's readings as physics (instrument facts, section 10)."""
+"""The PM100 emulator's readings as physics."""
 
 from __future__ import annotations
 

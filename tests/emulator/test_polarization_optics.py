@@ -1,4 +1,4 @@
-"""What controllers do to light, against the model of the polarization facts, section 2."""
+"""What controllers do to light, against docs/polarization.md, "The model"."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The binary dialect of the emulated Qontrol chain; golden bytes are those of the facts, section 6."""
+"""The binary dialect of the emulated Qontrol chain; golden bytes follow the official client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text dialect of the emulated Qontrol chain; golden lines are recorded from real modules (facts, section 5)."""
+"""The text dialect of the emulated Qontrol chain; golden lines are recorded (docs/sources.md#devices)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When replies of the emulated Qontrol chain come, and how they can go wrong on purpose (facts, sections 10 and 11)."""
+"""When replies of the emulated Qontrol chain come, and how they can go wrong on purpose."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_latency_timer_delivers_on_a_grid_of_16_ms() -> None:
 
 
 def test_64_single_sets_through_the_latency_timer_take_about_a_second() -> None:
-    # facts, section 10.3: 1181 ms on a real system; 64 grid steps are 1024 ms
+    # Recorded (docs/sources.md#devices): 1181 ms on a real system; 64 grid steps are 1024 ms
     rig = Rig((ModuleSpec(number=1),) * 8, reply_mode=ReplyMode.FTDI16)
     rig.clock.sleep(0.001)
     for channel in range(64):
@@ -94,7 +94,7 @@ def test_outputs_change_when_the_last_byte_of_their_request_arrives() -> None:
 
 
 def test_64_ascii_sets_need_the_wire_time_of_their_bytes() -> None:
-    # facts, section 10.3: 886 bytes = 77 ms; here "V10=1.0000\n" and the like, 10 * 10 + 54 * 11 = 694 bytes = 60 ms
+    # Recorded: 886 bytes = 77 ms; here "V10=1.0000\n" and the like, 10 * 10 + 54 * 11 = 694 bytes = 60 ms
     rig = Rig((ModuleSpec(number=1),) * 8, baud=115_200)
     text = "".join(f"V{channel}=1.0000\n" for channel in range(64)).encode()
     assert len(text) == 694

@@ -1,4 +1,4 @@
-"""The MPM-210H emulator: one-word commands, gains, runs, zeroing (instrument facts, section 5)."""
+"""The MPM-210H emulator: one-word commands, gains, runs, zeroing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The TSL-550 and TSL-570 emulator: two command sets, units, sweeps (instrument facts, section 8)."""
+"""The TSL-550 and TSL-570 emulator: two command sets, units, sweeps."""
 
 from __future__ import annotations
 

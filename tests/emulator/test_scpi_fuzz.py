@@ -1,4 +1,4 @@
-"""Any byte string leaves an instrument alive and its error queue truthful (instrument facts, section 2.10)."""
+"""Any byte string leaves an instrument alive and its error queue truthful (SCPI-99)."""
 
 from __future__ import annotations
 

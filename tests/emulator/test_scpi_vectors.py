@@ -1,4 +1,4 @@
-"""The minimum test vectors and the path table of the instrument facts (sections 2.3 and 2.11)."""
+"""Command lines with known answers, and what a path means behind another one (SCPI-99)."""
 
 from __future__ import annotations
 

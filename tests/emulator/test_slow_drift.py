@@ -1,4 +1,4 @@
-"""What time does to an emulated chip: temperature and resistances by mesh.md b.11, and nothing unless asked for."""
+"""What time does to an emulated chip: temperature and resistances (docs/sources.md), and nothing unless asked for."""
 
 from __future__ import annotations
 

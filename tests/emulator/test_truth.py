@@ -66,7 +66,8 @@ def test_losses_stay_in_the_published_range(truth: MeshTruth) -> None:
 
 
 def test_couplers_give_the_published_extinction(truth: MeshTruth) -> None:
-    # mesh.md b.2: 0.011 rms common to both couplers leaves 4·0.011² (33 dB), 0.0063 rad between them 0.0063² (44 dB).
+    # Sánchez-Jácome 2025: 0.011 rms common to both couplers leaves 4·0.011² (33 dB), 0.0063 rad between them
+    # 0.0063² (44 dB).
     floors = coupling_floors(truth.eta_in, truth.eta_out)
     assert 10 * np.log10(floors.cross_leak.mean()) == pytest.approx(10 * np.log10(4 * 0.011**2), abs=1.0)
     assert 10 * np.log10(floors.bar_leak.mean()) == pytest.approx(10 * np.log10(0.0063**2), abs=1.0)

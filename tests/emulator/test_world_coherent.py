@@ -1,4 +1,4 @@
-"""Signals of two tributaries on their way through the mesh (polarization.md 1 and 2)."""
+"""Signals of two tributaries on their way through the mesh (docs/polarization.md, "The model")."""
 
 from __future__ import annotations
 

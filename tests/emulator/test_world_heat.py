@@ -123,7 +123,7 @@ MM = 0.81141
 
 
 def test_all_other_pucs_at_pi_shift_a_puc_by_a_tenth_to_a_third_of_a_radian() -> None:
-    # mesh.md b.7, driven as in the publication: both arms of every aggressor at π.
+    # Teofilovic 2024, driven as in the publication: both arms of every aggressor at π.
     heat = np.full(2 * SMARTLIGHT.n_pucs, P_PI_MW)
     for puc in range(SMARTLIGHT.n_pucs):
         own = slice(2 * puc, 2 * puc + 2)

@@ -14,7 +14,7 @@ from lumion_hw.fabric import FailureVerdict, LightWatch, Recovery, pair_requests
 from lumion_hw.mesh.topology import State
 
 SPANS = ["los_seen", "spare_chosen", "route_found", "programmed", "settled", "los_clear", "link_up"]
-"""Spans 1 to 7 of recovery.md 5; 8 to 11 are the job's."""
+"""From the fault to the link; what follows is the job's."""
 
 
 def lose(setup: PathSetup, server: str) -> FailureVerdict:

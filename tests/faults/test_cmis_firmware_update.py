@@ -9,7 +9,7 @@ import pytest
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.drivers.transponders.cmis.driver import CmisTransponder
-from lumion_hw.emulator.transponders.cmis.firmware_commands import firmware_image
+from lumion_hw.emulator.transponders.cmis.cdb import firmware_image
 from lumion_hw.errors import DeviceError, LumionError
 
 EVERY_KIND = Path(__file__).parents[1] / "data" / "every_kind.yaml"

@@ -15,7 +15,7 @@ from lumion_hw.bench.loader import load_bench
 from lumion_hw.emulator.faults.bench_faults import BENCH_FAULTS, BenchFaults
 from lumion_hw.emulator.faults.device_faults import EVERY_DEVICE
 from lumion_hw.emulator.faults.fault_table import BENCH
-from lumion_hw.emulator.transponders.cmis.module_faults import FAULTS as MODULE_FAULTS
+from lumion_hw.emulator.transponders.cmis.faults import FAULTS as MODULE_FAULTS
 from lumion_hw.errors import ConfigError, LimitError, LinkError, LumionError
 from lumion_hw.interfaces import LaserSweep
 
@@ -136,16 +136,6 @@ def test_a_meter_dies_in_the_middle_of_its_log(fault: str) -> None:
             meter.functions.log([1], 1000, 0.01)
 
 
-def test_the_attributes_of_old_pull_the_cable_and_switch_the_supply() -> None:
-    with opened("sfp-a", "pol-a") as bench:
-        module, controller = driver_of(bench, "sfp-a"), driver_of(bench, "pol-a")
-        bench.emulated.faults.device("sfp-a").plugged = False
-        bench.emulated.faults.device("pol-a").powered = False
-        for ask in (module.status, controller.read):
-            with pytest.raises(LinkError):
-                ask()
-
-
 # Faults of single kinds -----------------------------------------------------------------------------------------------
 
 
@@ -261,8 +251,8 @@ ON_BENCH: dict[str, tuple[dict, Callable]] = {
     "unbalance": ({"puc": 0, "common_rad": 0.3}, leaving),
     "hop_mode": ({"port": 5, "shift_hz": 1e12}, leaving),
     "turn_polarization": ({"transponder": "sfp-a"}, leaving),
-    "drift_power": ({"port": 5, "course_db": lambda _: -3.0}, leaving),
-    "drift_temperature": ({"course_k": lambda _: 2.0}, leaving),
+    "drift_power": ({"port": 5, "trajectory_db": lambda _: -3.0}, leaving),
+    "drift_temperature": ({"trajectory_k": lambda _: 2.0}, leaving),
     "walk_resistances": ({"per_root_s": 0.05}, leaving),
     "kill_monitor": ({"port": 0}, read_light),
     "scale_monitor": ({"port": 4, "factor": 1e5}, read_light),

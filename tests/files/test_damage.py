@@ -24,9 +24,10 @@ from lumion_hw.acquisition.plotting import read_recording
 from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import CalibrationError, ConfigError, LumionError
 from lumion_hw.files.hdf5 import open_hdf5
-from lumion_hw.mesh.array_files import arrays_sha256, read_arrays, write_arrays
-from lumion_hw.mesh.record import ArrayFile, CalibrationRecord, CovarianceEntry, JointsEntry
-from lumion_hw.mesh.record_document import content_hash
+from lumion_hw.mesh.canonical import arrays_sha256, content_hash
+from lumion_hw.mesh.record import ArrayFile, CovarianceEntry, JointsEntry
+from lumion_hw.storage import load_record, save_record
+from lumion_hw.storage.array_files import read_arrays, write_arrays
 
 h5py = pytest.importorskip("h5py", reason="h5py, of the extra hdf5, is not there")
 VERSION_1 = Path(__file__).parents[1] / "data" / "calibration-record-v1.json"
@@ -43,7 +44,7 @@ def record(tmp_path: Path) -> Path:
         mesh_document=CELL.to_dict(),
         arrays={"covariance_factor": np.ones((10, 2))},
     )
-    found.save(tmp_path / "record.json")
+    save_record(found, tmp_path / "record.json")
     return tmp_path / "record.json"
 
 
@@ -106,7 +107,7 @@ def judge_records(record: Path, seeds: range, capsys: pytest.CaptureFixture[str]
     for seed in seeds:
         path = record.with_name("edited.json")
         save_edited(mutated(documents[seed % 4 == 0], random.Random(seed)), path)
-        if (refused := refusal(CalibrationRecord.load, path)) is not None:
+        if (refused := refusal(load_record, path)) is not None:
             assert record.parent.name in refused, seed
             continue
         taken += 1
@@ -165,7 +166,7 @@ def test_a_record_with_the_right_hash_is_refused_by_what_does_not_fit(
     changes: dict[str, Any], words: str, record: Path
 ) -> None:
     with pytest.raises(CalibrationError, match=words):
-        CalibrationRecord.load(edited(record, **changes))
+        load_record(edited(record, **changes))
 
 
 def test_a_record_of_version_1_without_pucs_is_refused(tmp_path: Path) -> None:
@@ -173,7 +174,7 @@ def test_a_record_of_version_1_without_pucs_is_refused(tmp_path: Path) -> None:
     del document["pucs"]
     save_edited(document, tmp_path / "edited.json")
     with pytest.raises(CalibrationError, match="no record of schema version 1: KeyError"):
-        CalibrationRecord.load(tmp_path / "edited.json")
+        load_record(tmp_path / "edited.json")
 
 
 def test_nan_in_the_arrays_of_a_record_is_refused_by_name(record: Path) -> None:
@@ -182,7 +183,7 @@ def test_nan_in_the_arrays_of_a_record_is_refused_by_name(record: Path) -> None:
     save_edited(document, record)
     write_arrays(record.with_name(document["arrays_file"]), arrays)
     with pytest.raises(CalibrationError, match="array 'covariance_factor' holds NaN"):
-        CalibrationRecord.load(record)
+        load_record(record)
 
 
 def test_raw_readings_that_do_not_fit_each_other_are_refused(tmp_path: Path) -> None:
@@ -246,4 +247,4 @@ def test_an_archive_that_claims_more_than_it_can_hold_is_refused(tmp_path: Path)
 
 def test_the_content_hash_judges_content_alone(record: Path) -> None:
     assert content_hash({"a": 1}) != content_hash({"a": 2})
-    assert CalibrationRecord.load(edited(record)).device_serial == "MZ-0001"
+    assert load_record(edited(record)).device_serial == "MZ-0001"

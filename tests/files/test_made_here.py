@@ -17,8 +17,9 @@ from lumion_hw.acquisition.plotting import FORMATS, plot
 from lumion_hw.bench.events import EventLog
 from lumion_hw.clock import VirtualClock
 from lumion_hw.files.made_here import made_here
-from lumion_hw.mesh.array_files import write_arrays
 from lumion_hw.mesh.picture import mesh_svg
+from lumion_hw.storage import save_record
+from lumion_hw.storage.array_files import write_arrays
 
 STRANGERS = {
     "notes.txt": b"lumion-hw: remember to order fibres\n",
@@ -48,7 +49,7 @@ def test_hdf5_of_others_is_not_taken_for_ours(tmp_path: Path) -> None:
 
 
 def test_records_arrays_pictures_and_events_are_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sample_record().save(tmp_path / "record.json")
+    save_record(sample_record(), tmp_path / "record.json")
     (tmp_path / "mesh.json").write_text(json.dumps(CELL.to_dict()))
     (tmp_path / "mesh.svg").write_text(mesh_svg(CELL))
     (tmp_path / "endpoints.json").write_text(json.dumps({"mesh0": "tcp://127.0.0.1:4000"}, indent=1))

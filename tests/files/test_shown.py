@@ -18,6 +18,7 @@ from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import shown
 from lumion_hw.mesh.picture import mesh_svg
+from lumion_hw.storage import save_record
 
 CLEAR = "\x1b[2J\x1b]0;title\x07\u202e\x9b31m"
 
@@ -60,7 +61,7 @@ def test_a_record_cannot_write_to_the_terminal(tmp_path: Path, capsys: pytest.Ca
     path = tmp_path / "r.json"
     bad = replace(sample_record(), faults=(CLEAR + "\nall is well",), device_serial=CLEAR, quality={CLEAR: 1.0})
     bad = replace(bad, pucs=(replace(bad.pucs[0], note=CLEAR), *bad.pucs[1:]))
-    bad.save(path)
+    save_record(bad, path)
     assert main(["show", str(path)]) == 0
     out = capsys.readouterr().out
     assert not any(letter in out for letter in "\x1b\x9b\x07\u202e")

@@ -22,7 +22,7 @@ from waiting import PATIENCE_S
 import firmware_protocol as fp
 from firmware_protocol.generators.c_vectors import c_vectors
 
-pytestmark = [needs_compiler, pytest.mark.xdist_group("c")]
+pytestmark = needs_compiler
 
 RESULTS = {2: fp.BadCause.OVERSIZE, 3: fp.BadCause.COBS, 4: fp.BadCause.SHORT, 5: fp.BadCause.CRC}
 RECORDS = sum(len(part) for name, part in VECTORS.items() if isinstance(part, list)) + 1 + 13  # CRC, COBS lengths

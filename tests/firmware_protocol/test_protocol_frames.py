@@ -114,7 +114,7 @@ def test_frames_back_to_back_may_share_or_repeat_delimiters() -> None:
 def test_a_bad_frame_is_a_value_that_names_its_cause(block: bytes, cause: fp.BadCause) -> None:
     (bad,) = fp.Decoder(256).feed(b"\0" + block + b"\0")
     assert isinstance(bad, fp.BadFrame)
-    assert (bad.cause, bad.length, bad.excerpt) == (cause, len(block), block[:32])
+    assert (bad.cause, bad.length) == (cause, len(block))
 
 
 def test_a_content_of_exactly_twelve_bytes_is_a_frame_without_payload() -> None:

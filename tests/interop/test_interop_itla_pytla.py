@@ -1,7 +1,6 @@
 """`pytla`, unmodified, drives the emulated ITLA over a pty: every documented method agrees with the emulator's truth.
 
-What a test of version 0.2.0 must know is in section 12 of the instrument facts; what the client itself gets wrong is
-named in the tests that meet it.
+What version 0.2.0 of the client itself gets wrong is named in the tests that meet it.
 """
 
 from __future__ import annotations

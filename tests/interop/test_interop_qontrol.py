@@ -1,8 +1,8 @@
 """The official client, package `qontrol` as published, drives the emulated chain over a pty and over `socket://`.
 
-Expectations: Qontrol facts, sections 9 to 12. The client spins while it waits, and shares the interpreter with the
-server here, on a machine that may be busy: its time-outs of 100 and 50 ms are made longer, and what times tell apart
-is an immediate answer from one such time-out.
+What it sends, waits for and prints was read in its source. It spins while it waits, and shares the interpreter with
+the server here, on a machine that may be busy: its time-outs of 100 and 50 ms are made longer, and what times tell
+apart is an immediate answer from one such time-out.
 """
 
 from __future__ import annotations

@@ -119,8 +119,11 @@ def test_every_call_of_qmi_on_a_power_meter() -> None:
             client.set_range(100.0)
 
 
-def test_every_call_of_pylablib_on_a_pm160(tmp_path) -> None:
+def test_every_call_of_pylablib_on_a_pm160(tmp_path, monkeypatch) -> None:
     kind = module("pylablib.devices.Thorlabs").PM160
+    monkeypatch.setattr(kind, "_default_operation_timeout", PATIENCE_S)  # it gives up after 3 s, and takes no time-out
+    # Its usual way to learn what the meter can do waits 1 ms for a reply; what comes later it takes for the next one.
+    monkeypatch.setattr(kind, "_comm_valid_check_mode", "ret/idn")
     with serving() as server, kind(("serial", pty(server, meter("PM160"), tmp_path))) as client:
         assert client.get_device_info()[:3] == ("Thorlabs", "PM160", "P0000001")
         sensor = client.get_sensor_info()

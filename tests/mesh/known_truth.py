@@ -30,7 +30,7 @@ MAX_MA = 2.4
 KERNEL = CrosstalkKernel(
     0.906 / 59.5 / 6.0 * np.pi / (2.0 * 1.34), 1.18, 0.12 / 59.5 / 6.0 * np.pi / (2.0 * 1.34), BUL_MM
 )
-"""The published curve (mesh.md b.7) at 1.34 mW per π: pm of ring shift per half a free spectral range, six PUCs."""
+"""The published curve (Teofilovic 2024) at 1.34 mW per π: pm of ring shift per half a free spectral range, six PUCs."""
 
 
 def drawn(mesh: HexMesh, seed: int, **physics: float) -> MeshTruth:

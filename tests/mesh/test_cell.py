@@ -29,7 +29,7 @@ def one_cell(**changes: object) -> UnitCells:
 
 
 def coupler(eta: float) -> NDArray[np.complex128]:
-    """C(η) of mesh.md b.1, written from the definition."""
+    """C(η) of docs/calibration.md, 2, written from the definition."""
     through, cross = math.sqrt(1 - eta), math.sqrt(eta)
     return np.array([[through, -1j * cross], [-1j * cross, through]])
 
@@ -57,7 +57,7 @@ def test_ideal_takes_half_the_phase_difference() -> None:
 
 @given(upper=angles, lower=angles)
 def test_a_balanced_cell_follows_its_closed_form(upper: float, lower: float) -> None:
-    """T = -j e^{-jΔ} [[sin θ, cos θ], [cos θ, -sin θ]] for η = ½ (mesh.md b.1)."""
+    """T = -j e^{-jΔ} [[sin θ, cos θ], [cos θ, -sin θ]] for η = ½ (docs/sources.md)."""
     theta, delta = (upper - lower) / 2, (upper + lower) / 2
     expected = (
         -1j * np.exp(-1j * delta) * np.array([[math.sin(theta), math.cos(theta)], [math.cos(theta), -math.sin(theta)]])
@@ -101,7 +101,7 @@ def test_loss_is_power_in_db(loss_db: float) -> None:
 def test_output_powers_of_imperfect_couplers_follow_the_exact_table(
     eta_in: float, eta_out: float, theta: float
 ) -> None:
-    """Cross = sin²(a1+a2) cos²θ + sin²(a1-a2) sin²θ; bar likewise with cosines (mesh.md b.2)."""
+    """Cross = sin²(a1+a2) cos²θ + sin²(a1-a2) sin²θ; bar likewise with cosines (docs/calibration.md, 2)."""
     total, apart = math.asin(eta_in**0.5) + math.asin(eta_out**0.5), math.asin(eta_in**0.5) - math.asin(eta_out**0.5)
     powers = (
         np.abs(one_cell(eta_in=eta_in, eta_out=eta_out, phase_upper=theta, phase_lower=-theta).transfer(F0)[0]) ** 2
@@ -128,7 +128,7 @@ def test_two_couplers_at_52_percent_give_28_db_through_extinction() -> None:
 
 
 def test_published_extinction_is_half_plus_0_011_common_and_0_0063_rad_apart() -> None:
-    """33 dB through and 44 dB cross (mesh.md b.2)."""
+    """33 dB through and 44 dB cross (Sánchez-Jácome 2025)."""
     common = math.asin(math.sqrt(0.511))
     eta_in, eta_out = (np.array([math.sin(common + sign * 0.0063 / 2) ** 2]) for sign in (1, -1))
     floors = coupling_floors(eta_in, eta_out)

@@ -1,4 +1,4 @@
-"""Thermal crosstalk between heaters and waveguides, against the published samples (mesh.md b.7)."""
+"""Thermal crosstalk between heaters and waveguides, against the published samples (Teofilovic 2024)."""
 
 from __future__ import annotations
 

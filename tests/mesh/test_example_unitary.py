@@ -9,6 +9,7 @@ import pytest
 from known_truth import drawn, record_of
 
 from lumion_hw.mesh.hexagonal import HexMesh
+from lumion_hw.storage import save_record
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "unitary.py"
 
@@ -16,7 +17,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "unitary.py"
 def test_the_example_programs_a_unitary_from_a_record_on_disk(
     smartlight: HexMesh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record_of(smartlight, drawn(smartlight, 6)).save(tmp_path / "record.json")
+    save_record(record_of(smartlight, drawn(smartlight, 6)), tmp_path / "record.json")
     out = tmp_path / "currents.csv"
     monkeypatch.setattr(sys, "argv", ["unitary.py", str(tmp_path / "record.json"), "--modes", "3", "--out", str(out)])
     runpy.run_path(str(EXAMPLE), run_name="__main__")

@@ -1,4 +1,4 @@
-"""Faults as data (mesh.md d.1): per state, not per PUC."""
+"""Faults as data: per state, not per PUC."""
 
 from __future__ import annotations
 

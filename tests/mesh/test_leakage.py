@@ -1,4 +1,4 @@
-"""Crosstalk from the solved field, and routing that keeps it small (mesh.md d.6)."""
+"""Crosstalk from the solved field, and routing that keeps it small."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ THETA = {"cross": 0.0, "bar": np.pi / 2}
 
 
 def field_of(solver: Solver, imbalance: float | Mapping[int, float]) -> SolvedField:
-    """Return cells whose couplers miss one half by an imbalance: then sin²(a1 - a2) is left in bar (b.2)."""
+    """Return cells whose couplers miss one half by an imbalance: sin²(a1 - a2) is left in bar."""
     mesh = solver.mesh
     off = np.full(mesh.n_pucs, imbalance if isinstance(imbalance, float) else 0.0)
     for puc, value in imbalance.items() if isinstance(imbalance, Mapping) else ():
@@ -53,7 +53,7 @@ def test_one_circuit_has_nobody_to_disturb_it(solver: Solver) -> None:
 
 
 def test_one_bad_puc_shared_by_two_circuits_leaks_its_coupler_floor(solver: Solver) -> None:
-    """Only one PUC is imperfect, and both circuits pass it in cross: each gets cos²(a1 + a2) of the other (b.2).
+    """Only one PUC is imperfect, and both circuits pass it in cross: each gets cos²(a1 + a2) of the other.
 
     Both have 15 PUCs of the same loss in all, so what differs along the way is the loss before and after that PUC.
     """

@@ -1,4 +1,4 @@
-"""All-to-all by matchings (mesh.md d.7, schedules.md 2): every pair once, every configuration traced."""
+"""All-to-all by matchings (PipSwitch 2025): every pair once, every configuration traced."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_pairs_of_two_sides_need_as_many_configurations_as_the_larger_side_has_p
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 8, 13, 16])
 def test_a_round_robin_joins_every_pair_once(count: int) -> None:
-    """schedules.md 2: each is a matching, n/2 pairs each, the union has n(n-1)/2 different pairs."""
+    """The circle method: each is a matching, n/2 pairs each, the union has n(n-1)/2 different pairs."""
     rounds = round_robin(range(count))
     assert len(rounds) == fewest_configurations(list(itertools.combinations(range(count), 2)))
     assert {len(matching) for matching in rounds} == {count // 2}
@@ -107,7 +107,7 @@ def test_sixteen_ports_of_a_nine_by_nine_mesh_meet_the_lower_bound() -> None:
 
 @pytest.mark.long
 def test_thirty_two_ports_of_a_nine_by_nine_mesh_meet_the_lower_bound() -> None:
-    """The size of PipSwitch (mesh.md d.7)."""
+    """The size of PipSwitch (PipSwitch 2025)."""
     mesh = HexMesh.columns([8, 9, 8, 9, 8, 9, 8, 9, 8])
     ports = spread(mesh, 32)
     result = all_to_all(mesh, ports)
@@ -132,7 +132,7 @@ def test_the_hop_ceiling_holds_for_every_path(smartlight: HexMesh) -> None:
 
 
 def test_ports_farther_apart_than_the_ceiling_are_named(smartlight: HexMesh) -> None:
-    """PipSwitch's 14 hops do not join ports 0 and 20, which are 15 apart (d.4)."""
+    """PipSwitch's 14 hops do not join ports 0 and 20, which are 15 apart."""
     with pytest.raises(NoPathError, match=r"from port 0 to port 20 within 14 hops \(proven\)"):
         all_to_all(smartlight, [0, 5, 20], max_hops=14)
 

@@ -44,7 +44,7 @@ def test_a_mesh_that_rests_in_bar_has_every_cell_opened(smartlight: HexMesh) -> 
 
 
 def test_a_ring_of_pucs_in_use_is_reported_and_left(smartlight: HexMesh) -> None:
-    """PUCs 1 6 10 11 7 2 in bar are one cell (a.3); nothing may be changed, so the ring stays and is named."""
+    """PUCs 1 6 10 11 7 2 in bar are one cell; nothing may be changed, so the ring stays and is named."""
     cell = (1, 6, 10, 11, 7, 2)
     parked = park(smartlight, dict.fromkeys(cell, "bar"))
     assert [sorted(ring) for ring in parked.rings] == [sorted(cell)]

@@ -17,7 +17,7 @@ from lumion_hw.mesh.topology import State
 SVG = "{http://www.w3.org/2000/svg}"
 SWITCH = list(zip([0, 39, 38, 37, 36, 35], [18, 15, 20, 17, 16, 19], strict=True))
 
-# Published circuits from port 0 (mesh.md a.5): one in cross and bar, one that begins in cross and comes by port 6.
+# Published circuits from port 0 (Sánchez-Jácome 2025): one in cross and bar, one from cross to port 6.
 GOLDEN: list[tuple[tuple[int, ...], dict[int, State]]] = [
     ((0, 6, 10, 16, 20, 19), {0: "cross", 6: "cross", 10: "cross", 16: "bar", 20: "bar", 19: "cross"}),
     ((0, 6, 9, 15, 19, 25, 28), {0: "cross", 6: "bar", 9: "cross", 15: "bar", 19: "cross", 25: "bar", 28: "bar"}),

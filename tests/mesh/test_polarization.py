@@ -29,7 +29,7 @@ def test_a_quarter_turn_goes_round_right_handed() -> None:
 
 
 def test_a_retarder_does_in_stokes_space_what_its_jones_matrix_does() -> None:
-    """polarization.md 2: exp(-i φ n·σ/2) turns s by φ about n."""
+    """The Jones matrix exp(-i φ n·σ/2) turns s by φ about n, σ the Pauli matrices in the order S1, S2, S3."""
     rng = np.random.default_rng(2)
     field = rng.standard_normal(2) + 1j * rng.standard_normal(2)
     field /= np.linalg.norm(field)
@@ -67,11 +67,11 @@ def test_crosstalk_and_depolarized_light_bound_the_swing() -> None:
 
 def test_of_random_states_a_tenth_lose_more_than_10_db() -> None:
     share = taken_share(random_states(10_000), S2)
-    assert np.mean(-10 * np.log10(share) > 10.0) == pytest.approx(0.10, abs=0.01)  # polarization.md 1.5
+    assert np.mean(-10 * np.log10(share) > 10.0) == pytest.approx(0.10, abs=0.01)  # (1 + s·t)/2 is uniform: 10^(-L/10)
 
 
 def test_a_half_wave_plate_has_the_fourth_harmonic_only_and_any_other_the_second_as_well() -> None:
-    """polarization.md 3, "Rotating plates"."""
+    """Harmonics 2θ and 4θ (docs/polarization.md, "Three readings")."""
     angle = np.arange(64) / 64 * 2 * np.pi
     light, taken = random_states(2, seed=4)
 

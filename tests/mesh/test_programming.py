@@ -104,7 +104,7 @@ def test_both_arms_of_all_pucs_come_out_as_wanted_against_crosstalk(hidden) -> N
     for found, phases in ((cells.phase_upper, wanted[:, 0]), (cells.phase_lower, wanted[:, 1])):
         off = (found - phases + np.pi) % TURN - np.pi
         assert np.abs(off).max() < 2e-3  # polynomial against implicit law
-    # Without compensation neighbours move an arm by tenths of a radian (mesh.md b.7).
+    # Without compensation neighbours move an arm by tenths of a radian (Teofilovic 2024).
     assert np.abs(known.arm_rad_per_mw @ known.heat_mw(programmed.own_rad)).max() > 0.05
     # No arm takes more than a turn and what its neighbours do: the least heat that there is.
     assert programmed.own_rad.min() >= 0.0

@@ -17,6 +17,7 @@ from lumion_hw.errors import CalibrationError, LumionError
 from lumion_hw.files.writing import write_file
 from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.record import CalibrationRecord, CrosstalkEntry
+from lumion_hw.storage import load_record, save_record
 
 
 def rewritten(path: Path, **changes: Any) -> Path:
@@ -35,7 +36,7 @@ def rewritten(path: Path, **changes: Any) -> Path:
 def saved(tmp_path: Path) -> Path:
     """A record on disk."""
     path = tmp_path / "runs" / "calibration.json"
-    sample_record().save(path)
+    save_record(sample_record(), path)
     return path
 
 
@@ -53,8 +54,8 @@ def saved(tmp_path: Path) -> Path:
     ids=["whole", "cut short", "dead heaters", "with crosstalk"],
 )
 def test_a_record_comes_back_as_it_was_written(record: CalibrationRecord, tmp_path: Path) -> None:
-    record.save(tmp_path / "record.json")
-    assert CalibrationRecord.load(tmp_path / "record.json") == record
+    save_record(record, tmp_path / "record.json")
+    assert load_record(tmp_path / "record.json") == record
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(-4.0, 4.0))
@@ -104,7 +105,7 @@ def test_the_document_says_what_it_is_and_whose(saved: Path) -> None:
 )
 def test_a_changed_or_foreign_document_is_refused(saved: Path, changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(CalibrationError, match=sentence) as caught:
-        CalibrationRecord.load(rewritten(saved, **changes))
+        load_record(rewritten(saved, **changes))
     assert str(saved) in str(caught.value)
     assert caught.value.exit_code == 3
 
@@ -114,7 +115,7 @@ def test_one_digit_deep_inside_is_noticed(saved: Path) -> None:
     assert text.count("-2.7") == 1  # the passive phase of PUC 0
     saved.write_text(text.replace("-2.7", "-2.6"))
     with pytest.raises(CalibrationError, match="does not match its hash"):
-        CalibrationRecord.load(saved)
+        load_record(saved)
 
 
 @pytest.mark.parametrize(
@@ -124,26 +125,26 @@ def test_a_file_that_is_no_record_is_refused(tmp_path: Path, text: str, sentence
     path = tmp_path / "record.json"
     path.write_text(text)
     with pytest.raises(CalibrationError, match=sentence):
-        CalibrationRecord.load(path)
+        load_record(path)
 
 
 def test_half_a_record_is_refused(saved: Path) -> None:
     text = saved.read_text()
     saved.write_text(text[: len(text) // 2])
     with pytest.raises(CalibrationError, match="is not JSON"):
-        CalibrationRecord.load(saved)
+        load_record(saved)
 
 
 def test_a_missing_file_says_so(tmp_path: Path) -> None:
     with pytest.raises(CalibrationError, match=r"cannot read calibration record .*nowhere\.json: No such file"):
-        CalibrationRecord.load(tmp_path / "nowhere.json")
+        load_record(tmp_path / "nowhere.json")
 
 
 def test_a_field_of_the_wrong_kind_is_named(tmp_path: Path) -> None:
     broken = dataclasses.replace(sample_record(), wavelength_nm="red")  # type: ignore[arg-type]
-    broken.save(tmp_path / "record.json")
+    save_record(broken, tmp_path / "record.json")
     with pytest.raises(CalibrationError, match=r"wavelength_nm: .*valid number"):
-        CalibrationRecord.load(tmp_path / "record.json")
+        load_record(tmp_path / "record.json")
 
 
 # Whose record it is --------------------------------------------------------------------------------------------------
@@ -216,7 +217,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
         patch.setattr(os, step, fail)
         patch.setattr(Path, "replace", fail) if step == "replace" else None
         with pytest.raises(LumionError, match="No space left"):
-            sample_record(complete=False).save(saved)
+            save_record(sample_record(complete=False), saved)
     assert saved.read_bytes() == before
     assert list(saved.parent.iterdir()) == [saved]
 
@@ -246,6 +247,6 @@ def test_an_interruption_while_writing_leaves_the_old_file(saved: Path, monkeypa
 
     monkeypatch.setattr(os, "fsync", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        sample_record(complete=False).save(saved)
+        save_record(sample_record(complete=False), saved)
     assert saved.read_bytes() == before
     assert list(saved.parent.iterdir()) == [saved]

@@ -12,8 +12,7 @@ import pytest
 from sample_record import CELL, LAW, puc_entry, sample_record
 
 from lumion_hw.errors import CalibrationError, ConfigError, LimitError
-from lumion_hw.mesh import array_files
-from lumion_hw.mesh.array_files import arrays_sha256, read_arrays, write_arrays
+from lumion_hw.mesh.canonical import arrays_sha256
 from lumion_hw.mesh.record import (
     ArrayFile,
     CalibrationRecord,
@@ -27,6 +26,8 @@ from lumion_hw.mesh.record import (
     JointsEntry,
 )
 from lumion_hw.mesh.record_validity import CalibrationWarning, Use, check_validity
+from lumion_hw.storage import array_files, load_record, save_record
+from lumion_hw.storage.array_files import read_arrays, write_arrays
 
 VERSION_1 = Path(__file__).parents[1] / "data" / "calibration-record-v1.json"
 CONDITIONS = Conditions(
@@ -65,7 +66,7 @@ def full_record() -> CalibrationRecord:
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     """A record with arrays on disk."""
-    full_record().save(tmp_path / "record.json")
+    save_record(full_record(), tmp_path / "record.json")
     return tmp_path / "record.json"
 
 
@@ -78,7 +79,7 @@ def side_file(path: Path) -> Path:
 def without_h5py(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine where h5py is not installed."""
     monkeypatch.setattr(array_files, "array_suffix", lambda: ".npz")
-    monkeypatch.setattr("lumion_hw.mesh.record_document.array_suffix", lambda: ".npz")
+    monkeypatch.setattr("lumion_hw.storage.record_files.array_suffix", lambda: ".npz")
     monkeypatch.setitem(__import__("sys").modules, "h5py", None)
 
 
@@ -86,7 +87,7 @@ def without_h5py(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_everything_comes_back(saved: Path) -> None:
-    record = CalibrationRecord.load(saved)
+    record = load_record(saved)
     assert record == full_record()
     assert record.content_sha256 == full_record().content_sha256
     np.testing.assert_array_equal(record.arrays["covariance_factor"], full_record().arrays["covariance_factor"])
@@ -95,16 +96,16 @@ def test_everything_comes_back(saved: Path) -> None:
 
 @pytest.mark.usefixtures("without_h5py")
 def test_without_hdf5_the_arrays_go_into_an_npz_of_the_same_hash(tmp_path: Path) -> None:
-    full_record().save(tmp_path / "record.json")
+    save_record(full_record(), tmp_path / "record.json")
     assert side_file(tmp_path / "record.json").suffix == ".npz"
-    loaded = CalibrationRecord.load(tmp_path / "record.json")
+    loaded = load_record(tmp_path / "record.json")
     assert loaded.content_sha256 == full_record().content_sha256
 
 
 def test_hdf5_without_h5py_names_the_command_that_helps(saved: Path, request: pytest.FixtureRequest) -> None:
     request.getfixturevalue("without_h5py")
     with pytest.raises(ConfigError, match=r"pip install 'lumion-hw\[hdf5\]'"):
-        CalibrationRecord.load(saved)
+        load_record(saved)
 
 
 def test_people_can_read_it(saved: Path) -> None:
@@ -130,34 +131,34 @@ def test_the_mesh_comes_from_the_record_alone() -> None:
 def test_a_missing_side_file_is_named(saved: Path) -> None:
     side_file(saved).unlink()
     with pytest.raises(CalibrationError, match=r"record\.[0-9a-f]{12}\.h5: is missing"):
-        CalibrationRecord.load(saved)
+        load_record(saved)
 
 
 def test_a_damaged_side_file_is_named(saved: Path) -> None:
     side = side_file(saved)
     side.write_bytes(side.read_bytes()[: side.stat().st_size // 2])
     with pytest.raises(CalibrationError, match=r"\.h5: is damaged"):
-        CalibrationRecord.load(saved)
+        load_record(saved)
 
 
 def test_the_side_file_of_another_record_is_refused(saved: Path) -> None:
     write_arrays(side_file(saved), {"covariance_factor": np.zeros((20, 18))})
     with pytest.raises(CalibrationError, match=r"is not the side file of record\.json: another hash"):
-        CalibrationRecord.load(saved)
+        load_record(saved)
 
 
 def test_a_side_file_lies_beside_its_record_and_nowhere_else(saved: Path) -> None:
     document = json.loads(saved.read_text())
     saved.write_text(json.dumps(document | {"arrays_file": "../record.h5"}))
     with pytest.raises(CalibrationError, match="names no side file"):
-        CalibrationRecord.load(saved)
+        load_record(saved)
 
 
 def test_other_conventions_are_refused(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     conventions = {"phase": "exp(+j phase)"}
-    monkeypatch.setattr("lumion_hw.mesh.record_document.CONVENTIONS", conventions)
+    monkeypatch.setattr("lumion_hw.storage.record_files.CONVENTIONS", conventions)
     with pytest.raises(CalibrationError, match="was written under other conventions"):
-        CalibrationRecord.load(saved)
+        load_record(saved)
 
 
 def test_another_monitor_map_is_refused_where_one_is_given() -> None:
@@ -188,7 +189,7 @@ def test_an_incomplete_record_is_used_on_request_only() -> None:
 
 
 def test_a_stored_record_of_version_1_is_read() -> None:
-    record = CalibrationRecord.load(VERSION_1)
+    record = load_record(VERSION_1)
     assert (record.device_serial, record.wavelength_nm, record.complete) == ("MZ-0001", 1550.0, True)
     assert record.pucs[0].passive_phase_rad == -2.7
     assert record.pucs[0].upper.law == LAW
@@ -201,7 +202,7 @@ def test_a_stored_record_of_version_1_is_read() -> None:
 
 
 def test_migration_makes_faults_data_and_says_where_the_record_comes_from() -> None:
-    record = CalibrationRecord.load(VERSION_1)
+    record = load_record(VERSION_1)
     assert record.defects == (
         Defect("PUC not calibrated", "puc", 3, "neither heater has any effect", ()),
         Defect("dead heater", "heater", 9, ""),
@@ -215,14 +216,14 @@ def test_a_version_1_that_was_edited_is_refused(tmp_path: Path) -> None:
     document["wavelength_nm"] = 1551.0
     (tmp_path / "old.json").write_text(json.dumps(document))
     with pytest.raises(CalibrationError, match="does not match its hash"):
-        CalibrationRecord.load(tmp_path / "old.json")
+        load_record(tmp_path / "old.json")
 
 
 def test_a_migrated_record_is_saved_as_version_2(tmp_path: Path) -> None:
-    record = CalibrationRecord.load(VERSION_1)
-    record.save(tmp_path / "new.json")
+    record = load_record(VERSION_1)
+    save_record(record, tmp_path / "new.json")
     assert json.loads((tmp_path / "new.json").read_text())["schema_version"] == 2
-    assert CalibrationRecord.load(tmp_path / "new.json") == record
+    assert load_record(tmp_path / "new.json") == record
 
 
 # Validity ------------------------------------------------------------------------------------------------------------

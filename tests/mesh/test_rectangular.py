@@ -21,13 +21,12 @@ from lumion_hw.mesh.crosstalk import BUL_MM, HeaterDistances
 from lumion_hw.mesh.elimination import dissect
 from lumion_hw.mesh.feedforward import block
 from lumion_hw.mesh.matchings import all_to_all
-from lumion_hw.mesh.orbits import closed_orbits
 from lumion_hw.mesh.picture import PicturePath, mesh_svg
 from lumion_hw.mesh.routing import RouteRequest, route
 from lumion_hw.mesh.routing.parking import park
 from lumion_hw.mesh.scattering import Solver
 from lumion_hw.mesh.topologies import LAYOUTS, mesh_laid_out, mesh_of_label
-from lumion_hw.mesh.topology import State
+from lumion_hw.mesh.topology import State, closed_orbits
 
 SIZES = (3, 4, 5, 8, 9)
 

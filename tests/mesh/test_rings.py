@@ -1,4 +1,4 @@
-"""Concentric rings, faces, shortest hops and documents: numbers from mesh.md a.3, a.4 and a.6."""
+"""Concentric rings, faces, shortest hops and documents: numbers from docs/sources.md#figures-of-the-mesh."""
 
 from __future__ import annotations
 

@@ -11,14 +11,14 @@ from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.routing import RouteRequest, Routing, route
 from lumion_hw.mesh.topology import LEAVES, State
 
-# The published 6x6 switch (mesh.md d.4): every permutation is possible and takes 15 PUCs per path.
+# The published 6x6 switch (Sánchez-Jácome 2025): every permutation is possible and takes 15 PUCs per path.
 SWITCH_INPUTS = (0, 39, 38, 37, 36, 35)
 SWITCH_OUTPUTS = (15, 16, 17, 18, 19, 20)
 SWITCH_PERMUTATIONS = list(itertools.permutations(SWITCH_OUTPUTS))
 
 
 def assert_routed(mesh: HexMesh, pairs: Sequence[tuple[int, int]], routing: Routing) -> None:
-    """Follow every circuit joint by joint, without the library's own tracer, and check all rules of mesh.md d.1."""
+    """Follow every circuit joint by joint, without the library's tracer, and check the rules (docs/mesh.md#routes)."""
     carried: dict[int, int] = {}  # directed wave -> circuit
     passed: set[int] = set()
     for circuit, ((source, target), path) in enumerate(zip(pairs, routing.paths, strict=True)):
@@ -89,7 +89,7 @@ def test_ports_3_and_4_are_joined_through_puc_15_in_bar(smartlight: HexMesh) -> 
 
 @pytest.mark.parametrize(("target", "hops"), [(5, 6), (6, 7), (1, 8), (15, 15), (20, 15)])
 def test_port_0_reaches_known_ports_in_the_fewest_hops(smartlight: HexMesh, target: int, hops: int) -> None:
-    """5 and 6 as published (a.5), 15 and 20 as in the switch (d.4); 1 is PUC 0, six PUCs round a cell, PUC 0 again."""
+    """5, 6 and the 15 of the switch: Sánchez-Jácome 2025; 1 is PUC 0, six PUCs round a cell, PUC 0 again."""
     routing = route(smartlight, RouteRequest([(0, target)]))
     assert routing.total_hops == hops
     assert_routed(smartlight, [(0, target)], routing)

@@ -18,7 +18,7 @@ from lumion_hw.mesh.topology import LEAVES, State
 
 
 def test_hops_and_loss_want_different_ways_when_losses_are_uneven(smartlight: HexMesh) -> None:
-    """0-6-10-16-20-19 leads from port 0 to 5 in 6 hops (a.5); with PUC 10 at 6 dB another way loses less."""
+    """0-6-10-16-20-19 leads from port 0 to 5 in 6 hops; with PUC 10 at 6 dB another way loses less."""
     loss_db = np.full(72, 0.5)
     loss_db[10] = 6.0
     short = route(smartlight, RouteRequest([(0, 5)], puc_loss_db=loss_db, objective="hops", max_hops=6))
@@ -70,7 +70,7 @@ def test_heater_power_needs_the_power_of_both_states(smartlight: HexMesh) -> Non
 
 
 def test_a_loss_ceiling_is_met_or_proven_unreachable(smartlight: HexMesh) -> None:
-    """15 PUCs of 0.5 dB are 7.5 dB, and no path from 0 to 20 is shorter (d.4)."""
+    """15 PUCs of 0.5 dB are 7.5 dB, and no path from 0 to 20 is shorter."""
     assert route(smartlight, RouteRequest([(0, 20)], max_loss_db=7.5)).paths[0].loss_db == pytest.approx(7.5)
     with pytest.raises(NoPathError, match=r"within 7.4 dB \(proven\)"):
         route(smartlight, RouteRequest([(0, 20)], max_loss_db=7.4))
@@ -126,7 +126,7 @@ def test_a_path_has_exactly_the_hops_asked_for(smartlight: HexMesh, hops: int) -
 
 
 def test_the_published_delay_path_of_nine_pucs_is_a_length_that_exists(smartlight: HexMesh) -> None:
-    """mesh.md a.5: port 0 reaches 6 in 7 and in 9 hops."""
+    """Sánchez-Jácome 2025: port 0 reaches 6 in 7 and in 9 hops."""
     assert route(smartlight, RouteRequest([(0, 6)], exact_hops={0: 9})).total_hops == 9
 
 
@@ -150,7 +150,7 @@ def test_a_pair_and_a_set_are_matched_in_length(smartlight: HexMesh) -> None:
 
 
 def test_cp_sat_counts_light_and_not_rings_when_lengths_are_prescribed(smartlight: HexMesh) -> None:
-    """The detached-ring pitfall (d.2): without a circuit constraint a ring of 6 would make up for a shorter path."""
+    """The detached-ring pitfall: without a circuit constraint a ring of 6 would make up for a shorter path."""
     for hops in (12, 14):
         routing = route(smartlight, RouteRequest([(0, 5)], exact_hops={0: hops}, exact="always", time_limit_s=60.0))
         assert len(smartlight.trace(0, routing.states).pucs) == hops

@@ -53,7 +53,7 @@ def binary(mesh: HexMesh, seed: int, loss_db: NDArray[np.float64]) -> tuple[Unit
 def dense_waves(mesh: HexMesh, cells: UnitCells, frequency_hz: float) -> tuple[NDArray, NDArray]:
     """Return S (4E x 4E, block-diagonal) and the waves entering every PUC-port, from the definition alone.
 
-    a = C·S·a + x with S = [[0, Tᵀ], [T, 0]] per PUC in the order AL, AR, BL, BR (mesh.md b.1, c.1).
+    a = C·S·a + x with S = [[0, Tᵀ], [T, 0]] per PUC in the order AL, AR, BL, BR (docs/calibration.md, 2).
     """
     n = 4 * mesh.n_pucs
     scatter, joined = np.zeros((n, n), dtype=complex), np.zeros((n, n), dtype=complex)
@@ -166,7 +166,7 @@ def test_group_delay_is_11_25_ps_per_hop_and_positive(seed: int) -> None:
 
 
 def test_joint_phases_add_up_along_a_path(smartlight: HexMesh, solver: Solver) -> None:
-    """Port 3 to port 4 through PUC 15 passes no joint; 0x 6x 10x 16= 20= 19x passes five (mesh.md a.5)."""
+    """Port 3 to port 4 through PUC 15 passes no joint; 0x 6x 10x 16= 20= 19x passes five (Sánchez-Jácome 2025)."""
     theta = np.where(np.isin(np.arange(72), (15, 16, 20)), HALF_TURN, 0.0)
     half, n_joints = np.full(72, 0.5), len(smartlight.joints)
     plain = solver.solve(UnitCells.ideal(72, n_joints, theta, 0.5), F0)

@@ -86,7 +86,7 @@ def test_every_parameter_may_have_samples_and_the_dispersion_a_value_per_puc(com
 
 
 def test_a_lossy_joint_takes_its_share_of_every_wave_that_passes(smartlight: HexMesh) -> None:
-    """The path 0x 6x 10x 16= 20= 19x passes five joints (mesh.md a.5)."""
+    """The path 0x 6x 10x 16= 20= 19x passes five joints (Sánchez-Jácome 2025)."""
     theta = np.where(np.isin(np.arange(72), (16, 20)), HALF_TURN, 0.0)
     cells = replace(UnitCells.ideal(72, len(smartlight.joints), theta, 0.5), joint_loss_db=0.2)
     power = np.abs(Solver(smartlight).solve(cells, F0, [0])[5, 0]) ** 2
@@ -163,7 +163,7 @@ def test_a_dissection_names_every_puc_once_and_keeps_the_fill_small(smartlight: 
     rows = np.concatenate([np.arange(288), at[np.repeat(joined, 2)]])
     columns = np.concatenate([np.arange(288), at[np.stack([mate ^ 2, mate ^ 3], 1).ravel()]])
     program = compile_elimination(rows, columns, 288, 288)
-    # mesh.md c.3 knows an elimination of 8.4 k products, by minimum degree.
+    # Ordering by minimum degree alone takes 8.4 k products.
     assert len(program.target) + len(program.below) < 8400
 
 

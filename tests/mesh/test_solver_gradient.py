@@ -9,8 +9,8 @@ import pytest
 from test_scattering import F0, MESHES, SOLVERS, fabricated
 
 from lumion_hw.errors import ConfigError
+from lumion_hw.mesh.adjoint import CellGradient, gradient
 from lumion_hw.mesh.cell import UnitCells
-from lumion_hw.mesh.gradient import CellGradient, gradient
 
 LAYOUT = (2, 3, 2)
 MESH, SOLVER = MESHES[LAYOUT], SOLVERS[LAYOUT]

@@ -40,7 +40,7 @@ def test_a_ring_dips_as_deep_as_its_coupling_and_loss_say(smartlight: HexMesh, s
 
 
 def test_two_equal_ways_interfere_as_a_mach_zehnder(smartlight: HexMesh, solver: Solver) -> None:
-    """Ways 0 6 10 16 20 25 28 and 0 6 9 15 19 25 28 (mesh.md a.5) part in PUC 6 and meet in PUC 25, both at k = ½."""
+    """Ways 0 6 10 16 20 25 28 and 0 6 9 15 19 25 28 part in PUC 6 and meet in PUC 25, both at k = ½."""
     theta = np.zeros(72)
     theta[[15, 16, 28]] = HALF_TURN
     theta[[6, 25]] = np.pi / 4
@@ -58,7 +58,7 @@ def test_two_equal_ways_interfere_as_a_mach_zehnder(smartlight: HexMesh, solver:
 
 
 def test_light_that_leaves_where_it_came_in_is_not_forgotten(smartlight: HexMesh, solver: Solver) -> None:
-    """Clockwise and anticlockwise light do not decouple on hexagons: a port can reach itself (mesh.md a.1)."""
+    """Clockwise and anticlockwise light do not decouple on hexagons: a port can reach itself."""
     rng = np.random.default_rng(1)
     theta = rng.uniform(0.0, np.pi, 72)
     cells = UnitCells.ideal(72, len(smartlight.joints), theta, LOSS_DB)

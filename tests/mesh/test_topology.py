@@ -12,7 +12,7 @@ from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.topology import LEAVES, State
 
-# mesh.md a.3, recovered from the published drawing of the chip (thesis D. Sánchez-Jácome, UPV 2025).
+# Recovered from the published drawing of the chip (Sánchez-Jácome 2025).
 PORT_TABLE = """
  0: 0.AR   1: 0.AL   2: 9.AR   3:15.AL   4:15.BL   5:19.AL   6:28.AR   7:34.AL   8:34.BL   9:38.AL
 10:47.AR  11:53.AL  12:53.BL  13:57.AL  14:66.AR  15:66.AL  16:67.BL  17:68.AL  18:69.BL  19:70.AL
@@ -20,7 +20,7 @@ PORT_TABLE = """
 30:24.BL  31:18.BR  32:18.AR  33:14.BR  34: 5.BL  35: 5.BR  36: 4.AR  37: 3.BR  38: 2.AR  39: 1.BR
 """
 
-# mesh.md a.5: published circuits from port 0, x = cross, = is bar, in the order travelled.
+# Published circuits from port 0 (Sánchez-Jácome 2025), x = cross, = is bar, in the order travelled.
 GOLDEN_PATHS = [
     ("0x 6x 10x 16= 20= 19x", 5),
     ("0x 6x 10x 16= 20x 25x 28=", 6),
@@ -205,7 +205,7 @@ def test_every_puc_has_unit_length_and_flips_the_colour(cells: tuple[int, ...]) 
 
 
 def test_pucs_are_numbered_column_pair_by_column_pair(smartlight: HexMesh) -> None:
-    """Period 19 per column pair g: slanted 0-5, horizontal 6-8, slanted 9-14, horizontal 15-18 (mesh.md a.3)."""
+    """Period 19 per column pair g: slanted 0-5, horizontal 6-8, slanted 9-14, horizontal 15-18."""
 
     def place(column: int, j: int) -> tuple[float, float]:
         sign = 1 if (column + j) % 2 else -1

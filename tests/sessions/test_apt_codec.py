@@ -1,4 +1,4 @@
-"""APT frames against the check vectors of polarization.md 4.3, and the decoder against streams cut and soiled."""
+"""APT frames against check vectors of the Thorlabs APT protocol, and the decoder against streams cut and soiled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lumion_hw.sessions.codecs.apt import (
     status_of,
 )
 
-# Settled, homed and enabled (bits 13, 10 and 31) at 363 counts, channel 2, by hand after the table of 4.3.
+# Settled, homed and enabled (bits 13, 10 and 31) at 363 counts, channel 2, by hand after its table of status bits.
 STATUS = bytes.fromhex("91 04 0E 00 81 50 02 00 6B 01 00 00 00 00 00 00 00 24 00 80")
 HOMED = bytes.fromhex("44 04 04 00 01 50")
 COMPLETED = bytes.fromhex("64 04 01 00 01 50")

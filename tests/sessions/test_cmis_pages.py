@@ -219,7 +219,7 @@ def test_a_file_holds_the_pages_one_behind_the_other(linear: LinearPages, eeprom
     assert linear.read_page(0x12, 200, 2) == b"\x12\x12"
     linear.write_page(0x12, 200, b"\xfc\x18")
     linear.close()
-    assert eeprom.read_bytes()[2504:2506] == b"\xfc\x18"  # facts 2.2: 12h:200 is 2504
+    assert eeprom.read_bytes()[2504:2506] == b"\xfc\x18"  # (12h + 1)·128 + 200 - 128
 
 
 def test_a_page_beyond_the_file_or_like_page_00h_is_not_there(linear: LinearPages, eeprom: Path) -> None:

@@ -1,4 +1,4 @@
-"""Frames of the ITLA protocol: every frame is one of the table in the instruments facts, section 9."""
+"""Frames of the ITLA protocol: the bytes follow OIF-ITLA-MSA-01.3."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Numbers of CMIS memory against the vectors of the facts (transponders, sections 2.2, 3.1, 3.4, 3.13, 6)."""
+"""Numbers of CMIS memory against worked examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frequency grids against the table of the facts (transponders 3.9)."""
+"""Frequency grids against worked examples."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ def test_json_form() -> None:
 
 def test_linear_form_finds_bytes_where_the_standard_has_them() -> None:
     data = bytearray(20480 + 128)
-    for position, byte in ((128, 0x18), (256, 1), (2176, 2), (2504, 3), (6912, 4), (20480, 5)):  # facts 2.2
+    # (page + 1)·128 + byte - 128
+    for position, byte in ((128, 0x18), (256, 1), (2176, 2), (2504, 3), (6912, 4), (20480, 5)):
         data[position] = byte
     image = parse_image(bytes(data))
     found = [(page, byte, (image.half(page) or b"")[byte - 128]) for page, byte in ((0, 128), (1, 128), (0x10, 128))]

@@ -1,4 +1,4 @@
-"""The CMIS register map: every field at the place the facts name, no two on the same bits, access by byte."""
+"""The CMIS register map: every field at its place in CMIS 5.2, no two on the same bits, access by byte."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_an_element_outside_the_array_is_refused() -> None:
 
 
 def test_flag_bytes_are_those_the_facts_protect() -> None:
-    """Facts 4.4: 00h:8-13, 11h:134-153, 12h:231-238, 14h:132-139, 2Ch:128-255, reserved bytes among them included."""
+    """Flags: 00h:8-13, 11h:134-153, 12h:231-238, 14h:132-139, 2Ch:128-255, reserved bytes among them included."""
     assert flag_bytes(None) == set(range(8, 14))
     assert flag_bytes(0x11) == set(range(134, 154))
     assert flag_bytes(0x12) == set(range(231, 239))

@@ -10,7 +10,7 @@ from lumion_hw.standards.sff8472.registers import A0H, A2H, BITS, CHECKSUMS, FIE
 
 
 def identity_memory() -> bytes:
-    """The worked identity of a 10GBASE-ER module (facts, transponders 8.2)."""
+    """The worked identity of a 10GBASE-ER module."""
     values: dict[str, int | str | bytes] = {
         "identifier": 0x03,
         "ext_identifier": 0x04,
@@ -43,7 +43,7 @@ def identity_memory() -> bytes:
 
 
 def diagnostic_memory() -> bytes:
-    """Thresholds and identity calibration of the same module (facts, transponders 8.6), in the order of the map."""
+    """Thresholds and identity calibration of the same module, in the order of the map."""
     raw = (
         "4B00 F600 4600 FB00 8DCC 7404 875A 7A76 FDE8 2710 EA60 3A98 7B87 06A2 621F 0D3C 2710 0064 1F07 0107"
         + " 0000" * 8  # optional thresholds

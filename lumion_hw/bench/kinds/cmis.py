@@ -109,7 +109,7 @@ def _emulate(bench: EmulatedBench, name: str, model: CmisModel) -> I2cBridge:
 def _faults() -> tuple[ScriptedFault, ...]:
     from lumion_hw.emulator.faults.device_faults import BUS_STUCK, calls_module
     from lumion_hw.emulator.faults.fault_table import MODULE_DEAD, ScriptedFault
-    from lumion_hw.emulator.transponders.cmis.module_faults import FAULTS
+    from lumion_hw.emulator.transponders.cmis.faults import FAULTS
 
     return (
         ScriptedFault(
@@ -141,7 +141,7 @@ def _faults() -> tuple[ScriptedFault, ...]:
 def _from_panel(name: str) -> ScriptedFault:
     """Return a fault of the emulated module's own panel."""
     from lumion_hw.emulator.faults.fault_table import Argument, ScriptedFault
-    from lumion_hw.emulator.transponders.cmis.module_faults import FAULTS
+    from lumion_hw.emulator.transponders.cmis.faults import FAULTS
 
     def begin(target: Target, strength: float) -> None:
         target.module.faults.inject(name, strength)

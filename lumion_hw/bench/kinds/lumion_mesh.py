@@ -44,17 +44,15 @@ class MeshControllerModel(HeaterDriverModel):
 
 
 def _open(name: str, model: MeshControllerModel, link: Link, clock: Clock) -> MeshController:
+    from lumion_hw.drivers.life_cycle import closed_if_failed
     from lumion_hw.drivers.mesh.lumion.controller import LumionMeshController
 
     # On a UART every byte takes its time, and time-outs have to allow for it.
     baud = serial_baud(link.name)
     controller = LumionMeshController(link, clock, device=name, expected_serial=model.serial, baud=baud)
     controller.open()
-    try:
+    with closed_if_failed(controller.close):
         controller.configure(model.limits(controller.info.n_heaters, model.watchdog_s))
-    except BaseException:
-        controller.close()
-        raise
     return controller
 
 

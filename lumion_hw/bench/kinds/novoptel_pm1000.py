@@ -38,18 +38,16 @@ class PolarimeterModel(DeviceModel):
 
 
 def _open(name: str, model: PolarimeterModel, link: Link, clock: Clock) -> Polarimeter:
+    from lumion_hw.drivers.life_cycle import closed_if_failed
     from lumion_hw.drivers.polarization.novoptel_pm1000 import NovoptelPm1000
 
     on_a_line = serial_baud(link.name) is not None
     polarimeter = NovoptelPm1000(link, clock, device=name, serial_line=on_a_line, expected_serial=model.serial)
     polarimeter.open()
-    try:
+    with closed_if_failed(polarimeter.close):
         polarimeter.set_averaging_s(model.averaging_s)
         if model.frequency_thz is not None:
             polarimeter.set_frequency_thz(model.frequency_thz)
-    except BaseException:
-        polarimeter.close()
-        raise
     return polarimeter
 
 

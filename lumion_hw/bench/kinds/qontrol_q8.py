@@ -83,6 +83,7 @@ def _check(bench: BenchData, name: str) -> Iterator[Check]:
 def _open(name: str, model: QontrolModel, link: Link, clock: Clock) -> MeshController:
     import numpy as np
 
+    from lumion_hw.drivers.life_cycle import closed_if_failed
     from lumion_hw.drivers.mesh.qontrol.controller import QontrolController
 
     controller = QontrolController(
@@ -96,13 +97,10 @@ def _open(name: str, model: QontrolModel, link: Link, clock: Clock) -> MeshContr
         idle_off_s=model.idle_off_s,
     )
     controller.open()
-    try:
+    with closed_if_failed(controller.close):
         n_heaters = controller.info.n_heaters
         controller.program(np.zeros(n_heaters))  # without a watchdog, currents of a host that died are still flowing
         controller.configure(model.limits(n_heaters))
-    except BaseException:
-        controller.close()
-        raise
     return controller
 
 

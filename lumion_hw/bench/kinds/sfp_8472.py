@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SfpModel(PluggableModel):
-    """An SFP+ module read over SFF-8472. Defaults are those of 10GBASE-ER (transponders.md 8.6)."""
+    """An SFP+ module read over SFF-8472. Defaults are those of 10GBASE-ER (IEEE 802.3, clause 52)."""
 
     kind: Literal["sfp-8472"]
     serial: Serial | None = Field(None, description="Expected serial number; another one is refused at opening.")

@@ -86,9 +86,9 @@ def verify(
     from calibration.measure.bench_probe import BenchProbe
     from calibration.measure.probe import tune_to_record
     from calibration.run.verification import verify_at
-    from lumion_hw.mesh.record import CalibrationRecord
+    from lumion_hw.storage import load_record
 
-    loaded = CalibrationRecord.load(Path(record))
+    loaded = load_record(Path(record))
     if against_truth and not emulate:
         raise ConfigError("--against-truth needs --emulate: only an emulated bench knows its truth")
     aged_s = cli_drift.aged_s(aged_days, emulate)

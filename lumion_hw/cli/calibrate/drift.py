@@ -106,10 +106,10 @@ def drift(
     from lumion_hw.bench.record_use import record_age_s
     from lumion_hw.cli.progress import RunProgress
     from lumion_hw.files.writing import check_target
-    from lumion_hw.mesh.record import CalibrationRecord
+    from lumion_hw.storage import load_record
 
     path = Path(record)
-    loaded = CalibrationRecord.load(path)
+    loaded = load_record(path)
     target = out or next_name(path)
     check_target(target, "the renewed record", over="nothing")
     with open_bench(bench_file, emulate, seed, endpoints, aged_s=aged_s(aged_days, emulate)) as bench, bench.dark():
@@ -151,9 +151,10 @@ def write(run: DriftRun, record: CalibrationRecord, path: Path) -> None:
         LumionError: There is no room.
     """
     from calibration.record.raw_data import save_raw
+    from lumion_hw.storage import save_record
 
     raw = save_raw(path, run.logbook.observations())
-    dataclasses.replace(record, raw=raw).save(path)
+    save_record(dataclasses.replace(record, raw=raw), path)
 
 
 def health_document(health: Health) -> dict[str, Any]:

@@ -21,9 +21,9 @@ _FORMATS = ("json", "csv", "npz")
 
 
 def _load(path: str) -> CalibrationRecord:
-    from lumion_hw.mesh.record import CalibrationRecord
+    from lumion_hw.storage import load_record
 
-    return CalibrationRecord.load(Path(path))
+    return load_record(Path(path))
 
 
 @click.command()

@@ -60,9 +60,9 @@ def against_truth(record_path: Path, bench_file: str, seed: int) -> list[Metric]
     from calibration.report.goals import truth_metrics
     from calibration.report.summary import readings_beside
     from lumion_hw.bench.bench import Bench
-    from lumion_hw.mesh.record import CalibrationRecord
+    from lumion_hw.storage import load_record
 
-    loaded = CalibrationRecord.load(record_path)
+    loaded = load_record(record_path)
     readings, _ = readings_beside(loaded, record_path)
     fitted = None if readings is None else readings.taken[~readings.swept]
     with Bench.emulate(bench_file, seed=seed) as bench, bench.dark():

@@ -59,6 +59,7 @@ def demo(file: str, seed: int, out: str | None, sigma_mrad: float, plots: bool, 
     from lumion_hw.cli.progress import RunProgress
     from lumion_hw.files.writing import writing
 
+    # Of this process: what a virtual clock shows says nothing about how long somebody waited.
     began, began_cpu = time.monotonic(), time.process_time()
     with ExitStack() as stack:
         bars = stack.enter_context(RunProgress(True, quiet=True))

@@ -1,9 +1,11 @@
-"""The demo in words: one page of Markdown, and the documents that ``--json`` prints."""
+"""What a demo leaves behind: its results and files, one page of Markdown, and the documents that ``--json`` prints."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from calibration.report.summary import calibration_summary, calibration_text
 from lumion_hw.bench.bench import Bench
@@ -11,9 +13,7 @@ from lumion_hw.circuits import CircuitProof, CircuitRequest
 from lumion_hw.fabric import Recovery
 from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.shown import markdown
-
-if TYPE_CHECKING:
-    from lumion_hw.cli.demo.steps import DemoRun
+from lumion_hw.mesh.record import CalibrationRecord
 
 EMULATED = "mesh, optics, modules, meters, controllers, fibres and amplifiers"
 NOT_REHEARSED = "network interfaces, process group, state transfer and training step (spans 8 to 11 of a recovery)"
@@ -24,6 +24,60 @@ CIRCUIT_HEADERS = (
 BUDGET_HEADERS = (
     "circuit", "launch dBm", "gain dB", "fixed dB", "mesh dB", "received dBm", "sensitivity", "overload", "margin dB"
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """Files a run leaves behind.
+
+    Attributes:
+        calibration: Calibration record.
+        events: Event log, JSON lines.
+        picture_before: Mesh with the paths before the swap.
+        picture: Mesh with the paths after it.
+        report: One page in words.
+        calibration_report: The calibration's own report, with maps of the mesh.
+    """
+
+    calibration: Path
+    events: Path
+    picture_before: Path
+    picture: Path
+    report: Path
+    calibration_report: Path
+
+    @classmethod
+    def in_directory(cls, directory: Path) -> Artifacts:
+        """Return the paths inside a run directory."""
+        return cls(
+            directory / "calibration.json",
+            directory / "events.jsonl",
+            directory / "mesh-before.svg",
+            directory / "mesh.svg",
+            directory / "report.md",
+            directory / "calibration-report.html",
+        )
+
+
+@dataclass(frozen=True)
+class DemoRun:
+    """What happened.
+
+    Attributes:
+        record: Calibration record.
+        before: Proofs before the fault.
+        crosstalk_db: Wanted power over all other light at the exit of each circuit before the fault.
+        recovery: The swap.
+        artifacts: Files left behind.
+        left_out: What the report would have with more installed or asked for, a sentence each.
+    """
+
+    record: CalibrationRecord
+    before: tuple[CircuitProof, ...]
+    crosstalk_db: dict[CircuitRequest, float | None]
+    recovery: Recovery
+    artifacts: Artifacts
+    left_out: tuple[str, ...] = ()
 
 
 def circuit_name(proof: CircuitProof) -> str:

@@ -7,79 +7,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from calibration.report.summary import write_report
 from calibration.run.bootstrap import Progress
 from calibration.run.journaled_run import calibrate
 from calibration.run.planning import Goal
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits import CircuitProof, CircuitRequest, PathSetup
+from lumion_hw.circuits import CircuitProof, PathSetup
+from lumion_hw.cli.demo.report import Artifacts, DemoRun, report_text
 from lumion_hw.errors import CircuitError, ConfigError
 from lumion_hw.fabric import LightWatch, Recovery, pair_requests, replace_server
 from lumion_hw.files.writing import write_file
 from lumion_hw.mesh.picture import PicturePath, mesh_svg
-from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import MeshTopology, State
 from lumion_hw.polarization import Aligner
 
-__all__ = ["Artifacts", "DemoRun", "calibrate", "connect", "lose_and_replace", "picture", "run_demo"]
+__all__ = ["calibrate", "connect", "lose_and_replace", "picture", "run_demo"]
 
 DETECT_TIMEOUT_S = 10.0
-
-
-@dataclass(frozen=True)
-class Artifacts:
-    """Files a run leaves behind.
-
-    Attributes:
-        calibration: Calibration record.
-        events: Event log, JSON lines.
-        picture_before: Mesh with the paths before the swap.
-        picture: Mesh with the paths after it.
-        report: One page in words.
-        calibration_report: The calibration's own report, with maps of the mesh.
-    """
-
-    calibration: Path
-    events: Path
-    picture_before: Path
-    picture: Path
-    report: Path
-    calibration_report: Path
-
-    @classmethod
-    def in_directory(cls, directory: Path) -> Artifacts:
-        """Return the paths inside a run directory."""
-        return cls(
-            directory / "calibration.json",
-            directory / "events.jsonl",
-            directory / "mesh-before.svg",
-            directory / "mesh.svg",
-            directory / "report.md",
-            directory / "calibration-report.html",
-        )
-
-
-@dataclass(frozen=True)
-class DemoRun:
-    """What happened.
-
-    Attributes:
-        record: Calibration record.
-        before: Proofs before the fault.
-        crosstalk_db: Wanted power over all other light at the exit of each circuit before the fault.
-        recovery: The swap.
-        artifacts: Files left behind.
-        left_out: What the report would have with more installed or asked for, a sentence each.
-    """
-
-    record: CalibrationRecord
-    before: tuple[CircuitProof, ...]
-    crosstalk_db: dict[CircuitRequest, float | None]
-    recovery: Recovery
-    artifacts: Artifacts
-    left_out: tuple[str, ...] = ()
 
 
 def connect(bench: Bench, setup: PathSetup) -> tuple[CircuitProof, ...]:
@@ -109,8 +55,10 @@ def lose_and_replace(bench: Bench, setup: PathSetup, server: str) -> Recovery:
     if setup.active is None:
         raise CircuitError("no circuits are set up")
     watch = LightWatch(bench, [circuit.request for circuit in setup.active.circuits])
+    # Looked at once before: a receiver that is dark already would pass for the server that is about to fail.
     if watch.poll() is not None:
         raise CircuitError("a server is dark before any fault was injected")
+    # Both clocks at the fault: spans are told in bench time and in CPU time, which are never added.
     fault_s, fault_cpu_s = bench.clock.now(), time.process_time()
     bench.emulated.faults.kill_modules(bench.model.server(server).nics)
     bench.events.add("fault injected", server=server)
@@ -147,9 +95,6 @@ def run_demo(
         CalibrationError: No light at all.
         CircuitError: A circuit was not proven, or no spare could take the place of the lost server.
     """
-    from calibration.report.summary import write_report
-    from lumion_hw.cli.demo.report import report_text
-
     lost = _first_pair(bench)[1]
     artifacts = Artifacts.in_directory(directory)
     bench.events.write_to(artifacts.events)

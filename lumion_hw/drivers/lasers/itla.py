@@ -1,4 +1,4 @@
-"""Integrable tunable laser assemblies after OIF-ITLA-MSA-01.2 and 01.3, over a serial line.
+"""Integrable tunable laser assemblies built to OIF-ITLA-MSA-01.2 or 01.3, over a serial line.
 
 The frequency is FCF + (Channel - 1) x Grid; this driver sets FCF and Channel 1. While it emits, a module refuses
 another FCF.
@@ -11,11 +11,10 @@ import threading
 from dataclasses import dataclass
 
 from lumion_hw.clock import Clock, deadline_after
-from lumion_hw.drivers.life_cycle import Driver, closed_if_failed, not_open
+from lumion_hw.drivers.life_cycle import IdentifiedDriver, closed_if_failed
 from lumion_hw.drivers.ranges import check_range
 from lumion_hw.errors import (
     ConfigError,
-    ConnectError,
     DeviceError,
     DeviceTimeoutError,
     FrameError,
@@ -43,12 +42,15 @@ PENDING_PATIENCE_S = 30.0
 _POLL_S = 0.05
 _ENABLED = 0x0008  # ResEna, SENA
 _READY = 0x0010  # NOP, MRDY
+# Modules report what their detector shows in the dark; no ITLA emits as little.
 _DARK_DBM = -60.0
 _FATAL = "FATAL"
 _LATCHED = 0x00FF
 """Written to StatusF, clears what it remembers."""
 _STATUS_BITS = {8: "PWR", 9: "THERM", 10: "FREQ", 11: "VSF"}
 _CAPABILITIES = LaserCapabilities(tunes_while_emitting=False, measures_power=True, sweep=False, wavelength_log=False)
+_NO_RANGES = LaserRanges((0.0, 0.0), 0.0, None, 0.0)
+"""Until a module was asked."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class ItlaIdentity:
     release: str
 
 
-class ItlaLaser(Driver):
+class ItlaLaser(IdentifiedDriver[ItlaIdentity, ItlaSession]):
     """Driver of one module; implements ``TunableLaser``. Thread-safe; every set is read back.
 
     Args:
@@ -72,13 +74,14 @@ class ItlaLaser(Driver):
         expected_serial: Serial number that must be found; any if omitted.
     """
 
+    kind = "laser"
+
     def __init__(self, link: Link, clock: Clock, *, device: str, expected_serial: str | None = None) -> None:
         self._session = ItlaSession(link, clock, device=device)
         self._clock = clock
         self._device = device
         self._expected_serial = expected_serial
-        self._identity: ItlaIdentity | None = None
-        self._ranges: LaserRanges | None = None
+        self._ranges = _NO_RANGES
         self._has_mhz = True
         self._has_channel_h = True
         self._setting = fork_safe(threading.RLock())
@@ -94,6 +97,7 @@ class ItlaLaser(Driver):
         with self._session.transaction(), closed_if_failed(self.close):
             self._session.open_link(timeout_s=5.0)
             self._identity = self._checked_identity()
+            # FCF3 came with MSA 01.3; older modules answer that they do not have the register (RNI).
             self._has_mhz = self._has(ItlaRegister.FCF3)
             self._has_channel_h = self._has(ItlaRegister.CHANNEL_H)
             self._ranges = self._read_ranges()
@@ -104,38 +108,15 @@ class ItlaLaser(Driver):
         self._session.close()
 
     @property
-    def identity(self) -> ItlaIdentity:
-        """Who the module says it is. Raises ``ConnectError`` while it is not open."""
-        if self._identity is None:
-            raise self._not_open()
-        return self._identity
-
-    @property
-    def model(self) -> str:
-        """Model."""
-        return self.identity.model
-
-    @property
-    def serial(self) -> str:
-        """Serial number."""
-        return self.identity.serial
-
-    @property
     def capabilities(self) -> LaserCapabilities:
         """It measures its power; it neither tunes while it emits nor sweeps."""
         return _CAPABILITIES
 
     @property
     def ranges(self) -> LaserRanges:
-        """Limits of the module. Modules after MSA 01.2 have steps of 100 MHz, others of 1 MHz."""
-        if self._ranges is None:
-            raise self._not_open()
+        """Limits of the module. Modules built to MSA 01.2 have steps of 100 MHz, to 01.3 of 1 MHz."""
+        self._check_open()
         return self._ranges
-
-    @property
-    def session(self) -> ItlaSession:
-        """The session, for its counters and for registers this driver does not have."""
-        return self._session
 
     def set_frequency_thz(self, frequency_thz: float) -> None:
         """Set the frequency to the nearest MHz, with the output off.
@@ -163,6 +144,7 @@ class ItlaLaser(Driver):
                 try:
                     self._write_frequency(before_mhz, wanted_mhz)
                 except DeviceError:
+                    # Half written, the three words may name a frequency that nobody asked for.
                     with contextlib.suppress(LumionError):
                         self._write_frequency(self._fcf_mhz(), before_mhz)
                     raise
@@ -255,7 +237,7 @@ class ItlaLaser(Driver):
     def sweep(self, plan: LaserSweep) -> SweepLog:
         """Refuse: the MSA knows no sweeps. Raises ``NotSupportedError``."""
         del plan
-        self.identity  # noqa: B018 - raises while it is not open
+        self._check_open()
         raise NotSupportedError(
             "an ITLA does not sweep",
             command="sweep",
@@ -315,7 +297,7 @@ class ItlaLaser(Driver):
         return LaserRanges((1e-6 * lowest, 1e-6 * highest), 1e-6 if self._has_mhz else 1e-4, powers_dbm, 0.01)
 
     def _mhz(self, register: ItlaRegister) -> int:
-        """Return a third word of a frequency, which modules after MSA 01.2 lack."""
+        """Return a third word of a frequency, which modules built to MSA 01.2 lack."""
         return self._session.read(register) if self._has_mhz else 0
 
     def _fcf_mhz(self) -> int:
@@ -327,6 +309,7 @@ class ItlaLaser(Driver):
         with self._session.transaction():
             channel = read(ItlaRegister.CHANNEL) + (read(ItlaRegister.CHANNEL_H) << 16 if self._has_channel_h else 0)
             fcf_mhz = self._fcf_mhz()
+            # On channel 1 the grid does not enter, so it is not asked for.
             if channel == 1:
                 return fcf_mhz
             grid_mhz = 100 * signed(read(ItlaRegister.GRID)) + (
@@ -337,6 +320,8 @@ class ItlaLaser(Driver):
     def _write_frequency(self, before_mhz: int, wanted_mhz: int) -> None:
         """Write the words of FCF so that what they say in between stays within the module's range, and Channel 1."""
         low_mhz, high_mhz = (round(1e6 * limit) for limit in self.ranges.frequency_thz)
+        # The module checks its range at each word: THz first may lead outside
+        # with the old GHz, for which a THz in the middle of the range stands in.
         thz, ghz_times_10, mhz = split_mhz(wanted_mhz)
         between_mhz = wanted_mhz - wanted_mhz % 1_000_000 + before_mhz % 1_000_000
         first_thz = thz if low_mhz <= between_mhz <= high_mhz else round(5e-7 * (low_mhz + high_mhz) - 0.5)
@@ -387,6 +372,3 @@ class ItlaLaser(Driver):
             address=self._session.address,
             hint="Lasers tune for seconds, some for 30 s and more after power-on.",
         )
-
-    def _not_open(self) -> ConnectError:
-        return not_open("the laser", self._device, self._session.address)

@@ -6,18 +6,18 @@ float64 in metres.
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import numpy as np
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.lasers.scpi_laser import SETTLE_S, ScpiLaser
-from lumion_hw.drivers.scpi import Expected, StrictScpi
+from lumion_hw.drivers.scpi import KEYSIGHT_IGNORABLE_ERRORS, DeviceNames
 from lumion_hw.errors import DeviceError, FrameError
 from lumion_hw.interfaces import LaserCapabilities, LaserSweep, SweepLog
 from lumion_hw.links.base import Link
-from lumion_hw.sessions.scpi import ScpiSession
 
 MODELS = ("8164A", "8164B", "N7776C")
-IGNORABLE_ERRORS = frozenset({-213, -231, -261, -410, -420})
 SWEEP_PROBLEMS = {
     368: "the end is not above the start",
     369: "the sweep is too short in time",
@@ -50,29 +50,27 @@ class KeysightLaser(ScpiLaser):
     Args:
         link: The link to the instrument (raw socket, port 5025, or VISA).
         clock: The link's clock.
-        device: Device name, for messages.
-        expected_model: Model that must be found; any of the family if omitted.
-        expected_serial: Serial number that must be found; any if omitted.
+        **names: As of :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
         pin: The number that unlocks the laser; without one a locked laser is refused.
         settle_s: Time until the power follows after the output was switched on or another power was set.
     """
 
     capabilities = LaserCapabilities(tunes_while_emitting=True, measures_power=False, sweep=True, wavelength_log=True)
 
+    makers = ("KEYSIGHT", "AGILENT")
+    models = MODELS
+    ignorable_errors = KEYSIGHT_IGNORABLE_ERRORS
+
     def __init__(
         self,
         link: Link,
         clock: Clock,
         *,
-        device: str,
-        expected_model: str | None = None,
-        expected_serial: str | None = None,
         pin: str | None = None,
         settle_s: float = SETTLE_S,
+        **names: Unpack[DeviceNames],
     ) -> None:
-        session = ScpiSession(link, clock, device=device)
-        expected = Expected(("KEYSIGHT", "AGILENT"), MODELS, expected_model, expected_serial)
-        super().__init__(session, StrictScpi(session, IGNORABLE_ERRORS), clock, expected, settle_s)
+        super().__init__(link, clock, settle_s=settle_s, **names)
         self._pin = pin
 
     def prepare(self) -> tuple[tuple[float, float], tuple[float, float] | None]:
@@ -127,9 +125,11 @@ class KeysightLaser(ScpiLaser):
         self._scpi.set_number(
             f"{sweep}:SPE", f"{speed:.9g}NM/S", speed, 1e9, _SPEED_TOLERANCE * speed, "speed of the sweep in nm/s"
         )
+        # Logging wants a trigger at every step: with another output the check refuses it (375).
         self._scpi.set_word("TRIG0:OUTP", "STFinished")
         self._scpi.set_number(f"{sweep}:LLOG", str(int(plan.log)), int(plan.log), 1.0, 0.0, "wavelength log (1 is on)")
         self._check_sweep()
+        # The instrument counts its triggers itself: with the rounding of its steps nobody else can.
         return round(self._scpi.setting(f"{sweep}:EXP?")) if plan.log else 0
 
     def start_sweep(self) -> None:
@@ -152,6 +152,7 @@ class KeysightLaser(ScpiLaser):
         if len(payload) != 8 * n_points:
             raise self._not_its_log(f"{len(payload)} bytes for {n_points} wavelengths of 8 bytes")
         found_nm = 1e9 * np.frombuffer(payload, "<f8")
+        # A log left over from another sweep may have the right length by chance; its wavelengths tell.
         low_nm, high_nm = plan.start_nm - _STEPS_TOLERANCE_NM, plan.stop_nm + _STEPS_TOLERANCE_NM
         if not np.all((found_nm > low_nm) & (found_nm < high_nm)) or not np.all(np.diff(found_nm) > 0.0):
             raise self._not_its_log(f"wavelengths from {found_nm[0]:.6g} to {found_nm[-1]:.6g} nm, not rising with it")
@@ -163,10 +164,6 @@ class KeysightLaser(ScpiLaser):
             self._scpi.set("SOUR0:WAV:SWE 0")
             self._scpi.set("SOUR0:WAV:SWE:LLOG 0")
             self._scpi.set_word("TRIG0:OUTP", "DISabled")
-
-    def set_trigger_wiring(self, looped_back: bool) -> None:
-        """Let power sensors in the same mainframe take the laser's triggers (``LOOPback``), or not (``DEFault``)."""
-        self._scpi.set_word("TRIG:CONF", "LOOPback" if looped_back else "DEFault")
 
     def _set_nm(self, header: str, wavelength_nm: float, what: str) -> None:
         text = f"{wavelength_nm:.5f}NM"

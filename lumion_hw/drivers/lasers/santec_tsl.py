@@ -8,14 +8,14 @@ Messages end with CR alone, both ways (manual 7.1.3, as public clients quote it)
 from __future__ import annotations
 
 import enum
+from typing import Unpack
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.lasers.scpi_laser import SETTLE_S, ScpiLaser
-from lumion_hw.drivers.scpi import Expected, StrictScpi, is_value
+from lumion_hw.drivers.scpi import DeviceNames, is_value
 from lumion_hw.errors import ConfigError
 from lumion_hw.interfaces import LaserCapabilities, LaserSweep, SweepLog
 from lumion_hw.links.base import Link
-from lumion_hw.sessions.scpi import ScpiSession
 
 MODELS = ("TSL-510", "TSL-550", "TSL-570", "TSL-710")
 _WITH_CODE = "TSL-570"
@@ -48,9 +48,7 @@ class SantecTsl(ScpiLaser):
     Args:
         link: The link to the instrument.
         clock: The link's clock.
-        device: Device name, for messages.
-        expected_model: Model that must be found; any of the family if omitted.
-        expected_serial: Serial number that must be found; any if omitted.
+        **names: As of :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
         limits_nm: Shortest and longest wavelength; a TSL-570 is asked for them, others need them.
         limits_dbm: Lowest and highest power; without them the instrument refuses by itself.
         settle_s: Time until the power follows after the output was switched on or another power was set.
@@ -58,21 +56,21 @@ class SantecTsl(ScpiLaser):
 
     capabilities = LaserCapabilities(tunes_while_emitting=True, measures_power=True, sweep=True, wavelength_log=False)
 
+    makers = ("SANTEC",)
+    models = MODELS
+    terminator = b"\r"
+
     def __init__(
         self,
         link: Link,
         clock: Clock,
         *,
-        device: str,
-        expected_model: str | None = None,
-        expected_serial: str | None = None,
         limits_nm: tuple[float, float] | None = None,
         limits_dbm: tuple[float, float] | None = None,
         settle_s: float = SETTLE_S,
+        **names: Unpack[DeviceNames],
     ) -> None:
-        session = ScpiSession(link, clock, device=device, terminator=b"\r")
-        expected = Expected(("SANTEC",), MODELS, expected_model, expected_serial)
-        super().__init__(session, StrictScpi(session), clock, expected, settle_s)
+        super().__init__(link, clock, settle_s=settle_s, **names)
         self._given_nm = limits_nm
         self._given_dbm = limits_dbm
         self._dialect = Dialect.LEGACY
@@ -90,6 +88,7 @@ class SantecTsl(ScpiLaser):
         if self.model.upper() == _WITH_CODE:
             found_nm = self._read_nm("WAV:SWE:RANG:MIN?"), self._read_nm("WAV:SWE:RANG:MAX?")
             given_nm = self._given_nm or found_nm
+            # The narrower of the two: the bench file may keep a laser to a part of its range.
             limits_nm = max(found_nm[0], given_nm[0]), min(found_nm[1], given_nm[1])
         elif self._given_nm is None:
             raise ConfigError(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import abc
 import logging
 import threading
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 from lumion_hw.clock import Clock, deadline_after
 from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.ranges import check_range
-from lumion_hw.drivers.scpi import Expected, ScpiDriver, StrictScpi, checked_identity
+from lumion_hw.drivers.scpi import DeviceNames, ScpiDriver
 from lumion_hw.errors import (
     DeviceError,
     DeviceTimeoutError,
@@ -18,10 +18,10 @@ from lumion_hw.errors import (
     NotSupportedError,
 )
 from lumion_hw.interfaces import LaserCapabilities, LaserRanges, LaserState, LaserSweep, SweepLog
+from lumion_hw.links.base import Link
 from lumion_hw.links.owner import fork_safe
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 from lumion_hw.sessions.conversation import Conversation
-from lumion_hw.sessions.scpi import ScpiSession
 
 
 def check_sweep(plan: LaserSweep, low_high_nm: tuple[float, float], session: Conversation) -> None:
@@ -37,6 +37,7 @@ def check_sweep(plan: LaserSweep, low_high_nm: tuple[float, float], session: Con
 _log = logging.getLogger(__name__)
 
 _POLL_S = 0.05
+# Lasers need time before and behind the span to reach their speed and to stop.
 _SWEEP_FACTOR = 1.2
 _SWEEP_PATIENCE_S = 20.0
 SETTLE_S = 2.0
@@ -59,10 +60,9 @@ class ScpiLaser(ScpiDriver):
     A setting holds the session until it is read back; waiting does not.
 
     Args:
-        session: The conversation, not yet open.
-        scpi: Settings of that conversation.
+        link: The link to the instrument.
         clock: The link's clock.
-        expected: Who should answer.
+        **names: As of :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
         settle_s: Time until the power follows after the output was switched on or another power was set.
     """
 
@@ -71,13 +71,8 @@ class ScpiLaser(ScpiDriver):
     step_nm: ClassVar[float] = 1e-4
     power_step_db: ClassVar[float] = 0.01
 
-    def __init__(
-        self, session: ScpiSession, scpi: StrictScpi, clock: Clock, expected: Expected, settle_s: float = SETTLE_S
-    ) -> None:
-        self._session = session
-        self._scpi = scpi
-        self._clock = clock
-        self._expected = expected
+    def __init__(self, link: Link, clock: Clock, *, settle_s: float = SETTLE_S, **names: Unpack[DeviceNames]) -> None:
+        super().__init__(link, clock, **names)
         self._settle_s = settle_s
         self._settled_s = clock.now()
         self._limits_nm = (0.0, 0.0)
@@ -149,13 +144,8 @@ class ScpiLaser(ScpiDriver):
             LinkTimeout: Nothing answers.
         """
         with self._session.transaction(), closed_if_failed(self.close):
-            self._identity = checked_identity(self._session, self._session.open(), self._expected)
+            self._identify()
             self._limits_nm, self._limits_dbm = self.prepare()
-
-    def close(self) -> None:
-        """Release the link; idempotent, never raises. The output is left as it is."""
-        self._identity = None
-        self._session.close()
 
     @property
     def ranges(self) -> LaserRanges:
@@ -175,6 +165,7 @@ class ScpiLaser(ScpiDriver):
             VerifyError: The laser keeps another one.
         """
         check_range("frequency", frequency_thz, self.ranges.frequency_thz, "THz", self._session)
+        # To the instrument's own step first, or its rounding would show up as a refusal at reading back.
         wavelength_nm = round(nm_from_thz(frequency_thz) / self.step_nm) * self.step_nm
         shortest_nm, longest_nm = self._limits_nm
         self.write_wavelength_nm(min(max(wavelength_nm, shortest_nm), longest_nm))  # rounding only
@@ -207,6 +198,7 @@ class ScpiLaser(ScpiDriver):
         self._check_open()
         with self._session.transaction():
             emitting = self.is_emitting()
+            # In this order: asking a dark laser for pending operations would clear its status register for nothing.
             ready = emitting and self._clock.now() >= self._settled_s and self._scpi.operations_done()
             measured_dbm = self.measure_power_dbm() if ready else None
             if self.capabilities.measures_power:
@@ -263,6 +255,7 @@ class ScpiLaser(ScpiDriver):
             if self._clock.now() >= deadline:
                 raise self._too_slow("sweep", f"the sweep of {plan.duration_s:.3g} s does not end; it was stopped")
             self._clock.sleep(_POLL_S)
+        # Taken before the log is fetched, which may take longer than the sweep.
         ended_s = self._clock.now()
         log = self.fetch_log(plan, n_logged)
         self.end_sweep()

@@ -25,6 +25,7 @@ _POLL_S = 0.05
 _PATIENCE_FACTOR = 1.2
 _PATIENCE_S = 2.0
 _SLOWEST_BYTES_PER_S = 50e3  # a GPIB adapter
+# Times come back as float32, rounded to the instrument's own steps.
 _TIME_TOLERANCE = 1e-3
 
 
@@ -96,6 +97,7 @@ class KeysightFunctions:
             VerifyError: The instrument keeps other values.
         """
         self._check_samples(n_samples)
+        # Samples of single triggers come when the triggers do.
         period_s = averaging_s if trigger is not TriggerInput.ONE_SAMPLE else None
         plan = _LogPlan(
             text=f"{n_samples},{averaging_s:.9g}S",
@@ -150,6 +152,7 @@ class KeysightFunctions:
         run = PowerRun(self._meter, self, tuple(channels), heads, plan)
         try:
             with self._meter.session.transaction():
+                # Heads of one module share a log: it is set and started once.
                 masters = dict.fromkeys(head.master for head in heads)
                 for module in dict.fromkeys(head.module for head in heads):
                     self._scpi.set_word(f"TRIG{module}:INP", trigger.value)
@@ -208,6 +211,7 @@ class PowerRun:
             LimitError: The time is negative or no number; the run was stopped.
             FrameError: A channel gave another number of samples.
         """
+        # Too few triggers leave a run in progress for ever, so even a log without end in sight has a deadline.
         patience_s = _PATIENCE_S + _PATIENCE_FACTOR * self._plan.duration_s if timeout_s is None else timeout_s
         try:
             self._wait(deadline_after(self._meter.clock, patience_s))
@@ -259,6 +263,7 @@ class PowerRun:
     def _progress(self, master: str) -> str:
         command = f"{master}:FUNC:STAT?"
         reply = self._meter.session.query(command).upper()
+        # Substrings, as public drivers test them: the function's own word in front differs by model and firmware.
         for word in ("COMPLETE", "PROGRESS"):
             if word in reply:
                 return word

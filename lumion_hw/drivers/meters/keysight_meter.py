@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import abc
 import logging
-import threading
 from collections.abc import Sized
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,13 +16,11 @@ import numpy as np
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.meters.scpi_meter import ScpiMeter
 from lumion_hw.drivers.meters.wire_powers import reading
-from lumion_hw.drivers.scpi import Expected, ScpiDriver, StrictScpi, checked_identity
-from lumion_hw.errors import BusyError, ConfigError, DeviceError, FrameError, LumionError
+from lumion_hw.drivers.scpi import KEYSIGHT_IGNORABLE_ERRORS, StrictScpi
+from lumion_hw.errors import BusyError, ConfigError, FrameError, LumionError
 from lumion_hw.interfaces import PowerReading
-from lumion_hw.links.base import Link
-from lumion_hw.links.owner import fork_safe
-from lumion_hw.sessions.scpi import ScpiSession
 
 _log = logging.getLogger(__name__)
 
@@ -31,12 +28,11 @@ WAVELENGTH_TOLERANCE_NM = 0.006
 """Largest accepted difference between a wavelength set and read back: half a step of 0.01 nm, and float32."""
 AVERAGING_TOLERANCE = 1e-3
 """Largest accepted relative difference between an averaging time set and read back."""
+# The instrument would round to the nearest multiple of 10 dB and say nothing (N774xC Programming Guide).
 RANGE_STEP_DB = 10.0
 _RANGE_TOLERANCE_DB = 0.5
-# Trigger ignored, questionable data, maths error (dark reading in dBm), query interrupted or unterminated:
-# these occur in normal operation (public drivers for this family ignore them too).
-IGNORABLE_ERRORS = frozenset({-213, -231, -261, -410, -420})
 _UNDEFINED_HEADER = -113
+# A reading takes its averaging time, which may be 10 s; with VISA's usual 2 s such a reading is lost.
 _SHORTEST_TIMEOUT_S = 2.0
 _TIMEOUT_FACTOR = 1.2
 _ZERO_PATIENCE_S = 120.0  # eight ports, some seconds each
@@ -60,43 +56,20 @@ class Head:
     module: int
 
 
-class KeysightMeter(ScpiDriver):
+class KeysightMeter(ScpiMeter):
     """Base of the drivers; implements ``PowerMeter``. Thread-safe; every set is read back.
 
     Readings are absolute powers in watts: the driver sets the unit and switches references off when it opens. Channels
-    are triggered by each reading, so that a reading is never older than its call.
-
-    Args:
-        link: The link to the instrument (raw socket, port 5025, or VISA).
-        clock: The link's clock.
-        device: Device name, for messages.
-        expected_model: Model that must be found; any of the family if omitted.
-        expected_serial: Serial number that must be found; any if omitted.
+    are triggered by each reading, so that a reading is never older than its call. The link is a raw socket (port 5025)
+    or VISA; args as in :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
     """
 
-    kind = "meter"
     makers: ClassVar[tuple[str, ...]] = ("KEYSIGHT", "AGILENT")
-    models: ClassVar[tuple[str, ...]] = ()
+    ignorable_errors = KEYSIGHT_IGNORABLE_ERRORS
     channel_word: ClassVar[str] = "port"
-
-    def __init__(
-        self,
-        link: Link,
-        clock: Clock,
-        *,
-        device: str,
-        expected_model: str | None = None,
-        expected_serial: str | None = None,
-    ) -> None:
-        self._session = ScpiSession(link, clock, device=device)
-        self._scpi = StrictScpi(self._session, IGNORABLE_ERRORS)
-        self._clock = clock
-        self._device = device
-        self._expected = Expected(self.makers, self.models, expected_model, expected_serial)
-        self._heads: tuple[Head, ...] = ()
-        self._averaging_s: dict[str, float] = {}
-        self._closing = fork_safe(threading.Lock())
-        self._run: str | None = None
+    _heads: tuple[Head, ...] = ()
+    _averaging_s: dict[str, float]
+    _run: str | None = None
 
     @abc.abstractmethod
     def find_heads(self) -> tuple[Head, ...]:
@@ -111,8 +84,9 @@ class KeysightMeter(ScpiDriver):
             LinkTimeout: Nothing answers.
         """
         with self._session.transaction(), closed_if_failed(self.close):
-            self._identity = checked_identity(self._session, self._session.open(), self._expected)
+            self._identify()
             self._heads = self.find_heads()
+            self._averaging_s = {}
             self._run = None
             self.errors()  # what was left by others is not ours
             for channel in self.channels:
@@ -253,21 +227,17 @@ class KeysightMeter(ScpiDriver):
         self.check_idle("zero")
         deadline = self._clock.now() + _ZERO_PATIENCE_S
         self.errors()
+        # Written without waiting for *OPC?, which would hold the line for all ports.
         self._session.write(f"{self.head(1).sense}:CORR:COLL:ZERO:ALL")
         while not self._scpi.operations_done() and self._clock.now() < deadline:
             self._clock.sleep(_ZERO_POLL_S)
         failures = [
             f"{self.channel_word} {channel}: {why}" for channel in self.channels if (why := self._unzero(channel))
         ]
+        # The status query is not known to every model; its undefined header is no failure of zeroing.
         failures += [f"{code} {text}" for code, text in self.errors() if code != _UNDEFINED_HEADER]
         if failures:
-            raise DeviceError(
-                f"zeroing failed: {'; '.join(failures)}",
-                command="CORR:COLL:ZERO:ALL",
-                device=self._device,
-                address=self._session.address,
-                hint="Zeroing needs every channel dark: cap the inputs or switch the light off, then zero again.",
-            )
+            raise self._zeroing_failed(failures, "CORR:COLL:ZERO:ALL")
 
     def read(self, channel: int) -> PowerReading:
         """Trigger and return one reading. Raises ``BusyError`` while a run is under way."""
@@ -287,10 +257,6 @@ class KeysightMeter(ScpiDriver):
             now_s = self._clock.now()
             values_w = np.frombuffer(payload, "<f4").tolist()
             return tuple(reading(channel, value_w, now_s) for channel, value_w in zip(channels, values_w, strict=True))
-
-    def errors(self) -> tuple[tuple[int, str], ...]:
-        """Drain the instrument's error queue, oldest first."""
-        return self._scpi.errors()
 
     def check_idle(self, what: str) -> None:
         """Refuse a call that would end a run. Raises ``BusyError`` naming both."""
@@ -332,10 +298,12 @@ class KeysightMeter(ScpiDriver):
     def _prepare(self, channel: int) -> None:
         """Make readings of a channel absolute, in watts, and triggered by the reading."""
         head = self.head(channel)
+        # Left over from the front panel, a reference would make readings ratios in dB, and nothing in them would tell.
         self._scpi.set(f"{head.sense}:POW:REF:STAT 0")
         self._scpi.set(f"{head.sense}:POW:UNIT 1")
         unit = self._scpi.setting(f"{head.sense}:POW:UNIT?")
         self._scpi.verify(f"unit of {self.channel_word} {channel} (1 is watt)", 1, unit, 0)
+        # With continuous triggering READ is the same as FETCH, and may give a value from before the call.
         self._scpi.set(f"INIT{head.module}:CONT 0")
         self.averaging_s(channel)
 

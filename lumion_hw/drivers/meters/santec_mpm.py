@@ -8,22 +8,20 @@ list of commands, since no manual is at hand.
 from __future__ import annotations
 
 import math
-import threading
 
 import numpy as np
 
-from lumion_hw.clock import Clock, deadline_after
+from lumion_hw.clock import deadline_after
 from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.meters.scpi_meter import ScpiMeter
 from lumion_hw.drivers.meters.wire_powers import reading, states_of
-from lumion_hw.drivers.scpi import Expected, ScpiDriver, StrictScpi, checked_identity
+from lumion_hw.drivers.scpi import is_value
 from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, VerifyError
 from lumion_hw.interfaces import PowerLog, PowerReading, RangeState
-from lumion_hw.links.base import Link
-from lumion_hw.links.owner import fork_safe
-from lumion_hw.sessions.scpi import ScpiSession
 
 MODELS = ("MPM-210", "MPM-210H")
 PORTS_PER_MODULE = 4
+# Of the command list; this dialect has no query for limits.
 WAVELENGTHS_NM = (1250.0, 1630.0)
 AVERAGING_S = (1e-5, 10.0)
 LARGEST_LOG = 1_000_000
@@ -34,6 +32,7 @@ _WAVELENGTH_TOLERANCE_NM = 0.006
 _AVERAGING_TOLERANCE = 1e-3
 _MILLIWATT = 1
 _ZERO_S = 3.0  # about, says the list
+# Ten times what the list says: the reply to ERR? may wait until zeroing has ended.
 _ZERO_TIMEOUT_S = 30.0
 _FRESH = 2.0  # a free-running average that begins after a call ends at the latest two averaging times later
 _POLL_S = 0.05
@@ -42,39 +41,19 @@ _TRIGGER_S = 0.01  # the internal trigger of runs at constant wavelength comes e
 _SLOWEST_BYTES_PER_S = 50e3
 
 
-class SantecMpm(ScpiDriver):
+class SantecMpm(ScpiMeter):
     """Driver of one mainframe; implements ``PowerMeter``. Thread-safe; every set is read back.
 
     Channels are numbered from 1, four for each module that is plugged in; :meth:`module_and_port` tells which is which.
-    The meter free-runs: a reading waits until its whole average was taken after the call.
-
-    Args:
-        link: The link to the instrument.
-        clock: The link's clock.
-        device: Device name, for messages.
-        expected_model: Model that must be found; any of the family if omitted.
-        expected_serial: Serial number that must be found; any if omitted.
+    The meter free-runs: a reading waits until its whole average was taken after the call. Args as in
+    :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
     """
 
-    kind = "meter"
-
-    def __init__(
-        self,
-        link: Link,
-        clock: Clock,
-        *,
-        device: str,
-        expected_model: str | None = None,
-        expected_serial: str | None = None,
-    ) -> None:
-        self._session = ScpiSession(link, clock, device=device, terminator=b"\r\n")
-        self._scpi = StrictScpi(self._session)
-        self._clock = clock
-        self._device = device
-        self._expected = Expected(("SANTEC",), MODELS, expected_model, expected_serial)
-        self._modules: tuple[int, ...] = ()
-        self._averaging_s = 0.0
-        self._closing = fork_safe(threading.Lock())
+    makers = ("SANTEC",)
+    models = MODELS
+    terminator = b"\r\n"
+    _modules: tuple[int, ...] = ()
+    _averaging_s = 0.0
 
     def open(self) -> None:
         """Open the link, check the identity, find the modules, and let powers be milliwatts.
@@ -86,16 +65,10 @@ class SantecMpm(ScpiDriver):
             LinkTimeout: Nothing answers.
         """
         with self._session.transaction(), closed_if_failed(self.close):
-            self._identity = checked_identity(self._session, self._session.open(), self._expected)
+            self._identify()
             self._modules = self._find_modules()
             self._set("UNIT", str(_MILLIWATT), "UNIT?", _MILLIWATT, 0.0, "unit (1 is mW)")
             self._averaging_s = 1e-3 * self._scpi.setting("AVG?")
-
-    def close(self) -> None:
-        """Release the link; idempotent, never raises."""
-        with self._closing:
-            self._identity = None
-            self._session.close()
 
     @property
     def channels(self) -> tuple[int, ...]:
@@ -207,14 +180,8 @@ class SantecMpm(ScpiDriver):
             self._clock.sleep(_ZERO_S)
             failures = self._last_error(_ZERO_TIMEOUT_S)
         if failures:
-            raise DeviceError(
-                f"zeroing failed: {failures[0][0]} {failures[0][1]}",
-                code=failures[0][0],
-                command="ZERO",
-                device=self._device,
-                address=self._session.address,
-                hint="Zeroing needs every channel dark: cap the inputs or switch the light off, then zero again.",
-            )
+            code, text = failures[0]
+            raise self._zeroing_failed([f"{code} {text}"], "ZERO", code)
 
     def read(self, channel: int) -> PowerReading:
         """Return one reading, averaged after the call."""
@@ -247,6 +214,7 @@ class SantecMpm(ScpiDriver):
         """
         places = [self.module_and_port(channel) for channel in channels]
         self._scpi.check_within("number of samples", n_samples, 1, LARGEST_LOG, "samples")
+        # 1e-6 for the quotient of floats: 10 ms of averaging are one period and not two.
         period_s = _TRIGGER_S * max(math.ceil(self._averaging_s / _TRIGGER_S - 1e-6), 1)
         length_s = n_samples * period_s
         patience_s = _PATIENCE_S + 1.2 * length_s if timeout_s is None else timeout_s
@@ -254,6 +222,7 @@ class SantecMpm(ScpiDriver):
             self._set("LOGN", str(n_samples), "LOGN?", n_samples, 0.0, "length of the log")
             self._set("TRIG", "0", "TRIG?", 0.0, 0.0, "trigger of runs (0 is internal)")
             modules = sorted({module for module, _ in places})
+            # WMOD CONST2 ranges automatically, CONST1 keeps the levels; it is one setting for all modules.
             automatic = all(self._scpi.setting(f"DAUTO? {module}") == 1.0 for module in modules)
             self._session.write(f"WMOD {'CONST2' if automatic else 'CONST1'}")
             deadline = deadline_after(self._clock, patience_s)
@@ -340,10 +309,11 @@ class SantecMpm(ScpiDriver):
         payload = self._session.query_block(command, _PATIENCE_S + 4 * n_samples / _SLOWEST_BYTES_PER_S)
         if len(payload) != 4 * n_samples:
             raise self._scpi.wrong_shape(command, f"{len(payload)} bytes", f"{n_samples} samples of 4 bytes")
+        # A mark must not become another number by being scaled.
         values_mw = np.frombuffer(payload, "<f4").astype(np.float64)
         return np.where(states_of(values_mw) == RangeState.OK, 1e-3 * values_mw, values_mw)
 
 
 def _watts(value_mw: float) -> float:
     """Return a power in watts; a mark stays a mark."""
-    return 1e-3 * value_mw if math.isfinite(value_mw) and abs(value_mw) < 1e20 else value_mw
+    return 1e-3 * value_mw if is_value(value_mw) else value_mw

@@ -7,19 +7,18 @@ speaks another dialect (metres) and is refused by its identity.
 from __future__ import annotations
 
 import math
-import threading
 from dataclasses import dataclass
+from typing import Unpack
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.life_cycle import closed_if_failed
+from lumion_hw.drivers.meters.scpi_meter import ScpiMeter
 from lumion_hw.drivers.meters.wire_powers import reading
-from lumion_hw.drivers.scpi import Expected, ScpiDriver, StrictScpi, checked_identity
+from lumion_hw.drivers.scpi import DeviceNames
 from lumion_hw.errors import ConfigError, DeviceError, DeviceTimeoutError, VerifyError
 from lumion_hw.interfaces import PowerReading
 from lumion_hw.links.base import Link
-from lumion_hw.links.owner import fork_safe
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
-from lumion_hw.sessions.scpi import ScpiSession
 
 MODELS = ("PM100D", "PM100A", "PM100USB", "PM400", "PM101", "PM160")
 CHANNEL = 1
@@ -27,9 +26,10 @@ DEFAULT_SAMPLE_S = 3e-3
 """Time of one sample on a PM100D (about 3 ms); other models may differ."""
 WAVELENGTH_TOLERANCE_NM = 0.51
 """Largest accepted difference: some sensors keep whole nanometres."""
-IGNORABLE_ERRORS = frozenset({-231, -261})
 _FLAG_POWER = 1
+# The meter rounds its ranges: without slack one would not hold its own limit.
 _RANGE_SLACK = 1e-3
+# Ranges are a decade apart, with limits that are not round: a factor of ten and 5 %.
 _LARGEST_RANGE_STEP = 10.5
 _SHORTEST_TIMEOUT_S = 2.0
 _TIMEOUT_FACTOR = 1.2
@@ -55,7 +55,7 @@ class Sensor:
     flags: int
 
 
-class ThorlabsPm(ScpiDriver):
+class ThorlabsPm(ScpiMeter):
     """Driver of one meter; implements ``PowerMeter``. Thread-safe; every set is read back.
 
     Readings are absolute powers in watts: the driver sets the unit and switches the reference off when it opens.
@@ -63,33 +63,22 @@ class ThorlabsPm(ScpiDriver):
     Args:
         link: The link to the instrument (VISA for USB, serial, or a socket).
         clock: The link's clock.
-        device: Device name, for messages.
-        expected_model: Model that must be found, such as ``PM100D``; any of the family if omitted.
-        expected_serial: Serial number that must be found; any if omitted.
+        **names: As of :class:`~lumion_hw.drivers.scpi.ScpiDriver`; a model is such as ``PM100D``.
         sample_s: Time of one sample, from which averaging times become counts.
     """
 
-    kind = "meter"
+    makers = ("THORLABS",)
+    models = MODELS
+    ignorable_errors = frozenset({-231, -261})  # questionable data, and a dark reading in dBm
+    dark = "a dark sensor: cap it"
 
     def __init__(
-        self,
-        link: Link,
-        clock: Clock,
-        *,
-        device: str,
-        expected_model: str | None = None,
-        expected_serial: str | None = None,
-        sample_s: float = DEFAULT_SAMPLE_S,
+        self, link: Link, clock: Clock, *, sample_s: float = DEFAULT_SAMPLE_S, **names: Unpack[DeviceNames]
     ) -> None:
-        self._session = ScpiSession(link, clock, device=device)
-        self._scpi = StrictScpi(self._session, IGNORABLE_ERRORS)
-        self._clock = clock
-        self._device = device
-        self._expected = Expected(("THORLABS",), MODELS, expected_model, expected_serial)
+        super().__init__(link, clock, **names)
         self._sample_s = sample_s
         self._sensor: Sensor | None = None
         self._averages = 1
-        self._closing = fork_safe(threading.Lock())
 
     def open(self) -> None:
         """Open the link, check identity and sensor, and bring the meter into a known state.
@@ -101,19 +90,14 @@ class ThorlabsPm(ScpiDriver):
             LinkTimeout: Nothing answers.
         """
         with self._session.transaction(), closed_if_failed(self.close):
-            self._identity = checked_identity(self._session, self._session.open(), self._expected)
+            self._identify()
             self.errors()  # what was left by others is not ours
             self._sensor = self._checked_sensor()
             self._scpi.set("CONF:POW")
+            # Left over from the front panel, a reference would make every reading relative to it.
             self._scpi.set("SENS:POW:REF:STAT 0")
             self._scpi.set_word("SENS:POW:UNIT", "W")
             self.averaging_count()
-
-    def close(self) -> None:
-        """Release the link; idempotent, never raises."""
-        with self._closing:
-            self._identity = None
-            self._session.close()
 
     @property
     def channels(self) -> tuple[int, ...]:
@@ -164,6 +148,8 @@ class ThorlabsPm(ScpiDriver):
         self._check_channel(channel)
         with self._session.transaction():
             self._scpi.check_limits("SENS:AVER", "averaging time", averaging_s, self._sample_s, "s")
+            # Rounded up, so that no reading is averaged over less than
+            # was asked for; 1e-9 for quotients such as 0.3 / 0.003.
             wanted = max(1, math.ceil(averaging_s / self._sample_s * (1.0 - 1e-9)))
             found = self._scpi.set_number("SENS:AVER", str(wanted), wanted, 1.0, 0.0, "averaged samples")
             self._averages = round(found)
@@ -227,14 +213,8 @@ class ThorlabsPm(ScpiDriver):
             self._clock.sleep(_ZERO_POLL_S)
         failures = self.errors()
         if failures:
-            raise DeviceError(
-                f"zeroing failed: {'; '.join(f'{code} {text}' for code, text in failures)}",
-                code=failures[0][0],
-                command="SENS:CORR:COLL:ZERO",
-                device=self._device,
-                address=self._session.address,
-                hint="Zeroing needs a dark sensor: cap it or switch the light off, then zero again.",
-            )
+            why = [f"{code} {text}" for code, text in failures]
+            raise self._zeroing_failed(why, "SENS:CORR:COLL:ZERO", failures[0][0])
 
     def read(self, channel: int) -> PowerReading:
         """Take a new sample, averaged, and return it."""
@@ -248,12 +228,9 @@ class ThorlabsPm(ScpiDriver):
         """Return one reading of the one channel."""
         return (self.read(CHANNEL),)
 
-    def errors(self) -> tuple[tuple[int, str], ...]:
-        """Drain the instrument's error queue, oldest first."""
-        return self._scpi.errors()
-
     def _checked_sensor(self) -> Sensor:
         reply = self._session.query("SYST:SENS:IDN?")
+        # Six fields: name, serial number, calibration message, type, subtype, flags (SYSTem:SENSor:IDN?).
         fields = [field.strip().strip('"') for field in reply.split(",")]
         if fields[0].lower() == "no sensor":
             raise DeviceError(

@@ -7,13 +7,13 @@ tells what the present polarization is worth, and lets it take a step (docs/pola
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.life_cycle import closed_if_failed
-from lumion_hw.drivers.scpi import Expected, ScpiDriver, StrictScpi, checked_identity
+from lumion_hw.drivers.scpi import DeviceNames, ScpiDriver
 from lumion_hw.errors import DeviceError, LimitError
 from lumion_hw.links.base import Link
-from lumion_hw.sessions.scpi import ScpiSession
 
 MODELS = ("N7785C",)
 """The N7786C and N7788C stabilize a state that they measure themselves: their ``STAB:SOP`` means something else."""
@@ -31,23 +31,17 @@ class KeysightN7785C(ScpiDriver):
     Args:
         link: The link to the instrument (raw socket, port 5025, or VISA).
         clock: The link's clock.
-        device: Device name, for messages.
-        expected_serial: Serial number that must be found; any if omitted.
+        **names: As of :class:`~lumion_hw.drivers.scpi.ScpiDriver`.
         settle_s: Time after a step until the light follows.
     """
 
+    makers = ("KEYSIGHT", "AGILENT")
+    models = MODELS
+
     def __init__(
-        self,
-        link: Link,
-        clock: Clock,
-        *,
-        device: str,
-        expected_serial: str | None = None,
-        settle_s: float = DEFAULT_SETTLE_S,
+        self, link: Link, clock: Clock, *, settle_s: float = DEFAULT_SETTLE_S, **names: Unpack[DeviceNames]
     ) -> None:
-        self._session = ScpiSession(link, clock, device=device)
-        self._scpi = StrictScpi(self._session)
-        self._expected = Expected(("KEYSIGHT", "AGILENT"), MODELS, None, expected_serial)
+        super().__init__(link, clock, **names)
         self._settle_s = settle_s
         self._started = False
 
@@ -61,14 +55,13 @@ class KeysightN7785C(ScpiDriver):
         """
         with self._session.transaction(), closed_if_failed(self.close):
             self._started = False
-            self._identity = checked_identity(self._session, self._session.open(), self._expected)
+            self._identify()
             self._scpi.errors()  # what was left by others is not ours
 
     def close(self) -> None:
         """Release the link; idempotent, never raises. The polarization stays."""
-        self._identity = None
         self._started = False
-        self._session.close()
+        super().close()
 
     @property
     def settle_s(self) -> float:
@@ -80,6 +73,7 @@ class KeysightN7785C(ScpiDriver):
         with self._session.transaction():
             self._check_open()
             self._started = False
+            # Switched off first: stabilizing that runs already would go on with the search it has.
             self._scpi.set(_HOLD)
             self._scpi.set(_STABILIZE)
             self._started = True
@@ -114,6 +108,8 @@ class KeysightN7785C(ScpiDriver):
                     address=self._session.address,
                     hint="Call start() first.",
                 )
+            # In this mode the last number is the factor to be made small;
+            # the three before it are a target state, which it does not use.
             self._scpi.set(f"STAB:SOP 0,0,0,{factor:.7g}")
             self._scpi.set("TRIG 1")
 

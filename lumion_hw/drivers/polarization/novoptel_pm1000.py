@@ -127,6 +127,7 @@ class NovoptelPm1000(Driver):
                 words, at_s = self._latched()
             self._check_alarms(words[-1])
         power_uw = words[0] + words[1] / _FRACTION
+        # Each in two words, integer and fraction; those of S1 to S3 are offset by 2^15.
         stokes_uw = np.array(
             [high - _OFFSET + low / _FRACTION for high, low in zip(words[2:8:2], words[3:8:2], strict=True)]
         )
@@ -168,6 +169,7 @@ class NovoptelPm1000(Driver):
 
     def _latched(self) -> tuple[tuple[int, ...], float]:
         """Wait for an average that began after now; return S0, S1, S2, S3, each in two words, the alarms, the time."""
+        # An average that began just before the call ends after one time, the next one after two.
         self._clock.sleep(max(2.0 * self._averaging_s, _LEAST_WAIT_S))
         at_s = self._clock.now()
         return self._session.read(*POWER, *LATCHED_STOKES, ALARMS), at_s

@@ -173,6 +173,8 @@ class OzEpc04(Driver):
         """Send the voltages that differ from the known ones, or all."""
         self._known_mv = None  # until they have been read back
         for index, value in enumerate(wanted_mv):
+            # Every command costs a line and its reply at 9600 baud, and a
+            # squeezer that does not change does not move the light.
             if known_mv is None or known_mv[index] != value:
                 self._session.command(f"V{index + 1},{value}")
 
@@ -203,6 +205,7 @@ def _agree(found_mv: Sequence[int], wanted_mv: Sequence[int]) -> bool:
 def _voltages(lines: Sequence[str]) -> tuple[int, ...] | None:
     """Return the voltages in a reply to ``V?``, or ``None`` if it does not name each channel once and in order."""
     found = [(int(channel), int(value)) for channel, value in _CHANNEL.findall(" ".join(lines))]
+    # Each channel once and in order: a lost line would shift every voltage behind it.
     if [channel for channel, _ in found] != list(range(1, N_CHANNELS + 1)):
         return None
     return tuple(value for _, value in found)

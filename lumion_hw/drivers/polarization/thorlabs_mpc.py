@@ -53,9 +53,11 @@ FULL_SPEED_DEG_PER_S = 400.0
 SLOWEST_PERCENT, FASTEST_PERCENT = 10, 100
 DEFAULT_SETTLE_S = 0.05
 """Time until the fibre has stopped swinging; a project default, the maker states none."""
+# A quarter of a degree; a project default.
 _TOLERANCE_COUNTS = 2
 _SLACK_DEG = 1e-6
 _POLL_S = 0.02
+# A project default for the way from a command to a paddle that moves.
 _START_S = 3.0
 _HOMING_S = 30.0
 _ENABLE = 1
@@ -287,6 +289,7 @@ class ThorlabsMpc(Driver):
         target = self._targets.get(status.channel)
         if target is not None and abs(status.counts - target) <= _TOLERANCE_COUNTS:
             return target
+        # A paddle at its stop may read a count beyond its range, which set() would refuse to take back.
         nearest = min(max(status.counts, 0), TRAVEL_COUNTS)
         return nearest if abs(status.counts - nearest) <= _TOLERANCE_COUNTS else status.counts
 
@@ -324,6 +327,7 @@ class ThorlabsMpc(Driver):
             try:
                 self._status(channel)
             except LinkTimeout as error:
+                # Nothing says how many paddles there are: the third one is there if it answers.
                 if index == 2 and self._model is None:
                     _log.info("%s: no third paddle: an MPC220", self._device)
                     return CHANNELS[:2]

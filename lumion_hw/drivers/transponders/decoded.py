@@ -11,6 +11,8 @@ from lumion_hw.interfaces import Application, Quality, TransponderIdentity
 
 FieldKey = tuple[str, int | None]
 """A field, or one element of an array."""
+SANE = {"temperature": (-60.0, 125.0), "supply": (2.5, 4.0)}
+"""What a working module can show, lowest and highest: degrees Celsius around those of any grade, V around 3.3 V."""
 _DATE = re.compile(r"\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]).{0,2}")
 
 

@@ -136,6 +136,7 @@ class SfpTransponder(Driver):
         """Read the identity, check its check sums and compare the serial number with the expected one."""
         memory = self._memory.checked(A0H, IDENTITY_BYTES, ("CC_BASE", "CC_EXT"))
         found = identity_of(memory)
+        # Before the serial number means anything: a CMIS module has other fields there.
         kind = raw_count("identifier", memory)
         if kind != SFP_IDENTIFIER or self._expected_serial not in (None, found.serial):
             raise IdentityError(
@@ -186,6 +187,7 @@ class SfpTransponder(Driver):
         self._needs("soft_tx_disable", "switching the transmitter")
         self._diagnostics()
         with self._registers.transaction():
+            # A latched fault is cleared by TX_DISABLE alone (SFF-8431).
             if self.abilities.soft_tx_fault and self._memory.status_bit("tx_fault"):
                 self._memory.select_tx_disable(True)
                 self._clock.sleep(SOFT_CONTROL_S)
@@ -203,6 +205,7 @@ class SfpTransponder(Driver):
         self._diagnostics()
         self._memory.select_tx_disable(True)
         deadline = self._clock.now() + SWITCH_OFF_S
+        # Not the bit: 110.7 shows the pin on many modules, and what matters is that no light comes out.
         while not _is_dark(power := self._power("tx_power", self._memory.monitors())):
             if self._clock.now() >= deadline:
                 raise VerifyError(
@@ -250,6 +253,7 @@ class SfpTransponder(Driver):
         memory = self._memory.monitors()
         bit = self._memory.status_bit
         return SignalStatus(
+            # A0h:65.2 without 65.1 means that the module signals detection instead of loss.
             rx_los=bit("rx_los", memory) is not self.abilities.los_inverted,
             tx_fault=bit("tx_fault", memory),
             tx_disabled=bit("tx_disable_state", memory) or bit("soft_tx_disable", memory),
@@ -276,6 +280,7 @@ class SfpTransponder(Driver):
         self._needs("flags", "reading alarm and warning flags")
         with self._registers.transaction():
             asserted = self._memory.asserted_flags()
+            # A latched flag may be of the past; the confirming read costs its pause only for new ones.
             if asserted - self._seen.keys():
                 self._clock.sleep(_FLAG_CONFIRM_S)
                 asserted &= self._memory.asserted_flags() | self._seen.keys()

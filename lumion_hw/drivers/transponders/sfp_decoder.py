@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
 from lumion_hw.drivers.transponders.decoded import (
+    SANE,
     DecodedField,
     DecodedModule,
     Finding,
@@ -31,7 +32,6 @@ LIMITS = ("high_alarm", "low_alarm", "high_warning", "low_warning")
 _POWERS = ("tx_power", "rx_power")
 _TEXTS = ("vendor_name", "part_number", "revision", "serial_number", "date_code")
 _ADDRESSES = {A0H: "A0h", A2H: "A2h"}
-_SANE = {"temperature": (-60.0, 125.0), "supply": (2.5, 4.0)}
 _SUPPORTED_BY = {  # bit of A0h that must be set for a bit, or all bits of one kind, to mean something
     "soft_tx_disable": "soft_tx_disable_implemented",
     "tx_fault": "soft_tx_fault_implemented",
@@ -104,6 +104,7 @@ class _SfpDump:
 
     def supported(self, name: str, device: int) -> bool:
         """Tell whether a field or bit means something in this module."""
+        # Without the bit nothing says that A2h is diagnostics at all.
         if device == A2H and not self.abilities.diagnostics:
             return False
         if name == "wavelength" and self.copper:
@@ -118,6 +119,7 @@ class _SfpDump:
             return True  # A0h:92-93 say how A2h is to be read
         if device == A2H and "CC_DMI" in wrong and self.abilities.calibration is CalibrationKind.EXTERNAL:
             return True
+        # The check sum's own byte counts as well: which of the two is damaged nobody knows.
         own = (item for item in self.checksums if item.space == device and item.first <= offset <= item.byte)
         return any(item.name in wrong for item in own)
 
@@ -176,12 +178,15 @@ def _meaning(
         return _monitor(dump, field, value)
     if field.name in _CODES:
         return value, "", _CODES[field.name](int(value)), Quality.OK
+    # FFh means that the byte is too small for the value (SFF-8472, bytes 12, 14 and 15).
     if field.kind is NumberFormat.UINT and value == 0xFF and field.name in (*_MORE_THAN_A_BYTE, "nominal_rate"):
         words = _MORE_THAN_A_BYTE.get(field.name, "more than 25.4 GBd, see byte 66")
         return None, field.unit, words, Quality.ABOVE_RANGE
     scale, unit = float(field.scale), field.unit
+    # Byte 18 counts tens of metres of OM4, or metres of copper.
     if field.name == "length_om4" and dump.copper:
         scale = 1.0  # metres of copper
+    # With FFh in byte 12 bytes 66 and 67 hold the rate in 250 MBd and its margin.
     if field.name == "rate_margin_max" and dump.image.a0[FIELDS["nominal_rate"].byte] == 0xFF:
         scale, unit = 250.0, "MBd"
     number = value if scale == 1.0 else value * scale
@@ -299,7 +304,7 @@ def _monitors(dump: _SfpDump) -> Iterator[Finding]:
         return
     for monitor in MONITORS:
         value, place = dump.number(monitor), f"A2h:{FIELDS[monitor].byte}"
-        low, high = _SANE.get(monitor, (float("-inf"), float("inf")))
+        low, high = SANE.get(monitor, (float("-inf"), float("inf")))
         if value is not None and not low <= value <= high:
             message = f"{value:g} {FIELDS[monitor].unit} is no {monitor} of a working module"
             yield Finding(Severity.ERROR, place, "impossible", message)

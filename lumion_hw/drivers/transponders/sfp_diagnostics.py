@@ -50,6 +50,7 @@ class Thresholds:
 
 def calibration_kind(*, internal: bool, external: bool) -> CalibrationKind:
     """Return the kind from the two bits of A0h:92."""
+    # Some modules set both bits or neither; most modules are calibrated internally.
     if internal == external:
         return CalibrationKind.INCONSISTENT
     return CalibrationKind.EXTERNAL if external else CalibrationKind.INTERNAL
@@ -101,6 +102,7 @@ class DiagnosticCalibration:
 
     def power(self, monitor: str, raw: int) -> OpticalPower:
         """Return an optical power; a full-scale count is over-range, a power of zero or less under-range."""
+        # A full count is what a saturated converter shows.
         if raw >= _LARGEST_RAW:
             return OpticalPower(RangeState.OVER)
         power_w = self.value(monitor, raw)

@@ -76,6 +76,7 @@ class SfpMemory:
         self.warnings = {name: words for name, words in self.warnings.items() if name not in names}
         if not wrong:
             return memory
+        # Without a check on the bus a wrong sum may be a wrong read; only the same bytes twice are the module's own.
         again = self.registers.read(i2c_device, 0, n_bytes)
         if again != memory:
             raise FrameError(
@@ -125,6 +126,10 @@ class SfpMemory:
         """
         with self.registers.transaction():
             before = self.registers.read(A2H, _STATUS.byte, 1)[0]
+            # On already: a write would only make the module busy, for 50 ms on the emulated one. Off is always written.
+            if not off and not before & _SOFT_TX_DISABLE.mask:
+                return
+            # Rate select and power level share the byte; bits that only the module writes are sent as 0.
             kept = before & _STATUS.write_mask & ~_SOFT_TX_DISABLE.mask
             self.registers.write(A2H, _STATUS.byte, bytes([kept | (_SOFT_TX_DISABLE.mask if off else 0)]))
             deadline = self._clock.now() + SOFT_CONTROL_S

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.mesh.lumion import MeshBoard
     from lumion_hw.emulator.wires.mains import Switchable
 
-_DEAD_PORT_DB = 80.0
+_DEAD_PORT_DB = 80.0  # below the noise floor of every monitor
 _PUC = Argument("puc", "number of the PUC", among="PUC")
 _ARM = Argument("arm", "0 upper, 1 lower", among="heater arm")
 _PORT = Argument("port", "port of the mesh", among="port")
@@ -29,7 +29,7 @@ _HEATER = "2·PUC + arm"
 _FACTOR = Argument("factor", "factor", 0.0, 1e6)
 
 
-def _course(name: str, unit: str) -> Argument:
+def _trajectory(name: str, unit: str) -> Argument:
     meaning = f"a function of the time in s from now on, in {unit}"
     return Argument(name, meaning, accepts=(callable, meaning))
 
@@ -71,13 +71,13 @@ BENCH_FAULTS: tuple[ScriptedFault, ...] = (
     ),
     ScriptedFault(
         "drift_temperature",
-        "the chip's temperature follows a course",
-        (_course("course_k", "K over its lock"),),
+        "the chip's temperature follows a trajectory",
+        (_trajectory("trajectory_k", "K over its lock"),),
     ),
     ScriptedFault(
         "drift_power",
-        "the light that arrives at a port follows a course",
-        (_INPUT, _course("course_db", "dB over what it was")),
+        "the light that arrives at a port follows a trajectory",
+        (_INPUT, _trajectory("trajectory_db", "dB over what it was")),
     ),
     ScriptedFault(
         "walk_resistances",
@@ -207,6 +207,7 @@ class BenchFaults:
     def _supply(self, modules: Iterable[str], *, on: bool) -> None:
         names = tuple(self._checked("revive_modules" if on else "kill_modules", modules=modules)["modules"])
         for name in names:
+            # All names before the first acts: a wrong one leaves the bench as it was.
             if name not in self._modules:
                 there = ", ".join(self._modules) or "none"
                 raise ConfigError(
@@ -236,13 +237,14 @@ class BenchFaults:
     def swap_channels(self, one: int, other: int) -> None:
         """The wires of two heaters (2·PUC + arm) are exchanged."""
         self._checked("swap_channels", one=one, other=other)
-        self._world.swapped.append((one, other))
+        self._world.swapped.append((one, other))  # takes effect with the next table that the board latches
 
     def unbalance(self, puc: int, common_rad: float) -> None:
         """Both couplers of a PUC are off balance by this angle."""
         self._checked("unbalance", puc=puc, common_rad=common_rad)
         truth = self._world.truth
         for eta in (truth.eta_in, truth.eta_out):
+            # η = sin² a: what is off balance is the angle a.
             eta[puc] = np.sin(np.arcsin(np.sqrt(eta[puc])) + common_rad) ** 2
         self._world.disturb()
 
@@ -256,15 +258,15 @@ class BenchFaults:
         self._checked("scale_monitor", port=port, factor=factor)
         self._world.truth.monitor_scale[port] *= factor
 
-    def drift_temperature(self, course_k: Trajectory) -> None:
-        """The chip's temperature follows a course, by the bench's clock from now on."""
-        self._checked("drift_temperature", course_k=course_k)
-        self._world.disturbances.temperature_k = self._from_now(course_k)
+    def drift_temperature(self, trajectory_k: Trajectory) -> None:
+        """The chip's temperature follows a trajectory, by the bench's clock from now on."""
+        self._checked("drift_temperature", trajectory_k=trajectory_k)
+        self._world.disturbances.temperature_k = self._from_now(trajectory_k)
 
-    def drift_power(self, port: int, course_db: Trajectory) -> None:
-        """The light that arrives at a port follows a course, by the bench's clock from now on."""
-        self._checked("drift_power", port=port, course_db=course_db)
-        self._world.disturbances.power_db[port] = self._from_now(course_db)
+    def drift_power(self, port: int, trajectory_db: Trajectory) -> None:
+        """The light that arrives at a port follows a trajectory, by the bench's clock from now on."""
+        self._checked("drift_power", port=port, trajectory_db=trajectory_db)
+        self._world.disturbances.power_db[port] = self._from_now(trajectory_db)
 
     def walk_resistances(self, per_root_s: float) -> None:
         """The resistance of every heater walks at random, by this share per root of a second."""
@@ -278,9 +280,9 @@ class BenchFaults:
             if path.port == port:
                 chain.frequency_hz += shift_hz
 
-    def _from_now(self, course: Trajectory) -> Trajectory:
+    def _from_now(self, trajectory: Trajectory) -> Trajectory:
         begin_s = self._schedule.now_s()
-        return lambda now_s: course(now_s - begin_s)
+        return lambda now_s: trajectory(now_s - begin_s)
 
     def turn_polarization(self, transponder: str, angle_rad: float = np.pi) -> None:
         """Somebody moves the fibre of a module: its polarization turns, by default into the orthogonal one."""

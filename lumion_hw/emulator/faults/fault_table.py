@@ -75,6 +75,7 @@ class Argument:
             raise LimitError(
                 f"{fault}: {self.name} is out of range", asked=number, limit=limit, unit=self.unit or "", hint=hint
             )
+        # Within the range and yet no such number: 2.5, or a port without light.
         if self.among and number not in there:
             raise ConfigError(says, hint=hint)
         return int(number) if self.among else number
@@ -173,6 +174,7 @@ def markdown(faults: Iterable[tuple[str, ScriptedFault]]) -> str:
 
 def _number(value: Any) -> float | None:
     """Return a finite number, ``None`` for anything else."""
+    # float() would take True and "1".
     if isinstance(value, (bool, str, bytes)):
         return None
     try:

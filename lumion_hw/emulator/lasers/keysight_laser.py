@@ -37,7 +37,9 @@ from lumion_hw.emulator.scpi import (
     SuffixRange,
     Value,
     action,
+    flag_attribute,
     flag_setting,
+    number_attribute,
     number_setting,
     query,
     word_setting,
@@ -146,6 +148,7 @@ class LaserModule:
         """Follow the clock."""
         self.laser.advance()
         if self._operation is not None:
+            # A sweep that was waiting for its trigger knows its end only now.
             self._operation.end_s = self.laser.end_s
 
     def _pulses(self, times_s: NDArray[np.float64]) -> None:
@@ -164,6 +167,7 @@ class LaserModule:
 
     def switch(self, on: bool) -> None:
         """Switch the light. Raises ``ScpiError`` -203 while locked."""
+        # Locked after power-on: a host has to mean it before there is light.
         if on and self.locked:
             raise ScpiError(scpi_errors.COMMAND_PROTECTED)
         self.laser.switch(on)
@@ -172,6 +176,7 @@ class LaserModule:
         """Give the power of one of two outputs: that of low spontaneous emission has less."""
         self.path = path
         low, high = self._high_power.power_dbm
+        # The output of low spontaneous emission passes a filter, and has less power for it.
         less_db = 0.0 if path in (HIGH_POWER, "BHRegulated") else self.low_sse_loss_db or 0.0
         self.profile = replace(self._high_power, power_dbm=(low, high - less_db))
         self.laser.profile = self.profile
@@ -179,6 +184,7 @@ class LaserModule:
     def realign(self) -> None:
         """Realign the cavity; an overlapped operation that ends a sweep."""
         self._end()
+        # Overlapped, as tuning is: *OPC? tells when the cavity is aligned.
         self._start(self.laser.rest(_REALIGN_S))
 
     def tune(self, wavelength_nm: float) -> None:
@@ -205,6 +211,7 @@ class LaserModule:
         continuous = settings.mode == "CONTinuous"
         duration_s = span_nm / settings.speed_nm_per_s if continuous else _TIME_LIMITS_S[0]
         low, high = self.profile.limits_nm
+        # Numbers and texts are those of CHECkparams in the programming guide; the first that applies is told.
         findings = (
             (span_nm <= 0, 368, "LambdaStop <=LambdaStart"),
             (settings.start_nm < low - 1e-9, 380, "LambdaStart too small"),
@@ -251,7 +258,7 @@ class LaserModule:
                 self.laser.hold(self.plan())
             else:
                 self.laser.sweep(self.plan(), wait=self._awaited)
-            self._start(None)
+            self._start(None)  # its end is not known before its trigger
             self.advance()
         elif word == "STOP":
             self.laser.stop()
@@ -291,6 +298,7 @@ class LaserModule:
         """
         if not self._swept:
             return 0
+        # Odd only until the first data are there: clients take an even number above 0 for data to read.
         before_data = self.laser.passes_done == 0 and self.laser.state in (SweepState.WAITING, SweepState.RUNNING)
         return 2 * self.laser.passes_done + (self._awaited and before_data)
 
@@ -401,6 +409,7 @@ class KeysightLevel:
     def number(self) -> Numeric:
         """Return the same in W, with its limits."""
         low, high = (w_from_dbm(limit) for limit in self.module.profile.power_dbm)
+        # A limit that was told in dBm and comes back in W must not be out of range by its rounding.
         return Numeric(low * (1 - 1e-9), high * (1 + 1e-9), 1e-3, POWER_W)
 
 
@@ -456,13 +465,7 @@ def _source(module: LaserModule) -> Iterable[ScpiCommand]:
         lambda _, metres: module.tune(metres * 1e9),
         keysight_float,
     )
-    yield flag_setting(
-        f"{SOURCE}:AM:STATe",
-        Boolean(),
-        lambda _: module.settings.modulated,
-        lambda _, on: setattr(module.settings, "modulated", on),
-        keysight_int,
-    )
+    yield flag_attribute(f"{SOURCE}:AM:STATe", lambda: module.settings, "modulated", keysight_int)
 
 
 def _sweep_settings(module: LaserModule) -> Iterable[ScpiCommand]:
@@ -483,6 +486,7 @@ def _sweep_settings(module: LaserModule) -> Iterable[ScpiCommand]:
 
     def set_speed(call: Call, metres_per_s: float) -> None:
         del call
+        # The laser has these speeds and no others; rounding of nm/s to m/s aside, another one is refused.
         nearest = min(module.speeds_nm_per_s, key=lambda speed: abs(speed - metres_per_s * 1e9))
         if abs(nearest - metres_per_s * 1e9) > 1e-6:
             raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
@@ -496,13 +500,8 @@ def _sweep_settings(module: LaserModule) -> Iterable[ScpiCommand]:
         set_speed,
         keysight_float,
     )
-    yield number_setting(
-        f"{_SWEEP}:DWELl",
-        Numeric(0.0, 100.0, 0.1, TIME_S),
-        lambda _: module.settings.dwell_s,
-        lambda _, value: setattr(module.settings, "dwell_s", value),
-        keysight_float,
-    )
+    dwell = Numeric(0.0, 100.0, 0.1, TIME_S)
+    yield number_attribute(f"{_SWEEP}:DWELl", dwell, lambda: module.settings, "dwell_s", keysight_float)
     yield number_setting(
         f"{_SWEEP}:CYCLes",
         Numeric(1, 999, 1, integer=True),
@@ -510,13 +509,7 @@ def _sweep_settings(module: LaserModule) -> Iterable[ScpiCommand]:
         lambda _, value: setattr(module.settings, "cycles", int(value)),
         lambda value: keysight_int(int(value)),
     )
-    yield flag_setting(
-        f"{_SWEEP}:LLOGging",
-        Boolean(),
-        lambda _: module.settings.logging,
-        lambda _, on: setattr(module.settings, "logging", on),
-        keysight_int,
-    )
+    yield flag_attribute(f"{_SWEEP}:LLOGging", lambda: module.settings, "logging", keysight_int)
     yield _word(module, f"{_SWEEP}:MODE", _MODES, "mode")
     yield _word(module, f"{_SWEEP}:REPeat", _REPEATS, "repeat")
 

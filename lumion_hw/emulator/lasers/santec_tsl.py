@@ -52,7 +52,9 @@ from lumion_hw.emulator.scpi import (
     ScpiInstrument,
     Value,
     action,
+    flag_attribute,
     flag_setting,
+    number_attribute,
     number_setting,
     query,
 )
@@ -187,7 +189,7 @@ class EmulatedSantecTsl(ScpiDevice):
         self._repeating = False
         self._operation = None
         self.diode, self.shut = False, self.slow
-        self._shutter = (-math.inf, self.shut)
+        self._shutter = (-math.inf, self.shut)  # when it last moved, and how it was before: meters ask for the past
         self.laser.switch(False)
         self.laser.tune(_DEFAULT_NM)
         self.laser.set_power(0.0)
@@ -209,6 +211,7 @@ class EmulatedSantecTsl(ScpiDevice):
 
     def _follow(self) -> None:
         self.laser.advance()
+        # No operation ends between two repetitions: *OPC? waits for STOP.
         if self._repeating and self.laser.state is SweepState.STOPPED:
             self._again()
         if self._operation is not None:
@@ -355,6 +358,7 @@ class InForce:
     def parse(self, token: Token, call: Call) -> Value:
         """Return the value in the unit of the Legacy set."""
         if token.kind is TokenKind.NUMBER and not token.suffix and self.code() == SCPI:
+            # Moves the exponent, so that 1.55E-6 m is 1550 nm to the last bit.
             token = dataclasses.replace(token, exponent=token.exponent - self.per_legacy)
         return self.legacy.parse(token, call)
 
@@ -436,7 +440,7 @@ def commands(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
 def _power(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
     yield _switch(f"{_POWER}:STATe", lambda: tsl.diode, tsl.switch_diode)
     yield _switch(f"{_POWER}:SHUTter", lambda: tsl.shut, tsl.move_shutter)
-    yield _switch(f"{_POWER}:UNIT", lambda: tsl.settings.in_mw, lambda on: setattr(tsl.settings, "in_mw", on))
+    yield flag_attribute(f"{_POWER}:UNIT", lambda: tsl.settings, "in_mw", _DIGIT)
 
     def express(power_dbm: float) -> str:
         value = w_from_dbm(power_dbm) * 1e3 if tsl.settings.in_mw else power_dbm
@@ -530,13 +534,7 @@ def _sweep(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
         ("CYCLes", "cycles", Numeric(0, 999, 1, integer=True), 0),
         ("MODe", "mode", Numeric(0, 3, 1, integer=True), 0),
     ):
-        yield number_setting(
-            f"{_SWEEP}:{leaf}",
-            parameter,
-            lambda _, name=name: float(getattr(tsl.settings, name)),  # type: ignore[misc]
-            lambda _, value, name=name: setattr(tsl.settings, name, value),  # type: ignore[misc]
-            lambda value, decimals=decimals: f"{value:.{decimals}f}",  # type: ignore[misc]
-        )
+        yield number_attribute(f"{_SWEEP}:{leaf}", parameter, lambda: tsl.settings, name, f"{{:.{decimals}f}}".format)
 
 
 def _log(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
@@ -545,6 +543,7 @@ def _log(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
     def data(call: Call) -> Reply:
         del call
         nm = tsl.laser.logged_nm
+        # Fixed-point 0.1 pm in the old set, IEEE doubles of metres in the new one.
         values = (nm * 1e-9).astype("<f8") if tsl.code == SCPI else np.rint(nm * 1e4).astype("<i4")
         return definite_block(values.tobytes())
 
@@ -560,7 +559,7 @@ def _kept(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
             parameter,
             lambda _, pattern=pattern, parameter=parameter: tsl.settings.kept.get(pattern, parameter.default or 0.0),  # type: ignore[misc]
             lambda _, value, pattern=pattern: tsl.settings.kept.__setitem__(pattern, value),  # type: ignore[misc]
-            lambda value, decimals=decimals: f"{value:.{decimals}f}",  # type: ignore[misc]
+            f"{{:.{decimals}f}}".format,
         )
     yield action(f"{_WAVELENGTH}:FINetuning:DISable", lambda: tsl.settings.kept.pop(f"{_WAVELENGTH}:FINe", None))
     offset = InForce(Numeric(-0.1, 0.1, None, LENGTH_NM), -9, lambda: tsl.code, 4)
@@ -574,20 +573,9 @@ def _kept(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
 
 
 def _triggers(tsl: EmulatedSantecTsl) -> Iterable[ScpiCommand]:
-    yield number_setting(
-        ":TRIGger:OUTPut",
-        Numeric(0, 3, 0, integer=True),
-        lambda _: tsl.settings.output,
-        lambda _, value: setattr(tsl.settings, "output", value),
-        lambda value: str(int(value)),
-    )
-    yield _switch(
-        ":TRIGger:INPut:EXTernal",
-        lambda: tsl.settings.external,
-        lambda on: setattr(tsl.settings, "external", on),
-    )
-    yield _switch(
-        ":TRIGger:INPut:STANdby", lambda: tsl.settings.standby, lambda on: setattr(tsl.settings, "standby", on)
-    )
+    timing = Numeric(0, 3, 0, integer=True)
+    yield number_attribute(":TRIGger:OUTPut", timing, lambda: tsl.settings, "output", "{:.0f}".format)
+    yield flag_attribute(":TRIGger:INPut:EXTernal", lambda: tsl.settings, "external", _DIGIT)
+    yield flag_attribute(":TRIGger:INPut:STANdby", lambda: tsl.settings, "standby", _DIGIT)
     for pattern in (":TRIGger:INPut:SOFTtrigger", f"{_SWEEP}:SOFTtrigger"):  # the manual's, and the maker's sample's
         yield action(pattern, tsl.soft_trigger)

@@ -23,7 +23,7 @@ MOST_TRIGGERS = 100_001
 _ROUNDING_S = 1e-9
 LOOK_S = 0.004
 """Shortest time between two deliveries of pulses that nobody asks for."""
-_PREPARATION_S = 0.1
+_PREPARATION_S = 0.1  # model: state 4 of a TSL, "running" of a Keysight laser, has to be seen by a host that polls
 
 
 class SweepState(enum.Enum):
@@ -107,6 +107,7 @@ class ArmedSweep:
     @property
     def steps(self) -> int:
         """Steps of one pass, not counting its first place."""
+        # 1e-6 of a step: a span of 30 steps of 0.1 nm divides to 29.999…
         return math.floor((self.stop_nm - self.start_nm) / self.step_nm + 1e-6)
 
 
@@ -185,6 +186,7 @@ class SweptLaser:
     def _level_w(self, at_s: float) -> float:
         """Return the power before the limits of the gain: it follows the setting in its time constant."""
         (changed_s, before_w), (_, target_w) = self._levels
+        # Light goes off at once; it comes on with the time constant.
         if target_w == 0.0:
             return 0.0 if at_s >= changed_s else before_w
         remaining = math.exp(-max(at_s - changed_s, 0.0) / self.profile.power_tau_s)
@@ -199,10 +201,13 @@ class SweptLaser:
         self.advance()
         nominal_nm = self._nominal_nm(at_s)
         largest_w = w_from_dbm(self.profile.largest_dbm(nominal_nm))
+        # The gain limits what comes out, not what is asked for: back in the middle of the range the power is there
+        # again.
         power_w = min(self._level_w(at_s), largest_w) * 10.0 ** (self._error_db / 10.0)
         return Light(power_w, nominal_nm + self._error_nm)
 
     def _nominal_nm(self, at_s: float) -> float:
+        # A meter may ask for an instant before the present motion began.
         trajectory = self._trajectory if at_s >= self._trajectory.times_s[0] else self._before
         return trajectory.at(at_s)
 
@@ -257,6 +262,7 @@ class SweptLaser:
 
     def trigger(self) -> bool:
         """Begin the sweep that waits for a trigger; return whether one did."""
+        # A pulse before the laser is at its start is lost.
         if not self._waiting or self.tuning:
             return False
         self._waiting = False
@@ -278,6 +284,7 @@ class SweptLaser:
             if cycle:
                 at_s += plan.delay_s
                 if here != first:
+                    # A one-way sweep goes back between its passes, without pulses.
                     at_s, here = self._move(here, first, at_s)[1], first
                 times.append(np.array([at_s]))
                 places.append(np.array([here]))
@@ -309,6 +316,7 @@ class SweptLaser:
         arrive_s = np.asarray(begin_s + numbers * (plan.dwell_s + move_s), dtype=np.float64)
         nm = first + sign * numbers * plan.step_nm
         times_s = np.column_stack((arrive_s, arrive_s + plan.dwell_s)).ravel()
+        # A step is finished, and its pulse given, at the end of its rest.
         return times_s, np.repeat(nm, 2), arrive_s + plan.dwell_s
 
     def stop(self) -> None:
@@ -317,7 +325,7 @@ class SweptLaser:
         here = self._nominal_nm(now)
         if self.state is not SweepState.STOPPED:
             self._follow(_Trajectory(np.array([now]), np.array([here])))
-            self._pulses_s = self._pulses_s[self._pulses_s <= now]
+            self._pulses_s = self._pulses_s[self._pulses_s <= now]  # what was given stays in the log
         self._plan, self._waiting, self._paused = None, False, False
         self._ready_s, self._end_s = min(self._ready_s, now), min(self._end_s, now)
 
@@ -374,6 +382,7 @@ class SweptLaser:
         now = self._looked_s = self._clock.now()
         due = int(np.searchsorted(self._pulses_s, now + _ROUNDING_S, side="right"))
         if due > self._sent:
+            # Counted before they are handed over: a meter that takes them looks at this laser.
             fresh, self._sent = self._pulses_s[self._sent : due], due
             self._on_triggers(fresh)
         if self._plan is not None and self.state is SweepState.STOPPED:

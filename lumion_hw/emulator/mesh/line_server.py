@@ -1,7 +1,7 @@
 """An emulated photonic unit of the SmartLight prototype: a TCP server that takes one line of PUC states per connection.
 
-Mesh controller protocol, section 20. The server greets, takes one line, tells its progress and closes the connection;
-greeting and progress are free text. What the line says is read by regular expressions alone.
+The server greets, takes one line, tells its progress and closes the connection; greeting and progress are free text
+(docs/bench-file.md, smartlight-line-server). What the line says is read by regular expressions alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_LINE = 4096
 MAX_CONNECTIONS = 32
 """Open connections above which more are refused."""
 RECONFIGURATION_S = (0.015, 0.090)
-"""Time to reconfigure no PUC and all of them; published: 15 to 90 ms."""
+"""Time to reconfigure no PUC and all of them: 15 to 90 ms (D. Sánchez-Jácome, PhD thesis, UPV 2025)."""
 
 _SHOWN = 40
 _BLANK = r"[ \t]*"
@@ -50,6 +50,7 @@ def parse_states(line: bytes, n_pucs: int = N_PUCS) -> dict[int, str]:
         raise ConfigError(f"the line is longer than {MAX_LINE} bytes")
     if _CHARACTERS.fullmatch(line) is None:
         raise ConfigError("the line has characters that no list of states has")
+    # Read by anchored patterns and never evaluated: the server is unauthenticated, the line looks like Python.
     text = line.decode("ascii")
     opening = _OPENING.match(text)
     if opening is None:
@@ -167,6 +168,7 @@ class LineServer(Switchable):
     def connect(self) -> Cord:
         """Open one more connection. Raises ``ConnectError`` when the unit cannot be reached or has too many."""
         self._require_reachable()
+        # A reconfiguration whose host has gone is carried through, and holds its place until then.
         orphans = sum(owner not in self._peers for _, owner in self._jobs)
         if len(self._peers) + orphans >= MAX_CONNECTIONS:
             raise ConnectError("the photonic unit has too many connections", device=self._name, hint="Close some.")
@@ -189,7 +191,9 @@ class LineServer(Switchable):
             peer.ended = True
             return
         shortest, longest = self._reconfiguration_s
+        # One at a time: the unit has one set of drivers.
         begin = max([self._clock.now(), *(job.end_s for job, _ in self._jobs)])
+        # Model: in proportion to the PUCs listed; published are the ends only.
         duration = shortest + (longest - shortest) * len(states) / self._n_pucs
         self._jobs.append((_StateJob(states, begin, begin + duration), peer))
         self.advance()
@@ -217,6 +221,7 @@ class LineServer(Switchable):
             now = self._clock.now()
             while self._jobs and self._next_step_s(self._jobs[0][0]) <= now:
                 job, peer = self._jobs[0]
+                # The last text belongs to the end, where it may turn out to be an error.
                 if job.told < len(self._progress) - 1:
                     peer.tell(self._progress[job.told])
                     job.told += 1

@@ -13,7 +13,7 @@ from lumion_hw.errors import DeviceError
 from lumion_hw.mesh.inverse import DIFFERENTIAL_RAD
 
 STATE_OF_WORD = {"x": "cross", "=": "bar"}
-_CROSSTALK_ROUNDS = 20
+_CROSSTALK_ROUNDS = 20  # each shrinks the error by the crosstalk, which is small against 1
 _TURN = 2.0 * math.pi
 
 
@@ -42,6 +42,7 @@ def unit_currents_ma(truth: MeshTruth, states: Mapping[int, str]) -> NDArray[np.
         for puc, differential in wanted.items():
             upper, lower = 2 * puc, 2 * puc + 1
             up = (differential - truth.passive_phase[puc] - stray[upper] + stray[lower]) % _TURN
+            # The upper arm adds what is missing, or the lower one takes away what is left of a turn.
             heats = up * truth.p_pi_mw[upper] / math.pi, (_TURN - up) * truth.p_pi_mw[lower] / math.pi
             heat_mw[upper], heat_mw[lower] = (heats[0], 0.0) if heats[0] <= heats[1] else (0.0, heats[1])
     # P = c / (1 - γc) with the cold power c = I²R, turned round.

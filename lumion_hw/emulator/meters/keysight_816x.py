@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.lasers.keysight_laser import INPUTS, OUTPUTS, LaserModule, laser_commands, trigger_commands
 from lumion_hw.emulator.lasers.swept_laser import LaserProfile
-from lumion_hw.emulator.meters.keysight_functions import MeterTraits, Port
+from lumion_hw.emulator.meters.keysight_functions import MeterTraits
 from lumion_hw.emulator.meters.keysight_meter import EmulatedKeysightMeter
-from lumion_hw.emulator.meters.photodiode_head import HEAD_81635A, EmulatedHead, HeadProfile
+from lumion_hw.emulator.meters.photodiode_head import HEAD_81635A, HeadProfile, head_at
 from lumion_hw.emulator.optics.light import Light, LightOutlet
 from lumion_hw.emulator.scpi import Call, Choice, Form, Profile, Reply, ScpiCommand, ScpiError, SuffixRange
 from lumion_hw.emulator.scpi import errors as scpi_errors
@@ -147,9 +147,10 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
     ) -> None:
         _check_modules(name, model, modules)
         ports = ports_of(modules)
+        # A stream for each head and the laser: another module in one slot does not change the others.
         *streams, self._laser_stream = rng.spawn(len(ports) + 1)
         heads = {
-            port: _head(self._light_at, port, stream, clock, SENSORS[modules[port[0]]].head)
+            port: head_at(self._light_at, port, stream, clock, SENSORS[modules[port[0]]].head)
             for port, stream in zip(ports, streams, strict=True)
         }
         self.laser: LaserModule | None = None
@@ -190,6 +191,7 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         """Let the laser answer for its slot in a trigger command of the sensors."""
         words = OUTPUTS if name == "output" else INPUTS
         sensor_set, sensor_query = command.set, command.query
+        # Both know words of their own: parsing takes those of either, and the slot decides which count.
         known = sensor_set.parameters[0] if sensor_set is not None else None
         if sensor_set is None or sensor_query is None or not isinstance(known, Choice):
             return command
@@ -214,6 +216,7 @@ class EmulatedKeysight816x(EmulatedKeysightMeter):
         return ScpiCommand(command.pattern, Form(write, (every,)), Form(read))
 
     def _laser_pulses(self, times_s: NDArray[np.float64]) -> None:
+        # Wired inside the mainframe: the laser's pulses trigger the sensors, each at its own time.
         self.hardware_trigger(times_s.tolist())
 
     def _acquire(self) -> None:
@@ -267,19 +270,3 @@ def _check_modules(name: str, model: str, modules: Mapping[int, str]) -> None:
                 hint=f"Slots {slots[0]} to {slots[-1]}; slot 0 takes a laser ({', '.join(LASERS)}), the others sensors "
                 f"({', '.join(SENSORS)}).",
             )
-
-
-def _head(
-    light: Callable[[int, int, float], Light], port: Port, rng: np.random.Generator, clock: Clock, profile: HeadProfile
-) -> EmulatedHead:
-    def light_at(at_s: float) -> Light:
-        return light(*port, at_s)
-
-    return EmulatedHead(
-        lambda: light_at(clock.now()).power_w,
-        lambda: light_at(clock.now()).wavelength_nm * 1e-9,
-        rng,
-        clock.now,
-        profile=profile,
-        light_at=light_at,
-    )

@@ -148,6 +148,7 @@ class Acquisition:
                 continue
             try:
                 over = run.advance(self._clock.now())
+            # A scene that gives no number ends the run, not the meter: the caller queues -310.
             except Exception:
                 self.stop(slot)
                 raise
@@ -185,6 +186,7 @@ class Acquisition:
             if state.run is not None:
                 state.run.trigger(times)
             elif state.start is not RunStart.IGNORE and state.armed:
+                # Without rearming a plain reading takes the first pulse only; a logging run still takes each.
                 state.armed = state.input_rearm
                 for (other, _), head in self._rack.heads.items():
                     if other == slot:
@@ -285,7 +287,7 @@ class Acquisition:
         total_s, period_s, averaging_s = (call.number(place) for place in range(3))
         if not total_s >= period_s >= averaging_s:
             raise ScpiError(scpi_errors.DATA_OUT_OF_RANGE)
-        points = int(total_s / period_s + 1e-9)
+        points = int(total_s / period_s + 1e-9)  # 0.3 s of 0.1 s are three
         window = self._slot(call).plans[RunFunction.MINMAX].window
         return self._plan(
             call,
@@ -324,6 +326,7 @@ class Acquisition:
             averaging_s = heads[0].settings.averaging_s
             plan = Plan(function, plan.points, averaging_s, averaging_s, plan.window)
         for head in heads:
+            # The run has the trigger for itself; clients send INITiate:CONTinuous 1 when they are done with it.
             head.settings.continuous = False
         slot.run = MeterRun(plan, heads, slot.start, self._clock.now())
         self._state.status.operation.set_bit(number, on=True)
@@ -337,6 +340,7 @@ class Acquisition:
         slot.operation = None
         self._state.status.operation.set_bit(number, on=False)
         if slot.run is not None:
+            # The operation ends by the clock, the samples are taken when somebody looks: now is the last chance.
             slot.run.advance(self._clock.now())
 
     def _report(self, call: Call) -> Reply:
@@ -364,6 +368,7 @@ def _float32(watts: NDArray[np.float64], *, in_watts: bool) -> bytes:
     """Return little-endian float32 values; what cannot be expressed is the largest."""
     values = watts
     if not in_watts:
+        # A dark sample has no logarithm; like one above the range it becomes the largest float.
         lit = np.isfinite(watts) & (watts > 0)
         values = np.full(len(watts), np.inf)
         values[lit] = 10.0 * np.log10(watts[lit] * 1e3)

@@ -44,7 +44,8 @@ from lumion_hw.emulator.scpi.formats import (
     uint16_block,
 )
 from lumion_hw.emulator.scpi.keysight_slots import POWER_UNIT
-from lumion_hw.emulator.scpi.units import LENGTH_M, POWER_DBM, RATIO_DB, TIME_S
+from lumion_hw.emulator.scpi.parameters import Limit
+from lumion_hw.emulator.scpi.units import LENGTH_M, POWER_DBM, RATIO_DB, TIME_S, Suffixes
 from lumion_hw.quantities import dbm_from_w
 
 MARKER = keysight_float32(FLOAT32_MAX)
@@ -115,26 +116,19 @@ class EmulatedKeysightMeter(ScpiDevice):
 
     # -- declarations
 
+    def _limited(self, limits: str, default: Limit, unit: Suffixes) -> Numeric:
+        """Return a number whose limits are a pair of the profile of the head addressed."""
+        low, high = (self._limit(limits, end) for end in range(2))
+        return Numeric(low, high, default, unit)
+
+    def _limit(self, limits: str, end: int) -> Callable[[Call], float]:
+        return lambda call: float(getattr(self._head(call).profile, limits)[end])
+
     def _settings(self) -> Iterable[ScpiCommand]:
         head = self._head
-        wavelength = Numeric(
-            lambda c: head(c).profile.wavelength_limits_m[0],
-            lambda c: head(c).profile.wavelength_limits_m[1],
-            physics.DEFAULT_WAVELENGTH_M,
-            LENGTH_M,
-        )
-        averaging = Numeric(
-            lambda c: head(c).profile.averaging_limits_s[0],
-            lambda c: head(c).profile.averaging_limits_s[1],
-            physics.DEFAULT_AVERAGING_S,
-            TIME_S,
-        )
-        span = Numeric(
-            lambda c: head(c).profile.range_limits_dbm[0],
-            lambda c: head(c).profile.range_limits_dbm[1],
-            lambda c: head(c).profile.range_limits_dbm[1],
-            POWER_DBM,
-        )
+        wavelength = self._limited("wavelength_limits_m", physics.DEFAULT_WAVELENGTH_M, LENGTH_M)
+        averaging = self._limited("averaging_limits_s", physics.DEFAULT_AVERAGING_S, TIME_S)
+        span = self._limited("range_limits_dbm", self._limit("range_limits_dbm", 1), POWER_DBM)
 
         def tune_all(call: Call, wavelength_m: float) -> None:
             self._changing(call)
@@ -254,6 +248,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         for slot, _ in self.heads:
             self._acquisition.require_idle(slot)
         exposures = {port: head.expose() for port, head in self.heads.items()}
+        # One block for all: it comes when the slowest head is done.
         end_s = max(exposure.end_s for exposure in exposures.values())
 
         def finish() -> Reply:
@@ -268,6 +263,7 @@ class EmulatedKeysightMeter(ScpiDevice):
     def _block(self, readings: Mapping[Port, HeadReading]) -> Reply:
         """Return readings of every channel as a block; what has no value in its unit is the largest float, and -231."""
         values = [self.express(port, reading) for port, reading in readings.items()]
+        # One bad channel must not cost the block of the others.
         if None in values:
             self._scpi.state.report(scpi_errors.DATA_QUESTIONABLE)
         return float32_block(FLOAT32_MAX if value is None else value for value in values)
@@ -276,6 +272,7 @@ class EmulatedKeysightMeter(ScpiDevice):
         """Return a reading in the port's unit; over-range is the marker, dark in dBm is ``None``."""
         settings = self.heads[port].settings
         power_w, in_watts = reading.power_w, settings.watts and not settings.relative
+        # Offset and noise may leave less than nothing of a dark input.
         dark = power_w is not None and power_w <= 0 and not in_watts
         self._scpi.state.status.questionable.set_bit(port[0], on=dark or power_w is None)
         if power_w is None:
@@ -302,6 +299,7 @@ class EmulatedKeysightMeter(ScpiDevice):
 
     def _initiate(self, call: Call) -> Reply:
         port, head = self.port(call), self._head(call)
+        # A head that triggers itself, or is at work, ignores INITiate (-213).
         if head.settings.continuous or self._measuring(port):
             raise ScpiError(scpi_errors.INIT_IGNORED)
         exposure = head.expose()

@@ -70,7 +70,7 @@ class EmulatedKeysightN77xx(EmulatedKeysightMeter):
             )
             for port, stream in enumerate(rng.spawn(n_ports), start=1)
         }
-        self._newer = model.endswith("C")
+        self._newer = model.endswith("C")  # the :ALL:CSV? queries came with the C models
         profile = Profile(f"{manufacturer},{model},{serial},{firmware}", tells_busy=True)
         self._modules = own_modules(profile.identity, range(1, n_ports + 1))
         super().__init__(name, clock, profile, heads, MeterTraits(), SuffixRange(1, n_ports))

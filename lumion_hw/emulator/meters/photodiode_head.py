@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.clock import Clock
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.quantities import ratio_from_db
 
@@ -27,14 +28,14 @@ COUNTS = 20_000
 
 NOISE_W_AT_1_S = 1e-12
 """Standard deviation of a 1 s average: 5-7 pW peak to peak in the lowest range is about six of them."""
-ZERO_OFFSET_W = 20e-12
+ZERO_OFFSET_W = 20e-12  # class figures: data sheets give the noise after zeroing, not the offset before
 ZERO_DRIFT_W = 2e-12
 ZERO_DRIFT_PERIOD_S = 7200.0
 ZEROING_S = 3.0
 ZEROING_LIGHT_LIMIT_W = 1e-9
 """More light than this and zeroing fails."""
 GAIN_SIGMA = 0.01
-GAIN_LIMIT = 0.025
+GAIN_LIMIT = 0.025  # ±2.5 %: absolute error of the N77xx class
 RANGE_STEP_SIGMA_DB = 0.004
 RANGE_CHANGE_S = 2e-3
 AUTORANGE_LOWER = 0.09
@@ -245,6 +246,7 @@ class EmulatedHead:
     def complete(self, exposure: Exposure) -> HeadReading:
         """End a reading: the light is taken as changing linearly between begin and end."""
         mean_w = 0.5 * (exposure.start_w + self._light())
+        # Again: light that came meanwhile may not fit the range that was chosen at the beginning.
         self._choose_range(mean_w, exposure.averaging_s)
         self._last = self._measure(mean_w, exposure.averaging_s)
         return self._last
@@ -252,6 +254,7 @@ class EmulatedHead:
     def fetch(self) -> HeadReading:
         """Return the last valid reading; a continuous head has a new one after every averaging time."""
         if self.settings.continuous:
+            # 1e-6: an averaging time that ends now has ended, whatever the clock's last bit.
             windows = math.floor((self._now_s() - self._window_start_s) / self.settings.averaging_s + 1e-6)
             if windows > self._windows_seen:
                 self._windows_seen = windows
@@ -276,8 +279,10 @@ class EmulatedHead:
             return False
         before = self.settings.range_dbm
         offset_w = self._zero_now() - self._correction_w
+        # Four sigma of room: noise alone must not overflow the range that is chosen.
         shown_w = power_w * self._panel_gain() + offset_w + 4.0 * self._noise_w(averaging_s)
         if not AUTORANGE_LOWER * full_scale_w(before) <= shown_w <= overflow_w(before, self.profile):
+            # The lowest range that holds it; above all of them the highest, which then overflows.
             fitting = (each for each in sorted(self._steps) if shown_w <= overflow_w(each, self.profile))
             self.settings.range_dbm = next(fitting, self.profile.range_limits_dbm[1])
         return self.settings.range_dbm != before
@@ -330,6 +335,7 @@ class EmulatedHead:
         gain = self._gain * self._steps[range_dbm] / assumed
         shown_w = power_w * gain * true + self._zero_now() - self._correction_w + noise_w
         count_w = full_scale_w(range_dbm) / self.profile.counts
+        # 0.0 is added so that a rounded -0.0 is a plain zero.
         counted_w = (np.rint(shown_w / count_w) + 0.0) * count_w * ratio_from_db(self.settings.offset_db)
         return np.where(shown_w > overflow_w(range_dbm, self.profile), np.inf, counted_w)
 
@@ -338,11 +344,12 @@ class EmulatedHead:
         if self._light_at is None:
             before, after = self._seen, (self._now_s(), self._light(), self._light_wavelength_m() * 1e9)
             self._seen = after
-            times = np.array([before[0], max(after[0], before[0] + 1e-12)])
+            times = np.array([before[0], max(after[0], before[0] + 1e-12)])  # ascending, whatever the clock
             power_w = np.interp(middles_s, times, [before[1], after[1]])
             return power_w, np.interp(middles_s, times, [before[2], after[2]])
         looks = middles_s
         if len(looks) > _MOST_EVALUATIONS:
+            # Light costs the whole bench; between so many looks a straight line will do.
             looks = np.linspace(middles_s[0], middles_s[-1], _MOST_EVALUATIONS)
         lights = [self._light_at(float(look)) for look in looks]
         power_w, nm = (np.array([getattr(each, key) for each in lights]) for key in ("power_w", "wavelength_nm"))
@@ -370,6 +377,37 @@ class EmulatedHead:
         self.zeroing_until_s = -math.inf
         dark = was_dark and self._light() <= ZEROING_LIGHT_LIMIT_W
         if dark:
+            # The zero is itself an average of ZEROING_S, with its noise.
             self._correction_w = self._zero_now() + float(self._rng.normal(0.0, self._noise_w(ZEROING_S)))
             self.restart()
         return dark
+
+
+def head_at(
+    light: Callable[[int, int, float], Light],
+    place: tuple[int, int],
+    rng: np.random.Generator,
+    clock: Clock,
+    profile: HeadProfile,
+) -> EmulatedHead:
+    """Return the head of one place of a meter.
+
+    Args:
+        light: Gives the light at the two numbers of a place, at a time of the present or the past.
+        place: Slot and channel, or module and port.
+        rng: Draws the head's errors and its noise; not shared with other heads.
+        clock: The injected clock.
+        profile: Model of the head.
+    """
+
+    def light_at(at_s: float) -> Light:
+        return light(*place, at_s)
+
+    return EmulatedHead(
+        lambda: light_at(clock.now()).power_w,
+        lambda: light_at(clock.now()).wavelength_nm * 1e-9,
+        rng,
+        clock.now,
+        profile=profile,
+        light_at=light_at,
+    )

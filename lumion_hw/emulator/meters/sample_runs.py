@@ -116,6 +116,7 @@ class MeterRun:
         """Take hardware triggers, in the order of time."""
         for at_s in times_s:
             if self._each:
+                # A pulse during a sample is lost, and so is one beyond the last.
                 if at_s >= self._free_s - _ROUNDING_S and len(self._triggers) + self.done < self.plan.points:
                     self._triggers.append(at_s)
                     self._free_s = at_s + self.plan.averaging_s
@@ -130,6 +131,7 @@ class MeterRun:
         middles_s = self._due_each(now_s) if self._each else self._due_free(now_s)
         if len(middles_s) == 0:
             return False
+        # By the place of a sample in the run: the meter follows the sweep that it was told of.
         assumed_nm = None if self._assumed_nm is None else self._assumed_nm[self.done : self.done + len(middles_s)]
         for place, head in enumerate(self._heads):
             samples_w = head.samples(middles_s, self.plan.averaging_s, assumed_nm)
@@ -150,6 +152,7 @@ class MeterRun:
     def _due_free(self, now_s: float) -> NDArray[np.float64]:
         if self._begin_s is None:
             return np.zeros(0)
+        # The first sample ends one averaging time after the start, the others a period apart.
         over = math.floor((now_s + _ROUNDING_S - self._begin_s - self.plan.averaging_s) / self.plan.period_s) + 1
         if self.plan.function is not RunFunction.MINMAX:
             over = min(over, self.plan.points)
@@ -168,6 +171,7 @@ class MeterRun:
         elif self.plan.window == "WINDow":
             recent = recent[-self.plan.points :]
         else:
+            # REFResh begins anew after every window; what is left is the present one.
             kept = (self.done + len(samples_w) - 1) % self.plan.points + 1
             recent = recent[-kept:]
         self._recent[place] = recent

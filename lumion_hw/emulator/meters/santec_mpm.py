@@ -32,6 +32,7 @@ from lumion_hw.emulator.meters.photodiode_head import (
     ZEROING_S,
     EmulatedHead,
     HeadProfile,
+    head_at,
 )
 from lumion_hw.emulator.meters.sample_runs import MeterRun, Plan, RunFunction, RunStart
 from lumion_hw.emulator.optics.light import Light
@@ -75,11 +76,13 @@ class _MpmPeer:
         for piece in data.splitlines(keepends=True):
             self._line += piece[: max(_LONGEST_LINE + 1 - len(self._line), 0)]
             self._overlong |= len(self._line) > _LONGEST_LINE
+            # splitlines() cuts at a lone CR, too; only LF ends a line.
             if piece.endswith(b"\n"):
                 line, overlong = bytes(self._line), self._overlong
                 self._line, self._overlong = bytearray(), False
                 reply = self._device.execute(line, overlong=overlong)
                 if reply is not None:
+                    # A quick reply waits for a slow one before it.
                     earliest = self._replies[-1][0] if self._replies else reply[0]
                     self._replies.append((max(reply[0], earliest), reply[1]))
 
@@ -153,11 +156,12 @@ class EmulatedSantecMpm(Switchable):
         self._dark: dict[tuple[int, int], bool] = {}
         places = [(module, port) for module in sorted(modules) for port in range(1, N_PORTS + 1)]
         self.heads = {
-            place: _head(light, place, stream, clock)
+            place: head_at(light, place, stream, clock, HEAD_MPM)
             for place, stream in zip(places, rng.spawn(len(places)), strict=True)
         }
         for head in self.heads.values():
             head.settings.continuous = False
+            head.settings.averaging_s = 5e-3
         self.level = dict.fromkeys(self.heads.values(), 5)
         self.automatic = dict.fromkeys(self.heads.values(), True)
         self.mode = "CONST1"
@@ -218,6 +222,7 @@ class EmulatedSantecMpm(Switchable):
                 raise MpmError(-113)
             if len(arguments) != command.arguments:
                 raise MpmError(-108)
+            # Settings would change samples that are being taken.
             if command.setting and self.measuring:
                 raise MpmError(-221)
             result = command.run(self, *arguments)
@@ -267,6 +272,7 @@ class EmulatedSantecMpm(Switchable):
         if self.measuring:
             self.stopped = True
         for head in heads:
+            # AUTO and LEV count from the next reading on, not when they are set.
             self._range(head, automatic=self.automatic[head])
         exposures = [head.expose() for head in heads]
 
@@ -323,12 +329,14 @@ class EmulatedSantecMpm(Switchable):
             start = RunStart.COMPLETE
         elif self.mode.startswith("SWEEP"):
             first, _, step = self.sweep_nm
+            # In a sweep the laser's speed sets the time of a sample, not AVG.
             averaging_s = period_s = step / self.speed_nm_per_s
             assumed = np.asarray(first + step * np.arange(self.run_points), dtype=np.float64)
         elif not self.external:
             start = RunStart.IGNORE  # a pulse of its own clock starts each sample; those during a sample are lost
             period_s = INTERNAL_TRIGGER_S * math.ceil(averaging_s / INTERNAL_TRIGGER_S - 1e-9)
         for head in self.heads.values():
+            # Modes 2 range by themselves: modelled as the range that never overflows.
             head.set_range(HEAD_MPM.range_limits_dbm[1] if self.mode.endswith("2") else 20.0 - 10.0 * self.level[head])
         plan = Plan(RunFunction.LOGGING, self.run_points, averaging_s, period_s)
         self.stopped = False
@@ -339,6 +347,7 @@ class EmulatedSantecMpm(Switchable):
         self.advance()
         if self.run is None:
             return b"1,0"
+        # -1, 0 and 1 are those of the command list: stopped, under way, over.
         state = -1 if self.stopped else int(self.run.complete)
         return f"{state},{self.run.done}".encode()
 
@@ -364,24 +373,6 @@ class EmulatedSantecMpm(Switchable):
         self._zero_end_s = self.now() + ZEROING_S
 
 
-def _head(
-    light: Callable[[int, int, float], Light], place: tuple[int, int], rng: np.random.Generator, clock: Clock
-) -> EmulatedHead:
-    def light_at(at_s: float) -> Light:
-        return light(*place, at_s)
-
-    head = EmulatedHead(
-        lambda: light_at(clock.now()).power_w,
-        lambda: light_at(clock.now()).wavelength_nm * 1e-9,
-        rng,
-        clock.now,
-        profile=HEAD_MPM,
-        light_at=light_at,
-    )
-    head.settings.averaging_s = 5e-3
-    return head
-
-
 ERRORS: Mapping[int, str] = {
     0: "No Error",
     -101: "Invalid character",
@@ -398,7 +389,6 @@ ERRORS: Mapping[int, str] = {
 }
 _LONGEST_WORD, _LONGEST_ARGUMENT = 13, 18
 _ALL_MODULES = 5
-_MODES = ("CONST1", "CONST2", "SWEEP1", "SWEEP2", "FREERUN")
 
 Result = bytes | tuple[float, Callable[[], bytes]] | None
 """A reply, a reply that is ready later, or none."""
@@ -445,6 +435,7 @@ def parse(text: str) -> tuple[str, bool, list[str]]:
 
 def _real(text: str, low: float, high: float) -> float:
     try:
+        # float() would take 1_0 for 10.
         value = float(text) if "_" not in text else math.nan
     except ValueError:
         raise MpmError(-104) from None
@@ -498,7 +489,7 @@ def _nm(head: EmulatedHead) -> bytes:
 
 
 def _set_mode(mpm: EmulatedSantecMpm, text: str) -> None:
-    if text.upper() not in _MODES:
+    if text.upper() not in MODES:
         raise MpmError(-222)
     mpm.mode = text.upper()
 
@@ -543,6 +534,7 @@ def _calibration_factor(mpm: EmulatedSantecMpm, module: str, port: str, index: s
     """Relative responsivity of a port in dB."""
     (head,) = [mpm.heads[each] for each in mpm.places(_whole(module, 0, 4), _whole(port, 1, 4))]
     table = head.responsivity_table()
+    # The table of the head is coarser than 20 nm: the entry below counts.
     below = int((table[:, 0] * 1e9 <= _calibrated(index) + 1e-6).sum()) - 1
     return f"{10.0 * math.log10(table[max(below, 0), 1]):.6f}".encode()
 

@@ -43,8 +43,10 @@ from lumion_hw.emulator.scpi import (
     ScpiInstrument,
     action,
     event,
+    flag_attribute,
     flag_setting,
     group_commands,
+    number_attribute,
     number_setting,
     query,
     word_setting,
@@ -179,6 +181,7 @@ class ThorlabsPm100(ScpiDevice):
         """Plug in another sensor, or pull out the present one."""
         self._abort_all()
         if profile is not None and self.model in INTEGRATED:
+            # pyLabLib knows such a meter by the name of its sensor.
             profile = dataclasses.replace(profile, name=self.model)
         self._plugged = None if profile is None else Pm100Sensor(profile, self._light, self._rng, self.clock.now)
         self.quantity = "ENER" if profile is not None and profile.kind is SensorKind.PYRO else "POW"
@@ -203,6 +206,7 @@ class ThorlabsPm100(ScpiDevice):
     def sensor(self, *kinds: SensorKind) -> Pm100Sensor:
         """Return the sensor, which has to be of one of ``kinds`` (any if none is given). Raises ``ScpiError`` -113."""
         if self._plugged is None or (kinds and self._plugged.profile.kind not in kinds):
+            # What the sensor cannot measure is not in the tree of commands as long as it is plugged in.
             raise ScpiError(scpi_errors.UNDEFINED_HEADER)
         return self._plugged
 
@@ -250,6 +254,7 @@ class ThorlabsPm100(ScpiDevice):
         """Take a new sample and reply it when it is there."""
         self.abort()
         sensor, started, duration_s = self._begin()
+        # READ? takes a new sample, whatever INITiate has under way.
         due_s = self.clock.now() + duration_s
 
         def finish() -> Reply:
@@ -272,6 +277,7 @@ class ThorlabsPm100(ScpiDevice):
         sensor = self.sensor(*QUANTITIES[self.quantity])
         started = sensor.look()
         changed = sensor.settle_range()
+        # A reading waits for zeroing, which has the amplifier.
         waiting_s = max((self._zeroing.end_s or 0.0) - self.clock.now(), 0.0) if self._zeroing else 0.0
         return sensor, started, waiting_s + sensor.averaging_s + physics.RANGE_CHANGE_S * changed
 
@@ -279,6 +285,7 @@ class ThorlabsPm100(ScpiDevice):
         """Return a sample in the quantity and unit configured."""
         self.state.status.questionable.set_bit(POWER_BIT, sample.native is None)
         still = {"FREQ": sample.repetition_hz, "TEMP": physics.TEMPERATURE_C, "RES": physics.PRESENCE_OHM}
+        # Told whatever the light is, over-range included.
         if self.quantity in still:
             return plain_float(still[self.quantity])
         if sample.native is None:
@@ -291,6 +298,7 @@ class ThorlabsPm100(ScpiDevice):
             return self._over_reference(native)
         amount = native / sensor.response * ratio_from_db(sensor.settings.loss_db)
         if self.quantity in ("PDEN", "EDEN"):
+            # A diameter in mm is 0.05 cm of radius each: densities are per cm².
             return amount / (math.pi * (0.05 * sensor.settings.beam_mm) ** 2)
         if self.quantity == "POW" and self.in_dbm:
             level = self.reference["POW"] if self.relative["POW"] else 1e-3
@@ -318,6 +326,7 @@ class ThorlabsPm100(ScpiDevice):
         def finish() -> None:
             self._zeroing = None
             operation.set_bit(ZEROING_BIT, False)
+            # Dark at both ends: light that comes during zeroing would be taken for offset.
             if dark and sensor.is_dark():
                 sensor.take_zero()
             else:
@@ -449,10 +458,6 @@ def _ranged(meter: ThorlabsPm100, quantity: str) -> Iterable[ScpiCommand]:
         sensor = meter.sensor(*kinds)
         return sensor.profile.ranges[sensor.settings.range_index] / scale()
 
-    def set_automatic(call: Call, on: bool) -> None:
-        del call
-        meter.sensor(*kinds).settings.automatic = on
-
     def set_reference(call: Call, value: float) -> None:
         del call
         meter.reference[quantity] = value
@@ -465,13 +470,7 @@ def _ranged(meter: ThorlabsPm100, quantity: str) -> Iterable[ScpiCommand]:
     bounded = Numeric(limit(0), limit(-1), limit(-1), unit)
     yield number_setting(f"{root}:RANGe[:UPPer]", bounded, present, choose, plain_float)
     if quantity != "ENER":
-        yield flag_setting(
-            f"{root}:RANGe:AUTO",
-            Boolean(),
-            lambda _: meter.sensor(*kinds).settings.automatic,
-            set_automatic,
-            plain_int,
-        )
+        yield flag_attribute(f"{root}:RANGe:AUTO", lambda: meter.sensor(*kinds).settings, "automatic", plain_int)
     none = _limit(meter, 0.0, *kinds)
     reference = Numeric(none, limit(-1), none, unit)
     yield number_setting(
@@ -493,15 +492,8 @@ def _ranged(meter: ThorlabsPm100, quantity: str) -> Iterable[ScpiCommand]:
 def _setting(
     meter: ThorlabsPm100, pattern: str, parameter: Numeric, attribute: str, *kinds: SensorKind, whole: bool = False
 ) -> ScpiCommand:
-    def write(call: Call, value: float) -> None:
-        del call
-        setattr(meter.sensor(*kinds).settings, attribute, value)
-
-    def read(call: Call) -> float:
-        del call
-        return float(getattr(meter.sensor(*kinds).settings, attribute))
-
-    return number_setting(pattern, parameter, read, write, (lambda v: plain_int(int(v))) if whole else plain_float)
+    reply = (lambda v: plain_int(int(v))) if whole else plain_float
+    return number_attribute(pattern, parameter, lambda: meter.sensor(*kinds).settings, attribute, reply)
 
 
 def _correction(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
@@ -537,6 +529,7 @@ def _response(meter: ThorlabsPm100, pattern: str, kind: SensorKind) -> ScpiComma
         def value(call: Call) -> float:
             del call
             sensor = meter.sensor(kind)
+            # A sensor with memory has one response: MIN, MAX and DEF all tell it.
             return settable if SensorFlag.RESPONSE_SETTABLE in sensor.profile.flags else sensor.response
 
         return value
@@ -561,18 +554,14 @@ def _zero(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
 
 
 def _input(meter: ThorlabsPm100) -> Iterable[ScpiCommand]:
-    def switch(attribute: str, kind: SensorKind) -> tuple[Callable[[Call], bool], Callable[[Call, bool], None]]:
-        def write(call: Call, on: bool) -> None:
-            del call
-            setattr(meter.sensor(kind).settings, attribute, on)
-
-        return lambda _: bool(getattr(meter.sensor(kind).settings, attribute)), write
+    def settings(kind: SensorKind) -> Callable[[], object]:
+        return lambda: meter.sensor(kind).settings
 
     for pattern, attribute, kind in (
         (":INPut[:PDIode]:FILTer[:LPASs][:STATe]", "low_bandwidth", _PD),
         (":INPut:THERmopile:ACCelerator[:STATe]", "accelerated", _THERMAL),
     ):
-        yield flag_setting(pattern, Boolean(), *switch(attribute, kind), plain_int)
+        yield flag_attribute(pattern, settings(kind), attribute, plain_int)
     tau = _bounded(meter, _THERMAL, (0.1, 10.0, 1.0), TIME_S)
     yield _setting(meter, ":INPut:THERmopile:ACCelerator:TAU", tau, "tau_s", _THERMAL)
     threshold = _bounded(meter, _PYRO, (1.0, 90.0, 20.0), PERCENT)

@@ -266,6 +266,7 @@ class Pm100Sensor:
         self._seen = light
         amount = light.power_w
         if self.profile.kind is SensorKind.PYRO:
+            # A pyroelectric sensor sees changes only: light without pulses has no energy to it.
             amount = light.power_w / light.repetition_hz if light.repetition_hz > 0 else 0.0
         return amount * self.profile.response_at(light.wavelength_nm) * self._gain
 
@@ -274,6 +275,7 @@ class Pm100Sensor:
         if self.profile.kind is SensorKind.PHOTODIODE and self.settings.low_bandwidth:
             tau_s = 1.0 / (2.0 * math.pi * LOW_BANDWIDTH_HZ)
         if self.profile.kind is SensorKind.THERMOPILE and self.settings.accelerated:
+            # Model: the prediction is as good as the time constant the console was told, and ten times faster at best.
             tau_s *= abs(self.settings.tau_s / self.profile.tau_s - 1.0) + 0.1
         return tau_s
 
@@ -283,6 +285,7 @@ class Pm100Sensor:
         tau_s = self._time_constant_s()
         remaining = math.exp(-(now - self._looked_s) / tau_s) if tau_s > 0 else 0.0
         self._signal = self._heading + (self._signal - self._heading) * remaining
+        # The light of now counts from now on; up to here it was what the last look saw.
         self._looked_s, self._heading = now, self._arriving()
         if tau_s == 0:
             self._signal = self._heading
@@ -304,6 +307,7 @@ class Pm100Sensor:
 
     def _sigma(self, averaging_s: float) -> float:
         """White noise, native: it falls with the root of the averaging time, or of what the low-pass averages over."""
+        # A low-pass of bandwidth B averages over about 1/(2B).
         slow_s = 0.5 / LOW_BANDWIDTH_HZ if self.settings.low_bandwidth else 0.0
         return self.profile.noise_at_1_s * self._nominal / math.sqrt(max(averaging_s, slow_s))
 
@@ -321,6 +325,7 @@ class Pm100Sensor:
         settings, before = self.settings, self.settings.range_index
         if not settings.automatic:
             return False
+        # Four sigma of room, as in photodiode_head.
         shown = abs(self._signal) + 4.0 * self._sigma(SAMPLE_S)
         ranges = self.profile.ranges
         if not AUTORANGE_LOWER * ranges[before] <= shown <= ranges[before]:

@@ -39,6 +39,8 @@ class BenchTime:
             return
         now = self.now_s()
         ready = sorted((entry for entry in self.due if entry[0] <= now), key=lambda entry: entry[0])
+        # What is due is taken out before anything acts: an action may add further ones, or look at the bench and come
+        # back here.
         self.due = [entry for entry in self.due if entry[0] > now]
         for _, action in ready:
             action()

@@ -90,12 +90,15 @@ def path_pair(jones_at: Callable[[float], Jones], frequency_hz: float) -> PathPa
     """
     jones = jones_at(frequency_hz)
     strong, weak = np.linalg.svd(jones, compute_uv=False)
+    # Each tributary carries half of the power and they have no relation: their powers add.
     transmission = 0.5 * float(strong**2 + weak**2)
     if strong == 0.0:
         return NO_PATH
     pdl_db = 20.0 * math.log10(strong / weak) if weak > 0.0 else math.inf
+    # The inverse below would be that of a nearly singular matrix, and its delays noise.
     if pdl_db > _RANK_ONE_DB:
         return PathPair(transmission, pdl_db, 0.0, 1)
+    # Central difference: two steps of frequency are 4π·_STEP_HZ of angular frequency.
     slope = (jones_at(frequency_hz + _STEP_HZ) - jones_at(frequency_hz - _STEP_HZ)) / (4.0 * np.pi * _STEP_HZ)
     delays_s = (1j * np.linalg.eigvals(slope @ np.linalg.inv(jones))).real  # fields vary as e^{+jωt}: delay is -dφ/dω
     return PathPair(transmission, pdl_db, 1e12 * float(np.ptp(delays_s)), 2)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 COMMON_PHASE_RAD_PER_K = 0.6
-"""Phase that a common temperature adds to both arms of every PUC (estimate, silicon dn/dT; mesh.md b.11)."""
+"""Phase that a common temperature adds to both arms of every PUC: 2π·L·(dn/dT)/λ with silicon's dn/dT = 1.86e-4 /K over
+L = 811 µm, the length of a PUC (D. Sánchez-Jácome, PhD thesis, UPV 2025), at 1.55 µm."""
 
 Trajectory = Callable[[float], float]
 """A quantity against the time of the bench's clock in s."""

@@ -34,6 +34,7 @@ class Heat:
 
     def aim(self, target_mw: NDArray[np.float64], at_s: float) -> None:
         """From this instant on the heaters are driven so that this is where heat settles."""
+        # What was aimed at before counts up to this instant.
         self.follow(at_s)
         self._target_mw = target_mw
         self._aimed_s = at_s
@@ -43,7 +44,7 @@ class Heat:
         elapsed_s = max(at_s - self._followed_s, 0.0)
         self._followed_s = max(at_s, self._followed_s)
         if at_s - self._aimed_s > _SETTLED_TAU * self._tau_s:
-            self.present_mw = self._target_mw
+            self.present_mw = self._target_mw  # exactly: whoever keeps solutions relies on it
             return True
         self.present_mw = self._target_mw + (self.present_mw - self._target_mw) * math.exp(-elapsed_s / self._tau_s)
         return False

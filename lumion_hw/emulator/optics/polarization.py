@@ -21,7 +21,7 @@ PAULI = np.array([[[1, 0], [0, -1]], [[0, 1], [1, 0]], [[0, -1j], [1j, 0]]], dty
 """Pauli matrices of S1, S2, S3, shape ``(3, 2, 2)``."""
 QUARTER, HALF = math.pi / 2.0, math.pi
 """Retardance of a quarter-wave and of a half-wave plate."""
-_AT_REST_TAU = 25.0
+_AT_REST_TAU = 25.0  # time constants: the rest is below 1e-10 of a turn
 
 
 def stokes_of(field: NDArray[np.complex128]) -> NDArray[np.float64]:
@@ -56,8 +56,10 @@ def plates(angles_rad: Sequence[float], retardances_rad: Sequence[float], activa
     """
     field = np.eye(2, dtype=np.complex128)
     for angle, retardance in zip(angles_rad, retardances_rad, strict=True):
+        # Angles on the Poincaré sphere are twice those in space.
         axis = np.array([math.cos(2.0 * angle), math.sin(2.0 * angle), 0.0])
         field = retarder(retardance * axis) @ field
+    # Model: only the largest change of the loss is published, not how it goes with the angles.
     loss_db = activation_loss_db * float(np.mean(np.sin(np.asarray(angles_rad)) ** 2))
     return np.asarray(field * 10.0 ** (-loss_db / 20.0), dtype=np.complex128)
 
@@ -113,6 +115,7 @@ class Squeezers:
         self._changed_s = now
         self._drive_mv[place] = drive_mv
         asked = self._offset_rad[place] + 2 * np.pi * drive_mv / self._period_mv[place]
+        # Play, as in a gear: the retardance moves only once the drive has taken up the slack.
         play = self._profile.hysteresis_rad
         self._target_rad = self._target_rad.copy()
         self._target_rad[place] = min(max(self._target_rad[place], asked - play), asked + play)
@@ -137,6 +140,7 @@ class Squeezers:
             field = retarder(retardance * axis) @ field
         used = float(np.mean(np.abs(self._drive_mv))) / self._profile.full_drive_mv
         jones: Jones = field * 10.0 ** (-self._profile.activation_loss_db * used / 20.0)
+        # Kept, since the world takes another object for another state and forgets what it has computed.
         if self._at_rest(now):
             self._rest = jones
         return jones

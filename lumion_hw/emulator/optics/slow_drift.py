@@ -1,7 +1,8 @@
-"""What an emulated chip does over hours and days: its temperature wanders, its heaters age (mesh.md b.11, assumptions).
+"""What an emulated chip does over hours and days: its temperature wanders, its heaters age.
 
-Off unless the bench file asks for it. A bench begins as its seed draws it; :class:`SlowDrift` moves that truth with the
-clock, and can begin with days that have passed before the bench was opened.
+Nothing is published of the drift of such chips: all figures are assumptions. Off unless the bench file asks for it. A
+bench begins as its seed draws it; :class:`SlowDrift` moves that truth with the clock, and can begin with days that have
+passed before the bench was opened.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.emulator.optics.disturbances import COMMON_PHASE_RAD_PER_K
 from lumion_hw.emulator.optics.truth import MeshTruth, PhysicsParameters
 
 DAY_S = 86_400.0
@@ -21,8 +23,6 @@ _TEMPERATURE_TIME_S = 3_600.0
 """Correlation time of the temperature that the control leaves: it follows the room (assumption)."""
 _AGEING_TIME_S = 30.0 * DAY_S
 """Correlation time of resistances and waveguides: they do not walk away for ever (assumption)."""
-_PHASE_PER_K = 0.6
-"""Common phase of a PUC per kelvin: silicon, dn/dT = 1.86e-4 /K over one basic unit length (mesh.md b.11)."""
 
 
 class _Wandering:
@@ -41,6 +41,7 @@ class _Wandering:
 
     def advance(self, elapsed_s: float) -> NDArray[np.float64]:
         """Let time pass, exactly however long, and return the values."""
+        # Exact for any step: a look a day and a look a second draw the same process.
         kept = math.exp(-elapsed_s / self._time_s)
         if self._sigma > 0.0:
             step = self._sigma * math.sqrt(1.0 - kept**2)
@@ -86,6 +87,7 @@ class SlowDrift:
         )
         self.temperature_k = 0.0
         self.on_change: list[Callable[[float], None]] = []
+        # The first look lets all days pass that lie before the opening of the bench.
         self._at_s = self._drawn_s = now_s() - aged_s
 
     @property
@@ -101,7 +103,7 @@ class SlowDrift:
         self._at_s = self._now_s()
         self.temperature_k = float(self._temperature.advance(elapsed_s)[0])
         truth = self._truth
-        truth.common_phase_rad = _PHASE_PER_K * self.temperature_k
+        truth.common_phase_rad = COMMON_PHASE_RAD_PER_K * self.temperature_k
         truth.heater_ohm = self._fresh_ohm * (1.0 + self._resistance.advance(elapsed_s))
         truth.passive_phase = self._fresh_rad + self._passive.advance(elapsed_s)
         truth.joint_phase = self._fresh_joints_rad + self._joints.advance(elapsed_s)

@@ -46,35 +46,35 @@ class PhysicsParameters:
         tm_rejection_db: Extra loss of TM light at a port (assumed).
         booster_noise_figure_db: Of the amplifiers before inputs (assumed).
         fibre_drift_rad2_per_s: Rate of the polarization random walk of each fibre.
-        temperature_sigma_k: Spread of the chip's temperature that its control leaves (mesh.md b.11, assumed).
-        resistance_drift_per_root_day: Relative random walk of every heater's resistance (mesh.md b.11, assumed).
+        temperature_sigma_k: Spread of the chip's temperature that its control leaves (assumed).
+        resistance_drift_per_root_day: Relative random walk of every heater's resistance (assumed).
         phase_drift_rad_per_root_day: Random walk of every passive phase, of PUCs and joints (assumed).
         squeezer_period_min_mv: Least drive of a polarization squeezer for a full turn (assumed).
         squeezer_period_max_mv: Largest drive for a full turn (assumed).
     """
 
-    puc_loss_db: float = 0.5
+    puc_loss_db: float = 0.5  # 0.46 to 0.55 dB published
     puc_loss_sigma_db: float = 0.03
-    access_loss_db: float = 6.85
+    access_loss_db: float = 6.85  # half of 13.7 dB: two facets of 3.34 dB and 7 dB of routing, typical
     access_loss_sigma_db: float = 1.0
-    coupler_common_sigma: float = 0.011
-    coupler_difference_rad: float = 0.0063
+    coupler_common_sigma: float = 0.011  # gives the published extinction of 33 dB in the through output
+    coupler_difference_rad: float = 0.0063  # and of 44 dB in the cross output
     random_passive_phases: bool = True
     p_pi_min_mw: float = 1.2
-    p_pi_typical_mw: float = 1.34
+    p_pi_typical_mw: float = 1.34  # 1.2, 1.34 and 2.0 mW: least, typical and largest published
     p_pi_max_mw: float = 2.0
     heater_ohm: float = 1000.0
     heater_ohm_sigma: float = 0.03
     thermal_nonlinearity_per_mw: float = 0.02
-    thermal_tau_s: float = 100e-6
+    thermal_tau_s: float = 100e-6  # suspended heaters: 141 to 144 µs (Micromachines 13:1509)
     crosstalk: bool = True
-    eta_slope_per_nm: float = 7e-4
-    differential_slope_per_nm: float = 15e-3
+    eta_slope_per_nm: float = 7e-4  # gives the published 45 nm of 30 dB isolation (median, through)
+    differential_slope_per_nm: float = 15e-3  # a slope of η alone moves a 50 % setting in second order only
     monitor_scale_sigma: float = 0.03
     monitor_noise_relative: float = 0.005
     monitor_noise_floor_dbm: float = -60.0
     wavelength_sigma_nm: float = 0.05
-    tm_rejection_db: float = 25.0
+    tm_rejection_db: float = 25.0  # extinction of TM in splitter-rotators (AIP Advances 10, 125214)
     booster_noise_figure_db: float = 5.0
     fibre_drift_rad2_per_s: float = 1e-5
     temperature_sigma_k: float = 0.0
@@ -123,8 +123,8 @@ class MeshTruth:
     def heater_power_mw(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the power each heater turns into heat at rest, shape ``(2E,)``.
 
-        Current drive with a resistance that rises with its own heat, P = I²R0 / (1 - γ·R0·I²) (mesh.md b.4); the law
-        runs away where the denominator vanishes, so it is held at a tenth: the board's limits lie far below.
+        Current drive with a resistance that rises with its own heat, P = I²R0 / (1 - γ·R0·I²); the law runs away where
+        the denominator vanishes, so it is held at a tenth: the board's limits lie far below.
         """
         current = currents_ma.copy()
         for heater, stuck in self.stuck_current_ma.items():
@@ -160,12 +160,14 @@ def draw_mesh(mesh: MeshTopology, physics: PhysicsParameters, rng: np.random.Gen
     n_pucs, n_joints, heaters = mesh.n_pucs, len(mesh.joints), 2 * mesh.n_pucs
     common = physics.coupler_common_sigma * rng.standard_normal(n_pucs)
     difference = physics.coupler_difference_rad * rng.standard_normal(n_pucs)
+    # The order of the draws is part of a seed: another order is another bench.
     spread = np.clip(rng.standard_normal(mesh.n_ports), -2.5, 2.5)
     loss = physics.puc_loss_db + physics.puc_loss_sigma_db * np.clip(rng.standard_normal(n_pucs), -2.0, 2.0)
     crosstalk = ThermalCrosstalk.by_distance(mesh, physics.p_pi_typical_mw)
     turn = 2 * np.pi if physics.random_passive_phases else 0.0
     return MeshTruth(
         loss_db=np.maximum(loss, 0.0),
+        # Coupler angles asin √η about 45°: the common error to both, half of the difference to each.
         eta_in=np.sin(np.pi / 4 + common + 0.5 * difference) ** 2,
         eta_out=np.sin(np.pi / 4 + common - 0.5 * difference) ** 2,
         passive_phase=rng.uniform(0.0, 1.0, n_pucs) * turn,
@@ -204,5 +206,7 @@ def draw_chains(
 def random_unitary(rng: np.random.Generator) -> NDArray[np.complex128]:
     """Return a 2x2 unitary drawn uniformly (Haar measure)."""
     q, r = np.linalg.qr(rng.standard_normal((2, 2)) + 1j * rng.standard_normal((2, 2)))
+    # A QR decomposition leaves the phases of R open; taken out, Q is uniform (Mezzadri, Notices of the AMS 54, 592,
+    # 2007).
     diagonal = np.diag(r)
     return np.asarray(q * (diagonal / np.abs(diagonal)), dtype=np.complex128)

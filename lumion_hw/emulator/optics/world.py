@@ -141,6 +141,7 @@ class OpticalWorld:
     def drive_heaters(self, currents_ma: NDArray[np.float64], at_s: float) -> None:
         """The board latches a table of heater currents at an instant; shape ``(2E,)``, by PUC and arm."""
         self._driven_ma = currents_ma.copy()
+        # Wires exchanged by a fault: the board drives one heater and warms the other.
         for one, other in self.swapped:
             self._driven_ma[[one, other]] = self._driven_ma[[other, one]]
         self._heat.aim(self.truth.heater_power_mw(self._driven_ma), at_s)
@@ -217,8 +218,10 @@ class OpticalWorld:
         finally:
             self._looking_s = before
         floor_w = w_from_dbm(self._physics.monitor_noise_floor_dbm)
+        # Noise in proportion to the light and noise of the amplifier have no relation; a mean over scans weakens both.
         sigma_w = np.hypot(self._physics.monitor_noise_relative * power_w, floor_w) / np.sqrt(n_avg)
         noisy_w = power_w + sigma_w * self._rng.standard_normal(len(ports))
+        # A photocurrent has one sign, and the converter ends at 0.
         current_ma: NDArray[np.float64] = np.maximum(noisy_w, 0.0) * responsivity_a_per_w * 1e3
         return current_ma
 
@@ -251,7 +254,9 @@ class OpticalWorld:
             return None
         sender, launch, pair = max(candidates, key=lambda item: item[1].power_w * item[2].transmission)
         signal_w = launch.power_w * pair.transmission
+        # Other light counts as noise where it beats within the receiver's band; beyond, its filter takes it out.
         other_w = self._received_w(transponder, lambda hz: abs(hz - launch.frequency_hz) <= band_hz) - signal_w
+        # Below a part in 1e12 the difference of the two sums is rounding.
         crosstalk_db = 10.0 * math.log10(signal_w / other_w) if other_w > 1e-12 * signal_w else math.inf
         osnr_db = joined_osnr_db(launch.osnr_db, self._booster_osnr_db(sender, launch.power_w), crosstalk_db)
         return CoherentReception(sender, launch, pair, signal_w, total_w, osnr_db)
@@ -260,6 +265,7 @@ class OpticalWorld:
         """Return what the amplifiers before a module's inputs leave of its signal to noise in 0.1 nm."""
         if not any(path.gain_db > 0.0 for path in self.wiring.inputs_of(sender)):
             return math.inf
+        # One amplifier: 58 dB + input power in dBm - noise figure.
         return OSNR_OF_0_DBM_DB + dbm_from_w(launched_w) - self._physics.booster_noise_figure_db
 
     def _path_pair(self, sender: str, receiver: str, launch: CoherentLaunch) -> PathPair:
@@ -345,6 +351,7 @@ class OpticalWorld:
 
     def _fields(self, index: int, frequency_hz: float) -> NDArray[np.complex128]:
         """Return S_qp from one input to all ports; kept while the heat has settled."""
+        # While heat moves every look finds another chip; once it rests, a column serves until something changes.
         settled = self._heat.follow(self._now())
         key = (index, frequency_hz, self.disturbances.common_phase_rad(self._now()))
         if not settled or key not in self._columns:
@@ -409,6 +416,7 @@ class OpticalWorld:
         """Turn every fibre a little: a random walk of the polarization (arXiv 1507.00953)."""
         elapsed = self._clock.now() - self._drifted_at_s
         rate = self._physics.fibre_drift_rad2_per_s
+        # A step makes every input be reckoned anew, so there are none more often than ten a second.
         if elapsed < 0.1 or (rate <= 0.0 and self.disturbances.resistance_per_root_s <= 0.0):
             return
         self._drifted_at_s = self._clock.now()

@@ -46,6 +46,7 @@ class AptFrameReader:
         while len(self._buffer) >= HEADER_SIZE:
             number, first, second, destination, source = struct.unpack_from("<HBBBB", self._buffer)
             length = first | second << 8 if destination & _WITH_DATA else 0
+            # There is no start mark: both addresses have to be right, or this is not the beginning of a message.
             if destination & ~_WITH_DATA != DEVICE or source != HOST or length > LONGEST_DATA:
                 del self._buffer[0]
                 continue

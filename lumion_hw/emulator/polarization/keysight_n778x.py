@@ -76,13 +76,16 @@ class PlateSearch:
 
     def step(self, factor: float) -> None:
         """Judge the present plates by their factor, and turn one of them."""
+        # The step helped: it stays, and the next one turns the same plate the same way.
         if factor < self._best:
             self._best, self._best_rad = factor, self.angles_rad.copy()
         else:
+            # Forgotten a little, so that a lucky reading or a fibre that has moved cannot stop the search.
             self._best *= _FORGETTING
             self._plate = int(self._rng.integers(len(self.angles_rad)))
             self._direction = float(self._rng.choice((-1.0, 1.0)))
         self.angles_rad = self._best_rad.copy()
+        # F is of second order in the error on the sphere, so the step goes with its root.
         turn_rad = max(STEP_RAD * math.sqrt(min(factor, LARGEST_FACTOR) / LARGEST_FACTOR), _SMALLEST_STEP_RAD)
         self.angles_rad[self._plate] = (self.angles_rad[self._plate] + self._direction * turn_rad) % math.tau
 
@@ -157,6 +160,7 @@ class EmulatedKeysightN7785C(ScpiDevice):
 
     def _tell(self, call: Call) -> Reply:
         first, second, third, factor = (call.number(index) for index in range(4))
+        # A target on the sphere needs the built-in polarimeter of other models.
         if (first, second, third) != (0.0, 0.0, 0.0):
             raise ScpiError(scpi_errors.SETTINGS_CONFLICT)
         if factor <= 0.0:

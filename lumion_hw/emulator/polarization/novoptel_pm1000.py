@@ -52,6 +52,7 @@ class LanPeer:
         """Take bytes from the host, now."""
         self._buffer += data
         while self._buffer:
+            # Requests have no frame: a byte that begins none is skipped, and the next one may.
             length = _LENGTHS.get(self._buffer[0], 1)
             if len(self._buffer) < length:
                 return
@@ -121,7 +122,7 @@ class UsbPeer:
         self._line.clear()
 
 
-FIRST_ADDRESS, LAST_ADDRESS = 512, 512 + 159
+FIRST_ADDRESS = 512
 SAMPLE_S = 10e-9
 LARGEST_ATE = 20
 RANGE_DBM = (-18.0, 4.0)
@@ -182,6 +183,7 @@ class Pm1000(Switchable):
         self._link = link
         self._gain = 10.0 ** (float(np.clip(rng.normal(0.0, 0.1), -0.25, 0.25)) / 10.0)
         self._polarized = 1.0 + float(np.clip(rng.normal(0.0, 3e-3), -0.01, 0.01))
+        # Fixed errors of one instrument, within what its guide promises.
         self._turn = sphere_turn(retarder(np.clip(rng.normal(0.0, 2e-3, 3), -5e-3, 5e-3)))
         self._rng = rng
         self._settings = {number: first for number, (_, _, first) in SETTINGS.items()}
@@ -220,7 +222,7 @@ class Pm1000(Switchable):
         number = address - FIRST_ADDRESS
         if number == ALARMS and value == 0:
             self._alarms = 0
-        low, high, _ = SETTINGS.get(number, (1, 0, 0))
+        low, high, _ = SETTINGS.get(number, (1, 0, 0))  # nothing lies within 1 and 0
         if low <= value <= high:
             self._settings[number] = value
             if number == ATE:
@@ -236,6 +238,7 @@ class Pm1000(Switchable):
         if number == ALARMS:
             self._measure()
             return self._alarms
+        # Reading the first register of a group freezes the others, so that a vector can be read of one measurement.
         if number in (S0_INTEGER, STANDARD, EXACT):
             self._latch(number)
         if number in self._latched and (number in (S0_FRACTION, S0_INTEGER) or number >= LATCHED_UW):
@@ -277,6 +280,7 @@ class Pm1000(Switchable):
         """Return the degree of polarization and S1 to S3: of unit length, or divided by the power only."""
         power, vector = float(self._stokes_uw[0]), self._stokes_uw[1:]
         length = float(np.linalg.norm(vector))
+        # STANDARD is of unit length whatever the degree of polarization; EXACT shortens with it.
         scale = power if exact else length
         dop = min(round(_HALF * length / power), _WORD - 1) if power > 0.0 else 0
         return [dop, *(_signed(value / scale) if scale > 0.0 else _HALF for value in vector.tolist())]
@@ -286,6 +290,7 @@ class Pm1000(Switchable):
     def _measure(self) -> None:
         """Measure, once in every averaging time; set the alarms."""
         averaging_s = SAMPLE_S * 2 ** self._settings[ATE]
+        # One measurement in each averaging time: two reads within it see the same noise.
         window = math.floor(self._clock.now() / averaging_s + 1e-6)
         if window == self._window:
             return
@@ -299,6 +304,7 @@ class Pm1000(Switchable):
             stokes_w[3] = -stokes_w[3]
         if stokes_w[0] > largest_w:
             self._alarms |= _ALARM | OVER_RANGE
+            # Power saturates, the state on the sphere is still told.
             stokes_w *= largest_w / stokes_w[0]
         elif stokes_w[0] < weakest_w:
             self._alarms |= _ALARM | UNDER_RANGE

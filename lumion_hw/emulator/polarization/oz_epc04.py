@@ -73,6 +73,7 @@ class _Epc04Peer(SerialPeer):
             self._text += data[: _MAX_LINE + 1 - len(self._text)]
             return None
         self._text += data[:-1][: _MAX_LINE + 1 - len(self._text)]
+        # CR LF ends a line twice; the empty one between is no command.
         text, self._text = self._text.decode("latin-1"), bytearray()
         return text or None
 
@@ -156,7 +157,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
     def _drive(self) -> None:
         for channel in range(N_CHANNELS):
             voltage = self._voltage_mv(channel) if self.powered else 0.0
-            if voltage != self._reported[channel]:
+            if voltage != self._reported[channel]:  # each report makes the world reckon anew
                 self._reported[channel] = voltage
                 self._report(channel + 1, voltage)
 
@@ -166,6 +167,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
             return 0.0
         if not settings.scrambling or (settings.holding and settings.on_volt[channel]):
             return float(settings.drive_mv[channel])
+        # From the clock, not step by step: who looks seldom sees the same wave.
         turn = (settings.frequency_hz[channel] * self._clock.now() + self._phase[channel]) % 1.0
         shape = math.sin(2.0 * math.pi * turn) if settings.waveform == 1 else 4.0 * abs(turn - 0.5) - 1.0
         return MAX_MV * shape
@@ -173,6 +175,7 @@ class Epc04(SerialDevice[_Epc04Peer]):
     def _restore(self) -> None:
         """Begin as after power-on."""
         self._settings = copy.deepcopy(self._saved)
+        # A rate set counts from here on: the reply to BR still came at the old one.
         self._started_at = self._settings.rate
         for peer in self._peers:
             peer.line.set_baud(RATES[self._started_at])

@@ -214,6 +214,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
     def _carry_out(self, peer: _MpcPeer, message: AptMessage, at_s: float) -> None:
         try:
             known = MESSAGES.get(message.number)
+            # Passed over in silence, as on a real one (pyLabLib issue 29).
             if known is None or known.size != (None if message.data is None else len(message.data)):
                 return
             answer = known.run(self, message, at_s)
@@ -257,11 +258,12 @@ class Mpc320(SerialDevice[_MpcPeer]):
         paddle = self.paddle(channel)
         if any(not 0 <= place <= COUNTS_MAX for place in places):
             raise AptRefusal("position outside the limits")
-        if not self.enabled & channel:
+        if not self.enabled & channel:  # ignored without a word (model choice)
             return
         speed = self.parameters[0] / 100.0 * DEGREES_PER_S * COUNTS_PER_DEGREE
         times_s, counts = [at_s], [paddle.at(at_s)]
         for place in places:
+            # Never before the answer could have left: a motion to where the paddle is ends, too.
             times_s.append(times_s[-1] + max(abs(place - counts[-1]) / speed, _ANSWER_S))
             counts.append(place)
         paddle.times_s, paddle.counts, paddle.announce = times_s, counts, announce
@@ -275,10 +277,6 @@ class Mpc320(SerialDevice[_MpcPeer]):
         """Start or stop the status messages that come by themselves."""
         self._updates_s = UPDATE_S if on else self._chatty_s
         self._next_update_s = at_s + (self._updates_s or 0.0)
-
-    def announce_status(self, channel: int) -> None:
-        """Send every host a status message that nobody asked for, now."""
-        self._announce(with_data(STATUS_ID, self.status(channel, self._clock.now())), self._clock.now())
 
     # -- what comes by itself
 
@@ -295,6 +293,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
         self._announce(with_data(number, data if self._long else data[:_CHANNEL_AND_COUNTS]), at_s)
 
     def _end_motions(self, at_s: float) -> None:
+        # In the order in which they end, which is the order of the announcements.
         over = [each for each in self.paddles.values() if each.announce is not None and each.times_s[-1] <= at_s + 1e-9]
         for paddle in sorted(over, key=lambda each: each.times_s[-1]):
             end_s, number = paddle.times_s[-1], paddle.announce
@@ -305,6 +304,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
     def _update(self, now: float) -> None:
         if self._updates_s is None:
             return
+        # After a long pause what was missed longer ago is not made up for.
         self._next_update_s = max(self._next_update_s, now - _MOST_BEHIND_S)
         while self._next_update_s <= now:
             for channel in self.paddles:
@@ -313,7 +313,7 @@ class Mpc320(SerialDevice[_MpcPeer]):
 
     def _show(self, now: float) -> None:
         places = [paddle.at(now) for paddle in self.paddles.values()]
-        if places != self._shown:
+        if places != self._shown:  # each turn makes the world reckon anew
             self._shown = places
             angles_rad = self._offsets_rad + np.radians(np.array(places) / COUNTS_PER_DEGREE)
             self._turn(plates(angles_rad.tolist(), MODELS[self.model], _ACTIVATION_LOSS_DB))

@@ -12,10 +12,10 @@ spelling of its manual, and small functions that read and change its state::
         {"n": SuffixRange(1, 4)},
     )
 
-Layers, bottom up: :mod:`errors`, :mod:`units`, :mod:`formats` and :mod:`spelling` (tables), :mod:`framing` (bytes to
-messages), :mod:`lexer` (units to tokens), :mod:`commands` and :mod:`parameters` (declarations), :mod:`tree` (lookup),
-:mod:`registers` and :mod:`state` (what connections share), :mod:`standard` (commands every instrument has),
-:mod:`connection` (one host) and :mod:`instrument`.
+Layers, bottom up: :mod:`errors`, :mod:`units` and :mod:`formats` (tables), :mod:`framing` (bytes to messages),
+:mod:`lexer` (units to tokens), :mod:`commands` and :mod:`parameters` (declarations), :mod:`tree` (lookup), :mod:`state`
+(what connections share), :mod:`standard` (commands every instrument has), :mod:`connection` (one host) and
+:mod:`instrument`. They are private: users import from here.
 """
 
 from lumion_hw.emulator.scpi.commands import Call, Form, Later, Profile, Reply, ScpiCommand, Value, action, event, query
@@ -29,7 +29,9 @@ from lumion_hw.emulator.scpi.parameters import (
     Numeric,
     ScpiBlock,
     Text,
+    flag_attribute,
     flag_setting,
+    number_attribute,
     number_setting,
     word_setting,
 )
@@ -63,8 +65,10 @@ __all__ = [
     "Value",
     "action",
     "event",
+    "flag_attribute",
     "flag_setting",
     "group_commands",
+    "number_attribute",
     "number_setting",
     "query",
     "word_setting",

@@ -60,6 +60,7 @@ class Connection:
         if self._closed:
             return
         self._advance()
+        # Carried out one by one: the limit of the input buffer counts what waits, not what one read has brought.
         for message in self._framer.feed(data):
             self._enqueue(message)
             self.run()
@@ -101,7 +102,7 @@ class Connection:
 
     def abandon(self) -> None:
         """Forget what was received and what would be replied (device clear)."""
-        self._framer = self._fresh_framer()
+        self._framer = self._fresh_framer()  # half a message, too
         self._messages.clear()
         self._waiting_bytes = 0
         self._units = self._later = None
@@ -183,6 +184,7 @@ class Connection:
                 return None
             form, suffix = self._resolve(unit.header)
             self._query = unit.header.query
+            # Their number comes before their kinds: too many words are -108 whatever they are.
             if len(unit.parameters) > len(form.parameters):
                 raise ScpiError(errors.PARAMETER_NOT_ALLOWED)
             if len(unit.parameters) < form.required:
@@ -198,9 +200,11 @@ class Connection:
 
     def _resolve(self, header: CommandHeader) -> tuple[Form, dict[str, int]]:
         """Apply the path rule: below the path of the unit before, or from the root after a colon."""
+        # Common commands neither use the path nor move it.
         if header.common:
             return self._tree.find(header.mnemonics, query=header.query)
         full = header.mnemonics if header.absolute else (*self._path, *header.mnemonics)
+        # The header as sent, optional nodes left out or not: what follows is looked up below it and nowhere else.
         self._path = full[:-1]
         return self._tree.find(full, query=header.query)
 
@@ -220,7 +224,7 @@ class Connection:
         reply: Reply = None
         try:
             reply = action()
-        except NotApplied:
+        except NotApplied:  # the value is passed over without an entry in the queue
             pass
         except ScpiError as refusal:
             self._state.report(refusal.code)

@@ -141,6 +141,7 @@ class ErrorQueue:
         """Keep ``code`` if there is room; return what was kept: the code, -350, or 0 for nothing."""
         if len(self._codes) >= self._depth:
             return NO_ERROR
+        # The last place tells that more were lost; the error that would have taken it is one of them.
         kept = QUEUE_OVERFLOW if len(self._codes) == self._depth - 1 else code
         self._codes.append(kept)
         return kept

@@ -30,6 +30,7 @@ def float32(value: float) -> float:
 
 def keysight_float(value: float) -> str:
     """Return sign, nine significant digits and a three-digit exponent: ``+1.33555600E-006``."""
+    # Python prints two digits of the exponent, these instruments three.
     mantissa, exponent = f"{value:+.8E}".split("E")
     return f"{mantissa}E{int(exponent):+04d}"
 

@@ -95,11 +95,13 @@ class Framer:
         """The transport says that a message ends here (END, EOI), even if a block in it is not complete."""
         messages = self.feed(b"\n")
         if self._data:
+            # END outranks the length that a block has announced.
             self._damaged = True
             messages += self.feed(b"")
         return messages
 
     def _drop_to_terminator(self) -> bool:
+        # Even inside a block: the length of a message that is too long can no longer be believed.
         end = min((place for end in self._ends if (place := self._data.find(end)) >= 0), default=-1)
         del self._data[: len(self._data) if end < 0 else end + 1]
         self._restart()
@@ -112,12 +114,13 @@ class Framer:
             if byte in self._ends:
                 return self._cut(at)
             following = at + 1
+            # Inside quotes only the same quote means anything.
             if self._quote:
                 self._quote = 0 if byte == self._quote else self._quote
             elif byte == _HASH:
                 block = self._block(at)
                 if block is None:
-                    self._at = at
+                    self._at = at  # look at this # again when more has come
                     return None
                 following = max(block, following)
             elif byte == _SEMICOLON:
@@ -130,6 +133,7 @@ class Framer:
 
     def _block(self, at: int) -> int | None:
         """Like :func:`block_end`, but line noise before it in the message makes ``#`` an ordinary character."""
+        # Line noise can look like the head of a block, and would swallow the messages of the next minutes.
         self._damaged = self._damaged or _FOREIGN.search(self._data, self._checked, at) is not None
         self._checked = max(self._checked, at)
         if self._damaged:

@@ -87,6 +87,7 @@ class ScpiInstrument:
             _LOG.exception("internal error while following the clock; reported as -310")
             self.state.report(SYSTEM_ERROR)
         self.state.advance()
+        # What has ended may be what a host waits for.
         for connection in tuple(self._connections):
             connection.run()
 

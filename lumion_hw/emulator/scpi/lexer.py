@@ -123,6 +123,7 @@ def _split_parameters(text: bytes, limit: int) -> list[bytes]:
         if quote:
             quote = 0 if text[at] == quote else quote
         elif byte == b"#":
+            # A # that begins no block is an ordinary character here; parsing it refuses it.
             following = max(following, block_end(text, at, limit) or following)
         elif byte in (b'"', b"'"):
             quote = text[at]
@@ -177,7 +178,7 @@ def _parse_hash(raw: bytes) -> Token:
             return Token(TokenKind.NUMBER, str(_integer(raw[2:].strip(b" \t"), base)))
         except ValueError:
             raise ScpiError(errors.INVALID_CHARACTER_IN_NUMBER) from None
-    padded = b" " + raw
+    padded = b" " + raw  # a block follows white space or a comma
     end = block_end(padded, 1, len(raw))
     if end is None or end == 1 or padded[end:].strip(b" \t"):
         raise ScpiError(errors.SYNTAX_ERROR)
@@ -187,6 +188,7 @@ def _parse_hash(raw: bytes) -> Token:
 def _integer(digits: bytes, base: int) -> int:
     if not digits.isalnum():
         raise ValueError(digits)
+    # 255 digits: IEEE 488.2 section 7.7.2.4.1, as for the mantissa of a decimal number.
     if len(digits) > 255:
         raise ScpiError(errors.TOO_MANY_DIGITS)
     return int(digits, base)
@@ -205,6 +207,7 @@ def _parse_number(text: str) -> Token:
 
 def _exponent(text: str) -> int:
     digits = text.lstrip("+-").lstrip("0") or "0"
+    # 32000: IEEE 488.2 section 7.7.2.4.1; the length is looked at first, since int() takes long over long input.
     if len(digits) > 5 or int(digits) > 32000:
         raise ScpiError(errors.EXPONENT_TOO_LARGE)
     return -int(digits) if text.startswith("-") else int(digits)
@@ -216,6 +219,7 @@ def _parse_suffix(rest: str) -> str:
         return ""
     if not _SUFFIX.fullmatch(suffix):
         raise ScpiError(errors.INVALID_SEPARATOR if rest != suffix else errors.INVALID_CHARACTER_IN_NUMBER)
+    # 12 characters: IEEE 488.2 section 7.7.3.4.
     if len(suffix) > 12:
         raise ScpiError(errors.SUFFIX_TOO_LONG)
     return suffix.upper()

@@ -39,6 +39,7 @@ def _number(token: Token, suffixes: Suffixes | None) -> float:
     if unit is None:
         raise ScpiError(errors.INVALID_SUFFIX)
     if isinstance(unit, int):
+        # A power of ten moves the exponent in the text, so that 1650NM is the same double as 1.65E-6.
         return float(f"{token.text}e{token.exponent + unit}")
     try:
         return unit(float(f"{token.text}e{token.exponent}"))
@@ -70,6 +71,7 @@ class Numeric:
 
     def named(self, word: str, call: Call) -> float:
         """Return the value of ``MIN``, ``MAX`` or ``DEF``. Raises ``ScpiError`` -148 or -224 if there is none."""
+        # A number without any limit takes no words at all (-148); one with some refuses the rest (-224).
         limits = {"MINimum": self.minimum, "MAXimum": self.maximum, "DEFault": self.default}
         if all(limit is None for limit in limits.values()):
             raise ScpiError(errors.CHARACTER_NOT_ALLOWED)
@@ -85,6 +87,7 @@ class Numeric:
             return self.named(token.text, call)
         value = _number(token, self.suffixes)
         low, high = (limit(call) if callable(limit) else limit for limit in (self.minimum, self.maximum))
+        # Infinite is what a double cannot hold, such as 1E999.
         if abs(value) == float("inf") or (low is not None and value < low) or (high is not None and value > high):
             raise NotApplied if self.silent else ScpiError(errors.DATA_OUT_OF_RANGE)
         return int(value + (0.5 if value >= 0 else -0.5)) if self.integer else value
@@ -172,6 +175,7 @@ class NumberOrWord:
         if token.kind is TokenKind.WORD:
             word = str(Choice((*self.words, *self.synonyms)).parse(token, call))
             return self.synonyms.get(word, word)
+        # A number out of range is -222, as for any number.
         return self.words[int(Numeric(0, len(self.words) - 1, integer=True).parse(token, call))]
 
 
@@ -253,3 +257,31 @@ def flag_setting(
         return reply(int(read(call)))
 
     return ScpiCommand(pattern, Form(run_set, (parameter,)), Form(run_query))
+
+
+def number_attribute(
+    pattern: str, parameter: Numeric, holder: Callable[[], object], name: str, reply: Callable[[float], str]
+) -> ScpiCommand:
+    """Declare a bounded number that is kept as an attribute.
+
+    Args:
+        pattern: Spelling as in :mod:`lumion_hw.emulator.scpi.tree`.
+        parameter: Its limits and units.
+        holder: Gives what has the attribute; asked each time, since a reset replaces settings. May raise ``ScpiError``.
+        name: The attribute, a number in the parameter's unit.
+        reply: Format of the query's reply.
+    """
+    return number_setting(
+        pattern,
+        parameter,
+        lambda _: float(getattr(holder(), name)),
+        lambda _, value: setattr(holder(), name, value),
+        reply,
+    )
+
+
+def flag_attribute(pattern: str, holder: Callable[[], object], name: str, reply: Callable[[int], str]) -> ScpiCommand:
+    """Declare a switch that is kept as an attribute; arguments as of :func:`number_attribute`."""
+    return flag_setting(
+        pattern, Boolean(), lambda _: bool(getattr(holder(), name)), lambda _, on: setattr(holder(), name, on), reply
+    )

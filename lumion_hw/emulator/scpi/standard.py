@@ -7,7 +7,7 @@ from collections.abc import Callable
 from lumion_hw.emulator.scpi.commands import Call, Form, Later, Reply, ScpiCommand, action, does, event, query
 from lumion_hw.emulator.scpi.formats import plain_int
 from lumion_hw.emulator.scpi.parameters import Numeric
-from lumion_hw.emulator.scpi.state import InstrumentState, RegisterGroup
+from lumion_hw.emulator.scpi.state import FIFTEEN_BITS, SERVICE_BITS, InstrumentState, RegisterGroup
 
 _BYTE = Numeric(0, 255, integer=True)
 _WORD = Numeric(0, 65535, integer=True)
@@ -39,7 +39,7 @@ def common_commands(state: InstrumentState) -> tuple[ScpiCommand, ...]:
             "*SRE",
             _BYTE,
             lambda: status.service_enable,
-            lambda bits: setattr(status, "service_enable", bits),
+            lambda bits: setattr(status, "service_enable", bits & SERVICE_BITS),
             plain_int,
         ),
         query("*ESR", lambda _: plain_int(status.take_events())),
@@ -57,7 +57,11 @@ def group_commands(pattern: str, group: RegisterGroup, reply: Callable[[int], st
 
     def mask(leaf: str, name: str) -> ScpiCommand:
         return _mask(
-            f"{pattern}:{leaf}", _WORD, lambda: getattr(group, name), lambda bits: setattr(group, name, bits), reply
+            f"{pattern}:{leaf}",
+            _WORD,
+            lambda: getattr(group, name),
+            lambda bits: setattr(group, name, bits & FIFTEEN_BITS),
+            reply,
         )
 
     return (

@@ -14,14 +14,24 @@ from lumion_hw.emulator.scpi.commands import Later, Profile, Reply
 from lumion_hw.emulator.scpi.errors import SYSTEM_ERROR, TEXTS, ErrorQueue, event_bit
 from lumion_hw.emulator.scpi.formats import quoted
 
-_FIFTEEN_BITS = 0x7FFF  # bit 15 is always 0, so that a register is a positive 16-bit integer everywhere
+FIFTEEN_BITS = 0x7FFF
+"""Bits of a SCPI register that exist: bit 15 is always 0, so that it is a positive 16-bit integer everywhere."""
+SERVICE_BITS = 0xBF
+"""Bits of ``*SRE`` that can be set: bit 6 of the status byte is itself the request for service (IEEE 488.2, 11.3)."""
 
+# Bits of the event status register (IEEE 488.2 section 11.5.1).
 POWER_ON = 128
 OPERATION_COMPLETE = 1
 
 
 class RegisterGroup:
-    """Condition, transition filters, event and enable register of one SCPI status group."""
+    """Condition, transition filters, event and enable register of one SCPI status group.
+
+    Attributes:
+        enable: Which events are reported in the status byte.
+        positive: Which conditions latch an event when they rise.
+        negative: Which conditions latch an event when they fall.
+    """
 
     def __init__(self) -> None:
         self._condition = 0
@@ -30,20 +40,22 @@ class RegisterGroup:
 
     def preset(self) -> None:
         """Do ``STATus:PRESet``: enable nothing, latch every rise and no fall."""
-        self._enable = 0
-        self._positive = _FIFTEEN_BITS
-        self._negative = 0
+        self.enable = 0
+        self.positive = FIFTEEN_BITS
+        self.negative = 0
 
     @property
     def condition(self) -> int:
-        """The present condition bits. Setting them latches the events that pass the transition filters."""
+        """The present condition bits."""
         return self._condition
 
     @condition.setter
     def condition(self, bits: int) -> None:
-        bits &= _FIFTEEN_BITS
+        """Change the condition bits; what passes the transition filters is latched as an event."""
+        bits &= FIFTEEN_BITS
+        # Only changes are events: a condition that lasts latches nothing anew.
         rising, falling = bits & ~self._condition, self._condition & ~bits
-        self._event |= (rising & self._positive) | (falling & self._negative)
+        self._event |= (rising & self.positive) | (falling & self.negative)
         self._condition = bits
 
     def set_bit(self, bit: int, on: bool) -> None:
@@ -56,36 +68,9 @@ class RegisterGroup:
         return event
 
     @property
-    def enable(self) -> int:
-        """Which events are reported in the status byte."""
-        return self._enable
-
-    @enable.setter
-    def enable(self, bits: int) -> None:
-        self._enable = bits & _FIFTEEN_BITS
-
-    @property
-    def positive(self) -> int:
-        """Which conditions latch an event when they rise."""
-        return self._positive
-
-    @positive.setter
-    def positive(self, bits: int) -> None:
-        self._positive = bits & _FIFTEEN_BITS
-
-    @property
-    def negative(self) -> int:
-        """Which conditions latch an event when they fall."""
-        return self._negative
-
-    @negative.setter
-    def negative(self, bits: int) -> None:
-        self._negative = bits & _FIFTEEN_BITS
-
-    @property
     def summary(self) -> bool:
         """Whether an enabled event is latched."""
-        return bool(self._event & self._enable)
+        return bool(self._event & self.enable)
 
 
 class StatusModel:
@@ -96,7 +81,7 @@ class StatusModel:
         questionable: ``STATus:QUEStionable``, bit 3.
         extra: Groups that only some instruments have, by their bit in the status byte (0 or 1).
         event_enable: Mask of ``*ESE``.
-        service_enable: Mask of ``*SRE``; bit 6 cannot be set.
+        service_enable: Mask of ``*SRE``, within :data:`SERVICE_BITS`.
     """
 
     def __init__(self) -> None:
@@ -104,7 +89,7 @@ class StatusModel:
         self.questionable = RegisterGroup()
         self.extra: dict[int, RegisterGroup] = {}
         self.event_enable = 0
-        self._service_enable = 0
+        self.service_enable = 0
         self._events = POWER_ON
 
     def reset_conditions(self) -> None:
@@ -120,15 +105,6 @@ class StatusModel:
         """Return the event status register and clear it (``*ESR?``)."""
         events, self._events = self._events, 0
         return events
-
-    @property
-    def service_enable(self) -> int:
-        """Mask of ``*SRE``."""
-        return self._service_enable
-
-    @service_enable.setter
-    def service_enable(self, bits: int) -> None:
-        self._service_enable = bits & 0xBF
 
     def clear(self) -> None:
         """Clear the event registers, not the masks (``*CLS``)."""
@@ -152,7 +128,7 @@ class StatusModel:
         )
         for bit, group in self.extra.items():
             byte |= group.summary << bit
-        return byte | 64 * bool(byte & self._service_enable)
+        return byte | 64 * bool(byte & self.service_enable)
 
 
 _LOG = logging.getLogger(__name__)
@@ -202,6 +178,7 @@ class InstrumentState:
 
     def report(self, code: int) -> None:
         """Queue an error and set its event status bit."""
+        # The bit of the error is set even if the queue has no room for its number.
         self.status.latch(event_bit(code))
         kept = self._errors.push(code)
         if kept:
@@ -225,7 +202,7 @@ class InstrumentState:
         """Abort operations, forget ``*OPC`` and ``*OPC?``, set defaults; errors and masks stay (``*RST``)."""
         self._operations.clear()
         self._announce_completion = False
-        self._resets += 1
+        self._resets += 1  # replies promised before it are dropped
         self._on_reset()
 
     def announce_completion(self) -> None:
@@ -245,6 +222,7 @@ class InstrumentState:
 
     def _completion_s(self) -> float | None:
         ends = [operation.end_s for operation in self._operations]
+        # One whose end nobody knows (it waits for a trigger) keeps the reply waiting.
         known = [end for end in ends if end is not None]
         return max(known, default=self.clock.now()) if len(known) == len(ends) else None
 
@@ -297,6 +275,7 @@ class InstrumentState:
     def advance(self) -> None:
         """End the operations that are due, in the order of their ends."""
         horizon = self.clock.now() + ROUNDING_S
+        # Looked at anew after each: the end of one may begin another, or move it.
         while due := [each for each in self._operations if each.end_s is not None and each.end_s <= horizon]:
             self.end(min(due, key=lambda each: each.end_s or 0.0))
         self._settle()

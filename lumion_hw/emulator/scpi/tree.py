@@ -62,6 +62,7 @@ def _parse_pattern(pattern: str) -> tuple[tuple[_Node, ...], ...]:
             stack.append([()])
         elif match[0] == "]":
             inner = stack.pop()
+            # With and without the part in brackets.
             stack[-1] = [head + tail for head in stack[-1] for tail in ((), *inner)]
         else:
             node = _Node(match["word"], match["suffix"] or "")
@@ -124,6 +125,7 @@ class Tree:
     def _branch(self, nodes: tuple[_Node, ...]) -> _Branch:
         branch = self._root
         for node in nodes:
+            # Short and long form lead to the same place, also from the pattern of another command.
             found = {id(child): child for form in forms(node.spelling) if (child := branch.children.get(form))}
             if len(found) > 1:
                 raise ConfigError(f"{node.spelling!r} shares a short or long form with two other mnemonics")
@@ -150,6 +152,7 @@ class Tree:
 
     def _step(self, branch: _Branch, word: str) -> tuple[_Branch, str]:
         upper = word.upper()
+        # As it is first: a mnemonic may end in digits of its own.
         child = branch.children.get(upper)
         if child is not None:
             return child, ""

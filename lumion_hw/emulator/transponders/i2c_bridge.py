@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lumion_hw.clock import Clock
-from lumion_hw.emulator.wires.mains import Cord, Switchable
+from lumion_hw.emulator.wires.serial_device import SerialDevice, SerialPeer
 from lumion_hw.emulator.wires.serial_line import SerialLine
 
 I2C_STAT = 0x0A
@@ -100,7 +100,7 @@ def _bus_message() -> _Parser:
         if not segment.read:
             segment.data = bytes((yield from _take(length)))
         message.segments.append(segment)
-        mark = yield
+        mark = yield  # P ends the message, S begins another segment without STOP
         if mark == ord("P"):
             return message
         if mark != ord("S"):
@@ -127,19 +127,20 @@ def _message() -> _Parser:
             message.values.append((yield))
 
 
-class _BridgePeer:
+class _BridgePeer(SerialPeer):
     """One connection to the bridge's UART: a line and a half-read message."""
 
+    marks = b"P"
+
     def __init__(self, bridge: I2cBridge, line: SerialLine) -> None:
-        self._bridge = bridge
-        self.line = line
+        super().__init__(bridge, line)
         self._parser: _Parser = _message()
         next(self._parser)
         self._received_at = float("-inf")
 
     def take(self, data: bytes, at_s: float) -> BridgeMessage | None:
         """Read on with bytes whose last one arrived at ``at_s``; returns the message that ends with it, if one does."""
-        first_s = at_s - self.line.byte_s * (len(data) - 1)
+        first_s = at_s - self.line.byte_s * (len(data) - 1)  # the pause is that before the first of these bytes
         if first_s - self._received_at > MESSAGE_TIMEOUT_S:
             self._restart()
         self._received_at = at_s
@@ -162,26 +163,8 @@ class _BridgePeer:
         self._parser = _message()
         next(self._parser)
 
-    def receive(self, data: bytes) -> None:
-        """Take bytes from the host, now."""
-        self._bridge.advance()
-        self.line.receive(data, self._bridge.now())
 
-    def transmit(self) -> bytes:
-        """Give the bytes that have left for the host by now."""
-        self._bridge.advance()
-        return self.line.left(self._bridge.now())
-
-    def next_event(self) -> float | None:
-        """Return when more bytes may leave."""
-        return self._bridge.next_event(self.line)
-
-    def close(self) -> None:
-        """The host went away."""
-        self._bridge.disconnect(self)
-
-
-class I2cBridge(Switchable):
+class I2cBridge(SerialDevice[_BridgePeer]):
     """The bridge: an emulated device whose UART carries messages and whose bus carries the targets.
 
     Args:
@@ -193,7 +176,6 @@ class I2cBridge(Switchable):
     """
 
     what = "the bridge"
-    keeps_connections = True
 
     def __init__(
         self,
@@ -207,13 +189,12 @@ class I2cBridge(Switchable):
         super().__init__(name, clock)
         self._targets = tuple(targets)
         self._ok_on_connect = ok_on_connect
+        # Data sheet, baud rate generator: baud = 7.3728 MHz / (16 + BRG).
         divisor = max(round(_CRYSTAL_HZ / baud) - 16, 0)
         self._initial = _REGISTERS | {_BRG0: divisor & 0xFF, _BRG1: divisor >> 8}
         self._registers = dict(self._initial)
-        self._peers: list[_BridgePeer] = []
         self._work: deque[tuple[float, _BridgePeer, BridgeMessage]] = deque()
         self._free_at = float("-inf")
-        self._advancing = False
         self.bus_stuck = False
 
     @property
@@ -226,32 +207,11 @@ class I2cBridge(Switchable):
         """I2C clock set by the I2CClk registers (0x13 = 97 kHz); the chip's least divider is 5."""
         return _CRYSTAL_HZ / (4 * max(self._registers[_CLOCK_LOW] + self._registers[_CLOCK_HIGH], 5))
 
-    @property
-    def plugged(self) -> bool:
-        """Its cable to the host is plugged in. Setting it pulls the cable, or plugs it in."""
-        return self._cabled
-
-    @plugged.setter
-    def plugged(self, there: bool) -> None:
-        if there:
-            self.put_cable()
-        else:
-            self.pull_cable()
-
-    def connect(self) -> Cord:
-        """Open one more connection to the UART. Raises ``ConnectError`` without power or cable."""
-        self._require_reachable()
+    def _new_peer(self) -> _BridgePeer:
         peer = _BridgePeer(self, SerialLine(self.baud))
-        self._peers.append(peer)
         if self._ok_on_connect:
             peer.line.send(b"OK", self._clock.now())
-        return Cord(self, peer)
-
-    def disconnect(self, peer: _BridgePeer) -> None:
-        """Forget a connection; messages it completed are still executed."""
-        if peer in self._peers:
-            self.advance()
-            self._peers.remove(peer)
+        return peer
 
     def power_cycle(self) -> None:
         """Power the chip off and on: registers as delivered, work in progress lost, ``OK`` on every connection."""
@@ -265,45 +225,30 @@ class I2cBridge(Switchable):
             peer.line.send(b"OK", self._clock.now())
 
     def _lose_power(self) -> None:
+        super()._lose_power()
         self._work.clear()
-        for peer in self._peers:
-            peer.line.clear()
-
-    def _regain_power(self) -> None:
-        self.power_cycle()
-
-    def next_event(self, line: SerialLine) -> float | None:
-        """Return the next time at which something happens that may put bytes on ``line``."""
-        times = [line.next_departure(), line.next_arrival(b"P"), self.next_due()]
-        return min((time for time in times if time is not None), default=None)
 
     def next_due(self) -> float | None:
         """Return when the work on the bus ends that is done first, ``None`` if there is none."""
         return self._work[0][0] if self._work else None
 
-    def advance(self) -> None:
+    def _follow(self, now: float) -> None:
         """Take what has arrived and finish the work that is done by now."""
-        if self._advancing:  # a register read asks the optical world, which asks every device to advance
-            return
-        self._advancing = True
-        try:
-            now = self._clock.now()
-            self._finish(now)
-            for peer in self._peers:
-                while (piece := peer.line.arrived(now, b"P")) is not None:
-                    message = peer.take(piece[1], piece[0])
-                    if message is not None and len(self._work) < MOST_WAITING:
-                        start = max(piece[0], self._free_at)
-                        self._free_at = start + self._duration_s(message)
-                        self._work.append((self._free_at, peer, message))
-                        self._finish(now)
-        finally:
-            self._advancing = False
+        self._finish(now)
+        for peer in self._peers:
+            while (piece := peer.line.arrived(now, b"P")) is not None:
+                message = peer.take(piece[1], piece[0])
+                if message is not None and len(self._work) < MOST_WAITING:
+                    start = max(piece[0], self._free_at)
+                    self._free_at = start + self._duration_s(message)
+                    self._work.append((self._free_at, peer, message))
+                    self._finish(now)
 
     def _finish(self, now: float) -> None:
         while self._work and self._work[0][0] <= now:
             done_at, peer, message = self._work.popleft()
             answer = self._execute(message, done_at)
+            # At the old rate, even if this message changes it.
             peer.line.send(answer, done_at)
             if message.command == "W":
                 for other in self._peers:
@@ -312,6 +257,7 @@ class I2cBridge(Switchable):
     def _duration_s(self, message: BridgeMessage) -> float:
         if message.segments and self.bus_stuck:
             return BUS_TIMEOUT_S
+        # START, nine clocks for the address and each byte, STOP.
         bits = sum(1 + 9 * (1 + segment.length) for segment in message.segments) + (1 if message.segments else 0)
         return bits / self.bus_hz
 
@@ -341,6 +287,7 @@ class I2cBridge(Switchable):
         data = bytearray()
         status = STAT_OK
         for segment in segments:
+            # Asked in turn: the first that acknowledges has the segment.
             active = next((t for t in self._targets if t.i2c_start(segment.address, segment.read, at_s)), None)
             if active is None:
                 status = STAT_NACK_ADDRESS

@@ -86,6 +86,7 @@ class _LaggedBit:
     def change(self, value: bool, at_s: float, lag_s: float) -> None:
         """Note an event; one that is no change is ignored."""
         if value != self.value:
+            # What is shown until then is what was shown now, not the event before.
             self._shown = self.seen(at_s, lag_s)
             self.value, self._since = value, at_s
 
@@ -235,6 +236,7 @@ class SfpModule:
             self._memory[A2H][state.byte] = level | (state.mask if self._level_change[1] else 0)
             self._level_change = None
         self._time = at_s
+        # The cause is still there: the laser fails again as soon as it would shine.
         if self._laser_broken and self._may_emit():
             self._latch_fault(max(self._lasing_from, self._powered_at))
         self._update_emission()
@@ -247,6 +249,7 @@ class SfpModule:
         before = any(self._disabled.values())
         self._disabled[source] = disabled
         after = any(self._disabled.values())
+        # TX_FAULT is cleared by the beginning of TX_DISABLE; light needs t_reinit from its end (SFF-8431).
         if after and not before and self._tx_fault.value:
             self._tx_fault.change(False, due, self.profile.status_lag_s)
             self._reinit = True
@@ -315,6 +318,7 @@ class SfpModule:
                     word |= 1 << FLAG_BITS[f"{monitor}_high"]
                 if value < self._number(f"{monitor}_low_{kind}"):
                     word |= 1 << FLAG_BITS[f"{monitor}_low"]
+            # Vendors differ: flags that stay until they are read, or that follow the monitors.
             if self.profile.latched_flags:
                 word |= self._number(register)
             place = FIELDS[register]
@@ -323,7 +327,7 @@ class SfpModule:
     def _put_status(self) -> None:
         lag_s = self.profile.status_lag_s
         bits = {
-            "tx_disable_state": self._pin,
+            "tx_disable_state": self._pin,  # the pin alone: the soft bit has a bit of its own
             "tx_fault": self._tx_fault.seen(self._time, lag_s),
             "rx_los": self._los.seen(self._time, lag_s),
             "data_not_ready": self._time < self._powered_at + self.profile.data_ready_s,
@@ -358,6 +362,7 @@ class SfpModule:
             return False
         if self._written:
             row = self._written[0] // ROW_BYTES
+            # A byte beyond the row is not acknowledged, and the write is lost.
             if (self._written[0] + len(self._written) - 1) // ROW_BYTES != row:
                 self._written = self._written[:1]
                 self._selected = None
@@ -392,6 +397,7 @@ class SfpModule:
         self._pointer[address] = (offset + len(data)) % MEMORY_SIZE
         if address == A0H:
             return
+        # 40 ms up to four bytes, 80 ms up to eight (SFF-8472).
         self._busy_until = self._time + (0.040 if len(data) <= ROW_BYTES // 2 else 0.080)
         for index, value in enumerate(data, offset):
             mask = WRITE_MASKS[index]

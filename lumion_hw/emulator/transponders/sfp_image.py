@@ -83,6 +83,7 @@ def diagnostics_image(thresholds: Mapping[str, tuple[float, float, float, float]
             name = f"{quantity}_{level}"
             count = raw_value(name, w_from_dbm(value) if quantity.endswith("power") else value)
             memory[FIELDS[name].byte : FIELDS[name].end] = encode_unscaled(FIELDS[name], count)
+    # Internally calibrated: the constants of external calibration are those that change nothing.
     constants = {"cal_rx_power_1": 1.0} | {
         f"cal_{quantity}_slope": 0x0100 for quantity in ("tx_bias", "tx_power", "temperature", "supply")
     }

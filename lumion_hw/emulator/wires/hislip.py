@@ -114,10 +114,10 @@ class HislipLocks:
             self._exclusive = None
 
 
-_VERSION = 0x0100
+_VERSION = 0x0100  # 1.0: major and minor byte
 _VENDOR = struct.unpack("!H", b"LU")[0]
-_UNRECOGNISED_TYPE, _TOO_LARGE = 1, 4
-_POORLY_FORMED, _NOT_ESTABLISHED, _BAD_SEQUENCE, _TOO_MANY = 1, 2, 3, 4
+_UNRECOGNISED_TYPE, _TOO_LARGE = 1, 4  # codes of an Error: the conversation goes on
+_POORLY_FORMED, _NOT_ESTABLISHED, _BAD_SEQUENCE, _TOO_MANY = 1, 2, 3, 4  # codes of a FatalError
 _MOST_SESSIONS = 32
 CHANNELS_PER_SESSION = 2
 """A synchronous and an asynchronous one, each a connection of its own."""
@@ -143,6 +143,7 @@ class HislipFront:
         self.locks = HislipLocks(clock)
         self.sessions: dict[int, HislipSession] = {}
         self._next_session = 1
+        # Refuse now, not with the first host.
         self._message_peer().close()
 
     @property
@@ -174,7 +175,7 @@ class HislipFront:
         if len(self.sessions) >= _MOST_SESSIONS:
             return None
         number = self._next_session
-        self._next_session = number % 0xFFFF + 1
+        self._next_session = number % 0xFFFF + 1  # 16 bits on the wire, from 1
         self.sessions[number] = HislipSession(self, number, self._message_peer())
         return self.sessions[number]
 
@@ -218,6 +219,7 @@ class HislipSession:
         if message.kind == Kind.DEVICE_CLEAR_COMPLETE:
             self._clearing = False
             self._replies += HislipMessage(Kind.DEVICE_CLEAR_ACKNOWLEDGE, 0).encode()
+        # What arrives between the two messages of a device clear was under way before it, and is dropped.
         elif not self._clearing and len(self._waiting) < _WAITING_LIMIT:
             self._waiting.append(message)
             self.proceed()
@@ -242,6 +244,7 @@ class HislipSession:
             self._untaken = False
             self.peer.interrupt()
             self._replies.clear()
+            # Both channels are told: the host may be waiting on either.
             self._replies += HislipMessage(Kind.INTERRUPTED, 0, message.parameter).encode()
             self.alarms += HislipMessage(Kind.ASYNC_INTERRUPTED, 0, message.parameter).encode()
 
@@ -249,7 +252,7 @@ class HislipSession:
         """Return what the synchronous channel has to send."""
         self.proceed()
         reply = self.peer.transmit()
-        room = max(self._largest - 16, 1)
+        room = max(self._largest - 16, 1)  # the header of 16 bytes counts
         for start in range(0, len(reply), room):
             last = start + room >= len(reply)
             kind = Kind.DATA_END if last else Kind.DATA
@@ -294,6 +297,7 @@ class HislipSession:
         """Request service when a new reason for it has come up."""
         _, mask = self.peer.serial_poll()
         reasons = self._status_byte() & mask & ~64
+        # A reason that lasts asks once, as on GPIB.
         if reasons & ~self._served:
             self._requesting = True
             self.alarms += HislipMessage(Kind.ASYNC_SERVICE_REQUEST, self._status_byte() | 64).encode()
@@ -377,7 +381,7 @@ class _Channel:
     def _take(self, message: HislipMessage) -> None:
         session = self._session
         if message.oversized:
-            self._output += _error(_TOO_LARGE).encode()
+            self._output += _error(_TOO_LARGE).encode()  # its payload was skipped, so the stream is still in step
         elif session is None:
             self._initialize(message)
         elif message.kind == Kind.FATAL_ERROR:
@@ -403,6 +407,7 @@ class _Channel:
             self._output += HislipMessage(Kind.INITIALIZE_RESPONSE, 0, parameter).encode()
             return
         found = self._front.sessions.get(message.parameter) if message.kind == Kind.ASYNC_INITIALIZE else None
+        # The second connection names the session of the first; a third one would be an intruder.
         if found is None or found.established:
             self._fail(_BAD_SEQUENCE)
             return
@@ -418,6 +423,7 @@ class _Channel:
         """Return what is for the host by now. Raises ``LinkLost`` once the conversation is over."""
         session = self._session
         if session is not None and not self._over:
+            # The other channel has ended the session, or its number has been given out again.
             if session.number not in self._front.sessions or self._front.sessions[session.number] is not session:
                 self._over = True
             elif self._is_asynchronous:

@@ -93,6 +93,7 @@ class HislipDecoder:
         Raises:
             BadHeader: The stream is no HiSLIP.
         """
+        # Checked with the first byte: a host of another protocol may never send sixteen.
         if not _PROLOGUE.startswith(bytes(self._data[:2])):
             raise BadHeader
         if len(self._data) < _HEADER.size:
@@ -100,6 +101,7 @@ class HislipDecoder:
         _, kind, control, parameter, length = _HEADER.unpack_from(self._data)
         end = _HEADER.size + length
         if length > MAX_PAYLOAD:
+            # Skipped as it comes, so that no host can make this buffer grow.
             self._skip = max(end - len(self._data), 0)
             del self._data[:end]
             return HislipMessage(kind, control, parameter, oversized=True)

@@ -56,20 +56,13 @@ class Switchable(abc.ABC):
 
     @property
     def powered(self) -> bool:
-        """It has power. Setting it is :meth:`power_off` or :meth:`power_on`."""
+        """It has power."""
         return self._powered
-
-    @powered.setter
-    def powered(self, on: bool) -> None:
-        if on:
-            self.power_on()
-        else:
-            self.power_off()
 
     def power_off(self) -> None:
         """Cut the supply: what it drives or emits ends, nothing answers. Does nothing without power."""
         if self._powered:
-            self.advance()
+            self.advance()  # what fell due before still happens
             self._powered = False
             self._losses += 1
             self._lose_power()
@@ -126,9 +119,11 @@ class Switchable(abc.ABC):
         Raises:
             LinkLost: The connection has been lost since.
         """
+        # Faults scripted for an instant strike before the bytes that arrive after it.
         if self.bench_time is not None:
             self.bench_time.advance()
         pulled = marks[0] != self._pulls
+        # A device without power is merely silent; that it has restarted shows once it is back.
         restarted = self._powered and not self.keeps_connections and marks[1] != self._losses
         if pulled or restarted:
             raise LinkLost(f"the connection to {self.what} is lost", device=self.name, hint="Connect again.")

@@ -95,10 +95,12 @@ class SerialDevice(Switchable, abc.ABC, Generic[P]):
         """Forget a connection; what arrived from it has been carried out."""
         if peer in self._peers:
             self.advance()
+            # A new list: this may happen while the old one is being gone through.
             self._peers = [other for other in self._peers if other is not peer]
 
     def advance(self) -> None:
         """Carry out what has arrived, and follow the clock."""
+        # What is carried out may ask the optical world, which asks every device to advance.
         if self._advancing:
             return
         self._advancing = True

@@ -1,7 +1,7 @@
 """One connection's bytes in flight: they take UART time in both directions, on the bench's clock.
 
 Byte i of a write arrives at ``a(i) = max(a(i-1), t_write) + 10/baud``, byte j of an answer leaves at
-``b(j) = max(b(j-1), t_ready) + 10/baud`` (8N1; mesh controller protocol, section 15). Without a baud rate both are
+``b(j) = max(b(j-1), t_ready) + 10/baud`` (8N1; docs/protocol.md, section 15). Without a baud rate both are
 immediate.
 
 Buffers are finite, as those of a UART and of the port in front of it: what finds no room is lost (overrun).
@@ -67,6 +67,7 @@ class SerialLine:
         if not data:
             return
         start = max(self._in_free, at_s)
+        # Joining pieces moves no byte in time; it only lets more of them be taken at once.
         crowded = len(self._inbound) >= _MOST_PIECES
         if crowded and start == self._in_free and self._inbound[-1][1] == self.byte_s > 0.0:
             begun, _, waiting = self._inbound.pop()  # right behind the last write: one piece with it
@@ -110,6 +111,7 @@ class SerialLine:
 
         It is lost if too many bytes lie untaken.
         """
+        # Judged before the answer, not with it: one that has begun is sent as a whole.
         if data and self._untaken < (self._limit if self.byte_s > 0.0 else UNTAKEN_LIMIT):
             self._untaken += len(data)
             start = max(self._out_free, ready_s)

@@ -99,6 +99,7 @@ class EmulatorServer:
         self._glance_s = -math.inf
         self._resting: set[int] = set()
         self._starved = False
+        # A byte through this pair ends the sleep in select(); nothing else can from another thread.
         self._alarm, self._bell = socket.socketpair()
         self._alarm.setblocking(False)
         self._bell.setblocking(False)
@@ -134,6 +135,7 @@ class EmulatorServer:
         self._require_open()
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
+            # An emulator that is started again finds its port in TIME_WAIT.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(("127.0.0.1", port))
             listener.listen(256)
@@ -257,6 +259,7 @@ class EmulatorServer:
             self._glance(now)
         next_s = min((served.due_s for served in self._devices.values()), default=math.inf)
         ready: dict[_Served, set[HostChannel]] = {}
+        # Never longer than to the next glance: scripted faults tell nobody.
         for key, mask in self._selector.select(max(min(next_s, self._glance_s) - now, 0.0)):
             if key.fd in self._channels:
                 channel, served = self._channels[key.fd]

@@ -165,7 +165,7 @@ class HostChannel:
             self.broken = True
             return
         if not data:
-            self._ended_s = now_s
+            self._ended_s = now_s  # replies under way still count
             return
         with self._guarded():
             if self._peer is None:
@@ -219,6 +219,7 @@ class HostChannel:
         except LinkLost:
             _LOG.info("%s closed a connection", self._device.name)
             self._drop_peer()
+            # Nothing more will come: what waits goes out, and then the wire is closed.
             self._ended_s = float("-inf")
         except Exception:  # noqa: BLE001 - one host's bytes must not end the others' service
             _LOG.exception("%s failed; its connection is dropped", self._device.name)

@@ -1,7 +1,8 @@
 """Finding paths through the mesh: one circuit or many, with consistent states and exclusive joints.
 
 Negotiated congestion first, constraint programming (an extra) to rescue and to certify, every result traced again
-before it is handed out (mesh.md d.2).
+before it is handed out (docs/decisions/0004-no-means-proven.md).
+Private: users import from :mod:`lumion_hw.mesh`.
 """
 
 from lumion_hw.mesh.routing.request import RouteRequest

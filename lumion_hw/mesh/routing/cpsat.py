@@ -1,7 +1,7 @@
 """Routing by constraint programming (OR-Tools CP-SAT, an extra): proves what negotiation can only find.
 
 One Boolean per PUC (1: cross) and one per circuit and arc of the wave graph; flow is conserved at every wave, an arc
-needs its PUC's state, and a wave carries one circuit (mesh.md d.2).
+needs its PUC's state, and a wave carries one circuit.
 
 Conservation also admits rings that hang on no path. Where lengths are not prescribed they do no harm: a path is read
 by tracing, and without its rings it only gets shorter and cheaper, so neither feasibility nor the bound is touched.
@@ -83,6 +83,7 @@ def decide(
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = time_limit_s
     solver.parameters.num_workers = workers
+    # With one worker the same request then has the same answer, unless time runs out.
     solver.parameters.random_seed = 1
     status: Status = {
         cp_model.OPTIMAL: "optimal",
@@ -141,6 +142,7 @@ class _Model:
                     arc
                     for arc in range(2 * waves)
                     if arc not in blocked
+                    # Light enters at its own port only and leaves at its target only: other ports are other circuits'.
                     and (mate[arc >> 1] >= 0 or arc >> 1 == entry)
                     and (self._head(arc) < waves or self._head(arc) == goal)
                     and 1.0 + hops[self._head(arc)] <= most
@@ -159,6 +161,7 @@ class _Model:
             out.setdefault(arc >> 1, []).append(used)
             into.setdefault(self._head(arc), []).append(used)
         for node in {*into, *out, entry, goal}:
+            # The unit comes from outside at the entry and goes outside at the goal.
             arriving, leaving = sum(into.get(node, [])) + (node == entry), sum(out.get(node, [])) + (node == goal)
             self.model.add(arriving == leaving)
         equal = any(index in group for group in self._request.equal)
@@ -174,6 +177,7 @@ class _Model:
             links.append((tail, head, used))
         ends = [number.setdefault(node, len(number)) for node in (goal, entry)]
         links.append((ends[0], ends[1], self.model.new_constant(1)))
+        # A circuit constraint wants every node: one that is off the path is a loop to itself.
         links += [(i, i, self.model.new_bool_var("")) for node, i in number.items() if node not in (entry, goal)]
         self.model.add_circuit(links)
 
@@ -221,6 +225,7 @@ class _Model:
         for puc in range(request.mesh.n_pucs) if request.state_cost.any() else ():
             for column in (0, 1):
                 if price := round(float(request.state_cost[puc, column]) * self.scale):
+                    # Only bounded from below: minimising pulls it to 0 where no circuit needs the state.
                     held = self.model.new_bool_var("")
                     for arcs in self._arcs:
                         for k in range(4):

@@ -96,6 +96,7 @@ class _Network:
         self._ports = 4 * mesh.n_pucs
         self._source = self._ports + 2 * mesh.n_pucs
         edges = [edge for puc in range(mesh.n_pucs) for edge in self._puc_edges(puc)]
+        # Joints that standing circuits use carry nothing more.
         taken = {wave for _, way in request.kept for wave in way.waves}
         edges += [(a, b, 1) for a, b in mesh.joints.tolist() if not {a, b} & taken]
         both = edges + [(b, a, capacity) for a, b, capacity in edges]
@@ -110,8 +111,10 @@ class _Network:
         if bar and cross:
             return []
         if bar or cross:
+            # In one state each rail has one way on: two edges that cannot trade light. Here bar is blocked, so cross.
             flip = 3 if bar else 2
             return [(first, first ^ flip, 1), (first + 1, (first + 1) ^ flip, 1)]
+        # In either state two waves pass at most, and which rail goes where is left open: never too small a flow.
         hub_a, hub_b = self._ports + 2 * puc, self._ports + 2 * puc + 1
         ends = [(first + k, hub_a if k < 2 else hub_b, 1) for k in range(4)]
         return [*ends, (hub_a, hub_b, 2)]

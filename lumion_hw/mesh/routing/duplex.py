@@ -25,6 +25,7 @@ class Duplex:
         self.pairs: list[Pair] = []
         self._place: list[int] = []
         for pair in self._asked:
+            # A pair that is asked for twice is not folded: that is a mistake, and its ports are refused later.
             if allowed and pair[::-1] in self.pairs and self._asked.count(pair) == 1:
                 self._place.append(self.pairs.index(pair[::-1]))
             else:

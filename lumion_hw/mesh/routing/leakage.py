@@ -1,16 +1,18 @@
-"""Routing for little crosstalk, reckoned from the solved field and not from the graph (mesh.md d.6).
+"""Routing for little crosstalk, reckoned from the solved field and not from the graph.
 
 Where circuit i enters a PUC with amplitude a, the share that takes the wrong output reaches the port of circuit j with
 the amplitude that light injected at that port would have, backwards, at that very output: the mesh is reciprocal. So
 two field solutions, one from all sources and one from all targets, tell every PUC's part in every circuit's crosstalk.
 PUCs with a large part grow dearer, the circuits are routed again, and the darkest routing seen is kept.
+
+For the budget of circuits, which is to say beforehand what a circuit leaks into the receivers of every other one; path
+set-up (:mod:`lumion_hw.circuits`) does not ask for it yet, scripts may.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,22 +30,9 @@ _DARK_DB = -200.0
 """Crosstalk below this is reported as this: nothing at all has no decibels."""
 
 
-class CircuitField(Protocol):
-    """Whoever knows the light in a mesh whose PUCs are all set."""
-
-    def at_ports(self, states: Mapping[int, State], inputs: Sequence[int]) -> NDArray[np.complex128]:
-        """Return the field leaving at every port for unit light at each input, shape ``(n_ports, len(inputs))``."""
-
-    def entering(self, states: Mapping[int, State], inputs: Sequence[int]) -> NDArray[np.complex128]:
-        """Return the field entering every PUC-port for unit light at each input, ``(4 n_pucs, len(inputs))``."""
-
-    def leak(self, states: Mapping[int, State]) -> NDArray[np.float64]:
-        """Return the share of power each PUC sends to its wrong output, shape ``(n_pucs,)``."""
-
-
 @dataclass(frozen=True)
 class SolvedField:
-    """The field by the scattering solver.
+    """The light in a mesh all of whose PUCs are in bar or cross, by the scattering solver.
 
     Attributes:
         solver: Solver of the mesh.
@@ -67,6 +56,7 @@ class SolvedField:
         """Return the share of power each PUC sends to its wrong output, shape ``(n_pucs,)``."""
         power = np.abs(self.cells_of(states).transfer(self.frequency_hz)) ** 2
         crossed = np.array([states[puc] == "cross" for puc in range(len(power))])
+        # In cross, what keeps its rail went wrong; in bar, what changed it.
         wrong: NDArray[np.float64] = np.where(crossed, power[:, 0, 0], power[:, 0, 1])
         return wrong
 
@@ -103,11 +93,11 @@ class DarkRouting:
     tried: tuple[float, ...]
 
 
-def crosstalk(field: CircuitField, states: Mapping[int, State], paths: Sequence[Path]) -> tuple[Crosstalk, ...]:
+def crosstalk(field: SolvedField, states: Mapping[int, State], paths: Sequence[Path]) -> tuple[Crosstalk, ...]:
     """Return the crosstalk at the end of every circuit.
 
     Args:
-        field: Whoever knows the light.
+        field: The light in the mesh, as calibrated.
         states: State of every PUC.
         paths: The circuits.
     """
@@ -133,13 +123,13 @@ def _db(power: float, signal: float) -> float:
 
 
 def shares(
-    mesh: MeshTopology, field: CircuitField, states: Mapping[int, State], paths: Sequence[Path]
+    mesh: MeshTopology, field: SolvedField, states: Mapping[int, State], paths: Sequence[Path]
 ) -> NDArray[np.float64]:
     """Return each PUC's part in the crosstalk, shape ``(n_pucs,)``: power over all circuits' ends, to first order.
 
     Args:
         mesh: The mesh.
-        field: Whoever knows the light.
+        field: The light in the mesh, as calibrated.
         states: State of every PUC.
         paths: The circuits.
     """
@@ -151,6 +141,8 @@ def shares(
         reach = backward.sum(axis=1) - backward[:, index]  # to any other circuit's end
         way = way_of(mesh, path)
         for wave, state in zip(way.waves, way.states, strict=True):
+            # What enters, the share that leaves wrongly, and how much from there reaches another circuit's end: that is
+            # the light that end would send backwards to this place.
             parts[wave // 4] += forward[wave, index] * leak[wave // 4] * reach[wave ^ LEAVES[other(state)]]
     return parts
 
@@ -158,7 +150,7 @@ def shares(
 def route_dark(
     mesh: MeshTopology,
     request: RouteRequest,
-    field: CircuitField,
+    field: SolvedField,
     *,
     rounds: int = 6,
     price: float = 1.0,
@@ -168,7 +160,7 @@ def route_dark(
     Args:
         mesh: The mesh.
         request: The circuits; what it says may not be used is not parked in either.
-        field: Whoever knows the light.
+        field: The light in the mesh, as calibrated.
         rounds: Routings tried; the first one is that of the plain objective.
         price: What the PUC with the largest part in the crosstalk is charged more for, each round, in the unit of the
             objective; the others in proportion.

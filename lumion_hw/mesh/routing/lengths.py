@@ -36,6 +36,7 @@ def settle_lengths(request: RoutingProblem, rounds: int) -> tuple[tuple[Way, ...
             for group, least, step, more in zip(request.equal, shortest, steps, extra, strict=True)
             for index in group
         }
+        # Equal lengths as exact ones, the shortest first: negotiation knows no ties between circuits.
         limits = tuple(
             replace(limit, exact_hops=lengths.get(index, limit.exact_hops))
             for index, limit in enumerate(request.limits)

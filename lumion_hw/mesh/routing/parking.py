@@ -2,7 +2,7 @@
 
 With all PUCs in bar or cross the waves fall into ways from port to port and closed rings. Light that leaks from a
 circuit enters such a way or ring; a way ends at an unused port, a ring with little loss stores what leaks into it
-(mesh.md d.6). Changing the state of a PUC that a ring passes on one side only joins the ring to whatever passes on the
+(Zand 2020). Changing the state of a PUC that a ring passes on one side only joins the ring to whatever passes on the
 other side, so every ring with such a free PUC can be opened.
 """
 
@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.orbits import closed_orbits
 from lumion_hw.mesh.routing.request import STATES, check_states, other
-from lumion_hw.mesh.topology import MeshTopology, State
+from lumion_hw.mesh.topology import MeshTopology, State, closed_orbits
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,7 @@ def _opened(mesh: MeshTopology, states: dict[int, State], free: set[int], power:
     opened = 0
     while True:
         rings = _rings(mesh, states)
+        # Each opened ring becomes part of a way or of another ring: there is one less every time, so this ends.
         found = next((ring for ring in rings if _gates(ring, free)), None)
         if found is None:
             return Parking(
@@ -98,6 +98,7 @@ def _rings(mesh: MeshTopology, states: Mapping[int, State]) -> list[tuple[int, .
     kept: list[tuple[int, ...]] = []
     seen: set[frozenset[int]] = set()
     for ring in closed_orbits(mesh, full):
+        # The other sense of rotation passes the same joints.
         joints = frozenset(min(wave, int(mesh.mate[wave])) for wave in ring)
         if joints not in seen and all(wave // 4 in states for wave in ring):
             seen.add(joints)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -57,6 +58,8 @@ class RouteRequest:
             other through the same joints, and reflected and leaked light of one reaches the other's source. Circuits
             of different ports never do that in a mesh of bar and cross states.
         rounds: Rounds of negotiation before giving up.
+        improve_s: Time to improve what negotiation found, by ripping up and routing again a few circuits at a time. How
+            far that gets depends on the machine; with 0, the same request gives the same routing everywhere.
         exact: When to call CP-SAT, an extra: to ``"rescue"`` what negotiation gives up, ``"always"`` (also to certify
             what it found), or ``"never"``.
         time_limit_s: Time CP-SAT may take, for each question it is asked.
@@ -79,6 +82,7 @@ class RouteRequest:
     equal_hops: Sequence[Sequence[int]] = ()
     counter_propagation: bool = False
     rounds: int = 200
+    improve_s: float = 0.0
     exact: Exact = "rescue"
     time_limit_s: float = 10.0
     workers: int = 1
@@ -91,6 +95,8 @@ class RouteRequest:
         """
         if self.exact not in get_args(Exact):
             raise ConfigError(f"exact={self.exact!r}", hint="Say 'rescue', 'always' or 'never'.")
+        if not 0.0 <= self.improve_s < math.inf:
+            raise ConfigError(f"improve_s={self.improve_s}", hint="Give a time in seconds, 0 or more.")
         if self.move_price is not None and not self.move_price >= 0.0:
             raise ConfigError(
                 f"a price of {self.move_price} for moving a circuit", hint="Give 0 or more, or None for never."
@@ -290,7 +296,7 @@ def limits_of(
 
 
 def check_parities(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], limits: Sequence[RoutingLimits]) -> None:
-    """Refuse exact lengths of the wrong parity or below the shortest way (mesh.md a.6).
+    """Refuse exact lengths of the wrong parity or below the shortest way (docs/mesh.md#routes).
 
     Raises:
         NoPathError: The message says which lengths there are.
@@ -351,6 +357,7 @@ def problem_for(mesh: MeshTopology, request: RouteRequest) -> RoutingProblem:
         state_cost=holding,
         sunk=0.0,
         loss_db=loss,
+        # A PUC that has to keep its state is one whose other state is closed.
         blocked=frozenset(refused) | {(puc, other(state)) for puc, state in request.fixed.items()},
         limits=limits,
         equal=tuple(tuple(group) for group in request.equal_hops if len(group) > 1),

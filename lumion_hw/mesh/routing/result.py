@@ -65,6 +65,11 @@ class Routing:
         return sum(path.hops for path in self.paths)
 
     @property
+    def gap(self) -> float:
+        """By how much of the bound the cost is above it, at the most; 0 where it is proven that nothing is cheaper."""
+        return self.cost / self.bound - 1.0 if self.bound > 0.0 and self.outcome == "feasible" else 0.0
+
+    @property
     def outcome(self) -> Literal["optimal", "feasible"]:
         """``"optimal"`` if the cost meets the proven bound, else ``"feasible"``; other outcomes are raised."""
         return "optimal" if self.cost <= self.bound + _TOLERANCE * max(1.0, abs(self.cost)) else "feasible"
@@ -158,6 +163,7 @@ def traced_paths(
             entered.add(node)
             node = int(mesh.mate[node ^ LEAVES[states[puc]]])
     if not counter_propagation:
+        # The mate of a wave's PUC-port is where light comes in that went through the same joint the other way.
         against = sorted({wave // 4 for wave in entered if int(mesh.mate[wave]) in entered})
         if against:
             raise VerifyError(

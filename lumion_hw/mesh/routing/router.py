@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -61,6 +62,7 @@ class _Effort:
         self.exact = request.exact
         self._time_limit_s = request.time_limit_s
         self._workers = request.workers
+        self._improve_s = request.improve_s
 
     def negotiate(self, problem: RoutingProblem) -> tuple[tuple[Way, ...] | None, float, tuple[int, ...]]:
         """Return the ways found by negotiation if any, a lower bound of their cost, and the PUCs still contested.
@@ -93,8 +95,11 @@ class _Effort:
             NoPathError: There is proven to be no routing.
             UndecidedError: None was found and nothing proven.
         """
-        if ways is not None and self.exact != "always":
-            return ways, bound, "negotiation"
+        if ways is not None:
+            ways = self._improved(problem, ways, bound)
+            if self.exact != "always":
+                return ways, bound, "negotiation"
+        # A cut takes milliseconds and names joints and ports; CP-SAT could only say that there is nothing.
         if ways is None and (cut := reasons.by_cut(problem)):
             raise cut
         if self.exact == "never" or not cpsat.available():
@@ -113,6 +118,18 @@ class _Effort:
             raise VerifyError("CP-SAT found a routing and has lost it", wrote=verdict.status, read=None)
         proven = problem.cost(found) if verdict.status == "optimal" else max(bound, verdict.bound)
         return found, proven, method
+
+    def _improved(self, problem: RoutingProblem, ways: tuple[Way, ...], bound: float) -> tuple[Way, ...]:
+        """Improve a routing while time is given; circuits of equal length stay as they are."""
+        if not self._improve_s > 0.0 or problem.equal:
+            return ways
+        until_s = time.monotonic() + self._improve_s
+        negotiation = Negotiation(problem)
+        try:
+            negotiation.alone()
+        except GivenUp:
+            return ways
+        return negotiation.improve(ways, bound, lambda: time.monotonic() >= until_s)
 
     def _settles(self, problem: RoutingProblem) -> bool | None:
         """Return whether there is a routing; ``None`` if that cannot be told soon."""
@@ -158,7 +175,9 @@ class _Standing:
         bound = floor(problem)
         if best is not None and self._effort.exact != "always":
             chosen = self._with(best[0])
-            return self._routing(chosen, best[0], best[1], bound - chosen.sunk, "negotiation")
+            # The bound is of all circuits together; what those that stay cost is added again with the routing.
+            answer = self._effort.decide(chosen, best[1], bound - chosen.sunk, ())
+            return self._routing(chosen, best[0], *answer)
         ways = None
         if best is not None:
             homes = dict(enumerate(self._ways))
@@ -172,6 +191,7 @@ class _Standing:
         best: tuple[float, tuple[int, ...], tuple[Way, ...]] | None = None
         numbers = range(len(self._standing))
         subsets = [free for size in range(len(numbers) + 1) for free in combinations(numbers, size)]
+        # The number of subsets doubles with every circuit: the small ones, and all together as the last resort.
         for free in [*subsets[:_MOST_SUBSETS], tuple(numbers)]:
             problem = self._with(free)
             try:
@@ -191,6 +211,7 @@ class _Standing:
         kept = tuple((path, way_of(problem.mesh, path)) for path in stay)
         states = standing_states(problem.mesh, stay)
         holding = problem.state_cost.copy()
+        # What standing circuits hold already costs a new one nothing.
         for puc, state in states.items():
             holding[puc, STATES.index(state)] = 0.0
         first = len(problem.pairs)

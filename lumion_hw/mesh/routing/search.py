@@ -104,8 +104,10 @@ def _estimates_round_obstacles(
     tails, column = np.nonzero(usable)
     # A weight of exactly zero would be no arc at all to the sparse matrix.
     weights = np.maximum(np.repeat(weight, 4, axis=0)[tails, column], 1e-12)
+    # From the target backwards: one run serves every node.
     reverse = sp.csr_array((weights, (heads[tails, column], tails)), shape=(size, size))
     left = dijkstra(reverse, indices=[graph.n_waves + target for target in targets])
+    # A hair below the truth: an estimate that rounding lifts above it would no longer prove the cheapest way.
     lists: list[list[float]] = np.maximum(left * (1.0 - 1e-12) - 1e-9, 0.0).tolist()
     return lists
 
@@ -115,6 +117,7 @@ def floor(request: RoutingProblem) -> float:
     entry = wave_graph(request.mesh).entry
     left = estimates(request, request.pass_cost)
     least = sum(each[entry[source]] for each, (source, _) in zip(left, request.pairs, strict=True))
+    # A circuit without any way makes no bound: the search names it.
     return least if least < math.inf else 0.0
 
 
@@ -145,6 +148,7 @@ class Prices:
     def arcs(self, nodes: Nodes) -> list[int]:
         """Return the states passed, as ``2 puc + (0 bar, 1 cross)``."""
         bar = self.graph.bar
+        # Wave a enters PUC a // 4, whose states have the numbers 2·(a // 4), bar, and the next, cross.
         return [(a >> 1 & -2) + (bar[a] != b) for a, b in pairwise(nodes)]
 
     def add(self, nodes: Nodes) -> None:
@@ -152,6 +156,7 @@ class Prices:
         use = self.use
         for arc in self.arcs(nodes):
             use[arc] += 1
+            # A state is paid for once, by the first circuit that needs it; others share it.
             if self._any_held and use[arc] == 1:
                 self.state_price[arc] -= self._held[arc]
 
@@ -198,6 +203,10 @@ class Search:
         """Return whether any walk leads from source to target; ``False`` proves that there is no path."""
         start = self._graph.entry[self._request.pairs[index][0]]
         return self._left[index][start] < math.inf
+
+    def goal(self, index: int) -> int:
+        """Return the node at which the light of a circuit leaves."""
+        return self._graph.n_waves + self._request.pairs[index][1]
 
     def cheapest(self, index: int, most_searches: int = _MOST_SEARCHES) -> tuple[float, Nodes] | None:
         """Return price and nodes of the cheapest path of one circuit, ``None`` if that proves that there is none.
@@ -263,6 +272,7 @@ class Search:
                 return cost[goal], _unwound(before, goal, start)
             done.add(node)
             so_far, arc = cost[node], node >> 1 & -2
+            # Whoever uses this PUC in the other state is in the way: that is what pressure charges for.
             for following, price in (
                 (bar[node], state_price[arc] + pressure * use[arc + 1]),
                 (cross[node], state_price[arc + 1] + pressure * use[arc]),
@@ -285,6 +295,7 @@ class Search:
         limit = self._request.limits[index]
         exact = limit.exact_hops is not None
         most = math.inf if limit.most_hops is None else limit.most_hops
+        # Losses are added up in another order elsewhere: a way exactly at the limit keeps it.
         most_loss = math.inf if limit.max_loss_db is None else limit.max_loss_db + 1e-9
         hops_left = self._hops_left[index]
         loss_left = self._loss_left[index] if self._loss_left else None
@@ -292,6 +303,7 @@ class Search:
         source, target = self._request.pairs[index]
         left, start, goal = self._left[index], graph.entry[source], graph.n_waves + target
         seen: dict[int, list[tuple[int, float]]] = {}
+        # In the queue labels count downwards, so that of equally cheap ones the last found goes first, as in _free.
         labels: list[tuple[int, int]] = [(-1, start)]  # label before, node
         queue: list[tuple[float, int, int, float, float, int]] = [(left[start], 0, 0, 0.0, 0.0, start)]
         while queue:

@@ -177,6 +177,7 @@ class AptDecoder:
         frames = []
         while len(self._buffer) >= HEADER_BYTES:
             length = _data_bytes(self._buffer)
+            # Not a frame that begins here: one byte further, so that the next header is found wherever it stands.
             if length is None:
                 del self._buffer[0]
                 self.foreign_bytes += 1
@@ -197,6 +198,7 @@ def _data_bytes(header: bytearray) -> int | None:
     if source != DEVICE or destination not in (HOST, HOST | _WITH_DATA):
         return None
     n_bytes = length if destination & _WITH_DATA else 0
+    # A known id has known lengths; without a checksum that is the best evidence that these bytes are a header.
     allowed = _DATA_BYTES.get(message)
     if allowed is not None:
         return n_bytes if n_bytes in allowed else None

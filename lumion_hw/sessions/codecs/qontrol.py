@@ -43,6 +43,7 @@ INTEGER = re.compile(r"(\d+)")
 FIRMWARE = re.compile(r"(v\d[\w.]*)")
 VOLTS = re.compile(r"([+-]?\d+\.\d+) V")
 MILLIAMPERES = re.compile(r"([+-]?\d+\.\d+) mA")
+# The longer form with power and resistance appears under load only; what decides between them is not published.
 CHANNEL_READING = re.compile(r"(\d+),(\d+): ([+-]\d+\.\d+) V, ([+-]\d+\.\d+) mA(?:, +[+-]?\d+\.\d+ mW, +[+-]?\d+ Ohm)?")
 LOG_ENTRY = re.compile(r"# *(\d+), E(\d+):(\d+), +(\d+) ([smh]) ago")
 ERROR = re.compile(r"[A-Za-z]{1,3}(\d{1,3}):(\d{1,3})")
@@ -115,6 +116,7 @@ def words_from_values(values: NDArray[np.float64], full_scale: NDArray[np.float6
 
 def value_text(value: float) -> str:
     """Return a value with at most four decimals and no exponent: ``4.5``, ``0.0``, ``13.1499``."""
+    # No exponent: the grammar knows none, and what a module makes of one is not recorded.
     whole, _, decimals = f"{value:.4f}".partition(".")
     return f"{whole}.{decimals.rstrip('0') or '0'}"
 

@@ -1,1 +1,4 @@
-"""The conversation with the LUMION mesh controller; begin at ``FramedSession`` in ``session``."""
+"""The conversation with the LUMION mesh controller; begin at ``FramedSession`` in ``session``.
+
+Sections named in these modules are those of ``docs/protocol.md``.
+"""

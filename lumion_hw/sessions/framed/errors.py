@@ -101,6 +101,7 @@ def _device_error(refusal: Refusal, request: Request[Message], where: Where) -> 
     if means is not None and means.channel_means and refusal.channel is not None:
         parts.append(f"{means.channel_means} {refusal.channel}{_field_at(refusal, request)}")
     if means is not None and means.value_means:
+        # Generations and fault ids are unsigned; the field that carries them is not (section 12).
         shown = refusal.value_u32 if status in (Status.STALE, Status.UNKNOWN_FAULT) else refusal.value
         parts.append(f"{means.value_means} {shown}")
     if means is not None and means.limit_means:
@@ -279,6 +280,8 @@ def check_echo(request: Request[Message], reply: Message, where: Where) -> None:
 
 def check_hello(hello: HelloReply, request: HelloRequest, where: Where) -> None:
     """Raise ``FrameError`` if a HELLO reply describes a controller that cannot be, or not one for this host."""
+    # Everything after HELLO is sized by it: a board that says 0 channels or
+    # an MTU beyond ours is refused here and not met as odd errors later.
     wrong = hello.out_of_range()
     if wrong is None and hello.fw_tx_max > request.host_rx_max:
         wrong = hello.layout.offset_of("fw_tx_max"), hello.fw_tx_max

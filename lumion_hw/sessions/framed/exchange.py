@@ -37,6 +37,8 @@ from lumion_hw.sessions.framed.line import Line, Loss, SessionState, step_rtos
 LEAST_BUSY_WAIT_S = 0.01
 """Shortest wait before a busy board is asked again."""
 
+# A piece lost on its way (INCOMPLETE) or another table than meant (CRC_MISMATCH): the
+# board has changed nothing, and the whole sent once more usually mends it (section 4.3).
 _SENT_AGAIN = (Status.INCOMPLETE, Status.CRC_MISMATCH)
 _PATIENCE: dict[int, int] = {Status.CRC_MISMATCH: 1, Status.INCOMPLETE: 2, Status.BUSY: 2}
 
@@ -85,6 +87,8 @@ class _PendingRequest(Wanted):
 
     def wire(self) -> bytes:
         """Return the bytes of this attempt."""
+        # The number stays: by it the board knows a repeat and sends
+        # its stored reply instead of executing twice (section 4.2).
         flags = _RETRY if self.attempt else 0
         return encode_body(_HEADER.pack(_REQ, flags, self.command, 0, self.seq, self.session) + self.payload)
 
@@ -144,12 +148,16 @@ class FramedExchange:
             index, refusal = _worst(left, answers)
             if refusal.status == Status.BUSY:
                 again = self._wait_while_busy(refusal, start + DEADLINE_RTOS * self.rto_s(messages[index]))
+            # A COMMIT travels in one burst with its STAGE frames; if one of
+            # these was lost and repeated, only the COMMIT has to be said again.
             elif refusal.status == Status.INCOMPLETE and len(left) < len(todo):
                 again = True  # what came before it has arrived by now
             else:
                 again, whole_again = whole_again and refusal.status in _SENT_AGAIN, False
                 left = list(range(len(messages)))
             if not again:
+                # The board names its present session: 0 after a restart, else
+                # that of the host that took over (section 4.1).
                 if refusal.status == Status.SESSION:
                     self._line.lose(Loss.TAKEN_OVER if refusal.value_u32 else Loss.RESTARTED)
                 raise error_from_refusal(refusal, messages[index], self._where)
@@ -174,6 +182,7 @@ class FramedExchange:
             while todo or waiting:
                 if todo:
                     self._send(todo, waiting)
+                # Refused: what is behind it was meant to follow it, and is not sent.
                 if self._collect(waiting, answers):
                     todo.clear()
                 if waiting:
@@ -207,6 +216,7 @@ class FramedExchange:
         burst = []
         now = self._clock.now()
         quality = self._line.quality
+        # A late reply means that a repeat came too early, not that anything was lost.
         while self._late < self._line.inbox.counts["late"]:
             self._late += 1
             quality.came_too_late()
@@ -215,6 +225,7 @@ class FramedExchange:
             job.start_s = now
             job.computed_s = job.alone_s
             if waiting:
+                # On a UART it waits for the bytes of those before it.
                 job.computed_s += sum(before.alone_s for before in waiting)
             job.rto_s = quality.rto_s(job.computed_s)
             job.sends = quality.sends(job.n_bytes)
@@ -223,6 +234,7 @@ class FramedExchange:
             job.seq = self.last_seq = self._window.take()
             waiting.append(job)
             self._line.inbox.expect(job)
+            # One write for the burst, so that its frames follow each other on the wire without a gap.
             burst.append(job.wire())
         if burst:
             self._line.inbox.counts["requests"] += len(burst)
@@ -256,6 +268,8 @@ class FramedExchange:
         for job in waiting:
             if job.due_s > now:
                 continue
+            # The port stays open: closing it would turn a lost byte into a lost
+            # device, and opening it again may reset the board by DTR (section 4.5).
             if job.attempt + 1 >= job.sends or now >= job.end_s:
                 self._line.state = SessionState.DEGRADED
                 took_effect = False if all(is_read(each.message) for each in waiting) else None

@@ -131,6 +131,7 @@ class Inbox:
     def _acceptable(self, frame: Frame) -> bool:
         """Check what replies and events have in common; rows 6, 7 and 11."""
         if frame.kind not in _KINDS:
+            # An own request that comes back is an echo or a loop-back cable, which is worth its own count.
             self._drop("echoes" if frame.kind == Kind.REQ else "bad_kind")
         elif frame.version != PROTOCOL_MAJOR:
             self._drop("bad_version")
@@ -143,12 +144,15 @@ class Inbox:
     def _take_reply(self, frame: Frame) -> None:
         if not self._acceptable(frame):
             return
+        # Before the session is compared: ESTOP travels with session 0, and so does its reply.
         wanted = self._wanted.get((frame.session, frame.seq))
         if wanted is None and frame.session != self.session:
             self._drop("foreign_session")
             return
         self.fault_pending = bool(frame.flags & _FAULT_PENDING)
         if wanted is None:
+            # Counted and dropped, never raised: a client that raises on a
+            # late reply stays one reply behind for ever (section 4.4).
             self._drop("late")
         elif frame.command != wanted.command:
             self._drop("mismatched")
@@ -162,6 +166,8 @@ class Inbox:
             else:
                 answer = Refusal.decode(frame.status, frame.payload)
         except ProtocolError:
+            # The request keeps waiting and is repeated; a reply that
+            # cannot be read is as good as none (section 13, row 13).
             self._drop("bad_payload")
             return
         del self._wanted[wanted.session, wanted.seq]
@@ -177,6 +183,7 @@ class Inbox:
         if not _belongs(frame.command, stream) or (stream != Stream.FAULT and stream not in self._sinks):
             self._drop("unknown_event")
             return
+        # Even where the event itself cannot be read: the flag rides on every frame because events can be lost.
         self.fault_pending = bool(frame.flags & _FAULT_PENDING)
         try:
             event = decode_event(frame.command, frame.payload)

@@ -54,6 +54,7 @@ class LinkQuality:
         """
         if not self._lost:
             return SENDS
+        # Losses are taken to hit bytes independently: a frame of b bytes survives with exp(-e b) (section 4.5).
         lost = -math.expm1(-self._lost / self._bytes * n_bytes)
         return min(max(SENDS, math.ceil(math.log(_RESIDUE) / math.log(lost))), MOST_SENDS)
 
@@ -75,6 +76,7 @@ class LinkQuality:
         self._backoffs = 0
         self._timed(late_s)
         if self._bytes > _MEMORY_BYTES:
+            # Halved together: the rate stays, and later losses weigh more than old ones.
             self._lost, self._bytes = 0.5 * self._lost, 0.5 * self._bytes
 
     def came_too_late(self) -> None:
@@ -83,6 +85,7 @@ class LinkQuality:
         The next requests wait twice as long, until one of them is answered at its first send and tells the time it
         takes. A loss leaves no such trace, and is no reason to wait longer (Eifel detection, RFC 3522).
         """
+        # The repeat it had caused was counted as a loss and was none.
         self._lost = max(self._lost - 1.0, 0.0)
         self._backoffs = min(self._backoffs + 1, _MOST_BACKOFFS)
 

@@ -79,6 +79,8 @@ class TurnLock:
         """Take the lock; with ``blocking`` false return ``False`` at once when another thread has or awaits it."""
         me = threading.get_ident()
         if self._owner != me:
+            # The door is taken before the lock and given back at once. Whoever
+            # waits stands at it, so a thread that comes back has to queue behind.
             if not self._door.acquire(blocking):
                 return False
             try:
@@ -114,6 +116,7 @@ ReplyT = TypeVar("ReplyT", bound=Message)
 
 _TURN_S = 0.005  # longest time an idle wait for events keeps other threads waiting
 _SEQ_LEAP = 0x4000  # far beyond every number whose reply could still be under way
+# Opening may reset the board; an emergency stop waits no longer than HELLO does.
 _STOP_OPEN_S = 3.0
 
 
@@ -270,10 +273,13 @@ class FramedSession:
             self._line.state = SessionState.CLOSED
             session, seq = self._line.inbox.session, self._first_seq
             if again and session and self._exchange is not None:
+                # Under the same id the numbers have to differ from those of
+                # what was lost, whose replies may still arrive.
                 seq = (self._exchange.last_seq + _SEQ_LEAP) & 0xFFFF
             else:
                 session = self._new_session_id()
             self._line.inbox.start(session)
+            # Ends what a host before us may have left half sent (section 16).
             self._line.write(b"\0", "HELLO")
             hello, seq = self._say_hello(session, seq, take_over=take_over, until=until)
             self._hello = hello
@@ -406,6 +412,7 @@ class FramedSession:
                 return session
 
     def _say_hello(self, session: int, seq: int, *, take_over: bool, until: float) -> tuple[HelloReply, int]:
+        # Only when asked: two hosts that take over from each other by themselves would do so for ever.
         flags = HelloFlag.TAKEOVER if take_over else 0
         message = HelloRequest(hello_flags=flags, host_rx_max=HOST_MTU, name=self._name)
         with encoding(message, self._where):
@@ -428,6 +435,7 @@ class FramedSession:
                 if answer.status != Status.BUSY or now + wait_s >= until:
                     raise error_from_refusal(answer, message, self._where)
                 self._clock.sleep(wait_s)
+                # A refusal is the final answer to its number (section 4.2): asking again takes a new one.
                 seq, retry = (seq + 1) & 0xFFFF, 0
                 continue
             if now >= until:

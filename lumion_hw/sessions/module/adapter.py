@@ -107,6 +107,7 @@ class I2cAdapter(abc.ABC):
 
     def close(self) -> None:
         """Release the adapter; idempotent, never raises. In a child it stays the parent's."""
+        # A child of fork has the parent's handle; releasing it would reset the adapter under the parent.
         if self._owner.is_elsewhere:
             return
         with self._lock:
@@ -128,12 +129,14 @@ class I2cAdapter(abc.ABC):
         with self._lock:
             for start in range(offset, offset + length, self._largest_read):
                 size = min(self._largest_read, offset + length - start)
+                # Every piece names its own offset: where a module goes on reading after a stop need not be relied on.
                 data += self._transfer(f"reading {size} bytes at {start}", device, bytes([start]), size)
         return data
 
     def write(self, device: int, offset: int, data: bytes) -> None:
         """Write ``data`` in one transaction; raises as :meth:`read`."""
         with self._lock:
+            # Offset and data in one transaction: after a stop between them the data would be taken for an offset.
             self._transfer(f"writing {len(data)} bytes at {offset}", device, bytes([offset]) + data, 0)
 
     @contextmanager

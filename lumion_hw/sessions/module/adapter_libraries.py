@@ -11,14 +11,17 @@ from typing import Any
 from lumion_hw.sessions.module.adapter import I2cAdapter, PinnedAdapter
 
 _CLOCK_KHZ = 100.0  # bus speed: the fastest at which an FTDI chip's handling of stretched clocks is said to work
+# No acknowledge is ENXIO (Linux, Documentation/i2c/fault-codes.rst), in some drivers
+# EREMOTEIO; time-out and lost arbitration pass by themselves as well.
 _NOT_ACKNOWLEDGED = (errno.ENXIO, errno.EREMOTEIO, errno.ETIMEDOUT, errno.EAGAIN)
 
 
 class SmbusAdapter(I2cAdapter):
     """A Linux I2C bus; its address is ``i2c://1`` for ``/dev/i2c-1``.
 
-    Plain I2C messages with a repeated start are used, never SMBus block calls, which stop at 32 bytes. USB bridges with
-    a kernel driver (CP2112, FT260, MCP2221 ...) are such buses too; some read less than 128 bytes at a time: say so.
+    Plain I2C messages with a repeated start are used, never SMBus block calls, which stop at 32 bytes
+    (kplindegaard/smbus2, issue 35). USB bridges with a kernel driver (CP2112, FT260, MCP2221 ...) are such buses too;
+    some read less than 128 bytes at a time: say so.
     """
 
     module = "smbus2"
@@ -40,6 +43,7 @@ class SmbusAdapter(I2cAdapter):
             handle.i2c_rdwr(written)
             return b""
         reply = message.read(device, n_read)
+        # Both messages in one call: that is what makes the start between them a repeated one.
         handle.i2c_rdwr(written, reply)
         return bytes(list(reply))
 
@@ -54,7 +58,8 @@ class SmbusAdapter(I2cAdapter):
 class FtdiAdapter(PinnedAdapter):
     """An FTDI MPSSE chip (FT232H, 2232H, 4232H); its address is that of pyftdi, such as ``ftdi://ftdi:232h/1``.
 
-    Clock stretching needs AD7 tied to SCL and is not always seen even then: the clock stays at 100 kHz unless told.
+    Clock stretching needs AD7 tied to SCL and is not always seen even then (eblot/pyftdi, issue 373): the
+    clock stays at 100 kHz unless told.
     Pins count as pyftdi counts them: 3 to 7 are AD3 to AD7, 8 to 15 are AC0 to AC7 of the chips that have them.
 
     Args:
@@ -95,6 +100,7 @@ class FtdiAdapter(PinnedAdapter):
         used = sum(1 << pin for pin in self._pins.values())
         outputs = sum(1 << pin for pin in self._outputs())
         gpio.set_direction(used, 0)
+        # Levels first, while all pins are inputs: what the board pulls them to is what they are driven to.
         levels = gpio.read() & outputs
         gpio.set_direction(used, outputs)  # in one call: a second one would forget the pins of the first
         gpio.write(levels)
@@ -113,7 +119,8 @@ class Mcp2221Adapter(PinnedAdapter):
     """An MCP2221; its address is ``mcp2221://0`` for the first one plugged in, or ``mcp2221://SERIAL``.
 
     The chip moves 60 bytes per USB report; the library makes one bus transaction of several reports. A transfer that
-    was broken off can leave the bus stuck: opening anew frees it. Pins 0 to 3 are GP0 to GP3.
+    was broken off can leave the bus stuck (electronicayciencia/EasyMCP2221, issue 1): opening anew frees it. Pins 0 to
+    3 are GP0 to GP3.
 
     Args:
         address: The chip.

@@ -30,6 +30,7 @@ _DEVICE_BYTES = 256
 _DIAGNOSTIC_DEVICE = 0x51
 _RETRY_PERIOD_S = 0.01
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+# What kernel drivers return for a module that does not acknowledge; all else means that the file itself is gone.
 _NO_ANSWER = (errno.ENXIO, errno.EIO, errno.EREMOTEIO, errno.ETIMEDOUT, errno.EAGAIN)
 
 
@@ -81,6 +82,7 @@ class MemoryFile:
         try:
             return os.open(self._path, os.O_RDWR | os.O_CLOEXEC), True
         except OSError as error:
+            # A dump, or the file of a module that a daemon owns: to be read, it need not be written.
             if error.errno not in _READ_ONLY:
                 raise
         return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC), False
@@ -124,6 +126,7 @@ class MemoryFile:
             LinkLost: The file is closed or gone.
         """
         with self._lock:
+            # By position, in one call: two processes that share the file do not move each other's place.
             data = self._repeat(what, silence, lambda fd: os.pread(fd, length, position))
         self._check_length(len(data), length, f"read at {what}")
         return data
@@ -201,6 +204,7 @@ def _position(device: int, offset: int) -> int:
     return (_DEVICE_BYTES if device == _DIAGNOSTIC_DEVICE else 0) + offset
 
 
+# The first bytes of page 00h are identifier and maker's name, which no other page begins with.
 _LIKENESS_BYTES = 16
 
 

@@ -142,6 +142,7 @@ class PagedI2c:
         with self.transaction():
             self._select(page, bank)
             self._write(byte, data)
+            # The write went over bank and page select: what is selected now is no longer known.
             if page is None and byte + len(data) > BANK_SELECT_BYTE:
                 self.forget()
 
@@ -159,6 +160,7 @@ class PagedI2c:
         """Hold the module for several accesses; raises what they raise, and remembers no page after an error."""
         with self._lock:
             self._owner.check(self.name, self._device)
+            # Proven once per transaction: reading PageSelect before every access would double the traffic of a block.
             if self._depth == 0:
                 self._proven = False
             self._depth += 1
@@ -196,9 +198,12 @@ class PagedI2c:
             return
         self._selected = None
         if page >= FIRST_BANKED_PAGE:
+            # Both in one write: in two, the module would look for the old
+            # page in the new bank, and fall back to page 00h.
             self._write(BANK_SELECT_BYTE, bytes([bank, page]))
         else:
             self._write(PAGE_SELECT_BYTE, bytes([page]))
+        # A page that the module lacks is not an error on the bus: it shows page 00h and answers with other bytes.
         shown = self._shown(page)
         if shown != wanted:
             raise PageNotSupportedError(
@@ -227,6 +232,7 @@ class PagedI2c:
 
     def _write(self, byte: int, data: bytes) -> None:
         self._repeat(f"writing {len(data)} bytes at {byte}", lambda: self._i2c.write(byte, data))
+        # Boards whose module is busy without saying so by not acknowledging.
         if self._hold_off_s:
             self._clock.sleep(self._hold_off_s)
 

@@ -114,6 +114,7 @@ def row_pieces(offset: int, data: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield ``(offset, data)`` of the row writes that together write ``data``."""
     start = 0
     while start < len(data):
+        # A write over the end of a row wraps to its beginning in the memories that such modules are made of.
         size = min(ROW_BYTES - (offset + start) % ROW_BYTES, len(data) - start)
         yield offset + start, data[start : start + size]
         start += size

@@ -140,14 +140,7 @@ class Sc18im700(Conversation):
         """Make one write transfer (clause 7.1.1)."""
         what = f"writing 0x{device:02X}:{offset}+{len(data)}"
         message = _START + bytes([device << 1, 1 + len(data), offset]) + data + _STOP
-        deadline = self._clock.now() + self._retry_s
-        while True:
-            with self.exchange(what):
-                self.send(message, self._reply_deadline(len(message)))
-                status = self._status(what, len(message))
-            if status == _OK:
-                break
-            self._wait_or_give_up(device, what, status, deadline)
+        self._repeat_until_ok(device, message, what)
         self._await_write_cycle(device, offset, what)
 
     def _await_write_cycle(self, device: int, offset: int, what: str) -> None:
@@ -155,7 +148,10 @@ class Sc18im700(Conversation):
 
         Only the offset is sent, so that a busy module is known at once; a read would wait for bytes that never come.
         """
-        message = _START + bytes([device << 1, 1, offset]) + _STOP
+        self._repeat_until_ok(device, _START + bytes([device << 1, 1, offset]) + _STOP, what)
+
+    def _repeat_until_ok(self, device: int, message: bytes, what: str) -> None:
+        """Make a write transfer again and again until the module acknowledges it; raises as :meth:`write`."""
         deadline = self._clock.now() + self._retry_s
         while True:
             with self.exchange(what):

@@ -3,11 +3,13 @@
 Start at :data:`FIELDS`. ``field.span(index)`` says which bytes to read, :func:`decode` what they mean, :func:`encode`
 what to write; :func:`byte_access` says what each bit allows, :func:`quiet_runs` what can be read without clearing
 flags. After OIF CMIS 5.x and C-CMIS, as far as public implementations agree (``Field.certainty``).
+The modules inside are private: users import from here.
 """
 
 from lumion_hw.standards.cmis.administrative_pages import CHECKSUMS
 from lumion_hw.standards.cmis.codec import decode_from
 from lumion_hw.standards.cmis.fields import Certainty, Field, Location, Page
+from lumion_hw.standards.cmis.image import MemoryImage, parse_image
 from lumion_hw.standards.cmis.index import (
     ALL_FIELDS,
     CONDITIONS,
@@ -35,6 +37,7 @@ __all__ = [
     "Checksum",
     "Field",
     "Location",
+    "MemoryImage",
     "NumberFormat",
     "Page",
     "Value",
@@ -45,6 +48,7 @@ __all__ = [
     "fields_of",
     "flag_bytes",
     "is_supported",
+    "parse_image",
     "quiet_runs",
     "raw",
 ]

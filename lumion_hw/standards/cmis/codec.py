@@ -72,6 +72,7 @@ def linear_offset(page: Page, byte: int, bank: int = 0) -> int:
 
 def optical_power(count: int) -> tuple[float, Quality]:
     """Return dBm and quality of a power register in counts of 0.1 µW; a 0 is the floor, a full scale at least that."""
+    # log10(0) has no value: the floor of one count with a mark, never -inf (docs/transponders.md).
     if count <= 0:
         return MIN_POWER_DBM, Quality.BELOW_RANGE
     quality = Quality.ABOVE_RANGE if count >= _POWER_FULL_SCALE else Quality.OK
@@ -126,6 +127,7 @@ DURATION_BOUNDS_S = (1e-3, 5e-3, 10e-3, 50e-3, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 3
 
 def duration_s(code: int) -> float | None:
     """Return the upper bound of an advertised duration; ``None`` if it has none (Dh) or the code is reserved."""
+    # A code gives the upper bound of the time (CMIS, page 01h), so a deadline made of it is never too short.
     return DURATION_BOUNDS_S[code] if 0 <= code < len(DURATION_BOUNDS_S) else None
 
 

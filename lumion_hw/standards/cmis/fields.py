@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from lumion_hw.standards.registers import Access, Array, NumberFormat, Register
 
@@ -71,12 +72,23 @@ class Field(Register):
         return self.page is not None and self.page >= FIRST_BANKED_PAGE
 
     def locations(self, index: int | None = None) -> Iterator[Location]:
-        """Yield the bits of one element, or of all elements when ``index`` is ``None``."""
-        indices = (index,) if self.array is None or index is not None else tuple(self.array.indices)
-        for number in indices:
-            mask = 0xFF if self.bits is None else ((1 << self.width) - 1) << self.shift(number)
-            for byte in self.span(number):
-                yield Location(self.page, byte, mask)
+        """Return the bits of one element, or of all elements when ``index`` is ``None``."""
+        if index is None:
+            return (place for places in self._locations.values() for place in places)
+        try:
+            return iter(self._locations[index])
+        except KeyError:
+            raise self._no_element(index) from None
+
+    @cached_property
+    def _locations(self) -> dict[int | None, tuple[Location, ...]]:
+        """The bits of each element, worked out once: every look at the flags asks for those of all."""
+        return {index: tuple(self._located(index)) for index in self._low_bits}
+
+    def _located(self, index: int | None) -> Iterator[Location]:
+        mask = 0xFF if self.bits is None else ((1 << self.width) - 1) << self.shift(index)
+        for byte in self.span(index):
+            yield Location(self.page, byte, mask)
 
     def __str__(self) -> str:
         """Return the address as the standard writes it, such as ``00h:26.4`` or ``11h:128-131``."""

@@ -94,6 +94,8 @@ class FirmwareFeatures:
     @property
     def extended(self) -> bool:
         """Whether blocks are best sent as extended payloads: where they are taken and hold more than local ones."""
+        # In one bus transaction of 8 bytes both cost the same; extended
+        # payloads save commands only where longer writes are taken.
         return self.by_epl and (not self.by_lpl or self.write_bytes > MAX_LPL_BLOCK)
 
     @property
@@ -116,6 +118,7 @@ def decode_firmware_features(payload: bytes) -> FirmwareFeatures:
     if mechanism not in _MECHANISMS:
         raise ValueError(f"the way to write firmware {mechanism:02X}h is reserved")
     by_lpl, by_epl = _MECHANISMS[mechanism]
+    # A bit of the reply multiplies all durations by ten.
     unit_s = 1e-2 if flags & 0x08 else 1e-3
     durations_s = [unit_s * int.from_bytes(payload[start : start + 2], "big") for start in range(8, 18, 2)]
     return FirmwareFeatures(

@@ -127,6 +127,8 @@ class LaserGrids:
         """
         exact = [item for item in self._candidates(mhz, grid) if self._reaches(item, mhz)]
         if exact:
+            # Of several ways the one with the least fine tuning, which moves a laser off its
+            # raster; then the coarsest grid, which is what a channel plan usually means.
             return min(exact, key=lambda item: (abs(item.fine_mhz), -GRIDS[item.grid].spacing_mhz))
         raise self._refusal(mhz, grid)
 
@@ -147,6 +149,7 @@ class LaserGrids:
         first, last = -(-low // rule.step), high // rule.step
         if first > last:
             return set()
+        # In whole MHz and fractions: a third of 100 GHz has no float.
         below = ((mhz - ANCHOR_MHZ) / rule.unit_mhz - rule.offset) // rule.step
         return {rule.step * min(max(int(below) + side, first), last) for side in (0, 1)}
 

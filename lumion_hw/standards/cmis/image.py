@@ -129,9 +129,11 @@ def image_from_linear(data: bytes, source: str = "") -> MemoryImage:
     remarks = []
     for number, start in enumerate(range(HALF_BYTES, len(data), HALF_BYTES)):
         half = (number // (_MAX_PAGE + 1), number % (_MAX_PAGE + 1))
+        # Pages below 10h have no banks; a linear file repeats them, or fills their place.
         if half[0] and half[1] < FIRST_BANKED_PAGE:
             continue
         part = data[start : start + HALF_BYTES]
+        # Page 00h is kept whatever it holds: without it nothing else can be read.
         if number and part in (bytes(len(part)), b"\xff" * len(part)):
             continue  # what a driver shows where there is nothing
         if len(part) < HALF_BYTES:

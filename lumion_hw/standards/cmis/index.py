@@ -111,6 +111,7 @@ def flag_bytes(page: Page) -> frozenset[int]:
 
 def quiet_runs(page: Page, first: int, length: int) -> Iterator[range]:
     """Yield the parts of a block that can be read without clearing a flag, in order."""
+    # Including reserved bytes among the flags: a newer revision may have put one there.
     flags = flag_bytes(page)
     start = first
     for byte in range(first, first + length):
@@ -133,6 +134,7 @@ def is_supported(field: Field, value_of: Callable[[str], int | bool | None]) -> 
     Returns:
         ``True`` or ``False``; ``None`` when an advertising field that decides it is not known.
     """
+    # A flat memory ends with page 00h, and shows that for every other page.
     if field.page not in (None, 0x00):
         flat = value_of("flat_memory")
         if flat is None or flat:
@@ -143,4 +145,5 @@ def is_supported(field: Field, value_of: Callable[[str], int | bool | None]) -> 
     if not value:
         return None if value is None else False
     advertising = FIELDS.get(field.support)
+    # The bit that announces a field may itself be on a page that is announced.
     return True if advertising is None else is_supported(advertising, value_of)

@@ -3,7 +3,7 @@
 Subclass a contract in a test file, name the subclass ``Test...``, and give the fixtures it asks for; ``driver`` is
 always one of them. Fixtures that are not given skip the promises that need them, and say so. A contract knows only
 the interface: neither a driver nor an emulator. :class:`OverItsWire` runs it on an emulated device in memory, and
-what wires do on the device's own wire.
+what wires do on the device's own wire. Users import them from :mod:`lumion_hw.testing`.
 """
 
 from lumion_hw.testing.contracts.coherent import CoherentTransponderContract

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lumion_hw.interfaces import PowerReading, RangeState
-from lumion_hw.sessions.scpi import ScpiSession
+from lumion_hw.sessions import ScpiSession
 
 
 class AcmePm2:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lumion_hw.emulator.wires.mains import Cord, Switchable
+from lumion_hw.emulator import Cord, Switchable
 
 
 class EmulatedAcmePm2(Switchable):

@@ -6,10 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from lumion_hw.bench.devices import MeterModel
-from lumion_hw.bench.fields import Number
-from lumion_hw.bench.kind import DeviceKind, ScpiIdentity
-from lumion_hw.bench.roles import Role
+from lumion_hw.bench import DeviceKind, MeterModel, Number, Role, ScpiIdentity
 
 
 class AcmeMeterModel(MeterModel):
@@ -34,8 +31,7 @@ def _emulate(bench, name, model):
 
 
 def _faults():
-    from lumion_hw.emulator.faults.device_faults import sets
-    from lumion_hw.emulator.faults.fault_table import ScriptedFault
+    from lumion_hw.emulator import ScriptedFault, sets
 
     return (ScriptedFault("lens_cap", "its cap is on", begin=sets("capped", True), end=sets("capped", False)),)
 

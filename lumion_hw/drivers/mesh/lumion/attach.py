@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from firmware_protocol import ConfigReply, Drive, HelloReply, OutputsState, schema_crc32
 from lumion_hw.clock import Clock
+from lumion_hw.drivers.life_cycle import closed_if_failed
 from lumion_hw.drivers.mesh.lumion.config import BoardConfiguration, WatchdogRule, board_configuration, limit_in_ma
 from lumion_hw.drivers.mesh.lumion.faults import FaultWatch
 from lumion_hw.drivers.mesh.lumion.reconnect import Attachment
@@ -88,22 +89,19 @@ class Attacher:
             NotSupportedError: The controller drives voltages, not currents.
         """
         loss = self._session.loss
-        with self._session.transaction():
-            try:
-                hello = self._session.open(
-                    take_over=self._take_over and not by_itself,
-                    again=self.boot_id is not None and loss in (None, Loss.LINK),
-                )
-                self._check_identity(hello)
-                return self._look_around(hello)
-            except BaseException:  # also Ctrl-C: a port that is held on to is in use for everybody
-                self._session.close()
-                raise
+        with self._session.transaction(), closed_if_failed(self._session.close):
+            hello = self._session.open(
+                take_over=self._take_over and not by_itself,
+                again=self.boot_id is not None and loss in (None, Loss.LINK),
+            )
+            self._check_identity(hello)
+            return self._look_around(hello)
 
     def declare(self, limits: ControllerLimits) -> None:
         """Apply limits, power cap and watchdog unless the controller has exactly these. Raises as ``configure``."""
         hello = self._session.hello
         wanted = board_configuration(limits, hello, self._where, self._rule)
+        # Applying drops an armed commit (section 7.2); a host that only comes back leaves a running mesh alone.
         if wanted.crc32 != self._active_crc32:
             self._apply(wanted, hello)
         self.limits = limits
@@ -113,6 +111,8 @@ class Attacher:
         """Apply a configuration and have it confirmed; after a link error it is not known which one is active."""
         try:
             reply = self._session.request_all(wanted.requests(hello.fw_rx_max))[-1]
+        # An unanswered APPLY may have been executed; 0 is no checksum
+        # of a configuration, so the next call applies again.
         except LinkError:
             self._active_crc32 = 0
             raise
@@ -141,11 +141,14 @@ class Attacher:
         first, restarted = self.boot_id is None, self.boot_id not in (None, hello.boot_id)
         self._serial, self.boot_id = hello.serial, hello.boot_id
         if restarted:
+            # Fault ids count from 1 in each boot (section 11.3).
             self._watch.forget()
         if hello.faults:
             self._watch.kept()
+        # Before anything is sent that needs a generation: the board refuses one that is not newer than its own (STALE).
         self.tables.attached(hello)
         driven_crc32 = self.tables.driven_crc32()
+        # Before anything is brought back: the checksum has to be that of the table as it was left.
         in_flight = self.tables.settle_in_flight(driven_crc32)
         refusals: list[str] = []
         configuration = self._bring_back_limits(hello, refusals)
@@ -197,6 +200,8 @@ class Attacher:
             return "none"
         if confirmed.crc32 == driven_crc32:
             return "same"
+        # Left as the board has it: a table that differs was changed by
+        # somebody or by a fault, and neither is undone unasked (section 16).
         if not self._resume:
             return "changed"
         try:

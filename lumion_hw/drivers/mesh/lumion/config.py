@@ -53,6 +53,7 @@ class BoardConfiguration:
 
     def requests(self, mtu: int) -> list[Request[Message]]:
         """Return the requests that apply it, in pieces that fit frames of ``mtu`` bytes."""
+        # Any number of pieces in any order: the board puts them together by channel (section 7.1).
         per_frame = (max_payload(mtu) - ConfigLimitsRequest.layout.fixed_size) // LIMIT_DTYPE.itemsize
         pieces = [
             ConfigLimitsRequest(start, self.limits[start : start + per_frame])
@@ -116,6 +117,7 @@ def board_configuration(
             wd_policy=rule.policy,
             wd_timeout_ms=round(limits.watchdog_s * 1e3),
             wd_param_ms=round(rule.time_s * 1e3) if rule.policy is not WatchdogPolicy.OFF else 0,
+            # Down: a cap that rounds up allows more than was asked for.
             total_power_mw=int(limits.total_power_mw),
             fault_enable=_fault_mask(hello.features),
         ),
@@ -133,6 +135,7 @@ def checked_currents(
         ConfigError: There is not one value per channel.
     """
     values = _column(currents_ma, len(max_ma), what, where)
+    # The common case without building an array of what is wrong: every table goes through here.
     if (values >= 0.0).all() and (values <= max_ma).all():
         return values
     for channel in np.flatnonzero(~((values >= 0.0) & (values <= max_ma)))[:1]:

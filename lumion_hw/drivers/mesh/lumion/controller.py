@@ -161,6 +161,7 @@ class LumionMeshController(Driver):
             self._closing = False
             found = self._attacher.attach()
             self._reconnector.opened()
+        # From here on heaters may be on: also sys.exit and an exception nobody catches bring them to their safe state.
         close_at_exit(self)
         self._keep.renew()
         if self._attacher.limits is not None:
@@ -211,6 +212,7 @@ class LumionMeshController(Driver):
             if limits is not None:
                 power_uw = computed_power_uw(codes, load_ohm(limits), hello.dac_full_scale, hello.drive)
                 check_power(power_uw, power_cap_uw(limits), "program", self._where)
+            # Nothing is driven under limits that the controller refused or lost.
             self._attacher.declare_again()
             return self._tables.drive(codes)
 
@@ -255,12 +257,15 @@ class LumionMeshController(Driver):
             check_ability(self.info.on_board_sweep, "SWEEP_START", "runs no sweeps", self._where)
             self._attacher.declare_again()
             hello = self._session.hello
+            # Read and not remembered: SWEEP_START names the table the host
+            # believes driven, and the board refuses another (section 10.3).
             base = self._tables.read()
             allowed = Allowed(self._attacher.max_ma, self._attacher.limits)
             planned = planned_sweep(plan, base.codes, hello, allowed, self._where)
             generation = self._tables.next_generation()
             run = SweepRun(self._session, self._clock, planned, generation, self._keep_going)
             values, late = run.run(base.crc32)
+            # A watchdog or fault during the run leaves another table; the values would be taken for those of the plan.
             self._tables.confirm(planned.end)
             photocurrent_ma, saturated = monitor_from_code(values, hello.adc_full_scale * 1e-6)
             return SweepResult(photocurrent_ma, saturated, planned.monitors, generation, late)
@@ -306,6 +311,7 @@ class LumionMeshController(Driver):
         """
         with self._using("clear_fault"), self._lock:
             self._watch.clear(fault_id)
+            # What a fault has ended is not to be resumed by a later reconnection.
             self._tables.check_confirmed()
 
     def outputs_off(self, patience_s: float | None = None) -> None:
@@ -350,6 +356,7 @@ class LumionMeshController(Driver):
         if self._session.is_elsewhere:  # the parent's heaters are the parent's affair
             self._session.close()
             return
+        # Before the lock: calls that wait for events, and attempts to come back, end by it and let the lock go.
         self._closing = True
         self._keep.stop()
         with self._lock:

@@ -80,6 +80,7 @@ class FaultWatch:
             fault = self._find(fault_id)
             if fault is None:
                 raise
+            # A board that still has it latched has not executed the command, and by section 4.5 never will.
             if fault.latched:
                 error.took_effect = False
                 error.message += f" Asked, the controller still has fault {fault_id} latched: it was not cleared."
@@ -95,6 +96,7 @@ class FaultWatch:
                 address=self._session.address,
                 hint="Remove the cause first.",
             ) from error
+        # The reply names sources, not ids: another fault of the same source may be what is latched.
         fault = self._find(fault_id) if latched else None
         if fault is not None and fault.latched:
             raise VerifyError(
@@ -172,6 +174,7 @@ class FaultWatch:
         if not events and self._session.fault_pending is self._pending:
             return
         self._announce(events)
+        # Only a flag that rises leads to the list; else a latched fault would cost a request after every call.
         rising = self._session.fault_pending and not self._pending
         self._pending = self._session.fault_pending
         if not rising or not self._session.is_open:
@@ -186,6 +189,7 @@ class FaultWatch:
         records: list[FaultRecord] = []
         with self._session.transaction():
             while len(records) <= _MOST_FAULTS:
+                # The list is longer than a frame: asked for from behind the last id, until the newest one is there.
                 first = records[-1].fault_id + 1 if records else first_id
                 reply = self._session.request(FaultListRequest(first_id=first))
                 records.extend(record for record in reply.records if record.fault_id >= first)
@@ -200,6 +204,7 @@ class FaultWatch:
 
     def _announce(self, records: Iterable[FaultRecord]) -> None:
         for record in records:
+            # Announced once, though event, list and later lists all bring it.
             if record.fault_id <= self._newest_id or record.fault_state is FaultState.CLEARED:
                 continue
             self._newest_id = record.fault_id

@@ -66,6 +66,8 @@ class KeepAlive:
             if period_s < math.inf:
                 self._ticker = self._clock.call_every(period_s, self._tick)
         if before is not None:
+            # Outside of the lock: it waits for a feed under way, whose
+            # callbacks may start or stop this very keep-alive.
             before.cancel()
 
     def renew(self) -> None:
@@ -91,6 +93,8 @@ class KeepAlive:
         if not self._session.is_open:
             self._when_lost()
             return
+        # Every request of the session feeds (section 11.2); a busy host needs no
+        # PING. Half a period, because ticks and requests do not fall together.
         if self._clock.now() < self._session.last_sent_s + 0.5 * self._period_s or not self._leased():
             return
         try:

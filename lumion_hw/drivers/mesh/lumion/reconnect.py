@@ -23,6 +23,7 @@ from lumion_hw.sessions.framed.errors import Where
 
 _log = logging.getLogger(__name__)
 
+# A link that flickers for days must not fill the memory.
 _KEPT_EVENTS = 64
 _SLICE_S = 0.05  # longest single sleep of a call that waits: closing ends it within this time
 
@@ -200,6 +201,7 @@ class Reconnector:
         """Make one attempt if it is due and nobody else is at it; never raises because of the link."""
         if self.state is not LinkState.BACKOFF or self._clock.now() < self._next_s:
             return
+        # Ticker and calling threads poll alike; a second attempt at the same time would open the same port twice.
         if self._busy.acquire(blocking=False):
             try:
                 self._try()
@@ -240,8 +242,11 @@ class Reconnector:
     def _failed(self, error: LumionError) -> None:
         self._tell(LinkEventKind.ATTEMPT_FAILED, error.message)
         self._delay_s = min(2 * self._delay_s, self._policy.longest_delay_s)
+        # Several hosts or drivers that lost one switch would else all knock
+        # at the same instants. Seeded, so that a run can be repeated.
         jitter = 1.0 + self._policy.jitter * self._dice.uniform(-1.0, 1.0)
         self._next_s = self._clock.now() + self._delay_s * jitter
+        # Judged by when the next attempt would come: waiting for one that is beyond the budget tells nobody anything.
         if self._next_s - self._lost_s > self._policy.budget_s:
             self._give_up(f"{self._attempts} attempts in {self._clock.now() - self._lost_s:.1f} s: {error.message}")
 

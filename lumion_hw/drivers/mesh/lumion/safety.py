@@ -19,6 +19,8 @@ from types import FrameType
 
 from lumion_hw.drivers.life_cycle import Driver
 
+# On a bad link zeros and the question what became of them may wait up to 1.5 s each,
+# the emergency stop another second; an impatient second Ctrl-C must not cut that short.
 _UNDISTURBED_S = 5.0
 _TERMINATED = 143  # 128 + SIGTERM, as a shell reports it
 
@@ -33,6 +35,8 @@ if hasattr(os, "register_at_fork"):
 def close_at_exit(driver: Driver) -> None:
     """Close a driver when the interpreter ends, if nobody did before and it is still in use."""
     if not _opened:
+        # Functions run in the reverse order of registration: registered anew,
+        # it runs before what was registered meanwhile and may be needed by it.
         atexit.unregister(_close_all)
         atexit.register(_close_all)
     _opened.add(driver)

@@ -114,6 +114,7 @@ def planned_sweep(
         start = code_from_output(checked, hello.dac_full_scale * 1e-3)
     tables = _TableSequence(plan, start, hello, allowed, where)
     settle_us = math.ceil(plan.settle_s * 1e6)
+    # Latches fall on ticks: settling and scans rounded up to whole ones, or every point would count as late.
     dwell_ticks = max(1, -(-(settle_us + plan.n_avg * hello.adc_scan_us) // hello.tick_us))
     image = SweepImage(
         delta_points(tables, start),
@@ -125,6 +126,7 @@ def planned_sweep(
         start_table=None if plan.start_ma is None else start,
     ).encode()
     _check("the encoded sweep", len(image), hello.sweep_mem, "B", "Split it into several sweeps.", where)
+    # No more than the ring holds: what is overwritten before it was pushed is not sent (section 10.4).
     capacity = ring_capacity(hello.sweep_ring, len(monitors))
     window = max(1, min(capacity, _window(hello.fw_tx_max, len(monitors))))
     end = tables.table if plan.keep_last else base
@@ -133,6 +135,7 @@ def planned_sweep(
 
 def _window(mtu: int, n_monitors: int) -> int:
     """Records the controller may push ahead: some frames full, so that it never waits for an acknowledgement."""
+    # Sixteen frames: half of them are acknowledged at a time, while the other half is on its way.
     return 16 * max_elements(SweepDataEvent, mtu, row=n_monitors)
 
 
@@ -143,6 +146,7 @@ def _check_run(plan: SweepPlan, n_monitors: int, hello: HelloReply, where: Where
     longest_s = _MAX_U32 * 1e-6
     if not 0.0 <= plan.settle_s <= longest_s:
         raise outside("sweep, settle_s", plan.settle_s, (0.0, longest_s), "s", where)
+    # A record is never split over frames, neither pushed nor read.
     fit = min(max_elements(kind, hello.fw_tx_max) for kind in (SweepDataEvent, SweepReadReply))
     hint = "Choose fewer monitors."
     _check("sweep, monitors of one record", n_monitors, min(fit, hello.sweep_ring), "monitors", hint, where)
@@ -200,7 +204,9 @@ class _TableSequence:
             if not 0.0 <= current_ma <= top_ma:
                 what = f"sweep, point {number}, channel {channel}"
                 raise outside(what, current_ma, (0.0, top_ma), "mA", self._where)
+            # Rounded as program() does, so that a point and a table of the same currents are the same codes.
             code = round(float(current_ma) / (self._hello.dac_full_scale * 1e-3) * FULL_SCALE_CODE)
+            # Kept up to date by what changes: of thousands of points most change one channel.
             self._power_uw += self._channel_uw(channel, code) - self._channel_uw(channel, int(self.table[channel]))
             self.table[channel] = code
 
@@ -256,6 +262,8 @@ class SweepRun:
         self._done: SweepDoneEvent | None = None
         self._reason: EndReason | None = None
         point_s = planned.dwell_ticks * session.hello.tick_us * 1e-6
+        # Records are pushed at the latest SWEEP_PUSH_MS after they were made,
+        # so a silence beyond that and two points means something was lost.
         self._quiet_s = _QUIET_S + 1e-3 * SWEEP_PUSH_MS + 2 * point_s
         self._stalled_s = _STALLED_S + 10 * point_s
 
@@ -275,6 +283,7 @@ class SweepRun:
         hello = self._session.hello
         image = self._planned.image
         self._session.request_all(list(load_requests(self._generation, image, hello.fw_rx_max)))
+        # Before SWEEP_START: the first records may arrive with its reply.
         self._session.listen(Stream.SWEEP, self._take)
         try:
             self._start(base_crc32)
@@ -294,6 +303,7 @@ class SweepRun:
             self._abort()
             raise
         self._start_tick = reply.tick
+        # Another shape than planned would put every value at another point or monitor.
         told, planned = (reply.records, reply.n_adc), self._values.shape
         if told != planned:
             self._abort()
@@ -327,6 +337,7 @@ class SweepRun:
             due_s = self._keep_going()
             self._session.wait_events(min(asked_s + self._quiet_s, due_s))
             now = self._clock.now()
+            # Either of the two grows with whatever arrives.
             if self._track.in_a_row + self._produced > seen:
                 seen = self._track.in_a_row + self._produced
                 asked_s = moved_s = now
@@ -335,7 +346,9 @@ class SweepRun:
                 asked_s = now
             if now - moved_s > self._stalled_s:
                 raise self._error(f"made no progress for {now - moved_s:.1f} s")
+            # Asked by index; the board does not send events again (section 10.4).
             self._fetch_holes()
+            # Not each record: an acknowledgement costs a frame each way, and the window is long enough for half of it.
             self._acknowledge(least=max(1, self._planned.window // 2))
         self._acknowledge(least=1)
 
@@ -345,6 +358,7 @@ class SweepRun:
             return False
         if self._reason is not EndReason.COMPLETE:
             raise self._error(f"ended early ({self._reason.name})")
+        # COMPLETE with fewer records is a firmware that counts otherwise; half a sweep must not pass for a whole one.
         if self._produced < self._planned.n_points:
             raise self._error("ended as if it were complete")
         return self._track.in_a_row >= self._planned.n_points
@@ -362,6 +376,7 @@ class SweepRun:
     def _store(self, first: int, values: NDArray[np.uint16]) -> None:
         """Keep the records that are new; anything of another shape is left alone."""
         n_points, n_monitors = self._values.shape
+        # Passed over and not raised: what is missing then is asked for again.
         if values.shape[1] != n_monitors or not 0 < len(values) <= n_points - first:
             return
         for fresh in self._track.receive(first, len(values)):

@@ -32,6 +32,7 @@ from lumion_hw.sessions.framed.session import FramedSession
 
 _log = logging.getLogger(__name__)
 
+# Once more, since a latch between two pieces is the usual reason; twice in a row it is not.
 _READBACK_TRIES = 2
 _BANK = 0
 
@@ -98,9 +99,12 @@ class Tables:
                 :attr:`in_flight`.
         """
         generation = self.next_generation()
+        # Remembered before anything is sent: an interrupt between writing and reading leaves it unknown, too.
         self.in_flight = table = BoardTable.of(codes)
         reply: Message
         try:
+            # Never sent again under a new generation: if the answer was lost
+            # the table is driven already, and the caller decides (section 4.5).
             reply = self._session.request_all(self._requests(generation, table))[-1]
         except LinkTimeout as error:
             reply = self._what_became(generation, error)
@@ -108,6 +112,7 @@ class Tables:
             self.in_flight = None
             raise limit_in_ma(error, self._session.hello.dac_full_scale * 1e-3, self._where) from error
         except LumionError as error:
+            # A refusal is an answer: nothing was latched.
             if not isinstance(error, LinkError):
                 self.in_flight = None
             raise
@@ -139,6 +144,8 @@ class Tables:
             LinkTimeout: It was not executed; or that is not known either, because this was not answered.
         """
         try:
+            # Without codes the question is 21 + 35 bytes on the wire: at a byte error rate
+            # of 1e-3 19 in 20 get through, of a table of 144 channels 7 in 10 (section 4.5).
             driven = self._session.request(ReadbackRequest(DRIVEN_TABLE, rb_flags=0))
         except LinkTimeout:
             raise error from None
@@ -161,6 +168,7 @@ class Tables:
         table, self.in_flight = self.in_flight, None
         if table is None:
             return None
+        # By its content: between loss and return another host may have driven under any number.
         if table.crc32 == driven_crc32:
             self.confirmed = table
             return True
@@ -227,9 +235,13 @@ class Tables:
     def _requests(self, generation: int, table: BoardTable) -> list[Request[Message]]:
         """One SET where it fits the frame, else STAGE fragments and a COMMIT (section 8)."""
         codes = table.codes
+        # By the bound of section 2.4, so that whether one frame does
+        # depends on the number of channels alone and never on the codes.
         room = max_payload(self._session.hello.fw_rx_max)
         if SetRequest.layout.fixed_size + 2 * len(codes) <= room:
             return [SetRequest(generation, codes)]
+        # A bank whose number has changed begins empty on the board: pieces
+        # of an earlier attempt cannot end up in this table (section 8.1).
         self._bank_generation = bank = next_generation(self._bank_generation)
         per_frame = (room - StageRequest.layout.fixed_size) // 2
         stages = [
@@ -248,5 +260,6 @@ class Tables:
                 for start in range(0, hello.n_dac, per_frame)
             ]
         )
+        # Each piece carries the checksum of the whole table: if they differ, the table changed while it was read.
         pieces = [reply for reply in replies if isinstance(reply, ReadbackReply)]
         return np.concatenate([piece.codes for piece in pieces]), {piece.crc32 for piece in pieces}

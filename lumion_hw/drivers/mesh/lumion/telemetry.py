@@ -35,6 +35,8 @@ from lumion_hw.sessions.framed.session import FramedSession
 
 _log = logging.getLogger(__name__)
 
+# Credit for about a second of events, so that the renewal, a round trip
+# away, comes in time; at least 16, and no more than the host can keep.
 _LEAST_WINDOW = 16
 _LARGEST_WINDOW = 1024
 _SILENT_S = 1.0  # silence after which the state of the stream is asked for, on top of the time of four records
@@ -61,9 +63,11 @@ def subscription(
         raise outside("telemetry, monitors of one record", len(chosen), (1, fit), "monitors", where)
     check_average(n_avg, "telemetry, n_avg", where)
     tick_s = hello.tick_us * 1e-6
+    # The scans of one record have to fit its period, else the board falls behind for good.
     shortest_s = max(tick_s, n_avg * hello.adc_scan_us * 1e-6)
     if not shortest_s <= period_s <= _MAX_U32 * tick_s:
         raise outside("telemetry, period_s", period_s, (shortest_s, _MAX_U32 * tick_s), "s", where)
+    # Rounded to the nearest tick, but never below the time of the scans.
     ticks = max(round(period_s / tick_s), -(-n_avg * hello.adc_scan_us // hello.tick_us))
     window = min(max(_LEAST_WINDOW, math.ceil(1.0 / period_s)), _LARGEST_WINDOW)
     mask = b"" if monitors is None else mask_from_channels(chosen, hello.n_adc)
@@ -90,6 +94,7 @@ class TelemetryStream:
         self._epoch = session.epoch
         self._full_scale_ma = session.hello.adc_full_scale * 1e-6
         self._track = EventTrack(request.credit_limit)
+        # Twice the credit: no more can be under way, so the oldest is dropped only if nobody reads.
         self._samples: deque[TelemetrySample] = deque(maxlen=2 * request.credit_limit)
         self._silent_s = _SILENT_S + 4 * request.period_ticks * session.hello.tick_us * 1e-6
         self._count = sum(byte.bit_count() for byte in request.mask) or session.hello.n_adc
@@ -121,6 +126,8 @@ class TelemetryStream:
             self._renew()
             self._session.wait_events(min(due_s, last_news_s + self._silent_s))
             if not self._samples and self._clock.now() >= last_news_s + self._silent_s:
+                # A lost renewal stops the stream, and with its last event lost
+                # nothing shows that: the answer to a question tells both.
                 silences, last_news_s = silences + 1, self._clock.now()
                 if silences == _SILENCES:
                     raise self._silence()
@@ -129,6 +136,7 @@ class TelemetryStream:
         return self._samples.popleft()
 
     def _take(self, seq: int, event: AnyEvent) -> None:
+        # A record of other monitors belongs to an earlier subscription of the same number.
         if not isinstance(event, TelemetryEvent) or len(event.adc) != self._count:
             return
         if self._track.receive(seq, event.dropped) is None:
@@ -141,6 +149,7 @@ class TelemetryStream:
     def _renew(self) -> None:
         """Renew the credit when half of it is used by what was received and read."""
         limit = self._track.renewal()
+        # Not renewed for a reader that has fallen behind: the board then drops at the source, and says how much.
         if limit is not None and len(self._samples) <= self._track.window // 2:
             self._grant(limit)
 
@@ -155,6 +164,7 @@ class TelemetryStream:
         self._track.settle(reply.next_event, reply.dropped)
 
     def _unsubscribe(self) -> None:
+        # The session is another one, and with it this subscription is gone; its number may be somebody else's by now.
         if self._session.epoch != self._epoch or not self._session.is_open:
             return
         try:

@@ -23,6 +23,7 @@ from lumion_hw.sessions.qontrol import QontrolSession
 
 _log = logging.getLogger(__name__)
 
+# Of the maker's client (qontrol 1.1.20); only compared, since the modules themselves say what they have.
 _FULL_SCALES = {"Q8iv": (12.0, 24.0), "Q8a": (12.0, 100.0), "Q8b": (12.0, 83.333333), "Q8bi": (12.0, 100.0)}
 _OTHER_KINDS = {"M": "a motor module", "S": "an input module"}
 _LARGEST_CHAIN = 8192  # channels; three-byte addresses carry two bytes of channel
@@ -113,6 +114,7 @@ def read_chain(session: QontrolSession) -> ModuleChain:
     """
     with session.transaction():
         entries = [_fields(CHAIN_ENTRY, line) for line in session.ask_list(text_request("NUPALL?", CHAIN_ENTRY))]
+        # Modules that were moved or a line that was lost: every channel number would be off by eight.
         if [int(index) for _, _, index in entries] != list(range(len(entries))):
             raise _bad_chain(session, "NUPALL?", f"the modules {[':'.join(entry) for entry in entries]}")
         for kind, number, _ in entries:
@@ -161,6 +163,7 @@ def _refuse_other_kinds(session: QontrolSession, name: str, kind: str) -> None:
 
 def _check(session: QontrolSession, module: ChainModule) -> None:
     digits = re.search(r"\d+", module.kind)
+    # The number in the type name is the number of channels (Q8iv has 8), which checks what NCHAN says.
     if digits is None or int(digits[0]) != module.n_channels or module.channels.stop > _LARGEST_CHAIN:
         raise _bad_chain(session, "NCHANALL?", f"{module.n_channels} channels on {module.name}")
     if not (module.full_scale_v > 0 and module.full_scale_ma > 0):

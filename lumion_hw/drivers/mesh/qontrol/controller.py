@@ -196,6 +196,7 @@ class QontrolController(Driver):
     def latch_skew_s(self) -> float:
         """How long the last table took with its reading: the last module follows the first no later than that."""
         outputs = self._found("latch_skew_s")
+        # Before the first table: one round trip per module.
         return outputs.setting_s or self._round_trip_s * len(outputs.chain.modules)
 
     def open(self) -> None:
@@ -218,6 +219,7 @@ class QontrolController(Driver):
                 self._outputs = outputs = self._attach(read_chain(self._session))
             self._is_open = True
             if self._limits is None:
+                # Until the bench declares limits those of the modules hold, whoever set them.
                 self._max_ma = np.minimum(outputs.chain.full_scale_ma, outputs.compliance.current_ma)
             else:
                 self.configure(self._limits)
@@ -237,6 +239,7 @@ class QontrolController(Driver):
         """
         with self._call("configure") as outputs:
             wanted = self._wanted(limits, outputs.chain)
+            # Judged by the new limits before any is sent: a limit below what flows would trip the output.
             max_ma = np.array(limits.heater_max_ma, dtype=np.float64)
             if outputs.driven_ma is not None:
                 what = "the table driven now, under the new heater_max_ma"
@@ -267,9 +270,12 @@ class QontrolController(Driver):
             currents = checked_column(currents_ma, 0.0, self._max_ma, "program", "mA", self._session)
             if self._limits is not None:
                 check_power(currents, self._limits, "program", self._session)
+            # Reports of the time since the last call belong to what was driven then, not to this table.
             self._session.listen()
             outputs.latch_reports()
+            # The modules latch nothing, so it is here that a fault keeps heaters off until somebody has looked at it.
             outputs.refuse_while_latched("program")
+            # A module that was powered up since may have forgotten IMAX and VMAX.
             if outputs.limits_gone and self._limits is not None:
                 outputs.apply(self._wanted(self._limits, outputs.chain))
             self._generation += 1
@@ -358,6 +364,7 @@ class QontrolController(Driver):
             VerifyError: Currents are still flowing.
         """
         with self._call("outputs_off") as outputs:
+            # Latched before zeros are sent: if that fails, nothing drives heaters again by itself.
             self._latch.add(Fault(0, STOPPED, latched=True, present=False))
             outputs.zero()
 
@@ -404,6 +411,7 @@ class QontrolController(Driver):
             )
         began = self._clock.now()
         self._session.check_identity()
+        # Measured, because the latency timer of the USB bridge (16 ms by default) decides it and not the baud rate.
         self._round_trip_s = self._clock.now() - began
         return QontrolOutputs(
             self._session, self._clock, chain, self._latch, mode=self._mode, tolerance_ma=self._tolerance_ma
@@ -430,6 +438,7 @@ class QontrolController(Driver):
 
     def _stop_if_idle(self, idle_s: float) -> None:
         """Switch off if nobody is calling; never in the middle of a call, whose time is its own."""
+        # A call is under way, so the host is not idle.
         if not self._lock.acquire(blocking=False):
             return
         try:

@@ -28,10 +28,12 @@ from lumion_hw.sessions.qontrol import QontrolSession, Report
 
 STOPPED = "ESTOP"
 HOST_IDLE = "HOST_IDLE"
+# Below 1, since what the modules measure has noise.
 _AT_LIMIT = 0.95  # part of its limit at which an output counts as held there
 _MOST_KEPT = 256
 _LOG_LINES = 64
 _AGE_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0}
+# The log tells ages in whole seconds, and reports are traced within one.
 _RECENT_S = 2.0
 
 
@@ -72,12 +74,14 @@ class FaultLatch:
     def add(self, fault: Fault) -> Fault:
         """Latch a fault under the next id; one that is latched already is kept, not doubled."""
         for kept in self.latched:
+            # A fault that lasts is reported again and again.
             if (kept.source, _candidates(kept)) == (fault.source, _candidates(fault)):
                 return kept
         self._newest_id += 1
         fault = replace(fault, fault_id=self._newest_id, latched=True)
         self._faults.append(fault)
         if len(self._faults) > _MOST_KEPT:
+            # A latched one goes only if all are: what nobody has cleared nobody has seen.
             oldest = next((kept for kept in self._faults if not kept.latched), self._faults[0])
             self._faults.remove(oldest)
         return fault
@@ -180,6 +184,7 @@ def _narrowed(
     if readings is None or report.code not in (OVER_VOLTAGE, OVER_CURRENT):
         return candidates
     at_limit = _channels_at_limit(report.code, readings, compliance)
+    # None at its limit any more: the trouble has passed, and all candidates stay.
     return tuple(channel for channel in candidates if at_limit[channel]) or candidates
 
 

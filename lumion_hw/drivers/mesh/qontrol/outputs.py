@@ -35,6 +35,7 @@ _log = logging.getLogger(__name__)
 
 _SETTLE_S = 0.02
 _READINGS_PER_SET = 6  # a supervision report comes 3 to 40 ms after its cause
+# Nothing protects the wire from bit errors; to switch off is worth three attempts.
 _STOP_ATTEMPTS = 3
 _PRINTED_STEP = 1e-4  # replies have four decimals
 
@@ -122,6 +123,8 @@ class QontrolOutputs:
         """
         self.driven_ma = None
         found_ma = self._set_and_read(currents_ma)
+        # An acknowledged current may still run into its voltage limit:
+        # the module says OK, and reports it milliseconds later.
         for reading in range(_READINGS_PER_SET):
             if reading:
                 self._clock.sleep(_SETTLE_S)
@@ -147,6 +150,7 @@ class QontrolOutputs:
             try:
                 found_ma = self._set_and_read(zeros)
                 break
+            # Without a link no attempt can succeed.
             except LinkLost:
                 raise
             except LumionError as error:
@@ -181,6 +185,7 @@ class QontrolOutputs:
                 faults += faults_from_log(log, self.chain, readings, self.compliance)
         except LumionError as error:
             _log.warning("reports could not be traced to channels: %s", error)
+        # Reading the channels takes a while, in which further reports may have come.
         reports += self._session.take_reports()
         faults = [*faults_from_reports(reports, self.chain, readings, self.compliance), *faults]
         if any(report.code == POWERED_UP for report in reports):

@@ -91,6 +91,7 @@ def checked_column(
 
 def check_power(currents_ma: NDArray[np.float64], limits: ControllerLimits, what: str, session: QontrolSession) -> None:
     """Compare the computed power of a table with its cap. Raises ``LimitError``; the modules know no such cap."""
+    # mA² times ohm is µW.
     power_mw = float(np.sum(limits.heater_ohm * currents_ma**2)) * 1e-3
     if not power_mw <= limits.total_power_mw:
         raise LimitError(
@@ -158,6 +159,8 @@ def set_requests(
             continue
         vector = set_vector_text(quantity, module.first_channel, part.tolist())
         has_vector = quantity in (Quantity.VOLTAGE, Quantity.CURRENT) and module.n_channels == MODULE_WORDS
+        # A vector with fewer values than the module has channels is
+        # not recorded, so what a module makes of it is not known.
         if has_vector and len(channels) == module.n_channels and len(vector.data) <= LINE_LIMIT_BYTES:
             requests.append(vector)
         else:
@@ -210,6 +213,7 @@ def _check_possible(
     lines: tuple[str, ...],
     session: QontrolSession,
 ) -> None:
+    # The wire has no checksum: a digit that was lost or doubled shows as a value no output can have.
     for channel in np.flatnonzero(np.abs(values) > _IMPOSSIBLE * full_scale)[:1]:
         raise _damaged(
             session, what, f"{lines[channel]!r} for channel {channel}, full scale is {full_scale[channel]:g}"

@@ -89,6 +89,7 @@ class Advertised:
             return False
         single_mode = self.number("media_type") == codes.MediaType.SMF
         by_media = single_mode and any(item.media_id in interface_ids.COHERENT_MEDIA for item in self.applications)
+        # No bit announces C-CMIS on every revision of the standard: the pages themselves have to be there.
         tunable = self.number("media_technology") in interface_ids.TUNABLE_TECHNOLOGIES
         return by_media or (tunable and self._has_page(0x34) and self._has_page(0x35))
 
@@ -99,6 +100,7 @@ class Advertised:
         for number in range(1, N_APPLICATIONS + 1):
             prefix = "application" if number <= _IN_LOWER_MEMORY else "more_application"
             host = self.value(f"{prefix}_host_interface", number)
+            # FFh ends the list (CMIS, application descriptors).
             if host is None or host == interface_ids.END_OF_APPLICATIONS:
                 break
             if self.number(f"{prefix}_host_lane_count", number):
@@ -147,6 +149,7 @@ class Advertised:
         if application is not None and application.media_id:
             technology = f"{application.media_interface} ({technology})"
         nanometres = float(wavelength) if isinstance(wavelength, (int, float)) else 0.0
+        # Tunable modules may leave the nominal wavelength at 0: the middle of the grid stands for it.
         if not nanometres and self.grids.channels:
             grid, (low, high) = next(iter(self.grids.channels.items()))
             centre_mhz = (reported_mhz(grid, low) + reported_mhz(grid, high)) / 2

@@ -56,20 +56,26 @@ def command(
     memory = module.memory
     module.needs(module.advertised.supported("cdb_command"), "a command data block")
     message = encode_command(number, payload, epl_length=len(extended))
+    # While it runs a command a module may leave every access
+    # unacknowledged, so the whole of this is patience with silence, too.
     patience_s = COMMAND_S + max(cdb_busy_s(*memory.pages.read_page(0x01, 165, 2)), MARGIN * within_s)
     words = f"CDB command {number:04X}h"
     with memory.pages.transaction(), memory.pages.patient(patience_s):
         module.guard()
+        # The extended payload first: the write to 128-129 triggers, and the module takes what stands there then.
         for start in range(0, len(extended), HALF_BYTES):
             page = EPL_PAGES[start // HALF_BYTES]
             _write(module, page, HALF_BYTES, extended[start : start + HALF_BYTES], longest_write)
         _write(module, CDB_PAGE, HEADER_REST_BYTE, message.body, longest_write)
+        # Both bytes in one write: a module that triggers on byte 129
+        # alone has 128 by then (01h:165.7 names the two ways).
         memory.pages.write_page(CDB_PAGE, COMMAND_BYTE, message.command)
         module.clock.sleep(first_look_s)
         module.wait(lambda: not _status(module) & codes.CDB_BUSY, patience_s, lambda: f"{words} is busy")
         _check_done(module, words)
         if not replies:
             return b""
+        # In the same transaction as the command: another thread's would overwrite it.
         reply = memory.pages.read_page(CDB_PAGE, HALF_BYTES, HALF_BYTES)
     try:
         return decode_reply(reply)

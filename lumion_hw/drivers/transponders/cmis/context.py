@@ -151,6 +151,7 @@ class ModuleContext:
         pages = self.memory.pages
         with pages.transaction():
             part, serial = FIELDS["part_number"].span(), FIELDS["serial_number"].span()
+            # Part and serial number in one transfer: a module exchanged between two reads would look like a mixture.
             data = pages.read_page(0x00, part.start, serial.stop - part.start)
         found = text(data[: len(part)]), text(data[serial.start - part.start :])
         if found != (self.identity.part_number, self.identity.serial):
@@ -164,6 +165,7 @@ class ModuleContext:
     def longest_s(self, stage: str) -> float:
         """Return how long a stage may take."""
         bound_s = self.advertised.durations_s[stage]
+        # At least a second: modules that advertise 1 ms stages are still polled over a slow bus.
         return max(MARGIN * (UNBOUNDED_S if bound_s is None else bound_s) * self.quirks.time_factor, _LEAST_S)
 
     def state(self) -> int:
@@ -205,6 +207,7 @@ class ModuleContext:
         Raises:
             DeviceTimeoutError: It was not done in time.
         """
+        # From 10 to 250 ms: stages take from milliseconds to minutes, and the bus is there for others, too.
         period_s = min(max(timeout_s / 200.0, 0.01), 0.25)
         end = self.clock.now() + timeout_s
         while not done():

@@ -13,6 +13,7 @@ from lumion_hw.standards.cmis.codes import DATA_PATH_TRANSIENT, ConfigStatus, Da
 
 ALL_LANES = tuple(range(1, 9))
 """Lanes of a bank."""
+# On top of the advertised time, which is milliseconds for most modules; a project default.
 _TX_EXTRA_S = 1.0
 _TRANSIENT_STAGES = {
     int(DataPathState.INIT): "dp_init",
@@ -59,6 +60,7 @@ def data_paths(module: ModuleContext) -> tuple[DataPath, ...]:
     known = {application.number: application for application in module.advertised.applications}
     groups: dict[tuple[int, int], list[int]] = {}
     for lane, (number, identity) in enumerate(zip(selected, identities, strict=True), start=1):
+        # 0 means that the lane is in no data path.
         if number:
             groups.setdefault((number, identity), []).append(lane)
     return tuple(
@@ -86,6 +88,7 @@ def states(module: ModuleContext) -> dict[int, int]:
 
 def await_steady(module: ModuleContext) -> None:
     """Wait until no data path is on its way: a host writes only then."""
+    # A path may be at the beginning of any way when we come, and go through the others after it.
     timeout_s = sum(module.longest_s(stage) for stage in ("dp_init", "dp_deinit", "tx_turn_on", "tx_turn_off"))
     _await(module, ALL_LANES, frozenset(range(16)) - DATA_PATH_TRANSIENT, timeout_s, "")
 
@@ -104,6 +107,8 @@ def deactivate(module: ModuleContext, paths: Collection[DataPath], lanes: Iterab
     """Switch the transmitters off, de-initialise the lanes, and wait until they are deactivated."""
     wanted = tuple(sorted({*host_lanes(paths), *lanes}))
     if module.advertised.supported("tx_disable"):
+        # Dark first: a path that is initialised again lights up by itself unless
+        # its transmitter is disabled (CMIS: DPInitialized goes on to DPTxTurnOn).
         module.memory.set_lanes("tx_disable", media_lanes(module, paths), True)
     set_deinit(module, wanted, True)
     timeout_s = module.longest_s("tx_turn_off") + _TX_EXTRA_S + module.longest_s("dp_deinit")
@@ -143,6 +148,8 @@ def _await(
 
     def there() -> bool:
         state = module.state()
+        # States of data paths mean nothing outside ModuleReady, so
+        # waiting on would only end in a time-out without a reason.
         if state != ModuleState.READY:
             raise module.error(
                 DeviceError,
@@ -235,6 +242,7 @@ def _apply(module: ModuleContext, lanes: Collection[int], staged: int) -> None:
     def answered() -> bool:
         nonlocal seen_in_progress
         with memory.pages.transaction():
+            # Both have to fit: the status tells that a configuration was taken, the active set which one.
             last.update(zip(ALL_LANES, memory.numbers("config_status"), strict=True))
             active = dict(zip(ALL_LANES, memory.numbers("active_app_sel"), strict=True))
         found = [last[lane] for lane in ordered]
@@ -274,6 +282,7 @@ def _runs(lanes: Collection[int]) -> list[tuple[int, int]]:
     """Return ascending lanes as pairs of first lane and number of lanes."""
     runs: list[tuple[int, int]] = []
     for lane in lanes:
+        # A write may carry eight bytes, so lanes in a row cost one transaction.
         if runs and runs[-1][0] + runs[-1][1] == lane:
             runs[-1] = (runs[-1][0], runs[-1][1] + 1)
         else:

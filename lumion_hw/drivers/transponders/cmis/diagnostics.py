@@ -122,6 +122,8 @@ class Diagnostics:
         if quantity == "ber" and not self._checks(side, lane):
             return Reading(None, FIELDS[name].unit, Quality.STALE, f"14h:{FIELDS[name].span(lane).start}")
         with memory.pages.transaction():
+            # Written only if it differs: page 14h takes up to 0.2 s to
+            # show what it was set to, and a write starts that again.
             if memory.number("diagnostics_selector") != selector:
                 memory.write("diagnostics_selector", int(selector))
                 module.clock.sleep(RESULTS_S)
@@ -190,6 +192,7 @@ class Vdm:
         if module.advertised.supported("vdm_groups"):
             memory = module.memory
             with memory.pages.transaction():
+                # The register holds the number of groups less one.
                 groups = range(min(memory.number("vdm_groups") + 1, GROUPS))
                 pages = {group: memory.half(DESCRIPTOR_PAGE + group)[0] for group in groups}
             self.instances = tuple(item for group, page in pages.items() for item in listed(page, group))
@@ -242,12 +245,14 @@ class Vdm:
         read unfrozen, and a warning is kept.
         """
         module = self._module
+        # A module with basic types only may never set FreezeDone, which is no failure.
         if not (self.has_statistics and module.quirks.freeze):
             yield False
             return
         memory = module.memory
         memory.write("vdm_freeze_request", True)
         try:
+            # The release begins a new interval, so everything has to be read before it (CMIS, VDM freeze).
             yield self._await("vdm_freeze_done")
         finally:
             memory.write("vdm_freeze_request", False)

@@ -119,6 +119,7 @@ class CmisTransponder(Driver):
         """
         with self._changing, closed_if_failed(self.close):
             self._pages.open()
+            # Asked before the bus is: an empty socket does not acknowledge, and neither does a module that starts up.
             if self._pins is not None and "mod_prs_l" in self._pins.wired and not self._pins.is_asserted("mod_prs_l"):
                 raise ModuleAbsentError(
                     "ModPrsL is high: no module in the socket",
@@ -130,6 +131,7 @@ class CmisTransponder(Driver):
             self._vdm = Vdm(module)
             self._diagnostics = Diagnostics(module)
             self._performance = PerformanceReader(module, self._vdm, self._diagnostics, self._lane)
+            # Last of all: a thread that finds a module open finds everything that belongs to it.
             self._module = module
 
     def close(self) -> None:
@@ -228,6 +230,7 @@ class CmisTransponder(Driver):
 
     def samples(self) -> tuple[VdmSample, ...]:
         """Read all diagnostic samples, unfrozen."""
+        # Also where there is nothing to sample: a module that is gone is an error, not an empty answer.
         self._opened.memory.number("module_state")
         return self._vdm.samples()
 
@@ -257,6 +260,7 @@ class CmisTransponder(Driver):
         module = self._module
         if module is None:
             raise self._not_open()
+        # No operation of its own: while one thread waits for light, another may tune or switch off.
         return LockWatch(module, self._vdm, self._lane).wait(timeout_s)
 
     def lock_state(self) -> LockReport:
@@ -287,6 +291,7 @@ class CmisTransponder(Driver):
     ) -> None:
         """Switch the transmitter off if it was switched on in this block, and close."""
         if self._lit_here:
+            # The error that ended the block says more than one from a module that may be gone by now.
             with contextlib.suppress(LumionError):
                 self.disable()
         self.close()
@@ -364,6 +369,7 @@ class CmisTransponder(Driver):
             paths = dp.data_paths(module)
             if not paths:
                 raise module.error(DeviceError, "no application is selected", "Call select_application() first.")
+            # Before the first step: what Ctrl-C leaves half switched on is switched off with the block.
             self._lit_here = True
             states = dp.states(module)
             if any(states[lane] != DataPathState.ACTIVATED for lane in dp.host_lanes(paths)):
@@ -385,6 +391,7 @@ class CmisTransponder(Driver):
             if module.state() == ModuleState.READY:
                 dp.switch_off(module, paths or (DataPath(0, ALL_LANES, ALL_LANES),))
                 self._check_dark(module)
+            # No data path is up that could be watched; the request holds when somebody else powers the module up.
             elif module.advertised.supported("tx_disable"):
                 module.memory.set_lanes("tx_disable", ALL_LANES, True)
             self._lit_here = False

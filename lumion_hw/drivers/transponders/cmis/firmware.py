@@ -66,6 +66,7 @@ def download(module: ModuleContext, file: bytes, progress: Progress) -> None:
     with _aborted_if_failed(module, can):
         _write_blocks(module, file[can.start_bytes :], can, lambda done: progress(can.start_bytes + done, len(file)))
         _command(module, CdbCommand.FIRMWARE_COMPLETE, b"", can.complete_s)
+    # Read back rather than believed: the completion only says that the command was carried out.
     found = images(module)[bank]
     if found is None or not found.valid:
         raise module.error_verify(
@@ -95,6 +96,7 @@ def run(module: ModuleContext, *, inactive: bool, hitless: bool) -> None:
     with contextlib.suppress(LinkError):  # a module may be gone before its answer is read
         cdb.command(module, CdbCommand.FIRMWARE_RUN, payload, first_look_s=1e-3, replies=False)
     module.clock.sleep(_RESTARTING_S)
+    # A restarted module shows page 00h, whatever was selected before.
     module.memory.pages.forget()
     module.wait(lambda: _answers(module), BOOT_S, lambda: f"no answer after starting image {_NAMES[wanted]}")
     found = images(module)[wanted]
@@ -138,6 +140,7 @@ def _write_blocks(module: ModuleContext, body: bytes, can: FirmwareFeatures, pro
     for start in range(0, len(body), size):
         block = body[start : start + size]
         is_last = start + size >= len(body)
+        # The last block is always sent: with it the module has seen the end of the image.
         if not (can.skip_erased and not is_last and block == bytes([can.erased_byte]) * len(block)):
             address = encode_address(start)
             cdb.command(

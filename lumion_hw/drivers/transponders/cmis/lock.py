@@ -87,6 +87,8 @@ class LockWatch:
             )
             return
         path = paths[0]
+        # What is latched may be of yesterday: only a flag that is set
+        # again right after it was read holds the link up now.
         flags = self._module.flags.live(LANE_STATUS_PAGE)
         yield from self._data_path_reasons(path, flags)
         yield from self._tuning_reasons()
@@ -118,6 +120,8 @@ class LockWatch:
         active = all(states[lane] == DataPathState.ACTIVATED for lane in path.host_lanes)
         answers = dict(zip(dp.ALL_LANES, module.memory.numbers("config_status"), strict=True))
         for lane in () if active else path.host_lanes:
+            # An old refusal stays readable while an active path runs on
+            # undisturbed, hence only for paths that are not active.
             if answers[lane] not in _ANSWERED:
                 yield self._code(LockStage.CONFIG_REJECTED, "config_status", answers[lane], lane)
             if answers[lane] == ConfigStatus.IN_PROGRESS:
@@ -255,6 +259,7 @@ class LockWatch:
             return (current, Quality.OK) if 0.0 < current < 0.5 else (None, Quality.STALE)
         counters = read_counters(self._module.memory.pages.read_page(FEC_PAGE, first, last - first))
         now = self._module.clock.now()
+        # Without a basic type for the ratio of now: the counter has to move, or the ratio is that of an earlier signal.
         if counters["bits"] != self._bits:
             self._bits, self._counted_s = counters["bits"], now
         ratios = bit_error_ratios(counters)

@@ -73,6 +73,7 @@ class CmisMemory:
         first = 0 if page is None else HALF_BYTES
         data = bytearray(HALF_BYTES)
         with self.pages.transaction():
+            # A block read over flag bytes would clear them in the module, and nobody would ever see them.
             for run in quiet_runs(page, first, HALF_BYTES):
                 data[run.start - first : run.stop - first] = self.pages.read_page(
                     page, run.start, len(run), self._bank(page)
@@ -84,9 +85,11 @@ class CmisMemory:
         field = FIELDS[name]
         span = field.span(index)
         with self.pages.transaction():
+            # Other bits of the byte belong to other settings, or are reserved and not 0 on real modules.
             current = self._read(field, span) if field.bits is not None else None
             self._write(field, span, encode(field, value, index, current=current))
             found = decode(field, self._read(field, span), index)
+        # Compared as the register can hold it, rounded to its counts.
         wanted = decode(field, encode(field, value, index, current=current), index)
         if found != wanted:
             raise self._mismatch(field, wanted, found)
@@ -103,6 +106,7 @@ class CmisMemory:
         with self.pages.transaction():
             before = self._read(field, span)[0]
             wanted = before | mask if on else before & ~mask & 0xFF
+            # Nothing to change, and no write that a module could take for a new request.
             if wanted == before:
                 return
             self._write(field, span, bytes([wanted]))
@@ -128,6 +132,7 @@ class CmisMemory:
         self.pages.write_page(field.page, span.start, data, self._bank(field.page))
 
     def _bank(self, page: Page) -> int:
+        # Pages below 10h have no banks.
         return self.bank if page is not None and page >= 0x10 else 0
 
     def _mismatch(self, field: Field, wrote: object, read: object) -> VerifyError:

@@ -28,6 +28,7 @@ _LANE = ("tx_power", "tx_bias", "rx_power")
 def module_readings(module: ModuleContext) -> dict[str, Reading]:
     """Read the monitors of the module, in one transfer."""
     first, last = FIELDS["temperature"].byte, FIELDS["custom_monitor"].span().stop
+    # One transfer for all of them: two transfers can tear a number of two bytes.
     data = module.memory.pages.read_page(None, first, last - first)
     readings = {}
     for name in (*_LOWER, *_AUX):
@@ -60,6 +61,7 @@ def _lane_reading(module: ModuleContext, name: str, lane: int, data: bytes, firs
     span = field.span(lane)
     source = f"11h:{span.start}"
     unit = "mA" if name == "tx_bias" else "dBm"
+    # Without its support bit a monitor reads 0, which is a valid power of -inf dBm and must not pass for one.
     if not module.advertised.supported(name):
         return Reading(None, unit, Quality.NOT_SUPPORTED, source)
     part = data[span.start - first : span.stop - first]

@@ -40,6 +40,8 @@ def open_module(
         halves: dict[Page, bytes] = {None: memory.half(None)[0]}
         _check_kind(memory, halves[None][0])
         halves[0x00] = memory.half(0x00)[0]
+        # Lower memory and page 00h tell whether there are further pages
+        # at all; a flat memory would answer with page 00h for each.
         advertised = Advertised(halves.get, pages.has_page)
         if not advertised.flat:
             halves |= {page: memory.half(page)[0] for page in _static_pages(pages)}
@@ -57,6 +59,7 @@ def open_module(
             hint="Check the bench file, or which module is plugged in there.",
         )
     module = ModuleContext(memory, clock, advertised, identity, quirks_of(identity, advertised.revision, dict(quirks)))
+    # A warning and no refusal: check sums are wrong on modules in the field that work.
     module.warnings += [
         f"the check sum at {item.name} does not fit: some of what this page says may be wrong"
         for item in CHECKSUMS

@@ -99,6 +99,7 @@ class PerformanceReader:
         module.needs(module.advertised.coherent or bool(self._vdm.instances), "link performance")
         drafts: dict[str, _Draft] = {}
         remarks: list[str] = []
+        # In low power nothing is measured, and a freeze may never be answered.
         in_low_power = module.memory.number("module_state") != codes.ModuleState.READY
         with module.memory.pages.transaction():
             if in_low_power:
@@ -111,6 +112,8 @@ class PerformanceReader:
         self._other_pages(drafts)
         self._interval += 1
         started_s, self._started_s = self._started_s, ended_s
+        # Registers keep their last values when the signal is gone, so
+        # what is worth something follows from state and lock.
         fresh = frozenset(name for name in drafts if lit and (locked or not _of_receiver(name)))
         quantities = {
             name: _finish(name, draft, name in fresh, name in self._fresh_before, remarks)
@@ -180,9 +183,11 @@ def bit_error_ratios(counters: Mapping[str, int]) -> tuple[float, float, float, 
         return None
     average = counters["corrected_bits"] / bits
     low, high = counters["corrected_bits_min"], counters["corrected_bits_max"]
+    # 1e-9 for the division alone: the counters are integers.
     fits = per_sub > 0 and low / per_sub <= average * (1 + 1e-9) and average <= high / per_sub * (1 + 1e-9)
     if not fits:
         frames = counters["frames"]
+        # Both counters run over the same sub-interval, so their ratio to the interval is the same.
         per_sub = bits * counters["frames_sub_interval"] // frames if frames else 0
     if not per_sub:
         return average, average, average, False
@@ -263,6 +268,7 @@ def _contradiction(name: str, draft: _Draft, steady: bool) -> str:
     if low and high and average and not _value(low) <= _value(average) <= _value(high):
         return f"minimum {_value(low):g}, average {_value(average):g}, maximum {_value(high):g} are not in order"
     pairs = [(good.get(member), rival) for member, rival in draft.rivals if rival.quality is Quality.OK]
+    # Over an interval in which the link came up the average holds other times than the value of now.
     if steady and average is not None:
         now = [rival for member, rival in [("current", good.get("current")), *draft.rivals] if member == "current"]
         pairs += [(average, rival) for rival in now if rival is not None and not _between(low, rival, high)]

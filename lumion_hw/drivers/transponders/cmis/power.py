@@ -30,6 +30,8 @@ def power_up(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
         module.guard()
         if module.state() != codes.ModuleState.READY and module.advertised.supported("tx_disable"):
             memory.set_lanes("tx_disable", ALL_LANES, True)
+        # Both requests, one by one: only these two bits of byte 26 are ours, the others hold
+        # squelch method and broadcast. Some hosts write a constant over the byte and lose them.
         memory.write("low_pwr_allow_request_hw", False)
         memory.write("low_pwr_request_sw", False)
         _drive(pins, "lp_mode", False)
@@ -50,6 +52,7 @@ def power_down(module: ModuleContext, pins: PinnedAdapter | None = None) -> None
         module.guard()
         module.state()
         memory.write("low_pwr_allow_request_hw" if by_pin else "low_pwr_request_sw", True)
+        # The bit first, so that the pin finds itself allowed to ask.
         if by_pin:
             _drive(pins, "lp_mode", True)
     _await_state(module, codes.ModuleState.LOW_PWR, "power_down")
@@ -62,6 +65,7 @@ def reset(module: ModuleContext, pins: PinnedAdapter | None = None) -> None:
         if not _drive(pins, "reset_l", True):
             module.guard()
             byte = memory.pages.read_page(None, 26, 1)[0]
+            # Not read back: the bit clears itself with the reset, during which the module answers nothing.
             memory.pages.write_page(None, 26, bytes([byte | 0x08]))
         else:
             try:
@@ -99,5 +103,6 @@ def _await_state(module: ModuleContext, wanted: codes.ModuleState, stage: str) -
 
     timeout_s = module.longest_s(stage)
     if wanted is codes.ModuleState.LOW_PWR:
+        # Going down the module first takes its data paths down by itself.
         timeout_s += module.longest_s("dp_deinit") + module.longest_s("tx_turn_off")
     module.wait(lambda: module.state() == wanted, timeout_s, words)

@@ -34,6 +34,7 @@ def dump(module: ModuleContext, vdm: Vdm) -> MemoryImage:
     memory = module.memory
     for page in _pages(module, vdm):
         bank = memory.bank if page is not None and page >= 0x10 else 0
+        # Advertised is not there: the module decides, by whether PageSelect stays.
         if page is None or memory.pages.has_page(page, bank):
             halves[bank, page], left_out = memory.half(page)
             if left_out:

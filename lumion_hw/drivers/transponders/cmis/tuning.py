@@ -18,6 +18,7 @@ TOLERANCE_MHZ = 1
 _TUNING_PAGE = 0x12
 REFUSALS = ("invalid_channel", "tuning_not_accepted", "fine_tuning_oor")
 """Flags that say that a tuning was not accepted."""
+# A refusal shows as a flag and not in the register, which keeps what was written; looked for twice, so far apart.
 _POWER_CHECK_S = 0.2
 
 
@@ -39,6 +40,8 @@ def tune(module: ModuleContext, frequency_thz: float, grid_ghz: float | None, la
     lit = [path for path in paths if before[path.host_lanes[0]] == DataPathState.ACTIVATED]
     up = [path for path in paths if before[path.host_lanes[0]] != DataPathState.DEACTIVATED]
     take_down = bool(up) and not module.quirks.tunes_while_active
+    # Modules may refuse another channel, or take minutes for it, while the
+    # path is active; frequency before initialisation is the order that works.
     if take_down:
         dp.deactivate(module, up)
     found_mhz = _write_and_wait(module, plan, lane)
@@ -63,6 +66,7 @@ def _grid(module: ModuleContext, grid_ghz: float | None) -> Grid | None:
     if grid_ghz is None:
         return None
     spacings = {grid: float(GRIDS[grid].spacing_mhz) / 1e3 for grid in module.advertised.grids.channels}
+    # 0.05 GHz, so that 33.3 means the grid of a third of 100 GHz.
     fitting = [grid for grid, spacing in spacings.items() if abs(spacing - grid_ghz) < 0.05]
     if not fitting:
         nearest = min(spacings.values(), key=lambda spacing: abs(spacing - grid_ghz), default=0.0)
@@ -75,6 +79,7 @@ def _write_and_wait(module: ModuleContext, plan: Tuning, lane: int) -> int:
     memory, flags = module.memory, module.flags
     fine = module.advertised.grids.fine is not None
     with memory.pages.transaction():
+        # Grid, channel, fine offset, in this order: the channel number means nothing before its grid is set.
         memory.write("grid", plan.grid, lane)
         if fine:
             memory.write("fine_tuning_enable", plan.fine_mhz != 0, lane)
@@ -91,6 +96,7 @@ def _write_and_wait(module: ModuleContext, plan: Tuning, lane: int) -> int:
             raised = flags.read(_TUNING_PAGE)
             last["mhz"] = memory.number("current_frequency", lane)
             busy = memory.value("tuning_in_progress", lane) or memory.value("wavelength_unlocked", lane)
+        # Before the frequency is compared: a refused laser stays where it was, and may be there already.
         refused = [name for name in REFUSALS if (name, lane) in raised]
         if refused:
             raise module.error(

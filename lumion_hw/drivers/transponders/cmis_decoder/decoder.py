@@ -41,6 +41,7 @@ _AUX = {
     "aux3": ("aux3_is_supply_2", "temperature", "supply"),
 }
 _AUX_UNITS = {"tec": "% TEC current", "temperature": "degC laser temperature", "supply": "V second supply"}
+# Counts of 0.1 µW per mW.
 _MW_COUNTS = 1e4
 
 
@@ -101,6 +102,7 @@ def _power(dump: Dump, power_mw: float) -> str:
 
 
 def _smf_length(dump: Dump, base: float) -> str:
+    # Code 3 was reserved before, and 01h:137 belonged to something else.
     second = dump.count("smf_length_multiplier_2") if dump.advertised.revision >= SMF_MULTIPLIER_2_SINCE else None
     length_km = smf_length_km(dump.count("smf_length_multiplier"), int(base), second)
     return "" if length_km is None else f"{length_km:g} km"
@@ -120,6 +122,7 @@ _SPECIAL: tuple[tuple[Callable[[Field], bool], Callable[[Dump, float], str]], ..
 )
 
 
+# Identifiers of SFF-8024 whose memory begins alike and goes on otherwise: worth naming instead of decoding nonsense.
 _OTHER_STANDARDS = {0x03: "SFF-8472", 0x0C: "SFF-8436", 0x0D: "SFF-8636", 0x11: "SFF-8636"}
 _CMIS_MAJORS = range(3, 6)
 _BY_INSTANCE = "vdm_"
@@ -140,6 +143,7 @@ def decode_image(image: MemoryImage) -> DecodedModule:
     _check_kind(dump)
     identifier = dump.count("identifier")
     findings = worst_first(item for check in (*identity_checks.CHECKS, *live_checks.CHECKS) for item in check(dump))
+    # A note says something about a field without making its value doubtful.
     unreliable = {key for item in findings if item.severity is not Severity.NOTE for key in item.fields}
     fields = tuple(_fields(dump, unreliable))
     major, minor = dump.advertised.revision
@@ -188,6 +192,7 @@ def _fields(dump: Dump, unreliable: set[FieldKey]) -> Iterator[DecodedField]:
     for field in ALL_FIELDS:
         if field.name.startswith(_BY_INSTANCE) and field.array is not None:
             continue  # samples, thresholds and flags of instances mean nothing without their descriptors
+        # Page 14h shows what its selector asks for; read by another view the same bytes are nonsense.
         if field.view and selector not in _VIEWS[field.view]:
             continue
         for index in field.array.indices if field.array else (None,):
@@ -199,8 +204,10 @@ def _field(dump: Dump, field: Field, index: int | None, unreliable: bool) -> Dec
     supported = dump.supported(field.name) is not False and not _is_absent(dump, field, index)
     value = dump.value(field.name, index)
     page = 0 if field.page is None else field.page
+    # A value is as damaged as what it is read with: its support bit, its multiplier, its list of lanes.
     damaged = any(dump.is_damaged(FIELDS[name]) for name in _read_with(field))
     quality = Quality.OK
+    # A support bit under a wrong check sum does not prove that a field is missing.
     if not supported and not damaged:
         quality = Quality.NOT_SUPPORTED
     elif unreliable:

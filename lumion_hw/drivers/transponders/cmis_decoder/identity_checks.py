@@ -74,6 +74,7 @@ def pages(dump: Dump) -> Iterator[Finding]:
             message = f"the memory is flat, but the dump has pages {_hex(beyond)}"
             yield finding(_ERROR, "contradiction", message, "flat_memory", spoils=False)
         return
+    # Which bits announce which pages; a host that reads an unannounced page is shown page 00h.
     for wanted, name in (
         ({0x00}, "identifier"),
         ({0x01, 0x02, 0x10, 0x11}, "flat_memory"),
@@ -106,6 +107,7 @@ def applications(dump: Dump) -> Iterator[Finding]:
             continue
         empty = not (host or lanes or media or dump.count(f"{prefix}_media_interface", number))
         if ended is not None:
+            # Descriptors 9 to 15 stand on another page, and no host reads on behind the end of the list.
             if not empty and number <= 8:
                 message = f"descriptor {number} is filled, though the list ended at {ended}"
                 yield finding(_NOTE, "contradiction", message, name, number, spoils=False)
@@ -156,6 +158,7 @@ def limits(dump: Dump) -> Iterator[Finding]:
     if power == 0.0:
         yield finding(_WARNING, "impossible", "the module says that it takes 0 W", "max_power")
     low, high = dump.number("module_temperature_min"), dump.number("module_temperature_max")
+    # Both 0 means that the module does not say.
     if low is not None and high is not None and not dump.advertised.flat and (low or high) and low >= high:
         message = f"the case may be between {low:g} and {high:g} degC"
         yield finding(_ERROR, "contradiction", message, "module_temperature_max")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from lumion_hw.drivers.transponders.cmis.diagnostics import Instance, listed, sample_value
 from lumion_hw.drivers.transponders.cmis.performance import FEC_PAGE, bit_error_ratios, read_counters
 from lumion_hw.drivers.transponders.cmis_decoder.memory import Dump, finding
-from lumion_hw.drivers.transponders.decoded import Finding, Severity
+from lumion_hw.drivers.transponders.decoded import SANE, Finding, Severity
 from lumion_hw.standards.cmis import FIELDS, byte_access, codes
 from lumion_hw.standards.cmis.codec import aux_monitor
 from lumion_hw.standards.cmis.coherent_pages import FEC_COUNTERS, LINK_QUANTITIES
@@ -16,10 +16,6 @@ from lumion_hw.standards.cmis.vdm import CUSTOM_TYPES, DESCRIPTOR_PAGE, GROUPS, 
 
 _ERROR, _WARNING, _NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 _LANES = range(1, 9)
-_SANE = {  # what a working module can show: lowest, highest
-    "temperature": (-60.0, 125.0),
-    "supply": (2.5, 4.0),
-}
 _LANE_MONITORS = {"tx_power": "mW", "tx_bias": "mA", "rx_power": "mW"}
 _LIMIT_ORDER = ("low_alarm", "low_warning", "high_warning", "high_alarm")
 _RESERVED_OK = frozenset({0x03, 0x14, 0x9F})
@@ -41,6 +37,7 @@ def states(dump: Dump) -> Iterator[Finding]:
         path = dump.count("data_path_state", lane)
         if path not in tuple(codes.DataPathState):
             yield finding(_ERROR, "reserved", f"data path state {path} is reserved", "data_path_state", lane)
+        # In low power every data path is deactivated, whatever its control bits say (CMIS, data path state machine).
         elif path != codes.DataPathState.DEACTIVATED and state in (codes.ModuleState.LOW_PWR, codes.ModuleState.PWR_UP):
             message = f"lane {lane} is {codes.describe('data_path_state', path)} in low power"
             yield finding(_ERROR, "contradiction", message, "data_path_state", lane)
@@ -58,6 +55,7 @@ def _selection(dump: Dump, lane: int, path: int) -> Iterator[Finding]:
         yield finding(_ERROR, "contradiction", message, "active_app_sel", lane)
     elif number:
         first = identity + 1
+        # A data path is named by its first host lane.
         if not first <= lane < first + offered[number].host_lanes:
             message = f"lane {lane} belongs to data path {first} with {offered[number].host_lanes} lanes"
             yield finding(_ERROR, "contradiction", message, "active_data_path_id", lane)
@@ -68,7 +66,7 @@ def _selection(dump: Dump, lane: int, path: int) -> Iterator[Finding]:
 
 def monitors(dump: Dump) -> Iterator[Finding]:
     """Yield monitors of the module that cannot be, or are there and not advertised."""
-    for name, (low, high) in _SANE.items():
+    for name, (low, high) in SANE.items():
         value = dump.number(name)
         supported = dump.supported(name)
         if value is None:
@@ -79,6 +77,7 @@ def monitors(dump: Dump) -> Iterator[Finding]:
         elif supported is False and value and not dump.advertised.flat:
             message = f"{name} reads {value:g} {FIELDS[name].unit}, but is not advertised"
             yield finding(_NOTE, "not_supported", message, name, spoils=False)
+    # What Aux3 measures is said by 01h:145.
     kind = "supply" if dump.value("aux3_is_supply_2") else "temperature"
     aux3 = dump.number("aux3")
     if (
@@ -135,8 +134,9 @@ def thresholds(dump: Dump) -> Iterator[Finding]:
 
 
 def _outside(dump: Dump, name: str, low: float, high: float) -> Iterator[Finding]:
-    for index in (None,) if name in _SANE else _lit_lanes(dump):
+    for index in (None,) if name in SANE else _lit_lanes(dump):
         value = dump.number(name, index)
+        # Too little received light is a dark fibre, and no fault of the module.
         if value is not None and not low <= value <= high and not (name == "rx_power" and value < low):
             lane = "" if index is None else f" of lane {index}"
             message = f"{name}{lane} is {value:g} {FIELDS[name].unit}, outside its alarm limits {low:g} to {high:g}"
@@ -272,6 +272,7 @@ def reserved(dump: Dump) -> Iterator[Finding]:
         if not any(defined):
             yield Finding(_NOTE, f"{page or 0:02X}h", "unknown", "this page is not described here")
             continue
+        # Reserved bits may be set on real modules: worth a note, never a value.
         odd = [first + at for at in range(HALF_BYTES) if half[at] & ~defined[at]]
         if odd:
             listing = ", ".join(
@@ -288,6 +289,7 @@ def tuning(dump: Dump) -> Iterator[Finding]:
         return
     for lane in sorted(dump.media_lanes):
         mhz = dump.number("current_frequency", lane)
+        # Far beyond every band that is used; 0 says that the laser was never tuned.
         if mhz and not 150_000_000 <= mhz <= 300_000_000:
             yield finding(_ERROR, "impossible", f"a laser at {mhz:g} MHz", "current_frequency", lane)
         code = dump.count("grid", lane)

@@ -93,6 +93,7 @@ class Dump:
         """
         usable = _usable((item.media_lanes, item.first_media_lanes) for item in self.advertised.applications)
         absent = {lane for lane in ALL_LANES if self.value("media_lane_unsupported", lane)}
+        # Some modules set 00h:210 wrongly; light that is measured proves a lane.
         return usable - (absent - self.shining_lanes)
 
     @cached_property
@@ -127,6 +128,7 @@ def _usable(applications: Iterable[tuple[int, tuple[int, ...]]]) -> frozenset[in
     for count, starts in applications:
         if count and not starts:
             return ALL_LANES
+        # An application covers as many lanes in a row as it takes, from each place where it may begin.
         usable |= {lane for first in starts for lane in range(first, first + count)}
     return ALL_LANES & usable or ALL_LANES
 

@@ -32,7 +32,7 @@ from lumion_hw.emulator.optics.light import Light, LightOutlet
 from lumion_hw.emulator.wires.serial_device import SerialDevice, SerialPeer
 from lumion_hw.emulator.wires.serial_line import SerialLine
 
-_SILENCE_S = 0.1
+_SILENCE_S = 0.1  # model choice: a host that died within a frame must not shift all that follow
 
 
 class ItlaPeer(SerialPeer):
@@ -61,7 +61,7 @@ class ItlaPeer(SerialPeer):
 BAUD_RATES = (9600, 19200, 38400, 57600, 115200)
 """By their code in IOCap."""
 PENDING_FLAG, READY = 0x0100, 0x0010
-_ANSWER_S = 0.5e-3
+_ANSWER_S = 0.5e-3  # model choice
 
 
 @dataclass(frozen=True)
@@ -144,6 +144,7 @@ class Itla(SerialDevice[ItlaPeer]):
         self._error = ItlaError.OK
         self._last_reply = reply(ResponseStatus.OK, 0, 0)
         self.extended, self.extended_at, self.extended_mode = b"", 0, 0
+        # MRL is how a host learns that its settings are gone.
         self.status = ItlaStatus(reg.MODULE_RESTARTED, reg.MODULE_RESTARTED)
         self._ready_s = self._instant + self.profile.boot_s
         self._believed_mhz = self.settings.channel_mhz
@@ -185,17 +186,19 @@ class Itla(SerialDevice[ItlaPeer]):
         self._watch()
 
     def _execute(self, peer: ItlaPeer, frame: bytes, at_s: float) -> None:
+        # What ended before the frame arrived is over for it.
         self._end_due(at_s)
         self._executing_s = at_s
         try:
             peer.line.send(self._answer(frame), at_s + _ANSWER_S)
         finally:
             self._executing_s = None
-        self._set_speeds()
+        self._set_speeds()  # after the reply: it leaves at the old rate
 
     def _end_due(self, now: float) -> None:
         if self._operation is not None and self._operation.end_s <= now + 1e-9:
             ended, self._operation = self._operation, None
+            # Its end happens at its own instant, however late it is noticed.
             self._executing_s = ended.end_s
             ended.on_end()
             self._executing_s = None
@@ -213,12 +216,14 @@ class Itla(SerialDevice[ItlaPeer]):
         if request is None:
             self.status.latch(reg.COMMUNICATION_ERROR)
             return DAMAGED
+        # LstRsp executes nothing: a reply that was damaged on its way is sent again.
         if not request.repeat:
             self._last_reply = self._carry_out(request)
         return self._last_reply
 
     def _carry_out(self, request: ItlaRequest) -> bytes:
         code, data = request.register, request.data
+        # NOP is answered before the module is ready: MRDY in its reply is how a host waits for that.
         if code == reg.NOP:
             error, self._error = self._error, ItlaError.OK
             return reply(ResponseStatus.OK, code, PENDING_FLAG * self.pending | READY * self.ready | error)
@@ -241,6 +246,7 @@ class Itla(SerialDevice[ItlaPeer]):
             return reply(ResponseStatus.EXTENDED, code, len(self.extended))
         if code == reg.LST_RESP:
             last = self._last_reply
+            # Status and data only: its own register and parity belong to this reply.
             return reply(ResponseStatus(last[0] & 0x03), code, last[2] << 8 | last[3])
         if code in READ:
             return reply(ResponseStatus.OK, code, READ[code](self))
@@ -254,6 +260,7 @@ class Itla(SerialDevice[ItlaPeer]):
         if self.pending and not (code == reg.RES_ENA and not data & reg.ENABLE):
             raise ItlaRefusal(ItlaError.PENDING)
         if code in WRITE:
+            # CP tells of an operation that this write has begun, not of one that it found.
             before = self._operation
             WRITE[code](self, data)
             pending = self._operation is not None and self._operation is not before
@@ -335,6 +342,7 @@ class Itla(SerialDevice[ItlaPeer]):
 
     def switch_off(self) -> None:
         """Disable the output at once, whatever is under way."""
+        # Never refused: a host must be able to end the light.
         self.enabled = self.tuning = False
         self._operation = None
         self._laser.aim(self.power_dbm, self._instant, lit=False, dark=False)
@@ -367,6 +375,7 @@ class Itla(SerialDevice[ItlaPeer]):
     def _watch(self) -> None:
         self.status.fatal |= self._live(fatal=True)
         self.status.warning |= self._live(fatal=False)
+        # MCB.SDF: the module switches itself off on a fatal condition.
         if self.enabled and self._summary() & reg.FATAL and self.settings.stored[reg.MCB] & reg.SHUTDOWN_ON_FATAL:
             self.switch_off()
         self._outlet.show(lambda: self._laser.light(self.frequency_mhz, self._instant))
@@ -390,6 +399,7 @@ def _words(*values: float) -> bytes:
 
 
 def _currents(itla: Itla) -> bytes:
+    # Model: 200 mA at 10 dBm; the cooler takes 150 mA.
     diode_ma = 80.0 + 12.0 * itla.power_dbm if itla.enabled else 0.0
     return _words(10.0 * 150.0, 10.0 * diode_ma)
 
@@ -462,6 +472,7 @@ READ: Mapping[int, Callable[[Itla], int]] = {
 def _set_channel(itla: Itla, channel: int) -> None:
     settings = itla.settings
     _require(channel >= 1 and itla.within_limits(settings.first_mhz + (channel - 1) * settings.grid_mhz))
+    # The channel it is on already starts nothing: the reply is OK, not CP.
     changed, settings.channel = channel != settings.channel, channel
     if itla.enabled and changed:
         itla.start(itla.profile.tune_s, dark=True)

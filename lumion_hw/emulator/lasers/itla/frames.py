@@ -61,6 +61,7 @@ class ItlaRequest:
 
 def bip4(frame: bytes) -> int:
     """Return the parity of a frame, its own four bits left out."""
+    # BIP-4 is the parity of each of four bit positions over all nibbles.
     folded = (frame[0] & 0x0F) ^ frame[1] ^ frame[2] ^ frame[3]
     return (folded >> 4) ^ (folded & 0x0F)
 

@@ -14,6 +14,7 @@ import numpy as np
 from lumion_hw.emulator.optics.light import Light
 from lumion_hw.quantities import w_from_dbm, wavelength_m_from_frequency_hz
 
+# Errors and times are of the order of data sheets of such modules (model).
 FREQUENCY_ERROR_HZ = 0.3e9
 POWER_ERROR_DB = 0.25
 POWER_TAU_S = 0.5
@@ -114,8 +115,9 @@ class ItlaPhysics:
 
     def aim(self, power_dbm: float, now_s: float, *, lit: bool, dark: bool) -> None:
         """Say what the control loops are after: a level, and whether light comes out at all."""
-        self.level_dbm(now_s)
+        self.level_dbm(now_s)  # what it was after before counts up to now
         if lit and not self.lit:
+            # Switched on, the level comes up from below, so that OOP shows the loop at work.
             self._level_dbm = power_dbm - 3.0
         self._heading_dbm = power_dbm
         self.lit, self.dark = lit, dark
@@ -130,6 +132,7 @@ class ItlaPhysics:
     def light(self, frequency_mhz: float, now_s: float) -> Light:
         """Return the true light for a frequency that the module believes in."""
         nm = wavelength_m_from_frequency_hz(frequency_mhz * 1e6 + self._frequency_error_hz) * 1e9
+        # What the module believes and what comes out differ by its own error.
         reported_dbm = self.level_dbm(now_s)
         on = self.lit and not self.dark
         return Light(w_from_dbm(reported_dbm + self._power_error_db) if on else 0.0, nm)

@@ -32,6 +32,7 @@ class ItlaStatus:
             stored: The trigger masks, by register.
             disabled: The hardware pin keeps the output off.
         """
+        # The trigger masks name fatal deviations in bits 0 to 3 and warnings in bits 8 to 11.
         deviations = (self.fatal & 0x0F) | (self.warning & 0x0F) << 8
         events = deviations | (self.fatal & 0xF0) | reg.DISABLED * disabled
         fatal = deviations | (self.fatal & reg.MODULE_RESTARTED)

@@ -1,4 +1,7 @@
-"""The emulated mesh controller: firmware as a state machine behind the host-controller wire protocol, version 1."""
+"""The emulated mesh controller: firmware as a state machine behind the wire protocol of the mesh controller, version 1.
+
+Sections named in these modules are those of docs/protocol.md.
+"""
 
 from lumion_hw.emulator.mesh.lumion.device import MeshBoard
 from lumion_hw.emulator.mesh.lumion.profile import PRESETS, BoardProfile, preset

@@ -21,7 +21,7 @@ from firmware_protocol import (
 )
 from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 
-_TABLES_AT_ONCE = 256
+_TABLES_AT_ONCE = 256  # tables checked by one call of numpy: an image may have thousands of points
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class StoredConfiguration:
             return refusal
         power_uw = computed_power_uw(codes, self.limits["load_ohm"], profile.dac_full_scale, profile.drive)
         if power_uw > self.common.total_power_mw * 1000:
+            # Rounded up, so that a refusal never names the limit itself as too much.
             asked_mw = -(-power_uw // 1000)
             return Refusal(Status.LIMIT, value=asked_mw, limit=self.common.total_power_mw, text="power")
         return None
@@ -72,6 +73,7 @@ class StoredConfiguration:
             wrong |= power_uw.sum(axis=1) > self.common.total_power_mw * 1000
             if wrong.any():
                 point = int(wrong.argmax())
+                # The table again by itself, for the words of its refusal.
                 refusal = self.refuse_table(chunk[point], profile)
                 return None if refusal is None else replace(refusal, index=first + point)
             first += len(chunk)

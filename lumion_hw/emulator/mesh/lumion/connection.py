@@ -94,6 +94,7 @@ class BoardPeer:
         """Take bytes from the host, now."""
         self._board.advance()
         if self.is_open:
+            # A writer that ignores `room` loses bytes, as on a UART without flow control.
             self._board.lost_bytes(self.inlet.write(data, self._board.now()))
             self._board.advance()
 

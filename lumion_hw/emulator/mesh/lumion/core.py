@@ -1,7 +1,7 @@
 """The emulated board behind its commands: time in ticks, outputs and their states, watchdog, faults.
 
 Everything here happens at an explicit instant that the caller gives; nothing looks at a clock. Sections are those of
-the mesh controller protocol, version 1.
+docs/protocol.md.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ class Bank:
             if base is not None:
                 self.codes[:] = base
                 self.staged[:] = True
+        # One by one: numpy does not say which of two values of one channel stays.
         for channel, code in zip(channels.tolist(), codes.tolist(), strict=True):
             self.codes[channel] = code
         self.staged[channels] = True
@@ -142,6 +143,7 @@ class BoardCore:
     def boot(self, at_s: float, boot_id: int) -> None:
         """Power-up: outputs 0, everything forgotten but flash, latched faults and the outer conditions (section 11)."""
         profile = self.profile
+        # What has latched outlives a restart (section 11.3): power-cycling is no way round an interlock.
         self.faults.restart()
         self.boot_id = boot_id
         self.origin_s = at_s
@@ -207,6 +209,7 @@ class BoardCore:
             return
         self.driven = codes
         profile = self.profile
+        # Codes on the wire have 16 bits whatever the converter has: the outputs move in its steps.
         native = native_code(codes, profile.dac_bits).astype(np.float64)
         unit = 1e-3 * profile.dac_full_scale  # uA -> mA, uV -> mV
         self._drive(native / ((1 << profile.dac_bits) - 1) * unit, at_s)
@@ -222,6 +225,7 @@ class BoardCore:
     def trigger(self, at_s: float) -> None:
         """The external trigger: a commit armed for it latches at the next tick edge."""
         if self.armed is not None and self.armed.edge is None:
+            # The next edge: one that coincides with the trigger has been.
             self.armed = replace(self.armed, edge=self.tick_number(at_s) + 1)
 
     # -- sweep ------------------------------------------------------------------------------------------------------
@@ -312,6 +316,7 @@ class BoardCore:
 
     def activate(self, configuration: StoredConfiguration, at_s: float) -> None:
         """Make a configuration the active one (section 7.2)."""
+        # An armed commit was checked against the limits of before; applying the same again changes nothing.
         if self.active is None or configuration.crc32 != self.active.crc32:
             self.active = configuration
             self.armed = None
@@ -337,6 +342,7 @@ class BoardCore:
         edges = []
         if self.state is OutputsState.GRACE:
             edges.append(self._grace_edge())
+        # Silence trips at an edge, as everything that changes outputs does.
         elif self._is_watched():
             edges.append(self.edge_from(self.fed_at + self.watchdog_s))
         if self.armed is not None and self.armed.edge is not None:
@@ -349,6 +355,7 @@ class BoardCore:
 
     def _grace_edge(self) -> int:
         end = self.edge_from(self._grace_from_s + self._grace_s())
+        # RAMP changes the outputs at every tick, HOLD only at its end.
         if self._policy() is WatchdogPolicy.HOLD:
             return end
         return min(end, self.edge_from(self._grace_from_s) + self._grace_step + 1)
@@ -400,9 +407,11 @@ class BoardCore:
         at_s = self.edge_s(number)
         period_ms = round(self._grace_s() * 1e3)
         elapsed_ms = math.floor((at_s - self._grace_from_s) * 1e3 + _EDGE)
+        # Counted in edges: ticks may be shorter than the milliseconds of the ramp.
         self._grace_step = number - self.edge_from(self._grace_from_s)
         if elapsed_ms >= period_ms:
             self.go_safe(at_s)
         else:
+            # In the integers of section 11.2: every implementation drives the same codes.
             ramped = self._grace_codes.astype(np.uint64) * np.uint64(period_ms - elapsed_ms) // np.uint64(period_ms)
             self._put(ramped.astype(np.uint16), at_s)

@@ -158,6 +158,7 @@ class MeshBoard(Switchable):
         if not core.enabled(source):
             return None
         record = core.trip(source, self._processor.time, channel=channel, value=value, limit=limit)
+        # By hand there is no policy to follow: the outputs go to 0 as with every other source.
         if source == FaultSource.WATCHDOG:
             core.go_safe(self._processor.time, EndReason.WATCHDOG)
         self.advance()
@@ -179,11 +180,6 @@ class MeshBoard(Switchable):
         self.advance()
         self.core.set_chip_temp(round(temperature_c * 100), self._processor.time)
         self.advance()
-
-    def corrupt_bank(self, bank: int, channel: int = 0) -> None:
-        """Flip a bit of a staged code in memory: its CRC is wrong from now on."""
-        self.advance()
-        self.core.banks[bank].codes[channel] ^= 1
 
     def lose_frames(self, count: int) -> None:
         """Lose the next ``count`` good frames without a trace."""
@@ -243,6 +239,7 @@ class MeshBoard(Switchable):
         now = self._clock.now()
         stood_s = now - self._frozen_at
         self._frozen_at = None
+        # To the processor no time has passed: all its instants move along.
         self.core.shift(stood_s)
         self.core.count(StatsCounter.TICK_OVERRUNS, int(stood_s / self.profile.tick_s))
         self._context.sweeper.shift(stood_s)
@@ -255,6 +252,7 @@ class MeshBoard(Switchable):
         return self._frozen_at + self.profile.hw_watchdog_s
 
     def _check_hw_watchdog(self, now: float) -> None:
+        # The hardware watchdog is apart from the processor: it acts although that one hangs.
         due = self._hw_reset_due()
         if due is not None and due <= now:
             self._reboot(due)
@@ -264,6 +262,7 @@ class MeshBoard(Switchable):
         self._frozen_at = None
         self._processor.reading = True
         self._processor.reset(at_s)
+        # Before the boot: faults that are latched again find no session to be told to.
         self._session.close()
         self._context.telemetry.clear()
         self._context.sweeper.reset()

@@ -38,6 +38,7 @@ class FaultLog:
 
     def restart(self) -> None:
         """Begin a new boot: what was latched is latched again, in its order, with ids from 1 and at tick 0."""
+        # Ids and ticks are those of one boot: by boot_id a host sees that the ones it knows are gone.
         latched = [record for record in self.records if record.fault_state is not FaultState.CLEARED]
         self.records = [replace(record, fault_id=number, tick=0) for number, record in enumerate(latched, start=1)]
         self.newest_id = len(self.records)
@@ -70,6 +71,7 @@ class FaultLog:
         record = FaultRecord(self.newest_id, tick, source, state, channel, value, limit)
         self.records.append(record)
         cleared = [item for item in self.records if item.fault_state is FaultState.CLEARED]
+        # The oldest first; ids are never given out again within a boot.
         for old in cleared[: max(len(self.records) - KEPT, 0)]:
             self.records.remove(old)
         return record, True

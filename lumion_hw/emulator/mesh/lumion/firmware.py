@@ -130,6 +130,7 @@ class BoardFirmware:
         if item.version != PROTOCOL_MAJOR:
             core.count(StatsCounter.BAD_VERSION)
             return None
+        # Only the session feeds the watchdog: any other host must not keep outputs alive.
         if self.is_own(item):
             core.fed_at = max(core.fed_at, at_s)
         return item
@@ -143,6 +144,7 @@ class BoardFirmware:
         session, core = self.context.session, self.context.core
         if frame.command == Command.HELLO:
             return Work(frame, self._hello(frame, at_s))
+        # ESTOP, and PING outside of sessions, need no session: whoever can reach the board may stop it or look for it.
         if frame.command == Command.ESTOP or (frame.command == Command.PING and frame.session == 0):
             return Work(frame, self._perform(frame, self._read(frame), at_s))
         if not self.is_own(frame):
@@ -163,6 +165,7 @@ class BoardFirmware:
             core.count(StatsCounter.STALE)
             return Work(frame, Refusal(Status.STALE, value=session.last_seq))
         core.count(StatsCounter.SEQ_GAPS, judgement.gap)
+        # Before it is read: a request that is refused has used its number, and a repeat gets the same refusal.
         session.executes(frame.seq)
         request = self._read(frame)
         reads = frame.command in _READS if isinstance(request, Refusal) else is_read(request)
@@ -176,6 +179,7 @@ class BoardFirmware:
         payload = result.encode()
         if work.stored and work.silent:
             ring.store_silent(seq)
+        # A repeat of a read executes again: it changes nothing, and its reply need not be kept.
         elif work.stored and work.reads:
             ring.store_read(seq)
         elif work.stored:
@@ -190,6 +194,7 @@ class BoardFirmware:
         if isinstance(request, Refusal):
             return request
         command = Command(frame.command)
+        # Ranges are checked before the state, except where the specification has them later.
         wrong = None if command in _OWN_RANGES else request.out_of_range()
         return bad_value(*wrong) if wrong is not None else HANDLERS[command](self.context, request, at_s)
 
@@ -232,6 +237,7 @@ class BoardFirmware:
         if frame.session == 0:
             return Refusal(Status.BAD_VALUE, value=0, text="session 0")
         session = self.context.session
+        # A HELLO whose reply was lost: the session is as it was opened, and is not opened again.
         if self.is_own(frame) and frame.seq == session.hello_seq and session.untouched:
             return identity.hello_reply(self.context, session.tx_max, at_s)
         return self._replace_session(frame, request, at_s)
@@ -239,6 +245,7 @@ class BoardFirmware:
     def _replace_session(self, frame: Frame, request: HelloRequest, at_s: float) -> Result:
         """Open a session unless another host's is live; a running sweep ends first, at the next tick edge."""
         session, core = self.context.session, self.context.core
+        # A session that has been silent for the watchdog's time is no longer live, and may be replaced.
         left_s = core.fed_at + core.watchdog_s - at_s
         other = session.number not in (0, frame.session)
         if other and left_s > 0 and not request.hello_flags & HelloFlag.TAKEOVER:
@@ -246,6 +253,7 @@ class BoardFirmware:
         run = self.context.sweeper.running
         if run is None:
             return self._open(frame, request, at_s)
+        # No further point until that edge; the run ends there, with the base table.
         run.stop()
         edge = core.tick_number(at_s) + 1
         return DeferredReply(core.edge_s(edge), lambda: self._end_sweep_and_open(frame, request, edge))

@@ -99,9 +99,11 @@ def fault_list(context: Context, request: FaultListRequest, at_s: float) -> Resu
     known = [
         record
         for record in core.faults.records
+        # Ids are compared on the circle of 32 bits, as all numbers of the protocol are.
         if request.first_id == 0 or not is_newer(request.first_id, record.fault_id)
     ]
     room = context.session.room(12, _FAULT_BYTES)
+    # As many as fit the frame and the count, which is one byte.
     wanted = min(request.max_records, len(known)) if request.max_records else min(room, len(known), 255)
     if wanted > room:
         return Refusal(Status.TOO_BIG, value=wanted, limit=room)
@@ -112,6 +114,7 @@ def fault_clear(context: Context, request: FaultClearRequest, at_s: float) -> Re
     """FAULT_CLEAR (section 11.3): the fault that is named, and only when its condition is gone."""
     core = context.core
     ramping = core.active is not None and core.active.common.wd_policy == WatchdogPolicy.RAMP
+    # A ramp is carried to its end: clearing would leave the outputs somewhere between.
     if core.state is OutputsState.GRACE and ramping:
         return Refusal(Status.BUSY, value=core.grace_left_ms(at_s))
     if not core.faults.was_issued(request.fault_id):

@@ -31,6 +31,7 @@ def read_adc(context: Context, request: ReadAdcRequest, at_s: float) -> Result:
     room = max_elements(ReadAdcReply, context.session.tx_max)
     if request.count > room:
         return Refusal(Status.TOO_BIG, value=request.count, limit=room)
+    # The light of the request's instant, told when the scans are over.
     codes = context.monitors.scan(request.n_avg, at_s)[request.start : request.start + request.count]
     reply = ReadAdcReply(core.tick(at_s), core.generation, request.start, codes)
     return DeferredReply(at_s + context.monitors.scan_s(request.n_avg), lambda: reply)
@@ -57,6 +58,7 @@ def subscribe(context: Context, request: SubscribeRequest, at_s: float) -> Resul
 def _new_stream(context: Context, request: SubscribeRequest, at_s: float) -> TelemetrySender | Refusal:
     core = context.core
     needed_us = request.n_avg * core.profile.adc_scan_us
+    # Scans of one record must be over before those of the next begin.
     if request.period_ticks and request.period_ticks * core.profile.tick_us < needed_us:
         return bad_value(_OFFSET_PERIOD, request.period_ticks)
     try:

@@ -41,6 +41,7 @@ class BoardMonitors:
         profile = self._profile
         current_na = np.asarray(self._sense_ma(n_avg, at_s), dtype=np.float64) * 1e6
         top = (1 << profile.adc_bits) - 1
+        # Saturated at full scale, as a converter is; codes on the wire have 16 bits whatever it has.
         native = np.clip(np.rint(current_na / profile.adc_full_scale * top), 0, top).astype(np.uint16)
         return monitor_code(native, profile.adc_bits)
 
@@ -150,6 +151,7 @@ class Telemetry:
         wanted = due if stream.allowance else 0
         if blocked:
             wanted = min(wanted, QUEUE_RECORDS)
+        # Counted together, not scanned one by one: a stream that nobody gives credit costs nothing.
         if wanted < due:
             self._discard(stream, due - wanted)
             stream.next_edge += (due - wanted) * stream.period
@@ -159,6 +161,7 @@ class Telemetry:
         ready_s = at_s + self._monitors.scan_s(stream.n_avg)
         stream.queue.append(BoardSample(ready_s, core.tick(at_s), core.generation, core.chip_temp, adc))
         stream.next_edge += stream.period
+        # The newest are worth most; the gap shows in the count of dropped ones.
         while len(stream.queue) > min(QUEUE_RECORDS, stream.allowance):
             stream.queue.popleft()
             self._discard(stream, 1)

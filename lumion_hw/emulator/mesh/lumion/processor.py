@@ -106,6 +106,7 @@ class Processor:
         """Return what happens next, and when; ``now_s`` is how far telemetry may be counted in one go."""
         first, action = float("inf"), None
         for time, candidate in self._candidates():
+            # Strictly earlier: at one instant the earlier in the list goes first.
             if time is not None and time < first:
                 first, action = time, candidate
         telemetry_s = self._context.telemetry.next_due()
@@ -116,6 +117,7 @@ class Processor:
             default=(float("inf"), None),
         )
         if telemetry_s is not None and telemetry_s < first and telemetry_s <= start_s:
+            # Nothing can change what a stream may send before that.
             until_s = min(first, start_s, max(now_s, telemetry_s))
             return telemetry_s, partial(self._sample, until_s)
         if sender is not None and start_s < first:
@@ -134,6 +136,7 @@ class Processor:
         if self._current is not None:
             found.append((self._current[1].at_s, self._finish_current))
         else:
+            # A host that does not read its replies holds up its own requests, not those of others.
             ready_s = next((ready_s for ready_s, peer, _ in self._inbox if not _is_choked(peer)), None)
             found.append((ready_s, self._serve))
         return found
@@ -160,6 +163,7 @@ class Processor:
             return
         if self._firmware.is_own(frame):
             self._transmitter.speaker = peer
+        # The processing time of section 15 counts from the closing delimiter.
         ready_s = at_s + self._t_cmd_s
         if frame.command == Command.ESTOP:  # waits for nothing: outputs at once, the reply in its time
             self._answer(peer, frame, self._firmware.execute(frame, at_s), ready_s)

@@ -129,13 +129,13 @@ PRESETS = {
     "mesh304": BoardProfile(n_dac=304, n_adc=40),
     "large": BoardProfile(n_dac=2000, n_adc=256),
 }
-"""The sizes of section 15, by name."""
+"""Boards of several sizes, by name."""
 
 _UART_MTU = 512
 
 
 def preset(name: str, pacing: str = "none") -> BoardProfile:
-    """Return a board of section 15: its frames are 512 bytes long on a UART, 4096 elsewhere.
+    """Return a board by name: its frames are 512 bytes long on a UART, 4096 elsewhere (section 2.4).
 
     Args:
         name: Name of the preset, a key of :data:`PRESETS`.

@@ -34,7 +34,7 @@ class Session:
     def executes(self, seq: int) -> None:
         """Note that a request other than the HELLO is executed."""
         self.untouched = False
-        if 1 <= (seq - self.last_seq) % (1 << 16) <= 32767:
+        if 1 <= (seq - self.last_seq) % (1 << 16) <= 32767:  # ahead is what lies within half the circle
             self.last_seq = seq
 
     def number_event(self, stream: Stream) -> int:

@@ -55,6 +55,7 @@ def _open_pending(core: BoardCore, request: ConfigGlobalRequest) -> Result:
     wrong = request.out_of_range()
     if wrong is not None:
         return bad_value(*wrong)
+    # A source that the board cannot sense must not look as if it were watched.
     for source in FaultSource:
         asked = bool(request.fault_enable >> source & 1)
         if asked and source.feature is not None and not core.profile.has(source.feature):
@@ -68,6 +69,7 @@ def _limits(core: BoardCore, request: ConfigLimitsRequest) -> Result:
     refusal = refuse_span(request.start, len(limits), profile.n_dac, 2, 4)
     if refusal is not None:
         return refusal
+    # A channel without a load has no power to reckon with, so it must not be driven.
     unfitted = np.flatnonzero((limits["load_ohm"] == 0) & (limits["code_max"] != 0))
     if unfitted.size:
         first = int(unfitted[0])
@@ -93,7 +95,7 @@ def _refuse_apply(core: BoardCore, request: ConfigApplyRequest) -> Refusal | Non
         return Refusal(Status.BUSY)
     if request.count != core.profile.n_dac:
         return bad_value(2, request.count)
-    if request.config_crc32 == 0:
+    if request.config_crc32 == 0:  # 0 stands for no configuration
         return bad_value(4, 0)
     if request.apply_flags & ApplyFlag.SAVE and not core.profile.has(Feature.FLASH_CONFIG):
         return Refusal(Status.NOT_SUPPORTED, value=Feature.FLASH_CONFIG)
@@ -105,6 +107,7 @@ def _apply(core: BoardCore, request: ConfigApplyRequest, at_s: float) -> Result:
     complete = _refuse_apply(core, request) or _complete(core, request.config_crc32)
     if isinstance(complete, Refusal):
         return complete
+    # New limits must hold for what is driven now: nothing changes outputs but a latch.
     refusal = complete.refuse_table(core.driven, core.profile)
     if refusal is not None:
         return refusal
@@ -112,6 +115,7 @@ def _apply(core: BoardCore, request: ConfigApplyRequest, at_s: float) -> Result:
     core.activate(complete, at_s)
     if not request.apply_flags & ApplyFlag.SAVE:
         return _reply(core, request.op)
+    # Active at once; the reply waits for the flash, whose writing holds up everything else.
     core.flash = complete
     return DeferredReply(
         at_s + (core.profile.t_slow_ms - core.profile.t_cmd_ms) * 1e-3, lambda: _reply(core, request.op)
@@ -127,6 +131,7 @@ def _complete(core: BoardCore, crc32: int) -> StoredConfiguration | Refusal:
     missing = core.pending.first_missing()
     if missing is not None:
         return Refusal(Status.INCOMPLETE, channel=missing, value=core.pending.count, limit=core.profile.n_dac)
+    # The CRC covers what the board holds, not what it was sent: lost or doubled records show.
     complete = core.pending.complete()
     if complete.crc32 != crc32:
         return Refusal(Status.CRC_MISMATCH, value=complete.crc32, limit=crc32)

@@ -73,6 +73,7 @@ class ImageStore:
         changed = self._data[request.offset : end] != request.data
         self._data[request.offset : end] = request.data
         self.received = max(self.received, end)
+        # A last piece that is sent again, unchanged, is not checked again.
         if self.received == self.total and (changed or self.image is None):
             refusal = self._check()
         return SweepLoadReply(request.sweep_id, self.received) if refusal is None else refusal
@@ -86,7 +87,7 @@ class ImageStore:
         if request.total > self._profile.sweep_mem:
             return Refusal(Status.NO_MEMORY, value=request.total, limit=self._profile.sweep_mem)
         if (request.sweep_id, request.total, request.image_crc32) != (self.sweep_id, self.total, self._crc32):
-            if request.offset:
+            if request.offset:  # a new image begins with its first piece
                 return Refusal(Status.INCOMPLETE, value=0, limit=request.total)
             self.clear()
             self.sweep_id, self.total, self._crc32 = request.sweep_id, request.total, request.image_crc32
@@ -206,6 +207,7 @@ class BoardSweepRun:
         self.late = 0
         self.ending: Ending | None = None
         self.first_tick = 0
+        # Records lie in a ring of rows; the number of one, modulo their count, is its row.
         rows = min(ring.capacity, plan.records)
         self._values = np.zeros((rows, len(plan.channels)), dtype=np.uint16)
         self._ticks = np.zeros(rows, dtype=np.uint32)
@@ -216,6 +218,7 @@ class BoardSweepRun:
         self._edge = first_edge
         self._scan: tuple[int, NDArray[np.uint16]] = (0, self._values[0])
         self._stopping = False
+        # The first point, too, waits for the trigger; without one it is latched at the edge that is now.
         self.phase = Phase.TRIGGER if plan.image.trigger is SweepTrigger.EXTERNAL else Phase.LATCH
         if self.phase is Phase.LATCH:
             self._latch()
@@ -277,6 +280,7 @@ class BoardSweepRun:
         """Count the present point as late if it lasted more than a tick longer than asked; it ends at the edge."""
         if self._latched:
             lasted_s = self._core.edge_s(self._edge) - self._latch_s
+            # A tick of room: points are latched at edges, so a dwell time is rounded up to them.
             if lasted_s > self._dwell_s() + self._core.profile.tick_s + _EDGE_S:
                 self.late += 1
 
@@ -290,12 +294,14 @@ class BoardSweepRun:
         row = self.ring.produce() % len(self._values)
         self._ticks[row], self._values[row] = self._scan
         self._made_s[row] = self._due_s
+        # A point lasts until its scan is over and its dwell time, whichever is later.
         self._free_s = max(self._due_s, self._latch_s + self._dwell_s())
         self._choose_next(self._free_s)
 
     def _choose_next(self, at_s: float) -> None:
         """Go on to the next point, not before an instant."""
         self._edge = self._core.edge_from(at_s)
+        # Before the question of room: the last record needs none for another.
         if self.ring.produced == self.plan.records:
             self.phase = Phase.LAST
         elif self.ring.paused:
@@ -315,6 +321,7 @@ class BoardSweepRun:
         """Release records and move the push limit; a paused run goes on. Raises ``ValueError`` for too much."""
         self.ring.acknowledge(up_to, credit_limit)
         if self.phase is Phase.PAUSED and not self.ring.paused:
+            # Room has come now, so the next point is latched no earlier than at the next edge.
             next_edge_s = self._core.edge_s(self._core.tick_number(at_s) + 1)
             self._choose_next(max(self._free_s, next_edge_s))
 

@@ -41,12 +41,13 @@ def sweep_start(context: Context, request: SweepStartRequest, at_s: float) -> Re
     core, sweeper = context.core, context.sweeper
     run = sweeper.run
     same = run is not None and (run.plan.generation, run.plan.sweep_id) == (request.generation, request.sweep_id)
+    # Asked again after a lost reply: the run that was begun is the answer.
     if run is not None and same and request.generation == core.generation:
         return _start_reply(context, run)
     plan = _accept(context, request)
     if isinstance(plan, Refusal):
         return plan
-    core.armed = None
+    core.armed = None  # a newer generation replaces an armed commit (section 8.3)
     number = core.tick_number(at_s) + 1
 
     def begin() -> Message | Refusal:
@@ -77,11 +78,13 @@ def _refuse_room(context: Context, plan: RunPlan) -> Refusal | None:
     """Return why the records could not be numbered, kept or sent, or ``None``."""
     n_values = len(plan.channels)
     try:
+        # Records are numbered in 32 bits, so points times passes must fit.
         run_records(len(plan.image.points), plan.repeat)
     except ValueError:
         return bad_value(_OFFSET_REPEAT, plan.repeat)
     if context.sweeper.capacity(n_values) < 1:
         return Refusal(Status.NO_MEMORY, value=n_values, limit=context.core.profile.sweep_ring)
+    # One record has to fit a frame, or it could never be read.
     if max_elements(SweepReadReply, context.session.tx_max, n_values) < 1:
         room = max_elements(SweepReadReply, context.session.tx_max)
         return Refusal(Status.TOO_BIG, value=n_values, limit=room)
@@ -157,6 +160,7 @@ def sweep_abort(context: Context, request: SweepAbortRequest, at_s: float) -> Re
     run = sweeper.run
     if run is None or request.generation != run.plan.generation:
         return Refusal(Status.STALE, value=0 if run is None else run.plan.generation)
+    # Asked again after a lost reply, or too late: how the run has ended is the answer.
     if not run.running:
         return _abort_reply(context, run)
     run.stop()

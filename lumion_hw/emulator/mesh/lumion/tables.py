@@ -67,9 +67,11 @@ def _stage(
     core, n_dac = context.core, context.core.profile.n_dac
     if number >= len(core.banks):
         return bad_value(_OFFSET_BANK_STAGE, number)
+    # Checked as a whole before anything is staged: a refused fragment leaves the bank as it was.
     beyond = channels[channels >= n_dac]
     if beyond.size:
         return Refusal(Status.BAD_CHANNEL, channel=min(int(beyond[0]), 0xFFFE), limit=n_dac)
+    # What was checked for an armed commit stays as it was until it latches.
     if core.armed is not None and core.armed.bank == number:
         return Refusal(Status.BUSY)
     bank = core.banks[number]
@@ -99,6 +101,7 @@ def commit(context: Context, request: CommitRequest, at_s: float) -> Result:
         return _latch_at_next_edge(core, request.generation, bank.codes, at_s, CommitReply)
     if request.when == CommitWhen.AT_TICK and not is_newer(request.at_tick, core.tick(at_s)):
         return bad_value(_OFFSET_AT_TICK, request.at_tick)
+    # Ticks wrap at 32 bits; edges are counted without.
     ahead = (request.at_tick - core.tick(at_s)) % _U32
     edge = core.tick_number(at_s) + ahead if request.when == CommitWhen.AT_TICK else None
     core.armed = Armed(request.generation, request.bank, bank.codes.copy(), request.crc32, edge)
@@ -122,6 +125,7 @@ def _known_generation(core: BoardCore, generation: int, crc32: int) -> Message |
     """Checks 3 and 4: a generation that is active or armed already, or too old; ``None`` for a new one."""
     armed = core.armed
     if generation == core.generation:
+        # Asked again after a lost reply; another table under the number of the active one is a mistake.
         if crc32 == core.driven_crc32:
             return CommitReply(generation, core.latch_tick, crc32, True, core.state)
         return Refusal(Status.STALE, value=core.generation)
@@ -140,6 +144,7 @@ def _armed_reply(core: BoardCore, armed: Armed) -> CommitReply:
 def _refuse_bank(core: BoardCore, bank: Bank, request: CommitRequest) -> Refusal | None:
     """Checks 5 to 8: is the bank what the host means, complete, undamaged and within the limits."""
     n_dac = core.profile.n_dac
+    # The fragments of that content have not come, or were lost: the host has to stage again.
     if is_newer(request.bank_generation, bank.generation):
         return Refusal(Status.INCOMPLETE, channel=0, value=0, limit=n_dac)
     if request.bank_generation != bank.generation:
@@ -150,6 +155,7 @@ def _refuse_bank(core: BoardCore, bank: Bank, request: CommitRequest) -> Refusal
     computed = bank.crc32()
     if computed != request.crc32:
         return Refusal(Status.CRC_MISMATCH, value=computed, limit=request.crc32)
+    # Again at the commit: the configuration may have been applied after the staging.
     return None if core.active is None else core.active.refuse_table(bank.codes, core.profile)
 
 
@@ -163,6 +169,7 @@ def _latch_at_next_edge(
         refusal = refuse_state(core)
         if refusal is not None:
             return refusal
+        # A fault or ESTOP between request and edge has the last word.
         core.latch(generation, codes, number)
         return reply(generation, core.latch_tick, core.driven_crc32, True, core.state)
 

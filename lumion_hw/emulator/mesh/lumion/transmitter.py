@@ -64,6 +64,7 @@ class Transmitter:
             return
         self._faults += events
         events.clear()
+        # Events lost here are not lost for good: FAULT_PENDING stays set and FAULT_LIST tells.
         surplus = len(self._faults) - (FAULT_QUEUE if self.has_audience else 0)
         for _ in range(surplus):
             self._faults.popleft()
@@ -119,6 +120,8 @@ class Transmitter:
             ranks += [priority for time, priority in self._sources() if time <= at_s]
         if not ranks:
             return None
+        # The most urgent that is ready when the line is free: a reply is not held up by telemetry that was ready
+        # before.
         rank = min(ranks)
         chosen = next((item for item in own if item.priority is rank), None)
         if chosen is not None:
@@ -140,6 +143,7 @@ class Transmitter:
         return Frame(Kind.EVT, code, number % (1 << 16), self._session.number, 0, stream, PROTOCOL_MAJOR, payload)
 
     def _encode(self, frame: Frame) -> bytes:
+        # Set as the frame leaves, so that it is true of that instant.
         pending = HeaderFlag.FAULT_PENDING if self._core.faults.latched else 0
         head = (frame.kind, frame.command, frame.seq, frame.session, frame.flags | pending, frame.status)
         wire = encode_frame(Frame(*head, frame.version, frame.payload))

@@ -78,6 +78,7 @@ class TimedBytes:
         while count:
             start_s, size = self._runs.popleft()
             if size > count:
+                # The rest of a run keeps the times that its bytes had.
                 self._runs.appendleft((start_s + self._byte_s * count, size - count))
                 break
             count -= size
@@ -187,12 +188,14 @@ class LatencyGate(Gate):
             return None
         periods = max(math.ceil((line.time_of(0) - self._last_s) / self._latency_s - _EDGE), 1)
         timer_s = self._last_s + periods * self._latency_s
+        # A full packet goes at once; the timer is for the rest.
         return min(timer_s, line.time_of(LATENCY_BYTES - 1)) if len(line) >= LATENCY_BYTES else timer_s
 
     def deliver(self, line: TimedBytes, now_s: float) -> bytes:
         """Take the packets that have reached the host by now."""
         packets = bytearray()
         while (at_s := self.next_delivery(line)) is not None and at_s <= now_s:
+            # At least the byte that it was due for, whatever the last bit of its time.
             packets += line.take(min(max(line.passed(at_s), 1), LATENCY_BYTES))
             self._last_s = at_s
         return bytes(packets)
@@ -207,6 +210,7 @@ class UsbFrames:
 
     def next_packet(self, ready_s: float) -> float:
         """Return the instant of the frame that carries a packet ready at ``ready_s``: the next one with room."""
+        # What is ready within a frame is carried by the next one.
         frame = max(math.floor(ready_s / USB_FRAME_S + _EDGE) + 1, self._frame)
         if frame == self._frame and self._packets == USB_PACKETS_PER_FRAME:
             frame += 1
@@ -232,6 +236,7 @@ class UsbGate(Gate):
         """Take the packets that have reached the host by now."""
         packets = bytearray()
         while len(line) and (frame := self._next_frame(line)) * USB_FRAME_S <= now_s:
+            # What is ready at the very edge has missed this frame.
             waiting = line.passed((frame - _EDGE) * USB_FRAME_S)
             packets += line.take(min(waiting, USB_PACKET_BYTES * USB_PACKETS_PER_FRAME))
             self._last_frame = frame
@@ -261,6 +266,7 @@ class Inlet:
     @property
     def room(self) -> int:
         """Bytes the host may write without having to wait."""
+        # Bytes that wait with the writer come first: nothing may overtake them.
         return UNREAD_LIMIT - len(self._line) if not self._writer else 0
 
     def write(self, data: bytes, at_s: float) -> int:
@@ -278,6 +284,7 @@ class Inlet:
         place = self._end_of_frame()
         if place >= 0:
             return self._line.time_of(place)
+        # No delimiter in a full buffer: it is read, so that the writer gets on and the decoder can call it oversized.
         return self._line.time_of(len(self._line) - 1) if self._writer else None
 
     def read_frame(self, at_s: float) -> bytes:
@@ -298,6 +305,7 @@ class Inlet:
 
     def _end_of_frame(self) -> int:
         """Return the place of the next delimiter behind a byte that is none, or -1."""
+        # Delimiters in a row are empty pieces, which are no frames: reading goes on to the one that ends something.
         return self._line.find(_END, 0 if self._inside else self._line.first_other_than(_END))
 
     def _read(self, count: int, at_s: float) -> bytes:
@@ -350,6 +358,7 @@ class Outlet:
         """Give the host what has reached it by now."""
         blocked = self.blocked
         data = self._gate.deliver(self._line, now_s)
+        # The rest of the frame could not leave before: it goes on from now.
         if data and blocked:
             self.free_s = max(self.free_s, now_s)
             self.send(self._rest, now_s)

@@ -207,11 +207,6 @@ class QontrolChain(Switchable):
         """Currents that flow, as of the last :meth:`advance`; shape ``(n_channels,)``."""
         return self._driven.copy()
 
-    @property
-    def voltages_v(self) -> NDArray[np.float64]:
-        """Voltages at the outputs, as of the last :meth:`advance`; shape ``(n_channels,)``."""
-        return np.array([channel.output.voltage_v for module in self._modules for channel in module.channels])
-
     def connect(self) -> Cord:
         """Open one more connection. Raises ``ConnectError`` without power or cable."""
         self._require_reachable()
@@ -257,6 +252,7 @@ class QontrolChain(Switchable):
         due = self.next_due()
         if due is None or due > self._time:
             return
+        # Modules speak on one line, so in the order of time.
         lines = sorted(line for module in self._present for line in module.supervise(self._time))
         for at_s, line in lines:
             if self.profile.error_order is ErrorOrder.NATURAL:
@@ -270,6 +266,7 @@ class QontrolChain(Switchable):
                 peer.send(f"{line}\n".encode("latin-1"), at_s)
 
     def _hear(self, peer: QontrolPeer, item: TextLine | BinaryRequest) -> None:
+        # A host that does not read makes its requests be lost, as with a full buffer of the module.
         if peer.full or not self._present:
             return
         lines = self._obey(item)
@@ -280,6 +277,7 @@ class QontrolChain(Switchable):
 
     def _obey(self, item: TextLine | BinaryRequest) -> list[str]:
         if isinstance(item, TextLine) and item.too_long:
+            # A line of 86 bytes is answered by E14, then E15 (recorded: branch virtual-module of takeqontrol/api).
             both = (self._overflow.admit(error_line(code), self._time) for code in (BUFFER_OVERFLOW, SERIAL))
             return [line for line in both if line is not None]
         if isinstance(item, TextLine) and not item.text:
@@ -291,6 +289,7 @@ class QontrolChain(Switchable):
                 request = read_binary(item, check_parity=self.profile.check_parity)
             lines = self._executor.execute(request, self._time)
         except Refused as refused:
+            # What no module is meant by stands in the log of the first one (model choice).
             self._present[0].note(refused.code, refused.channel, self._time)
             silent = refused.code == BAD_CHANNEL and self.profile.silent_unknown_channels
             return [] if silent else [error_line(refused.code, refused.channel)]
@@ -299,12 +298,13 @@ class QontrolChain(Switchable):
 
     def _answer(self, peer: QontrolPeer, lines: list[str]) -> None:
         """Send a reply in its time, with the held error lines where the profile wants them."""
-        place = {ErrorOrder.BEFORE_REPLY: 0, ErrorOrder.INSIDE_REPLY: 1}.get(self.profile.error_order, len(lines))
+        place = 1 if self.profile.error_order is ErrorOrder.INSIDE_REPLY else 0
         lines[place:place] = self._held
         self._held.clear()
         data = "".join(f"{line}\n" for line in lines).encode("latin-1")
         if self.tamper is not None:
             data = self.tamper(data)
+        # Replies keep their order: one that is late delays all that follow.
         self._ready_s = max(self._ready_s, self._time + self._timing.delay_s() + self._extra_s)
         self._extra_s = 0.0
         if not self.silent:
@@ -316,7 +316,7 @@ class QontrolChain(Switchable):
         for module in self._present:
             end = module.first + module.n_channels
             currents[module.first : end] = [channel.output.current_ma for channel in module.channels]
-        if not np.array_equal(currents, self._driven):
+        if not np.array_equal(currents, self._driven):  # the first time always: NaN equals nothing
             self._driven = currents
             self._report(currents.copy(), self._time)
 

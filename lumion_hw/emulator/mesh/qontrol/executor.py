@@ -101,6 +101,7 @@ class Executor:
         module = self._modules[index]
         voltage, current = module.read_v(local), module.read_ma(local)
         line = f"{index},{local}: {voltage:+.4f} V, {current:+.4f} mA"
+        # Power and resistance are told of a channel with a load only; where that begins is not published.
         if current < self._profile.long_form_ma:
             return line
         return f"{line}, {voltage * current:8.4f} mW, {int(max(voltage / current, 0.0) * 1e3):6d} Ohm"
@@ -122,6 +123,7 @@ class Executor:
         name = request.command.name
         if name == "NUP":
             index, _ = self.locate(request)
+            # One line per module from the addressed one to the end, and the value does not matter (recorded).
             return [ENUMERATED] * (len(self._modules) - index)
         targets = self._targets(request)
         if name in _QUANTITIES:
@@ -167,6 +169,7 @@ class Executor:
         if request.mode is not Mode.VECTOR:
             self._counted(request, 1)
         name = request.command.name
+        # A value that is no number spoils the whole request; one above a limit only that of its module.
         for place in range(request.count):
             self._number(request, place, 1.0)
         lines = []
@@ -213,7 +216,7 @@ class Executor:
         value = float(text)
         if value < 0.0 and not self._profile.negatives:
             raise Refused(BAD_PARAMETER)
-        return max(value, 0.0)
+        return max(value, 0.0)  # an output drives one way
 
     def _integer(self, request: ReceivedRequest, place: int) -> int:
         if request.words is not None:

@@ -102,6 +102,7 @@ def settle(load: HeaterLoad, *, setpoint: float, is_current: bool, vmax_v: float
         current = min(setpoint, imax_ma)
         limited = Limited.CURRENT if setpoint > imax_ma else Limited.NONE
         voltage = load.voltage_v(current)
+        # The source runs into its voltage limit: an open heater, or one that needs more than there is.
         if voltage > vmax_v:
             return Output(vmax_v, load.current_ma(vmax_v), Limited.VOLTAGE)
         return Output(voltage, current, limited)

@@ -109,6 +109,7 @@ class EmulatedQ8:
         self.numbers = {"LED": 1, "OK": 1, "SAFE": 1, "ADCT": 5, "ADCN": 2, "ROCOM": 0}
         self.calibration = {name: [self._draw_calibration() for _ in loads] for name in ("VCAL", "ICAL")}
         self.nvm = [int(word) for word in rng.integers(0, 1 << 16, NVM_WORDS)]
+        # Full from the start: LOG? of real modules has 64 lines (recorded).
         ages_s = np.sort(rng.uniform(60.0, 86_400.0, LOG_ENTRIES))[::-1]
         self._log = deque(((POWERED_UP, 0, at_s - float(age)) for age in ages_s), maxlen=LOG_ENTRIES)
 
@@ -150,6 +151,7 @@ class EmulatedQ8:
         """Let an output settle after a change, and the supervision look at it in its time."""
         channel = self.channels[local]
         channel.settle()
+        # A new set value withdraws the error that the old one would have caused.
         self._due_s.pop(local, None)
         if channel.output.limited is not Limited.NONE:
             self._due_s[local] = at_s + float(self._rng.uniform(*self._profile.supervision_s))
@@ -207,6 +209,7 @@ class EmulatedQ8:
     def log_lines(self, at_s: float) -> list[str]:
         """Return the log as ``LOG?`` tells it: line 0 is the oldest entry, line 1 the newest, then ever older."""
         newest_first = list(self._log)[::-1]
+        # As recorded: the oldest entry comes before the newest.
         entries = newest_first[-1:] + newest_first[:-1]
         return [
             f"#{place:3d}, {error_line(code, channel)}, {_age(at_s - since_s)} ago"

@@ -53,9 +53,7 @@ class ErrorOrder(Enum):
     BEFORE_REPLY = "before"
     """In front of the next reply."""
     INSIDE_REPLY = "inside"
-    """Behind the first line of the next reply."""
-    AFTER_REPLY = "after"
-    """Behind the next reply."""
+    """Behind the first line of the next reply: the end of a reply of one line."""
 
 
 @dataclass(frozen=True)

@@ -85,11 +85,13 @@ class RequestReader:
 
     def feed(self, data: bytes, end_s: float, byte_s: float) -> Iterator[tuple[float, TextLine | BinaryRequest]]:
         """Take bytes that arrived without a gap, the last of them at ``end_s``; give requests and their times."""
+        # A binary request has no end mark: a lost byte would shift all that follow, until the line is idle.
         if end_s - byte_s * len(data) - self._last_s >= self._gap_s:
             self._binary.clear()
         self._last_s = end_s
         place = 0
         while place < len(data):
+            # The first byte tells the dialect: no text begins with bit 7 set.
             binary = self._binary or (not self._text and data[place] >= _BIN)
             place, item = self._take_binary(data, place) if binary else self._take_text(data, place)
             if item is not None:
@@ -116,6 +118,7 @@ class RequestReader:
         taken = data[place : place + self._missing]
         self._missing -= len(taken)
         self._binary += taken[: self._kept_bytes - len(self._binary)]
+        # With data extension the first word is a count, known only now.
         if self._missing == 0 and self._binary[0] & _DEXT and not self._extended:
             self._missing, self._extended = 2 * _word(self._binary, 5), True
         return place + len(taken), self._finish() if self._missing == 0 else None
@@ -163,6 +166,7 @@ def read_text(line: bytes, *, echo: bool = False) -> ReceivedRequest:
 
 def _find(name: str, echo: bool) -> tuple[QontrolCommand, str]:
     """Return the command a name means, and whether for one channel (""), ``ALL`` or a ``VEC``."""
+    # The plain name first: a command may itself end in ALL or VEC.
     for scope in ("", "ALL", "VEC"):
         command = COMMANDS.get(name.removesuffix(scope)) if name.endswith(scope) else None
         if command is not None:
@@ -179,6 +183,7 @@ def read_binary(item: BinaryRequest, *, check_parity: bool = True) -> ReceivedRe
         Refused: Wrong parity, unknown command, or a way of using it that is not known.
     """
     header, code = item.head[0], item.head[1]
+    # The parity bit makes the number of ones in the header even; nothing else of a request is checked.
     if check_parity and header.bit_count() % 2:
         raise Refused(SERIAL)
     command = CODES.get(code)

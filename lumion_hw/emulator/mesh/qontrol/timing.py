@@ -57,4 +57,5 @@ class ReplyTiming:
 
     def delivered_s(self, left_s: float) -> float:
         """Return when the host has a byte that left the module at a time."""
+        # The bridge delivers on the grid of its timer, whenever the byte left the module.
         return LATENCY_S * math.ceil(left_s / LATENCY_S - 1e-9) if self._mode is ReplyMode.FTDI16 else left_s

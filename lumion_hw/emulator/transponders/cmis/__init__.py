@@ -4,14 +4,12 @@
 provider and an ``emit`` callback, so that it can stand on a bench, in an optical world, or at the end of a fibre.
 """
 
-from lumion_hw.emulator.transponders.cmis.bus import LinearView, ModuleOnBus
 from lumion_hw.emulator.transponders.cmis.core import Transition
+from lumion_hw.emulator.transponders.cmis.faults import FAULTS
 from lumion_hw.emulator.transponders.cmis.fibre import Fibre, join
-from lumion_hw.emulator.transponders.cmis.module import BusAccess, CmisModule
-from lumion_hw.emulator.transponders.cmis.module_faults import FAULTS
+from lumion_hw.emulator.transponders.cmis.module import BusAccess, CmisModule, LinearView, ModuleOnBus
 from lumion_hw.emulator.transponders.cmis.optics import LaunchedLight, ReceivedLight
-from lumion_hw.emulator.transponders.cmis.profile import ModuleProfile, ModuleQuirks, Timing
-from lumion_hw.emulator.transponders.cmis.profiles import PROFILES, SFP_PROFILES
+from lumion_hw.emulator.transponders.cmis.profiles import PROFILES, SFP_PROFILES, ModuleProfile, ModuleQuirks, Timing
 from lumion_hw.emulator.transponders.cmis.recorded import RecordedModule
 
 __all__ = [

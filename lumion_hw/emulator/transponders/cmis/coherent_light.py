@@ -46,6 +46,7 @@ class CoherentLight:
             if arrived is None:
                 return ReceivedLight(total_power_dbm=_dbm(self._world.received_w(transponder)))
             sender = self._sent[arrived.sender]
+            # PDL of a path that folds both tributaries is infinite; its rank says so, and a number has to be one.
             two = arrived.pair.rank == 2
             return ReceivedLight(
                 total_power_dbm=_dbm(arrived.total_w),

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lumion_hw.emulator.transponders.cmis.flags import Flags
-from lumion_hw.emulator.transponders.cmis.memory import Memory
-from lumion_hw.emulator.transponders.cmis.profile import ModuleProfile, ModuleQuirks, Timing
+from lumion_hw.emulator.transponders.cmis.memory import Flags, Memory
+from lumion_hw.emulator.transponders.cmis.profiles import ModuleProfile, ModuleQuirks, Timing
 from lumion_hw.standards.cmis.codes import DataPathState, ModuleState
 
 
@@ -45,11 +44,13 @@ class Agenda:
     def after(self, delay_s: float, action: Callable[[], None], *, lasting: bool = False) -> Appointment:
         """Make an appointment ``delay_s`` from now."""
         appointment = Appointment(self.now + max(delay_s, 0.0), action, lasting)
+        # What is due at the same time happens in the order in which it was arranged.
         heapq.heappush(self._heap, (appointment.due_s, next(self._order), appointment))
         return appointment
 
     def next_s(self) -> float | None:
         """Return the time of the next appointment."""
+        # Cancelled ones stay in the heap until they come up: taking them out would sort it anew.
         while self._heap and self._heap[0][2].cancelled:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
@@ -60,6 +61,7 @@ class Agenda:
         if due_s is None or due_s > until_s:
             return False
         appointment = heapq.heappop(self._heap)[2]
+        # At its own time, however late it is noticed.
         self.now = max(self.now, due_s)
         appointment.action()
         return True

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lumion_hw.emulator.transponders.cmis.core import Core
-from lumion_hw.emulator.transponders.cmis.data_paths import LIT, DataPaths
 from lumion_hw.emulator.transponders.cmis.ends import Receivers
 from lumion_hw.emulator.transponders.cmis.host_port import Written
-from lumion_hw.emulator.transponders.cmis.profile import LineFormat
+from lumion_hw.emulator.transponders.cmis.measurements import HOST_BER, HOST_SNR_DB
+from lumion_hw.emulator.transponders.cmis.profiles import LineFormat
+from lumion_hw.emulator.transponders.cmis.states import LIT, DataPaths
 from lumion_hw.standards.cmis.codes import DiagnosticsSelector
 from lumion_hw.standards.cmis.fields import HALF_BYTES, LANES
 from lumion_hw.standards.registers import f16_encode
@@ -23,8 +24,6 @@ RESULTS_PAGE = 0x14
 SELECTOR_BYTE = 128
 """Byte of the selector on page 14h."""
 _RESULTS_OFFSET = 192 - HALF_BYTES
-_HOST_BER = 1e-10
-_HOST_SNR_DB = 22.0
 _COUNTERS = {
     DiagnosticsSelector.HOST_COUNTERS_1_4: ("host", 0),
     DiagnosticsSelector.HOST_COUNTERS_5_8: ("host", 4),
@@ -65,6 +64,7 @@ class EmulatedDiagnostics:
     def select(self, written: Written) -> None:
         """Take a new selector; its results follow later."""
         selector = self._core.memory.count("diagnostics_selector")
+        # Until then the page shows the former results: a host has to wait after a new selector.
         self._core.agenda.after(self._core.timing.selector_s, lambda: self._show(selector))
 
     def _show(self, selector: int) -> None:
@@ -73,6 +73,7 @@ class EmulatedDiagnostics:
     def sample(self, powered: bool) -> None:
         """Count bits and errors of the checkers that run; ``powered`` is ModuleReady."""
         memory = self._core.memory
+        # Once more after the last one was switched off, for its flags to end.
         enabled = memory.lanes("host_checker_enable") | memory.lanes("media_checker_enable")
         if not enabled and not self._was_enabled:
             return
@@ -113,7 +114,7 @@ class EmulatedDiagnostics:
         return self._core.profile.host_bit_rate if side == "host" or line is None else line.bit_rate
 
     def _ber(self, side: str, lane: int) -> float:
-        return _HOST_BER if side == "host" else self._receivers.lanes[lane].reception.ber
+        return HOST_BER if side == "host" else self._receivers.lanes[lane].reception.ber
 
     # -- results ----------------------------------------------------------------------------------------------------
 
@@ -138,7 +139,7 @@ class EmulatedDiagnostics:
     def _put_snr(self) -> None:
         memory = self._core.memory
         for lane in self._lit_host_lanes():
-            memory.put_limited("host_snr", _HOST_SNR_DB, lane)
+            memory.put_limited("host_snr", HOST_SNR_DB, lane)
         for lane, state in self._receivers.lanes.items():
             if state.locked:
                 memory.put_limited("media_snr", state.reception.esnr_db, lane)
@@ -151,6 +152,7 @@ class EmulatedDiagnostics:
     def _put_counters(self, side: str, first: int) -> None:
         for place in range(1, 5):
             counter = self._counters[side, first + place]
+            # Bit 0 of the count of bits says that the pattern was lost meanwhile.
             bits = int(counter.bits) & ~1 | counter.sync_lost
             self._core.memory.put_limited("error_count", int(counter.errors), place)
             self._core.memory.put_limited("bit_count", bits, place)

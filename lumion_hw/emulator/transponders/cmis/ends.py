@@ -1,4 +1,8 @@
-"""The two optical ends of a module: what its transmitters send, and what its receivers make of what they get."""
+"""The optical ends of one module: its lasers, what its transmitters send, and what its receivers make of what they get.
+
+Tuning (CMIS 8.11): the registers keep what was written. What a laser does follows from them as a whole, judged at the
+end of each transaction: if they name a frequency that the module can make and is not making, it tunes there.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,200 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-from lumion_hw.emulator.transponders.cmis.core import Core
-from lumion_hw.emulator.transponders.cmis.data_paths import LIT, DataPaths, lanes_of
-from lumion_hw.emulator.transponders.cmis.laser import Laser
+from lumion_hw.emulator.transponders.cmis.core import Appointment, Core
+from lumion_hw.emulator.transponders.cmis.host_port import Written
 from lumion_hw.emulator.transponders.cmis.optics import DARK_DBM, DARKNESS, Emit, LaunchedLight, Optics, ReceivedLight
+from lumion_hw.emulator.transponders.cmis.profiles import ModuleLaserProfile
 from lumion_hw.emulator.transponders.cmis.reception import Reception, receive
-from lumion_hw.standards.cmis.codes import DataPathState
+from lumion_hw.emulator.transponders.cmis.states import LIT, DataPaths, lanes_of
+from lumion_hw.standards.cmis.codes import DataPathState, Grid
+from lumion_hw.standards.cmis.grids import LaserGrids, reported_mhz
+
+_GRID, _CHANNEL, _FINE, _POWER = 128, 136, 152, 200
+TUNING_PAGE = 0x12
+"""Page of the tuning registers."""
+
+
+def tuning_bytes(media_lanes: int) -> list[int]:
+    """Return the bytes of page 12h whose write is judged."""
+    return [
+        byte
+        for lane in range(media_lanes)
+        for byte in (
+            _GRID + lane,
+            *(first + 2 * lane + half for first in (_CHANNEL, _FINE, _POWER) for half in (0, 1)),
+        )
+    ]
+
+
+class Laser:
+    """The laser of one media lane.
+
+    Args:
+        core: The module.
+        paths: The data paths: some modules do not tune while one is at work.
+        profile: What it can do.
+        lane: Media lane, from 1.
+        error_mhz: Fixed difference between its true and its reported frequency.
+    """
+
+    def __init__(self, core: Core, paths: DataPaths, profile: ModuleLaserProfile, lane: int, error_mhz: float) -> None:
+        self._core, self._paths, self._profile = core, paths, profile
+        self.lane, self.error_mhz = lane, error_mhz
+        self._grids = LaserGrids(profile.grids, profile.fine)
+        self.restart()
+
+    def restart(self) -> None:
+        """Go back to the default channel, unlocked until the module is ready."""
+        profile = self._profile
+        self._ready = False
+        self._timer: Appointment | None = None
+        self._coarse: tuple[Grid, int] = (profile.default_grid, profile.default_channel)
+        self._fine_mhz = 0
+        self._current: tuple[int, int] = (reported_mhz(*self._coarse), 0)
+        self._dark = False
+        self._shown: tuple[bool, bool] | None = None
+        self.power_dbm = profile.default_power_dbm
+        self._put()
+
+    @property
+    def frequency_mhz(self) -> int:
+        """Frequency the laser reports."""
+        return sum(self._current)
+
+    @property
+    def true_frequency_mhz(self) -> float:
+        """Frequency the laser has."""
+        return self.frequency_mhz + self.error_mhz
+
+    @property
+    def tuning(self) -> bool:
+        """Whether it is on its way to another frequency."""
+        return self._timer is not None
+
+    @property
+    def locked(self) -> bool:
+        """Whether its light may leave the module: powered, and not between channels."""
+        return self._ready and not self._dark and not self._core.has("wavelength_unlocked")
+
+    # -- the host's writes ------------------------------------------------------------------------------------------
+
+    def written(self, written: Written) -> None:
+        """Judge what the host wrote to this lane's registers."""
+        offset = self.lane - 1
+        touched = {byte for page, byte in written if page == TUNING_PAGE}
+        if touched & {_POWER + 2 * offset, _POWER + 2 * offset + 1}:
+            self._judge_power()
+        channel = bool(touched & {_CHANNEL + 2 * offset, _CHANNEL + 2 * offset + 1})
+        fine = bool(touched & {_FINE + 2 * offset, _FINE + 2 * offset + 1})
+        if channel or fine or _GRID + offset in touched:
+            self._judge_frequency(asked=channel or fine)
+
+    def _flag(self, name: str) -> None:
+        self._core.flags.raise_event(f"{name}_flag", self.lane)
+
+    def _judge_power(self) -> None:
+        power_dbm = self._core.memory.number("target_output_power", self.lane)
+        if self._profile.min_power_dbm <= power_dbm <= self._profile.max_power_dbm:
+            self.power_dbm = power_dbm
+        else:
+            self._flag("target_output_power_oor")
+
+    def _judge_frequency(self, *, asked: bool) -> None:
+        """Tune to what the registers say; ``asked`` for a write that a host expects to complete."""
+        memory = self._core.memory
+        code, channel = memory.count("grid", self.lane), memory.count("channel", self.lane)
+        if code not in set(Grid) or not self._grids.allows(Grid(code), channel):
+            self._flag("invalid_channel")
+            return
+        coarse = (Grid(code), channel)
+        wanted_mhz = self._wanted_fine_mhz()
+        fine_mhz = self._fine_mhz if wanted_mhz is None else wanted_mhz
+        # A host that asks for where the laser is waits for the flag all the same; a grid written on its way to a
+        # channel does not count as asking.
+        if coarse == self._coarse and fine_mhz == self._fine_mhz:
+            if asked and wanted_mhz is not None and not self.tuning and self._ready:
+                self._flag("tuning_complete")
+            return
+        # Another name of the same frequency (50 GHz channel 2, 25 GHz channel 4) moves nothing.
+        moves = reported_mhz(*coarse) != reported_mhz(*self._coarse)
+        busy = any(path.state not in self._profile.retune_states for path in self._paths.on_media_lane(self.lane))
+        if moves and busy:
+            self._flag("tuning_not_accepted")
+            return
+        self._coarse, self._fine_mhz = coarse, fine_mhz
+        if self._ready:
+            self._tune()
+
+    def _wanted_fine_mhz(self) -> int | None:
+        """Return the fine offset to use; one that is out of range is flagged, and ``None`` leaves the old one."""
+        memory, fine = self._core.memory, self._profile.fine
+        if fine is None or not memory.count("fine_tuning_enable", self.lane):
+            return 0
+        offset_mhz = memory.count("fine_tuning_offset", self.lane)
+        if fine.allows(offset_mhz):
+            return offset_mhz
+        self._flag("fine_tuning_oor")
+        return None
+
+    # -- tuning -----------------------------------------------------------------------------------------------------
+
+    def step(self, ready: bool) -> bool:
+        """Follow the module into and out of its ready state; returns whether that changed anything."""
+        if ready == self._ready:
+            self._hold_unlocked()
+            return False
+        self._ready = ready
+        self._cancel()
+        self._dark = False
+        if ready:
+            moved = self._current != (reported_mhz(*self._coarse), self._fine_mhz)
+            self._arrive(announce=moved)
+        self._put()
+        return True
+
+    def _tune(self) -> None:
+        times = self._core.timing
+        self._cancel()
+        far = reported_mhz(*self._coarse) != self._current[0]
+        # Dark between channels; fine tuning alone keeps the light on.
+        self._dark = self._dark or far
+        if self._core.has("stuck_tuning"):
+            self._timer = self._core.agenda.after(float("inf"), self._done)  # never: the fault is cleared by a reset
+        else:
+            self._timer = self._core.agenda.after(times.tuning_s if self._dark else times.fine_tuning_s, self._done)
+        self._put()
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+
+    def _done(self) -> None:
+        self._timer = None
+        self._dark = False
+        self._arrive(announce=True)
+        self._put()
+
+    def _arrive(self, *, announce: bool) -> None:
+        self._current = (reported_mhz(*self._coarse), self._fine_mhz)
+        if announce:
+            self._flag("tuning_complete")
+
+    def _put(self) -> None:
+        memory = self._core.memory
+        memory.put("current_frequency", self.frequency_mhz, self.lane)
+        memory.put("tuning_in_progress", self.tuning, self.lane)
+        self._hold_unlocked()
+
+    def _hold_unlocked(self) -> None:
+        shown = (self._ready, self.locked)
+        if shown == self._shown:
+            return
+        self._shown = shown
+        self._core.memory.put("wavelength_unlocked", not self.locked, self.lane)
+        self._core.flags.hold("wavelength_unlocked_flag", self._ready and not self.locked, self.lane)
+
 
 _TX_OFFSET_DB = 0.1
 _LOOPBACK_OSNR_DB = 40.0
@@ -32,6 +224,7 @@ class Transmitters:
     def __init__(self, core: Core, paths: DataPaths, lasers: Mapping[int, Laser]) -> None:
         self._core, self._paths, self._lasers = core, paths, lasers
         lanes = range(1, core.profile.media_lanes + 1)
+        # A fixed error: each lane has its own, drawn once.
         self._offset_db = {lane: float(core.rng.uniform(-_TX_OFFSET_DB, _TX_OFFSET_DB)) for lane in lanes}
         self._sent = {lane: self._dark(lane) for lane in lanes}
         self.host_signal = 0xFF
@@ -54,8 +247,10 @@ class Transmitters:
         laser = self._lasers.get(lane)
         off = memory.lanes("tx_disable") | memory.lanes("tx_forced_squelch")
         active = [path for path in self._paths.on_media_lane(lane) if path.state is DataPathState.ACTIVATED]
+        # One data path that is activated lights a carrier that several share.
         if not active or off >> (lane - 1) & 1 or self.fails(lane) or (laser is not None and not laser.locked):
             return False
+        # Without a signal from the host there is nothing to send, unless the host forbids the squelch.
         squelched = not any(path.host_mask & self.host_signal for path in active)
         return not squelched or bool(memory.lanes("tx_auto_squelch_disable") >> (lane - 1) & 1)
 
@@ -83,6 +278,7 @@ class Transmitters:
             light = self._light(lane)
             valid |= light.enabled << (lane - 1)
             self._core.flags.hold("tx_failure_flag", self.fails(lane), lane)
+            # Apart from its time: what has not changed is not told again.
             if dataclasses.replace(light, at_s=sent.at_s) != sent:
                 self._sent[lane] = light
                 emit(light)
@@ -162,6 +358,7 @@ class Receivers:
                 self._hold_flags(lane, self.lanes[lane])
                 continue
             state.samples += 1
+            # Light costs the whole bench, and nobody waits for a receiver without data path.
             if self.works(lane) or state.samples % _IDLE_SAMPLES == 1:
                 state.light = self._input(lane, optics)
             noise = self._core.rng.standard_normal(3)
@@ -190,6 +387,7 @@ class Receivers:
 
     def _judge_power(self, state: ReceiverState) -> None:
         profile = self._core.profile.receiver
+        # Hysteresis: at one limit noise would make the flag flutter.
         limit_dbm = profile.los_release_dbm if state.los else profile.los_assert_dbm
         state.los = state.light.total_power_dbm < limit_dbm
 
@@ -207,6 +405,7 @@ class Receivers:
         if state.los or state.reception.lost or unlit:
             state.locked, state.good_since_s = False, None
             return
+        # Lock takes a while of good input; it is lost at once.
         if state.good_since_s is None:
             state.good_since_s = core.now
         state.locked = state.locked or core.now - state.good_since_s >= core.timing.lock_s - 1e-9
@@ -218,6 +417,7 @@ class Receivers:
         flags.hold("rx_lol_flag", unlocked, lane)
         if self._core.profile.coherent and lane == 1:
             dispersion = state.reception.lost == "dispersion"
+            # Lost framing alone leaves the demodulator locked: that is how the two are told apart.
             flags.hold("coherent_rx_demodulator_lol_flag", unlocked and not self._core.has("lof"))
             flags.hold("coherent_rx_cd_compensation_lol_flag", unlocked and dispersion)
             flags.hold("coherent_rx_lof_flag", unlocked)

@@ -44,6 +44,7 @@ class Fibre:
         """Return what arrives of what was sent."""
         if self.cut or not sent.enabled:
             return DARKNESS
+        # Noise to signal adds up: that of the transmitter and that of the line.
         noise = 1.0 / ratio_from_db(min(sent.osnr_db, 200.0)) + 1.0 / ratio_from_db(min(self.osnr_db, 200.0))
         signal_dbm = sent.power_dbm - self.loss_db
         return ReceivedLight(
@@ -74,10 +75,11 @@ class FibreDirection:
 
     def light(self, media_lane: int, at_s: float) -> ReceivedLight:
         """Return what arrives at an instant."""
-        self._source.advance(at_s)
+        self._source.advance(at_s)  # what it sent until then is known only now
         history = self._sent.get(media_lane)
         if not history:
             return DARKNESS
+        # What was being sent at that instant, not what is sent now.
         place = bisect.bisect_right([light.at_s for light in history], at_s)
         return self._fibre.carry(history[max(place - 1, 0)])
 

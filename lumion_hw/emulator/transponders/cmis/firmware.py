@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from lumion_hw.emulator.transponders.cmis.command_block import TRIGGER_BYTE, CommandBlock
-from lumion_hw.emulator.transponders.cmis.control_sets import ControlSets
+from lumion_hw.emulator.transponders.cmis.cdb import TRIGGER_BYTE, CommandBlock, FirmwareCommands, FirmwareStore, Image
 from lumion_hw.emulator.transponders.cmis.core import Core
-from lumion_hw.emulator.transponders.cmis.data_paths import DataPaths
 from lumion_hw.emulator.transponders.cmis.diagnostics import RESULTS_PAGE, SELECTOR_BYTE, EmulatedDiagnostics
-from lumion_hw.emulator.transponders.cmis.ends import Receivers, Transmitters
-from lumion_hw.emulator.transponders.cmis.firmware_commands import FirmwareCommands, FirmwareStore, Image
-from lumion_hw.emulator.transponders.cmis.flags import Flags
+from lumion_hw.emulator.transponders.cmis.ends import TUNING_PAGE, Laser, Receivers, Transmitters, tuning_bytes
 from lumion_hw.emulator.transponders.cmis.host_port import (
     CHANGE_BYTE,
     USER_EEPROM_PAGE,
@@ -21,14 +17,17 @@ from lumion_hw.emulator.transponders.cmis.host_port import (
     Passwords,
     Written,
 )
-from lumion_hw.emulator.transponders.cmis.image import build_memory
-from lumion_hw.emulator.transponders.cmis.laser import TUNING_PAGE, Laser, tuning_bytes
-from lumion_hw.emulator.transponders.cmis.module_machine import ModuleMachine
-from lumion_hw.emulator.transponders.cmis.monitors import ModuleMonitors
+from lumion_hw.emulator.transponders.cmis.measurements import (
+    FREEZE_BYTE,
+    CoherentPages,
+    EmulatedPerformance,
+    ModuleMonitors,
+    VdmPages,
+)
+from lumion_hw.emulator.transponders.cmis.memory import Flags, build_memory
 from lumion_hw.emulator.transponders.cmis.optics import Emit, Optics
-from lumion_hw.emulator.transponders.cmis.performance import EmulatedPerformance
-from lumion_hw.emulator.transponders.cmis.profile import CdbProfile, ModuleProfile
-from lumion_hw.emulator.transponders.cmis.results import FREEZE_BYTE, CoherentPages, VdmPages
+from lumion_hw.emulator.transponders.cmis.profiles import CdbProfile, ModuleProfile
+from lumion_hw.emulator.transponders.cmis.states import ControlSets, DataPaths, ModuleMachine
 from lumion_hw.standards.cmis import Page
 from lumion_hw.standards.cmis.cdb import CDB_PAGE
 from lumion_hw.standards.cmis.codes import ModuleState
@@ -48,7 +47,7 @@ _APPLY = (
     (1, 212, True),
 )
 """Staged set, trigger byte on page 10h, and whether it applies immediately."""
-_MAX_STEPS = 64
+_MAX_STEPS = 64  # more than any way through the states has: a quirk may close a circle
 _IDLE_SAMPLES = 10
 """A module that is not ready measures itself so many times more seldom."""
 
@@ -119,6 +118,7 @@ class ModuleFirmware:
     def _effects(self) -> dict[tuple[Page, int], Effect]:
         """Return what the write of each byte sets off; all other controls are looked at when they matter."""
         effects: dict[tuple[Page, int], Effect] = {(None, _CONTROL_BYTE): self._control}
+        # By byte, not by register: a host may write a password in pieces, and the last byte acts.
         effects |= {(None, byte): self._passwords.written for byte in range(CHANGE_BYTE, CHANGE_BYTE + 8)}
         for number, byte, immediate in _APPLY:
             effects[_LANE_CONTROL_PAGE, byte] = partial(self._apply, number, byte, immediate)
@@ -190,6 +190,7 @@ class ModuleFirmware:
                 break
             changed = True
         self.transmitters.update(self.emit)
+        # At once, so that no flag or monitor shows the state of before for a sample period.
         if self._powered != before:
             self._next_sample.cancel()
             self._sample()
@@ -199,6 +200,7 @@ class ModuleFirmware:
     def _step(self) -> bool:
         """Let every machine take one step; returns whether one did."""
         machine = self.machine
+        # The module before its data paths: they may only come up once it is ready, and go down with it.
         moved = machine.step(self.paths.at_rest)
         for laser in self._lasers.values():
             moved = laser.step(self._powered) or moved
@@ -226,6 +228,7 @@ class ModuleFirmware:
         core = self._core
         core.agenda.clear()
         self.transmitters.go_dark(self.emit)
+        # User EEPROM is non-volatile; everything else begins with its default.
         former = core.memory
         core.memory = build_memory(core.profile, core.quirks, self._serial)
         if core.profile.user_eeprom:

@@ -63,6 +63,7 @@ class HostPort:
         """Start a read at the pointer: the values are those of this instant."""
         page = self._half(self.pointer)
         memory = self._core.memory
+        # For the fault torn_read: the values of before this instant.
         self._stale = bytes(memory.half(page)) if memory.has(page) else bytes(HALF_BYTES)
         self._render(page)
 
@@ -77,6 +78,7 @@ class HostPort:
         offset = address % HALF_BYTES
         value = memory.half(page)[offset]
         access = byte_access(page)
+        # Only the bytes given away are cleared: a read that ends before a flag leaves it.
         if access.clear_on_read[offset]:
             byte = address if page is None else HALF_BYTES + offset
             memory.half(page)[offset] = self._core.flags.cleared(page, byte)
@@ -91,6 +93,7 @@ class HostPort:
     def write_limit(self, address: int) -> int:
         """Return the longest write that is acknowledged at an address."""
         page = self._half(address)
+        # Hosts in the field write the whole message of page 9Fh in one go.
         if self._core.quirks.lenient_writes or page == CDB_PAGE:
             return HALF_BYTES
         if page in EPL_PAGES:
@@ -104,10 +107,12 @@ class HostPort:
             self._store_byte(address, value, written)
             address = address // HALF_BYTES * HALF_BYTES + (address + 1) % HALF_BYTES
         self.pointer = address
+        # After the last byte: bank and page come in one write of two bytes.
         if (None, PAGE_SELECT_BYTE) in written:
             self._select_page()
         if any(page == USER_EEPROM_PAGE for page, _ in written):
             self.busy_until_s = self._core.now + self._core.timing.nv_write_s
+        # Once per transaction, however many of its bytes were written.
         for effect in dict.fromkeys(self._effects[place] for place in written if place in self._effects):
             effect(written)
 
@@ -120,6 +125,7 @@ class HostPort:
         if not mask:
             return
         half = self._core.memory.half(page)
+        # Triggers read as 0: they are acted upon, not stored.
         kept = mask & ~byte_access(page).reads_zero[offset]
         half[offset] = half[offset] & ~kept | value & kept
         written[page, address] = value & mask

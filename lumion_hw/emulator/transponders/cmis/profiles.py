@@ -1,36 +1,322 @@
 """The module types that can be emulated, as data.
 
 Register values of the coherent types are those of docs/transponders-emulated.md; launch and receive powers of 400GBASE-
-DR4 are after IEEE 802.3 clause 124 (from memory, to be verified). Vendor names and serial numbers are invented.
+DR4 are after IEEE 802.3 clause 124, not checked against its text. Vendor names and serial numbers are invented.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from lumion_hw.emulator.transponders.cmis.profile import (
-    EVERY_STATE,
-    AdvertisedApplication,
-    CdbProfile,
-    Limits,
-    LineFormat,
-    ModuleLaserProfile,
-    ModuleProfile,
-    ReceiverProfile,
-    Timing,
-    VdmInstance,
-)
 from lumion_hw.emulator.transponders.sfp import SfpModule
 from lumion_hw.errors import ConfigError
 from lumion_hw.standards.cmis import Value
-from lumion_hw.standards.cmis.codes import Grid
+from lumion_hw.standards.cmis.codec import EPL_PAGES
+from lumion_hw.standards.cmis.codes import DataPathState, Grid
 from lumion_hw.standards.cmis.grids import FineRange
 from lumion_hw.standards.cmis.vdm import OBSERVABLES_BY_NAME
+
+Limits = tuple[float, float, float, float]
+"""High alarm, low alarm, high warning, low warning."""
+
+EVERY_STATE = frozenset(DataPathState)
+"""All data path states."""
+AT_REST = frozenset({DataPathState.DEACTIVATED, DataPathState.INITIALIZED})
+"""Data path states without light in which nothing is under way."""
+
+
+@dataclass(frozen=True)
+class AdvertisedApplication:
+    """An application the module offers (CMIS 6.2: host and media interface, lanes, where it may start).
+
+    Attributes:
+        host_interface: Host interface id (SFF-8024 table 4-5).
+        media_interface: Media interface id (SFF-8024 table 4-7 for single-mode fibre).
+        host_lanes: Host lanes per data path.
+        media_lanes: Media lanes per data path.
+        host_options: Bit k: may start on host lane k + 1.
+        media_options: Bit k: may start on media lane k + 1; the i-th host start goes with the i-th media start, and
+            with the last one when there are fewer (several data paths on one carrier).
+    """
+
+    host_interface: int
+    media_interface: int
+    host_lanes: int
+    media_lanes: int
+    host_options: int
+    media_options: int
+
+    def media_mask(self, host_lane: int) -> int:
+        """Return the media lanes of the data path that starts on ``host_lane`` (from 1)."""
+        # The i-th place where a data path may start on the host side goes with the i-th on the media side.
+        place = (self.host_options & ((1 << (host_lane - 1)) - 1)).bit_count()
+        starts = [lane for lane in range(8) if self.media_options >> lane & 1]
+        return ((1 << self.media_lanes) - 1) << starts[min(place, len(starts) - 1)]
+
+
+@dataclass(frozen=True)
+class ModuleLaserProfile:
+    """A tunable laser.
+
+    Attributes:
+        grids: Lowest and highest channel of each grid.
+        fine: Fine tuning, if it has any.
+        min_power_dbm: Lowest target power.
+        max_power_dbm: Highest target power.
+        default_power_dbm: Target power after a reset.
+        default_grid: Grid after a reset.
+        default_channel: Channel after a reset.
+        retune_states: Data path states in which a new channel is accepted.
+        frequency_error_mhz: The laser's fixed error is drawn once, uniform within plus or minus this.
+    """
+
+    grids: Mapping[Grid, tuple[int, int]]
+    fine: FineRange | None
+    min_power_dbm: float
+    max_power_dbm: float
+    default_power_dbm: float
+    default_grid: Grid
+    default_channel: int
+    retune_states: frozenset[DataPathState] = AT_REST
+    frequency_error_mhz: float = 300.0
+
+
+@dataclass(frozen=True)
+class LineFormat:
+    """Modulation and error correction of a media interface.
+
+    Attributes:
+        bits_per_symbol: Per lane, both polarizations: 8 for DP-16QAM, 4 for DP-QPSK, 2 for PAM4.
+        symbol_rate_gbd: Symbols per second and lane.
+        fec_limit_ber: Up to here frames are corrected.
+        frame_bits: Bits in a frame of the error counters (project default).
+    """
+
+    bits_per_symbol: int
+    symbol_rate_gbd: float
+    fec_limit_ber: float
+    frame_bits: int = 1_000_000
+
+    @property
+    def bit_rate(self) -> float:
+        """Bits per second of a lane."""
+        return self.bits_per_symbol * self.symbol_rate_gbd * 1e9
+
+
+@dataclass(frozen=True)
+class ReceiverProfile:
+    """A receiver (docs/transponders-emulated.md).
+
+    Attributes:
+        coherent: Coherent receiver with the module's own laser as local oscillator; otherwise direct detection.
+        formats: Line formats by media interface id.
+        implementation_snr_db: Best SNR, limited by the electronics.
+        reference_snr_db: SNR limited by the receiver's noise at ``reference_dbm``.
+        reference_dbm: Signal power of that.
+        snr_per_db: dB of SNR per dB of signal power: 1 behind a local oscillator, 2 for direct detection.
+        los_assert_dbm: Total power below which loss of signal is asserted.
+        los_release_dbm: Total power above which it is released.
+        lol_ber: Bit error ratio above which lock is lost.
+        max_offset_mhz: Carrier offset beyond which lock is lost.
+        max_cd_ps_per_nm: Dispersion beyond which lock is lost.
+    """
+
+    coherent: bool
+    formats: Mapping[int, LineFormat]
+    implementation_snr_db: float = 17.0
+    reference_snr_db: float = 16.4
+    reference_dbm: float = -20.0
+    snr_per_db: float = 1.0
+    los_assert_dbm: float = -25.0
+    los_release_dbm: float = -23.0
+    lol_ber: float = 2e-2
+    max_offset_mhz: float = 3600.0
+    max_cd_ps_per_nm: float = 2400.0
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long things take, in s. Defaults are of the order of real modules, and shorter where a host only waits."""
+
+    management_init_s: float = 0.5
+    power_up_s: float = 15.0
+    power_down_s: float = 2.0
+    dp_init_s: float = 20.0
+    dp_deinit_s: float = 0.3
+    tx_turn_on_s: float = 0.05
+    tx_turn_off_s: float = 0.005
+    tuning_s: float = 5.0
+    fine_tuning_s: float = 0.2
+    lock_s: float = 0.5
+    apply_s: float = 0.02
+    freeze_s: float = 0.05
+    unfreeze_s: float = 0.05
+    cdb_s: float = 0.03
+    fw_start_s: float = 2.0
+    fw_abort_s: float = 0.1
+    fw_write_s: float = 0.005
+    fw_complete_s: float = 3.0
+    fw_copy_s: float = 10.0
+    selector_s: float = 0.05
+    page_change_s: float = 0.0
+    nv_write_s: float = 0.0
+    sample_s: float = 0.1
+    sub_interval_s: float = 1.0
+
+    def scaled(self, factor: float) -> Timing:
+        """Return the same with every time multiplied. Raises ``ValueError`` unless ``factor`` is positive."""
+        if not factor > 0:
+            raise ValueError(f"times cannot be scaled by {factor}")
+        values = {item.name: getattr(self, item.name) * factor for item in dataclasses.fields(self)}
+        return Timing(**values)
+
+
+@dataclass(frozen=True)
+class VdmInstance:
+    """One observable that the module reports: type code and lane (from 1)."""
+
+    code: int
+    lane: int = 1
+
+
+@dataclass(frozen=True)
+class CdbProfile:
+    """The command data block.
+
+    Attributes:
+        epl_pages_code: Code of 01h:163.3-0.
+        background: Registers can be read while a command runs; otherwise the module does not acknowledge.
+        firmware: Major, minor and build of images A and B; A runs.
+        factory: The same of the image that is always there.
+        firmware_needs_password: Firmware is changed for a host that has entered the password.
+        skips_erased: A download may leave blocks out that are erased.
+        hitless: It can restart without loss of traffic.
+    """
+
+    epl_pages_code: int = 0
+    background: bool = True
+    firmware: tuple[tuple[int, int, int], tuple[int, int, int]] = ((1, 4, 17), (1, 3, 9))
+    factory: tuple[int, int, int] = (1, 0, 1)
+    firmware_needs_password: bool = False
+    skips_erased: bool = False
+    hitless: bool = False
+
+    @property
+    def epl_pages(self) -> int:
+        """Number of pages of extended payload."""
+        return EPL_PAGES[self.epl_pages_code]
+
+
+@dataclass(frozen=True)
+class ModuleProfile:
+    """A type of module.
+
+    Attributes:
+        name: Name of the profile.
+        registers: Read-only fields by name, in their units; what is not here is 0.
+        applications: Applications 1 and up.
+        media_lanes: Number of media lanes.
+        receiver: The receiver.
+        laser: The tunable laser, if it has one.
+        launch_dbm: Launch power of a lane without programmable power.
+        fixed_frequency_mhz: Carrier of a module without tunable laser.
+        tx_osnr_db: The transmitter's own OSNR in 0.1 nm.
+        bias_ma: Laser bias of a lane that sends.
+        idle_temperature_c: Case temperature in low power.
+        working_temperature_c: Case temperature when ready.
+        supply_v: Supply voltage.
+        tec_percent: TEC current when ready.
+        laser_temperature_c: Laser temperature when ready.
+        thresholds: By monitor, in degC, V, %, degC, dBm, mA, dBm.
+        vdm: Observables by group.
+        vdm_thresholds: By observable code, in the observable's unit; a missing one has no limits.
+        user_eeprom: Page 03h exists.
+        diagnostics: Pages 13h and 14h exist.
+        host_bit_rate: Bits per second of one host lane.
+        cdb: Command data block; ``None`` without one.
+        timing: Times.
+    """
+
+    name: str
+    registers: Mapping[str, Value]
+    applications: tuple[AdvertisedApplication, ...]
+    media_lanes: int
+    receiver: ReceiverProfile
+    laser: ModuleLaserProfile | None = None
+    launch_dbm: float = 0.0
+    fixed_frequency_mhz: float = 193_100_000.0
+    tx_osnr_db: float = 36.0
+    bias_ma: float = 250.0
+    idle_temperature_c: float = 35.0
+    working_temperature_c: float = 52.0
+    supply_v: float = 3.3
+    tec_percent: float = 22.0
+    laser_temperature_c: float = 48.0
+    thresholds: Mapping[str, Limits] = field(default_factory=dict)
+    vdm: tuple[tuple[VdmInstance, ...], ...] = ()
+    vdm_thresholds: Mapping[int, Limits] = field(default_factory=dict)
+    user_eeprom: bool = True
+    diagnostics: bool = True
+    host_bit_rate: float = 53.125e9
+    cdb: CdbProfile | None = CdbProfile()
+    timing: Timing = Timing()
+
+    @property
+    def coherent(self) -> bool:
+        """Whether it is a coherent module (pages 30h and up)."""
+        return self.receiver.coherent
+
+    def application(self, app_sel: int) -> AdvertisedApplication | None:
+        """Return application ``app_sel`` (from 1), ``None`` if it is not offered."""
+        return self.applications[app_sel - 1] if 1 <= app_sel <= len(self.applications) else None
+
+
+@dataclass(frozen=True)
+class ModuleQuirks:
+    """Options, each seen in the field; the defaults follow the standard.
+
+    Attributes:
+        lenient_writes: Accept writes of any length on every page; otherwise more than 8 bytes are not acknowledged,
+            except on the CDB pages.
+        stepped_config_only: A data path has to be deactivated before it is configured (00h:2.6).
+        inverted_deinit: CMIS 3: a 1 in 10h:128 powers the data path up.
+        ignores_low_power: Low power requests have no effect (modules of power class 1).
+        init_pending_s: DPInitPending is visible for no longer than this.
+        init_pending_clobbers: Raising DPInitPending for one data path clears it for the others.
+        password_protects_eeprom: Page 03h can be written only after the password.
+        refuses_page_silently: PageSelect keeps the number of an unsupported page, whose bytes read as 0.
+        page_change_s: The module does not answer for so long after a page change (boards in the field: 10 ms).
+        nv_write_s: The same after a write to the user EEPROM (80 ms).
+        apply_s: ConfigStatus stays in progress for so long; ``None`` is the profile's time.
+    """
+
+    lenient_writes: bool = False
+    stepped_config_only: bool = False
+    inverted_deinit: bool = False
+    ignores_low_power: bool = False
+    init_pending_s: float | None = None
+    init_pending_clobbers: bool = False  # seen: sonic-net/sonic-platform-daemons pull 696
+    password_protects_eeprom: bool = False
+    refuses_page_silently: bool = False
+    page_change_s: float = 0.0
+    nv_write_s: float = 0.0
+    apply_s: float | None = None
+
+    def timing(self, timing: Timing) -> Timing:
+        """Return a profile's times with those that are chosen here."""
+        apply_s = timing.apply_s if self.apply_s is None else self.apply_s
+        return dataclasses.replace(
+            timing, page_change_s=self.page_change_s, nv_write_s=self.nv_write_s, apply_s=apply_s
+        )
+
 
 SFP_PROFILES: Mapping[str, type[SfpModule]] = MappingProxyType({"10gbase-er": SfpModule})
 """Profiles that are not CMIS modules, and the class that emulates them."""
 
+# OIF-400ZR (C-FEC), oFEC of the ZR+ modes, and RS(544,514) on PAM4 lanes of 106.25 Gb/s.
 _CFEC = LineFormat(8, 59.84, 1.25e-2)
 _OFEC_400 = LineFormat(8, 60.14, 2.0e-2)
 _OFEC_200 = LineFormat(4, 60.14, 2.0e-2)

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from lumion_hw.emulator.transponders.cmis.optics import ReceivedLight
-from lumion_hw.emulator.transponders.cmis.profile import LineFormat, ReceiverProfile
+from lumion_hw.emulator.transponders.cmis.profiles import LineFormat, ReceiverProfile
 from lumion_hw.quantities import db_from_ratio, ratio_from_db
 
 OSNR_BANDWIDTH_GHZ = 12.5
@@ -46,6 +46,7 @@ def penalty_db(light: ReceivedLight) -> float:
     """Return the sum of the penalties of the polarization effects."""
     total = 0.0
     for name, (reference, penalty) in PENALTIES_DB.items():
+        # Quadratic: each penalty is given at one value of its impairment.
         total += penalty * (getattr(light, name) / reference) ** 2
     return total
 
@@ -53,6 +54,7 @@ def penalty_db(light: ReceivedLight) -> float:
 def esnr_db(light: ReceivedLight, receiver: ReceiverProfile, symbol_rate_gbd: float) -> float:
     """Return the electrical SNR after penalties, in dB."""
     power_dbm = max(light.signal_power_dbm, _NO_SIGNAL_DBM)
+    # Behind a local oscillator SNR goes with the power, without one with its square.
     receiver_db = receiver.reference_snr_db + receiver.snr_per_db * (power_dbm - receiver.reference_dbm)
     inverse = 1.0 / ratio_from_db(receiver.implementation_snr_db) + 1.0 / ratio_from_db(receiver_db)
     penalty = 0.0
@@ -65,6 +67,7 @@ def esnr_db(light: ReceivedLight, receiver: ReceiverProfile, symbol_rate_gbd: fl
 def bit_error_ratio(snr_db: float, line: LineFormat) -> float:
     """Return the bit error ratio of 16QAM and PAM4, 3/8 erfc(sqrt(SNR/10)), or of QPSK, 1/2 erfc(sqrt(SNR/2))."""
     snr = ratio_from_db(snr_db)
+    # Gray-coded, in Gaussian noise; per quadrature 16QAM is PAM4.
     if line.bits_per_symbol == 4:
         return 0.5 * math.erfc(math.sqrt(snr / 2.0))
     return 0.375 * math.erfc(math.sqrt(snr / 10.0))
@@ -111,4 +114,5 @@ def frame_error_ratio(ber: float, line: LineFormat) -> float:
     """Return the share of frames that the error correction cannot mend: a waterfall at the FEC limit."""
     if ber <= 0.0:
         return 0.0
+    # Model: from nearly none to nearly all frames within about 0.05 decades of the limit.
     return 0.5 * math.erfc(50.0 * math.log10(line.fec_limit_ber / ber))

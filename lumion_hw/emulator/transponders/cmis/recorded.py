@@ -46,6 +46,7 @@ class RecordedModule:
                 raise ConfigError(
                     f"{where} of the image has {len(half)} bytes", device=name, hint="It has 128 at most."
                 )
+        # Page 00h is what PageSelect falls back to, so it has to be there.
         self._halves.setdefault(0x00, bytearray(HALF_BYTES))
         self._halves[None][PAGE_SELECT_BYTE] = 0
 

@@ -1,58 +1,39 @@
-"""A calibration record as a JSON document: written, hashed, read back, and migrated from older schema versions."""
+"""Calibration records as files: written so that nothing is lost, read back, checked, migrated from older versions."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lumion_hw.errors import CalibrationError
+from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import read_json
 from lumion_hw.files.writing import Over, check_target, write_file
-from lumion_hw.mesh.array_files import array_suffix, arrays_sha256, read_arrays, write_arrays
-from lumion_hw.mesh.record_checks import array_mismatches, mismatches, too_large
+from lumion_hw.mesh.canonical import arrays_sha256, content_hash
+from lumion_hw.mesh.record import HEADER, SCHEMA, SCHEMA_VERSION, CalibrationRecord
 from lumion_hw.mesh.record_entries import CONVENTIONS
+from lumion_hw.storage.array_files import array_suffix, read_arrays, write_arrays
+from lumion_hw.storage.record_checks import array_mismatches, mismatches, too_large
 
-if TYPE_CHECKING:
-    from lumion_hw.mesh.record import CalibrationRecord
-
-SCHEMA = "lumion-calibration"
-SCHEMA_VERSION = 2
-
-_HEADER = ("schema", "schema_version", "record_id", "content_sha256", "arrays_file")
-"""What stands before the content and is not part of its hash."""
-_WIDTH = 116
 _WHAT = "the calibration record"
 
 
-def record_body(record: CalibrationRecord) -> dict[str, Any]:
-    """Return the content that is hashed: all fields, the conventions, and the hashes of map and arrays."""
-    body = dataclasses.asdict(dataclasses.replace(record, arrays={}))
-    del body["arrays"]
-    for port in body["ports"]:
-        if port["lit_with"] is None:
-            del port["lit_with"]  # so that records from before there was any keep their hash
-    body["conventions"] = CONVENTIONS
-    body["channel_map_sha256"] = content_hash([list(record.heater_channels), list(record.monitor_ports)])
-    body["arrays_sha256"] = arrays_sha256(record.arrays) if record.arrays else None
-    return body
+def save_record(record: CalibrationRecord, path: AnyPath, over: Over = "own") -> None:
+    """Write a record so that a reader finds the old document or the new one, never half of it.
 
+    Arrays go first, into a side file beside it named by their hash (``.h5``, or ``.npz`` without h5py).
 
-def content_hash(body: Any) -> str:
-    """Return the hash over the canonical form of a document: sorted keys, no spaces."""
-    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    Args:
+        record: The record.
+        path: Where to.
+        over: What the document may be written over; the side file only over one that this program has made.
 
-
-def record_text(record: CalibrationRecord, arrays_file: str | None = None) -> str:
-    """Return the document of a record. Raises ``ValueError`` for NaN and infinity, which JSON does not know."""
-    values = (SCHEMA, SCHEMA_VERSION, record.record_id, record.content_sha256, arrays_file)
-    return _readable(dict(zip(_HEADER, values, strict=True)) | record_body(record)) + "\n"
-
-
-def save_record(record: CalibrationRecord, path: Path, over: Over = "own") -> None:
-    """Write a record: its arrays first, under a name that no other content has, then the document."""
+    Raises:
+        ConfigError: Nothing can be written there, or there is something that must not be written over.
+        LumionError: There is no room, or the disk failed.
+    """
+    path = Path(path)
     check_target(path, _WHAT, over)
     name = None
     text = record.to_json(name)  # what cannot be written is refused before anything is
@@ -63,8 +44,15 @@ def save_record(record: CalibrationRecord, path: Path, over: Over = "own") -> No
     write_file(path, _WHAT, text, over)
 
 
-def load_record(path: Path) -> CalibrationRecord:
-    """Read a record; errors as in :meth:`CalibrationRecord.load`."""
+def load_record(path: AnyPath) -> CalibrationRecord:
+    """Read a record; one of an older schema version is migrated.
+
+    Raises:
+        CalibrationError: It is not a calibration record, of an unknown schema version, was changed since it was
+            written, follows other conventions, or its side file is missing, damaged or another one.
+        ConfigError: Its side file is HDF5, and h5py is missing.
+    """
+    path = Path(path)
     document = read_json(path, "calibration record", error=CalibrationError)
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise CalibrationError(f"{path}: is not a calibration record")
@@ -74,7 +62,7 @@ def load_record(path: Path) -> CalibrationRecord:
             f"{path}: has schema version {version}, this software reads 1 to {SCHEMA_VERSION}",
             hint="Use the software it was written with, or a newer one.",
         )
-    body = {name: value for name, value in document.items() if name not in _HEADER}
+    body = {name: value for name, value in document.items() if name not in HEADER}
     if document.get("content_sha256") != content_hash(body):
         raise CalibrationError(f"{path}: its content does not match its hash", hint="It was edited or damaged.")
     for name in too_large(body):
@@ -108,8 +96,6 @@ def _current(body: dict[str, Any], arrays_file: Any, path: Path) -> CalibrationR
 
 def _validated(body: dict[str, Any], path: Path) -> CalibrationRecord:
     from pydantic import TypeAdapter, ValidationError
-
-    from lumion_hw.mesh.record import CalibrationRecord
 
     try:
         record = TypeAdapter(CalibrationRecord).validate_python(body)
@@ -154,35 +140,3 @@ def migrate_1(body: dict[str, Any], content_sha256: str) -> dict[str, Any]:
 
 def _defect(kind: str, element: str, number: int, evidence: str) -> dict[str, Any]:
     return {"kind": kind, "element": element, "number": number, "evidence": evidence}
-
-
-def _readable(value: Any, indent: int = 0) -> str:
-    """Return JSON with one line for whatever fits a line, and long rows of numbers folded."""
-    flat = json.dumps(value, allow_nan=False, ensure_ascii=False)
-    if not isinstance(value, dict | list | tuple) or len(flat) + indent <= _WIDTH:
-        return flat
-    pad, inner = " " * indent, " " * (indent + 1)
-    if isinstance(value, dict):
-        parts = [
-            f"{inner}{json.dumps(key, ensure_ascii=False)}: {_readable(item, indent + 1)}"
-            for key, item in value.items()
-        ]
-        return "{\n" + ",\n".join(parts) + f"\n{pad}}}"
-    if all(not isinstance(item, dict | list | tuple) for item in value):
-        return _folded(value, indent)
-    parts = [f"{inner}{_readable(item, indent + 1)}" for item in value]
-    return "[\n" + ",\n".join(parts) + f"\n{pad}]"
-
-
-def _folded(values: list[Any] | tuple[Any, ...], indent: int) -> str:
-    """Return a row of plain values, as many to a line as fit."""
-    lines, line = [], ""
-    for item in values:
-        word = json.dumps(item, allow_nan=False, ensure_ascii=False)
-        if line and indent + 1 + len(line) + len(word) + 2 > _WIDTH:
-            lines.append(line)
-            line = ""
-        line += f"{', ' if line else ''}{word}"
-    lines.append(line)
-    pad = " " * (indent + 1)
-    return "[\n" + ",\n".join(pad + line for line in lines) + f"\n{' ' * indent}]"

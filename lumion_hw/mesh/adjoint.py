@@ -1,8 +1,9 @@
 """Derivatives of anything computed from the scattering matrix, with respect to every parameter of every cell.
 
 The equations of a mesh are symmetric, so the adjoint problem is the same mesh lit from its outputs: one more solution
-gives all derivatives at once (mesh.md c.1). With ``a`` the waves of the light and ``h`` those of the adjoint light, T
-of a PUC counts with ``h_B·a_Aᵀ + a_B·h_Aᵀ``, and a joint between u and v with ``b_u(h)·b_v(a) + b_v(h)·b_u(a)``.
+gives all derivatives at once (docs/calibration.md, 2). With ``a`` the waves of the light and ``h`` those of the adjoint
+light, T of a PUC counts with ``h_B·a_Aᵀ + a_B·h_Aᵀ``, and a joint between u and v with
+``b_u(h)·b_v(a) + b_v(h)·b_u(a)``.
 """
 
 from __future__ import annotations
@@ -85,6 +86,7 @@ def gradient(
     elements, factors, _ = solver.coefficients(cells, frequency_hz)
     everywhere = np.arange(4 * mesh.n_pucs)
     light = solver.entering(elements, factors, mesh.port_puc_port, everywhere)  # (n, 4E, n_ports)
+    # The mesh is reciprocal: light sent in at its outputs is a sum of the same solutions, no further one is needed.
     adjoint = light @ np.reshape(cotangent, (-1, mesh.n_ports, len(ports)))
     light = light[:, :, ports]
     n = light.shape[0]

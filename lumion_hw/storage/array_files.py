@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import io
 import math
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.errors import CalibrationError, ConfigError
-from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, NUMBERS, most_bytes, open_hdf5, require_hdf5, unreadable
+from lumion_hw.errors import CalibrationError
+from lumion_hw.files.hdf5 import MADE_BY_ATTRIBUTE, most_bytes, open_hdf5, require_hdf5, unreadable
 from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.reading import MEGABYTE, check_regular
 from lumion_hw.files.writing import Over, write_file
+from lumion_hw.mesh.canonical import Arrays, plain_array
 
-Arrays = Mapping[str, NDArray[Any]]
 _COPY = "It belongs beside its calibration record: copy both together, or restore it from a copy."
-
-
-def arrays_sha256(arrays: Arrays) -> str:
-    """Return a hash over names, types, shapes and contents, the same whatever file they come from.
-
-    Raises:
-        ConfigError: An array holds something else than numbers.
-    """
-    digest = hashlib.sha256()
-    for name in sorted(arrays):
-        array = _plain(name, arrays[name])
-        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
 
 
 def array_suffix() -> str:
@@ -56,7 +40,7 @@ def write_arrays(path: Path, arrays: Arrays, what: str = "the arrays", over: Ove
         ConfigError: An array holds something else than numbers, h5py is missing for an ``.h5``, or as ``write_file``.
         LumionError: As ``write_file``.
     """
-    plain = {name: _plain(name, array) for name, array in arrays.items()}
+    plain = {name: plain_array(name, array) for name, array in arrays.items()}
     if path.suffix == ".h5":
         h5py = require_hdf5()
 
@@ -110,13 +94,5 @@ def _unpacked(archive: zipfile.ZipFile, left_bytes: int) -> dict[str, NDArray[An
             raise ValueError(f"{member.filename!r} does not hold what it claims to")
         data.seek(0)
         name = member.filename.removesuffix(".npy")
-        arrays[name] = _plain(name, np.lib.format.read_array(data, allow_pickle=False))
+        arrays[name] = plain_array(name, np.lib.format.read_array(data, allow_pickle=False))
     return arrays
-
-
-def _plain(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array in little-endian order and one piece. Raises ``ConfigError`` if it holds no numbers."""
-    plain = np.ascontiguousarray(array)
-    if plain.dtype.kind not in NUMBERS:
-        raise ConfigError(f"array {name!r} of type {plain.dtype} cannot be stored", hint="Give numbers or booleans.")
-    return plain.astype(plain.dtype.newbyteorder("<"), copy=False)

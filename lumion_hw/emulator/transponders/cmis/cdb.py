@@ -1,10 +1,11 @@
-"""CDB commands that manage firmware: 0041h, and 0100h to 010Ah (CMIS 5.2 clauses 9.4.2 and 9.7).
+"""The command data block, instance 1: commands on page 9Fh and the firmware they manage (CMIS 5.2: 7.3, 8.4.11, 9).
 
-Images are read back by no command here (0105h, 0106h): their mechanism is advertised as none.
+Known commands: query status 0000h, enter and change password 0001h and 0002h, module, performance, BERT, security and
+externally defined features 0040h to 0045h, and those that manage firmware: 0041h, and 0100h to 010Ah. All others are
+unknown. Images are read back by no command here (0105h, 0106h): their mechanism is advertised as none.
 
-After CMIS 5.2 clauses 7.3 and 9.7. A bank's image is invalid from the moment its erasing begins until it has been
-checked as a whole; what is committed changes in one step. So there is a good
-image to start from whenever power is lost.
+A bank's image is invalid from the moment its erasing begins until it has been checked as a whole; what is committed
+changes in one step. So there is a good image to start from whenever power is lost.
 """
 
 from __future__ import annotations
@@ -13,10 +14,20 @@ import struct
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from lumion_hw.emulator.transponders.cmis.core import Core
-from lumion_hw.emulator.transponders.cmis.profile import CdbProfile, Timing
-from lumion_hw.standards.cmis.cdb import EPL_PAGES, MAX_LPL
+from lumion_hw.emulator.transponders.cmis.host_port import Passwords, Written
+from lumion_hw.emulator.transponders.cmis.profiles import CdbProfile, Timing
+from lumion_hw.standards.cmis.cdb import (
+    CDB_PAGE,
+    COMMAND_BYTE,
+    EPL_PAGES,
+    LPL_BYTE,
+    MAX_LPL,
+    command_is_intact,
+    encode_reply,
+)
 from lumion_hw.standards.cmis.codes import CdbStatus
 from lumion_hw.standards.cmis.fields import HALF_BYTES
 
@@ -48,6 +59,7 @@ def firmware_image(major: int, minor: int, build: int, size: int = 4096) -> byte
     seed = zlib.crc32(bytes([major, minor])) ^ build
     body = bytes((seed >> (place % 24)) + 31 * place & 0xFF for place in range(size - HEADER_BYTES))
     try:
+        # The vendor's header is not standardised: this one is the emulator's own, big enough to be checked.
         header = _HEADER.pack(_MAGIC, major, minor, build, size, zlib.crc32(body))
     except struct.error as error:
         raise ValueError(f"version {major}.{minor}.{build} does not fit: {error}") from error
@@ -146,6 +158,7 @@ class FirmwareStore:
         if not self.fits(header, size):
             return False
         _, major, minor, build, _, crc = _HEADER.unpack_from(header)
+        # Before the first block: power lost during the download must not find half an image valid.
         self.erase(self.inactive)
         body = bytearray([ERASED]) * (size - HEADER_BYTES)
         self.download = Download(self.inactive, (major, minor, build), crc, body)
@@ -251,6 +264,7 @@ class FirmwareCommands:
             round(1e3 * _MARGIN * (self.duration_s(command, timing) + timing.cdb_s))
             for command in (START, ABORT, WRITE_LPL, COMPLETE, COPY)
         ]
+        # Sixteen bits of milliseconds; bit 3 makes them tens where that is too little.
         tenfold = max(milliseconds) > 0xFFFF
         bits = 0b11 | profile.skips_erased << 2 | tenfold << 3
         mechanism = _LPL | (_EPL if profile.epl_pages else 0)
@@ -311,6 +325,7 @@ class FirmwareCommands:
             return CdbStatus.WRONG_STATE
         begin = int.from_bytes(address, "big")
         end = begin + len(block)
+        # Blocks come in order; only a module that says so lets some out, which are then erased ones.
         if end > len(download.data) or (begin > download.end and not self._profile.skips_erased):
             return CdbStatus.PARAMETER
         download.data[begin:end] = block
@@ -351,6 +366,7 @@ class FirmwareCommands:
         delay_s = int.from_bytes(payload[2:4], "big") * 1e-3
 
         def restart() -> None:
+            # Once: what is not committed is gone with the next reset, which is the way back from a bad image.
             store.asked = bank if bank in store.images else None
             self._reboot(hitless)
 
@@ -377,3 +393,127 @@ def _version(version: tuple[int, int, int]) -> bytes:
     major, minor, build = version
     text = f"build {build}" if any(version) else ""
     return bytes([major, minor]) + build.to_bytes(2, "big") + text.encode("ascii").ljust(_EXTRA_BYTES, b"\x00")
+
+
+TRIGGER_BYTE = COMMAND_BYTE + 1
+"""The write of this byte triggers the command."""
+MAX_BUSY_MS = 4960
+"""A command takes no longer (CMIS 8.4.11)."""
+_REPLY = slice(134 - HALF_BYTES, HALF_BYTES)
+_PAYLOAD = LPL_BYTE - HALF_BYTES
+
+
+class CommandBlock:
+    """Takes commands from page 9Fh.
+
+    Args:
+        core: The module.
+        profile: What it can do.
+        passwords: The lock that command 0001h opens.
+        firmware: Manages the images.
+    """
+
+    def __init__(self, core: Core, profile: CdbProfile, passwords: Passwords, firmware: FirmwareCommands) -> None:
+        self._core, self._profile, self._passwords, self._firmware = core, profile, passwords, firmware
+        self._commands: dict[int, Callable[[bytes], Answer]] = {
+            0x0000: self._query_status,
+            0x0001: self._enter_password,
+            0x0002: self._change_password,
+            0x0040: self._module_features,
+            0x0042: self._no_features,
+            0x0043: self._no_features,
+            0x0044: self._no_features,
+            0x0045: self._no_features,
+            **{command: partial(firmware.execute, command) for command in firmware.commands},
+        }
+        self.busy = False
+
+    def restart(self) -> None:
+        """Forget the command at work."""
+        self.busy = False
+
+    @property
+    def blocks_the_bus(self) -> bool:
+        """Whether the module does not acknowledge because it works on a command in the foreground."""
+        return self.busy and not self._profile.background
+
+    def _set_status(self, status: int) -> None:
+        self._core.memory.put("cdb_status", status, 1)
+
+    def triggered(self, written: Written) -> None:
+        """Take the command that stands on the page; one at work makes the module ignore another."""
+        if self.busy:
+            return
+        self.busy = True
+        # As it stands now: the host may write the page anew while the command is at work in the background.
+        page = bytes(self._core.memory.half(CDB_PAGE))
+        # Captured, checking, executing each last a third, so that a host that polls sees every code.
+        self._set_status(CdbStatus.CAPTURED)
+        seconds = self._core.timing.cdb_s
+        self._core.agenda.after(seconds / 3, lambda: self._set_status(CdbStatus.CHECKING))
+        self._core.agenda.after(2 * seconds / 3, lambda: self._check(page))
+
+    def _check(self, page: bytes) -> None:
+        """Refuse what is damaged or unknown; otherwise execute it."""
+        command, length = int.from_bytes(page[:2], "big"), page[4]
+        if length > MAX_LPL:
+            self._finish(CdbStatus.PARAMETER)
+        elif not command_is_intact(page):
+            self._finish(CdbStatus.BAD_CHECK_CODE)
+        elif command not in self._commands:
+            self._finish(CdbStatus.UNKNOWN_COMMAND)
+        else:
+            payload = page[_PAYLOAD : _PAYLOAD + length]
+            self._set_status(CdbStatus.EXECUTING)
+            extra_s = 0.0
+            if command == 0x0000 and length == 2:
+                extra_s = min(int.from_bytes(payload, "big"), MAX_BUSY_MS) * 1e-3
+            elif command in self._firmware.commands:
+                # Its effect on what is stored begins now, not when the command completes.
+                self._firmware.accept(command, payload, epl_length=int.from_bytes(page[2:4], "big"))
+                extra_s = self._firmware.duration_s(command, self._core.timing)
+            seconds = self._core.timing.cdb_s / 3 + extra_s
+            self._core.agenda.after(seconds, lambda: self._execute(command, payload))
+
+    def _execute(self, command: int, payload: bytes) -> None:
+        answer = self._commands[command](payload)
+        if isinstance(answer, int):
+            self._finish(answer)
+            return
+        # The rest of the area is cleared: a host must not read what an earlier command left.
+        reply = encode_reply(answer)
+        self._core.memory.half(CDB_PAGE)[_REPLY] = reply.ljust(HALF_BYTES - _REPLY.start, b"\x00")
+        self._finish(CdbStatus.DONE)
+
+    def _finish(self, status: int) -> None:
+        self.busy = False
+        self._set_status(status)
+        self._core.flags.raise_event("cdb_complete_1_flag")
+
+    # -- commands ---------------------------------------------------------------------------------------------------
+
+    def _query_status(self, payload: bytes) -> Answer:
+        if len(payload) != 2:
+            return CdbStatus.PARAMETER
+        return bytes([2, self._passwords.level])
+
+    def _enter_password(self, payload: bytes) -> Answer:
+        if len(payload) != 4:
+            return CdbStatus.PARAMETER
+        return b"" if self._passwords.enter(int.from_bytes(payload, "big")) else CdbStatus.PASSWORD
+
+    def _change_password(self, payload: bytes) -> Answer:
+        if len(payload) != 4 or payload[0] & 0x80:
+            return CdbStatus.PARAMETER
+        return b"" if self._passwords.change(int.from_bytes(payload, "big")) else CdbStatus.PASSWORD
+
+    def _module_features(self, _payload: bytes) -> Answer:
+        """Two reserved bytes, a bit per command 0000h to 00FFh, the longest time in ms (check)."""
+        bits = bytearray(32)
+        for command in self._commands:
+            if command < 0x100:
+                bits[command // 8] |= 1 << command % 8
+        return bytes(2) + bytes(bits) + MAX_BUSY_MS.to_bytes(2, "big")
+
+    def _no_features(self, _payload: bytes) -> Answer:
+        return bytes(4)

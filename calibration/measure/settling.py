@@ -1,0 +1,139 @@
+"""How long heaters take to settle, seen by the light: two waits compared, then a time constant fitted.
+
+All heaters are stepped at once by a fraction of a radian. First the wait is sought after which the light has moved and
+moves no more; then readings at shorter waits are explained by one time constant. Heat is a first-order low-pass of what
+drives it, so whatever the optics do to it, a reading is a power series in exp(-wait/tau) with the same tau for every
+monitor. A controller that runs sweeps keeps the wait itself, to a microsecond; elsewhere the time of writing and
+reading is added to every wait alike, which changes the coefficients and not tau.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.errors import CalibrationError
+
+Real = NDArray[np.float64]
+
+_STEP_RAD = 0.3
+"""Largest step of a heater's phase, all heaters at random up to there. Three terms leave 7 % of tau on the worst of ten
+meshes of 15 PUCs; from 0.6 rad up a tenth and more, as loops bend the series, and below 0.15 rad noise does."""
+_SEARCH_GAIN = 3.0
+"""Heat of the step by which the wait is sought, over that of the others: there only movement counts."""
+_FIRST_S = 1e-3
+_LONGER = 4.0
+_LONGEST_S = 16.0
+"""Longest wait tried: slower heaters are none."""
+_READINGS = 6
+_PATTERNS = 4
+"""Steps seen: one alone leaves a tenth on a mesh with few monitors."""
+_SEEN_SIGMA = 6.0
+_LADDER = (0.0, 1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0, 1.0)
+_REST = 3.0
+"""Waits at rest before each step: by what ended the search for a wait, some ten time constants."""
+_TERMS = 3
+_EXPLAINED = 0.25
+"""Share of the squares about the mean that the series may leave; without any movement only noise is fitted."""
+
+
+class StepResponse(Protocol):
+    """A mesh whose light can be read at a chosen time after a setting."""
+
+    def read(self, currents_ma: Real, wait_s: float) -> Real:
+        """Drive the heaters and read all monitors after this wait, shape ``(n_monitors,)``; NaN where saturated."""
+
+    def read_again(self, wait_s: float) -> Real:
+        """Wait and read all monitors, the setting as it is."""
+
+
+def step_currents_ma(n_heaters: int, p_pi_mw: float, heater_ohm: float, heater_max_ma: float) -> Real:
+    """Return steps, shape ``(4, n_heaters)``: the same at every call, no seed of a run is used up."""
+    phase_rad = np.random.default_rng(0x5E77).uniform(0.0, _STEP_RAD, (_PATTERNS, n_heaters))
+    currents: Real = np.sqrt(phase_rad / np.pi * p_pi_mw / (heater_ohm * 1e-3))
+    return np.minimum(currents, heater_max_ma / math.sqrt(_SEARCH_GAIN))
+
+
+def heater_time_constant_s(mesh: StepResponse, steps_ma: Real) -> float | None:
+    """Return the thermal time constant of the heaters, which are off before and afterwards.
+
+    Args:
+        mesh: The mesh, lit.
+        steps_ma: Currents of every step, shape ``(n, 2 n_pucs)``; :func:`step_currents_ma`.
+
+    Returns:
+        The time constant; ``None`` if the light had settled whenever it was read, or never moved.
+
+    Raises:
+        CalibrationError: It moves and does not come to rest.
+    """
+    off_ma = np.zeros_like(steps_ma[0])
+    wait_s = _settled_after_s(mesh, off_ma, steps_ma[0] * math.sqrt(_SEARCH_GAIN))
+    if wait_s is None:
+        return None
+    waits_s = [share * wait_s for share in _LADDER] + [_LONGER * wait_s]
+    readings = []
+    # All waits for all steps, each from rest: what the step before left behind would count as slow heaters.
+    for after_s in waits_s:
+        row = []
+        for step_ma in steps_ma:
+            mesh.read(off_ma, _REST * wait_s)
+            row.append(mesh.read(step_ma, after_s))
+        readings.append(np.concatenate(row))
+    mesh.read(off_ma, _REST * wait_s)
+    return _fitted_s(np.array(waits_s), np.array(readings))
+
+
+def _settled_after_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float | None:
+    """Return a wait after which light has moved and, four times as long after, has not gone on; ``None`` if none is."""
+    still = np.array([mesh.read(off_ma, _FIRST_S), *(mesh.read_again(0.0) for _ in range(_READINGS - 1))])
+    good = np.isfinite(still).all(axis=0)
+    noise_ma = _SEEN_SIGMA * float(np.sqrt(still[:, good].var(axis=0, ddof=1).sum()))
+
+    def differ(one: Real, other: Real) -> bool:
+        return float(np.linalg.norm((one - other)[good & np.isfinite(one - other)])) > noise_ma
+
+    wait_s, before = _FIRST_S, mesh.read(step_ma, _FIRST_S)
+    while wait_s <= _LONGEST_S:
+        after = mesh.read_again((_LONGER - 1.0) * wait_s)
+        # Light that stands still has either settled or not yet begun to move: only the second looks as before the step.
+        if differ(before, still.mean(axis=0)) and not differ(before, after):
+            return wait_s
+        wait_s, before = _LONGER * wait_s, after
+    mesh.read(off_ma, 0.0)
+    if differ(before, still.mean(axis=0)):
+        raise CalibrationError(
+            f"{wait_s:.0f} s after a step of the heaters the light of the mesh still moves",
+            hint="Check light and polarization; heaters with time constants above a second cannot be calibrated.",
+        )
+    return None
+
+
+def _fitted_s(waits_s: Real, readings_ma: Real) -> float | None:
+    """Return the time constant that explains readings, shape ``(n, M)``, at these waits after steps."""
+    from scipy.optimize import minimize_scalar
+
+    whole = readings_ma[:, np.isfinite(readings_ma).all(axis=0)]
+    level = np.abs(whole).mean(axis=0)
+    scaled = whole / np.hypot(level, 0.01 * level.max(initial=1e-30))  # noise is relative, but for the dark ones
+
+    def left(log_tau: float) -> float:
+        # Phases follow exp(-t/τ), and powers are bent functions of them: a power series in it, term 0 the level at
+        # rest.
+        series = np.exp(-waits_s / math.exp(log_tau))[:, None] ** np.arange(_TERMS)
+        rest = scaled - series @ np.linalg.lstsq(series, scaled, rcond=None)[0]
+        return float((rest**2).sum())
+
+    # The last wait stands for "settled": no time constant is longer than the one before it.
+    longest_s = waits_s[-2]
+    grid = np.log(np.geomspace(longest_s / 128.0, longest_s, 64))
+    values = [left(each) for each in grid]
+    best = int(np.argmin(values))
+    # At the short end of the grid: faster than anything that was read.
+    if best == 0 or values[best] > _EXPLAINED * float(((scaled - scaled.mean(axis=0)) ** 2).sum()):
+        return None
+    found = minimize_scalar(left, bounds=(grid[best - 1], grid[min(best + 1, len(grid) - 1)]), method="bounded")
+    return math.exp(float(found.x))

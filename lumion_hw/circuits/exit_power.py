@@ -1,0 +1,154 @@
+"""The light that leaves the mesh for receivers, as meters on taps or the mesh's own monitors read it.
+
+Circuits side by side ask for readings at the same time. An instrument reads all its channels at once, so one look
+serves everybody who has asked before it began.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from lumion_hw.bench.bench import Bench
+from lumion_hw.clock import Clock, ClockEvent
+from lumion_hw.errors import CircuitError, DeviceError
+from lumion_hw.interfaces import PowerReading
+from lumion_hw.interfaces.wiring import OutputPath
+from lumion_hw.mesh.record import CalibrationRecord
+
+Reading = TypeVar("Reading")
+
+
+@dataclass
+class _Look(Generic[Reading]):
+    """One look at an instrument, to come or done.
+
+    Attributes:
+        may_begin: Told to the first of those who wait for it, who then looks for all.
+        is_done: Told to the others.
+    """
+
+    may_begin: ClockEvent
+    is_done: ClockEvent
+    channels: list[int] = field(default_factory=list)
+    seen: Mapping[int, Reading] = field(default_factory=dict)
+    error: BaseException | None = None
+
+
+class SharedInstrument(Generic[Reading]):
+    """An instrument that several jobs read: who asks while a look is under way waits for the next one.
+
+    Args:
+        clock: The bench's clock.
+        look: Takes a reading of each of these channels, and of others where they come with it.
+    """
+
+    def __init__(self, clock: Clock, look: Callable[[Collection[int]], Mapping[int, Reading]]) -> None:
+        self._clock = clock
+        self._look = look
+        self._guard = threading.Lock()  # never held while time passes
+        self._is_busy = False
+        self._next = self._look_to_come()
+
+    def read(self, channel: int) -> Reading:
+        """Return a reading that began after this call. Raises what the instrument raises."""
+        with self._guard:
+            look, leads, waits = self._next, not self._next.channels, self._is_busy
+            look.channels.append(channel)
+            self._is_busy = True
+        if not leads:
+            look.is_done.wait()
+        else:
+            if waits:
+                look.may_begin.wait()
+            self._clock.sleep(0.0)  # whoever asks at this very instant is served as well
+            self._take(look)
+        if look.error is not None:
+            raise look.error
+        return look.seen[channel]
+
+    def _look_to_come(self) -> _Look[Reading]:
+        return _Look(self._clock.event(), self._clock.event())
+
+    def _take(self, look: _Look[Reading]) -> None:
+        """Look for all who wait, then let those begin who have come meanwhile."""
+        with self._guard:
+            self._next = self._look_to_come()
+        try:
+            look.seen = self._look(sorted(set(look.channels)))
+        except BaseException as error:  # noqa: BLE001 - raised again to each who asked
+            look.error = error
+        with self._guard:
+            self._is_busy = bool(self._next.channels)
+            following = self._next
+        look.is_done.set()
+        if following.channels:
+            following.may_begin.set()
+
+
+class ExitPower:
+    """Power at exits of the mesh.
+
+    Args:
+        bench: The bench.
+        record: Calibration of its mesh: losses behind the exits, and what its monitors say of a milliwatt.
+    """
+
+    def __init__(self, bench: Bench, record: CalibrationRecord) -> None:
+        self._bench = bench
+        self._record = record
+        self._meters = {
+            name: SharedInstrument(bench.clock, _meter_look(bench, name))
+            for name in dict.fromkeys(out.meter for out in bench.wiring.outputs)
+            if name is not None
+        }
+        self._monitors = SharedInstrument(bench.clock, self._monitor_look)
+
+    def read_w(self, out: OutputPath) -> float:
+        """Return the power that leaves the mesh for a receiver: by the meter on its tap, or by the mesh's own monitor.
+
+        Raises:
+            CircuitError: There is neither.
+            DeviceError: The reading is no number.
+        """
+        if out.meter is not None and out.meter_channel is not None:
+            return self._meters[out.meter].read(out.meter_channel).power_w
+        if out.port not in self._bench.mesh.monitor_ports:
+            raise CircuitError(f"port {out.port} has neither a meter nor a monitor: its light cannot be proven")
+        current_ma = self._monitors.read(out.port)
+        if math.isnan(current_ma):
+            raise DeviceError(f"the monitor at port {out.port} is saturated")
+        calibrated_ma_per_mw = self._record.port(out.port).monitor_ma_per_mw  # equal to A/W
+        return current_ma * 1e-3 / (calibrated_ma_per_mw or self._bench.mesh.responsivity_a_per_w)
+
+    def in_fibre_dbm(self, out: OutputPath) -> float | None:
+        """Return the power in the fibre at the mesh facet, ``None`` in the dark or out of range."""
+        try:
+            power_w = self.read_w(out)
+        except DeviceError:
+            return None
+        if not power_w > 0.0:
+            return None
+        level_dbm = 10.0 * math.log10(power_w * 1e3)
+        # The meter sees the tap's share of what is left after the fibre: back to the facet.
+        if out.meter is not None:
+            return level_dbm - 10.0 * math.log10(out.tap_fraction) + out.loss_db
+        loss_db = self._record.port(out.port).output_loss_db
+        return level_dbm - (self._bench.model.mesh_section.typical.access_loss_db if loss_db is None else loss_db)
+
+    def _monitor_look(self, ports: Collection[int]) -> Mapping[int, float]:
+        del ports  # one scan has them all
+        mesh = self._bench.mesh
+        return dict(zip(mesh.monitor_ports, mesh.monitors_ma().tolist(), strict=True))
+
+
+def _meter_look(bench: Bench, name: str) -> Callable[[Collection[int]], Mapping[int, PowerReading]]:
+    def look(channels: Collection[int]) -> Mapping[int, PowerReading]:
+        meter = bench.meters[name]
+        readings = [meter.read(channel) for channel in channels] if len(channels) == 1 else meter.read_all()
+        return {each.channel: each for each in readings}
+
+    return look

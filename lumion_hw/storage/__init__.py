@@ -1,0 +1,8 @@
+"""What the mesh knows, as files: calibration records and the arrays beside them. Nothing below opens one of its own.
+
+Private: users import ``load_record`` and ``save_record`` from :mod:`lumion_hw`.
+"""
+
+from lumion_hw.storage.record_files import load_record, save_record
+
+__all__ = ["load_record", "save_record"]
