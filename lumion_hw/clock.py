@@ -333,12 +333,14 @@ class _SideBySide(Generic[T]):
         # that begins what has begun ends at once, and the lock is nobody's afterwards, whether it was taken or not.
         interrupt: KeyboardInterrupt | None = None
         is_launched = False
-        while len(self._outcomes) < len(self._jobs):
+        while True:
             try:
-                if not is_launched:
-                    threading.Thread(target=self._begin, name="lumion-job", daemon=True).start()
-                    is_launched = True
-                self._ended.acquire()
+                while len(self._outcomes) < len(self._jobs):
+                    if not is_launched:
+                        threading.Thread(target=self._begin, name="lumion-job", daemon=True).start()
+                        is_launched = True
+                    self._ended.acquire()
+                break
             except KeyboardInterrupt as error:
                 interrupt = error
                 for runner in [*self._runners, *self._clock.runners]:

@@ -32,12 +32,17 @@ _READINGS = 6
 _PATTERNS = 4
 """Steps seen: one alone leaves a tenth on a mesh with few monitors."""
 _SEEN_SIGMA = 6.0
+_AT_REST = 1.0 / 200.0
+"""Share of the whole movement that may still come when light counts as at rest: five time constants. Noise alone is no
+measure where a meter rounds: six equal readings say that there is none, and the seventh differs by one digit."""
 _LADDER = (0.0, 1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0, 1.0)
 _REST = 3.0
-"""Waits at rest before each step: by what ended the search for a wait, some ten time constants."""
-_TERMS = 3
+"""Waits at rest before each step: by what ended the search for a wait, fifteen time constants and more."""
+_TERMS = (2, 3)
+_AS_GOOD = 1.5
+"""The shorter series is taken if it leaves no more than this times what the longer does, per degree of freedom."""
 _EXPLAINED = 0.25
-"""Share of the squares about the mean that the series may leave; without any movement only noise is fitted."""
+"""Share of the variance that the series may leave; without any movement only noise is fitted."""
 
 
 class StepResponse(Protocol):
@@ -93,18 +98,19 @@ def _settled_after_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float |
     good = np.isfinite(still).all(axis=0)
     noise_ma = _SEEN_SIGMA * float(np.sqrt(still[:, good].var(axis=0, ddof=1).sum()))
 
-    def differ(one: Real, other: Real) -> bool:
-        return float(np.linalg.norm((one - other)[good & np.isfinite(one - other)])) > noise_ma
+    def apart_ma(one: Real, other: Real) -> float:
+        return float(np.linalg.norm((one - other)[good & np.isfinite(one - other)]))
 
     wait_s, before = _FIRST_S, mesh.read(step_ma, _FIRST_S)
     while wait_s <= _LONGEST_S:
         after = mesh.read_again((_LONGER - 1.0) * wait_s)
+        moved_ma = apart_ma(before, still.mean(axis=0))
         # Light that stands still has either settled or not yet begun to move: only the second looks as before the step.
-        if differ(before, still.mean(axis=0)) and not differ(before, after):
+        if moved_ma > noise_ma and apart_ma(before, after) <= max(noise_ma, _AT_REST * moved_ma):
             return wait_s
         wait_s, before = _LONGER * wait_s, after
     mesh.read(off_ma, 0.0)
-    if differ(before, still.mean(axis=0)):
+    if apart_ma(before, still.mean(axis=0)) > noise_ma:
         raise CalibrationError(
             f"{wait_s:.0f} s after a step of the heaters the light of the mesh still moves",
             hint="Check light and polarization; heaters with time constants above a second cannot be calibrated.",
@@ -114,26 +120,37 @@ def _settled_after_s(mesh: StepResponse, off_ma: Real, step_ma: Real) -> float |
 
 def _fitted_s(waits_s: Real, readings_ma: Real) -> float | None:
     """Return the time constant that explains readings, shape ``(n, M)``, at these waits after steps."""
-    from scipy.optimize import minimize_scalar
-
     whole = readings_ma[:, np.isfinite(readings_ma).all(axis=0)]
     level = np.abs(whole).mean(axis=0)
     scaled = whole / np.hypot(level, 0.01 * level.max(initial=1e-30))  # noise is relative, but for the dark ones
 
-    def left(log_tau: float) -> float:
-        # Phases follow exp(-t/τ), and powers are bent functions of them: a power series in it, term 0 the level at
-        # rest.
-        series = np.exp(-waits_s / math.exp(log_tau))[:, None] ** np.arange(_TERMS)
-        rest = scaled - series @ np.linalg.lstsq(series, scaled, rcond=None)[0]
-        return float((rest**2).sum())
-
     # The last wait stands for "settled": no time constant is longer than the one before it.
     longest_s = waits_s[-2]
     grid = np.log(np.geomspace(longest_s / 128.0, longest_s, 64))
+    straight, bent = (_best_fit(waits_s, scaled, grid, n_terms) for n_terms in _TERMS)
+    # Light that follows heat in a straight line leaves the second power to noise: exp(-t/2τ) then explains it as well.
+    left, log_tau = straight if straight[0] <= _AS_GOOD * bent[0] else bent
+    mean_square = float(((scaled - scaled.mean(axis=0)) ** 2).sum()) / ((len(waits_s) - 1) * scaled.shape[1])
+    # At the short end of the grid: faster than anything that was read.
+    if log_tau <= grid[0] or left > _EXPLAINED * mean_square:
+        return None
+    return math.exp(log_tau)
+
+
+def _best_fit(waits_s: Real, readings: Real, grid: Real, n_terms: int) -> tuple[float, float]:
+    """Return mean square per degree of freedom that a series of this many terms leaves, and the log of its tau."""
+    from scipy.optimize import minimize_scalar
+
+    def left(log_tau: float) -> float:
+        # Phases follow exp(-t/τ), and powers are bent functions of them: a power series in it, term 0 the level at
+        # rest.
+        series = np.exp(-waits_s / math.exp(log_tau))[:, None] ** np.arange(n_terms)
+        rest = readings - series @ np.linalg.lstsq(series, readings, rcond=None)[0]
+        return float((rest**2).sum() / ((len(waits_s) - n_terms) * readings.shape[1]))
+
     values = [left(each) for each in grid]
     best = int(np.argmin(values))
-    # At the short end of the grid: faster than anything that was read.
-    if best == 0 or values[best] > _EXPLAINED * float(((scaled - scaled.mean(axis=0)) ** 2).sum()):
-        return None
+    if best == 0:
+        return values[0], float(grid[0])
     found = minimize_scalar(left, bounds=(grid[best - 1], grid[min(best + 1, len(grid) - 1)]), method="bounded")
-    return math.exp(float(found.x))
+    return float(found.fun), float(found.x)

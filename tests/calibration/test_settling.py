@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from bench_run import SMALL, calibrated_bench, within_tolerance
 
 from calibration.measure.bench_probe import BenchProbe
+from calibration.measure.settling import Real, heater_time_constant_s
 from lumion_hw import Bench
 from lumion_hw.errors import ConfigError
 
@@ -77,6 +80,30 @@ def test_a_controller_without_sweeps_sees_what_is_slower_than_its_readings(
         assert (bench.mesh.heater_tau_s is not None) is seen
         assert bench.mesh.heater_tau_s is None or bench.mesh.heater_tau_s == pytest.approx(tau_s, rel=0.2)
         assert bench.mesh.settle_s >= 5.0 * tau_s
+
+
+class RoundedLight:
+    """Light at three meters that show thousandths of a decibel: most readings repeat, some differ by one digit."""
+
+    def __init__(self, tau_s: float, seed: int) -> None:
+        self._tau_s, self._rng = tau_s, np.random.default_rng(seed)
+        self._target = self._heat = np.zeros(6)
+        self._optics = self._rng.uniform(-0.3, 0.3, (3, 6))
+
+    def read(self, currents_ma: Real, wait_s: float) -> Real:
+        self._target = currents_ma**2
+        return self.read_again(wait_s)
+
+    def read_again(self, wait_s: float) -> Real:
+        self._heat = self._target + (self._heat - self._target) * math.exp(-wait_s / self._tau_s)
+        power_dbm = 10.0 * np.log10(1.0 + self._optics @ self._heat) + self._rng.normal(0.0, 1e-4, 3)
+        return np.asarray(10.0 ** (np.round(power_dbm, 3) / 10.0))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_meter_that_rounds_does_not_make_light_seem_to_move(seed: int) -> None:
+    steps_ma = np.sqrt(np.random.default_rng(100 + seed).uniform(0.0, 0.3, (4, 6)))
+    assert heater_time_constant_s(RoundedLight(0.03, seed), steps_ma) == pytest.approx(0.03, rel=0.2)
 
 
 def test_without_an_alignment_the_first_reading_in_light_waits_for_it(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -83,18 +84,32 @@ def decide(
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = time_limit_s
     solver.parameters.num_workers = workers
+    # OR-Tools would take Ctrl-C for itself and leave the process without any handler: the next one then kills it, with
+    # heaters and lasers on.
+    solver.parameters.catch_sigint_signal = False
     # With one worker the same request then has the same answer, unless time runs out.
     solver.parameters.random_seed = 1
     status: Status = {
         cp_model.OPTIMAL: "optimal",
         cp_model.FEASIBLE: "feasible",
         cp_model.INFEASIBLE: "infeasible",
-    }.get(solver.solve(model.model), "undecided")  # type: ignore[assignment]
+    }.get(_solved(solver, model.model), "undecided")  # type: ignore[assignment]
     ways = model.ways(solver) if status in ("optimal", "feasible") else None
     bound = 0.0 if feasibility_only or status == "infeasible" else solver.best_objective_bound / model.scale
     if feasibility_only and status == "optimal":
         status = "feasible"
     return ProofVerdict(status, ways, bound)
+
+
+def _solved(solver: cp_model.CpSolver, model: cp_model.CpModel) -> object:
+    """Return the solver's status; Ctrl-C, which would wait for the end of its C++ code, stops it at once."""
+    with ThreadPoolExecutor(1) as pool:
+        status = pool.submit(solver.solve, model)
+        try:
+            return status.result()
+        except BaseException:
+            solver.stop_search()
+            raise
 
 
 class _Model:
