@@ -89,11 +89,12 @@ def decide(
     solver.parameters.catch_sigint_signal = False
     # With one worker the same request then has the same answer, unless time runs out.
     solver.parameters.random_seed = 1
-    status: Status = {
+    words: dict[Any, Status] = {
         cp_model.OPTIMAL: "optimal",
         cp_model.FEASIBLE: "feasible",
         cp_model.INFEASIBLE: "infeasible",
-    }.get(_solved(solver, model.model), "undecided")  # type: ignore[assignment]
+    }
+    status = words.get(_solved(solver, model.model), "undecided")
     ways = model.ways(solver) if status in ("optimal", "feasible") else None
     bound = 0.0 if feasibility_only or status == "infeasible" else solver.best_objective_bound / model.scale
     if feasibility_only and status == "optimal":
