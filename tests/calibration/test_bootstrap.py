@@ -97,6 +97,7 @@ def test_an_interrupted_run_goes_on_to_the_same_start() -> None:
         assert np.abs(apart).max() < 0.2
 
 
+@pytest.mark.long
 def test_channels_of_two_pucs_exchanged_are_not_trusted() -> None:
     bench = SimulatedBench.draw(SMALL, 6)
     bench.swapped.append((4, 27))

@@ -94,6 +94,7 @@ def test_chosen_settings_tell_twice_as_much_as_any_in_the_same_time(small: Simul
     assert 2.0 * ends[1] ** 2 < ends[0] ** 2
 
 
+@pytest.mark.long
 def test_light_that_costs_much_is_moved_less(small: SimulatedMesh, model: MeshModel) -> None:
     moves = []
     for change_s in (0.0, 2.0):
@@ -129,6 +130,7 @@ def test_only_what_is_wanted_counts(small: SimulatedMesh, model: MeshModel) -> N
     assert one.sigma_rad() == pytest.approx(bound.sigma("passive_phase_rad")[3], rel=0.02)
 
 
+@pytest.mark.long
 def test_a_design_says_what_the_bound_of_its_plan_is(small: SimulatedMesh, model: MeshModel) -> None:
     design = _designer(small, model).choose(_walk(small), 1.0, 1e-9, np.random.default_rng(3), 2)
     prior = default_prior(model.space, small.parameters())

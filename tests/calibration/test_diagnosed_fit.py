@@ -136,6 +136,7 @@ def test_a_course_that_was_none_is_given_up() -> None:
     assert max(bench.errors_mrad(second.parameters)) < 5.0
 
 
+@pytest.mark.long
 def test_a_heater_that_dies_between_two_fits_is_found_and_named_once() -> None:
     bench = Bench.draw()
     off = np.zeros((ALL, 2 * SMALL.n_pucs), dtype=np.bool_)

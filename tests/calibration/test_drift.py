@@ -73,6 +73,7 @@ def test_thirty_settings_renew_a_calibration(small: SimulatedMesh, model: MeshMo
         assert error < 2e3 * np.sqrt(variance[groups[name]].mean())
 
 
+@pytest.mark.long
 def test_a_drift_of_another_kind_is_said_and_mostly_where() -> None:
     named = 0
     for seed in range(21, 26):

@@ -72,6 +72,7 @@ def test_what_cannot_be_told_apart_is_named(small: DryRun) -> None:
     assert small.bound.set_by_prior().any()
 
 
+@pytest.mark.long
 def test_fewer_monitors_take_more_settings_and_leave_more_unseen(small: DryRun) -> None:
     fewer = dry_run(load(SMALL), 1, without_sources=(6,), without_monitors=(0, 1, 2, 4, 5))
     assert fewer.sources == (1, 11)
@@ -100,6 +101,7 @@ def test_a_goal_out_of_reach_is_told_beforehand() -> None:
     assert "700 settings will be used up" in few.shortfall
 
 
+@pytest.mark.long
 def test_heat_beyond_the_limit_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """30 heaters swept to 2.1 mA have some 30 · 2.3 = 70 mW in the mean."""
     weak = tmp_path / "weak.yaml"
@@ -118,6 +120,7 @@ def test_the_heat_of_the_run_stays_below_the_peak_that_was_planned(small: DryRun
     assert (swept**2).sum(axis=1).max() < small.peak_mw
 
 
+@pytest.mark.long
 def test_nothing_is_opened(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("open", "emulate"):
         monkeypatch.setattr(Bench, name, lambda *_, **__: pytest.fail("a device was opened"))

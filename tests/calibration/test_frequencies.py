@@ -37,6 +37,7 @@ def _passive_mrad(small: SimulatedMesh, found: np.ndarray) -> float:
     return 1e3 * float(np.sqrt(np.mean(wrapped(found - small.truth.passive_phase) ** 2)))
 
 
+@pytest.mark.long
 def test_a_tunable_laser_tells_delay_and_slopes(small: SimulatedMesh) -> None:
     model = MeshModel(SMALL, small.ports, small.ports)
     plan = Walk(np.full(2 * SMALL.n_pucs, FULL_TURN_MA), small.ports, small.ports).random(200, small.rng)

@@ -74,6 +74,7 @@ def test_a_mesh_is_found_from_a_tenth_of_a_radian_away(small: SimulatedMesh) -> 
     assert np.abs(truth.coupler_common_rad).max() > 1e-2
 
 
+@pytest.mark.long
 def test_the_whole_72_puc_mesh_is_found_from_a_third_of_a_radian_away() -> None:
     simulated = SimulatedMesh.draw(HexMesh.smartlight(), 10)
     walk = Walk(np.full(144, FULL_TURN_MA), simulated.ports, simulated.ports)
@@ -147,6 +148,7 @@ def gathered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
+@pytest.mark.long
 def test_information_that_is_kept_ends_where_information_gathered_in_every_round_does(
     small: SimulatedMesh, gathered: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +167,7 @@ def test_information_that_is_kept_ends_where_information_gathered_in_every_round
     np.testing.assert_allclose(np.sqrt(np.diag(kept.covariance()))[kept.free][linear], sigma[linear], rtol=0.05)
 
 
+@pytest.mark.long
 def test_a_fit_of_more_settings_takes_over_what_the_last_one_knew(small: SimulatedMesh, gathered: list[int]) -> None:
     every = small.measure(*small.random_settings(2 * SETTINGS))
     few, model = every[np.arange(SETTINGS)], _model(small)

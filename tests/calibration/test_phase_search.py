@@ -119,6 +119,7 @@ def test_amplitudes_are_those_of_the_solver() -> None:
     np.testing.assert_allclose(model.linearise(upper, lower, joint, np.array([3]), every)[0][0], expected, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_correlation_finds_most_passive_phases_at_once() -> None:
     simulated = SimulatedMesh.draw(WHOLE, 3)
     guess, _ = _searched(simulated, 400)

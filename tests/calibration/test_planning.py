@@ -99,6 +99,7 @@ def test_what_is_known_well_enough_costs_nothing() -> None:
     assert (outcome.settings, outcome.shortfall, len(bench.logbook)) == (0, "", 60)
 
 
+@pytest.mark.long
 def test_chosen_settings_take_less_than_half_of_the_time_of_random_ones() -> None:
     """The same bench, the same start: chosen settings until the goal, then as many seconds of random ones as it takes.
 
@@ -139,6 +140,7 @@ def test_when_the_time_is_used_up_it_says_so() -> None:
     assert "s of hardware time are used up" in outcome.shortfall
 
 
+@pytest.mark.long
 def test_phases_that_no_setting_shows_are_named_and_the_rest_is_measured() -> None:
     bench = Bench.after(60)
     unseen = bench.model.space.mask(("passive_phase_rad",))

@@ -27,6 +27,7 @@ def slow(directory: Path, tau_s: float, settle_s: float | None = None, bench: Pa
     return path
 
 
+@pytest.mark.long
 def test_heaters_of_50_ms_are_waited_for_and_the_calibration_comes_out_right(tmp_path: Path) -> None:
     """With the millisecond that is enough for undercut heaters, every reading of this bench shows the one before."""
     with Bench.emulate(slow(tmp_path, 0.05), seed=1) as bench:
@@ -51,7 +52,15 @@ def test_a_wait_of_the_bench_file_that_is_long_enough_is_kept(tmp_path: Path, se
         assert bench.mesh.settle_s == settle_s
 
 
-@pytest.mark.parametrize(("tau_s", "seed"), [(20e-6, 1), (180e-6, 2), (10e-3, 1), (1.0, 2)])
+@pytest.mark.parametrize(
+    ("tau_s", "seed"),
+    [
+        (20e-6, 1),
+        pytest.param(180e-6, 2, marks=pytest.mark.long),
+        (10e-3, 1),
+        pytest.param(1.0, 2, marks=pytest.mark.long),
+    ],
+)
 def test_the_time_constant_is_found_from_light(tmp_path: Path, tau_s: float, seed: int) -> None:
     with Bench.emulate(slow(tmp_path, tau_s), seed=seed) as bench:
         BenchProbe(bench).align_all()
@@ -100,7 +109,7 @@ class RoundedLight:
         return np.asarray(10.0 ** (np.round(power_dbm, 3) / 10.0))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(6))
 def test_a_meter_that_rounds_does_not_make_light_seem_to_move(seed: int) -> None:
     steps_ma = np.sqrt(np.random.default_rng(100 + seed).uniform(0.0, 0.3, (4, 6)))
     assert heater_time_constant_s(RoundedLight(0.03, seed), steps_ma) == pytest.approx(0.03, rel=0.2)

@@ -63,13 +63,14 @@ def assert_same_within_errors(found: CalibrationRecord, wanted: CalibrationRecor
     assert np.abs(apart).max() < 4.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "code", "size"),
     [
         (signal.SIGTERM, 143, SURVEYED),
-        pytest.param(signal.SIGINT, 130, SURVEYED, marks=pytest.mark.long),
-        pytest.param(signal.SIGINT, 130, 2_000, marks=pytest.mark.long),
-        pytest.param(signal.SIGTERM, 143, 300_000, marks=pytest.mark.long),
+        (signal.SIGINT, 130, 2_000),
+        pytest.param(signal.SIGINT, 130, SURVEYED, marks=pytest.mark.campaign),
+        pytest.param(signal.SIGTERM, 143, 300_000, marks=pytest.mark.campaign),
     ],
 )
 def test_a_run_ended_by_a_signal_says_how_to_go_on_and_goes_on(

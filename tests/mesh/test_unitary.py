@@ -142,7 +142,7 @@ def test_ideal_couplers_and_equal_losses_make_the_unitary_without_refinement(
     assert setting.loss_db == pytest.approx(15 * 0.5, abs=0.01)  # 15 PUCs of 0.5 dB
 
 
-@pytest.mark.parametrize("n", [2, 4, 6])
+@pytest.mark.parametrize("n", [2, 4, pytest.param(6, marks=pytest.mark.long)])
 def test_a_mesh_that_is_known_makes_unitaries_whatever_its_couplers(
     smartlight: HexMesh, solver: Solver, n: int
 ) -> None:
