@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A test that stands still for a quarter of an hour waits for ever: its stacks are printed and its worker ends.
 BOUNDED := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true --max-worker-restart 0
 
-.PHONY: help demo test types suite test-long campaign clean
+.PHONY: help demo test checks suite test-long campaign clean
 .DELETE_ON_ERROR:
 
 help:
@@ -27,14 +27,14 @@ help:
 demo: $(VENV)/.installed
 	$(BIN)/lumion demo
 
-# Types beside the suite: mypy keeps one core busy, and a third of the time tests wait for links, watchdogs and processes.
+# Both beside each other: the checks keep one core busy, and a third of the time tests wait for links, watchdogs, processes.
 test: $(VENV)/.installed-test
+	$(MAKE) --no-print-directory --jobs 2 checks suite
+
+checks: $(VENV)/.installed-test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
-	$(MAKE) --no-print-directory --jobs 2 types suite
-
-types: $(VENV)/.installed-test
 	$(BIN)/mypy
 
 # Three workers on two cores, for the same reason.

@@ -155,6 +155,7 @@ class _Wait:
     def __init__(self, runner: _Runner) -> None:
         self.runner = runner
         self.is_over = False
+        self.is_for_time = False
 
 
 class _VirtualEvent:
@@ -198,6 +199,8 @@ class VirtualClock:
         self._n_waits = 0
         self.runners: list[_Runner] = []
         self._threads = threading.local()
+        self._n_acting = 0
+        self._put_off: list[tuple[float, int, int, _Timer | _Wait]] = []
 
     def now(self) -> float:
         """Return the virtual time in seconds."""
@@ -207,7 +210,7 @@ class VirtualClock:
         """Advance by ``seconds``, running whatever else falls due, in order."""
         end = self._now + _checked(seconds)
         if self.runners or (self._agenda and self._agenda[0][0] <= end):
-            self.wait(lambda wait: self._put(end, _WAIT, wait))
+            self.wait(lambda wait: self._until(end, wait))
         else:
             self._now = end  # nothing else is due: nearly every wait
 
@@ -261,6 +264,10 @@ class VirtualClock:
             runner = self._threads.runner = _Runner()
         return runner
 
+    def _until(self, end_s: float, wait: _Wait) -> None:
+        wait.is_for_time = True
+        self._put(end_s, _WAIT, wait)
+
     def _put(self, due_s: float, rank: int, what: _Timer | _Wait) -> None:
         self._n_waits += rank == _WAIT
         heapq.heappush(self._agenda, (due_s, rank, next(self._order), what))
@@ -270,12 +277,19 @@ class VirtualClock:
         while mine is None or not mine.is_over:
             if not self._n_waits:
                 self._nobody_left()
-            due, _, _, what = heapq.heappop(self._agenda)
+            others_stand_still = self._n_acting and mine is not None and mine.is_for_time
+            if not others_stand_still:
+                self._resume_others()
+            entry = heapq.heappop(self._agenda)
+            due, _, _, what = entry
+            if others_stand_still and isinstance(what, _Wait) and what.runner is not self.me():
+                self._put_off.append(entry)
+                continue
             self._now = max(self._now, due)
             if isinstance(what, _Timer):
                 if what.alive:
                     self._put(due + what.period_s, _TIMER, what)
-                    what.action()
+                    self._act(what)
                 continue
             self._n_waits -= 1
             what.is_over = True
@@ -286,6 +300,24 @@ class VirtualClock:
             if mine is None:
                 return
             mine.runner.turn.acquire()
+
+    def _act(self, timer: _Timer) -> None:
+        """Do a periodic action in the middle of somebody's wait; while it waits for time, all others stand still.
+
+        It may hold what others want, such as a session: who ran then would stop for good, with the turn in hand.
+        """
+        self._n_acting += 1
+        try:
+            timer.action()
+        finally:
+            self._n_acting -= 1
+            if not self._n_acting:
+                self._resume_others()
+
+    def _resume_others(self) -> None:
+        for entry in self._put_off:
+            heapq.heappush(self._agenda, entry)
+        self._put_off.clear()
 
     def _nobody_left(self) -> None:
         """Let all jobs that wait for an event fail: nobody runs who could set it."""

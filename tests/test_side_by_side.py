@@ -204,3 +204,49 @@ def test_a_hundred_jobs_give_the_same_run_each_time() -> None:
         return said
 
     assert run() == run()
+
+
+def test_what_a_periodic_action_holds_while_it_waits_is_free_again_when_a_job_runs() -> None:
+    """As the keep-alive of a session does, from inside the wait of whichever job lets the time pass."""
+    clock, held, said = VirtualClock(), threading.Lock(), list[str]()
+
+    def feed() -> None:
+        if held.acquire(blocking=False):
+            clock.sleep(0.003)
+            said.append(f"fed {clock.now():.3f}")
+            held.release()
+
+    def ask() -> None:
+        for _ in range(3):
+            clock.sleep(0.0105)
+            assert held.acquire(timeout=30.0), "held by an action that has stopped in its middle"
+            clock.sleep(0.004)
+            said.append(f"asked {clock.now():.4f}")
+            held.release()
+
+    ticker = clock.call_every(0.010, feed)
+    clock.side_by_side([sleeper(clock, 0.05), ask])
+    ticker.cancel()
+    assert said == [
+        *("fed 0.013", "asked 0.0170", "fed 0.023", "asked 0.0315"),  # that at 0.03 found a request under way
+        *("fed 0.043", "asked 0.0470", "fed 0.053"),
+    ]
+
+
+def test_an_action_may_wait_for_what_a_job_has_to_do() -> None:
+    clock = VirtualClock()
+    done = clock.event()
+    ended = list[float]()
+
+    def await_job() -> None:
+        done.wait()
+        ended.append(clock.now())
+
+    def job() -> None:
+        clock.sleep(0.02)
+        done.set()
+
+    ticker = clock.call_every(0.01, await_job)
+    clock.side_by_side([job, sleeper(clock, 0.015)])
+    ticker.cancel()
+    assert ended[0] == 0.02

@@ -8,6 +8,7 @@ sum follows the power that was coupled in.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +17,14 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.measure.separated_light import SeparatedLight, separable
 from calibration.measure.settling import heater_time_constant_s, step_currents_ma
 from calibration.model.device_under_test import MONITOR_SPREAD_DB, DeviceUnderTest
 from calibration.model.space import space_of
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.kinds.cmis import CmisModel
 from lumion_hw.bench.mesh_access import SETTLE_S, MeshAccess
+from lumion_hw.circuits.exit_power import SharedInstrument
 from lumion_hw.clock import Clock
 from lumion_hw.errors import CalibrationError, CircuitError, ConfigError, DeviceError, LumionError
 from lumion_hw.interfaces import CoherentTransponder, Transponder, TunableLaser
@@ -29,7 +32,7 @@ from lumion_hw.interfaces.transponder import TuningRange
 from lumion_hw.interfaces.wiring import InputPath
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import MeshTopology
-from lumion_hw.polarization import Aligner
+from lumion_hw.polarization import Aligner, Alignment
 from lumion_hw.quantities import frequency_hz_from_wavelength_m, wavelength_m_from_frequency_hz
 
 MODULE_SPREAD_HZ = 6.25e9
@@ -359,7 +362,7 @@ class BenchProbe:
         dead: Mapping[int, str] | None = None,
         done: Callable[[int, int], None] = lambda step, total: None,
     ) -> dict[int, str]:
-        """Align the polarization at every source in turn; return the ports that stay dark, with reasons.
+        """Align the polarization at every source; return the ports that stay dark, with reasons.
 
         How long the heaters take is measured afterwards, where it is not known from a record.
 
@@ -373,26 +376,78 @@ class BenchProbe:
         self._dead |= dead or {}
         # Cold heaters: nothing drifts thermally while the polarization is searched.
         self._bench.mesh.program(np.zeros(2 * self.mesh.n_pucs))
-        for number, (port, path) in enumerate(self._inputs.items(), start=1):
-            done(number, len(self._inputs))
-            if path.polarization is None or port in self._dead:
-                continue
-            try:
-                self.light(port)
-                controller = self._bench.polarizer(path.polarization)
-                alignment = self._aligner.maximise(path.polarization, controller, self._total_ma)
-            # One dark port is a finding, not the end: its PUCs are measured from other ports.
-            except (CircuitError, DeviceError) as error:
-                self._dead[port] = str(error)
-                self._bench.events.add("source dark", port=port, reason=str(error))
-                continue
+        movable = [port for port, path in self._inputs.items() if path.polarization and port not in self._dead]
+        n_done = len(self._inputs) - len(movable)
+        together = self._align_together(movable)
+        for port in movable:
+            if port not in together:
+                try:
+                    self.light(port)
+                    together[port] = self._alignment(port, self._total_ma)
+                # One dark port is a finding, not the end: its PUCs are measured from other ports.
+                except (CircuitError, DeviceError) as error:
+                    self._is_dark(port, error)
+            n_done += 1
+            done(n_done, len(self._inputs))
+        for port, alignment in together.items():
             self._bench.events.add(
-                "aligned", controller=path.polarization, reads=alignment.reads, swing_db=round(alignment.swing_db, 2)
+                "aligned",
+                controller=self._inputs[port].polarization,
+                reads=alignment.reads,
+                swing_db=round(alignment.swing_db, 2),
             )
         if self._lit not in self.sources and self.sources:
             self.light(self.sources[-1])
         self.time_heaters()
         return dict(self._dead)
+
+    def _align_together(self, ports: Sequence[int]) -> dict[int, Alignment]:
+        """Align the sources that the monitors can tell apart side by side, all of them lit; return what was found.
+
+        Those left out are to be aligned alone: dim ones, and all where something else than their power changed.
+        """
+        self.light(None)
+        dark_ma, patterns_ma = self._bench.mesh.monitors_ma(_ALIGN_SCANS), dict[int, NDArray[np.float64]]()
+        for port in ports:
+            # What fails here fails again where it is looked at alone, and is said there.
+            with contextlib.suppress(CircuitError, DeviceError):
+                self.light(port)
+                patterns_ma[port] = self._bench.mesh.monitors_ma(_ALIGN_SCANS) - dark_ma
+        chosen = separable(patterns_ma)
+        if not chosen:
+            return {}
+        bench = self._bench
+        separated = SeparatedLight(
+            {port: patterns_ma[port] for port in chosen}, dark_ma, lambda: bench.mesh.monitors_ma(_ALIGN_SCANS)
+        )
+        shared = SharedInstrument(bench.clock, separated.look)
+
+        def search(port: int) -> Alignment | None:
+            try:
+                return self._alignment(port, lambda: shared.read(port))
+            except (CircuitError, DeviceError):
+                return None
+
+        if self._lit not in chosen:
+            self.light(None)
+        self._lit = None  # several are: the next to be lit alone switches all others off
+        try:
+            bench.side_by_side([(self._inputs[port].source, self._sources[port].on) for port in chosen])
+            found = bench.side_by_side(
+                [(self._inputs[port].polarization or "", functools.partial(search, port)) for port in chosen]
+            )
+        except DeviceError:
+            return {}
+        return {port: alignment for port, alignment in zip(chosen, found, strict=True) if alignment is not None}
+
+    def _alignment(self, port: int, read: Callable[[], float]) -> Alignment:
+        """Search the polarization at one port."""
+        name = self._inputs[port].polarization or ""
+        return self._aligner.maximise(name, self._bench.polarizer(name), read)
+
+    def _is_dark(self, port: int, error: LumionError) -> None:
+        self._dead[port] = str(error)
+        self._bench.events.add("source dark", port=port, reason=str(error))
 
     def time_heaters(self) -> None:
         """Measure how long the heaters take with the light where it is, unless that is known; they are off then.

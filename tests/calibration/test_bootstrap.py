@@ -84,7 +84,7 @@ def test_faults_are_named_and_the_rest_is_found_all_the_same() -> None:
     assert np.delete(errors, 10).max() < 0.4  # a stuck PUC shows little of its phase
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_an_interrupted_run_goes_on_to_the_same_start() -> None:
     logbook, start = _started(SimulatedBench.draw(SMALL, 5), SMALL_PLAN)
     readings = logbook.entries
@@ -97,7 +97,7 @@ def test_an_interrupted_run_goes_on_to_the_same_start() -> None:
         assert np.abs(apart).max() < 0.2
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_channels_of_two_pucs_exchanged_are_not_trusted() -> None:
     bench = SimulatedBench.draw(SMALL, 6)
     bench.swapped.append((4, 27))

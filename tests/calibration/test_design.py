@@ -77,7 +77,7 @@ def test_cold_heaters_tell_the_passive_phases(small: SimulatedMesh, model: MeshM
     assert 2 * half.rms("passive_phase_rad") < warm.rms("passive_phase_rad")
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_chosen_settings_tell_twice_as_much_as_any_in_the_same_time(small: SimulatedMesh, model: MeshModel) -> None:
     """Information goes as the inverse square of the standard error."""
     ends = [

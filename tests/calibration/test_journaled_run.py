@@ -46,8 +46,8 @@ def cut_short(bench: Bench, path: Path, stage: str, step: int, error: BaseExcept
     ("stage", "step", "error"),
     [
         ("sweeps", 11, KeyboardInterrupt()),
-        ("chosen settings", 1, LinkLost("unplugged")),
-        ("verification", 7, SystemExit(143)),
+        pytest.param("chosen settings", 1, LinkLost("unplugged"), marks=pytest.mark.campaign),
+        pytest.param("verification", 7, SystemExit(143), marks=pytest.mark.campaign),
     ],
 )
 def test_a_run_goes_on_while_the_bench_lives_on(

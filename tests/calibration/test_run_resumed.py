@@ -133,7 +133,14 @@ POINT = 0.64
 MORE_POINTS = [0.0, 0.05, 0.28, 1.0, *np.random.default_rng(20).uniform(0.0, 1.0, 12).tolist()]
 
 
-@pytest.mark.parametrize("point", [POINT, *(pytest.param(point, marks=pytest.mark.long) for point in MORE_POINTS)])
+@pytest.mark.parametrize(
+    "point",
+    [
+        POINT,
+        *(pytest.param(point, marks=pytest.mark.long) for point in MORE_POINTS[:5]),
+        *(pytest.param(point, marks=pytest.mark.campaign) for point in MORE_POINTS[5:]),
+    ],
+)
 def test_cut_short_at_any_point_and_gone_on_with_the_record_is_the_same(
     undisturbed: tuple[CalibrationRecord, int, bytes], point: float, tmp_path: Path
 ) -> None:

@@ -31,7 +31,7 @@ def test_a_wavelength_no_laser_makes_is_refused_before_anything_is_measured() ->
             Calibration(probe, probe.device_under_test(), 1, wavelengths_nm=(1540.0, 1400.0))
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_a_laser_and_a_module_calibrate_together_and_the_laser_goes_on_alone(tmp_path: Path) -> None:
     document = yaml.safe_load(builtin_path("laser-bench").read_text())
     document["devices"]["sfp"] = {"kind": "sfp-8472", "wavelength_nm": 1550.0}

@@ -122,6 +122,7 @@ def test_drift_says_that_the_record_holds(found: Found, capsys: pytest.CaptureFi
     assert "The record holds" in capsys.readouterr().out
 
 
+@pytest.mark.campaign
 def test_further_wavelengths_are_found_too(bench_file: Path, tmp_path: Path) -> None:
     with Bench.emulate(bench_file, seed=SEED) as bench:
         probe = BenchProbe(bench)

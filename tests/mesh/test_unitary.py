@@ -164,7 +164,7 @@ def test_four_modes_by_a_record_that_is_off_by_3_mrad(smartlight: HexMesh, solve
     assert fidelity(unitary, measured(solver, truth, setting)) >= 0.995
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_the_fidelity_that_can_be_expected_follows_from_the_covariance(smartlight: HexMesh, solver: Solver) -> None:
     sigma_rad, rng = 10e-3, np.random.default_rng(8)
     truth = drawn(smartlight, 8)
