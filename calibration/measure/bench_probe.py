@@ -2,7 +2,8 @@
 
 One source at a time is switched on. A source is a module's transmitter or a tunable laser, the same to a calibration.
 Its polarization is aligned once at the start, on the sum of all monitors: whatever the mesh does with the light, the
-sum follows the power that was coupled in.
+sum follows the power that was coupled in. There alone several are lit at once, and told apart
+(:mod:`calibration.measure.separated_light`).
 """
 
 from __future__ import annotations
