@@ -51,6 +51,13 @@ class HeaterDriverModel(DeviceModel):
     heater_max_ma: Number = Field(2.5, gt=0.0, le=1000.0, description="Largest current per heater.")
     heater_ohm: Number = Field(1000.0, ge=1.0, le=65535.0, description="Nominal heater resistance, for power sums.")
     total_power_mw: Number = Field(1000.0, gt=0.0, le=4e6, description="Cap on the power of all heaters together.")
+    leave_on_s: Number = Field(
+        0.0,
+        ge=0.0,
+        le=3600.0,
+        description="Longest time that heaters stay on after the program has ended; 0: they go off. Without a watchdog "
+        "nothing ends it.",
+    )
 
     @property
     def photodiodes_a_per_w(self) -> float | None:

@@ -197,6 +197,27 @@ class MeshAccess:
             hint="Somebody else drives this mesh, or a heater is broken: look at faults(), then program it anew.",
         )
 
+    def drives(self, currents_ma: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Compare what is driven now with what an earlier program has set, as its notes say.
+
+        If all is driven as noted it counts as programmed from here: see :meth:`driven_ma`.
+
+        Args:
+            currents_ma: Shape ``(2 n_pucs,)``.
+
+        Returns:
+            Heater by heater, whether it is driven so: within the tolerance of a controller that measures, or half a
+            step of one that reads back what it was told.
+        """
+        info = self.controller.info
+        driven = self.controller.read_back()[list(self.heater_channels)]
+        as_noted: NDArray[np.bool_] = np.abs(driven - currents_ma) <= (
+            info.readback_tolerance_ma or 0.51 * info.current_step_ma
+        )
+        if as_noted.all():
+            self._programmed_ma = np.array(currents_ma, dtype=np.float64)
+        return as_noted
+
     @property
     def monitor_step_ma(self) -> float:
         """Smallest photocurrent step; 0 if unknown."""

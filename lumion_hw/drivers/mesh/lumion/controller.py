@@ -13,7 +13,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from firmware_protocol import PingRequest, WatchdogPolicy, computed_power_uw, monitor_from_code, output_from_code
+from firmware_protocol import (
+    FaultSource,
+    OutputsState,
+    PingRequest,
+    WatchdogPolicy,
+    computed_power_uw,
+    monitor_from_code,
+    output_from_code,
+)
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.life_cycle import Driver
 from lumion_hw.drivers.mesh.lumion.attach import Attacher
@@ -313,6 +321,23 @@ class LumionMeshController(Driver):
             self._watch.clear(fault_id)
             # What a fault has ended is not to be resumed by a later reconnection.
             self._tables.check_confirmed()
+
+    def end_hold(self) -> bool:
+        """Take over outputs that an earlier host has left on, which the controller holds for a time (section 11.2).
+
+        Its watchdog has tripped meanwhile; that fault is cleared by its id, and the outputs stay as they are. Where
+        any other fault is latched, or the hold is over, nothing is changed.
+
+        Returns:
+            Whether a hold was ended.
+        """
+        with self._using("end_hold"), self._lock:
+            latched = [fault for fault in self._watch.kept() if fault.latched]
+            held = self._session.request(PingRequest()).outputs_state is OutputsState.GRACE
+            if not held or [fault.source for fault in latched] != [FaultSource.WATCHDOG.name]:
+                return False
+            self._watch.clear(latched[0].fault_id)
+            return True
 
     def outputs_off(self, patience_s: float | None = None) -> None:
         """Stop: all outputs to zero at once, in any state; latches an ESTOP fault that has to be cleared by its id.

@@ -1,0 +1,571 @@
+"""``lumion connect``, ``disconnect``, ``circuits``, ``budget``, ``explain``, ``hold``: circuits that outlive a command."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lumion_hw.cli.log import Duration
+from lumion_hw.cli.numbers import Number
+from lumion_hw.cli.opening import bench_options, open_bench, read_endpoints
+from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
+from lumion_hw.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lumion_hw.bench.bench import Bench
+    from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService, PlannedCircuit
+    from lumion_hw.circuits.hold import CircuitHealth
+    from lumion_hw.circuits.state import CircuitState, StandingCircuit
+    from lumion_hw.mesh.record import CalibrationRecord
+
+_MARGIN_DB, _LOSS_DB = Number("dB", 0.0, 100.0), Number("dB", 0.0, 1000.0)
+_STALE_S = 3600.0
+"""What was measured longer ago may be dark by now: no controller leaves heaters on for longer by itself."""
+_OUT_OF_TOLERANCE = 3
+
+
+class _Pair(click.ParamType[tuple[str, str]]):
+    """Two modules, such as ``sfp-a:sfp-b``: light goes from the first to the second."""
+
+    name = "from:to"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Return both names."""
+        if isinstance(value, tuple):
+            return value
+        source, colon, target = str(value).partition(":")
+        if not (source and colon and target) or ":" in target:
+            self.fail(f"{str(value)[:60]!r} is no pair; write two modules as in sfp-a:sfp-b.", param, ctx)
+        return source, target
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Which bench a command is about, and where its state is."""
+
+    file: str
+    emulate: bool
+    seed: int
+    endpoints: str | None
+    state: str | None
+    record: str | None
+    take_over: str | None
+    leave_on_s: float
+    as_json: bool
+
+    @contextlib.contextmanager
+    def directory(self) -> Iterator[Path]:
+        """Give the state directory: the one named, that of this bench, or one that ends with an emulated bench."""
+        from lumion_hw.bench.bench import load
+        from lumion_hw.circuits.state import state_directory
+
+        if self.state is not None:
+            yield Path(self.state)
+        elif self.emulate:
+            with tempfile.TemporaryDirectory(prefix="lumion-") as directory:
+                yield Path(directory)
+        else:
+            model = load(self.file)
+            name = model.mesh_section.controller
+            device = model.devices[name]
+            # A bench served by `lumion emulate` has the serial numbers of the real one, and none of its circuits.
+            served = read_endpoints(self.endpoints).get(name) if self.endpoints else None
+            yield state_directory(model.name, served or getattr(device, "serial", None) or device.address or name)
+
+    @contextlib.contextmanager
+    def opened(self, program: str, *, restore: bool = True) -> Iterator[CircuitService]:
+        """Lock and open the bench, and find again what is connected."""
+        from lumion_hw.circuits import CircuitService
+
+        with self.directory() as directory:
+            record = self.record_of(directory)
+            with CircuitService.open(
+                self.bench, record, directory, program=program, take_over=self.take_over, restore=restore
+            ) as service:
+                if service.lost:
+                    names = ", ".join(circuit.name for circuit in service.lost)
+                    note(f"the mesh was dark: {names} stood before and is to be connected again")
+                yield service
+
+    def bench(self) -> Bench:
+        """Open the bench; its heaters stay on afterwards."""
+        return open_bench(self.file, self.emulate, self.seed, self.endpoints, leave_on_s=self.leave_on_s)
+
+    def record_of(self, directory: Path) -> str:
+        """Return the path of the calibration record: the one named, or that of what is connected."""
+        from lumion_hw.circuits.state import read_state
+
+        record = self.record or read_state(directory)[0].record
+        if record is None:
+            raise ConfigError(
+                "which calibration record?",
+                hint="Give --record RECORD, as `lumion-calibrate run` has written it; it is remembered from then on.",
+            )
+        return record
+
+
+def _target_options(function: Any) -> Any:
+    """Add the options that say which bench, where its state is and what it was calibrated as, as ``target``."""
+
+    def command(*args: Any, **options: Any) -> Any:
+        given = {field.name: options.pop(field.name) for field in dataclasses.fields(_Target)}
+        return function(_Target(**given), *args, **options)
+
+    command.__doc__, command.__name__ = function.__doc__, function.__name__
+    command.__click_params__ = list(getattr(function, "__click_params__", []))  # type: ignore[attr-defined]
+    decorated: Any = json_option(bench_options(command))
+    for option in (
+        click.option("--take-over", metavar="USER@HOST", help="Replace the program that holds the bench, by its name."),
+        click.option(
+            "--leave-on",
+            "leave_on_s",
+            type=Number("s", 1.0, 3600.0),
+            default=3600.0,
+            show_default=True,
+            help="Longest time the controller keeps circuits on by itself after this command, in s.",
+        ),
+        click.option("--state", metavar="DIR", help="Where it is kept what is connected.  [default: of this user]"),
+        click.option("--record", metavar="RECORD", help="Calibration record.  [default: that of what is connected]"),
+    ):
+        decorated = option(decorated)
+    return click.argument("file", metavar="BENCH")(decorated)
+
+
+def _request_options(function: Any) -> Any:
+    """Add the options that say what is asked of circuits."""
+    for option in (
+        click.option("--both", is_flag=True, help="Both directions: a circuit each."),
+        click.option(
+            "--polarization",
+            type=click.Choice(["auto", "single", "dual"]),
+            default="auto",
+            show_default=True,
+            help="Polarizations of the signal; auto takes what the modules have.",
+        ),
+        click.option(
+            "--min-margin", "min_margin_db", type=_MARGIN_DB, default=0.0, show_default=True, help="In dB, both ways."
+        ),
+        click.option("--max-loss", "max_loss_db", type=_LOSS_DB, help="Most loss over the mesh, in dB."),
+        click.option("--max-hops", type=click.IntRange(1, 10_000), help="Most PUCs on the way."),
+        click.option("--priority", type=int, default=0, show_default=True, help="Higher ones choose their way first."),
+        click.option("--exclusive", is_flag=True, help="No other circuit may share a PUC with it."),
+        click.option("--lease", "lease_s", type=Duration(), help="How long it is wanted: 30s, 2h, 7d."),
+    ):
+        function = option(function)
+    return click.argument("pairs", metavar="FROM:TO...", nargs=-1, required=True, type=_Pair())(function)
+
+
+# -- commands that change the bench
+
+
+@click.command()
+@_request_options
+@_target_options
+def connect(target: _Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
+    """Connect modules of BENCH through its mesh: plan, program, align the polarization, prove by measured light.
+
+    Either all of them are proven in the end, beside what stands already, or all is as before. What is connected stays
+    so after this command: the controller keeps the heaters on for --leave-on seconds, or as long as `lumion hold` runs.
+
+    \b
+    Without hardware: let `lumion emulate BENCH --endpoints FILE` run in the background, and give --endpoints FILE to
+    these commands. With --emulate a bench lives and ends with the one command.
+    """
+    requests = _requests(pairs, asked)
+    with target.opened("lumion connect") as service:
+        proofs = service.connect(requests)
+        state = service.state
+    if target.as_json:
+        echo_json({"connected": [_proof_document(proof) for proof in proofs], "standing": _names(state.circuits)})
+        return
+    rows = [_row(circuit) for circuit in state.circuits if circuit.request in requests]
+    echo_table("Connected", _HEADERS, rows)
+
+
+@click.command()
+@click.argument("pairs", metavar="FROM:TO...", nargs=-1, type=_Pair())
+@click.option("--all", "everything", is_flag=True, help="All circuits; heaters and transmitters go off.")
+@_target_options
+def disconnect(target: _Target, pairs: Sequence[tuple[str, str]], everything: bool) -> None:
+    """Take circuits of BENCH down. With --all the mesh comes to rest, whatever it drives and whoever has set it."""
+    if bool(pairs) == everything:
+        raise click.UsageError("Give pairs, or --all.")
+    with target.opened("lumion disconnect", restore=not everything) as service:
+        gone = service.state.circuits
+        if everything:
+            service.rest()
+        else:
+            gone = service.disconnect([":".join(pair) for pair in pairs])
+        left = service.state.circuits
+    if target.as_json:
+        echo_json({"disconnected": _names(gone), "standing": _names(left)})
+    else:
+        say(f"disconnected {', '.join(_names(gone)) or 'nothing'}; {len(left)} left")
+
+
+@click.command()
+@click.option("--connect", "pairs", metavar="FROM:TO", multiple=True, type=_Pair(), help="Connect this pair first.")
+@click.option("--for", "for_s", type=Duration(), help="How long: 30s, 2h, 7d; until Ctrl-C if not given.")
+@click.option(
+    "--period", "period_s", type=Number("s", 0.05, 3600.0), default=1.0, show_default=True, help="Of looking, in s."
+)
+@click.option(
+    "--reads",
+    "reads_per_s",
+    type=Number("1/s", 0.1, 1000.0),
+    default=20.0,
+    show_default=True,
+    help="Most power readings per second, for all circuits together.",
+)
+@click.option("--every", "every_s", type=Duration(), default="1min", show_default=True, help="Of telling how it is.")
+@_target_options
+def hold(
+    target: _Target,
+    pairs: Sequence[tuple[str, str]],
+    for_s: float | None,
+    period_s: float,
+    reads_per_s: float,
+    every_s: float,
+) -> None:
+    """Keep the circuits of BENCH as they should be: follow the polarization, watch loss and margin, end leases.
+
+    What goes wrong is told at once and written to events.jsonl in the state directory: fibre, path through the mesh,
+    transmitter or receiver. The exit code is 3 if a circuit is broken in the end. While this runs the circuits stay on
+    for as long as it does; other commands that change the bench are refused meanwhile.
+    """
+    from lumion_hw.circuits.hold import Upkeep
+
+    with target.opened("lumion hold") as service:
+        service.setup.bench.events.write_to(service.journal.path.with_name("events.jsonl"))
+        requests = [each for each in _requests(pairs, {}) if _name(each) not in _names(service.state.circuits)]
+        if requests:
+            service.connect(requests)
+        if not service.state.circuits:
+            raise ConfigError("nothing is connected that could be held", hint="See `lumion connect`, or --connect.")
+        upkeep = Upkeep(service, period_s=period_s, reads_per_s=reads_per_s)
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
+            upkeep.run(for_s, _teller(every_s, target.as_json))
+        health, summary = upkeep.health, upkeep.summary()
+    if target.as_json:
+        echo_json({"circuits": [each.document() for each in health], **summary})
+    else:
+        say(f"held for {summary['held_s']:.0f} s with {summary['reads']} readings")
+    broken = [each.name for each in health if each.fault is not None]
+    if broken:
+        note(f"broken: {', '.join(broken)}")
+        click.get_current_context().exit(_OUT_OF_TOLERANCE)
+
+
+# -- commands that change nothing
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Read the mesh back, and compare.")
+@_target_options
+def circuits(target: _Target, check: bool) -> None:
+    """List what is connected on BENCH: age, margins as last measured, and marks of what has to be looked at.
+
+    This reads what was written down, and touches no device. With --check the controller is asked what it drives; the
+    exit code is 3 if that differs from what was written down.
+    """
+    from lumion_hw.circuits import lock_owner, read_state
+
+    with target.directory() as directory:
+        state, begun = read_state(directory)
+        owner = lock_owner(directory)
+        finding = _finding(target, directory) if check else None
+        now = datetime.now(UTC)
+        if target.as_json:
+            echo_json(
+                {
+                    "state": directory,
+                    "circuits": [_standing_document(each, now) for each in state.circuits],
+                    "begun": begun,
+                    "held_by": None if owner is None else owner.name,
+                    "record": state.record,
+                    "mesh": None if finding is None else finding,
+                }
+            )
+        else:
+            headers = ("circuit", "age", "lease", "hops", "margin dB", "overload dB", "measured", "marks")
+            echo_table(
+                f"Circuits, as noted in {directory}", headers, [_listed(each, now) for each in state.circuits]
+            )
+            if not state.circuits:
+                say("nothing is connected")
+            if begun is not None:
+                say(f"{begun.what} {' '.join(begun.circuits)} was begun {begun.since_utc} and has not ended")
+            if owner is not None:
+                say(f"held by {owner.name} ({owner.program}) since {owner.since_utc}")
+            if finding is not None:
+                say(str(finding))
+    if finding is not None and finding.verdict.value not in ("as left", "as before"):
+        click.get_current_context().exit(_OUT_OF_TOLERANCE)
+
+
+@click.command()
+@_request_options
+@_target_options
+def budget(target: _Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
+    """Plan circuits of BENCH beside what is connected, and print what should arrive. Touches no hardware."""
+    requests = _requests(pairs, asked)
+    with target.directory() as directory:
+        plan = _planned(target, directory, requests)
+    wanted = [circuit for circuit in plan.circuits if circuit.request in requests]
+    if target.as_json:
+        echo_json({"circuits": [_planned_document(circuit) for circuit in wanted]})
+        return
+    for circuit in wanted:
+        echo_table(f"{circuit.request.source} to {circuit.request.target}", ("", "dB, dBm"), _budget_rows(circuit))
+
+
+@click.command()
+@_request_options
+@_target_options
+def explain(target: _Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
+    """Say which way circuits of BENCH take, or would take, and why. Touches no hardware."""
+    requests = _requests(pairs, asked)
+    found = []
+    with target.directory() as directory:
+        for request in requests:
+            circuit = _planned_one(_planned(target, directory, [request]), request)
+            alone = _planned_one(_planned(target, directory, [request], alone=True), request)
+            found.append((circuit, _reasons(circuit, alone, _standing_state(directory))))
+    if target.as_json:
+        echo_json({"circuits": [{**_planned_document(circuit), "why": why} for circuit, why in found]})
+        return
+    for circuit, why in found:
+        say("\n".join([f"{circuit.request.source} to {circuit.request.target}", *(f"  {reason}" for reason in why)]))
+
+
+# -- what is planned without hardware
+
+
+def _planned(
+    target: _Target, directory: Path, requests: Sequence[CircuitRequest], *, alone: bool = False
+) -> CircuitPlan:
+    """Plan circuits on paper: those standing keep their ways; an emulated controller stands for the real one."""
+    from lumion_hw.circuits.plan import plan_circuits
+    from lumion_hw.circuits.state import path_states
+    from lumion_hw.storage import load_record
+
+    record = load_record(target.record_of(directory))
+    state = _standing_state(directory)
+    names = _names_of(requests)
+    standing = [] if alone else [circuit for circuit in state.circuits if circuit.name not in names]
+    if not alone and len(standing) < len(state.circuits):  # what is asked for stands already: told as it stands
+        names = {circuit.name for circuit in state.circuits}
+        standing = list(state.circuits)
+        requests = [request for request in requests if _name(request) not in names]
+    with _on_paper(target.file, record) as bench:
+        fixed = path_states(bench.mesh, dataclasses.replace(state, circuits=tuple(standing)))
+        return plan_circuits(bench, record, [*(circuit.request for circuit in standing), *requests], fixed=fixed)
+
+
+def _on_paper(file: str, record: CalibrationRecord) -> Bench:
+    """Open a bench of which nothing but an emulated controller is there, with the serial number of the record."""
+    from lumion_hw.bench.bench import Bench, load
+    from lumion_hw.bench.emulated import emulated_bench
+    from lumion_hw.clock import VirtualClock
+
+    model = load(file)
+    name = model.mesh_section.controller
+    device = model.devices[name]
+    if "serial" in type(device).model_fields:
+        device = device.model_copy(update={"serial": getattr(device, "serial", None) or record.device_serial})
+    model = model.model_copy(update={"devices": {**model.devices, name: device}})
+    clock = VirtualClock()
+    emulated = emulated_bench(model, clock, 0)
+    return Bench(model, lambda each, _device: emulated.link(each), clock, emulated, only=[name])
+
+
+def _reasons(circuit: PlannedCircuit, alone: PlannedCircuit, state: CircuitState) -> list[str]:
+    """Say why a circuit takes its way, a sentence each."""
+    budget_of, path = circuit.budget, circuit.path
+    said = [
+        f"enters at port {path.source}, passes {path.hops} PUCs {list(path.pucs)} and leaves at port {path.target}",
+        f"loses {budget_of.mesh_loss_db:.2f} dB from fibre to fibre, {path.loss_db:.2f} dB of it in these PUCs",
+        f"arrives with {budget_of.received_dbm:.2f} dBm: {budget_of.margin_db:.2f} dB above the sensitivity, "
+        f"{budget_of.overload_dbm - budget_of.received_dbm:.2f} dB below the overload",
+    ]
+    strategy = getattr(circuit, "strategy", "")
+    if strategy:
+        said.append(str(strategy))
+    saved_db = path.loss_db - alone.path.loss_db
+    if path.pucs == alone.path.pucs or saved_db <= 0.0:
+        said.append("no way through this mesh loses less, also with nothing else connected")
+    else:
+        wanted = set(alone.path.pucs)
+        holders = [each.name for each in state.circuits if wanted & set(each.pucs)]
+        said.append(
+            f"with nothing else connected it would lose {saved_db:.2f} dB less over PUCs {list(alone.path.pucs)}, "
+            f"which are needed by {', '.join(holders) or 'another circuit of the request'}"
+        )
+    return said
+
+
+# -- what is said
+
+
+_HEADERS = ("circuit", "hops", "loss dB", "predicted dB", "received dBm", "margin dB", "overload dB")
+_NUMBERS = ("measured_loss_db", "predicted_loss_db", "received_dbm", "margin_db", "overload_margin_db")
+
+
+def _row(circuit: StandingCircuit) -> tuple[object, ...]:
+    numbers = (circuit.proof.get(name) for name in _NUMBERS)
+    return (circuit.name, len(circuit.pucs), *(None if each is None else round(each, 2) for each in numbers))
+
+
+def _listed(circuit: StandingCircuit, now: datetime) -> tuple[object, ...]:
+    document = _standing_document(circuit, now)
+    margins = (circuit.proof.get(name) for name in ("margin_db", "overload_margin_db"))
+    return (
+        circuit.name,
+        _span(document["age_s"]),
+        "-" if document["lease_left_s"] is None else _span(document["lease_left_s"]),
+        len(circuit.pucs),
+        *(None if each is None else round(each, 2) for each in margins),
+        "never" if document["measured_s_ago"] is None else f"{_span(document['measured_s_ago'])} ago",
+        "; ".join(document["marks"]) or "-",
+    )
+
+
+def _standing_document(circuit: StandingCircuit, now: datetime) -> dict[str, Any]:
+    """Return a standing circuit as JSON, with the marks that its age brings."""
+    seen_s = None
+    if circuit.seen_utc is not None:
+        seen_s = max((now - datetime.fromisoformat(circuit.seen_utc)).total_seconds(), 0.0)
+    left_s = None
+    if circuit.lease_ends_utc is not None:
+        left_s = max((datetime.fromisoformat(circuit.lease_ends_utc) - now).total_seconds(), 0.0)
+    marks = list(circuit.marks)
+    if seen_s is None or seen_s > _STALE_S:
+        marks.append("stale: not measured for an hour")
+    if circuit.expired(now):
+        marks.append("expired")
+    return {
+        "circuit": circuit.name,
+        "request": circuit.request,
+        "pucs": circuit.pucs,
+        "ports": [(path.source, path.target) for path in circuit.paths],
+        "age_s": round(circuit.age_s(now), 3),
+        "lease_left_s": left_s,
+        "measured_s_ago": seen_s,
+        **circuit.proof,
+        "marks": marks,
+    }
+
+
+def _proof_document(proof: CircuitProof) -> dict[str, Any]:
+    from lumion_hw.circuits.state import circuit_paths, proof_document
+
+    paths = circuit_paths(proof.circuit)
+    return {
+        "circuit": _name(proof.circuit.request),
+        "pucs": [puc for path in paths for puc in path.pucs],
+        **proof_document(proof),
+        "los": proof.los,
+    }
+
+
+def _planned_document(circuit: PlannedCircuit) -> dict[str, Any]:
+    from lumion_hw.circuits.state import circuit_paths
+
+    plain = circuit.budget
+    return {
+        "circuit": _name(circuit.request),
+        "paths": [dataclasses.asdict(path) for path in circuit_paths(circuit)],
+        **dataclasses.asdict(plain),
+        "margin_db": plain.margin_db,
+        "overload_margin_db": plain.overload_dbm - plain.received_dbm,
+    }
+
+
+def _budget_rows(circuit: PlannedCircuit) -> list[tuple[object, ...]]:
+    document = _planned_document(circuit)
+    numbers = {name: value for name, value in document.items() if isinstance(value, int | float)}
+    return [(_words(name), round(float(value), 2)) for name, value in numbers.items()]
+
+
+def _words(name: str) -> str:
+    return re.sub(r"_(dbm?)$", "", name).replace("_", " ")
+
+
+def _teller(every_s: float, as_json: bool) -> Callable[[float, Sequence[CircuitHealth]], None]:
+    """Return what tells how circuits are: now and then, and at once when something has changed."""
+    said: dict[str, Any] = {"at_s": None, "marks": None}
+
+    def tell(held_s: float, health: Sequence[CircuitHealth]) -> None:
+        marks = [(each.name, each.marks, each.fault) for each in health]
+        if marks == said["marks"] and said["at_s"] is not None and held_s < said["at_s"] + every_s:
+            return
+        said.update(at_s=held_s, marks=marks)
+        words = "  ".join(each.words() for each in health)
+        (note if as_json else say)(f"{_span(held_s):>8}  {words}")
+
+    return tell
+
+
+def _span(seconds: float) -> str:
+    """Return a time in the largest unit that fits."""
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _requests(pairs: Sequence[tuple[str, str]], asked: Mapping[str, Any]) -> list[CircuitRequest]:
+    """Return the requests of a command line."""
+    from lumion_hw.circuits import CircuitRequest
+
+    fields = {name: value for name, value in asked.items() if name != "both"}
+    found = [CircuitRequest(source, target, **fields) for source, target in pairs]
+    if asked.get("both"):
+        found += [dataclasses.replace(each, source=each.target, target=each.source) for each in found]
+    return list(dict.fromkeys(found))
+
+
+def _finding(target: _Target, directory: Path) -> Any:
+    """Ask the controller what it drives, leaving it as it is."""
+    from lumion_hw.bench.bench import load
+    from lumion_hw.circuits.lock import BenchLock
+    from lumion_hw.circuits.state import judged, read_state
+
+    state, begun = read_state(directory)
+    only = [load(target.file).mesh_section.controller]
+    with (
+        BenchLock(directory, "lumion circuits --check", take_over=target.take_over),
+        open_bench(target.file, target.emulate, target.seed, target.endpoints, only, leave_on_s=target.leave_on_s) as b,
+    ):
+        return judged(b.mesh, state, begun)
+
+
+def _standing_state(directory: Path) -> CircuitState:
+    from lumion_hw.circuits.state import read_state
+
+    return read_state(directory)[0]
+
+
+def _planned_one(plan: CircuitPlan, request: CircuitRequest) -> PlannedCircuit:
+    return next(each for each in plan.circuits if _name(each.request) == _name(request))
+
+
+def _name(request: CircuitRequest) -> str:
+    return f"{request.source}:{request.target}"
+
+
+def _names(standing: Sequence[StandingCircuit]) -> list[str]:
+    return [circuit.name for circuit in standing]
+
+
+def _names_of(requests: Sequence[CircuitRequest]) -> set[str]:
+    return {_name(request) for request in requests}
