@@ -76,7 +76,6 @@ class CircuitService:
         *,
         program: str = "script",
         take_over: str | None = None,
-        restore: bool = True,
     ) -> Iterator[Self]:
         """Lock and open a bench, and find again what is connected, for the time of a block.
 
@@ -89,7 +88,6 @@ class CircuitService:
             directory: State directory of the bench; see :func:`~lumion_hw.circuits.state.state_directory`.
             program: What this program is called, shown to others.
             take_over: Name of the owner to be replaced; see :class:`~lumion_hw.circuits.lock.BenchLock`.
-            restore: Whether to :meth:`restore`.
 
         Raises:
             BusyError: Another program drives the bench.
@@ -101,8 +99,7 @@ class CircuitService:
                 bench.events.add("owner died", **dataclasses.asdict(lock.died))
             with CircuitJournal(directory, bench.model.name, bench.mesh.topology.sha256) as journal:
                 service = cls(PathSetup(bench, known), journal, lock, str(FilePath(record).resolve()))
-                if restore:
-                    service.restore()
+                service.restore()
                 yield service
 
     def __init__(self, setup: PathSetup, journal: CircuitJournal, lock: BenchLock, record: str | None = None) -> None:
@@ -191,7 +188,7 @@ class CircuitService:
         with self._change("disconnect", [circuit.name for circuit in going]):
             self.setup.disconnect([circuit.request for circuit in going])
             if len(going) == len(self.state.circuits):
-                self._heaters_off()
+                heaters_off(self.setup.bench)
             self._end(())
         return going
 
@@ -201,25 +198,9 @@ class CircuitService:
         ended = [circuit.name for circuit in self.state.circuits if circuit.expired(now)]
         return self.disconnect(ended) if ended else ()
 
-    def rest(self) -> None:
-        """Switch all heaters and transmitters off, whatever is driven, and note that nothing is connected.
-
-        Raises:
-            LumionError: A device failed.
-        """
-        bench = self.setup.bench
-        with self.lock.changing():
-            with bench.dark():
-                self._heaters_off()
-            self.journal.end("at rest", CircuitState(record=self._record))
-
     def note(self, circuits: Sequence[StandingCircuit]) -> None:
         """Note new readings, marks and currents of what stands. Raises as :meth:`CircuitJournal.note`."""
         self.journal.note(dataclasses.replace(self._standing(()), circuits=tuple(circuits)))
-
-    def _heaters_off(self) -> None:
-        mesh = self.setup.bench.mesh
-        mesh.program(np.zeros(len(mesh.heater_channels)))
 
     @contextlib.contextmanager
     def _change(self, what: str, names: Sequence[str]) -> Iterator[None]:
@@ -270,6 +251,28 @@ class CircuitService:
             {} if active is None else dict(active.states),
             self._record,
         )
+
+
+def bring_to_rest(bench: Bench, journal: CircuitJournal, lock: BenchLock) -> None:
+    """Switch all heaters and transmitters off, whatever is driven, and note that nothing is connected.
+
+    Args:
+        bench: The bench.
+        journal: What is connected.
+        lock: The bench's lock, held.
+
+    Raises:
+        LumionError: A device failed, or the journal cannot be written.
+    """
+    with lock.changing():
+        with bench.dark():
+            heaters_off(bench)
+        journal.end("at rest", CircuitState(record=journal.state.record))
+
+
+def heaters_off(bench: Bench) -> None:
+    """Drive no heater. Raises as :meth:`~lumion_hw.bench.mesh_access.MeshAccess.program`."""
+    bench.mesh.program(np.zeros(len(bench.mesh.heater_channels)))
 
 
 def _name(request: CircuitRequest) -> str:

@@ -82,14 +82,14 @@ class _Target:
             yield state_directory(model.name, served or getattr(device, "serial", None) or device.address or name)
 
     @contextlib.contextmanager
-    def opened(self, program: str, *, restore: bool = True) -> Iterator[CircuitService]:
+    def opened(self, program: str) -> Iterator[CircuitService]:
         """Lock and open the bench, and find again what is connected."""
         from lumion_hw.circuits import CircuitService
 
         with self.directory() as directory:
             record = self.record_of(directory)
             with CircuitService.open(
-                self.bench, record, directory, program=program, take_over=self.take_over, restore=restore
+                self.bench, record, directory, program=program, take_over=self.take_over
             ) as service:
                 if service.lost:
                     names = ", ".join(circuit.name for circuit in service.lost)
@@ -121,7 +121,7 @@ def _target_options(function: Any) -> Any:
         return function(_Target(**given), *args, **options)
 
     command.__doc__, command.__name__ = function.__doc__, function.__name__
-    command.__click_params__ = list(getattr(function, "__click_params__", []))  # type: ignore[attr-defined]
+    command.__click_params__ = list(getattr(function, "__click_params__", []))  # type: ignore[attr-defined] # of click
     decorated: Any = json_option(bench_options(command))
     for option in (
         click.option("--take-over", metavar="USER@HOST", help="Replace the program that holds the bench, by its name."),
@@ -168,8 +168,8 @@ def _request_options(function: Any) -> Any:
 
 
 @click.command()
-@_request_options
 @_target_options
+@_request_options
 def connect(target: _Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
     """Connect modules of BENCH through its mesh: plan, program, align the polarization, prove by measured light.
 
@@ -192,20 +192,19 @@ def connect(target: _Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> 
 
 
 @click.command()
+@_target_options
 @click.argument("pairs", metavar="FROM:TO...", nargs=-1, type=_Pair())
 @click.option("--all", "everything", is_flag=True, help="All circuits; heaters and transmitters go off.")
-@_target_options
 def disconnect(target: _Target, pairs: Sequence[tuple[str, str]], everything: bool) -> None:
     """Take circuits of BENCH down. With --all the mesh comes to rest, whatever it drives and whoever has set it."""
     if bool(pairs) == everything:
         raise click.UsageError("Give pairs, or --all.")
-    with target.opened("lumion disconnect", restore=not everything) as service:
-        gone = service.state.circuits
-        if everything:
-            service.rest()
-        else:
+    if everything:
+        gone, left = _brought_to_rest(target), ()
+    else:
+        with target.opened("lumion disconnect") as service:
             gone = service.disconnect([":".join(pair) for pair in pairs])
-        left = service.state.circuits
+            left = service.state.circuits
     if target.as_json:
         echo_json({"disconnected": _names(gone), "standing": _names(left)})
     else:
@@ -213,6 +212,7 @@ def disconnect(target: _Target, pairs: Sequence[tuple[str, str]], everything: bo
 
 
 @click.command()
+@_target_options
 @click.option("--connect", "pairs", metavar="FROM:TO", multiple=True, type=_Pair(), help="Connect this pair first.")
 @click.option("--for", "for_s", type=Duration(), help="How long: 30s, 2h, 7d; until Ctrl-C if not given.")
 @click.option(
@@ -227,7 +227,6 @@ def disconnect(target: _Target, pairs: Sequence[tuple[str, str]], everything: bo
     help="Most power readings per second, for all circuits together.",
 )
 @click.option("--every", "every_s", type=Duration(), default="1min", show_default=True, help="Of telling how it is.")
-@_target_options
 def hold(
     target: _Target,
     pairs: Sequence[tuple[str, str]],
@@ -269,8 +268,8 @@ def hold(
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Read the mesh back, and compare.")
 @_target_options
+@click.option("--check", is_flag=True, help="Read the mesh back, and compare.")
 def circuits(target: _Target, check: bool) -> None:
     """List what is connected on BENCH: age, margins as last measured, and marks of what has to be looked at.
 
@@ -297,9 +296,7 @@ def circuits(target: _Target, check: bool) -> None:
             )
         else:
             headers = ("circuit", "age", "lease", "hops", "margin dB", "overload dB", "measured", "marks")
-            echo_table(
-                f"Circuits, as noted in {directory}", headers, [_listed(each, now) for each in state.circuits]
-            )
+            echo_table(f"Circuits, as noted in {directory}", headers, [_listed(each, now) for each in state.circuits])
             if not state.circuits:
                 say("nothing is connected")
             if begun is not None:
@@ -313,8 +310,8 @@ def circuits(target: _Target, check: bool) -> None:
 
 
 @click.command()
-@_request_options
 @_target_options
+@_request_options
 def budget(target: _Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
     """Plan circuits of BENCH beside what is connected, and print what should arrive. Touches no hardware."""
     requests = _requests(pairs, asked)
@@ -329,8 +326,8 @@ def budget(target: _Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> N
 
 
 @click.command()
-@_request_options
 @_target_options
+@_request_options
 def explain(target: _Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
     """Say which way circuits of BENCH take, or would take, and why. Touches no hardware."""
     requests = _requests(pairs, asked)
@@ -532,6 +529,22 @@ def _requests(pairs: Sequence[tuple[str, str]], asked: Mapping[str, Any]) -> lis
     if asked.get("both"):
         found += [dataclasses.replace(each, source=each.target, target=each.source) for each in found]
     return list(dict.fromkeys(found))
+
+
+def _brought_to_rest(target: _Target) -> tuple[StandingCircuit, ...]:
+    """Switch all off, without a calibration record, and return what stood."""
+    from lumion_hw.circuits import BenchLock, CircuitJournal
+    from lumion_hw.circuits.service import bring_to_rest
+
+    with (
+        target.directory() as directory,
+        BenchLock(directory, "lumion disconnect --all", take_over=target.take_over) as lock,
+        target.bench() as bench,
+        CircuitJournal(directory, bench.model.name, bench.mesh.topology.sha256) as journal,
+    ):
+        stood = journal.state.circuits
+        bring_to_rest(bench, journal, lock)
+    return stood
 
 
 def _finding(target: _Target, directory: Path) -> Any:
