@@ -1,4 +1,4 @@
-"""``lumion connect``, ``disconnect``, ``circuits``, ``budget``, ``explain``, ``hold``: circuits that outlive a command."""
+"""``lumion connect``, ``disconnect``, ``circuits``, ``budget``, ``explain`` and ``hold``: circuits outlive a command."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _request_options(function: Any) -> Any:
 @_target_options
 @_request_options
 def connect(target: _Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
-    """Connect modules of BENCH through its mesh: plan, program, align the polarization, prove by measured light.
+    r"""Connect modules of BENCH through its mesh: plan, program, align the polarization, prove by measured light.
 
     Either all of them are proven in the end, beside what stands already, or all is as before. What is connected stays
     so after this command: the controller keeps the heaters on for --leave-on seconds, or as long as `lumion hold` runs.

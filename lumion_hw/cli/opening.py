@@ -60,7 +60,7 @@ def open_bench(
         endpoints: File with addresses, from ``lumion emulate``.
         only: Names of the devices to open, all if not given; the others are left to other programs.
         aged_s: Time that has passed on the emulated bench since its chip was as the seed draws it.
-        leave_on_s: Longest time that heaters stay on after the bench is closed; one emulated here ends with the program.
+        leave_on_s: Longest time that heaters stay on after the bench is closed; one emulated here ends then.
 
     Raises:
         ConfigError: Both an emulation and endpoints were asked for, or the endpoints file is wrong.
