@@ -1,12 +1,17 @@
 """Path set-up, aware of polarization: plan, program, align, prove by measured light, or roll back.
 
 Begin at :class:`PathSetup`; ``plan`` decides before anything is changed, ``setup`` carries it out. ``service`` keeps
-circuits between programs: ``state`` is their journal, ``lock`` says whose the bench is. All modules are
+circuits between programs: ``state`` is their journal, ``lock`` says whose the bench is. The modules are
 private: users import from here, and what aligns a polarization from :mod:`lumion_hw.polarization`.
 """
 
+from lumion_hw.circuits.budget import BudgetViolation, Leakage, LinkBudget
+from lumion_hw.circuits.explain import BudgetLine, budget_lines, explain
 from lumion_hw.circuits.lock import BenchLock, LockOwner, lock_owner
-from lumion_hw.circuits.plan import CircuitPlan, CircuitRequest, LinkBudget, PlannedCircuit, plan_circuits
+from lumion_hw.circuits.plan import plan_circuits
+from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.refusal import BudgetError
+from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.circuits.service import CircuitService
 from lumion_hw.circuits.setup import CircuitProof, PathSetup
 from lumion_hw.circuits.state import (
@@ -22,14 +27,20 @@ from lumion_hw.circuits.state import (
 )
 
 __all__ = [
+    "ArmTrim",
     "BegunChange",
     "BenchLock",
+    "BudgetError",
+    "BudgetLine",
+    "BudgetViolation",
+    "CircuitArm",
     "CircuitJournal",
     "CircuitPlan",
     "CircuitProof",
     "CircuitRequest",
     "CircuitService",
     "CircuitState",
+    "Leakage",
     "LinkBudget",
     "LockOwner",
     "MeshDifference",
@@ -38,6 +49,8 @@ __all__ = [
     "PathSetup",
     "PlannedCircuit",
     "StandingCircuit",
+    "budget_lines",
+    "explain",
     "lock_owner",
     "plan_circuits",
     "read_state",
