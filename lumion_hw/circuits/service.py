@@ -13,7 +13,8 @@ import numpy as np
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits.lock import BenchLock
-from lumion_hw.circuits.plan import CircuitRequest, PlannedCircuit
+from lumion_hw.circuits.planned import PlannedCircuit
+from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.circuits.setup import CircuitProof, Milestone, PathSetup
 from lumion_hw.circuits.state import (
     CircuitJournal,
@@ -22,13 +23,14 @@ from lumion_hw.circuits.state import (
     MeshVerdict,
     StandingCircuit,
     judged,
-    path_states,
-    restored_plan,
     standing_circuit,
+    standing_plan,
 )
 from lumion_hw.clock import Clock
 from lumion_hw.errors import CircuitError, ConfigError, LumionError
 from lumion_hw.files import AnyPath
+from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.polarization import Aligner, Alignment
 from lumion_hw.storage.record_files import load_record
 
 
@@ -53,13 +55,16 @@ class CircuitService:
     """Circuits of one bench that stay connected between programs. Enter its lock first.
 
     Args:
-        setup: Path set-up on the open bench.
+        bench: The open bench.
+        record: Calibration of its mesh.
         journal: What is connected.
         lock: The bench's lock, held.
-        record: Path of the calibration record, for whoever comes next.
+        record_path: Path of the calibration record, for whoever comes next.
 
     Attributes:
         setup: Path set-up on the open bench.
+        aligner: Polarization search, which keeps what it learns of the controllers.
+        alignments: What searches of this program have found, by circuit.
         journal: What is connected.
         lock: The bench's lock.
         now: The time of day, as the bench's clock goes.
@@ -98,17 +103,26 @@ class CircuitService:
             if lock.died is not None:
                 bench.events.add("owner died", **dataclasses.asdict(lock.died))
             with CircuitJournal(directory, bench.model.name, bench.mesh.topology.sha256) as journal:
-                service = cls(PathSetup(bench, known), journal, lock, str(FilePath(record).resolve()))
+                service = cls(bench, known, journal, lock, str(FilePath(record).resolve()))
                 service.restore()
                 yield service
 
-    def __init__(self, setup: PathSetup, journal: CircuitJournal, lock: BenchLock, record: str | None = None) -> None:
-        self.setup = setup
+    def __init__(
+        self,
+        bench: Bench,
+        record: CalibrationRecord,
+        journal: CircuitJournal,
+        lock: BenchLock,
+        record_path: str | None = None,
+    ) -> None:
+        self.aligner = Aligner(bench.clock)
+        self.setup = PathSetup(bench, record, self.aligner)
         self.journal = journal
         self.lock = lock
-        self.now: Callable[[], datetime] = WallTime(setup.bench.clock)
+        self.now: Callable[[], datetime] = WallTime(bench.clock)
         self.lost: tuple[StandingCircuit, ...] = ()
-        self._record = record
+        self.alignments: dict[str, Alignment] = {}
+        self._record = record_path
 
     @property
     def state(self) -> CircuitState:
@@ -169,6 +183,8 @@ class CircuitService:
         with self._change("connect", names):
             proofs = self.setup.connect(requests, milestone=milestone)
             self._end(proofs)
+        aligned = {_name(proof.circuit.request): proof.alignment for proof in proofs}
+        self.alignments |= {name: found for name, found in aligned.items() if found is not None}
         return proofs
 
     def disconnect(self, names: Collection[str] | None = None) -> tuple[StandingCircuit, ...]:
@@ -226,11 +242,11 @@ class CircuitService:
         requests = [circuit.request for circuit in state.circuits]
         if [circuit.request for circuit in active] == requests:
             return
-        if not requests:
+        plan = standing_plan(self.setup.bench.model, self.setup.record, state)
+        if plan is None:
             self.setup.active = None
-            return
-        plan = self.setup.plan(requests, fixed=path_states(self.setup.bench.mesh, state))
-        self.setup.adopt(restored_plan(plan, state))
+        else:
+            self.setup.adopt(plan)
 
     def _end(self, proofs: Sequence[CircuitProof]) -> None:
         self.journal.end("done", self._standing(proofs))

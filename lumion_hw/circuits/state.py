@@ -23,11 +23,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.bench.mesh_access import MeshAccess
-from lumion_hw.circuits.plan import CircuitPlan, CircuitRequest, PlannedCircuit
+from lumion_hw.bench.model import BenchModel
+from lumion_hw.circuits.ends import circuit_ends
+from lumion_hw.circuits.planned import ArmTrim, CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.planning_mesh import planning_mesh
+from lumion_hw.circuits.reckoning import RoutedCircuit, reckoned
+from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.circuits.setup import CircuitProof
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
-from lumion_hw.mesh.routing import Path, standing_states
+from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
+from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.routing import Path, Routing, standing_states
 from lumion_hw.mesh.topology import State
 from lumion_hw.storage.line_journal import LineJournal, read_lines
 
@@ -53,12 +60,25 @@ class MeshVerdict(StrEnum):
 
 
 @dataclass(frozen=True)
+class StandingArm:
+    """One way of a standing circuit.
+
+    Attributes:
+        path: PUCs on the way.
+        trim: What is trimmed away, if anything is.
+    """
+
+    path: Path
+    trim: ArmTrim | None = None
+
+
+@dataclass(frozen=True)
 class StandingCircuit:
     """A circuit as the journal knows it.
 
     Attributes:
         request: What was asked for.
-        paths: Its ways through the mesh; two for two tributaries.
+        arms: Its ways through the mesh; two for two tributaries.
         since_utc: When it was set up, ISO 8601.
         lease_ends_utc: When it is to be taken down; ``None`` if never.
         seen_utc: When it was measured last.
@@ -68,7 +88,7 @@ class StandingCircuit:
     """
 
     request: CircuitRequest
-    paths: tuple[Path, ...]
+    arms: tuple[StandingArm, ...]
     since_utc: str
     lease_ends_utc: str | None = None
     seen_utc: str | None = None
@@ -79,6 +99,11 @@ class StandingCircuit:
     def name(self) -> str:
         """Its ends, such as ``sfp-a:sfp-b``."""
         return f"{self.request.source}:{self.request.target}"
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Its ways through the mesh."""
+        return tuple(arm.path for arm in self.arms)
 
     @property
     def pucs(self) -> tuple[int, ...]:
@@ -329,53 +354,69 @@ def standing_circuit(
         before = StandingCircuit(circuit.request, (), _in_utc(now), ends)
     measured = dict(before.proof) if proof is None else proof_document(proof)
     seen = before.seen_utc if proof is None else _in_utc(now)
-    return dataclasses.replace(before, paths=circuit_paths(circuit), proof=measured, seen_utc=seen)
+    arms = tuple(StandingArm(arm.path, arm.trim) for arm in circuit.arms)
+    return dataclasses.replace(before, arms=arms, proof=measured, seen_utc=seen)
 
 
 def proof_document(proof: CircuitProof) -> dict[str, float | None]:
     """Return the numbers of a proof, rounded to the millidecibel."""
     budget = proof.circuit.budget
-    overload_db = None if proof.received_dbm is None else budget.overload_dbm - proof.received_dbm
+    overload_margin_db = None if proof.received_dbm is None else budget.overload_dbm - proof.received_dbm
     numbers = {
         "launch_dbm": proof.launch_dbm,
         "measured_loss_db": proof.measured_loss_db,
         "predicted_loss_db": budget.mesh_loss_db,
         "received_dbm": proof.received_dbm,
         "margin_db": proof.margin_db,
-        "overload_margin_db": overload_db,
+        "overload_margin_db": overload_margin_db,
     }
     return {name: None if value is None else round(float(value), 3) for name, value in numbers.items()}
 
 
-def circuit_paths(circuit: PlannedCircuit) -> tuple[Path, ...]:
-    """Return the ways of a circuit through the mesh."""
-    return (circuit.path,)
-
-
-def restored_plan(plan: CircuitPlan, state: CircuitState) -> CircuitPlan:
-    """Return a plan made anew with what the journal says is driven.
+def standing_plan(model: BenchModel, record: CalibrationRecord, state: CircuitState) -> CircuitPlan | None:
+    """Return what stands as a plan, its budgets reckoned anew; ``None`` if nothing does. No device is asked.
 
     Args:
-        plan: Circuits planned with the states of :func:`path_states` fixed.
+        model: The bench.
+        record: Calibration of its mesh.
         state: What stands.
 
     Raises:
-        ConfigError: A circuit takes another way: the wiring of the bench file has changed since.
+        CircuitError: The modules of a circuit do not fit together any more.
+        ConfigError: A circuit's fibres are wired otherwise by now.
     """
-    for circuit, standing in zip(plan.circuits, state.circuits, strict=True):
-        ways = [(path.source, path.target, path.pucs) for path in circuit_paths(circuit)]
-        if ways != [(path.source, path.target, path.pucs) for path in standing.paths]:
-            raise ConfigError(
-                f"circuit {standing.name} stands over PUCs {list(standing.pucs)}, and by this bench file and record it "
-                f"would take {[way[2] for way in ways]}",
-                hint="Disconnect it with the files it was set up with, or all with `lumion disconnect BENCH --all`.",
-            )
-    return dataclasses.replace(plan, states=dict(state.states), currents_ma=np.array(state.currents_ma))
+    if not state.circuits:
+        return None
+    wiring, mesh, planning = model.to_wiring(), record.mesh, planning_mesh(record)
+    routed = []
+    for circuit in state.circuits:
+        entries, exits = zip(*(_fibres(wiring, circuit, path) for path in circuit.paths), strict=True)
+        ends = circuit_ends(model, wiring, mesh, circuit.request)
+        trims = tuple(arm.trim for arm in circuit.arms)
+        routed.append(RoutedCircuit(dataclasses.replace(ends, entries=entries, exits=exits), circuit.paths, trims))
+    currents_ma = np.array(state.currents_ma)
+    paths = tuple(path for circuit in state.circuits for path in circuit.paths)
+    return CircuitPlan(
+        reckoned(model, wiring, planning, routed, currents_ma),
+        Routing(standing_states(mesh, paths), paths),
+        dict(state.states),
+        currents_ma,
+        heat_mw=float(planning.heat_mw(currents_ma).sum()),
+    )
 
 
-def path_states(mesh: MeshAccess, state: CircuitState) -> dict[int, State]:
-    """Return the states of the PUCs that the standing circuits pass."""
-    return standing_states(mesh.topology, (path for circuit in state.circuits for path in circuit.paths))
+def _fibres(wiring: Wiring, circuit: StandingCircuit, path: Path) -> tuple[InputPath, OutputPath]:
+    """Return the fibres at both ends of a way, by its ports."""
+    request = circuit.request
+    entries = [each for each in wiring.inputs if (each.port, each.transponder) == (path.source, request.source)]
+    exits = [each for each in wiring.outputs if (each.port, each.transponder) == (path.target, request.target)]
+    if not entries or not exits:
+        raise ConfigError(
+            f"circuit {circuit.name} stands from port {path.source} to port {path.target}, where this bench file has "
+            "other fibres",
+            hint="Use the bench file it was connected with, or `lumion disconnect BENCH --all`.",
+        )
+    return entries[0], exits[0]
 
 
 def now_utc() -> str:
@@ -427,11 +468,19 @@ def _contents(entries: Sequence[Mapping[str, Any]], path: FilePath) -> tuple[Cir
     return state, begun
 
 
+def _arm(document: Mapping[str, Any]) -> StandingArm:
+    path, trim = document["path"], document["trim"]
+    return StandingArm(
+        Path(path["source"], path["target"], tuple(path["pucs"]), path["loss_db"]),
+        None if trim is None else ArmTrim(**trim),
+    )
+
+
 def _state(entry: Mapping[str, Any]) -> CircuitState:
     circuits = tuple(
         StandingCircuit(
             CircuitRequest(**each["request"]),
-            tuple(Path(path["source"], path["target"], tuple(path["pucs"]), path["loss_db"]) for path in each["paths"]),
+            tuple(map(_arm, each["arms"])),
             each["since_utc"],
             each["lease_ends_utc"],
             each["seen_utc"],

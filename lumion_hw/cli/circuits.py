@@ -1,10 +1,9 @@
-"""``lumion connect``, ``disconnect``, ``circuits``, ``budget``, ``explain`` and ``hold``: circuits outlive a command."""
+"""``lumion connect``, ``disconnect``, ``circuits``, ``budget``, ``explain``, ``hold``: circuits outlive a command."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,13 +23,13 @@ if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
     from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService, PlannedCircuit
     from lumion_hw.circuits.hold import CircuitHealth
-    from lumion_hw.circuits.state import CircuitState, StandingCircuit
-    from lumion_hw.mesh.record import CalibrationRecord
+    from lumion_hw.circuits.state import StandingCircuit
 
 _MARGIN_DB, _LOSS_DB = Number("dB", 0.0, 100.0), Number("dB", 0.0, 1000.0)
 _STALE_S = 3600.0
 """What was measured longer ago may be dark by now: no controller leaves heaters on for longer by itself."""
 _OUT_OF_TOLERANCE = 3
+_NO_DETOUR_DB = 0.01
 
 
 class _Pair(click.ParamType[tuple[str, str]]):
@@ -200,7 +199,8 @@ def disconnect(target: _Target, pairs: Sequence[tuple[str, str]], everything: bo
     if bool(pairs) == everything:
         raise click.UsageError("Give pairs, or --all.")
     if everything:
-        gone, left = _brought_to_rest(target), ()
+        gone = _brought_to_rest(target)
+        left: tuple[StandingCircuit, ...] = ()
     else:
         with target.opened("lumion disconnect") as service:
             gone = service.disconnect([":".join(pair) for pair in pairs])
@@ -313,16 +313,19 @@ def circuits(target: _Target, check: bool) -> None:
 @_target_options
 @_request_options
 def budget(target: _Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
-    """Plan circuits of BENCH beside what is connected, and print what should arrive. Touches no hardware."""
-    requests = _requests(pairs, asked)
-    with target.directory() as directory:
-        plan = _planned(target, directory, requests)
-    wanted = [circuit for circuit in plan.circuits if circuit.request in requests]
+    """Plan circuits of BENCH beside what is connected, and print what should arrive. Touches no hardware.
+
+    What cannot be done is refused as it would be by `lumion connect`, with the number that fails.
+    """
+    from lumion_hw.circuits import budget_lines
+
+    plan, wanted = _planned(target, _requests(pairs, asked))
     if target.as_json:
-        echo_json({"circuits": [_planned_document(circuit) for circuit in wanted]})
+        echo_json({"circuits": [_planned_document(circuit) for circuit in wanted], "heat_mw": plan.heat_mw})
         return
     for circuit in wanted:
-        echo_table(f"{circuit.request.source} to {circuit.request.target}", ("", "dB, dBm"), _budget_rows(circuit))
+        rows = [(line.what, _rounded(line.value), line.unit, line.limit) for line in budget_lines(circuit)]
+        echo_table(str(circuit.request), ("", "", "", "has to be"), rows)
 
 
 @click.command()
@@ -330,84 +333,66 @@ def budget(target: _Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> N
 @_request_options
 def explain(target: _Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
     """Say which way circuits of BENCH take, or would take, and why. Touches no hardware."""
+    from lumion_hw.circuits import explain as in_words
+
     requests = _requests(pairs, asked)
-    found = []
-    with target.directory() as directory:
-        for request in requests:
-            circuit = _planned_one(_planned(target, directory, [request]), request)
-            alone = _planned_one(_planned(target, directory, [request], alone=True), request)
-            found.append((circuit, _reasons(circuit, alone, _standing_state(directory))))
+    plan, wanted = _planned(target, requests)
+    detours = [words for circuit in wanted if (words := _detour(target, circuit, plan))]
     if target.as_json:
-        echo_json({"circuits": [{**_planned_document(circuit), "why": why} for circuit, why in found]})
+        echo_json(
+            {
+                "circuits": [{**_planned_document(circuit), "why": circuit.reason} for circuit in wanted],
+                "detours": detours,
+                "words": in_words(plan),
+            }
+        )
         return
-    for circuit, why in found:
-        say("\n".join([f"{circuit.request.source} to {circuit.request.target}", *(f"  {reason}" for reason in why)]))
+    say("\n".join([in_words(dataclasses.replace(plan, standing=(), circuits=tuple(wanted))), *detours]))
 
 
 # -- what is planned without hardware
 
 
-def _planned(
-    target: _Target, directory: Path, requests: Sequence[CircuitRequest], *, alone: bool = False
-) -> CircuitPlan:
-    """Plan circuits on paper: those standing keep their ways; an emulated controller stands for the real one."""
-    from lumion_hw.circuits.plan import plan_circuits
-    from lumion_hw.circuits.state import path_states
+def _planned(target: _Target, requests: Sequence[CircuitRequest]) -> tuple[CircuitPlan, list[PlannedCircuit]]:
+    """Plan circuits beside those that stand, and return the plan and those asked for: of these some may stand."""
+    from lumion_hw.bench.bench import load
+    from lumion_hw.circuits import plan_circuits, read_state
+    from lumion_hw.circuits.state import standing_plan
     from lumion_hw.storage import load_record
 
-    record = load_record(target.record_of(directory))
-    state = _standing_state(directory)
-    names = _names_of(requests)
-    standing = [] if alone else [circuit for circuit in state.circuits if circuit.name not in names]
-    if not alone and len(standing) < len(state.circuits):  # what is asked for stands already: told as it stands
-        names = {circuit.name for circuit in state.circuits}
-        standing = list(state.circuits)
-        requests = [request for request in requests if _name(request) not in names]
-    with _on_paper(target.file, record) as bench:
-        fixed = path_states(bench.mesh, dataclasses.replace(state, circuits=tuple(standing)))
-        return plan_circuits(bench, record, [*(circuit.request for circuit in standing), *requests], fixed=fixed)
+    model, names = load(target.file), {_name(request) for request in requests}
+    with target.directory() as directory:
+        record, state = load_record(target.record_of(directory)), read_state(directory)[0]
+    stands = standing_plan(model, record, state)
+    standing = () if stands is None else stands.circuits
+    there = {circuit.name for circuit in state.circuits}
+    plan = plan_circuits(model, record, [each for each in requests if _name(each) not in there], standing=standing)
+    return plan, [circuit for circuit in plan.everything if _name(circuit.request) in names]
 
 
-def _on_paper(file: str, record: CalibrationRecord) -> Bench:
-    """Open a bench of which nothing but an emulated controller is there, with the serial number of the record."""
-    from lumion_hw.bench.bench import Bench, load
-    from lumion_hw.bench.emulated import emulated_bench
-    from lumion_hw.clock import VirtualClock
+def _detour(target: _Target, circuit: PlannedCircuit, plan: CircuitPlan) -> str:
+    """Say what a circuit loses because of others, and which; nothing if it loses nothing."""
+    from lumion_hw.bench.bench import load
+    from lumion_hw.circuits import plan_circuits
+    from lumion_hw.storage import load_record
 
-    model = load(file)
-    name = model.mesh_section.controller
-    device = model.devices[name]
-    if "serial" in type(device).model_fields:
-        device = device.model_copy(update={"serial": getattr(device, "serial", None) or record.device_serial})
-    model = model.model_copy(update={"devices": {**model.devices, name: device}})
-    clock = VirtualClock()
-    emulated = emulated_bench(model, clock, 0)
-    return Bench(model, lambda each, _device: emulated.link(each), clock, emulated, only=[name])
-
-
-def _reasons(circuit: PlannedCircuit, alone: PlannedCircuit, state: CircuitState) -> list[str]:
-    """Say why a circuit takes its way, a sentence each."""
-    budget_of, path = circuit.budget, circuit.path
-    said = [
-        f"enters at port {path.source}, passes {path.hops} PUCs {list(path.pucs)} and leaves at port {path.target}",
-        f"loses {budget_of.mesh_loss_db:.2f} dB from fibre to fibre, {path.loss_db:.2f} dB of it in these PUCs",
-        f"arrives with {budget_of.received_dbm:.2f} dBm: {budget_of.margin_db:.2f} dB above the sensitivity, "
-        f"{budget_of.overload_dbm - budget_of.received_dbm:.2f} dB below the overload",
+    with target.directory() as directory:
+        record = load_record(target.record_of(directory))
+    alone = plan_circuits(load(target.file), record, [circuit.request]).circuits[0]
+    more_db = circuit.budget.mesh_loss_db - alone.budget.mesh_loss_db
+    if alone.paths == circuit.paths or more_db < _NO_DETOUR_DB:
+        return ""
+    wanted = {puc for path in alone.paths for puc in path.pucs}
+    others = [
+        _name(each.request)
+        for each in plan.everything
+        if each is not circuit and wanted & {puc for path in each.paths for puc in path.pucs}
     ]
-    strategy = getattr(circuit, "strategy", "")
-    if strategy:
-        said.append(str(strategy))
-    saved_db = path.loss_db - alone.path.loss_db
-    if path.pucs == alone.path.pucs or saved_db <= 0.0:
-        said.append("no way through this mesh loses less, also with nothing else connected")
-    else:
-        wanted = set(alone.path.pucs)
-        holders = [each.name for each in state.circuits if wanted & set(each.pucs)]
-        said.append(
-            f"with nothing else connected it would lose {saved_db:.2f} dB less over PUCs {list(alone.path.pucs)}, "
-            f"which are needed by {', '.join(holders) or 'another circuit of the request'}"
-        )
-    return said
+    ways = " and ".join(" ".join(map(str, path.pucs)) for path in alone.paths)
+    return (
+        f"{circuit.request}: with nothing else connected it would lose {more_db:.2f} dB less, over PUCs {ways}; "
+        f"{', '.join(others) or 'another circuit'} needs some of these"
+    )
 
 
 # -- what is said
@@ -419,7 +404,7 @@ _NUMBERS = ("measured_loss_db", "predicted_loss_db", "received_dbm", "margin_db"
 
 def _row(circuit: StandingCircuit) -> tuple[object, ...]:
     numbers = (circuit.proof.get(name) for name in _NUMBERS)
-    return (circuit.name, len(circuit.pucs), *(None if each is None else round(each, 2) for each in numbers))
+    return (circuit.name, len(circuit.pucs), *map(_rounded, numbers))
 
 
 def _listed(circuit: StandingCircuit, now: datetime) -> tuple[object, ...]:
@@ -430,7 +415,7 @@ def _listed(circuit: StandingCircuit, now: datetime) -> tuple[object, ...]:
         _span(document["age_s"]),
         "-" if document["lease_left_s"] is None else _span(document["lease_left_s"]),
         len(circuit.pucs),
-        *(None if each is None else round(each, 2) for each in margins),
+        *map(_rounded, margins),
         "never" if document["measured_s_ago"] is None else f"{_span(document['measured_s_ago'])} ago",
         "; ".join(document["marks"]) or "-",
     )
@@ -463,38 +448,30 @@ def _standing_document(circuit: StandingCircuit, now: datetime) -> dict[str, Any
 
 
 def _proof_document(proof: CircuitProof) -> dict[str, Any]:
-    from lumion_hw.circuits.state import circuit_paths, proof_document
+    from lumion_hw.circuits.state import proof_document
 
-    paths = circuit_paths(proof.circuit)
     return {
         "circuit": _name(proof.circuit.request),
-        "pucs": [puc for path in paths for puc in path.pucs],
+        "pucs": [puc for path in proof.circuit.paths for puc in path.pucs],
         **proof_document(proof),
         "los": proof.los,
     }
 
 
 def _planned_document(circuit: PlannedCircuit) -> dict[str, Any]:
-    from lumion_hw.circuits.state import circuit_paths
-
     plain = circuit.budget
     return {
         "circuit": _name(circuit.request),
-        "paths": [dataclasses.asdict(path) for path in circuit_paths(circuit)],
+        "strategy": circuit.strategy,
+        "paths": [dataclasses.asdict(path) for path in circuit.paths],
         **dataclasses.asdict(plain),
         "margin_db": plain.margin_db,
-        "overload_margin_db": plain.overload_dbm - plain.received_dbm,
+        "overload_margin_db": plain.overload_margin_db,
     }
 
 
-def _budget_rows(circuit: PlannedCircuit) -> list[tuple[object, ...]]:
-    document = _planned_document(circuit)
-    numbers = {name: value for name, value in document.items() if isinstance(value, int | float)}
-    return [(_words(name), round(float(value), 2)) for name, value in numbers.items()]
-
-
-def _words(name: str) -> str:
-    return re.sub(r"_(dbm?)$", "", name).replace("_", " ")
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
 
 
 def _teller(every_s: float, as_json: bool) -> Callable[[float, Sequence[CircuitHealth]], None]:
@@ -562,23 +539,9 @@ def _finding(target: _Target, directory: Path) -> Any:
         return judged(b.mesh, state, begun)
 
 
-def _standing_state(directory: Path) -> CircuitState:
-    from lumion_hw.circuits.state import read_state
-
-    return read_state(directory)[0]
-
-
-def _planned_one(plan: CircuitPlan, request: CircuitRequest) -> PlannedCircuit:
-    return next(each for each in plan.circuits if _name(each.request) == _name(request))
-
-
 def _name(request: CircuitRequest) -> str:
     return f"{request.source}:{request.target}"
 
 
 def _names(standing: Sequence[StandingCircuit]) -> list[str]:
     return [circuit.name for circuit in standing]
-
-
-def _names_of(requests: Sequence[CircuitRequest]) -> set[str]:
-    return {_name(request) for request in requests}
