@@ -17,7 +17,7 @@ FaultPlace = Literal[
 ]
 """Where it is. ``before the tap``: the bench has no monitors that could tell more."""
 
-BROKEN_DB = 6.0
+BROKEN_DB = 3.0
 """Light lost against what was proven that counts as a break; less is a degradation."""
 _SAME_DB = 2.0
 """Light that has changed by less is where it was."""

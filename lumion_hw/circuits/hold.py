@@ -11,7 +11,7 @@ from typing import Any
 
 from lumion_hw.circuits.breaks import BROKEN_DB, FaultFound, LightSeen, fault_of
 from lumion_hw.circuits.exit_power import ExitPower
-from lumion_hw.circuits.phase_trim import LARGEST_RAD, READS, PhaseError, renewed_record, trim_phase
+from lumion_hw.circuits.phase_trim import READS, PhaseError, renewed_record, trim_phase
 from lumion_hw.circuits.planned import PlannedCircuit
 from lumion_hw.circuits.planning_mesh import planning_mesh
 from lumion_hw.circuits.service import CircuitService
@@ -90,6 +90,7 @@ class _Held:
     well: LightSeen | None = None
     tracking: Tracking | None = None
     attempted_s: float = -math.inf
+    was_searched: bool = False
     next_puc: int = 0
     own_ports: frozenset[int] = field(default_factory=frozenset)
 
@@ -218,12 +219,35 @@ class Upkeep:
 
     def _look(self) -> None:
         """Measure all circuits once, and judge them against what was measured while all was well."""
-        proofs = self._setup.prove()
         monitors_ma = self._monitors_ma()
-        self._reads += len(proofs) + bool(monitors_ma)
+        self._reads += len(self._held) + bool(monitors_ma)
+        try:
+            proofs = self._setup.prove()
+        except LumionError:  # somebody does not answer; the others are looked at all the same
+            for held in self._held:
+                self._look_alone(held, monitors_ma)
+            return
         for held, proof in zip(self._held, proofs, strict=True):
             held.health.reads += 1
-            self._judge(held, proof, self._seen(proof, monitors_ma))
+            held.health.proof = proof
+            self._judge(held, self._seen(proof, monitors_ma))
+
+    def _look_alone(self, held: _Held, monitors_ma: dict[int, float]) -> None:
+        """Look at one circuit whose modules may be silent."""
+        request, modules = held.circuit.request, self._setup.bench.transponders
+        held.health.reads += 1
+        try:
+            launch_dbm = modules[request.source].monitors().tx_power_dbm
+        except LumionError as error:
+            self._found(held, FaultFound("transmitter", f"it does not answer: {error}"))
+            return
+        try:
+            los = modules[request.target].status().rx_los
+        except LumionError as error:
+            self._found(held, FaultFound("receiver", f"it does not answer: {error}"))
+            return
+        fibre_dbm = self._exits.in_fibre_dbm(held.circuit.exit)
+        self._judge(held, LightSeen(launch_dbm, fibre_dbm, los, monitors_ma))
 
     def _monitors_ma(self) -> dict[int, float]:
         """Return what the mesh's own monitors read; nothing where power meters stand in for them."""
@@ -241,9 +265,8 @@ class Upkeep:
             fibre_dbm = proof.received_dbm + proof.circuit.exit.loss_db
         return LightSeen(proof.launch_dbm, fibre_dbm, proof.los, monitors_ma)
 
-    def _judge(self, held: _Held, proof: CircuitProof, seen: LightSeen) -> None:
+    def _judge(self, held: _Held, seen: LightSeen) -> None:
         health = held.health
-        health.proof = proof
         if seen.fibre_dbm is not None and seen.fibre_dbm > _level(held.well):
             held.well = seen
         well = held.well or self._promised(held, seen)
@@ -251,7 +274,11 @@ class Upkeep:
             None if seen.fibre_dbm is None or well.fibre_dbm is None else round(well.fibre_dbm - seen.fibre_dbm, 3)
         )
         health.worst_db = max(health.worst_db, health.lost_db or 0.0)
-        found = fault_of(well, seen, held.circuit.exit.port, held.own_ports)
+        self._found(held, fault_of(well, seen, held.circuit.exit.port, held.own_ports))
+
+    def _found(self, held: _Held, found: FaultFound | None) -> None:
+        """Take in where a circuit is broken, or that it is not; a change is an alarm, or its end."""
+        health = held.health
         if (found is None) != (health.fault is None) or (found and health.fault and found.place != health.fault.place):
             self._alarm(health.name, found)
         health.fault = found
@@ -293,9 +320,11 @@ class Upkeep:
         if lost_db <= TRIM_DB or self._clock.now() < held.attempted_s + _ATTEMPT_EVERY_S:
             return
         held.attempted_s = self._clock.now()
-        if held.circuit.entry.polarization is not None and (lost_db > SEARCH_DB or held.tracking is None):
-            if lost_db > SEARCH_DB:
-                self._search(held)
+        # In turn: what a search has not brought back may be a phase, and the other way round.
+        search = held.circuit.entry.polarization is not None and lost_db > SEARCH_DB and not held.was_searched
+        held.was_searched = search
+        if search:
+            self._search(held)
         elif fault is None and lost_db < BROKEN_DB:
             self._trim(held)
 
@@ -355,7 +384,7 @@ class Upkeep:
     def _trim(self, held: _Held) -> None:
         """Look at the phases of a circuit, as many PUCs as a second of readings allows, and set them right."""
         pucs = held.circuit.path.pucs
-        bench, read = self._setup.bench, self._read(held)
+        bench, read, set_right = self._setup.bench, self._read(held), False
         for _ in range(min(len(pucs), max(1, int(self._reads_per_s * _ATTEMPT_EVERY_S / READS)))):
             puc = pucs[held.next_puc % len(pucs)]
             held.next_puc += 1
@@ -365,20 +394,17 @@ class Upkeep:
             except LimitError:
                 continue
             self._trimmed(held, found)
+            set_right |= found.corrected
+        if not set_right:
+            bench.events.add("drift to be measured", circuit=held.health.name, hint="lumion-calibrate drift")
         self._note()
 
     def _trimmed(self, held: _Held, found: PhaseError) -> None:
-        log = self._setup.bench.events
+        error_rad = round(found.error_rad, 4)
         if found.corrected:
             self.drifted_rad[found.puc] = self.drifted_rad.get(found.puc, 0.0) + found.error_rad
-            log.add("phase set right", circuit=held.health.name, puc=found.puc, error_rad=round(found.error_rad, 4))
-        elif abs(found.error_rad) > LARGEST_RAD:
-            log.add(
-                "drift to be measured",
-                circuit=held.health.name,
-                puc=found.puc,
-                error_rad=round(found.error_rad, 4),
-                hint="lumion-calibrate drift",
+            self._setup.bench.events.add(
+                "phase set right", circuit=held.health.name, puc=found.puc, error_rad=error_rad
             )
 
     # -- what is written down -----------------------------------------------------------------------------------------
