@@ -197,6 +197,31 @@ class MeshAccess:
             hint="Somebody else drives this mesh, or a heater is broken: look at faults(), then program it anew.",
         )
 
+    def confirm_driven(self, heater_currents_ma: NDArray[np.float64]) -> None:
+        """Check that these currents are driven, whoever set them; from then on they count as programmed here.
+
+        Args:
+            heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm.
+
+        Raises:
+            VerifyError: The controller drives something else; the message names the heater that is farthest off.
+        """
+        table = self._table(heater_currents_ma)
+        info = self.controller.info
+        driven = self.controller.read_back()
+        off_ma = np.abs(driven - table)
+        heater = int(np.argmax(off_ma[list(self.heater_channels)]))
+        channel = self.heater_channels[heater]
+        # Half a step is what rounding costs, and a little of it what a floating-point number does.
+        if off_ma[channel] > max(info.readback_tolerance_ma, 0.51 * info.current_step_ma):
+            raise VerifyError(
+                f"current of heater {heater}",
+                wrote=f"{table[channel]:.4f} mA",
+                read=f"{driven[channel]:.4f} mA",
+                hint="Somebody else has driven this mesh since, or it was switched off.",
+            )
+        self._programmed_ma = table[list(self.heater_channels)]
+
     @property
     def monitor_step_ma(self) -> float:
         """Smallest photocurrent step; 0 if unknown."""

@@ -126,9 +126,7 @@ def plan_circuits(
     """
     bench.mesh.check_record(record)
     ends = [_ends(bench, request) for request in requests]
-    unusable = [
-        (puc, state) for puc in range(len(record.pucs)) for state in STATES if state not in _reachable(record, puc)
-    ]
+    unusable = unusable_states(record)
     routing = route(
         bench.mesh.topology,
         RouteRequest(
@@ -146,6 +144,11 @@ def plan_circuits(
         for request, (entry, out), path in zip(requests, ends, routing.paths, strict=True)
     )
     return CircuitPlan(circuits, routing, states, heater_currents_ma(record, states))
+
+
+def unusable_states(record: CalibrationRecord) -> list[tuple[int, State]]:
+    """Return the states that heaters do not reach, and those of PUCs that were not calibrated."""
+    return [(puc, state) for puc in range(len(record.pucs)) for state in STATES if state not in _reachable(record, puc)]
 
 
 def _ends(bench: Bench, request: CircuitRequest) -> tuple[InputPath, OutputPath]:
