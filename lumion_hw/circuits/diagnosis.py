@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,15 +18,14 @@ from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits.exit_power import ExitPower
-from lumion_hw.circuits.plan import CircuitPlan, PlannedCircuit
-from lumion_hw.circuits.proof import CircuitProof, named
+from lumion_hw.circuits.planned import CircuitArm, CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.proof import CircuitProof, arm_level_dbm
 from lumion_hw.circuits.standing import setting_beside
-from lumion_hw.errors import ConfigError, LumionError
-from lumion_hw.interfaces.wiring import OutputPath
+from lumion_hw.errors import ConfigError, DeviceError
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.routing.request import other
 from lumion_hw.mesh.topology import State
-from lumion_hw.quantities import ratio_from_db, w_from_dbm
+from lumion_hw.quantities import dbm_from_w, ratio_from_db, w_from_dbm
 
 Place = Literal[
     "transmitter",
@@ -47,6 +46,8 @@ _FLOOR_DB = 25.0
 _MOST_TESTS = 8
 _LOST_DB = 1.0
 """Loss beyond the prediction that one place is blamed for."""
+_SAME_LIGHT_DB = 2.0
+"""Two fibres behind the mesh may lose so differently, and it is the same light."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Finding:
     pucs: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return f"{named(self.circuit.request)}, {self.place}: {self.detail}."
+        return f"{self.circuit.request}, {self.place}: {self.detail}."
 
     def as_event(self) -> dict[str, object]:
         """Return what the event log keeps of it."""
@@ -116,15 +117,18 @@ class Diagnosis:
     ) -> None:
         self._bench = bench
         self._record = record
-        self._exits = exits
-        self._states = plan.states
-        self._held = frozenset(held)
         self._driven_ma = driven_ma
+        self._couplings = plan.couplings
+        self.mesh = bench.mesh.topology
+        self.wiring = bench.model.to_wiring()
+        self.exits = exits
+        self.states = plan.states
+        self.held = frozenset(held)
 
     def of(self, proofs: Sequence[CircuitProof]) -> tuple[Finding, ...]:
         """Return what is wrong with each circuit that was not proven. Raises what devices raise."""
         self._dark([proof.circuit.request.source for proof in proofs])
-        background_w = self._exits.leaving_w()
+        background_w = self.exits.leaving_w()
         return tuple(self._found(proof, background_w) for proof in proofs if not proof.proven)
 
     def _dark(self, sources: Sequence[str]) -> None:
@@ -132,60 +136,97 @@ class Diagnosis:
         self._bench.side_by_side([(name, modules[name].disable) for name in dict.fromkeys(sources)])
 
     def _found(self, proof: CircuitProof, background_w: Mapping[int, float]) -> Finding:
+        """Light one circuit alone, and return the first thing found wrong with one of its arms."""
         circuit, source = proof.circuit, proof.circuit.request.source
-        finding = functools.partial(Finding, circuit)
         if proof.launch_dbm is None:
-            return finding("transmitter", f"{source} reports no light of its own")
+            return Finding(circuit, "transmitter", f"{source} reports no light of its own")
         try:
             self._bench.transponders[source].enable()
-        except LumionError as error:
-            return finding("transmitter", f"{source} does not start: {error}")
+        except DeviceError as error:
+            return Finding(circuit, "transmitter", f"{source} does not start: {error}")
         try:
-            self._set(self._states)
-            look = functools.partial(self._look, background_w)
-            first_w, faults = look(), self._suspects(circuit)
-            alive = self._tested(circuit, faults, look, first_w)
-            self._set(self._states)
-            return self._explained(proof, alive, first_w)
+            for arm in circuit.arms:
+                found = _ArmInQuestion(self, proof, arm, background_w).finding()
+                if found.place not in ("receiver", "budget"):
+                    break
+            return found
         finally:
             self._dark([source])
 
+    def set(self, states: Mapping[int, State]) -> None:
+        """Program states; PUCs of standing circuits keep their currents."""
+        setting = setting_beside(self.mesh, self._record, states, self.held, self._driven_ma, self._couplings)
+        self._bench.mesh.program(setting.currents_ma)
+
+    def leaving_w(self, background_w: Mapping[int, float]) -> dict[int, float]:
+        """Return the light of the one transmitter that is on, by the port where it leaves."""
+        return {port: max(w - background_w.get(port, 0.0), 0.0) for port, w in self.exits.leaving_w().items()}
+
+
+class _ArmInQuestion:
+    """One arm of a circuit whose transmitter alone is on.
+
+    Args:
+        diagnosis: What can be done about it.
+        proof: The circuit that was not proven.
+        arm: The arm.
+        background_w: Light at the ports that is not of this circuit.
+    """
+
+    def __init__(
+        self, diagnosis: Diagnosis, proof: CircuitProof, arm: CircuitArm, background_w: Mapping[int, float]
+    ) -> None:
+        self._do = diagnosis
+        self._proof = proof
+        self._circuit = proof.circuit
+        self._arm = arm
+        self._background_w = background_w
+        self._siblings = [each for each in proof.circuit.arms if each is not arm]
+        self._expected_dbm = arm_level_dbm(proof.circuit, arm)
+        """In the fibre behind the mesh."""
+        out_db = diagnosis.exits.facet_loss_db(arm.exit.port)
+        self._expected_w = w_from_dbm(self._expected_dbm + out_db)
+        """On the chip, where it leaves."""
+
+    def finding(self) -> Finding:
+        """Return what is wrong with it."""
+        self._do.set(self._do.states)
+        first_w = self._look(self._do.states)
+        alive = self._tested(self._suspects(), first_w)
+        self._do.set(self._do.states)
+        return self._explained(alive, first_w)
+
     # -- which hypotheses agree with the light ------------------------------------------------------------------------
 
-    def _suspects(self, circuit: PlannedCircuit) -> list[_Fault]:
+    def _suspects(self) -> list[_Fault]:
         """Return everything that may be wrong: nothing, no light, each PUC stuck, each other port as the entry."""
-        at = circuit.entry.port
-        elsewhere = [port for port in self._bench.mesh.topology.fibre_ports if port != at]
-        stuck = [_Fault(at, {puc: other(self._states[puc])}) for puc in circuit.path.pucs if puc not in self._held]
-        return [_Fault(at), _Fault(None), *stuck, *(_Fault(port) for port in elsewhere)]
+        at, states = self._arm.entry.port, self._do.states
+        taken = {at, *(each.entry.port for each in self._siblings)}
+        stuck = [_Fault(at, {puc: other(states[puc])}) for puc in self._arm.path.pucs if puc not in self._do.held]
+        elsewhere = [_Fault(port) for port in self._do.mesh.fibre_ports if port not in taken]
+        return [_Fault(at), _Fault(None), *stuck, *elsewhere]
 
-    def _tested(
-        self,
-        circuit: PlannedCircuit,
-        faults: list[_Fault],
-        look: Callable[[], dict[int, float]],
-        first_w: Mapping[int, float],
-    ) -> list[_Fault]:
+    def _tested(self, faults: list[_Fault], first_w: Mapping[int, float]) -> list[_Fault]:
         """Return what is left after tests that tell hypotheses apart."""
-        floor_w = self._expected_w(circuit) / ratio_from_db(_FLOOR_DB)
-        alive = [each for each in faults if self._agrees(each, self._states, first_w, floor_w)]
+        states = self._do.states
+        alive = [each for each in faults if self._agrees(each, states, first_w)]
         for _ in range(_MOST_TESTS):
             puc = self._telling(alive)
             if puc is None:
                 break
-            states = {**self._states, puc: other(self._states[puc])}
-            self._set(states)
-            seen_w = look()
+            states = {**self._do.states, puc: other(self._do.states[puc])}
+            self._do.set(states)
+            seen_w = self._look(states)
             # A PUC that does not obey tells nothing against itself: whoever names it predicts no change.
-            alive = [each for each in alive if self._agrees(each, states, seen_w, floor_w)]
+            alive = [each for each in alive if self._agrees(each, states, seen_w)]
         return alive
 
     def _telling(self, alive: Sequence[_Fault]) -> int | None:
         """Return the free PUC whose other state tells most hypotheses apart; ``None`` if none does."""
         best, least = None, len(alive)
-        reached = {puc for each in alive for puc in self._way(each, self._states)[1]}
-        for puc in sorted(reached - self._held):
-            states = {**self._states, puc: other(self._states[puc])}
+        reached = {puc for each in alive for puc in self._way(each, self._do.states)[1]}
+        for puc in sorted(reached - self._do.held):
+            states = {**self._do.states, puc: other(self._do.states[puc])}
             largest = max(Counter(self._way(each, states)[0] for each in alive).values())
             if largest < least:
                 best, least = puc, largest
@@ -196,110 +237,96 @@ class Diagnosis:
         if fault.entry is None:
             return None, ()
         try:
-            trace = self._bench.mesh.topology.trace(fault.entry, {**states, **fault.stuck})
+            trace = self._do.mesh.trace(fault.entry, {**states, **fault.stuck})
         except ConfigError:
-            return -1, ()
+            return None, ()
         return trace.port, trace.pucs
 
-    def _agrees(self, fault: _Fault, states: Mapping[int, State], seen_w: Mapping[int, float], floor_w: float) -> bool:
-        port, total_w = self._way(fault, states)[0], sum(seen_w.values())
+    def _agrees(self, fault: _Fault, states: Mapping[int, State], seen_w: Mapping[int, float]) -> bool:
+        port, floor_w = self._way(fault, states)[0], self._expected_w / ratio_from_db(_FLOOR_DB)
         if port is None or port not in seen_w:
             return max(seen_w.values(), default=0.0) < floor_w
-        return seen_w[port] > max(floor_w, _SHARE * total_w)
+        return seen_w[port] > max(floor_w, _SHARE * sum(seen_w.values()))
 
-    def _look(self, background_w: Mapping[int, float]) -> dict[int, float]:
-        """Return the light of the one transmitter that is on, by the port where it leaves."""
-        return {port: max(w - background_w.get(port, 0.0), 0.0) for port, w in self._exits.leaving_w().items()}
-
-    def _set(self, states: dict[int, State]) -> None:
-        setting = setting_beside(self._bench.mesh.topology, self._record, states, self._held, self._driven_ma)
-        self._bench.mesh.program(setting.currents_ma)
-
-    def _expected_w(self, circuit: PlannedCircuit) -> float:
-        """Return what should leave the mesh on the chip at the exit of a circuit."""
-        budget, entry = circuit.budget, circuit.entry
-        out_db = self._exits.facet_loss_db(circuit.exit.port)
-        return w_from_dbm(budget.launch_dbm + entry.gain_db - entry.loss_db - budget.mesh_loss_db + out_db)
+    def _look(self, states: Mapping[int, State]) -> dict[int, float]:
+        """Return this arm's light by the port where it leaves; those that belong to its siblings are left out."""
+        theirs = {self._way(_Fault(each.entry.port), states)[0] for each in self._siblings}
+        return {port: w for port, w in self._do.leaving_w(self._background_w).items() if port not in theirs}
 
     # -- what that means ----------------------------------------------------------------------------------------------
 
-    def _explained(self, proof: CircuitProof, alive: Sequence[_Fault], first_w: Mapping[int, float]) -> Finding:
-        circuit = proof.circuit
-        at, finding = circuit.entry.port, functools.partial(Finding, circuit)
+    def _explained(self, alive: Sequence[_Fault], first_w: Mapping[int, float]) -> Finding:
+        at, finding = self._arm.entry.port, functools.partial(Finding, self._circuit)
         stuck = tuple(sorted({puc for fault in alive for puc in fault.stuck}))
         ports = {fault.entry for fault in alive if not fault.stuck}
         if not alive:
             bright = sorted(first_w, key=lambda port: -first_w[port])[:2]
-            return finding(
-                "path", f"its light leaves at ports {bright}, which no single fault explains", circuit.path.pucs
-            )
-        if ports == {None}:
-            return finding("fibre before the mesh", self._no_light(circuit))
+            detail = f"its light leaves at ports {bright}, which no single fault explains"
+            return finding("path", detail, self._arm.path.pucs)
+        if None in ports and ports <= {None, at} and not stuck:
+            return finding("fibre before the mesh", self._no_light())
         if ports == {at} and not stuck:
-            return self._on_its_way(proof, first_w)
+            return self._on_its_way(first_w)
         if stuck and ports <= {at}:
             half = ", perhaps half way" if at in ports else ""
             names = " or ".join(f"PUC {puc}" for puc in stuck)
             return finding("path", f"{names} does not take its state{half}", stuck)
         if len(ports) == 1 and not stuck:
-            return finding("wiring", self._enters_at(circuit, next(iter(ports))))
+            return finding("wiring", self._enters_at(next(iter(ports))))
         tell = sorted(port for port in ports if port is not None and port != at)
         pucs = f"PUCs {list(stuck)} do not take their states, or " if stuck else ""
         return finding("path", f"{pucs}its light enters at one of ports {tell}", stuck)
 
-    def _no_light(self, circuit: PlannedCircuit) -> str:
-        launched = f"{circuit.request.source} launches light and none of it leaves the mesh anywhere"
-        if circuit.entry.polarization is None:
-            return (
-                f"{launched}: fibre or port {circuit.entry.port} is dead, or all its light is TM (no controller there)"
-            )
-        return f"{launched}: the fibre to port {circuit.entry.port}, or the port, is dead"
+    def _no_light(self) -> str:
+        entry = self._arm.entry
+        launched = f"{entry.source} launches light and none of it leaves the mesh anywhere"
+        if self._circuit.strategy == "none":
+            return f"{launched}: fibre or port {entry.port} is dead, or all of it is TM (there is no controller)"
+        return f"{launched}: the fibre to port {entry.port}, or the port, is dead"
 
-    def _enters_at(self, circuit: PlannedCircuit, port: int | None) -> str:
-        owner = next((path.source for path in self._bench.wiring.inputs if path.port == port), None)
-        swapped = (
-            f", where the bench file has {owner}: their fibres are swapped"
-            if owner
-            else ", which the bench file leaves free"
+    def _enters_at(self, port: int | None) -> str:
+        entry = self._arm.entry
+        owner = next((path.source for path in self._do.wiring.inputs if path.port == port), None)
+        there = (
+            f"where the bench file has {owner}: their fibres are swapped" if owner else "which the bench file has free"
         )
-        return f"light of {circuit.request.source} enters at port {port} instead of {circuit.entry.port}{swapped}"
+        return f"light of {entry.source} enters at port {port} instead of {entry.port}, {there}"
 
-    def _on_its_way(self, proof: CircuitProof, first_w: Mapping[int, float]) -> Finding:
+    def _on_its_way(self, first_w: Mapping[int, float]) -> Finding:
         """Say what is wrong with light that takes its path: too little before the exit, or something behind it."""
-        circuit, alignment = proof.circuit, proof.alignment
-        finding, out = functools.partial(Finding, circuit), circuit.exit
-        missing_db = 10.0 * float(np.log10(self._expected_w(circuit) / first_w[out.port]))
+        finding, out = functools.partial(Finding, self._circuit), self._arm.exit
+        exits = self._do.exits
+        leaves_dbm = dbm_from_w(first_w[out.port]) - exits.facet_loss_db(out.port)
+        arrives_dbm = exits.in_fibre_dbm(out) if out.meter is not None else leaves_dbm
+        if arrives_dbm is None or leaves_dbm - arrives_dbm > _LOST_DB:
+            return finding("fibre behind the mesh", self._behind(leaves_dbm, arrives_dbm))
+        missing_db = self._expected_dbm - leaves_dbm
         if missing_db > _LOST_DB:
-            if circuit.entry.polarization is None or alignment is None:
-                return finding(
-                    "polarization",
-                    f"{missing_db:.1f} dB are missing at port {out.port}, and the polarization was not found",
-                )
-            return finding(
-                "fibre before the mesh", f"{missing_db:.1f} dB more are lost before port {out.port} than calibrated"
-            )
+            lost = f"{missing_db:.1f} dB less leave port {out.port} than predicted"
+            if self._circuit.strategy == "none" or (
+                self._circuit.strategy == "controller" and self._proof.alignment is None
+            ):
+                return finding("polarization", f"{lost}, and nothing has turned the polarization to TE")
+            return finding("fibre before the mesh", lost)
         if missing_db < -_LOST_DB:
             return finding("budget", f"{-missing_db:.1f} dB more leave port {out.port} than predicted")
-        if out.meter is not None:
-            level_dbm = self._exits.in_fibre_dbm(out)
-            lost_db = np.inf if level_dbm is None else 10.0 * float(np.log10(first_w[out.port] * 1e3)) - level_dbm
-            lost_db -= self._exits.facet_loss_db(out.port)
-            if lost_db > _LOST_DB:
-                return finding("fibre behind the mesh", self._behind(circuit, out, lost_db))
-        if proof.los:
-            return finding("receiver", f"its light arrives, and {circuit.request.target} reports loss of signal")
-        return finding("budget", ", ".join(proof.failures))
+        if self._proof.los:
+            target = self._circuit.request.target
+            return finding("receiver", f"its light arrives, and {target} reports loss of signal")
+        return finding("budget", ", ".join(self._proof.failures))
 
-    def _behind(self, circuit: PlannedCircuit, out: OutputPath, lost_db: float) -> str:
+    def _behind(self, leaves_dbm: float, arrives_dbm: float | None) -> str:
         """Say where light goes that leaves the right port and does not arrive: perhaps to another's meter."""
-        others = [each for each in self._bench.wiring.outputs if each.meter is not None and each.port != out.port]
-        expected_dbm = 10.0 * float(np.log10(self._expected_w(circuit) * 1e3)) - self._exits.facet_loss_db(out.port)
-        for each in others:
-            level_dbm = self._exits.in_fibre_dbm(each)
-            if level_dbm is not None and abs(level_dbm - expected_dbm) < 3.0:
+        out, target = self._arm.exit, self._circuit.request.target
+        for each in self._do.wiring.outputs:
+            if each.meter is None or each.port == out.port:
+                continue
+            level_dbm = self._do.exits.in_fibre_dbm(each)
+            if level_dbm is not None and abs(level_dbm - leaves_dbm) < _SAME_LIGHT_DB:
                 return (
-                    f"light for {circuit.request.target} leaves port {out.port} and arrives at the meter of "
-                    f"{each.transponder or each.meter} (port {each.port} in the bench file): their fibres are swapped"
+                    f"light for {target} leaves port {out.port} and arrives at the meter of "
+                    f"{each.transponder or each.meter}, which the bench file has behind port {each.port}: "
+                    "their fibres are swapped"
                 )
-        lost = "all of it" if np.isinf(lost_db) else f"{lost_db:.1f} dB of it"
+        lost = "all of it" if arrives_dbm is None else f"{leaves_dbm - arrives_dbm:.1f} dB of it"
         return f"light leaves port {out.port}, and {lost} is lost behind it"

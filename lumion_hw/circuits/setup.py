@@ -12,14 +12,18 @@ from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.record_use import check_use
+from lumion_hw.circuits.coherent import LOCK_TIMEOUT_S, ends_of, light_up, refuse_power_feedback
 from lumion_hw.circuits.diagnosis import Diagnosis, Finding
 from lumion_hw.circuits.exit_power import ExitPower
-from lumion_hw.circuits.plan import CircuitPlan, CircuitRequest, PlannedCircuit, plan_circuits
-from lumion_hw.circuits.proof import CircuitLight, CircuitProof, Prover, named, summary, verdict
-from lumion_hw.circuits.standing import avoiding, joined, setting_beside
+from lumion_hw.circuits.plan import plan_circuits
+from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.proof import CircuitLight, CircuitProof, Prover, arm_level_dbm, summary, verdict
+from lumion_hw.circuits.request import CircuitRequest
+from lumion_hw.circuits.standing import avoiding, joined, pucs_of, setting_beside
 from lumion_hw.errors import CircuitError, ConfigError, DeviceError, LumionError, RoutingError
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.record_validity import Policy
+from lumion_hw.mesh.routing import Path
 from lumion_hw.mesh.topology import State
 from lumion_hw.polarization import Aligner, Alignment
 
@@ -42,7 +46,7 @@ class _Before:
     Attributes:
         driven_ma: Heater currents.
         lit: Transmitters that were on, of those that are to be used.
-        exits_dbm: Light at the exits of standing circuits, in their order; ``None`` in the dark.
+        exits_dbm: Light at the exits of standing circuits, arm by arm; ``None`` in the dark.
     """
 
     driven_ma: NDArray[np.float64]
@@ -74,7 +78,7 @@ class PathSetup:
         self._exits = ExitPower(bench, record)
         self._prover = Prover(bench, self._exits)
         self.active: CircuitPlan | None = None
-        self._proven_loss_db: dict[tuple[CircuitRequest, tuple[int, ...]], float] = {}
+        self._proven_loss_db: dict[tuple[CircuitRequest, tuple[Path, ...]], float] = {}
 
     def plan(self, requests: Sequence[CircuitRequest], *, fixed: Mapping[int, State] | None = None) -> CircuitPlan:
         """Plan circuits; nothing is changed. Arguments and errors of :func:`~lumion_hw.circuits.plan.plan_circuits`."""
@@ -135,12 +139,12 @@ class PathSetup:
             LumionError: A device failed; the mesh was rolled back, unless it is the controller that failed.
         """
         self._check_free(requests)
-        plan = plan_circuits(self.bench, self.record, requests, fixed=self._states_in_use)
+        plan = plan_circuits(self.bench, self.record, requests, standing=self._standing)
         before = self._before(plan.circuits)
         with self._undone_if_failed(before, plan.circuits):
             whole, proofs = self._connected(plan, before, align, milestone)
         self._stand(whole, proofs)
-        self.bench.events.add("connected", circuits=[named(request) for request in requests])
+        self.bench.events.add("connected", circuits=[str(request) for request in requests])
         milestone("link_up")
         return proofs
 
@@ -155,23 +159,27 @@ class PathSetup:
         standing = self._standing
         unknown = [request for request in requests if request not in {circuit.request for circuit in standing}]
         if self.active is None or unknown:
-            names = ", ".join(map(named, unknown or requests))
-            there = ", ".join(named(circuit.request) for circuit in standing)
+            names = ", ".join(map(str, unknown or requests))
+            there = ", ".join(str(circuit.request) for circuit in standing)
             raise ConfigError(f"{names}: no such circuit stands", hint=f"These do: {there or 'none'}.")
         gone = [circuit for circuit in standing if circuit.request in requests]
         left = self._without(self.active, requests)
-        needed = {circuit.request.source for circuit in left.circuits}
+        needed = ends_of(left.circuits)
         before = self._before(gone, left.circuits)
         with self._undone_if_failed(before, gone):
-            sources = dict.fromkeys(circuit.request.source for circuit in gone)
-            self._switch_off([name for name in sources if name not in needed and name in before.lit])
-            held = {puc for circuit in left.circuits for puc in circuit.path.pucs}
-            setting = setting_beside(self.bench.mesh.topology, self.record, left.routing.states, held, before.driven_ma)
-            left = replace(left, states=setting.states, currents_ma=setting.currents_ma)
+            self._switch_off([name for name in ends_of(gone) if name not in needed and name in before.lit])
+            setting = setting_beside(
+                self.bench.mesh.topology,
+                self.record,
+                left.routing.states,
+                pucs_of(left.circuits),
+                before.driven_ma,
+            )
+            left = replace(left, states=setting.states, currents_ma=setting.currents_ma, heat_mw=setting.heat_mw)
             self._program(left, lambda name: None, setting.shift_rad)
             self._check_undisturbed(left.circuits, before)
-        self.active = left
-        self.bench.events.add("disconnected", circuits=[named(request) for request in requests])
+        self.active = left if left.circuits else None
+        self.bench.events.add("disconnected", circuits=[str(request) for request in requests])
 
     def adopt(self, plan: CircuitPlan) -> None:
         """Take over what an earlier program has set up; the controller's read-back has to confirm it.
@@ -186,7 +194,7 @@ class PathSetup:
         self.bench.mesh.confirm_driven(plan.currents_ma)
         self.active = plan
         self._proven_loss_db = {}
-        self.bench.events.add("adopted", circuits=[named(circuit.request) for circuit in plan.circuits])
+        self.bench.events.add("adopted", circuits=[str(circuit.request) for circuit in plan.circuits])
 
     def prove(self) -> tuple[CircuitProof, ...]:
         """Measure the circuits that are set up, changing nothing."""
@@ -237,7 +245,7 @@ class PathSetup:
                 ]
                 if taken:
                     raise ConfigError(
-                        f"circuit {named(request)}: {' and '.join(taken)} serves {named(circuit.request)} already",
+                        f"circuit {request}: {' and '.join(taken)} serves {circuit.request} already",
                         hint="Disconnect that one first.",
                     )
 
@@ -245,18 +253,20 @@ class PathSetup:
         """Return what is left of a plan; PUCs of the others are free, whatever their currents."""
         keep = [number for number, circuit in enumerate(plan.circuits) if circuit.request not in requests]
         circuits = tuple(plan.circuits[number] for number in keep)
-        pucs = {puc for circuit in circuits for puc in circuit.path.pucs}
+        pucs = pucs_of(circuits)
         states = {puc: state for puc, state in plan.routing.states.items() if puc in pucs}
-        routing = replace(plan.routing, states=states, paths=tuple(circuit.path for circuit in circuits))
+        routing = replace(
+            plan.routing, states=states, paths=tuple(path for circuit in circuits for path in circuit.paths)
+        )
         return replace(plan, circuits=circuits, routing=routing)
 
     def _stand(self, plan: CircuitPlan, proofs: Sequence[CircuitProof]) -> None:
         """Remember what is set up now, and the losses of the circuits that were just proven."""
         self.active = plan
-        known = {(circuit.request, circuit.path.pucs) for circuit in plan.circuits}
+        known = {(circuit.request, circuit.paths) for circuit in plan.circuits}
         kept = {key: loss_db for key, loss_db in self._proven_loss_db.items() if key in known}
         self._proven_loss_db = kept | {
-            (proof.circuit.request, proof.circuit.path.pucs): proof.measured_loss_db
+            (proof.circuit.request, proof.circuit.paths): proof.measured_loss_db
             for proof in proofs
             if proof.measured_loss_db is not None
         }
@@ -274,16 +284,15 @@ class PathSetup:
         def ask_mesh() -> None:
             # Read back where the controller can: another program may have set it since.
             found["driven_ma"] = bench.mesh.driven_ma()
-            exits_dbm.extend(self._exits.quickly_dbm([circuit.exit for circuit in stay]))
+            exits_dbm.extend(self._exits.quickly_dbm([arm.exit for circuit in stay for arm in circuit.arms]))
 
         def ask_module(name: str) -> None:
             status = bench.transponders[name].status()
             if not (status.tx_disabled or status.tx_fault):
                 lit.add(name)
 
-        sources = dict.fromkeys(circuit.request.source for circuit in circuits)
         asked: list[tuple[str, Callable[[], None]]] = [(bench.model.mesh_section.controller, ask_mesh)]
-        bench.side_by_side(asked + [(name, functools.partial(ask_module, name)) for name in sources])
+        bench.side_by_side(asked + [(name, functools.partial(ask_module, name)) for name in ends_of(circuits)])
         return _Before(found["driven_ma"], frozenset(lit), tuple(exits_dbm))
 
     @contextlib.contextmanager
@@ -312,9 +321,8 @@ class PathSetup:
             self.active = None
             events.add("not rolled back", reason=str(error), after=reason)
             raise
-        sources = dict.fromkeys(circuit.request.source for circuit in circuits)
-        needed = {circuit.request.source for circuit in self._standing}
-        for name in sources:
+        needed = ends_of(self._standing)
+        for name in ends_of(circuits):
             module = self.bench.transponders[name]
             try:
                 if name in before.lit:
@@ -331,7 +339,7 @@ class PathSetup:
             proofs = self.prove()
         except LumionError as error:
             return {"standing": "not proven", "why": str(error)}
-        bad = [f"{named(proof.circuit.request)}: {', '.join(proof.failures)}" for proof in proofs if not proof.proven]
+        bad = [f"{proof.circuit.request}: {', '.join(proof.failures)}" for proof in proofs if not proof.proven]
         return {"standing": "not proven", "why": "; ".join(bad)} if bad else {"standing": "proven"}
 
     def _check_undisturbed(self, stay: Sequence[PlannedCircuit], before: _Before) -> None:
@@ -340,14 +348,15 @@ class PathSetup:
         Raises:
             CircuitError: One of them has changed by more than the glitch allowed.
         """
-        after_dbm = self._exits.quickly_dbm([circuit.exit for circuit in stay])
-        for circuit, was_dbm, is_dbm in zip(stay, before.exits_dbm, after_dbm, strict=True):
+        after_dbm = self._exits.quickly_dbm([arm.exit for circuit in stay for arm in circuit.arms])
+        arms = [circuit for circuit in stay for _ in circuit.arms]
+        for circuit, was_dbm, is_dbm in zip(arms, before.exits_dbm, after_dbm, strict=True):
             if was_dbm is None:
                 continue  # dark before: nothing of it to be disturbed
             if is_dbm is None or abs(is_dbm - was_dbm) > GLITCH_DB:
                 now = "dark" if is_dbm is None else f"{is_dbm - was_dbm:+.2f} dB"
                 raise CircuitError(
-                    f"standing circuit {named(circuit.request)} was disturbed ({now}, allowed ±{GLITCH_DB:g} dB)",
+                    f"standing circuit {circuit.request} was disturbed ({now}, allowed ±{GLITCH_DB:g} dB)",
                     hint="All is as it was before. Plan all circuits anew together, with establish().",
                 )
 
@@ -355,10 +364,10 @@ class PathSetup:
 
     def _make_before_break(self, plan: CircuitPlan, before: _Before) -> None:
         """Where a circuit goes on elsewhere, set first what nobody who stands uses."""
-        stands = {circuit.request: circuit.path.pucs for circuit in self._standing}
-        if not any(stands.get(circuit.request, circuit.path.pucs) != circuit.path.pucs for circuit in plan.circuits):
+        stands = {circuit.request: circuit.paths for circuit in self._standing}
+        if not any(stands.get(circuit.request, circuit.paths) != circuit.paths for circuit in plan.circuits):
             return
-        used = {puc for pucs in stands.values() for puc in pucs}
+        used = pucs_of(self._standing)
         free = np.repeat([puc not in used for puc in range(self.bench.mesh.topology.n_pucs)], 2)
         self.bench.mesh.program(np.where(free, plan.currents_ma, before.driven_ma))
         self.bench.events.add("made before break", heaters=int(free.sum()))
@@ -401,13 +410,13 @@ class PathSetup:
         self, plan: CircuitPlan, before: _Before, suspects: Collection[int], milestone: Milestone
     ) -> CircuitPlan:
         """Program new circuits beside those that stand, and return all of them as one plan."""
-        held = {puc for circuit in self._standing for puc in circuit.path.pucs}
         setting = setting_beside(
             self.bench.mesh.topology,
             avoiding(self.record, suspects),
             self._states_in_use | plan.routing.states,
-            held,
+            pucs_of(self._standing),
             before.driven_ma,
+            plan.couplings,
         )
         whole = joined(self.active, plan, setting)
         self._program(whole, milestone, setting.shift_rad)
@@ -419,24 +428,23 @@ class PathSetup:
         Raises:
             CircuitError: There is such light; the message says where and how much.
         """
-        dark = [circuit for circuit in circuits if circuit.request.source not in lit]
-        for circuit, stray_dbm in zip(
-            dark, self._exits.quickly_dbm([circuit.exit for circuit in dark], monitors_only=True), strict=True
-        ):
-            budget = circuit.budget
-            to_come_dbm = budget.launch_dbm + circuit.entry.gain_db - circuit.entry.loss_db - budget.mesh_loss_db
-            if stray_dbm is not None and stray_dbm > to_come_dbm - _STRAY_DB:
+        dark = [(each, arm) for each in circuits if each.request.source not in lit for arm in each.arms]
+        strays_dbm = self._exits.quickly_dbm([arm.exit for _, arm in dark], monitors_only=True)
+        for (circuit, arm), stray_dbm in zip(dark, strays_dbm, strict=True):
+            if stray_dbm is not None and stray_dbm > arm_level_dbm(circuit, arm) - _STRAY_DB:
                 raise CircuitError(
-                    f"circuit {named(circuit.request)}: port {circuit.exit.port} should be dark and has "
-                    f"{stray_dbm:.1f} dBm before {circuit.request.source} is switched on",
+                    f"circuit {circuit.request}: port {arm.exit.port} should be dark and has {stray_dbm:.1f} dBm "
+                    f"before {circuit.request.source} is switched on",
                     hint="Another source shines into the mesh: look for a laser or module left on, or swapped fibres.",
                 )
 
     def _diagnosed(self, proofs: Sequence[CircuitProof], whole: CircuitPlan, before: _Before) -> tuple[Finding, ...]:
         """Find out what is wrong with circuits that were not proven; all new transmitters are dark afterwards."""
-        held = {puc for circuit in self._standing for puc in circuit.path.pucs}
-        diagnosis = Diagnosis(self.bench, self.record, self._exits, whole, held, before.driven_ma)
-        findings = diagnosis.of(proofs)
+        # A module that a standing circuit needs cannot be switched off to see whose light is where.
+        needed = ends_of(self._standing)
+        alone = [proof for proof in proofs if not set(ends_of([proof.circuit])) & set(needed)]
+        diagnosis = Diagnosis(self.bench, self.record, self._exits, whole, pucs_of(self._standing), before.driven_ma)
+        findings = diagnosis.of(alone)
         for finding in findings:
             self.bench.events.add("diagnosis", **finding.as_event())
         return findings
@@ -449,8 +457,7 @@ class PathSetup:
         """Switch light on, align polarizations, wait for the receivers, and judge; every circuit is in the log."""
         bench = self.bench
         # Light before the polarization search, which has nothing else to go by.
-        sources = [name for name in dict.fromkeys(each.request.source for each in circuits) if name not in lit]
-        bench.side_by_side([(name, bench.transponders[name].enable) for name in sources])
+        light_up(bench, circuits, lit)
         movable = [circuit for circuit in circuits if circuit.entry.polarization is not None]
         light: list[CircuitLight] | None = None
         if not align:
@@ -463,7 +470,7 @@ class PathSetup:
             self._prover.await_los_clear(circuits)
             light = None
         milestone("los_clear")
-        proofs = self._proofs(circuits, alignments, light)
+        proofs = self._proofs(circuits, alignments, light, LOCK_TIMEOUT_S)
         for proof in proofs:
             bench.events.add("proof", **summary(proof))
         return proofs
@@ -473,10 +480,12 @@ class PathSetup:
         circuits: Sequence[PlannedCircuit],
         alignments: Mapping[CircuitRequest, Alignment] | None = None,
         light: Sequence[CircuitLight] | None = None,
+        lock_timeout_s: float = 0.0,
     ) -> tuple[CircuitProof, ...]:
         """Judge circuits by what is seen of them now, or was seen just before."""
         seen = self._prover.look(circuits) if light is None else light
-        return self._prover.judge(self.record, circuits, seen, alignments or {})
+        proofs = self._prover.judge(self.record, circuits, seen, alignments or {})
+        return self._prover.accept(proofs, lock_timeout_s)
 
     def _switch_off(self, names: Sequence[str]) -> None:
         self.bench.side_by_side([(name, self.bench.transponders[name].disable) for name in names])
@@ -505,14 +514,17 @@ class PathSetup:
         """Return whether so little light is lost that the polarization cannot have moved."""
         # Polarization that has moved can only cost light; a circuit in service is compared with its own last proof, so
         # that a prediction a little off never starts a search under somebody's traffic.
-        loss_db = light.mesh_loss_db(circuit.entry)
-        last_db = self._proven_loss_db.get((circuit.request, circuit.path.pucs), circuit.budget.mesh_loss_db)
+        loss_db = light.mesh_loss_db(circuit)
+        last_db = self._proven_loss_db.get((circuit.request, circuit.paths), circuit.budget.mesh_loss_db)
         return loss_db is not None and loss_db < max(last_db, circuit.budget.mesh_loss_db) + _ALIGNED_WITHIN_DB
 
     def _aligned(self, circuit: PlannedCircuit) -> Alignment | CircuitError | DeviceError:
         """Search one polarization; a search in vain is returned: the proof judges all circuits together."""
         name = circuit.entry.polarization or ""
         try:
-            return self._aligner.maximise(name, self.bench.polarizer(name), lambda: self._exits.read_w(circuit.exit))
+            refuse_power_feedback(circuit)
+            return self._aligner.maximise(
+                name, self.bench.polarizer(name), lambda: self._exits.read_soon_w(circuit.exit)
+            )
         except (CircuitError, DeviceError) as error:
             return error

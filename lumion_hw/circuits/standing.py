@@ -6,17 +6,18 @@ is reckoned beforehand and measured afterwards; the new PUCs make up for the hea
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.circuits.plan import CircuitPlan, unusable_states
+from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.planning_mesh import planning_mesh
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.programming import PucTarget, program
 from lumion_hw.mesh.record import CalibrationRecord, Defect
-from lumion_hw.mesh.routing import Routing
 from lumion_hw.mesh.routing.parking import park
 from lumion_hw.mesh.topology import MeshTopology, State
 
@@ -28,11 +29,13 @@ class Setting:
     Attributes:
         states: State by PUC, parked ones included.
         currents_ma: Shape ``(2 n_pucs,)``.
+        heat_mw: Heat of all heaters together.
         shift_rad: Largest change of phase that the new heat makes in a PUC that holds its currents.
     """
 
     states: dict[int, State]
     currents_ma: NDArray[np.float64]
+    heat_mw: float
     shift_rad: float
 
 
@@ -42,6 +45,7 @@ def setting_beside(
     used: Mapping[int, State],
     held: Collection[int],
     driven_ma: NDArray[np.float64],
+    couplings: Mapping[int, float] = MappingProxyType({}),
 ) -> Setting:
     """Return a setting in which the PUCs of standing circuits keep their currents exactly.
 
@@ -51,19 +55,20 @@ def setting_beside(
         used: States of all PUCs in use; the others are parked.
         held: PUCs whose heaters keep their currents.
         driven_ma: Currents driven now, shape ``(2 n_pucs,)``.
+        couplings: Power coupling of PUCs that couple only partly.
 
     Raises:
         CalibrationError: A PUC has no usable calibration.
         LimitError: A heater does not reach its phase.
     """
-    states = park(mesh, used, unusable=unusable_states(record)).states
-    known = KnownMesh.of(record)
+    planning = planning_mesh(record)
+    states = park(mesh, used, unusable=planning.unusable).states
+    known = planning.known
     kept_ma = np.zeros_like(driven_ma)
     heaters = [2 * puc + arm for puc in held for arm in (0, 1)]
     kept_ma[heaters] = driven_ma[heaters]
-    if not kept_ma.any():
-        beside = known
-    else:
+    beside = known
+    if kept_ma.any():
         # To the others the heat of the standing heaters is as if their passive phases were different.
         warm = known.cells(kept_ma)
         passive = np.where(np.isnan(known.passive_rad), np.nan, warm.phase_upper - warm.phase_lower)
@@ -71,10 +76,13 @@ def setting_beside(
     targets = {
         puc: PucTarget.state(state)
         for puc, state in states.items()
-        if puc not in held and (state not in record.states_of(puc) or record.pucs[puc].settable)
+        if state not in record.states_of(puc) or record.pucs[puc].settable
     }
-    currents_ma = kept_ma + program(beside, targets).currents_ma
-    return Setting(states, currents_ma, _shift_rad(known, held, driven_ma, currents_ma))
+    targets |= {puc: PucTarget.coupling(k, known.coupler(puc)) for puc, k in couplings.items()}
+    free = {puc: target for puc, target in targets.items() if puc not in held}
+    currents_ma = kept_ma + program(beside, free).currents_ma
+    heat_mw = float(planning.heat_mw(currents_ma).sum())
+    return Setting(states, currents_ma, heat_mw, _shift_rad(known, held, driven_ma, currents_ma))
 
 
 def _shift_rad(
@@ -93,19 +101,24 @@ def avoiding(record: CalibrationRecord, pucs: Collection[int]) -> CalibrationRec
     return replace(record, defects=(*suspects, *record.defects)) if suspects else record
 
 
+def pucs_of(circuits: Iterable[PlannedCircuit]) -> frozenset[int]:
+    """Return all PUCs on the ways of circuits."""
+    return frozenset(puc for circuit in circuits for path in circuit.paths for puc in path.pucs)
+
+
 def joined(standing: CircuitPlan | None, added: CircuitPlan, setting: Setting) -> CircuitPlan:
     """Return the plan of what stands and what is added, in one setting."""
-    old = () if standing is None else standing.circuits
-    states = {} if standing is None else standing.routing.states
+    states, paths = ({}, ()) if standing is None else (standing.routing.states, standing.routing.paths)
+    routing = replace(
+        added.routing, states={**states, **added.routing.states}, paths=(*paths, *added.routing.paths), standing=()
+    )
+    circuits = (*(() if standing is None else standing.circuits), *added.circuits)
     return replace(
         added,
-        circuits=(*old, *added.circuits),
-        routing=_routing_of({**states, **added.routing.states}, standing, added),
+        circuits=circuits,
+        routing=routing,
         states=setting.states,
         currents_ma=setting.currents_ma,
+        standing=(),
+        heat_mw=setting.heat_mw,
     )
-
-
-def _routing_of(states: dict[int, State], standing: CircuitPlan | None, added: CircuitPlan) -> Routing:
-    paths = added.routing.paths if standing is None else (*standing.routing.paths, *added.routing.paths)
-    return Routing(states, paths, cost=added.routing.cost, bound=added.routing.bound, method=added.routing.method)
