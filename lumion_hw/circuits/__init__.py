@@ -6,14 +6,17 @@ private: users import from here, and what aligns a polarization from :mod:`lumio
 """
 
 from lumion_hw.circuits.budget import BudgetViolation, Leakage, LinkBudget
+from lumion_hw.circuits.coherent import Acceptance, refuse_power_feedback
+from lumion_hw.circuits.diagnosis import Finding
 from lumion_hw.circuits.explain import BudgetLine, budget_lines, explain
 from lumion_hw.circuits.lock import BenchLock, LockOwner, lock_owner
 from lumion_hw.circuits.plan import plan_circuits
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.proof import CircuitProof
 from lumion_hw.circuits.refusal import BudgetError
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.circuits.service import CircuitService
-from lumion_hw.circuits.setup import CircuitProof, PathSetup
+from lumion_hw.circuits.setup import GLITCH_DB, PathSetup
 from lumion_hw.circuits.state import (
     BegunChange,
     CircuitJournal,
@@ -27,6 +30,8 @@ from lumion_hw.circuits.state import (
 )
 
 __all__ = [
+    "GLITCH_DB",
+    "Acceptance",
     "ArmTrim",
     "BegunChange",
     "BenchLock",
@@ -40,6 +45,7 @@ __all__ = [
     "CircuitRequest",
     "CircuitService",
     "CircuitState",
+    "Finding",
     "Leakage",
     "LinkBudget",
     "LockOwner",
@@ -54,5 +60,6 @@ __all__ = [
     "lock_owner",
     "plan_circuits",
     "read_state",
+    "refuse_power_feedback",
     "state_directory",
 ]

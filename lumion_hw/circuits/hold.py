@@ -14,8 +14,8 @@ from lumion_hw.circuits.exit_power import ExitPower
 from lumion_hw.circuits.phase_trim import READS, PhaseError, renewed_record, trim_phase
 from lumion_hw.circuits.planned import PlannedCircuit
 from lumion_hw.circuits.planning_mesh import planning_mesh
+from lumion_hw.circuits.proof import CircuitProof
 from lumion_hw.circuits.service import CircuitService
-from lumion_hw.circuits.setup import CircuitProof
 from lumion_hw.circuits.state import StandingCircuit, proof_document
 from lumion_hw.errors import CircuitError, DeviceError, LimitError, LumionError
 from lumion_hw.mesh.record import CalibrationRecord

@@ -14,8 +14,9 @@ import numpy as np
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits.lock import BenchLock
 from lumion_hw.circuits.planned import PlannedCircuit
+from lumion_hw.circuits.proof import CircuitProof
 from lumion_hw.circuits.request import CircuitRequest
-from lumion_hw.circuits.setup import CircuitProof, Milestone, PathSetup
+from lumion_hw.circuits.setup import Milestone, PathSetup
 from lumion_hw.circuits.state import (
     CircuitJournal,
     CircuitState,

@@ -27,9 +27,9 @@ from lumion_hw.bench.model import BenchModel
 from lumion_hw.circuits.ends import circuit_ends
 from lumion_hw.circuits.planned import ArmTrim, CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.planning_mesh import planning_mesh
+from lumion_hw.circuits.proof import CircuitProof
 from lumion_hw.circuits.reckoning import RoutedCircuit, reckoned
 from lumion_hw.circuits.request import CircuitRequest
-from lumion_hw.circuits.setup import CircuitProof
 from lumion_hw.errors import ConfigError
 from lumion_hw.files import AnyPath
 from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
@@ -433,7 +433,7 @@ def _differences(
 ) -> Iterator[MeshDifference]:
     """Yield the PUCs that are driven otherwise than noted."""
     as_noted = mesh.drives(noted_ma).reshape(-1, 2)
-    driven_ma = mesh.controller.read_back()[list(mesh.heater_channels)].reshape(-1, 2)
+    driven_ma = mesh.read_back_ma().reshape(-1, 2)
     for puc in np.flatnonzero(~as_noted.all(axis=1)).tolist():
         noted, driven = noted_ma.reshape(-1, 2)[puc].tolist(), driven_ma[puc].tolist()
         passing = tuple(circuit.name for circuit in circuits if puc in circuit.pucs)
