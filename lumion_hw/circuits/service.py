@@ -162,12 +162,13 @@ class CircuitService:
         return found
 
     def connect(
-        self, requests: Sequence[CircuitRequest], *, milestone: Milestone = lambda name: None
+        self, requests: Sequence[CircuitRequest], *, align: bool = True, milestone: Milestone = lambda name: None
     ) -> tuple[CircuitProof, ...]:
         """Set circuits up beside what stands, prove them, and note them.
 
         Args:
             requests: Circuits wanted.
+            align: Search the polarization at the new inputs. Otherwise only where light is missing.
             milestone: Told of each milestone reached.
 
         Raises:
@@ -182,7 +183,7 @@ class CircuitService:
             if name in standing or names.count(name) > 1:
                 raise ConfigError(f"circuit {name} is connected already", hint="`lumion circuits BENCH` lists them.")
         with self._change("connect", names):
-            proofs = self.setup.connect(requests, milestone=milestone)
+            proofs = self.setup.connect(requests, align=align, milestone=milestone)
             self._end(proofs)
         aligned = {_name(proof.circuit.request): proof.alignment for proof in proofs}
         self.alignments |= {name: found for name, found in aligned.items() if found is not None}

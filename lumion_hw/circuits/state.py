@@ -83,7 +83,8 @@ class StandingCircuit:
         lease_ends_utc: When it is to be taken down; ``None`` if never.
         seen_utc: When it was measured last.
         proof: What was measured then: ``launch_dbm``, ``measured_loss_db``, ``predicted_loss_db``, ``received_dbm``,
-            ``margin_db``, ``overload_margin_db``; ``None`` where there was no number.
+            ``margin_db``, ``overload_margin_db``, of two polarizations also ``pdl_db``, ``dgd_ps`` and ``prefec_ber``;
+            ``None`` where there was no number.
         marks: What is to be known of it, such as ``degraded: ...`` and ``stale: ...``.
     """
 
@@ -359,10 +360,10 @@ def standing_circuit(
 
 
 def proof_document(proof: CircuitProof) -> dict[str, float | None]:
-    """Return the numbers of a proof, rounded to the millidecibel."""
+    """Return the numbers of a proof; of two polarizations also what the receiver says of them."""
     budget = proof.circuit.budget
     overload_margin_db = None if proof.received_dbm is None else budget.overload_dbm - proof.received_dbm
-    numbers = {
+    numbers: dict[str, float | None] = {
         "launch_dbm": proof.launch_dbm,
         "measured_loss_db": proof.measured_loss_db,
         "predicted_loss_db": budget.mesh_loss_db,
@@ -370,7 +371,12 @@ def proof_document(proof: CircuitProof) -> dict[str, float | None]:
         "margin_db": proof.margin_db,
         "overload_margin_db": overload_margin_db,
     }
-    return {name: None if value is None else round(float(value), 3) for name, value in numbers.items()}
+    accepted = proof.acceptance
+    if accepted is not None:
+        numbers |= {"pdl_db": accepted.pdl_db, "dgd_ps": accepted.dgd_ps, "prefec_ber": accepted.prefec_ber}
+    # To the millidecibel, and bit errors to what is counted of them.
+    digits = {"prefec_ber": 12}
+    return {name: None if each is None else round(float(each), digits.get(name, 3)) for name, each in numbers.items()}
 
 
 def standing_plan(model: BenchModel, record: CalibrationRecord, state: CircuitState) -> CircuitPlan | None:

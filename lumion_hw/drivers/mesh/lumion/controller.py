@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from firmware_protocol import (
     FaultSource,
-    OutputsState,
     PingRequest,
     WatchdogPolicy,
     computed_power_uw,
@@ -322,22 +321,17 @@ class LumionMeshController(Driver):
             # What a fault has ended is not to be resumed by a later reconnection.
             self._tables.check_confirmed()
 
-    def end_hold(self) -> bool:
-        """Take over outputs that an earlier host has left on, which the controller holds for a time (section 11.2).
+    def end_hold(self) -> None:
+        """Go on where an earlier host has left outputs on, which the controller holds for a time (section 11.2).
 
-        Its watchdog has tripped meanwhile; that fault is cleared by its id, and the outputs stay as they are. Where
-        any other fault is latched, or the hold is over, nothing is changed.
-
-        Returns:
-            Whether a hold was ended.
+        Its watchdog has tripped meanwhile, as was expected; that fault is cleared by its id, and the outputs stay as
+        they are: held, or at zero if the hold is over. Where any other fault is latched nothing is changed.
         """
         with self._using("end_hold"), self._lock:
             latched = [fault for fault in self._watch.kept() if fault.latched]
-            held = self._session.request(PingRequest()).outputs_state is OutputsState.GRACE
-            if not held or [fault.source for fault in latched] != [FaultSource.WATCHDOG.name]:
-                return False
-            self._watch.clear(latched[0].fault_id)
-            return True
+            if all(fault.source == FaultSource.WATCHDOG.name for fault in latched):
+                for fault in latched:
+                    self._watch.clear(fault.fault_id)
 
     def outputs_off(self, patience_s: float | None = None) -> None:
         """Stop: all outputs to zero at once, in any state; latches an ESTOP fault that has to be cleared by its id.
