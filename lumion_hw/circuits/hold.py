@@ -135,6 +135,16 @@ class Upkeep:
         """How each circuit is."""
         return tuple(held.health for held in self._held)
 
+    @property
+    def circuits(self) -> tuple[PlannedCircuit, ...]:
+        """The circuits that are held, in the order of :attr:`health`."""
+        return tuple(held.circuit for held in self._held)
+
+    @property
+    def record(self) -> CalibrationRecord:
+        """The calibration they were planned with."""
+        return self._setup.record
+
     def run(self, for_s: float | None = None, told: Told = lambda held_s, health: None) -> None:
         """Hold for a time, or until interrupted.
 
@@ -332,7 +342,7 @@ class Upkeep:
         def read() -> float:
             self._reads += 1
             held.health.reads += 1
-            return self._exits.read_w(held.circuit.exit)
+            return self._exits.read_soon_w(held.circuit.exit)  # as the search of the set-up reads, in its unit
 
         return read
 
@@ -357,7 +367,9 @@ class Upkeep:
 
     def _track_until(self, end_s: float) -> None:
         """Follow all tracked polarizations side by side until a time, no faster than the budget allows."""
-        interval_s = max(len([held for held in self._held if held.tracking]), 1) / self._reads_per_s
+        # What the looks leave of the budget, but not less than a tenth of it: light that moves is not left alone.
+        left_per_s = max(self._reads_per_s - (len(self._held) + 1) / self._period_s, 0.1 * self._reads_per_s)
+        interval_s = max(len([held for held in self._held if held.tracking]), 1) / left_per_s
         next_s = self._clock.now()
         while next_s + interval_s <= end_s:
             tracked = [held for held in self._held if held.tracking is not None and held.health.fault is None]
