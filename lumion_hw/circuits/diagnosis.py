@@ -182,8 +182,9 @@ class _ArmInQuestion:
         self._arm = arm
         self._background_w = background_w
         self._siblings = [each for each in proof.circuit.arms if each is not arm]
-        self._expected_dbm = arm_level_dbm(proof.circuit, arm)
-        """In the fibre behind the mesh."""
+        launched_over_db = (proof.launch_dbm or 0.0) - proof.circuit.budget.launch_dbm
+        self._expected_dbm = arm_level_dbm(proof.circuit, arm) + launched_over_db
+        """In the fibre behind the mesh, for what the module says it launches."""
         out_db = diagnosis.exits.facet_loss_db(arm.exit.port)
         self._expected_w = w_from_dbm(self._expected_dbm + out_db)
         """On the chip, where it leaves."""
