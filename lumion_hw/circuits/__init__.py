@@ -6,7 +6,7 @@ private: users import from here, and what aligns a polarization from :mod:`lumio
 
 from lumion_hw.circuits.budget import BudgetViolation, Leakage, LinkBudget
 from lumion_hw.circuits.coherent import Acceptance, refuse_power_feedback
-from lumion_hw.circuits.diagnosis import Finding
+from lumion_hw.circuits.diagnosis import CircuitFinding
 from lumion_hw.circuits.explanation import BudgetLine, budget_lines, explain
 from lumion_hw.circuits.plan import plan_circuits
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit
@@ -23,10 +23,10 @@ __all__ = [
     "BudgetLine",
     "BudgetViolation",
     "CircuitArm",
+    "CircuitFinding",
     "CircuitPlan",
     "CircuitProof",
     "CircuitRequest",
-    "Finding",
     "Leakage",
     "LinkBudget",
     "PathSetup",

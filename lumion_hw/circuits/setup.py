@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.record_use import check_use
 from lumion_hw.circuits.coherent import LOCK_TIMEOUT_S, ends_of, light_up, refuse_power_feedback
-from lumion_hw.circuits.diagnosis import Diagnosis, Finding
+from lumion_hw.circuits.diagnosis import CircuitFinding, Diagnosis
 from lumion_hw.circuits.exit_power import ExitPower
 from lumion_hw.circuits.plan import plan_circuits
 from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
@@ -445,7 +445,9 @@ class PathSetup:
                     hint="Another source shines into the mesh: look for a laser or module left on, or swapped fibres.",
                 )
 
-    def _diagnosed(self, proofs: Sequence[CircuitProof], whole: CircuitPlan, before: _Before) -> tuple[Finding, ...]:
+    def _diagnosed(
+        self, proofs: Sequence[CircuitProof], whole: CircuitPlan, before: _Before
+    ) -> tuple[CircuitFinding, ...]:
         """Find out what is wrong with circuits that were not proven; all new transmitters are dark afterwards."""
         # A module that a standing circuit needs cannot be switched off to see whose light is where.
         needed = ends_of(self._standing)
