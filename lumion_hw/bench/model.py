@@ -169,7 +169,13 @@ class FabricModel(StrictModel):
 
     pairs: tuple[tuple[Name, Name], ...] = Field((), description="Servers joined NIC by NIC, in both directions.")
     spares: tuple[Name, ...] = Field((), description="Servers that may replace a failed one, best first.")
-    loss_tolerance_db: Number = Field(2.0, gt=0.0, le=20.0, description="Measured against predicted loss of a proof.")
+    loss_tolerance_db: Number | None = Field(
+        None,
+        gt=0.0,
+        le=20.0,
+        description="Most that measured and predicted loss of a proof may differ by; by the record's uncertainty alone "
+        "if not given.",
+    )
     detect_poll_s: Number = Field(0.1, ge=1e-3, le=60.0, description="Period at which receivers are asked for LOS.")
 
 

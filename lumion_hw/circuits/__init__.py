@@ -7,8 +7,8 @@ private: users import from here, and what aligns a polarization from :mod:`lumio
 
 from lumion_hw.circuits.budget import BudgetViolation, Leakage, LinkBudget
 from lumion_hw.circuits.coherent import Acceptance, refuse_power_feedback
-from lumion_hw.circuits.diagnosis import Finding
-from lumion_hw.circuits.explain import BudgetLine, budget_lines, explain
+from lumion_hw.circuits.diagnosis import CircuitFinding
+from lumion_hw.circuits.explanation import BudgetLine, budget_lines, explain
 from lumion_hw.circuits.lock import BenchLock, LockOwner, lock_owner
 from lumion_hw.circuits.plan import plan_circuits
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit
@@ -39,13 +39,13 @@ __all__ = [
     "BudgetLine",
     "BudgetViolation",
     "CircuitArm",
+    "CircuitFinding",
     "CircuitJournal",
     "CircuitPlan",
     "CircuitProof",
     "CircuitRequest",
     "CircuitService",
     "CircuitState",
-    "Finding",
     "Leakage",
     "LinkBudget",
     "LockOwner",

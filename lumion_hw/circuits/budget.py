@@ -11,7 +11,7 @@ from lumion_hw.circuits.request import CircuitRequest
 DARK_DB = -200.0
 """Light below this is reported as this: nothing at all has no decibels."""
 MOST_CROSSTALK_DB = -20.0
-"""Light of other circuits at the end of one, over its own (facts of two tributaries in one fibre; project default)."""
+"""Light of other circuits at the end of one, over its own (assumed)."""
 MOST_CROSSTALK_EXCLUSIVE_DB = -30.0
 """The same where the request is exclusive."""
 MOST_IMBALANCE_DB = 0.5
@@ -56,7 +56,8 @@ class LinkBudget:
         osnr_db: Signal to noise in 0.1 nm: as sent, of the booster, and of other circuits' light; ``None`` where
             nothing is known to make noise.
         required_osnr_db: What the receiver needs of it at this power; ``None`` if it needs none.
-        pdl_db: Loss of the dimmer arm over the brighter one; 0 with one arm.
+        imbalance_db: Loss of one arm over that of the other; 0 with one arm.
+        pdl_db: Loss of the dimmest polarization over the brightest, light that changes arms included; 0 with one arm.
         dgd_ps: Delay between the arms; 0 with one arm.
         max_pdl_db: What the receiver takes; ``None`` if it is no limit.
         max_dgd_ps: What the receiver takes; ``None`` if it is no limit.
@@ -76,6 +77,7 @@ class LinkBudget:
     format: ModuleFormat
     osnr_db: float | None
     required_osnr_db: float | None
+    imbalance_db: float
     pdl_db: float
     dgd_ps: float
     max_pdl_db: float | None
@@ -153,7 +155,7 @@ def violations(request: CircuitRequest, budget: LinkBudget, hops: int) -> Iterat
         ("number of PUCs on the way", hops, request.max_hops, "", "max_hops", True),
         ("loss over the mesh", budget.mesh_loss_db, request.max_loss_db, "dB", "max_loss_db", True),
         (f"received power (overload{kept})", budget.received_dbm, high, "dBm", asked, False),
-        ("loss of one arm over the other (PDL)", budget.pdl_db, budget.max_pdl_db, "dB", None, False),
+        ("loss of one polarization over the other (PDL)", budget.pdl_db, budget.max_pdl_db, "dB", None, False),
         ("delay between the arms (DGD)", budget.dgd_ps, budget.max_dgd_ps, "ps", None, False),
         ("light of other circuits at its end", budget.crosstalk_db, crosstalk_db, "dB", None, False),
     )

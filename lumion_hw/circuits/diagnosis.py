@@ -51,7 +51,7 @@ _SAME_LIGHT_DB = 2.0
 
 
 @dataclass(frozen=True)
-class Finding:
+class CircuitFinding:
     """What was found of one circuit.
 
     Attributes:
@@ -125,7 +125,7 @@ class Diagnosis:
         self.states = plan.states
         self.held = frozenset(held)
 
-    def of(self, proofs: Sequence[CircuitProof]) -> tuple[Finding, ...]:
+    def of(self, proofs: Sequence[CircuitProof]) -> tuple[CircuitFinding, ...]:
         """Return what is wrong with each circuit that was not proven. Raises what devices raise."""
         self._dark([proof.circuit.request.source for proof in proofs])
         background_w = self.exits.leaving_w()
@@ -135,15 +135,15 @@ class Diagnosis:
         modules = self._bench.transponders
         self._bench.side_by_side([(name, modules[name].disable) for name in dict.fromkeys(sources)])
 
-    def _found(self, proof: CircuitProof, background_w: Mapping[int, float]) -> Finding:
+    def _found(self, proof: CircuitProof, background_w: Mapping[int, float]) -> CircuitFinding:
         """Light one circuit alone, and return the first thing found wrong with one of its arms."""
         circuit, source = proof.circuit, proof.circuit.request.source
         if proof.launch_dbm is None:
-            return Finding(circuit, "transmitter", f"{source} reports no light of its own")
+            return CircuitFinding(circuit, "transmitter", f"{source} reports no light of its own")
         try:
             self._bench.transponders[source].enable()
         except DeviceError as error:
-            return Finding(circuit, "transmitter", f"{source} does not start: {error}")
+            return CircuitFinding(circuit, "transmitter", f"{source} does not start: {error}")
         try:
             for arm in circuit.arms:
                 found = _ArmInQuestion(self, proof, arm, background_w).finding()
@@ -182,13 +182,14 @@ class _ArmInQuestion:
         self._arm = arm
         self._background_w = background_w
         self._siblings = [each for each in proof.circuit.arms if each is not arm]
-        self._expected_dbm = arm_level_dbm(proof.circuit, arm)
-        """In the fibre behind the mesh."""
+        launched_over_db = (proof.launch_dbm or 0.0) - proof.circuit.budget.launch_dbm
+        self._expected_dbm = arm_level_dbm(proof.circuit, arm) + launched_over_db
+        """In the fibre behind the mesh, for what the module says it launches."""
         out_db = diagnosis.exits.facet_loss_db(arm.exit.port)
         self._expected_w = w_from_dbm(self._expected_dbm + out_db)
         """On the chip, where it leaves."""
 
-    def finding(self) -> Finding:
+    def finding(self) -> CircuitFinding:
         """Return what is wrong with it."""
         self._do.set(self._do.states)
         first_w = self._look(self._do.states)
@@ -202,7 +203,13 @@ class _ArmInQuestion:
         """Return everything that may be wrong: nothing, no light, each PUC stuck, each other port as the entry."""
         at, states = self._arm.entry.port, self._do.states
         taken = {at, *(each.entry.port for each in self._siblings)}
-        stuck = [_Fault(at, {puc: other(states[puc])}) for puc in self._arm.path.pucs if puc not in self._do.held]
+        # One that is to couple partly does so: what it takes away is no fault.
+        trimmed = None if self._arm.trim is None else self._arm.trim.puc
+        stuck = [
+            _Fault(at, {puc: other(states[puc])})
+            for puc in self._arm.path.pucs
+            if puc not in self._do.held and puc != trimmed
+        ]
         elsewhere = [_Fault(port) for port in self._do.mesh.fibre_ports if port not in taken]
         return [_Fault(at), _Fault(None), *stuck, *elsewhere]
 
@@ -249,14 +256,15 @@ class _ArmInQuestion:
         return seen_w[port] > max(floor_w, _SHARE * sum(seen_w.values()))
 
     def _look(self, states: Mapping[int, State]) -> dict[int, float]:
-        """Return this arm's light by the port where it leaves; those that belong to its siblings are left out."""
+        """Return this arm's light by the port where it leaves, but for light of its siblings and what is trimmed."""
         theirs = {self._way(_Fault(each.entry.port), states)[0] for each in self._siblings}
+        theirs |= {arm.trim.stray_port for arm in self._circuit.arms if arm.trim is not None}
         return {port: w for port, w in self._do.leaving_w(self._background_w).items() if port not in theirs}
 
     # -- what that means ----------------------------------------------------------------------------------------------
 
-    def _explained(self, alive: Sequence[_Fault], first_w: Mapping[int, float]) -> Finding:
-        at, finding = self._arm.entry.port, functools.partial(Finding, self._circuit)
+    def _explained(self, alive: Sequence[_Fault], first_w: Mapping[int, float]) -> CircuitFinding:
+        at, finding = self._arm.entry.port, functools.partial(CircuitFinding, self._circuit)
         stuck = tuple(sorted({puc for fault in alive for puc in fault.stuck}))
         ports = {fault.entry for fault in alive if not fault.stuck}
         if not alive:
@@ -292,9 +300,9 @@ class _ArmInQuestion:
         )
         return f"light of {entry.source} enters at port {port} instead of {entry.port}, {there}"
 
-    def _on_its_way(self, first_w: Mapping[int, float]) -> Finding:
+    def _on_its_way(self, first_w: Mapping[int, float]) -> CircuitFinding:
         """Say what is wrong with light that takes its path: too little before the exit, or something behind it."""
-        finding, out = functools.partial(Finding, self._circuit), self._arm.exit
+        finding, out = functools.partial(CircuitFinding, self._circuit), self._arm.exit
         exits = self._do.exits
         leaves_dbm = dbm_from_w(first_w[out.port]) - exits.facet_loss_db(out.port)
         arrives_dbm = exits.in_fibre_dbm(out) if out.meter is not None else leaves_dbm

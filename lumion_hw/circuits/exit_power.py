@@ -18,7 +18,7 @@ from lumion_hw.errors import CircuitError, DeviceError
 from lumion_hw.interfaces import PowerReading
 from lumion_hw.interfaces.wiring import OutputPath
 from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.quantities import dbm_from_w
+from lumion_hw.quantities import dbm_from_w, w_from_dbm
 
 Reading = TypeVar("Reading")
 
@@ -129,10 +129,17 @@ class ExitPower:
 
         Raises as :meth:`read_w`.
         """
+        return self._monitor_w(out.port) if self._has_photodiode(out) else self.read_w(out)
+
+    def soon_w(self, out: OutputPath, fibre_dbm: float) -> float:
+        """Return what :meth:`read_soon_w` reads for a power in the fibre at the mesh facet."""
+        if out.meter is None or self._has_photodiode(out):
+            return w_from_dbm(fibre_dbm + self.facet_loss_db(out.port))
+        return w_from_dbm(fibre_dbm - out.loss_db) * out.tap_fraction
+
+    def _has_photodiode(self, out: OutputPath) -> bool:
         # A controller without photodiodes has the meters stand in for them: they tell the same, no sooner.
-        if self._bench.mesh.meters is None and out.port in self._bench.mesh.monitor_ports:
-            return self._monitor_w(out.port)
-        return self.read_w(out)
+        return self._bench.mesh.meters is None and out.port in self._bench.mesh.monitor_ports
 
     def _monitor_w(self, port: int) -> float:
         current_ma = self._monitors.read(port)

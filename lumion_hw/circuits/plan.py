@@ -65,7 +65,7 @@ def plan_circuits(
     """
     model = bench if isinstance(bench, BenchModel) else bench.model
     mesh = _checked(bench, record)
-    return _Planner(model, mesh, planning_mesh(record), requests, fixed or {}, standing, improve_s).plan()
+    return _Draughtsman(model, mesh, planning_mesh(record), requests, fixed or {}, standing, improve_s).plan()
 
 
 def _checked(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshTopology:
@@ -85,7 +85,7 @@ def _checked(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshTopolo
     return bench.mesh.topology
 
 
-class _Planner:
+class _Draughtsman:
     """One plan in the making.
 
     Args:
@@ -256,7 +256,7 @@ def _too_much_db(circuit: PlannedCircuit) -> list[float]:
     budget = circuit.budget
     outside = [arm.entry.loss_db - arm.entry.gain_db + arm.exit.loss_db for arm in circuit.arms]
     losses = [arm.loss_db + fixed for arm, fixed in zip(circuit.arms, outside, strict=True)]
-    excess = [max(losses) - loss for loss in losses] if budget.pdl_db > _TRIM_ABOVE_DB else [0.0] * len(losses)
+    excess = [max(losses) - loss for loss in losses] if budget.imbalance_db > _TRIM_ABOVE_DB else [0.0] * len(losses)
     most_dbm = budget.overload_dbm - circuit.request.min_margin_db
     least_dbm = budget.sensitivity_dbm + circuit.request.min_margin_db
     if budget.received_dbm > most_dbm > least_dbm:

@@ -151,10 +151,8 @@ def loss_tolerance_db(bench: Bench, record: CalibrationRecord, arm: CircuitArm, 
     launch_db = LAUNCH_SIGMA_DB if is_calibrated else UNCALIBRATED_LAUNCH_SIGMA_DB
     exit_db = METER_SIGMA_DB if arm.exit.meter is not None else MONITOR_SIGMA_DB
     tolerance_db = _SIGMAS * math.hypot(mesh_sigma_db, launch_db, exit_db, UNALIGNED_SIGMA_DB, LEAKAGE_SIGMA_DB)
-    fabric = bench.model.fabric
-    return (
-        min(tolerance_db, fabric.loss_tolerance_db) if "loss_tolerance_db" in fabric.model_fields_set else tolerance_db
-    )
+    most_db = bench.model.fabric.loss_tolerance_db
+    return tolerance_db if most_db is None else min(tolerance_db, most_db)
 
 
 class Prover:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.record_use import check_use
 from lumion_hw.circuits.coherent import LOCK_TIMEOUT_S, ends_of, light_up, refuse_power_feedback
-from lumion_hw.circuits.diagnosis import Diagnosis, Finding
+from lumion_hw.circuits.diagnosis import CircuitFinding, Diagnosis
 from lumion_hw.circuits.exit_power import ExitPower
 from lumion_hw.circuits.plan import plan_circuits
 from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
@@ -26,6 +26,7 @@ from lumion_hw.mesh.record_validity import Policy
 from lumion_hw.mesh.routing import Path
 from lumion_hw.mesh.topology import State
 from lumion_hw.polarization import Aligner, Alignment
+from lumion_hw.quantities import w_from_dbm
 
 GLITCH_DB = 0.3
 """A standing circuit may change by this much while others come and go; the on-chip photodiodes are good to 0.05 dB."""
@@ -34,6 +35,12 @@ _STRAY_DB = 15.0
 _MOST_WAYS = 3
 """Ways tried for a set of circuits before it is rolled back."""
 _ALIGNED_WITHIN_DB = 0.3
+_DARK = 300.0
+"""An exit with so little of the light that should be there has none: PUCs leak less."""
+_BRIGHT = 30.0
+"""With so much of it, some other port has it: TE of a polarization that nobody has turned yet."""
+_DARK_READS = 30
+"""Readings of a search that have seen two squeezers over their range: one alone may turn about the polarization."""
 
 Milestone = Callable[[str], None]
 """Told of each milestone reached: ``programmed``, ``settled``, ``los_clear``, ``link_up``."""
@@ -438,7 +445,9 @@ class PathSetup:
                     hint="Another source shines into the mesh: look for a laser or module left on, or swapped fibres.",
                 )
 
-    def _diagnosed(self, proofs: Sequence[CircuitProof], whole: CircuitPlan, before: _Before) -> tuple[Finding, ...]:
+    def _diagnosed(
+        self, proofs: Sequence[CircuitProof], whole: CircuitPlan, before: _Before
+    ) -> tuple[CircuitFinding, ...]:
         """Find out what is wrong with circuits that were not proven; all new transmitters are dark afterwards."""
         # A module that a standing circuit needs cannot be switched off to see whose light is where.
         needed = ends_of(self._standing)
@@ -464,7 +473,7 @@ class PathSetup:
             light = self._prover.look(circuits)
             seen = dict(zip((circuit.request for circuit in circuits), light, strict=True))
             movable = [circuit for circuit in movable if not self._is_in_place(circuit, seen[circuit.request])]
-        alignments = self._align(movable)
+        alignments = self._align(movable, circuits)
         milestone("settled")
         if light is None or movable or any(seen.los for seen in light):
             self._prover.await_los_clear(circuits)
@@ -490,9 +499,14 @@ class PathSetup:
     def _switch_off(self, names: Sequence[str]) -> None:
         self.bench.side_by_side([(name, self.bench.transponders[name].disable) for name in names])
 
-    def _align(self, circuits: Sequence[PlannedCircuit]) -> dict[CircuitRequest, Alignment]:
-        """Search the polarization at the inputs of circuits, side by side."""
-        found = self.bench.clock.side_by_side([functools.partial(self._aligned, circuit) for circuit in circuits])
+    def _align(
+        self, circuits: Sequence[PlannedCircuit], lit: Sequence[PlannedCircuit]
+    ) -> dict[CircuitRequest, Alignment]:
+        """Search the polarization at the inputs of circuits, side by side; of ``lit`` ones that have light."""
+        taken = {arm.exit.port for each in (*self._standing, *lit) for arm in each.arms}
+        leaving_w = self._exits.leaving_w() if circuits else {}  # once for all, who then search side by side
+        jobs = [functools.partial(self._aligned, circuit, leaving_w, taken) for circuit in circuits]
+        found = self.bench.clock.side_by_side(jobs)
         alignments = {}
         for circuit, alignment in zip(circuits, found, strict=True):
             name = circuit.entry.polarization
@@ -518,13 +532,49 @@ class PathSetup:
         last_db = self._proven_loss_db.get((circuit.request, circuit.paths), circuit.budget.mesh_loss_db)
         return loss_db is not None and loss_db < max(last_db, circuit.budget.mesh_loss_db) + _ALIGNED_WITHIN_DB
 
-    def _aligned(self, circuit: PlannedCircuit) -> Alignment | CircuitError | DeviceError:
+    def _aligned(
+        self, circuit: PlannedCircuit, leaving_w: Mapping[int, float], taken: Collection[int]
+    ) -> Alignment | CircuitError | DeviceError:
         """Search one polarization; a search in vain is returned: the proof judges all circuits together."""
         name = circuit.entry.polarization or ""
         try:
             refuse_power_feedback(circuit)
-            return self._aligner.maximise(
-                name, self.bench.polarizer(name), lambda: self._exits.read_soon_w(circuit.exit)
-            )
+            self._refuse_other_way(circuit, leaving_w, taken)
+            return self._aligner.maximise(name, self.bench.polarizer(name), self._light_to_search_by(circuit))
         except (CircuitError, DeviceError) as error:
             return error
+
+    def _refuse_other_way(
+        self, circuit: PlannedCircuit, leaving_w: Mapping[int, float], taken: Collection[int]
+    ) -> None:
+        """Refuse to search by the leakage at an exit while the light itself leaves the mesh elsewhere.
+
+        Raises:
+            CircuitError: It does; the message says where.
+        """
+        arm = circuit.arms[0]
+        bright_w = w_from_dbm(arm_level_dbm(circuit, arm) + self._exits.facet_loss_db(arm.exit.port))
+        elsewhere = [port for port, w in leaving_w.items() if port not in taken and w > bright_w / _BRIGHT]
+        if elsewhere and leaving_w.get(arm.exit.port, bright_w) < bright_w / _DARK:
+            raise CircuitError(
+                f"circuit {circuit.request}: port {arm.exit.port} is dark, and light leaves the mesh at {elsewhere}"
+            )
+
+    def _light_to_search_by(self, circuit: PlannedCircuit) -> Callable[[], float]:
+        """Return what reads the light at an exit, until it is clear that there is none."""
+        arm = circuit.arms[0]
+        dark_w = self._exits.soon_w(arm.exit, arm_level_dbm(circuit, arm)) / _DARK
+        readings: list[float] = []
+
+        def read_w() -> float:
+            power_w = self._exits.read_soon_w(arm.exit)
+            readings.append(power_w)
+            if len(readings) == _DARK_READS and max(readings) < dark_w:
+                raise CircuitError(
+                    f"no light arrives at port {arm.exit.port}, whatever the polarization",
+                    device=circuit.entry.polarization,
+                    hint="Check the source, the fibre and the path behind the controller.",
+                )
+            return power_w
+
+        return read_w
