@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from lumion_hw.circuits.breaks import BROKEN_DB, FaultFound, LightSeen, fault_of
 from lumion_hw.circuits.exit_power import ExitPower
 from lumion_hw.circuits.phase_trim import READS, PhaseError, renewed_record, trim_phase
@@ -220,12 +222,11 @@ class Upkeep:
         if active is None or not circuits:
             return []
         planning = planning_mesh(self._setup.record)
-        sources = [arm.entry.port for circuit in circuits for arm in circuit.arms]
-        owners = [number for number, circuit in enumerate(circuits) for _ in circuit.arms]
-        power = planning.power(active.currents_ma, sources)
-        total = power.sum(axis=1)
-        own = [sum(power[:, at] for at, owner in enumerate(owners) if owner == n) for n in range(len(circuits))]
-        return [frozenset((share > _OWN_SHARE * total).nonzero()[0].tolist()) for share in own]
+        wavelength_nm = self._setup.record.wavelength_nm
+        sources = {arm.entry.port: wavelength_nm for circuit in circuits for arm in circuit.arms}
+        fields = planning.fields(active.currents_ma, sources)
+        power = [sum(np.abs(fields[arm.entry.port]) ** 2 for arm in circuit.arms) for circuit in circuits]
+        return [frozenset(np.flatnonzero(own > _OWN_SHARE * sum(power)).tolist()) for own in power]
 
     def _look(self) -> None:
         """Measure all circuits once, and judge them against what was measured while all was well."""

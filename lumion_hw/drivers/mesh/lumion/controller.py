@@ -106,7 +106,9 @@ class LumionMeshController(Driver):
         self._on_exit = on_exit
         self._session = FramedSession(link, clock, device=device, baud=baud, session_ids=session_ids)
         self._lock = fork_safe(threading.RLock())
-        self._watch = FaultWatch(self._session, on_fault)
+        # Whoever leaves outputs on knows that the watchdog trips.
+        expected = (FaultSource.WATCHDOG.name,) if on_exit == "hold" else ()
+        self._watch = FaultWatch(self._session, on_fault, expected)
         rule = WatchdogRule(WatchdogPolicy.HOLD, hold_s) if on_exit == "hold" else WatchdogRule()
         self._attacher = Attacher(
             self._session,
