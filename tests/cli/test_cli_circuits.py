@@ -124,10 +124,15 @@ def test_what_one_command_connects_the_next_ones_find(
     assert "connected already" in run("connect", "sfp-a:sfp-b", code=2)["error"]["message"]
     # A second program, while the first one holds.
     holding = subprocess.Popen(
-        [sys.executable, "-m", "lumion_hw.cli", *lumion("hold", "--period", "0.5")], stdout=subprocess.PIPE
+        [sys.executable, "-m", "lumion_hw.cli", *lumion("hold", "--period", "0.5")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
-        until(lambda: run("circuits")["held_by"] is not None)
+        assert holding.stderr is not None
+        assert "sfp-a:sfp-b +" in holding.stderr.readline()  # after its first look
+        assert run("circuits")["held_by"].endswith(f":{holding.pid}")
         refused = run("disconnect", "sfp-a:sfp-b", code=6)["error"]["message"]
         assert f":{holding.pid} drives this bench with 'lumion hold'" in refused
         holding.send_signal(signal.SIGINT)
@@ -148,7 +153,7 @@ def test_killed_in_the_middle_the_next_command_takes_back_what_was_begun(
         [sys.executable, "-m", "lumion_hw.cli", *lumion("connect", "sfp-a:sfp-b")], stdout=subprocess.DEVNULL
     ) as process:
         journal = tmp_path / "circuits.jsonl"
-        until(lambda: journal.exists() and b'"begun"' in journal.read_bytes())
+        until(lambda: journal.exists() and b'"begun"' in journal.read_bytes(), 60.0)
         process.kill()
     state, begun = read_state(tmp_path)
     assert state.circuits == ()
