@@ -97,6 +97,11 @@ class LinkBudget:
         return self.overload_dbm - self.received_dbm
 
     @property
+    def darkness_db(self) -> float:
+        """Most light where it does not belong: of others at this end, or its own at an idle receiver."""
+        return max((self.crosstalk_db, *(leak.level_db for leak in self.leakage if leak.is_idle)))
+
+    @property
     def penalty_db(self) -> float:
         """Signal to noise that the difference of the arms costs a receiver of two polarizations."""
         return sum(
