@@ -137,7 +137,9 @@ class _Draughtsman:
             return self._without_ceilings(error)
         failing = self._failing(plan)
         for _ in range(_ROUNDS):
-            shorter = {index for index, found in failing.items() if any(each.is_of_length for each in found)}
+            shorter = {
+                index for index, found in failing.items() if index >= 0 and any(each.is_of_length for each in found)
+            }
             if not shorter:
                 break
             ceilings = [
@@ -164,15 +166,20 @@ class _Draughtsman:
         return plan
 
     def _refusal(self, plan: CircuitPlan, failing: Mapping[int, Sequence[BudgetViolation]]) -> BudgetError:
-        index = min(failing)
-        return refused(plan.circuits[index], failing[index])
+        index = max(failing)
+        circuit = plan.circuits[index] if index >= 0 else plan.standing[-1 - index]
+        return refused(circuit, failing[index])
 
     def _failing(self, plan: CircuitPlan) -> dict[int, list[BudgetViolation]]:
-        """Return what fails of each circuit that fails."""
+        """Return what fails of each circuit that fails; circuits that stand are counted down from -1."""
         found = {
             index: list(violations(circuit.request, circuit.budget, circuit.hops))
             for index, circuit in enumerate(plan.circuits)
         }
+        for index, circuit in enumerate(plan.standing):
+            # Of what stands only that counts which others do to it.
+            suffers = violations(circuit.request, circuit.budget, circuit.hops)
+            found[-1 - index] = [each for each in suffers if each.is_of_others]
         return {index: each for index, each in found.items() if each}
 
     def _ceilings(self) -> list[int | None]:
@@ -266,8 +273,7 @@ def _darkness_db(circuits: Sequence[PlannedCircuit]) -> float:
 def _too_much_db(circuit: PlannedCircuit) -> list[float]:
     """Return by how much each arm is too bright: for the other arm, and for the receiver."""
     budget = circuit.budget
-    outside = [arm.entry.loss_db - arm.entry.gain_db + arm.exit.loss_db for arm in circuit.arms]
-    losses = [arm.loss_db + fixed for arm, fixed in zip(circuit.arms, outside, strict=True)]
+    losses = [arm.total_loss_db for arm in circuit.arms]
     excess = [max(losses) - loss for loss in losses] if budget.imbalance_db > _TRIM_ABOVE_DB else [0.0] * len(losses)
     most_dbm = budget.overload_dbm - circuit.request.min_margin_db
     least_dbm = budget.sensitivity_dbm + circuit.request.min_margin_db
