@@ -97,7 +97,8 @@ class _Reckoning:
         out_db, out_sigma_db = self._planning.out_of_db(out.port, self._typical_db)
         through_db = -10.0 * math.log10(float(self._power[entry.port][out.port]))
         sigma_db = math.hypot(into_sigma_db, out_sigma_db, self._planning.path_sigma_db(path.pucs))
-        return CircuitArm(entry, out, path, into_db + through_db + out_db, sigma_db, trim)
+        shortest = int(self._planning.known.mesh.shortest_hops[path.source, path.target])
+        return CircuitArm(entry, out, path, into_db + through_db + out_db, sigma_db, trim, shortest)
 
     def _circuit(self, index: int) -> PlannedCircuit:
         each = self._routed[index]

@@ -83,6 +83,17 @@ def test_the_budget_of_a_pair_adds_up_by_hand() -> None:
     assert budget.osnr_margin_db == pytest.approx(joined_osnr_db(38.0, 51.0) - 24.0, abs=1e-3)
 
 
+def test_outputs_are_exchanged_where_only_that_gives_ways() -> None:
+    file = document(ZR_PAIR)
+    wiring = {side: fibres[:2] for side, fibres in file["wiring"].items()}
+    for fibre, port in zip((*wiring["inputs"], *wiring["outputs"]), (5, 2, 8, 4), strict=True):
+        fibre["port"] = port
+    plan = plan_circuits(model_of(file | {"wiring": wiring}), record_of(ZR_PAIR), BOTH[:1])
+    # Ports 5 to 8 and 2 to 4 have equal ways too, but none that keep out of each other's.
+    assert [(path.source, path.target) for path in plan.circuits[0].paths] == [(5, 4), (2, 8)]
+    assert plan.circuits[0].budget.dgd_ps == 0.0
+
+
 def at_odds() -> dict[str, object]:
     """A pair one end of which lies at a port of the other parity."""
     file = document(ZR_PAIR)
