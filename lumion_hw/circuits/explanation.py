@@ -106,7 +106,8 @@ def _way(circuit: PlannedCircuit, arm: CircuitArm) -> Iterator[str]:
         yield "  no way between these ports is shorter"
     if arm.trim is not None:
         where = "inside the mesh" if arm.trim.stray_port is None else f"out of port {arm.trim.stray_port}"
-        yield f"  PUC {arm.trim.puc} couples {arm.trim.coupling:.3f} and takes {arm.trim.loss_db:.2f} dB off it, {where}"
+        taken = f"takes {arm.trim.loss_db:.2f} dB off it, {where}"
+        yield f"  PUC {arm.trim.puc} couples {arm.trim.coupling:.3f} and {taken}"
 
 
 def _lengths(circuit: PlannedCircuit) -> Iterator[str]:
