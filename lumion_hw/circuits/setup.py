@@ -61,6 +61,38 @@ class _Before:
     exits_dbm: tuple[float | None, ...]
 
 
+class _Spans:
+    """Tells where the time of a set-up goes.
+
+    Args:
+        bench: The bench whose clock counts.
+        milestone: Told of each milestone as well.
+    """
+
+    def __init__(self, bench: Bench, milestone: Milestone) -> None:
+        self._bench = bench
+        self._milestone = milestone
+        self._last_s = bench.clock.now()
+        self._spent_ms: dict[str, float] = {}
+
+    def note(self, name: str) -> None:
+        """End a span now; spans of one name add up."""
+        now_s = self._bench.clock.now()
+        self._spent_ms[name] = self._spent_ms.get(name, 0.0) + (now_s - self._last_s) * 1e3
+        self._last_s = now_s
+
+    def reached(self, name: str) -> None:
+        """End the span of a milestone, and tell of it."""
+        self.note(name)
+        self._milestone(name)
+
+    def log(self, event: str, circuits: Sequence[PlannedCircuit]) -> None:
+        """Put the spans into the event log, in bench time."""
+        spent_ms = {name: round(ms, 3) for name, ms in self._spent_ms.items()}
+        names = [str(circuit.request) for circuit in circuits]
+        self._bench.events.add(event, circuits=names, spans_ms=spent_ms, all_ms=round(sum(spent_ms.values()), 3))
+
+
 class PathSetup:
     """Sets circuits up on a calibrated bench and remembers what is set up.
 
@@ -110,7 +142,10 @@ class PathSetup:
             CircuitError: A circuit was not proven; the message says which and why, and that the mesh was rolled back.
             LumionError: A device failed; the mesh was rolled back, unless it is the controller that failed.
         """
+        spans = _Spans(self.bench, milestone)
+        milestone = spans.reached
         before = self._before(plan.circuits)
+        spans.note("looked")
         with self._undone_if_failed(before, plan.circuits):
             self._make_before_break(plan, before)
             self._program(plan, milestone)
@@ -119,6 +154,7 @@ class PathSetup:
                 raise CircuitError(verdict(proofs))
         self._stand(plan, proofs)
         milestone("link_up")
+        spans.log("established", plan.circuits)
         return proofs
 
     def connect(
@@ -146,13 +182,15 @@ class PathSetup:
             LumionError: A device failed; the mesh was rolled back, unless it is the controller that failed.
         """
         self._check_free(requests)
+        spans = _Spans(self.bench, milestone)
         plan = plan_circuits(self.bench, self.record, requests, standing=self._standing)
         before = self._before(plan.circuits)
+        spans.note("looked")
         with self._undone_if_failed(before, plan.circuits):
-            whole, proofs = self._connected(plan, before, align, milestone)
+            whole, proofs = self._connected(plan, before, align, spans.reached)
         self._stand(whole, proofs)
-        self.bench.events.add("connected", circuits=[str(request) for request in requests])
-        milestone("link_up")
+        spans.reached("link_up")
+        spans.log("connected", plan.circuits)
         return proofs
 
     def disconnect(self, requests: Sequence[CircuitRequest]) -> None:
