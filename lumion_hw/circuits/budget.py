@@ -97,6 +97,11 @@ class LinkBudget:
         return self.overload_dbm - self.received_dbm
 
     @property
+    def darkness_db(self) -> float:
+        """Most light where it does not belong: of others at this end, or its own at an idle receiver."""
+        return max((self.crosstalk_db, *(leak.level_db for leak in self.leakage if leak.is_idle)))
+
+    @property
     def penalty_db(self) -> float:
         """Signal to noise that the difference of the arms costs a receiver of two polarizations."""
         return sum(
@@ -123,6 +128,7 @@ class BudgetViolation:
         is_ceiling: Whether ``limit`` is the largest allowed, else the least.
         field: Field of the request that asks for it, if one does.
         is_of_length: Whether a shorter way would help.
+        is_of_others: Whether it is what other circuits do to this one.
     """
 
     what: str
@@ -132,6 +138,7 @@ class BudgetViolation:
     is_ceiling: bool
     field: str | None = None
     is_of_length: bool = False
+    is_of_others: bool = False
 
     def __str__(self) -> str:
         side = "at most" if self.is_ceiling else "at least"
@@ -157,13 +164,17 @@ def violations(request: CircuitRequest, budget: LinkBudget, hops: int) -> Iterat
         (f"received power (overload{kept})", budget.received_dbm, high, "dBm", asked, False),
         ("loss of one polarization over the other (PDL)", budget.pdl_db, budget.max_pdl_db, "dB", None, False),
         ("delay between the arms (DGD)", budget.dgd_ps, budget.max_dgd_ps, "ps", None, False),
-        ("light of other circuits at its end", budget.crosstalk_db, crosstalk_db, "dB", None, False),
     )
     for what, found, most, unit, field, shorter in ceilings:
         if most is not None and found > most:
             yield BudgetViolation(what, found, most, unit, True, field, shorter)
+    if budget.crosstalk_db > crosstalk_db:
+        what = "light of other circuits at its end"
+        yield BudgetViolation(what, budget.crosstalk_db, crosstalk_db, "dB", True, is_of_others=True)
     if budget.received_dbm < low:
         what = f"received power (sensitivity{kept})"
         yield BudgetViolation(what, budget.received_dbm, low, "dBm", False, asked, True)
     if osnr is not None and needed is not None and osnr < needed + budget.penalty_db:
-        yield BudgetViolation("signal to noise (OSNR)", osnr, needed + budget.penalty_db, "dB", False, None, True)
+        what = "signal to noise (OSNR)"
+        of_others = -budget.crosstalk_db < osnr + 3.0  # more than half of the noise
+        yield BudgetViolation(what, osnr, needed + budget.penalty_db, "dB", False, None, True, of_others)

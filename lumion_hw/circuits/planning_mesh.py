@@ -125,6 +125,15 @@ class PlanningMesh:
             fields |= {port: solved[:, index] for index, port in enumerate(ports)}
         return fields
 
+    def reach(self, currents_ma: Real, ports: Sequence[int]) -> Real:
+        """Return how much of the power leaving each PUC-port ends at each port, shape ``(4 n_pucs, len(ports))``.
+
+        By reciprocity: what unit light from the port, going backwards, brings there.
+        """
+        cells = self.known.cells(currents_ma)
+        power: Real = np.abs(self.solver.waves(cells, cells.reference_hz, list(ports))) ** 2
+        return power
+
 
 def _or_typical(typical_db: float, loss_db: float | None, sigma_db: float | None) -> tuple[float, float]:
     if loss_db is None:

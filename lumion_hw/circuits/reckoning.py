@@ -107,10 +107,9 @@ class _Reckoning:
 
     def _budget(self, index: int, arms: tuple[CircuitArm, ...]) -> LinkBudget:
         ends = self._routed[index].ends
-        fixed_db = [_fixed_loss_db(arm) for arm in arms]
-        ends_db = [arm.loss_db + fixed - arm.entry.gain_db for arm, fixed in zip(arms, fixed_db, strict=True)]
+        ends_db = [arm.total_loss_db for arm in arms]
         gain_db = sum(arm.entry.gain_db for arm in arms) / len(arms)
-        mean_fixed_db = sum(fixed_db) / len(arms)
+        mean_fixed_db = sum(arm.fixed_loss_db for arm in arms) / len(arms)
         if ends.strategy == "diversity":
             total_db = max(ends_db)  # all of the light may take the worse way
         else:
@@ -149,16 +148,16 @@ class _Reckoning:
         if len(arms) < 2:
             return 0.0
         exits = [arm.path.target for arm in arms]
-        into_db = [
-            self._planning.into_db(arm.entry.port, self._typical_db)[0] + arm.entry.loss_db - arm.entry.gain_db
-            for arm in arms
-        ]
-        out_db = [
-            _fixed_loss_db(arm) - arm.entry.loss_db + self._planning.out_of_db(arm.exit.port, self._typical_db)[0]
-            for arm in arms
-        ]
         through = np.stack([self._fields[arm.path.source][exits] for arm in arms], axis=1)
-        ways = 10.0 ** (-np.array(out_db)[:, None] / 20.0) * through * 10.0 ** (-np.array(into_db) / 20.0)
+        before_db = [
+            self._planning.into_db(arm.path.source, self._typical_db)[0] + arm.entry.loss_db - arm.entry.gain_db
+            for arm in arms
+        ]
+        behind_db = [
+            self._planning.out_of_db(arm.path.target, self._typical_db)[0] + arm.fixed_loss_db - arm.entry.loss_db
+            for arm in arms
+        ]
+        ways = 10.0 ** (-np.add.outer(behind_db, before_db) / 20.0) * through
         brightest, dimmest = np.linalg.svd(ways, compute_uv=False).tolist()
         return _db((brightest / max(dimmest, 1e-12)) ** 2)
 
@@ -199,11 +198,6 @@ class _Reckoning:
         if crosstalk_db > DARK_DB:
             parts.append(-crosstalk_db)
         return joined_osnr_db(*parts) if parts else None
-
-
-def _fixed_loss_db(arm: CircuitArm) -> float:
-    """Return what an arm loses outside the mesh; what the tap takes for the meter the receiver does not get."""
-    return arm.entry.loss_db + arm.exit.loss_db - 10.0 * math.log10(1.0 - arm.exit.tap_fraction)
 
 
 def _db(ratio: float) -> float:
