@@ -30,6 +30,8 @@ from lumion_hw.quantities import w_from_dbm
 
 GLITCH_DB = 0.3
 """A standing circuit may change by this much while others come and go; the on-chip photodiodes are good to 0.05 dB."""
+_LOST_DB = 3.0
+"""By so much none changes by itself while a polarization is searched, as the drift of a fibre may in seconds."""
 _STRAY_DB = 15.0
 """Light at an exit before its transmitter is on, below what will arrive: leakage is darker than this."""
 _MOST_WAYS = 3
@@ -59,6 +61,38 @@ class _Before:
     driven_ma: NDArray[np.float64]
     lit: frozenset[str]
     exits_dbm: tuple[float | None, ...]
+
+
+class _Spans:
+    """Tells where the time of a set-up goes.
+
+    Args:
+        bench: The bench whose clock counts.
+        milestone: Told of each milestone as well.
+    """
+
+    def __init__(self, bench: Bench, milestone: Milestone) -> None:
+        self._bench = bench
+        self._milestone = milestone
+        self._last_s = bench.clock.now()
+        self._spent_ms: dict[str, float] = {}
+
+    def note(self, name: str) -> None:
+        """End a span now; spans of one name add up."""
+        now_s = self._bench.clock.now()
+        self._spent_ms[name] = self._spent_ms.get(name, 0.0) + (now_s - self._last_s) * 1e3
+        self._last_s = now_s
+
+    def reached(self, name: str) -> None:
+        """End the span of a milestone, and tell of it."""
+        self.note(name)
+        self._milestone(name)
+
+    def log(self, event: str, circuits: Sequence[PlannedCircuit]) -> None:
+        """Put the spans into the event log, in bench time."""
+        spent_ms = {name: round(ms, 3) for name, ms in self._spent_ms.items()}
+        names = [str(circuit.request) for circuit in circuits]
+        self._bench.events.add(event, circuits=names, spans_ms=spent_ms, all_ms=round(sum(spent_ms.values()), 3))
 
 
 class PathSetup:
@@ -110,7 +144,10 @@ class PathSetup:
             CircuitError: A circuit was not proven; the message says which and why, and that the mesh was rolled back.
             LumionError: A device failed; the mesh was rolled back, unless it is the controller that failed.
         """
+        spans = _Spans(self.bench, milestone)
+        milestone = spans.reached
         before = self._before(plan.circuits)
+        spans.note("looked")
         with self._undone_if_failed(before, plan.circuits):
             self._make_before_break(plan, before)
             self._program(plan, milestone)
@@ -119,6 +156,7 @@ class PathSetup:
                 raise CircuitError(verdict(proofs))
         self._stand(plan, proofs)
         milestone("link_up")
+        spans.log("established", plan.circuits)
         return proofs
 
     def connect(
@@ -127,7 +165,8 @@ class PathSetup:
         """Set circuits up beside those that stand, and prove them, or leave everything as it was.
 
         Standing circuits keep their PUCs, and these their heater currents exactly; what changes, changes in one atomic
-        commit. Their light is measured before and after: a change by more than :data:`GLITCH_DB` counts as failure.
+        commit. Their light is measured before and right after: a change by more than :data:`GLITCH_DB` counts as
+        failure; so does one by 3 dB until all are proven.
         Circuits that cannot be proven are diagnosed. Where PUCs are suspected, ways round them are tried before all is
         rolled back; milestones then come again.
 
@@ -146,13 +185,15 @@ class PathSetup:
             LumionError: A device failed; the mesh was rolled back, unless it is the controller that failed.
         """
         self._check_free(requests)
+        spans = _Spans(self.bench, milestone)
         plan = plan_circuits(self.bench, self.record, requests, standing=self._standing)
         before = self._before(plan.circuits)
+        spans.note("looked")
         with self._undone_if_failed(before, plan.circuits):
-            whole, proofs = self._connected(plan, before, align, milestone)
+            whole, proofs = self._connected(plan, before, align, spans.reached)
         self._stand(whole, proofs)
-        self.bench.events.add("connected", circuits=[str(request) for request in requests])
-        milestone("link_up")
+        spans.reached("link_up")
+        spans.log("connected", plan.circuits)
         return proofs
 
     def disconnect(self, requests: Sequence[CircuitRequest]) -> None:
@@ -184,7 +225,7 @@ class PathSetup:
             )
             left = replace(left, states=setting.states, currents_ma=setting.currents_ma, heat_mw=setting.heat_mw)
             self._program(left, lambda name: None, setting.shift_rad)
-            self._check_undisturbed(left.circuits, before)
+            self._check_undisturbed(left.circuits, before.exits_dbm, GLITCH_DB)
         self.active = left if left.circuits else None
         self.bench.events.add("disconnected", circuits=[str(request) for request in requests])
 
@@ -291,7 +332,7 @@ class PathSetup:
         def ask_mesh() -> None:
             # Read back where the controller can: another program may have set it since.
             found["driven_ma"] = bench.mesh.driven_ma()
-            exits_dbm.extend(self._exits.quickly_dbm([arm.exit for circuit in stay for arm in circuit.arms]))
+            exits_dbm.extend(self._lights_dbm(stay))
 
         def ask_module(name: str) -> None:
             status = bench.transponders[name].status()
@@ -324,9 +365,9 @@ class PathSetup:
         try:
             self.bench.mesh.program(before.driven_ma)
             self.bench.mesh.confirm_driven(before.driven_ma)
-        except LumionError as error:
+        except BaseException as error:  # a second interrupt too: what is driven now nobody knows
             self.active = None
-            events.add("not rolled back", reason=str(error), after=reason)
+            events.add("not rolled back", reason=str(error) or type(error).__name__, after=reason)
             raise
         needed = ends_of(self._standing)
         for name in ends_of(circuits):
@@ -349,21 +390,26 @@ class PathSetup:
         bad = [f"{proof.circuit.request}: {', '.join(proof.failures)}" for proof in proofs if not proof.proven]
         return {"standing": "not proven", "why": "; ".join(bad)} if bad else {"standing": "proven"}
 
-    def _check_undisturbed(self, stay: Sequence[PlannedCircuit], before: _Before) -> None:
+    def _lights_dbm(self, circuits: Sequence[PlannedCircuit]) -> tuple[float | None, ...]:
+        """Return the light at the exits of circuits, arm by arm; ``None`` in the dark."""
+        return tuple(self._exits.quickly_dbm([arm.exit for circuit in circuits for arm in circuit.arms]))
+
+    def _check_undisturbed(
+        self, stay: Sequence[PlannedCircuit], before_dbm: Sequence[float | None], allowed_db: float
+    ) -> None:
         """Compare the light of the circuits that stay with what it was before.
 
         Raises:
-            CircuitError: One of them has changed by more than the glitch allowed.
+            CircuitError: One of them has changed by more than is allowed.
         """
-        after_dbm = self._exits.quickly_dbm([arm.exit for circuit in stay for arm in circuit.arms])
         arms = [circuit for circuit in stay for _ in circuit.arms]
-        for circuit, was_dbm, is_dbm in zip(arms, before.exits_dbm, after_dbm, strict=True):
+        for circuit, was_dbm, is_dbm in zip(arms, before_dbm, self._lights_dbm(stay), strict=True):
             if was_dbm is None:
                 continue  # dark before: nothing of it to be disturbed
-            if is_dbm is None or abs(is_dbm - was_dbm) > GLITCH_DB:
+            if is_dbm is None or abs(is_dbm - was_dbm) > allowed_db:
                 now = "dark" if is_dbm is None else f"{is_dbm - was_dbm:+.2f} dB"
                 raise CircuitError(
-                    f"standing circuit {circuit.request} was disturbed ({now}, allowed ±{GLITCH_DB:g} dB)",
+                    f"standing circuit {circuit.request} was disturbed ({now}, allowed ±{allowed_db:g} dB)",
                     hint="All is as it was before. Plan all circuits anew together, with establish().",
                 )
 
@@ -392,12 +438,15 @@ class PathSetup:
     ) -> tuple[CircuitPlan, tuple[CircuitProof, ...]]:
         """Try ways for new circuits until all are proven; return what stands then, and the proofs of the new ones."""
         lit, suspects, tried = before.lit, frozenset[int](), list[str]()
+        was_dbm = before.exits_dbm
         while True:
             whole = self._set_beside(plan, before, suspects, milestone)
+            # At once, for what takes longer may be a fibre of theirs that moves by itself.
+            self._check_undisturbed(self._standing, was_dbm, GLITCH_DB)
             self._check_dark(plan.circuits, lit)
             proofs = self._light_and_prove(plan.circuits, lit, align, milestone)
             if all(proof.proven for proof in proofs):
-                self._check_undisturbed(self._standing, before)
+                self._check_undisturbed(self._standing, was_dbm, _LOST_DB)
                 return whole, proofs
             findings = self._diagnosed(proofs, whole, before)
             lit = frozenset()  # a diagnosis leaves them dark
@@ -411,6 +460,7 @@ class PathSetup:
                 plan = plan_circuits(self.bench, avoiding(self.record, suspects), requests, fixed=self._states_in_use)
             except RoutingError as error:
                 raise CircuitError(f"{failure} There is no other way: {error}") from error
+            was_dbm = self._lights_dbm(self._standing)
             self.bench.events.add("another way", avoiding=sorted(suspects), after=failure)
 
     def _set_beside(

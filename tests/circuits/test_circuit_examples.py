@@ -54,9 +54,11 @@ def test_survey_all_pairs(record: Path, monkeypatch, capsys) -> None:
     assert Path("all.png").exists() or "pip install matplotlib" in out
 
 
-def test_hold_for_an_hour(record: Path, monkeypatch, capsys) -> None:
-    out = printed(monkeypatch, capsys, "hold_an_hour.py", SMALL, record, "sfp-b", "sfp-a", "--emulate", "--seed", 5)
-    assert len(re.findall(r"min  sfp-b:sfp-a", out)) >= 12
+@pytest.mark.parametrize("minutes", [10, pytest.param(60, marks=pytest.mark.long)])
+def test_hold(record: Path, monkeypatch, capsys, minutes: int) -> None:
+    options = ("--emulate", "--seed", 5, "--minutes", minutes)
+    out = printed(monkeypatch, capsys, "hold_an_hour.py", SMALL, record, "sfp-b", "sfp-a", *options)
+    assert len(re.findall(r"min  sfp-b:sfp-a", out)) >= minutes // 5
     worst_db = float(re.findall(r"more than (\d+\.\d+) dB", out)[0])
     assert worst_db < 0.5
 

@@ -78,6 +78,14 @@ def test_the_place_is_named(
     assert said in found(setup)
 
 
+@pytest.mark.long
+def test_both_ends_swapped_are_not_taken_for_each_other(bench: Bench, setup: PathSetup, tmp_path: Path) -> None:
+    # Light of each arrives where that of the other should: by power alone it looks right.
+    with_fibres_swapped(bench, tmp_path, "inputs", "sfp-a", "sfp-b")
+    with pytest.raises(CircuitError, match="their fibres are swapped"):
+        setup.connect(A_TO_B)
+
+
 def test_a_polarization_that_nobody_turns_is_named(
     bench: Bench, setup: PathSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -172,16 +172,44 @@ def test_what_is_not_driven_is_not_adopted(bench: Bench, forth: PathSetup) -> No
     assert later.active is None
 
 
-def test_a_standing_circuit_that_is_disturbed_rolls_back(bench: Bench, forth: PathSetup) -> None:
+@pytest.mark.parametrize(("moment", "down_db", "allowed"), [("programmed", 2.0, "0.3"), ("los_clear", 6.0, "3")])
+def test_a_standing_circuit_that_is_disturbed_rolls_back(
+    bench: Bench, forth: PathSetup, moment: str, down_db: float, allowed: str
+) -> None:
     before_ma = bench.mesh.driven_ma()
 
     def milestone(name: str) -> None:
-        if name == "los_clear":  # its light is down by 2 dB, whatever the reason
-            bench.emulated.faults.drift_power(1, lambda _: -2.0)
+        if name == moment:
+            bench.emulated.faults.drift_power(1, lambda _: -down_db)
 
-    with pytest.raises(CircuitError, match=r"standing circuit sfp-a to sfp-b was disturbed \(-[12]\.\d+ dB"):
+    disturbed = rf"standing circuit sfp-a to sfp-b was disturbed \(-\d\.\d+ dB, allowed ±{allowed} dB\)"
+    with pytest.raises(CircuitError, match=disturbed):
         forth.connect([BACK], milestone=milestone)
     assert np.array_equal(bench.mesh.driven_ma(), before_ma)
+
+
+def test_a_fibre_that_drifts_meanwhile_does_not_stop_others(bench: Bench, forth: PathSetup) -> None:
+    def milestone(name: str) -> None:
+        if name == "los_clear":
+            bench.emulated.faults.drift_power(1, lambda _: -0.6)
+
+    assert forth.connect([BACK], milestone=milestone)[0].proven
+
+
+def test_a_second_interrupt_leaves_nothing_that_counts_as_set_up(
+    bench: Bench, forth: PathSetup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def again(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def milestone(_: str) -> None:
+        monkeypatch.setattr(bench.mesh, "program", again)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        forth.connect([BACK], milestone=milestone)
+    assert forth.active is None
+    assert events(bench, tmp_path)[-1]["event"] == "not rolled back"
 
 
 def test_a_circuit_that_moves_is_made_before_it_is_broken(bench: Bench, forth: PathSetup, tmp_path: Path) -> None:
