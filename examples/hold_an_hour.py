@@ -8,8 +8,7 @@ import argparse
 import tempfile
 
 from lumion_hw import Bench
-from lumion_hw.circuits import CircuitRequest, CircuitService
-from lumion_hw.circuits.hold import Upkeep
+from lumion_hw.circuits import CircuitRequest, CircuitService, Upkeep
 
 
 def main():

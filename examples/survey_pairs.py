@@ -7,9 +7,8 @@ import argparse
 import csv
 from pathlib import Path
 
-from lumion_hw import Bench, load_record
+from lumion_hw import Bench, LumionError, load_record
 from lumion_hw.circuits import CircuitRequest, PathSetup
-from lumion_hw.errors import LumionError
 
 
 def survey(bench, setup):

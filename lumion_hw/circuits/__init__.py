@@ -5,10 +5,12 @@ circuits between programs: ``state`` is their journal, ``lock`` says whose the b
 private: users import from here, and what aligns a polarization from :mod:`lumion_hw.polarization`.
 """
 
+from lumion_hw.circuits.breaks import FaultFound
 from lumion_hw.circuits.budget import BudgetViolation, Leakage, LinkBudget
 from lumion_hw.circuits.coherent import Acceptance, refuse_power_feedback
 from lumion_hw.circuits.diagnosis import CircuitFinding
 from lumion_hw.circuits.explanation import BudgetLine, budget_lines, explain
+from lumion_hw.circuits.hold import CircuitHealth, Upkeep
 from lumion_hw.circuits.lock import BenchLock, LockOwner, lock_owner
 from lumion_hw.circuits.plan import plan_circuits
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit
@@ -40,12 +42,14 @@ __all__ = [
     "BudgetViolation",
     "CircuitArm",
     "CircuitFinding",
+    "CircuitHealth",
     "CircuitJournal",
     "CircuitPlan",
     "CircuitProof",
     "CircuitRequest",
     "CircuitService",
     "CircuitState",
+    "FaultFound",
     "Leakage",
     "LinkBudget",
     "LockOwner",
@@ -55,6 +59,7 @@ __all__ = [
     "PathSetup",
     "PlannedCircuit",
     "StandingCircuit",
+    "Upkeep",
     "budget_lines",
     "explain",
     "lock_owner",
