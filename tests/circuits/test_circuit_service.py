@@ -111,7 +111,10 @@ def test_a_request_that_fails_leaves_journal_and_mesh_as_before(bench: LastingBe
         assert all(proof.proven for proof in service.setup.prove())
 
 
-@pytest.mark.parametrize("milestone", ["programmed", "settled", "los_clear", "link_up"])
+@pytest.mark.parametrize(
+    "milestone",
+    ["programmed", *(pytest.param(name, marks=pytest.mark.long) for name in ("settled", "los_clear", "link_up"))],
+)
 def test_killed_while_connecting_the_next_program_finds_all_as_before(bench: LastingBench, milestone: str) -> None:
     with bench.service() as service:
         service.connect([AB], align=False)
