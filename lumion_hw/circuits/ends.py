@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from lumion_hw.bench.model import BenchModel
 from lumion_hw.bench.module_optics import ModuleFormat, ModuleOptics
@@ -196,3 +197,11 @@ def _paired(
         return hops[1], hops[0]
 
     return first, crossed if longer(crossed) < longer(straight) else straight
+
+
+def pairings(ends: tuple[CircuitEnds, ...]) -> Iterator[tuple[CircuitEnds, ...]]:
+    """Yield circuits as they are, then with the outputs of one of two arms exchanged."""
+    yield ends
+    for index, each in enumerate(ends):
+        if len(each.exits) == 2:
+            yield (*ends[:index], replace(each, exits=each.exits[::-1]), *ends[index + 1 :])

@@ -52,6 +52,7 @@ def budget_lines(circuit: PlannedCircuit) -> tuple[BudgetLine, ...]:
     if len(circuit.arms) > 1:
         lines += [
             BudgetLine("loss between the arms", budget.imbalance_db, "dB", f"at most {MOST_IMBALANCE_DB:g} dB wanted"),
+            BudgetLine("standard error of that", budget.imbalance_sigma_db, "dB"),
             BudgetLine("the same with strays (PDL)", budget.pdl_db, "dB", _most(budget.max_pdl_db, "dB")),
             BudgetLine("delay between the arms (DGD)", budget.dgd_ps, "ps", _most(budget.max_dgd_ps, "ps")),
         ]
@@ -82,22 +83,32 @@ def _circuit(plan: CircuitPlan, circuit: PlannedCircuit) -> Iterator[str]:
     yield f"{circuit.request} ({line.name}, {line.rate_gbps:g} Gb/s){stands}"
     yield f"  polarization: {circuit.strategy}. {circuit.reason}"
     for arm in circuit.arms:
-        yield f"  {_way(circuit, arm)}"
+        yield from (f"  {line}" for line in _way(circuit, arm))
     yield from _lengths(circuit)
     for each in budget_lines(circuit):
         yield f"    {each}"
 
 
-def _way(circuit: PlannedCircuit, arm: CircuitArm) -> str:
-    name = "way" if len(circuit.arms) == 1 else f"arm {arm.entry.tributary}"
-    told = f"{name}: port {arm.path.source} to {arm.path.target}, {arm.path.hops} hops over PUCs "
-    told += f"{' '.join(map(str, arm.path.pucs))}, {arm.loss_db:.2f} dB ± {arm.loss_sigma_db:.2f}"
+def _way(circuit: PlannedCircuit, arm: CircuitArm) -> Iterator[str]:
+    path, name = arm.path, "way" if len(circuit.arms) == 1 else f"arm {arm.entry.tributary}"
+    pucs = " ".join(map(str, path.pucs))
+    yield (
+        f"{name}: port {path.source} to {path.target}, {path.hops} hops over PUCs {pucs}, {arm.loss_db:.2f} dB ± "
+        f"{arm.loss_sigma_db:.2f}"
+    )
+    longer = path.hops - arm.shortest_hops
+    if longer:
+        matched = ", or does not match the other arm" if len(circuit.arms) > 1 else ""
+        yield (
+            f"  {longer} more than the shortest there is between these ports: that one loses more, is in use or cannot "
+            f"be set{matched}"
+        )
+    else:
+        yield "  no way between these ports is shorter"
     if arm.trim is not None:
         where = "inside the mesh" if arm.trim.stray_port is None else f"out of port {arm.trim.stray_port}"
-        told += (
-            f"; PUC {arm.trim.puc} couples {arm.trim.coupling:.3f} and takes {arm.trim.loss_db:.2f} dB off it, {where}"
-        )
-    return told
+        taken = f"takes {arm.trim.loss_db:.2f} dB off it, {where}"
+        yield f"  PUC {arm.trim.puc} couples {arm.trim.coupling:.3f} and {taken}"
 
 
 def _lengths(circuit: PlannedCircuit) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.model import BenchModel
 from lumion_hw.circuits.budget import MOST_IMBALANCE_DB, BudgetViolation, violations
-from lumion_hw.circuits.ends import circuit_ends
+from lumion_hw.circuits.ends import CircuitEnds, circuit_ends, pairings
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit, Strategy
 from lumion_hw.circuits.planning_mesh import PlanningMesh, Real, planning_mesh
 from lumion_hw.circuits.reckoning import RoutedCircuit, reckoned
@@ -19,6 +19,7 @@ from lumion_hw.circuits.ways import Ceilings, WayFinder
 from lumion_hw.errors import LimitError, RoutingError
 from lumion_hw.interfaces.wiring import Wiring
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.routing import Path, Routing
 from lumion_hw.mesh.routing.parking import park
 from lumion_hw.mesh.topology import MeshTopology, State
 
@@ -119,7 +120,9 @@ class _Draughtsman:
         stands = [path for circuit in standing for path in circuit.paths]
         trimmed = [arm.trim.puc for circuit in standing for arm in circuit.arms if arm.trim is not None]
         alone = [path for circuit in standing if circuit.request.exclusive for path in circuit.paths]
-        self._finder = WayFinder(mesh, planning, self._ends, fixed, stands, alone, trimmed, improve_s)
+        self._finders = [
+            WayFinder(mesh, planning, ends, fixed, stands, alone, trimmed, improve_s) for ends in pairings(self._ends)
+        ]
         self._total_mw = float(getattr(model.devices[model.mesh_section.controller], "total_power_mw", float("inf")))
 
     def plan(self) -> CircuitPlan:
@@ -191,7 +194,7 @@ class _Draughtsman:
             request, allowed_db = ends.request, []
             for entry, out in zip(ends.entries, ends.exits, strict=True):
                 access_db = (
-                    self._planning.into_db(entry.port, typical_db)[0]
+                    self._planning.into_db(self._wiring, entry, typical_db)[0]
                     + self._planning.out_of_db(out.port, typical_db)[0]
                 )
                 if request.max_loss_db is not None:
@@ -204,13 +207,23 @@ class _Draughtsman:
 
     def _drafted(self, ceilings: Ceilings) -> CircuitPlan:
         """Return a plan that keeps ceilings of hops, whatever its budgets say."""
-        paths, routing = self._finder.find(ceilings)
+        ends, paths, routing = self._found(ceilings)
         parked = park(self._mesh, routing.states, unusable=self._planning.unusable).states
-        routed = [RoutedCircuit(ends, own, (None,) * len(own)) for ends, own in zip(self._ends, paths, strict=True)]
+        routed = [RoutedCircuit(each, own, (None,) * len(own)) for each, own in zip(ends, paths, strict=True)]
         circuits, currents = self._trimmed(routed, parked)
         n_standing = len(self._standing)
         heat_mw = float(self._planning.heat_mw(currents).sum())
         return CircuitPlan(circuits[n_standing:], routing, parked, currents, circuits[:n_standing], heat_mw)
+
+    def _found(self, ceilings: Ceilings) -> tuple[Sequence[CircuitEnds], list[tuple[Path, ...]], Routing]:
+        """Return ways for the first pairing of inputs and outputs that has any."""
+        refusal: RoutingError | None = None
+        for finder in self._finders:
+            try:
+                return finder.ends, *finder.find(ceilings)
+            except RoutingError as error:
+                refusal = refusal or error
+        raise refusal or RoutingError("no pairing of inputs and outputs was tried")
 
     def _set(
         self, routed: Sequence[RoutedCircuit], states: Mapping[int, State]

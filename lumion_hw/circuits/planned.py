@@ -49,6 +49,7 @@ class CircuitArm:
         loss_db: Fibre to fibre over the mesh, predicted, with what is trimmed away.
         loss_sigma_db: Standard error of that.
         trim: What is trimmed away, if anything is.
+        shortest_hops: Fewest PUCs that any way between its ports has, in a mesh of its own.
     """
 
     entry: InputPath
@@ -57,6 +58,7 @@ class CircuitArm:
     loss_db: float
     loss_sigma_db: float
     trim: ArmTrim | None = None
+    shortest_hops: int = 0
 
     @property
     def fixed_loss_db(self) -> float:

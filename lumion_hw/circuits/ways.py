@@ -37,6 +37,9 @@ class WayFinder:
         alone: Those of them whose PUCs nobody may share.
         trimmed: PUCs that couple only partly, for the way that has them.
         improve_s: Time to look for better ways than the first ones found.
+
+    Attributes:
+        ends: Ends of each circuit.
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class WayFinder:
         trimmed: Collection[int],
         improve_s: float,
     ) -> None:
-        self._mesh, self._planning, self._ends = mesh, planning, ends
+        self._mesh, self._planning, self.ends = mesh, planning, ends
         self._fixed, self._standing = fixed, tuple(standing)
         self._kept_off = frozenset(trimmed) | {puc for path in alone for puc in path.pucs}
         self._improve_s = improve_s
@@ -64,15 +67,15 @@ class WayFinder:
         Raises:
             RoutingError: As :func:`lumion_hw.mesh.routing.route`.
         """
-        ranks = sorted({self._rank(ends) for ends in self._ends})
-        groups = [[i for i, ends in enumerate(self._ends) if self._rank(ends) == rank] for rank in ranks]
+        ranks = sorted({self._rank(ends) for ends in self.ends})
+        groups = [[i for i, ends in enumerate(self.ends) if self._rank(ends) == rank] for rank in ranks]
         try:
             return self._in_turn(groups, ceilings)
         except RoutingError:
             if len(groups) < 2:
                 raise
         # What the first ones chose may have shut the others out: all together finds ways that in turn misses.
-        return self._in_turn([list(range(len(self._ends)))], ceilings)
+        return self._in_turn([list(range(len(self.ends)))], ceilings)
 
     @staticmethod
     def _rank(ends: CircuitEnds) -> tuple[bool, int]:
@@ -87,14 +90,14 @@ class WayFinder:
             taken = [*self._standing, *(path for paths in found.values() for path in paths)]
             routing = self._routed(group, ceilings, taken, kept_off)
             paths = iter(routing.paths)
-            own = {index: tuple(islice(paths, len(self._ends[index].pairs))) for index in group}
+            own = {index: tuple(islice(paths, len(self.ends[index].pairs))) for index in group}
             found |= own
             self._check_apart(found, kept_off, own)
             kept_off |= {
-                puc for i, each in own.items() if self._ends[i].request.exclusive for path in each for puc in path.pucs
+                puc for i, each in own.items() if self.ends[i].request.exclusive for path in each for puc in path.pucs
             }
             routings.append(routing)
-        ways = [found[index] for index in range(len(self._ends))]
+        ways = [found[index] for index in range(len(self.ends))]
         return ways, self._together(ways, routings)
 
     def _routed(
@@ -107,11 +110,11 @@ class WayFinder:
         equal: list[tuple[int, ...]] = []
         unequal: list[tuple[int, ...]] = []
         for index in group:
-            own = tuple(range(len(pairs), len(pairs) + len(self._ends[index].pairs)))
-            pairs += self._ends[index].pairs
+            own = tuple(range(len(pairs), len(pairs) + len(self.ends[index].pairs)))
+            pairs += self.ends[index].pairs
             most += [ceilings[index]] * len(own)
             if len(own) > 1:
-                (equal if self._ends[index].can_match(self._mesh) else unequal).append(own)
+                (equal if self.ends[index].can_match(self._mesh) else unequal).append(own)
         request = RouteRequest(
             pairs,
             puc_loss_db=self._planning.puc_loss_db,
@@ -131,7 +134,7 @@ class WayFinder:
                 return route(self._mesh, replace(request, exact_hops=lengths, exact="never"))
             except RoutingError:
                 continue
-        told = ", ".join(str(self._ends[index].request) for index in group)
+        told = ", ".join(str(self.ends[index].request) for index in group)
         raise UndecidedError(
             f"no pair of ways found for circuits {told} whose lengths differ by 1 or 3 PUCs, as parity forbids "
             f"equal ones (tried {_MOST_MISMATCHES}; not proven impossible)",
@@ -173,18 +176,18 @@ class WayFinder:
             foreign = {
                 puc
                 for other, theirs in found.items()
-                if other != index and self._ends[index].request.exclusive | self._ends[other].request.exclusive
+                if other != index and self.ends[index].request.exclusive | self.ends[other].request.exclusive
                 for path in theirs
                 for puc in path.pucs
             }
-            if self._ends[index].request.exclusive:
+            if self.ends[index].request.exclusive:
                 foreign |= {puc for path in self._standing for puc in path.pucs}
             shared = sorted(pucs & (foreign | set(kept_off)))
             if shared:
                 raise NoPathError(
-                    f"circuit {self._ends[index].request} would share PUCs {shared} with a circuit that is exclusive "
+                    f"circuit {self.ends[index].request} would share PUCs {shared} with a circuit that is exclusive "
                     "or trims its light there",
-                    ports=tuple(port for pair in self._ends[index].pairs for port in pair),
+                    ports=tuple(port for pair in self.ends[index].pairs for port in pair),
                     hint="Plan them together, without exclusive, or between other ports.",
                 )
 

@@ -8,7 +8,10 @@ from known_mesh import SMALL
 from planning_cases import ZR_PAIR, document, mixed, model_of, record_of, with_device
 
 from lumion_hw.bench import BenchModel
+from lumion_hw.bench.known_kinds import own_kinds
+from lumion_hw.bench.roles import Role
 from lumion_hw.circuits import CircuitRequest, plan_circuits
+from lumion_hw.emulator.transponders.cmis.profiles import PROFILES
 from lumion_hw.errors import CircuitError, ConfigError
 
 A_B = CircuitRequest("sfp-a", "sfp-b")
@@ -140,3 +143,32 @@ def test_keys_of_a_bench_file_outrank_the_profile() -> None:
 def test_figures_that_contradict_each_other_are_refused(keys: dict[str, float], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         with_device("zr-b", ZR_PAIR, **keys)
+
+
+def test_every_kind_of_module_says_what_its_ends_are() -> None:
+    modules = {kind.name: kind.model for kind in own_kinds() if kind.role is Role.TRANSPONDER}
+    assert {"sfp-8472", "cmis"} <= modules.keys()
+    for name, model in modules.items():
+        assert model.model_validate({"kind": name}).optics is not None, name
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_modules_are_planned_as_they_are_emulated(name: str) -> None:
+    profile = PROFILES[name]
+    optics = with_device("zr-b", ZR_PAIR, profile=name).devices["zr-b"].optics
+    assert optics is not None
+    launch_dbm = profile.launch_dbm if profile.laser is None else profile.laser.default_power_dbm
+    assert (optics.launch_dbm, optics.polarizations) == (launch_dbm, 2 if profile.coherent else 1)
+    assert {each.media_id for each in optics.formats} <= {each.media_interface for each in profile.applications}
+    # A tunable module starts at 193.1 THz, channel 0.
+    frequency_thz = profile.fixed_frequency_mhz * 1e-6 if profile.laser is None else 193.1
+    assert optics.emits_nm == pytest.approx(299792.458 / frequency_thz, abs=0.02)
+    if profile.coherent:
+        assert optics.launch_osnr_db == profile.tx_osnr_db
+
+
+def test_half_of_a_splitter_is_refused_by_the_bench_file() -> None:
+    file = document()
+    file["wiring"]["inputs"][0] = {"transponder": "sfp-a", "port": 1, "tributary": "x"}
+    with pytest.raises(ValueError, match=r"wiring.inputs\[0\].tributary: expected tributary y of 'sfp-a' among wiring"):
+        model_of(file)
