@@ -57,6 +57,7 @@ class LinkBudget:
             nothing is known to make noise.
         required_osnr_db: What the receiver needs of it at this power; ``None`` if it needs none.
         imbalance_db: Loss of one arm over that of the other; 0 with one arm.
+        imbalance_sigma_db: Standard error of that.
         pdl_db: Loss of the dimmest polarization over the brightest, light that changes arms included; 0 with one arm.
         dgd_ps: Delay between the arms; 0 with one arm.
         max_pdl_db: What the receiver takes; ``None`` if it is no limit.
@@ -78,6 +79,7 @@ class LinkBudget:
     osnr_db: float | None
     required_osnr_db: float | None
     imbalance_db: float
+    imbalance_sigma_db: float
     pdl_db: float
     dgd_ps: float
     max_pdl_db: float | None

@@ -52,6 +52,7 @@ def budget_lines(circuit: PlannedCircuit) -> tuple[BudgetLine, ...]:
     if len(circuit.arms) > 1:
         lines += [
             BudgetLine("loss between the arms", budget.imbalance_db, "dB", f"at most {MOST_IMBALANCE_DB:g} dB wanted"),
+            BudgetLine("standard error of that", budget.imbalance_sigma_db, "dB"),
             BudgetLine("the same with strays (PDL)", budget.pdl_db, "dB", _most(budget.max_pdl_db, "dB")),
             BudgetLine("delay between the arms (DGD)", budget.dgd_ps, "ps", _most(budget.max_dgd_ps, "ps")),
         ]

@@ -194,7 +194,7 @@ class _Draughtsman:
             request, allowed_db = ends.request, []
             for entry, out in zip(ends.entries, ends.exits, strict=True):
                 access_db = (
-                    self._planning.into_db(entry.port, typical_db)[0]
+                    self._planning.into_db(self._wiring, entry, typical_db)[0]
                     + self._planning.out_of_db(out.port, typical_db)[0]
                 )
                 if request.max_loss_db is not None:

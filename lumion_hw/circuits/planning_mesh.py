@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import LimitError
+from lumion_hw.interfaces.wiring import InputPath, Wiring
 from lumion_hw.mesh.inverse import split_phase
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.prediction import COVARIANCE_FACTOR
@@ -69,10 +70,31 @@ class PlanningMesh:
         """Solver of the mesh."""
         return Solver(self.known.mesh)
 
-    def into_db(self, port: int, typical_db: float) -> tuple[float, float]:
-        """Return the loss from the fibre into the mesh at a port, and its standard error."""
-        entry = self._ports.get(port)
-        return _or_typical(typical_db, *((entry.input_loss_db, entry.input_loss_sigma_db) if entry else (None, None)))
+    def into_db(self, wiring: Wiring, entry: InputPath, typical_db: float) -> tuple[float, float]:
+        """Return the loss of one polarization from the fibre into the mesh at an input, and its standard error.
+
+        A calibration that lit two ports by one module at once counts each from the whole power of the module, and
+        writes only the first one's loss down; the other's follows from the powers that entered.
+
+        Args:
+            wiring: All fibres of the bench.
+            entry: The input.
+            typical_db: Loss of a port that was not measured.
+        """
+        here = self._ports.get(entry.port)
+        first = here if here is None or here.lit_with is None else self._ports.get(here.lit_with)
+        if here is None or first is None or first.input_loss_db is None:
+            return typical_db, _TYPICAL_SIGMA_DB
+        together = {port.lit_with for port in self._ports.values()}
+        if first.port not in together:
+            return _or_typical(typical_db, here.input_loss_db, here.input_loss_sigma_db)
+        before = next((path for path in wiring.inputs if path.port == first.port), entry)
+        if first.source_dbm is None or here.source_dbm is None:
+            return typical_db, _TYPICAL_SIGMA_DB
+        launched_dbm = first.source_dbm + first.input_loss_db - (before.gain_db - before.loss_db)
+        half_db = 10.0 * math.log10(2.0)
+        loss_db = launched_dbm + entry.gain_db - entry.loss_db - half_db - here.source_dbm
+        return _or_typical(typical_db, loss_db, first.input_loss_sigma_db)
 
     def out_of_db(self, port: int, typical_db: float) -> tuple[float, float]:
         """Return the loss from the mesh into the fibre at a port, and its standard error."""

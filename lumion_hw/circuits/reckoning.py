@@ -85,7 +85,7 @@ class _Reckoning:
         """Return a circuit's power in the fibre behind the port of every receiver, shape ``(n_receivers,)``."""
         seen = np.zeros(len(self._at))
         for entry in ends.entries:
-            into_db, _ = self._planning.into_db(entry.port, self._typical_db)
+            into_db, _ = self._planning.into_db(self._wiring, entry, self._typical_db)
             entering_dbm = ends.sender.launch_dbm + entry.gain_db - entry.loss_db - into_db
             # Of a split signal each arm has half of the power.
             entering_mw = 10.0 ** (entering_dbm / 10.0) / len(ends.entries)
@@ -93,7 +93,7 @@ class _Reckoning:
         return seen
 
     def _arm(self, entry: InputPath, out: OutputPath, path: Path, trim: ArmTrim | None) -> CircuitArm:
-        into_db, into_sigma_db = self._planning.into_db(entry.port, self._typical_db)
+        into_db, into_sigma_db = self._planning.into_db(self._wiring, entry, self._typical_db)
         out_db, out_sigma_db = self._planning.out_of_db(out.port, self._typical_db)
         through_db = -10.0 * math.log10(float(self._power[entry.port][out.port]))
         sigma_db = math.hypot(into_sigma_db, out_sigma_db, self._planning.path_sigma_db(path.pucs))
@@ -135,6 +135,7 @@ class _Reckoning:
             osnr_db=self._osnr_db(ends, crosstalk_db),
             required_osnr_db=ends.receiver.required_osnr_db(ends.format, received_dbm),
             imbalance_db=max(ends_db) - min(ends_db),
+            imbalance_sigma_db=math.hypot(*(arm.loss_sigma_db for arm in arms)) if len(arms) > 1 else 0.0,
             pdl_db=self._pdl_db(arms),
             dgd_ps=(max(hops) - min(hops)) * delay_ps,
             max_pdl_db=ends.receiver.max_pdl_db,
@@ -151,7 +152,7 @@ class _Reckoning:
         exits = [arm.path.target for arm in arms]
         through = np.stack([self._fields[arm.path.source][exits] for arm in arms], axis=1)
         before_db = [
-            self._planning.into_db(arm.path.source, self._typical_db)[0] + arm.entry.loss_db - arm.entry.gain_db
+            self._planning.into_db(self._wiring, arm.entry, self._typical_db)[0] + arm.entry.loss_db - arm.entry.gain_db
             for arm in arms
         ]
         behind_db = [

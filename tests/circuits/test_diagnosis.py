@@ -24,13 +24,14 @@ def found(setup: PathSetup) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("hop", [1, 3, 5])
+@pytest.mark.parametrize("hop", [3, *(pytest.param(hop, marks=pytest.mark.long) for hop in (1, 5))])
 def test_a_stuck_puc_is_named(bench: Bench, setup: PathSetup, hop: int) -> None:
     puc = stick_on_the_way(setup, FORTH.source, FORTH.target, hop)
     (proof,) = setup.connect([FORTH])  # round it
     assert puc not in proof.circuit.path.pucs
 
 
+@pytest.mark.long
 def test_a_puc_stuck_half_way_is_named(bench: Bench, setup: PathSetup) -> None:
     puc = setup.plan([FORTH]).circuits[0].path.pucs[2]
     truth = bench.emulated.world.truth
@@ -70,7 +71,14 @@ PLACES: dict[str, tuple[Callable[[Bench, Path], None], str]] = {
 }
 
 
-@pytest.mark.parametrize(("plant", "said"), PLACES.values(), ids=PLACES.keys())
+DEARER = {"fibre behind the mesh", "loss before the mesh"}
+"""Of these the polarization is searched first."""
+
+
+@pytest.mark.parametrize(
+    ("plant", "said"),
+    [pytest.param(*case, id=name, marks=[pytest.mark.long] * (name in DEARER)) for name, case in PLACES.items()],
+)
 def test_the_place_is_named(
     bench: Bench, setup: PathSetup, tmp_path: Path, plant: Callable[[Bench, Path], None], said: str
 ) -> None:

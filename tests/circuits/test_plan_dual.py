@@ -1,5 +1,6 @@
 """Two ways as a pair: equally long, equally lossy, and so in the light itself."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -141,3 +142,22 @@ def test_split_light_of_one_polarization_arrives_whatever_the_fibre_does(tmp_pat
             world.turn_fibre("sfp-a", angle_rad=1.3)
         assert np.ptp(received) < 0.5
         assert received[0] == pytest.approx(circuit.budget.received_dbm, abs=1.3)
+
+
+def test_losses_of_two_ports_that_were_lit_together_are_told_apart() -> None:
+    record = record_of(ZR_PAIR)
+    changes = {
+        # 0 dBm, amplified by 5 dB, 0.5 dB before the mesh: 4.5 dBm, of which -4.5 dBm were found behind port 5.
+        5: {"input_loss_db": 9.0, "source_dbm": -4.5},
+        7: {"input_loss_db": None, "source_dbm": -5.5, "lit_with": 5},
+    }
+    ports = tuple(replace(port, **changes.get(port.port, {})) for port in record.ports)  # type: ignore[arg-type]
+    circuit = plan_circuits(model_of(document(ZR_PAIR)), replace(record, ports=ports), BOTH[:1]).circuits[0]
+    into = []
+    for arm in circuit.arms:
+        out_db = next(port.output_loss_db for port in ports if port.port == arm.path.target)
+        trimmed_db = 0.0 if arm.trim is None else arm.trim.loss_db
+        into.append(arm.loss_db - arm.path.loss_db - trimmed_db - (out_db or 0.0))
+    # Half of the power is that tributary's: 4.5 dBm - 3.01 dB + 4.5 dBm, and a decibel more for the other one.
+    assert into == pytest.approx([5.99, 6.99], abs=0.02)
+    assert circuit.budget.imbalance_db == pytest.approx(0.0, abs=0.02)

@@ -93,6 +93,7 @@ def test_without_a_way_beside_the_others_nothing_is_changed(bench: Bench, forth:
     assert all(proof.proven for proof in forth.prove())
 
 
+@pytest.mark.long
 def test_new_heat_is_made_up_for_by_the_new_pucs_and_reckoned_for_the_others() -> None:
     with Bench.emulate(seed=4) as bench:
         setup = path_setup(bench)
@@ -188,6 +189,7 @@ def test_a_standing_circuit_that_is_disturbed_rolls_back(
     assert np.array_equal(bench.mesh.driven_ma(), before_ma)
 
 
+@pytest.mark.long
 def test_a_fibre_that_drifts_meanwhile_does_not_stop_others(bench: Bench, forth: PathSetup) -> None:
     def milestone(name: str) -> None:
         if name == "los_clear":
