@@ -132,20 +132,24 @@ class PlanningMesh:
 
         Args:
             currents_ma: Heater currents, shape ``(2 n_pucs,)``.
-            sources: Wavelength in nm of the light at each port. It counts where the record knows what it changes.
-
-        Raises:
-            LimitError: The record does not hold for a wavelength.
+            sources: Wavelength in nm of the light at each port. It counts where the record knows what it changes and
+                holds for it; what the bench file says of a module may be no more than a default.
         """
-        is_known = self.known.record.dispersion is not None
+        by_wavelength: dict[float | None, list[int]] = {}
+        for port, sent_nm in sources.items():
+            by_wavelength.setdefault(sent_nm if self._knows(sent_nm) else None, []).append(port)
         fields: dict[int, NDArray[np.complex128]] = {}
-        for wavelength_nm in set(sources.values()) if is_known else {None}:
-            ports = [port for port, sent_nm in sources.items() if wavelength_nm in (None, sent_nm)]
+        for wavelength_nm, ports in by_wavelength.items():
             hz = None if wavelength_nm is None else frequency_hz_from_wavelength_m(wavelength_nm * 1e-9)
             cells = self.known.cells(currents_ma, hz)
             solved = self.solver.solve(cells, cells.reference_hz if hz is None else hz, ports)
             fields |= {port: solved[:, index] for index, port in enumerate(ports)}
         return fields
+
+    def _knows(self, wavelength_nm: float) -> bool:
+        record = self.known.record
+        low, high = record.conditions.wavelength_range_nm or (-math.inf, math.inf)
+        return record.dispersion is not None and low <= wavelength_nm <= high
 
     def reach(self, currents_ma: Real, ports: Sequence[int]) -> Real:
         """Return how much of the power leaving each PUC-port ends at each port, shape ``(4 n_pucs, len(ports))``.

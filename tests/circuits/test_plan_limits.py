@@ -11,7 +11,7 @@ from lumion_hw import Bench
 from lumion_hw.bench import BenchModel
 from lumion_hw.circuits import BudgetError, CircuitRequest, budget_lines, explain, plan_circuits
 from lumion_hw.errors import LimitError, NoPathError
-from lumion_hw.mesh.record import CouplerEntry, CovarianceEntry
+from lumion_hw.mesh.record import Conditions, CouplerEntry, CovarianceEntry, Dispersion
 
 A_B, B_C, C_A = (CircuitRequest(f"sfp-{a}", f"sfp-{b}") for a, b in ("ab", "bc", "ca"))
 RING = [A_B, B_C, C_A]
@@ -25,7 +25,7 @@ def bench() -> BenchModel:
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("max_hops", 3, r"number of PUCs on the way is \d+ , expected at most 3"),
+        ("max_hops", 3, r"number of PUCs on the way is \d+, expected at most 3"),
         ("max_loss_db", 14.0, r"loss over the mesh is 1\d\.\d+ dB, expected at most 14"),
         ("min_margin_db", 9.0, r"received power \((sensitivity|overload), 9 dB of margin kept\) is -\d"),
     ],
@@ -193,3 +193,28 @@ def test_the_lines_of_a_budget_add_up_and_the_plan_is_told_in_words(bench: Bench
     for circuit in plan.circuits:
         pucs = " ".join(map(str, circuit.path.pucs))
         assert f"port {circuit.path.source} to {circuit.path.target}, {circuit.hops} hops over PUCs {pucs}" in told
+
+
+def test_a_wavelength_that_the_record_does_not_hold_for_is_reckoned_at_its_own(bench: BenchModel) -> None:
+    # What a bench file says of an SFP+ module is often the default; the module's own word is asked at set-up.
+    coupler = CouplerEntry(0.02, 0.01)
+    pucs = tuple(replace(puc, coupler=coupler) for puc in record_of().pucs)
+    slopes = Dispersion(differential_slope_rad_per_hz=-1.2e-13)
+
+    def leak_db(shift_nm: float, low_nm: float, high_nm: float) -> float:
+        conditions = Conditions(wavelength_range_nm=(low_nm, high_nm))
+        record = replace(record_of(), pucs=pucs, dispersion=slopes, conditions=conditions)
+        model = with_device("sfp-a", wavelength_nm=1550.0 + shift_nm)
+        return plan_circuits(model, record, [A_B]).circuits[0].budget.leakage[0].level_db
+
+    at_home = leak_db(0.0, 1549.0, 1551.0)
+    assert leak_db(5.0, 1549.0, 1551.0) == pytest.approx(at_home)
+    assert leak_db(5.0, 1540.0, 1560.0) != pytest.approx(at_home, abs=0.5)
+
+
+def test_nothing_wanted_is_a_plan_too(bench: BenchModel) -> None:
+    stands = plan_circuits(bench, record_of(), [A_B]).circuits
+    assert plan_circuits(bench, record_of(), []).circuits == ()
+    assert [circuit.path for circuit in plan_circuits(bench, record_of(), [], standing=stands).standing] == [
+        stands[0].path
+    ]
