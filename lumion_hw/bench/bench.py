@@ -40,11 +40,15 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.assembly import EmulatedBench
 
 BUILTIN = "lumion-prototype"
+LONGEST_LEFT_ON_S = 3600.0
+"""The longest hold of a LUMION mesh controller after its watchdog has tripped (docs/protocol.md, 7.1)."""
 T = TypeVar("T")
 
 
 class Bench:
     """Devices of one bench file, open and identified. Use it as a context manager: leaving switches the heaters off.
+
+    Where the bench file or :meth:`open` says ``leave_on_s``, leaving leaves them on for at most so long.
 
     Args:
         model: The checked bench file.
@@ -109,6 +113,7 @@ class Bench:
         addresses: Mapping[str, str] | None = None,
         clock: Clock | None = None,
         only: Collection[str] | None = None,
+        leave_on_s: float | None = None,
     ) -> Bench:
         """Open the devices of a bench file.
 
@@ -117,6 +122,8 @@ class Bench:
             addresses: Addresses that replace those of the file, by device name (as ``lumion emulate`` writes them).
             clock: The wall clock if not given.
             only: Names of the devices to open; all if not given. The others are left alone, for other programs.
+            leave_on_s: Longest time that heaters stay on after this bench is closed, at most 3600 s; as the file says
+                if not given. A controller without a watchdog leaves them on until somebody switches them off.
 
         Raises:
             ConfigError: The file is wrong, a device has no address or does not exist, or another device answered.
@@ -124,7 +131,7 @@ class Bench:
         """
         from lumion_hw.links.address import open_link
 
-        model, wall = load(path), clock or SystemClock()
+        model, wall = left_on(load(path), leave_on_s), clock or SystemClock()
         known = dict(addresses or {})
         _check_names(known, model, "addresses for devices")
 
@@ -312,7 +319,7 @@ class Bench:
         return device.inside or (device.address if device.address and not self.is_emulated else None) or name
 
     def close(self) -> None:
-        """Switch the heaters off and release every device; idempotent, never raises."""
+        """Switch the heaters off, unless they are to stay on, and release every device; idempotent, never raises."""
         for device in reversed(list(self._devices.values())):
             device.close()
         self.events.close()
@@ -357,6 +364,33 @@ def _check_names(names: Collection[str], model: BenchModel, what: str) -> None:
             f"{what} that the bench file does not have: {', '.join(unknown)}",
             hint=f"It has {', '.join(model.devices)}.",
         )
+
+
+def left_on(model: BenchModel, leave_on_s: float | None) -> BenchModel:
+    """Return a bench file whose heaters stay on for a time after its bench is closed.
+
+    Args:
+        model: The checked bench file.
+        leave_on_s: Longest time, 0 to 3600 s; ``None`` leaves it to the file.
+
+    Raises:
+        ConfigError: There is no mesh, its controller takes no currents, or the time is out of range.
+    """
+    if leave_on_s is None:
+        return model
+    name = model.mesh_section.controller
+    device = model.devices[name]
+    if not isinstance(device, HeaterDriverModel):
+        raise ConfigError("this controller takes no heater currents that could stay on", device=name)
+    if not 0.0 <= leave_on_s <= LONGEST_LEFT_ON_S:
+        raise ConfigError(
+            f"leave_on_s is {leave_on_s:g} s, expected 0 to {LONGEST_LEFT_ON_S:g} s",
+            device=name,
+            hint="For longer let a program run that holds the circuits: `lumion hold`.",
+        )
+    return model.model_copy(
+        update={"devices": {**model.devices, name: device.model_copy(update={"leave_on_s": leave_on_s})}}
+    )
 
 
 def load(path: str | Path) -> BenchModel:

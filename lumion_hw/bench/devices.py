@@ -9,6 +9,7 @@ from pydantic import Field
 from lumion_hw.bench.fields import Address, Number, Port, StrictModel
 
 if TYPE_CHECKING:
+    from lumion_hw.bench.module_optics import ModuleOptics
     from lumion_hw.interfaces import ControllerLimits, PowerMeter
 
 MeterT = TypeVar("MeterT", bound="PowerMeter")
@@ -36,6 +37,11 @@ class DeviceModel(StrictModel):
         """Name of the device that this one is plugged into, and that has its address; ``None`` if it stands alone."""
         return None
 
+    @property
+    def optics(self) -> ModuleOptics | None:
+        """What circuits are planned with, if it is a module that can end one; ``None`` for everything else."""
+        return None
+
     def emulated_serial(self, name: str) -> str:
         """Return the serial number with which it answers when it is emulated: the expected one, if there is any.
 
@@ -51,6 +57,13 @@ class HeaterDriverModel(DeviceModel):
     heater_max_ma: Number = Field(2.5, gt=0.0, le=1000.0, description="Largest current per heater.")
     heater_ohm: Number = Field(1000.0, ge=1.0, le=65535.0, description="Nominal heater resistance, for power sums.")
     total_power_mw: Number = Field(1000.0, gt=0.0, le=4e6, description="Cap on the power of all heaters together.")
+    leave_on_s: Number = Field(
+        0.0,
+        ge=0.0,
+        le=3600.0,
+        description="Longest time that heaters stay on after the program has ended; 0: they go off. Without a watchdog "
+        "nothing ends it.",
+    )
 
     @property
     def photodiodes_a_per_w(self) -> float | None:

@@ -182,7 +182,7 @@ class MeshAccess:
         Raises:
             VerifyError: A measuring controller drives neither.
         """
-        driven: NDArray[np.float64] = self.controller.read_back()[list(self.heater_channels)]
+        driven = self.read_back_ma()
         tolerance_ma = self.controller.info.readback_tolerance_ma
         if not tolerance_ma:
             return driven
@@ -196,6 +196,49 @@ class MeshAccess:
             read=f"{driven[heater]:.4f} mA",
             hint="Somebody else drives this mesh, or a heater is broken: look at faults(), then program it anew.",
         )
+
+    def drives(self, heater_currents_ma: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Compare what is driven with currents that somebody has set; if all fit, they count as programmed from here.
+
+        Args:
+            heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm.
+
+        Returns:
+            Heater by heater, whether it is driven so: within the tolerance of a controller that measures, or half a
+            step of one that reads back what it was told.
+        """
+        wanted = self._table(heater_currents_ma)[list(self.heater_channels)]
+        info = self.controller.info
+        # Half a step is what rounding costs, and a little of it what a floating-point number does.
+        tolerance_ma = max(info.readback_tolerance_ma, 0.51 * info.current_step_ma)
+        fits: NDArray[np.bool_] = np.abs(self.read_back_ma() - wanted) <= tolerance_ma
+        if fits.all():
+            self._programmed_ma = wanted
+        return fits
+
+    def read_back_ma(self) -> NDArray[np.float64]:
+        """Return the currents as the controller reads them back, shape ``(2 n_pucs,)``; of some these are measured."""
+        driven: NDArray[np.float64] = self.controller.read_back()[list(self.heater_channels)]
+        return driven
+
+    def confirm_driven(self, heater_currents_ma: NDArray[np.float64]) -> None:
+        """Check that these currents are driven, whoever set them; from then on they count as programmed here.
+
+        Args:
+            heater_currents_ma: Shape ``(2 n_pucs,)``, by 2·PUC + arm.
+
+        Raises:
+            VerifyError: The controller drives something else; the message names the first such heater.
+        """
+        fits = self.drives(heater_currents_ma)
+        if not fits.all():
+            heater = int(np.argmin(fits))
+            raise VerifyError(
+                f"current of heater {heater}",
+                wrote=f"{heater_currents_ma[heater]:.4f} mA",
+                read=f"{self.read_back_ma()[heater]:.4f} mA",
+                hint="Somebody else has driven this mesh since, or it was switched off.",
+            )
 
     @property
     def monitor_step_ma(self) -> float:

@@ -115,6 +115,7 @@ class InputModel(StrictModel):
     polarization: Name | None = Field(None, description="Polarization controller on the way; none at a tributary.")
     loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre, connectors and controller; not the facet.")
     gain_db: Number = Field(0.0, ge=0.0, le=40.0, description="Booster amplifier on the way.")
+    noise_figure_db: Number = Field(5.0, ge=0.0, le=20.0, description="Noise figure of that amplifier.")
     polarimeter: Name | None = Field(None, description="Polarimeter on a tap just before the facet.")
     polarimeter_tap: Number = Field(
         0.01, gt=0.0, lt=1.0, description="Share of the power that goes to it; its loss is part of loss_db."
@@ -168,7 +169,13 @@ class FabricModel(StrictModel):
 
     pairs: tuple[tuple[Name, Name], ...] = Field((), description="Servers joined NIC by NIC, in both directions.")
     spares: tuple[Name, ...] = Field((), description="Servers that may replace a failed one, best first.")
-    loss_tolerance_db: Number = Field(2.0, gt=0.0, le=20.0, description="Measured against predicted loss of a proof.")
+    loss_tolerance_db: Number | None = Field(
+        None,
+        gt=0.0,
+        le=20.0,
+        description="Most that measured and predicted loss of a proof may differ by; by the record's uncertainty alone "
+        "if not given.",
+    )
     detect_poll_s: Number = Field(0.1, ge=1e-3, le=60.0, description="Period at which receivers are asked for LOS.")
 
 
@@ -229,6 +236,7 @@ class BenchModel(StrictModel):
                     polarization=path.polarization,
                     loss_db=path.loss_db,
                     gain_db=path.gain_db,
+                    noise_figure_db=path.noise_figure_db,
                     polarimeter=path.polarimeter,
                     tributary=path.tributary,
                     polarimeter_tap=path.polarimeter_tap,

@@ -4,87 +4,95 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.record_use import check_use
+from lumion_hw.circuits.coherent import LOCK_TIMEOUT_S, ends_of, light_up, refuse_power_feedback
+from lumion_hw.circuits.diagnosis import CircuitFinding, Diagnosis
 from lumion_hw.circuits.exit_power import ExitPower
-from lumion_hw.circuits.plan import CircuitPlan, CircuitRequest, PlannedCircuit, plan_circuits
-from lumion_hw.errors import CircuitError, DeviceError, LumionError
-from lumion_hw.interfaces.wiring import InputPath
+from lumion_hw.circuits.plan import plan_circuits
+from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.proof import CircuitLight, CircuitProof, Prover, arm_level_dbm, summary, verdict
+from lumion_hw.circuits.request import CircuitRequest
+from lumion_hw.circuits.standing import avoiding, joined, pucs_of, setting_beside
+from lumion_hw.errors import CircuitError, ConfigError, DeviceError, LumionError, RoutingError
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.record_validity import Policy
+from lumion_hw.mesh.routing import Path
 from lumion_hw.mesh.topology import State
 from lumion_hw.polarization import Aligner, Alignment
+from lumion_hw.quantities import w_from_dbm
 
-_LOS_DEADLINE_S = 1.0
-_LOS_POLL_S = 0.02
+GLITCH_DB = 0.3
+"""A standing circuit may change by this much while others come and go; the on-chip photodiodes are good to 0.05 dB."""
+_LOST_DB = 3.0
+"""By so much none changes by itself while a polarization is searched, as the drift of a fibre may in seconds."""
+_STRAY_DB = 15.0
+"""Light at an exit before its transmitter is on, below what will arrive: leakage is darker than this."""
+_MOST_WAYS = 3
+"""Ways tried for a set of circuits before it is rolled back."""
 _ALIGNED_WITHIN_DB = 0.3
+_DARK = 300.0
+"""An exit with so little of the light that should be there has none: PUCs leak less."""
+_BRIGHT = 30.0
+"""With so much of it, some other port has it: TE of a polarization that nobody has turned yet."""
+_DARK_READS = 30
+"""Readings of a search that have seen two squeezers over their range: one alone may turn about the polarization."""
 
 Milestone = Callable[[str], None]
 """Told of each milestone reached: ``programmed``, ``settled``, ``los_clear``, ``link_up``."""
 
 
 @dataclass(frozen=True)
-class CircuitProof:
-    """What was measured of one circuit.
+class _Before:
+    """What was there before something was changed.
 
     Attributes:
-        circuit: What was planned.
-        launch_dbm: Launch power as the transmitting module reports it.
-        measured_loss_db: Fibre to fibre over the mesh, from launch and meter; ``None`` without a reading.
-        received_dbm: Power at the receiver as the meter on its tap implies; ``None`` without a reading.
-        los: The receiving module reports loss of signal.
-        alignment: The polarization search, ``None`` where none was needed or possible.
-        failures: Why it is not proven, one clause each; empty if it is.
+        driven_ma: Heater currents.
+        lit: Transmitters that were on, of those that are to be used.
+        exits_dbm: Light at the exits of standing circuits, arm by arm; ``None`` in the dark.
     """
 
-    circuit: PlannedCircuit
-    launch_dbm: float | None
-    measured_loss_db: float | None
-    received_dbm: float | None
-    los: bool
-    alignment: Alignment | None
-    failures: tuple[str, ...]
-
-    @property
-    def proven(self) -> bool:
-        """Whether power, budget and the receiver's own LOS agree that this circuit carries light."""
-        return not self.failures
-
-    @property
-    def margin_db(self) -> float | None:
-        """Measured margin over the receiver's sensitivity."""
-        if self.received_dbm is None:
-            return None
-        return self.received_dbm - self.circuit.budget.sensitivity_dbm
-
-    @property
-    def loss_error_db(self) -> float | None:
-        """Measured minus predicted loss over the mesh."""
-        if self.measured_loss_db is None:
-            return None
-        return self.measured_loss_db - self.circuit.budget.mesh_loss_db
+    driven_ma: NDArray[np.float64]
+    lit: frozenset[str]
+    exits_dbm: tuple[float | None, ...]
 
 
-@dataclass(frozen=True)
-class _Light:
-    """What transmitter, meter and receiver of one circuit say at one time; ``None`` where there is no number."""
+class _Spans:
+    """Tells where the time of a set-up goes.
 
-    launch_dbm: float | None
-    fibre_dbm: float | None
-    los: bool
+    Args:
+        bench: The bench whose clock counts.
+        milestone: Told of each milestone as well.
+    """
 
-    def mesh_loss_db(self, entry: InputPath) -> float | None:
-        """Loss from fibre to fibre over the mesh."""
-        if self.launch_dbm is None or self.fibre_dbm is None:
-            return None
-        return self.launch_dbm + entry.gain_db - entry.loss_db - self.fibre_dbm
+    def __init__(self, bench: Bench, milestone: Milestone) -> None:
+        self._bench = bench
+        self._milestone = milestone
+        self._last_s = bench.clock.now()
+        self._spent_ms: dict[str, float] = {}
+
+    def note(self, name: str) -> None:
+        """End a span now; spans of one name add up."""
+        now_s = self._bench.clock.now()
+        self._spent_ms[name] = self._spent_ms.get(name, 0.0) + (now_s - self._last_s) * 1e3
+        self._last_s = now_s
+
+    def reached(self, name: str) -> None:
+        """End the span of a milestone, and tell of it."""
+        self.note(name)
+        self._milestone(name)
+
+    def log(self, event: str, circuits: Sequence[PlannedCircuit]) -> None:
+        """Put the spans into the event log, in bench time."""
+        spent_ms = {name: round(ms, 3) for name, ms in self._spent_ms.items()}
+        names = [str(circuit.request) for circuit in circuits]
+        self._bench.events.add(event, circuits=names, spans_ms=spent_ms, all_ms=round(sum(spent_ms.values()), 3))
 
 
 class PathSetup:
@@ -95,6 +103,9 @@ class PathSetup:
         record: Calibration of its mesh.
         aligner: Polarization search; share it with the calibration to keep what it learnt.
         policy: Whether a record that is too old, or of another temperature, is refused or warned of.
+
+    Attributes:
+        active: All that stands; ``None`` if nothing does, or if nothing is known any more.
     """
 
     def __init__(
@@ -106,17 +117,23 @@ class PathSetup:
         self.record = record
         self._aligner = aligner or Aligner(bench.clock)
         self._exits = ExitPower(bench, record)
+        self._prover = Prover(bench, self._exits)
         self.active: CircuitPlan | None = None
-        self._proven_loss_db: dict[tuple[CircuitRequest, tuple[int, ...]], float] = {}
+        self._proven_loss_db: dict[tuple[CircuitRequest, tuple[Path, ...]], float] = {}
 
     def plan(self, requests: Sequence[CircuitRequest], *, fixed: Mapping[int, State] | None = None) -> CircuitPlan:
         """Plan circuits; nothing is changed. Arguments and errors of :func:`~lumion_hw.circuits.plan.plan_circuits`."""
         return plan_circuits(self.bench, self.record, requests, fixed=fixed)
 
+    # -- set up, take away --------------------------------------------------------------------------------------------
+
     def establish(
         self, plan: CircuitPlan, *, align: bool = True, milestone: Milestone = lambda name: None
     ) -> tuple[CircuitProof, ...]:
-        """Program a plan in one atomic commit and prove every circuit, or put the mesh back as it was.
+        """Program a plan in the place of all that stands and prove every circuit, or put the mesh back as it was.
+
+        One atomic commit. A circuit that goes on, but elsewhere, is made before it is broken: what nobody uses of the
+        new setting is set first, in a commit of its own.
 
         Args:
             plan: What to set up.
@@ -127,45 +144,109 @@ class PathSetup:
             CircuitError: A circuit was not proven; the message says which and why, and that the mesh was rolled back.
             LumionError: A device failed; the mesh was rolled back, unless it is the controller that failed.
         """
-        bench = self.bench
-        # Read back where the controller can: another program may have set it since.
-        before_ma = bench.mesh.driven_ma()
-        try:
-            bench.mesh.program(plan.currents_ma)
-            bench.events.add("programmed", circuits=len(plan.circuits), heat_mw=self._heat_mw(plan))
-            milestone("programmed")
-            # Light before the polarization search, which has nothing else to go by.
-            sources = dict.fromkeys(circuit.request.source for circuit in plan.circuits)
-            bench.side_by_side([(name, bench.transponders[name].enable) for name in sources])
-            alignments = self._align(plan.circuits, align)
-            milestone("settled")
-            self._await_los_clear(plan.circuits)
-            milestone("los_clear")
-            proofs = self._prove(plan.circuits, alignments)
-            for proof in proofs:
-                bench.events.add("proof", **_summary(proof))
+        spans = _Spans(self.bench, milestone)
+        milestone = spans.reached
+        before = self._before(plan.circuits)
+        spans.note("looked")
+        with self._undone_if_failed(before, plan.circuits):
+            self._make_before_break(plan, before)
+            self._program(plan, milestone)
+            proofs = self._light_and_prove(plan.circuits, before.lit, align, milestone)
             if not all(proof.proven for proof in proofs):
-                raise CircuitError(_verdict(proofs))
-        except Exception:
-            self._roll_back(before_ma)
-            raise
-        except BaseException:  # an interrupt stays one, even if the controller is gone as well
-            with contextlib.suppress(LumionError):
-                self._roll_back(before_ma)
-            raise
+                raise CircuitError(verdict(proofs))
+        self._stand(plan, proofs)
         milestone("link_up")
-        self.active = plan
-        self._proven_loss_db = {
-            (proof.circuit.request, proof.circuit.path.pucs): proof.measured_loss_db
-            for proof in proofs
-            if proof.measured_loss_db is not None
-        }
+        spans.log("established", plan.circuits)
         return proofs
+
+    def connect(
+        self, requests: Sequence[CircuitRequest], *, align: bool = True, milestone: Milestone = lambda name: None
+    ) -> tuple[CircuitProof, ...]:
+        """Set circuits up beside those that stand, and prove them, or leave everything as it was.
+
+        Standing circuits keep their PUCs, and these their heater currents exactly; what changes, changes in one atomic
+        commit. Their light is measured before and right after: a change by more than :data:`GLITCH_DB` counts as
+        failure; so does one by 3 dB until all are proven.
+        Circuits that cannot be proven are diagnosed. Where PUCs are suspected, ways round them are tried before all is
+        rolled back; milestones then come again.
+
+        Args:
+            requests: Circuits wanted.
+            align: Search the polarization at the new inputs. Otherwise only where light is missing.
+            milestone: Told of each milestone reached by the last circuit.
+
+        Returns:
+            Proofs of the new circuits, in the order of the requests.
+
+        Raises:
+            CircuitError: A circuit was not proven; the message says what was found, and what was tried.
+            RoutingError: There is no way beside the standing circuits; nothing was changed.
+            ConfigError: A circuit of these stands already, or a module is in use.
+            LumionError: A device failed; the mesh was rolled back, unless it is the controller that failed.
+        """
+        self._check_free(requests)
+        spans = _Spans(self.bench, milestone)
+        plan = plan_circuits(self.bench, self.record, requests, standing=self._standing)
+        before = self._before(plan.circuits)
+        spans.note("looked")
+        with self._undone_if_failed(before, plan.circuits):
+            whole, proofs = self._connected(plan, before, align, spans.reached)
+        self._stand(whole, proofs)
+        spans.reached("link_up")
+        spans.log("connected", plan.circuits)
+        return proofs
+
+    def disconnect(self, requests: Sequence[CircuitRequest]) -> None:
+        """Take circuits away: their transmitters go dark first, then PUCs that nobody needs are parked.
+
+        Raises:
+            ConfigError: One of them does not stand; nothing was changed.
+            CircuitError: A circuit that stays was disturbed; all are as they were.
+            LumionError: A device failed; all are as they were, unless it is the controller that failed.
+        """
+        standing = self._standing
+        unknown = [request for request in requests if request not in {circuit.request for circuit in standing}]
+        if self.active is None or unknown:
+            names = ", ".join(map(str, unknown or requests))
+            there = ", ".join(str(circuit.request) for circuit in standing)
+            raise ConfigError(f"{names}: no such circuit stands", hint=f"These do: {there or 'none'}.")
+        gone = [circuit for circuit in standing if circuit.request in requests]
+        left = self._without(self.active, requests)
+        needed = ends_of(left.circuits)
+        before = self._before(gone, left.circuits)
+        with self._undone_if_failed(before, gone):
+            self._switch_off([name for name in ends_of(gone) if name not in needed and name in before.lit])
+            setting = setting_beside(
+                self.bench.mesh.topology,
+                self.record,
+                left.routing.states,
+                pucs_of(left.circuits),
+                before.driven_ma,
+            )
+            left = replace(left, states=setting.states, currents_ma=setting.currents_ma, heat_mw=setting.heat_mw)
+            self._program(left, lambda name: None, setting.shift_rad)
+            self._check_undisturbed(left.circuits, before.exits_dbm, GLITCH_DB)
+        self.active = left if left.circuits else None
+        self.bench.events.add("disconnected", circuits=[str(request) for request in requests])
+
+    def adopt(self, plan: CircuitPlan) -> None:
+        """Take over what an earlier program has set up; the controller's read-back has to confirm it.
+
+        Nothing is changed and nothing is measured: :meth:`prove` does that.
+
+        Raises:
+            VerifyError: The controller drives something else; nothing counts as set up.
+            LumionError: The controller does not answer.
+        """
+        self.active = None
+        self.bench.mesh.confirm_driven(plan.currents_ma)
+        self.active = plan
+        self._proven_loss_db = {}
+        self.bench.events.add("adopted", circuits=[str(circuit.request) for circuit in plan.circuits])
 
     def prove(self) -> tuple[CircuitProof, ...]:
         """Measure the circuits that are set up, changing nothing."""
-        circuits = self.active.circuits if self.active else ()
-        return self._prove(circuits, {})
+        return self._proofs(self._standing)
 
     def crosstalk_db(self) -> dict[CircuitRequest, float | None]:
         """Measure, circuit by circuit, the wanted power over all other light at its exit.
@@ -174,7 +255,7 @@ class PathSetup:
         circuits carry no traffic meanwhile.
         """
         result: dict[CircuitRequest, float | None] = {}
-        for circuit in self.active.circuits if self.active else ():
+        for circuit in self._standing:
             module = self.bench.transponders[circuit.request.source]
             wanted_dbm = self._exits.in_fibre_dbm(circuit.exit)
             module.disable()
@@ -188,28 +269,296 @@ class PathSetup:
                 result[circuit.request] = wanted_dbm - rest_dbm
         return result
 
-    def _heat_mw(self, plan: CircuitPlan) -> float:
-        return round(float(self.record.heater_power_mw(plan.currents_ma).sum()), 2)
+    # -- what stands --------------------------------------------------------------------------------------------------
 
-    def _roll_back(self, before_ma: NDArray[np.float64]) -> None:
-        """Drive the former currents again; if that fails, nothing is known to be set up any more."""
+    @property
+    def _standing(self) -> tuple[PlannedCircuit, ...]:
+        return self.active.circuits if self.active else ()
+
+    @property
+    def _states_in_use(self) -> dict[int, State]:
+        return dict(self.active.routing.states) if self.active else {}
+
+    def _check_free(self, requests: Sequence[CircuitRequest]) -> None:
+        """Refuse modules that a standing circuit uses in the same direction."""
+        for request in requests:
+            for circuit in self._standing:
+                taken = [
+                    name
+                    for name, end in (
+                        (request.source, circuit.request.source),
+                        (request.target, circuit.request.target),
+                    )
+                    if name == end
+                ]
+                if taken:
+                    raise ConfigError(
+                        f"circuit {request}: {' and '.join(taken)} serves {circuit.request} already",
+                        hint="Disconnect that one first.",
+                    )
+
+    def _without(self, plan: CircuitPlan, requests: Collection[CircuitRequest]) -> CircuitPlan:
+        """Return what is left of a plan; PUCs of the others are free, whatever their currents."""
+        keep = [number for number, circuit in enumerate(plan.circuits) if circuit.request not in requests]
+        circuits = tuple(plan.circuits[number] for number in keep)
+        pucs = pucs_of(circuits)
+        states = {puc: state for puc, state in plan.routing.states.items() if puc in pucs}
+        routing = replace(
+            plan.routing, states=states, paths=tuple(path for circuit in circuits for path in circuit.paths)
+        )
+        return replace(plan, circuits=circuits, routing=routing)
+
+    def _stand(self, plan: CircuitPlan, proofs: Sequence[CircuitProof]) -> None:
+        """Remember what is set up now, and the losses of the circuits that were just proven."""
+        self.active = plan
+        known = {(circuit.request, circuit.paths) for circuit in plan.circuits}
+        kept = {key: loss_db for key, loss_db in self._proven_loss_db.items() if key in known}
+        self._proven_loss_db = kept | {
+            (proof.circuit.request, proof.circuit.paths): proof.measured_loss_db
+            for proof in proofs
+            if proof.measured_loss_db is not None
+        }
+
+    # -- before, and back ---------------------------------------------------------------------------------------------
+
+    def _before(self, circuits: Sequence[PlannedCircuit], standing: Sequence[PlannedCircuit] | None = None) -> _Before:
+        """Look at what is about to be changed: currents, transmitters, and the light of the circuits that stay."""
+        bench = self.bench
+        stay = self._standing if standing is None else standing
+        found: dict[str, NDArray[np.float64]] = {}
+        lit: set[str] = set()
+        exits_dbm: list[float | None] = []
+
+        def ask_mesh() -> None:
+            # Read back where the controller can: another program may have set it since.
+            found["driven_ma"] = bench.mesh.driven_ma()
+            exits_dbm.extend(self._lights_dbm(stay))
+
+        def ask_module(name: str) -> None:
+            status = bench.transponders[name].status()
+            if not (status.tx_disabled or status.tx_fault):
+                lit.add(name)
+
+        asked: list[tuple[str, Callable[[], None]]] = [(bench.model.mesh_section.controller, ask_mesh)]
+        bench.side_by_side(asked + [(name, functools.partial(ask_module, name)) for name in ends_of(circuits)])
+        return _Before(found["driven_ma"], frozenset(lit), tuple(exits_dbm))
+
+    @contextlib.contextmanager
+    def _undone_if_failed(self, before: _Before, circuits: Sequence[PlannedCircuit]) -> Iterator[None]:
+        """Put mesh and transmitters back as they were if what follows fails or is interrupted."""
         try:
-            self.bench.mesh.program(before_ma)
-        except LumionError as error:
-            self.active = None
-            self.bench.events.add("not rolled back", reason=str(error))
+            yield
+        except Exception as error:
+            self._roll_back(before, circuits, str(error))
             raise
-        self.bench.events.add("rolled back")
+        except BaseException as error:  # an interrupt stays one, even if the controller is gone as well
+            with contextlib.suppress(LumionError):
+                self._roll_back(before, circuits, type(error).__name__)
+            raise
 
-    def _align(self, circuits: Sequence[PlannedCircuit], always: bool) -> dict[CircuitRequest, Alignment]:
-        """Search the polarization at all inputs that have a controller and need it, side by side."""
+    def _roll_back(self, before: _Before, circuits: Sequence[PlannedCircuit], reason: str) -> None:
+        """Drive the former currents again; if that fails, nothing is known to be set up any more.
+
+        Polarizations stay where a search has left them: what a controller is to do depends on its fibre alone.
+        """
+        events = self.bench.events
+        try:
+            self.bench.mesh.program(before.driven_ma)
+            self.bench.mesh.confirm_driven(before.driven_ma)
+        except BaseException as error:  # a second interrupt too: what is driven now nobody knows
+            self.active = None
+            events.add("not rolled back", reason=str(error) or type(error).__name__, after=reason)
+            raise
+        needed = ends_of(self._standing)
+        for name in ends_of(circuits):
+            module = self.bench.transponders[name]
+            try:
+                if name in before.lit:
+                    module.enable()
+                elif name not in needed:
+                    module.disable()
+            except LumionError as error:
+                events.add("transmitter not rolled back", transmitter=name, reason=str(error))
+        events.add("rolled back", after=reason, **self._standing_verdict())
+
+    def _standing_verdict(self) -> dict[str, object]:
+        """Prove what stands, after a rollback; a device that does not answer is part of the verdict."""
+        try:
+            proofs = self.prove()
+        except LumionError as error:
+            return {"standing": "not proven", "why": str(error)}
+        bad = [f"{proof.circuit.request}: {', '.join(proof.failures)}" for proof in proofs if not proof.proven]
+        return {"standing": "not proven", "why": "; ".join(bad)} if bad else {"standing": "proven"}
+
+    def _lights_dbm(self, circuits: Sequence[PlannedCircuit]) -> tuple[float | None, ...]:
+        """Return the light at the exits of circuits, arm by arm; ``None`` in the dark."""
+        return tuple(self._exits.quickly_dbm([arm.exit for circuit in circuits for arm in circuit.arms]))
+
+    def _check_undisturbed(
+        self, stay: Sequence[PlannedCircuit], before_dbm: Sequence[float | None], allowed_db: float
+    ) -> None:
+        """Compare the light of the circuits that stay with what it was before.
+
+        Raises:
+            CircuitError: One of them has changed by more than is allowed.
+        """
+        arms = [circuit for circuit in stay for _ in circuit.arms]
+        for circuit, was_dbm, is_dbm in zip(arms, before_dbm, self._lights_dbm(stay), strict=True):
+            if was_dbm is None:
+                continue  # dark before: nothing of it to be disturbed
+            if is_dbm is None or abs(is_dbm - was_dbm) > allowed_db:
+                now = "dark" if is_dbm is None else f"{is_dbm - was_dbm:+.2f} dB"
+                raise CircuitError(
+                    f"standing circuit {circuit.request} was disturbed ({now}, allowed ±{allowed_db:g} dB)",
+                    hint="All is as it was before. Plan all circuits anew together, with establish().",
+                )
+
+    # -- change -------------------------------------------------------------------------------------------------------
+
+    def _make_before_break(self, plan: CircuitPlan, before: _Before) -> None:
+        """Where a circuit goes on elsewhere, set first what nobody who stands uses."""
+        stands = {circuit.request: circuit.paths for circuit in self._standing}
+        if not any(stands.get(circuit.request, circuit.paths) != circuit.paths for circuit in plan.circuits):
+            return
+        used = pucs_of(self._standing)
+        free = np.repeat([puc not in used for puc in range(self.bench.mesh.topology.n_pucs)], 2)
+        self.bench.mesh.program(np.where(free, plan.currents_ma, before.driven_ma))
+        self.bench.events.add("made before break", heaters=int(free.sum()))
+
+    def _program(self, plan: CircuitPlan, milestone: Milestone, shift_rad: float = 0.0) -> None:
+        self.bench.mesh.program(plan.currents_ma)
+        heat_mw = round(float(self.record.heater_power_mw(plan.currents_ma).sum()), 2)
+        self.bench.events.add(
+            "programmed", circuits=len(plan.circuits), heat_mw=heat_mw, standing_shift_rad=round(shift_rad, 4)
+        )
+        milestone("programmed")
+
+    def _connected(
+        self, plan: CircuitPlan, before: _Before, align: bool, milestone: Milestone
+    ) -> tuple[CircuitPlan, tuple[CircuitProof, ...]]:
+        """Try ways for new circuits until all are proven; return what stands then, and the proofs of the new ones."""
+        lit, suspects, tried = before.lit, frozenset[int](), list[str]()
+        was_dbm = before.exits_dbm
+        while True:
+            whole = self._set_beside(plan, before, suspects, milestone)
+            # At once, for what takes longer may be a fibre of theirs that moves by itself.
+            self._check_undisturbed(self._standing, was_dbm, GLITCH_DB)
+            self._check_dark(plan.circuits, lit)
+            proofs = self._light_and_prove(plan.circuits, lit, align, milestone)
+            if all(proof.proven for proof in proofs):
+                self._check_undisturbed(self._standing, was_dbm, _LOST_DB)
+                return whole, proofs
+            findings = self._diagnosed(proofs, whole, before)
+            lit = frozenset()  # a diagnosis leaves them dark
+            failure = verdict(proofs) + "".join(f" {finding}" for finding in findings)
+            suspects |= {puc for finding in findings for puc in finding.pucs}
+            tried.append(failure)
+            if not any(finding.pucs for finding in findings) or len(tried) == _MOST_WAYS:
+                raise CircuitError(failure)
+            requests = [circuit.request for circuit in plan.circuits]
+            try:
+                plan = plan_circuits(self.bench, avoiding(self.record, suspects), requests, fixed=self._states_in_use)
+            except RoutingError as error:
+                raise CircuitError(f"{failure} There is no other way: {error}") from error
+            was_dbm = self._lights_dbm(self._standing)
+            self.bench.events.add("another way", avoiding=sorted(suspects), after=failure)
+
+    def _set_beside(
+        self, plan: CircuitPlan, before: _Before, suspects: Collection[int], milestone: Milestone
+    ) -> CircuitPlan:
+        """Program new circuits beside those that stand, and return all of them as one plan."""
+        setting = setting_beside(
+            self.bench.mesh.topology,
+            avoiding(self.record, suspects),
+            self._states_in_use | plan.routing.states,
+            pucs_of(self._standing),
+            before.driven_ma,
+            plan.couplings,
+        )
+        whole = joined(self.active, plan, setting)
+        self._program(whole, milestone, setting.shift_rad)
+        return whole
+
+    def _check_dark(self, circuits: Sequence[PlannedCircuit], lit: Collection[str]) -> None:
+        """Refuse exits that are lit before their transmitter is on: what arrives there later would prove nothing.
+
+        Raises:
+            CircuitError: There is such light; the message says where and how much.
+        """
+        dark = [(each, arm) for each in circuits if each.request.source not in lit for arm in each.arms]
+        strays_dbm = self._exits.quickly_dbm([arm.exit for _, arm in dark], monitors_only=True)
+        for (circuit, arm), stray_dbm in zip(dark, strays_dbm, strict=True):
+            if stray_dbm is not None and stray_dbm > arm_level_dbm(circuit, arm) - _STRAY_DB:
+                raise CircuitError(
+                    f"circuit {circuit.request}: port {arm.exit.port} should be dark and has {stray_dbm:.1f} dBm "
+                    f"before {circuit.request.source} is switched on",
+                    hint="Another source shines into the mesh: look for a laser or module left on, or swapped fibres.",
+                )
+
+    def _diagnosed(
+        self, proofs: Sequence[CircuitProof], whole: CircuitPlan, before: _Before
+    ) -> tuple[CircuitFinding, ...]:
+        """Find out what is wrong with circuits that were not proven; all new transmitters are dark afterwards."""
+        # A module that a standing circuit needs cannot be switched off to see whose light is where.
+        needed = ends_of(self._standing)
+        alone = [proof for proof in proofs if not set(ends_of([proof.circuit])) & set(needed)]
+        diagnosis = Diagnosis(self.bench, self.record, self._exits, whole, pucs_of(self._standing), before.driven_ma)
+        findings = diagnosis.of(alone)
+        for finding in findings:
+            self.bench.events.add("diagnosis", **finding.as_event())
+        return findings
+
+    # -- light --------------------------------------------------------------------------------------------------------
+
+    def _light_and_prove(
+        self, circuits: Sequence[PlannedCircuit], lit: Collection[str], align: bool, milestone: Milestone
+    ) -> tuple[CircuitProof, ...]:
+        """Switch light on, align polarizations, wait for the receivers, and judge; every circuit is in the log."""
+        bench = self.bench
+        # Light before the polarization search, which has nothing else to go by.
+        light_up(bench, circuits, lit)
         movable = [circuit for circuit in circuits if circuit.entry.polarization is not None]
-        if not always:
-            light = self._light_of(movable)
-            movable = [each for each, seen in zip(movable, light, strict=True) if not self._is_in_place(each, seen)]
-        found = self.bench.clock.side_by_side([functools.partial(self._aligned, circuit) for circuit in movable])
+        light: list[CircuitLight] | None = None
+        if not align:
+            light = self._prover.look(circuits)
+            seen = dict(zip((circuit.request for circuit in circuits), light, strict=True))
+            movable = [circuit for circuit in movable if not self._is_in_place(circuit, seen[circuit.request])]
+        alignments = self._align(movable, circuits)
+        milestone("settled")
+        if light is None or movable or any(seen.los for seen in light):
+            self._prover.await_los_clear(circuits)
+            light = None
+        milestone("los_clear")
+        proofs = self._proofs(circuits, alignments, light, LOCK_TIMEOUT_S)
+        for proof in proofs:
+            bench.events.add("proof", **summary(proof))
+        return proofs
+
+    def _proofs(
+        self,
+        circuits: Sequence[PlannedCircuit],
+        alignments: Mapping[CircuitRequest, Alignment] | None = None,
+        light: Sequence[CircuitLight] | None = None,
+        lock_timeout_s: float = 0.0,
+    ) -> tuple[CircuitProof, ...]:
+        """Judge circuits by what is seen of them now, or was seen just before."""
+        seen = self._prover.look(circuits) if light is None else light
+        proofs = self._prover.judge(self.record, circuits, seen, alignments or {})
+        return self._prover.accept(proofs, lock_timeout_s)
+
+    def _switch_off(self, names: Sequence[str]) -> None:
+        self.bench.side_by_side([(name, self.bench.transponders[name].disable) for name in names])
+
+    def _align(
+        self, circuits: Sequence[PlannedCircuit], lit: Sequence[PlannedCircuit]
+    ) -> dict[CircuitRequest, Alignment]:
+        """Search the polarization at the inputs of circuits, side by side; of ``lit`` ones that have light."""
+        taken = {arm.exit.port for each in (*self._standing, *lit) for arm in each.arms}
+        leaving_w = self._exits.leaving_w() if circuits else {}  # once for all, who then search side by side
+        jobs = [functools.partial(self._aligned, circuit, leaving_w, taken) for circuit in circuits]
+        found = self.bench.clock.side_by_side(jobs)
         alignments = {}
-        for circuit, alignment in zip(movable, found, strict=True):
+        for circuit, alignment in zip(circuits, found, strict=True):
             name = circuit.entry.polarization
             if isinstance(alignment, LumionError):
                 self.bench.events.add("not aligned", controller=name, reason=str(alignment))
@@ -225,115 +574,57 @@ class PathSetup:
             )
         return alignments
 
-    def _is_in_place(self, circuit: PlannedCircuit, light: _Light) -> bool:
+    def _is_in_place(self, circuit: PlannedCircuit, light: CircuitLight) -> bool:
         """Return whether so little light is lost that the polarization cannot have moved."""
         # Polarization that has moved can only cost light; a circuit in service is compared with its own last proof, so
         # that a prediction a little off never starts a search under somebody's traffic.
-        loss_db = light.mesh_loss_db(circuit.entry)
-        last_db = self._proven_loss_db.get((circuit.request, circuit.path.pucs), circuit.budget.mesh_loss_db)
+        loss_db = light.mesh_loss_db(circuit)
+        last_db = self._proven_loss_db.get((circuit.request, circuit.paths), circuit.budget.mesh_loss_db)
         return loss_db is not None and loss_db < max(last_db, circuit.budget.mesh_loss_db) + _ALIGNED_WITHIN_DB
 
-    def _aligned(self, circuit: PlannedCircuit) -> Alignment | CircuitError | DeviceError:
+    def _aligned(
+        self, circuit: PlannedCircuit, leaving_w: Mapping[int, float], taken: Collection[int]
+    ) -> Alignment | CircuitError | DeviceError:
         """Search one polarization; a search in vain is returned: the proof judges all circuits together."""
         name = circuit.entry.polarization or ""
         try:
-            return self._aligner.maximise(name, self.bench.polarizer(name), lambda: self._exits.read_w(circuit.exit))
+            refuse_power_feedback(circuit)
+            self._refuse_other_way(circuit, leaving_w, taken)
+            return self._aligner.maximise(name, self.bench.polarizer(name), self._light_to_search_by(circuit))
         except (CircuitError, DeviceError) as error:
             return error
 
-    def _light_of(self, circuits: Sequence[PlannedCircuit]) -> list[_Light]:
-        """Ask transmitters, meters and receivers of circuits side by side."""
-        bench, launch_dbm, los = self.bench, dict[str, float | None](), dict[str, bool]()
+    def _refuse_other_way(
+        self, circuit: PlannedCircuit, leaving_w: Mapping[int, float], taken: Collection[int]
+    ) -> None:
+        """Refuse to search by the leakage at an exit while the light itself leaves the mesh elsewhere.
 
-        def ask_launch(name: str) -> None:
-            launch_dbm[name] = bench.transponders[name].monitors().tx_power_dbm
+        Raises:
+            CircuitError: It does; the message says where.
+        """
+        arm = circuit.arms[0]
+        bright_w = w_from_dbm(arm_level_dbm(circuit, arm) + self._exits.facet_loss_db(arm.exit.port))
+        elsewhere = [port for port, w in leaving_w.items() if port not in taken and w > bright_w / _BRIGHT]
+        if elsewhere and leaving_w.get(arm.exit.port, bright_w) < bright_w / _DARK:
+            raise CircuitError(
+                f"circuit {circuit.request}: port {arm.exit.port} is dark, and light leaves the mesh at {elsewhere}"
+            )
 
-        def ask_los(name: str) -> None:
-            los[name] = bench.transponders[name].status().rx_los
+    def _light_to_search_by(self, circuit: PlannedCircuit) -> Callable[[], float]:
+        """Return what reads the light at an exit, until it is clear that there is none."""
+        arm = circuit.arms[0]
+        dark_w = self._exits.soon_w(arm.exit, arm_level_dbm(circuit, arm)) / _DARK
+        readings: list[float] = []
 
-        sources = dict.fromkeys(circuit.request.source for circuit in circuits)
-        targets = dict.fromkeys(circuit.request.target for circuit in circuits)
-        asked = [(name, functools.partial(ask_launch, name)) for name in sources]
-        asked += [(name, functools.partial(ask_los, name)) for name in targets]
+        def read_w() -> float:
+            power_w = self._exits.read_soon_w(arm.exit)
+            readings.append(power_w)
+            if len(readings) == _DARK_READS and max(readings) < dark_w:
+                raise CircuitError(
+                    f"no light arrives at port {arm.exit.port}, whatever the polarization",
+                    device=circuit.entry.polarization,
+                    hint="Check the source, the fibre and the path behind the controller.",
+                )
+            return power_w
 
-        def ask_modules() -> None:
-            bench.side_by_side(asked)
-
-        jobs: list[Callable[[], float | None]] = [ask_modules]
-        jobs += [functools.partial(self._exits.in_fibre_dbm, circuit.exit) for circuit in circuits]
-        _, *fibre_dbm = bench.clock.side_by_side(jobs)
-        return [
-            _Light(launch_dbm[circuit.request.source], seen_dbm, los[circuit.request.target])
-            for circuit, seen_dbm in zip(circuits, fibre_dbm, strict=True)
-        ]
-
-    def _await_los_clear(self, circuits: Iterable[PlannedCircuit]) -> None:
-        """Wait until no receiver reports loss of signal, or the deadline has passed (the proof then says so)."""
-        bench = self.bench
-        deadline = bench.clock.now() + _LOS_DEADLINE_S
-        waiting = [circuit.request.target for circuit in circuits]
-        while waiting:
-            status = bench.side_by_side([(name, bench.transponders[name].status) for name in waiting])
-            waiting = [name for name, each in zip(waiting, status, strict=True) if each.rx_los]
-            if not waiting or bench.clock.now() >= deadline:
-                return
-            bench.clock.sleep(_LOS_POLL_S)
-
-    def _prove(
-        self, circuits: Sequence[PlannedCircuit], alignments: Mapping[CircuitRequest, Alignment]
-    ) -> tuple[CircuitProof, ...]:
-        """Judge circuits by meters, their budgets and the receivers' LOS."""
-        return tuple(
-            self._judged(circuit, light, alignments.get(circuit.request))
-            for circuit, light in zip(circuits, self._light_of(circuits), strict=True)
-        )
-
-    def _judged(self, circuit: PlannedCircuit, light: _Light, alignment: Alignment | None) -> CircuitProof:
-        """Judge one circuit."""
-        budget, out = circuit.budget, circuit.exit
-        loss_db, received_dbm = light.mesh_loss_db(circuit.entry), None
-        if light.fibre_dbm is not None:
-            received_dbm = light.fibre_dbm - out.loss_db + 10.0 * math.log10(1.0 - out.tap_fraction)
-        tolerance_db = self.bench.model.fabric.loss_tolerance_db
-        failures = []
-        if light.launch_dbm is None:
-            failures.append("the transmitter is dark")
-        if received_dbm is None:
-            failures.append("no power reaches the receiver's tap")
-        elif received_dbm < budget.sensitivity_dbm:
-            failures.append(f"{received_dbm:.1f} dBm is below the sensitivity of {budget.sensitivity_dbm:.1f} dBm")
-        elif received_dbm > budget.overload_dbm:
-            failures.append(f"{received_dbm:.1f} dBm is above the overload of {budget.overload_dbm:.1f} dBm")
-        if loss_db is not None and abs(loss_db - budget.mesh_loss_db) > tolerance_db:
-            failures.append(f"loss {loss_db:.1f} dB, predicted {budget.mesh_loss_db:.1f} dB ± {tolerance_db:.1f}")
-        if light.los:
-            failures.append("the receiver reports loss of signal")
-        return CircuitProof(circuit, light.launch_dbm, loss_db, received_dbm, light.los, alignment, tuple(failures))
-
-
-def _summary(proof: CircuitProof) -> dict[str, object]:
-    """Return what the event log keeps of a proof."""
-    return {
-        "source": proof.circuit.request.source,
-        "target": proof.circuit.request.target,
-        "hops": proof.circuit.path.hops,
-        "predicted_loss_db": round(proof.circuit.budget.mesh_loss_db, 3),
-        "measured_loss_db": None if proof.measured_loss_db is None else round(proof.measured_loss_db, 3),
-        "received_dbm": None if proof.received_dbm is None else round(proof.received_dbm, 3),
-        "los": proof.los,
-        "proven": proof.proven,
-    }
-
-
-def _verdict(proofs: Sequence[CircuitProof]) -> str:
-    """Say which circuits were proven and which were not, and why."""
-    good = [f"{p.circuit.request.source} to {p.circuit.request.target}" for p in proofs if p.proven]
-    bad = [
-        f"{p.circuit.request.source} to {p.circuit.request.target}: {', '.join(p.failures)}"
-        for p in proofs
-        if not p.proven
-    ]
-    return (
-        f"{len(bad)} of {len(proofs)} circuits could not be proven ({'; '.join(bad)}); proven: "
-        f"{', '.join(good) or 'none'}. All were taken away again: the mesh is as it was before."
-    )
+        return read_w

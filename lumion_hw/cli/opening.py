@@ -49,6 +49,7 @@ def open_bench(
     endpoints: str | None,
     only: Sequence[str] | None = None,
     aged_s: float = 0.0,
+    leave_on_s: float | None = None,
 ) -> Bench:
     """Open a bench by what the command line says.
 
@@ -59,6 +60,7 @@ def open_bench(
         endpoints: File with addresses, from ``lumion emulate``.
         only: Names of the devices to open, all if not given; the others are left to other programs.
         aged_s: Time that has passed on the emulated bench since its chip was as the seed draws it.
+        leave_on_s: Longest time that heaters stay on after the bench is closed; one emulated here ends then.
 
     Raises:
         ConfigError: Both an emulation and endpoints were asked for, or the endpoints file is wrong.
@@ -69,7 +71,8 @@ def open_bench(
         raise ConfigError("--emulate and --endpoints exclude each other")
     if emulate:
         return Bench.emulate(file, seed=seed, only=only, aged_s=aged_s)
-    return Bench.open(file, addresses=read_endpoints(endpoints) if endpoints else None, only=only)
+    addresses = read_endpoints(endpoints) if endpoints else None
+    return Bench.open(file, addresses=addresses, only=only, leave_on_s=leave_on_s)
 
 
 def devices_with(file: str, channels: Sequence[str]) -> list[str] | None:

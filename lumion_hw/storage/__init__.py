@@ -1,4 +1,4 @@
-"""What the mesh knows, as files: calibration records and the arrays beside them. Nothing below opens one of its own.
+"""What is known of a bench, as files: calibration records, the arrays beside them, journals. Nothing below opens one.
 
 Private: users import ``load_record`` and ``save_record`` from :mod:`lumion_hw`.
 """

@@ -11,6 +11,7 @@ import numpy as np
 
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest, PathSetup
+from lumion_hw.interfaces import CoherentTransponder
 from lumion_hw.mesh.heater import HeaterLaw
 from lumion_hw.mesh.record import CalibrationRecord, CrosstalkEntry, HeaterEntry, PortEntry, PucEntry
 from lumion_hw.polarization import Aligner
@@ -66,8 +67,10 @@ def record_of_truth(bench: Bench) -> CalibrationRecord:
 
 
 def _reported_excess_db(bench: Bench, transponder: str) -> float:
-    """Return what a module reports over what it launches, 1.0 dBm; it is dark afterwards."""
+    """Return what an SFP+ module reports over what it launches, 1.0 dBm; it is dark afterwards."""
     module = bench.transponders[transponder]
+    if isinstance(module, CoherentTransponder):
+        return 0.0  # its report is good to a hundredth of a decibel
     module.enable()
     reported_dbm = module.monitors().tx_power_dbm
     module.disable()

@@ -204,13 +204,13 @@ def with_bystander(bench: Bench) -> tuple[PathSetup, PlannedCircuit]:
     setup.record = replace(
         setup.record,
         pucs=tuple(
-            replace(entry, loss_db=3.0 if puc in bystander.path.pucs else 0.5)
+            replace(entry, loss_db=3.0 if puc in bystander.path.pucs else 0.5, loss_sigma_db=2.0)
             for puc, entry in enumerate(setup.record.pucs)
         ),
     )
     assert setup.plan([bystander.request]).circuits[0].path.pucs != bystander.path.pucs
     tolerant = bench.model.fabric.model_copy(update={"loss_tolerance_db": 20.0})
-    bench.model = bench.model.model_copy(update={"fabric": tolerant})
+    bench.model = bench.model.model_copy(update={"fabric": tolerant})  # the file's own bound is 2 dB
     return setup, bystander
 
 

@@ -49,9 +49,19 @@ def _open(name: str, model: MeshControllerModel, link: Link, clock: Clock) -> Me
 
     # On a UART every byte takes its time, and time-outs have to allow for it.
     baud = serial_baud(link.name)
-    controller = LumionMeshController(link, clock, device=name, expected_serial=model.serial, baud=baud)
+    controller = LumionMeshController(
+        link,
+        clock,
+        device=name,
+        expected_serial=model.serial,
+        baud=baud,
+        on_exit="hold" if model.leave_on_s else "off",
+        hold_s=model.leave_on_s,
+    )
     controller.open()
     with closed_if_failed(controller.close):
+        if model.leave_on_s:
+            controller.end_hold()
         controller.configure(model.limits(controller.info.n_heaters, model.watchdog_s))
     return controller
 

@@ -95,11 +95,13 @@ def _open(name: str, model: QontrolModel, link: Link, clock: Clock) -> MeshContr
         compliance_v=model.compliance_v,
         tolerance_ma=model.readback_tolerance_ma,
         idle_off_s=model.idle_off_s,
+        leave_on=model.leave_on_s > 0.0,
     )
     controller.open()
     with closed_if_failed(controller.close):
         n_heaters = controller.info.n_heaters
-        controller.program(np.zeros(n_heaters))  # without a watchdog, currents of a host that died are still flowing
+        if not model.leave_on_s:  # without a watchdog, currents of a host that died are still flowing
+            controller.program(np.zeros(n_heaters))
         controller.configure(model.limits(n_heaters))
     return controller
 

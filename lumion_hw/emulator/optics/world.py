@@ -13,14 +13,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.optics.bench_time import BenchTime
-from lumion_hw.emulator.optics.coherent_paths import (
-    OSNR_OF_0_DBM_DB,
-    CoherentLaunch,
-    CoherentReception,
-    PathPair,
-    joined_osnr_db,
-    path_pair,
-)
+from lumion_hw.emulator.optics.coherent_paths import CoherentLaunch, CoherentReception, PathPair, path_pair
 from lumion_hw.emulator.optics.disturbances import Disturbances
 from lumion_hw.emulator.optics.heat import Heat
 from lumion_hw.emulator.optics.light import Light
@@ -33,8 +26,10 @@ from lumion_hw.mesh.facets import entering_fraction
 from lumion_hw.mesh.scattering import Solver
 from lumion_hw.mesh.topology import MeshTopology
 from lumion_hw.quantities import (
+    OSNR_OF_0_DBM_DB,
     dbm_from_w,
     frequency_hz_from_wavelength_m,
+    joined_osnr_db,
     w_from_dbm,
     wavelength_m_from_frequency_hz,
 )
@@ -263,10 +258,11 @@ class OpticalWorld:
 
     def _booster_osnr_db(self, sender: str, launched_w: float) -> float:
         """Return what the amplifiers before a module's inputs leave of its signal to noise in 0.1 nm."""
-        if not any(path.gain_db > 0.0 for path in self.wiring.inputs_of(sender)):
+        figures_db = [path.noise_figure_db for path in self.wiring.inputs_of(sender) if path.gain_db > 0.0]
+        if not figures_db:
             return math.inf
         # One amplifier: 58 dB + input power in dBm - noise figure.
-        return OSNR_OF_0_DBM_DB + dbm_from_w(launched_w) - self._physics.booster_noise_figure_db
+        return OSNR_OF_0_DBM_DB + dbm_from_w(launched_w) - max(figures_db)
 
     def _path_pair(self, sender: str, receiver: str, launch: CoherentLaunch) -> PathPair:
         """Return what the mesh does to the tributaries of one module on their way to another."""
@@ -330,9 +326,13 @@ class OpticalWorld:
 
     def _arriving(self, index: int) -> NDArray[np.complex128]:
         """Return the Jones vector (TE, TM) of one input at the chip, of length 1 but for the controller's loss."""
-        chain = self.chains[index]
-        arriving: NDArray[np.complex128] = chain.fibre_out @ (self._turns[index] @ (chain.fibre_in @ chain.launch))
-        return arriving
+        tributary = self.wiring.inputs[index].tributary
+        # Both outputs of a splitter have one fibre before them, that of the first.
+        shared = index if tributary is None else self._inputs_of[self.wiring.inputs[index].source][0]
+        chain = self.chains[shared]
+        arriving: NDArray[np.complex128] = chain.fibre_out @ (self._turns[shared] @ (chain.fibre_in @ chain.launch))
+        # A splitter-rotator gives one output what is TE, and the other what is TM, turned to TE.
+        return arriving[::-1] if tributary == "y" else arriving
 
     def _entering_fraction(self, index: int) -> float:
         """Return TE power in the mesh over launched power, for one input."""

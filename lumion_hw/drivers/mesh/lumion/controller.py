@@ -13,7 +13,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from firmware_protocol import PingRequest, WatchdogPolicy, computed_power_uw, monitor_from_code, output_from_code
+from firmware_protocol import (
+    FaultSource,
+    PingRequest,
+    WatchdogPolicy,
+    computed_power_uw,
+    monitor_from_code,
+    output_from_code,
+)
 from lumion_hw.clock import Clock
 from lumion_hw.drivers.life_cycle import Driver
 from lumion_hw.drivers.mesh.lumion.attach import Attacher
@@ -99,7 +106,9 @@ class LumionMeshController(Driver):
         self._on_exit = on_exit
         self._session = FramedSession(link, clock, device=device, baud=baud, session_ids=session_ids)
         self._lock = fork_safe(threading.RLock())
-        self._watch = FaultWatch(self._session, on_fault)
+        # Whoever leaves outputs on knows that the watchdog trips.
+        expected = (FaultSource.WATCHDOG.name,) if on_exit == "hold" else ()
+        self._watch = FaultWatch(self._session, on_fault, expected)
         rule = WatchdogRule(WatchdogPolicy.HOLD, hold_s) if on_exit == "hold" else WatchdogRule()
         self._attacher = Attacher(
             self._session,
@@ -313,6 +322,18 @@ class LumionMeshController(Driver):
             self._watch.clear(fault_id)
             # What a fault has ended is not to be resumed by a later reconnection.
             self._tables.check_confirmed()
+
+    def end_hold(self) -> None:
+        """Go on where an earlier host has left outputs on, which the controller holds for a time (section 11.2).
+
+        Its watchdog has tripped meanwhile, as was expected; that fault is cleared by its id, and the outputs stay as
+        they are: held, or at zero if the hold is over. Where any other fault is latched nothing is changed.
+        """
+        with self._using("end_hold"), self._lock:
+            latched = [fault for fault in self._watch.kept() if fault.latched]
+            if all(fault.source == FaultSource.WATCHDOG.name for fault in latched):
+                for fault in latched:
+                    self._watch.clear(fault.fault_id)
 
     def outputs_off(self, patience_s: float | None = None) -> None:
         """Stop: all outputs to zero at once, in any state; latches an ESTOP fault that has to be cleared by its id.

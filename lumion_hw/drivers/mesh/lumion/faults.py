@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from types import TracebackType
 
 from firmware_protocol import (
@@ -45,10 +45,14 @@ class FaultWatch:
     Args:
         session: The session.
         on_fault: Called once per new latched fault, outside of exchanges; ``None`` to log only.
+        expected: Sources that are no news: they are logged as information, not as errors.
     """
 
-    def __init__(self, session: FramedSession, on_fault: Callable[[Fault], None] | None) -> None:
+    def __init__(
+        self, session: FramedSession, on_fault: Callable[[Fault], None] | None, expected: Collection[str] = ()
+    ) -> None:
         self._session = session
+        self._expected = expected
         self._on_fault = on_fault
         self._newest_id = 0
         self._pending = False
@@ -209,7 +213,8 @@ class FaultWatch:
                 continue
             self._newest_id = record.fault_id
             fault = fault_from_record(record)
-            _log.error("%s @ %s: latched %s", self._session.device, self._session.address, in_words(fault))
+            level = logging.INFO if fault.source in self._expected else logging.ERROR
+            _log.log(level, "%s @ %s: latched %s", self._session.device, self._session.address, in_words(fault))
             call_back(self._on_fault, fault)
 
 

@@ -1,0 +1,37 @@
+"""Connect two modules and leave them connected: python examples/connect_pair.py BENCH RECORD FROM TO [--emulate].
+
+What was connected before stays; what is connected now is still there when this script has ended, for an hour, and
+`lumion circuits BENCH` lists it. With --emulate the bench lives and ends with this script.
+"""
+
+import argparse
+
+from lumion_hw import Bench
+from lumion_hw.circuits import CircuitRequest, CircuitService, state_directory
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Connect two modules through the mesh.")
+    for name in ("bench", "record", "source", "target"):
+        parser.add_argument(name)
+    parser.add_argument("--emulate", action="store_true")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--state", default=None, help="where it is kept what is connected")
+    given = parser.parse_args()
+
+    def open_bench():
+        if given.emulate:
+            return Bench.emulate(given.bench, seed=given.seed)
+        return Bench.open(given.bench, leave_on_s=3600.0)
+
+    state = given.state or state_directory(given.bench, "script")
+    with CircuitService.open(open_bench, given.record, state, program="connect_pair.py") as circuits:
+        (proof,) = circuits.connect([CircuitRequest(given.source, given.target)])
+        print(f"over PUCs {' '.join(map(str, proof.circuit.path.pucs))}")
+        print(f"loss {proof.measured_loss_db:.2f} dB, predicted {proof.circuit.budget.mesh_loss_db:.2f} dB")
+        print(f"received {proof.received_dbm:.2f} dBm, {proof.margin_db:.2f} dB above the sensitivity")
+        print("connected:", ", ".join(circuit.name for circuit in circuits.state.circuits))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Hold two modules together for an hour: python examples/hold_an_hour.py BENCH RECORD FROM TO [--emulate].
+
+The polarization is followed, phases that drift are set right, and what breaks is told. With --emulate the hour passes
+in seconds.
+"""
+
+import argparse
+import tempfile
+
+from lumion_hw import Bench
+from lumion_hw.circuits import CircuitRequest, CircuitService, Upkeep
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Hold a circuit for an hour.")
+    for name in ("bench", "record", "source", "target"):
+        parser.add_argument(name)
+    parser.add_argument("--emulate", action="store_true")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    given = parser.parse_args()
+
+    def open_bench():
+        return Bench.emulate(given.bench, seed=given.seed) if given.emulate else Bench.open(given.bench)
+
+    def tell(held_s, health):
+        print(f"{held_s / 60.0:6.1f} min  " + "  ".join(circuit.words() for circuit in health))
+
+    with (
+        tempfile.TemporaryDirectory() as state,
+        CircuitService.open(open_bench, given.record, state, program="hold_an_hour.py") as circuits,
+    ):
+        circuits.connect([CircuitRequest(given.source, given.target)])
+        upkeep = Upkeep(circuits, period_s=300.0, reads_per_s=0.2)
+        upkeep.run(60.0 * given.minutes, tell)
+        worst_db = max(circuit.worst_db for circuit in upkeep.health)
+        print(f"never more than {worst_db:.2f} dB lost, {upkeep.summary()['reads']} readings")
+
+
+if __name__ == "__main__":
+    main()

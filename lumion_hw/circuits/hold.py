@@ -1,0 +1,444 @@
+"""Keeping circuits as they should be: polarization, phases, breaks, leases, within a budget of readings."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lumion_hw.circuits.breaks import BROKEN_DB, FaultFound, LightSeen, fault_of
+from lumion_hw.circuits.exit_power import ExitPower
+from lumion_hw.circuits.phase_trim import READS, PhaseError, renewed_record, trim_phase
+from lumion_hw.circuits.planned import PlannedCircuit
+from lumion_hw.circuits.planning_mesh import planning_mesh
+from lumion_hw.circuits.proof import CircuitProof
+from lumion_hw.circuits.service import CircuitService
+from lumion_hw.circuits.state import StandingCircuit, proof_document
+from lumion_hw.errors import CircuitError, DeviceError, LimitError, LumionError
+from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.polarization import Aligner, Alignment, Tracking
+
+DEGRADED_DB = 1.0
+"""Light lost against what was proven, from which a circuit is marked as degraded."""
+SEARCH_DB = 0.5
+"""Light lost from which the polarization is searched again: less is what tracking holds."""
+TRIM_DB = 0.2
+"""Light lost from which phases are looked at."""
+_NOTE_EVERY_S = 60.0
+_ATTEMPT_EVERY_S = 30.0
+"""Searches and looks at phases cost light while they go on: not again before this has passed."""
+_OWN_SHARE = 0.9
+"""Part of the light at a port from which it counts as one circuit's."""
+
+Told = Callable[[float, "Sequence[CircuitHealth]"], None]
+"""Told the time held and how all circuits are, after every look."""
+
+
+@dataclass
+class CircuitHealth:
+    """How a circuit in service is.
+
+    Attributes:
+        name: Its ends.
+        proof: What was measured of it last.
+        lost_db: Light lost against the best that was measured since it is held; ``None`` in the dark.
+        marks: What is to be known of it.
+        fault: Where it is broken, if it is.
+        reads: Readings spent on it.
+        searches: Times its polarization was searched anew.
+        worst_db: Largest ``lost_db`` seen so far.
+    """
+
+    name: str
+    proof: CircuitProof | None = None
+    lost_db: float | None = None
+    marks: tuple[str, ...] = ()
+    fault: FaultFound | None = None
+    reads: int = 0
+    searches: int = 0
+    worst_db: float = 0.0
+
+    def words(self) -> str:
+        """Return it in a few words."""
+        lost = "dark" if self.lost_db is None else f"{self.lost_db:+.2f} dB lost"
+        return f"{self.name} {lost}{f' [{chr(59).join(self.marks)}]' if self.marks else ''}"
+
+    def document(self) -> dict[str, Any]:
+        """Return it as JSON knows it."""
+        measured = {} if self.proof is None else proof_document(self.proof)
+        return {
+            "circuit": self.name,
+            **measured,
+            "lost_db": self.lost_db,
+            "worst_db": self.worst_db,
+            "marks": self.marks,
+            "fault": self.fault,
+            "reads": self.reads,
+            "searches": self.searches,
+        }
+
+
+@dataclass
+class _Held:
+    """A circuit and what keeps it up."""
+
+    circuit: PlannedCircuit
+    health: CircuitHealth
+    well: LightSeen | None = None
+    tracking: Tracking | None = None
+    attempted_s: float = -math.inf
+    was_searched: bool = False
+    next_puc: int = 0
+    own_ports: frozenset[int] = field(default_factory=frozenset)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether power at its exit tells its polarization: not with two arms, whose powers go against each other."""
+        return len(self.circuit.arms) == 1
+
+
+class Upkeep:
+    """Keeps all circuits of a service up; :meth:`run` for a time, or :meth:`step` by step.
+
+    Between looks the polarization of circuits that were searched is tracked. A circuit that loses light is searched
+    anew, then its phases are looked at in service. What no reading explains is an alarm in the event log.
+
+    Args:
+        service: The circuits, restored.
+        period_s: Time between two looks at all circuits.
+        reads_per_s: Most readings of power per second, for all circuits together.
+
+    Attributes:
+        health: How each circuit is.
+        drifted_rad: By how much the phases of PUCs were off that were set right, by PUC.
+    """
+
+    def __init__(self, service: CircuitService, *, period_s: float = 1.0, reads_per_s: float = 20.0) -> None:
+        self._service = service
+        self._setup = service.setup
+        self._clock = service.setup.bench.clock
+        self._aligner: Aligner = service.aligner
+        self._exits = ExitPower(service.setup.bench, service.setup.record)
+        self._period_s = period_s
+        self._reads_per_s = reads_per_s
+        self._start_s = self._clock.now()
+        self._noted_s = self._start_s
+        self._reads = 0
+        self.drifted_rad: dict[int, float] = {}
+        self._held = self._taken_up()
+
+    @property
+    def health(self) -> tuple[CircuitHealth, ...]:
+        """How each circuit is."""
+        return tuple(held.health for held in self._held)
+
+    @property
+    def circuits(self) -> tuple[PlannedCircuit, ...]:
+        """The circuits that are held, in the order of :attr:`health`."""
+        return tuple(held.circuit for held in self._held)
+
+    @property
+    def record(self) -> CalibrationRecord:
+        """The calibration they were planned with."""
+        return self._setup.record
+
+    def run(self, for_s: float | None = None, told: Told = lambda held_s, health: None) -> None:
+        """Hold for a time, or until interrupted.
+
+        Args:
+            for_s: How long; ``None`` without an end.
+            told: Told how all circuits are, after every look.
+
+        Raises:
+            BusyError: Another program has taken over.
+            LumionError: A device failed in a way that is no fault of a circuit.
+        """
+        end_s = math.inf if for_s is None else self._clock.now() + for_s
+        try:
+            while self._held:
+                look_s = self._clock.now()
+                self.step()
+                told(self._clock.now() - self._start_s, self.health)
+                if look_s + self._period_s >= end_s:
+                    self._track_until(end_s)
+                    break
+                self._track_until(look_s + self._period_s)
+        finally:
+            self._note()
+
+    def step(self) -> None:
+        """Look at all circuits once, end leases, and mend what can be mended. Raises as :meth:`run`."""
+        self._service.lock.check()
+        if self._service.expire():
+            self._held = self._taken_up()
+        before = [(held.health.marks, held.health.fault) for held in self._held]
+        self._look()
+        for held in self._held:
+            self._mend(held)
+        changed = [(held.health.marks, held.health.fault) for held in self._held] != before
+        if changed or self._clock.now() - self._noted_s >= _NOTE_EVERY_S:
+            self._note()
+
+    def summary(self) -> dict[str, Any]:
+        """Return what it has cost, and phases that have drifted."""
+        return {
+            "held_s": round(self._clock.now() - self._start_s, 3),
+            "reads": self._reads,
+            "drifted_rad": {str(puc): round(by, 4) for puc, by in sorted(self.drifted_rad.items())},
+        }
+
+    def renewed(self) -> CalibrationRecord:
+        """Return the record with the passive phases that light in service has shown."""
+        return renewed_record(self._setup.record, self.drifted_rad)
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def _taken_up(self) -> list[_Held]:
+        """Return what stands, with what was known of it before."""
+        known = {held.circuit.request: held for held in getattr(self, "_held", [])}
+        active = self._setup.active
+        circuits = active.circuits if active else ()
+        standing = {circuit.name: circuit for circuit in self._service.state.circuits}
+        taken = []
+        for circuit in circuits:
+            name = f"{circuit.request.source}:{circuit.request.target}"
+            held = known.get(circuit.request) or _Held(circuit, CircuitHealth(name, marks=standing[name].marks))
+            taken.append(held)
+            alignment = self._service.alignments.get(name)
+            if held.tracking is None and alignment is not None:
+                self._track(held, alignment)
+        for held, ports in zip(taken, self._own_ports(circuits), strict=True):
+            held.own_ports = ports
+        return taken
+
+    def _own_ports(self, circuits: Sequence[PlannedCircuit]) -> list[frozenset[int]]:
+        """Return the ports that see next to nothing but strays of each circuit, by the solved field."""
+        active = self._setup.active
+        if active is None or not circuits:
+            return []
+        planning = planning_mesh(self._setup.record)
+        wavelength_nm = self._setup.record.wavelength_nm
+        sources = {arm.entry.port: wavelength_nm for circuit in circuits for arm in circuit.arms}
+        fields = planning.fields(active.currents_ma, sources)
+        power = [sum(np.abs(fields[arm.entry.port]) ** 2 for arm in circuit.arms) for circuit in circuits]
+        return [frozenset(np.flatnonzero(own > _OWN_SHARE * sum(power)).tolist()) for own in power]
+
+    def _look(self) -> None:
+        """Measure all circuits once, and judge them against what was measured while all was well."""
+        monitors_ma = self._monitors_ma()
+        self._reads += len(self._held) + bool(monitors_ma)
+        try:
+            proofs = self._setup.prove()
+        except LumionError:  # somebody does not answer; the others are looked at all the same
+            for held in self._held:
+                self._look_alone(held, monitors_ma)
+            return
+        for held, proof in zip(self._held, proofs, strict=True):
+            held.health.reads += 1
+            held.health.proof = proof
+            self._judge(held, self._seen(proof, monitors_ma))
+
+    def _look_alone(self, held: _Held, monitors_ma: dict[int, float]) -> None:
+        """Look at one circuit whose modules may be silent."""
+        request, modules = held.circuit.request, self._setup.bench.transponders
+        held.health.reads += 1
+        try:
+            launch_dbm = modules[request.source].monitors().tx_power_dbm
+        except LumionError as error:
+            self._found(held, FaultFound("transmitter", f"it does not answer: {error}"))
+            return
+        try:
+            los = modules[request.target].status().rx_los
+        except LumionError as error:
+            self._found(held, FaultFound("receiver", f"it does not answer: {error}"))
+            return
+        fibre_dbm = self._exits.in_fibre_dbm(held.circuit.exit)
+        self._judge(held, LightSeen(launch_dbm, fibre_dbm, los, monitors_ma))
+
+    def _monitors_ma(self) -> dict[int, float]:
+        """Return what the mesh's own monitors read; nothing where power meters stand in for them."""
+        mesh = self._setup.bench.mesh
+        if mesh.meters is not None:
+            return {}
+        read = zip(mesh.monitor_ports, mesh.monitors_ma().tolist(), strict=True)
+        return {port: current_ma for port, current_ma in read if not math.isnan(current_ma)}
+
+    def _seen(self, proof: CircuitProof, monitors_ma: dict[int, float]) -> LightSeen:
+        entry, fibre_dbm = proof.circuit.entry, None
+        if proof.launch_dbm is not None and proof.measured_loss_db is not None:
+            fibre_dbm = proof.launch_dbm + entry.gain_db - entry.loss_db - proof.measured_loss_db
+        elif proof.received_dbm is not None:
+            fibre_dbm = proof.received_dbm + proof.circuit.exit.loss_db
+        return LightSeen(proof.launch_dbm, fibre_dbm, proof.los, monitors_ma)
+
+    def _judge(self, held: _Held, seen: LightSeen) -> None:
+        health = held.health
+        if seen.fibre_dbm is not None and seen.fibre_dbm > _level(held.well):
+            held.well = seen
+        well = held.well or self._promised(held, seen)
+        health.lost_db = (
+            None if seen.fibre_dbm is None or well.fibre_dbm is None else round(well.fibre_dbm - seen.fibre_dbm, 3)
+        )
+        health.worst_db = max(health.worst_db, health.lost_db or 0.0)
+        self._found(held, fault_of(well, seen, held.circuit.exit.port, held.own_ports))
+
+    def _found(self, held: _Held, found: FaultFound | None) -> None:
+        """Take in where a circuit is broken, or that it is not; a change is an alarm, or its end."""
+        health = held.health
+        if (found is None) != (health.fault is None) or (found and health.fault and found.place != health.fault.place):
+            self._alarm(health.name, found)
+        health.fault = found
+        health.marks = tuple(self._marks(held))
+
+    def _promised(self, held: _Held, seen: LightSeen) -> LightSeen:
+        """Return what should be seen of a circuit that was never seen well: what its budget promises."""
+        budget, entry = held.circuit.budget, held.circuit.entry
+        fibre_dbm = budget.launch_dbm + entry.gain_db - entry.loss_db - budget.mesh_loss_db
+        return LightSeen(budget.launch_dbm, fibre_dbm, False, seen.monitors_ma)
+
+    def _marks(self, held: _Held) -> list[str]:
+        health, request = held.health, held.circuit.request
+        if health.fault is not None:
+            return [f"broken: {health.fault}"]
+        marks = []
+        if health.lost_db is not None and health.lost_db > DEGRADED_DB:
+            marks.append(f"degraded: {health.lost_db:.1f} dB lost")
+        margin_db = None if health.proof is None else health.proof.margin_db
+        if margin_db is not None and margin_db < request.min_margin_db:
+            marks.append(f"degraded: margin {margin_db:.1f} dB, wanted {request.min_margin_db:g} dB")
+        return marks
+
+    def _alarm(self, name: str, found: FaultFound | None) -> None:
+        log = self._setup.bench.events
+        if found is None:
+            log.add("alarm over", circuit=name)
+        else:
+            log.add("alarm", circuit=name, place=found.place, detail=found.detail)
+
+    # -- mending ------------------------------------------------------------------------------------------------------
+
+    def _mend(self, held: _Held) -> None:
+        """Search the polarization of a circuit that loses light, then look at its phases."""
+        health, fault = held.health, held.health.fault
+        lost_db = math.inf if health.lost_db is None else health.lost_db
+        if not held.is_single or (fault is not None and fault.place in ("transmitter", "receiver", "path")):
+            return
+        if lost_db <= TRIM_DB or self._clock.now() < held.attempted_s + _ATTEMPT_EVERY_S:
+            return
+        held.attempted_s = self._clock.now()
+        # In turn: what a search has not brought back may be a phase, and the other way round.
+        search = held.circuit.entry.polarization is not None and lost_db > SEARCH_DB and not held.was_searched
+        held.was_searched = search
+        if search:
+            self._search(held)
+        elif fault is None and lost_db < BROKEN_DB:
+            self._trim(held)
+
+    def _read(self, held: _Held) -> Callable[[], float]:
+        def read() -> float:
+            self._reads += 1
+            held.health.reads += 1
+            return self._exits.read_soon_w(held.circuit.exit)  # as the search of the set-up reads, in its unit
+
+        return read
+
+    def _search(self, held: _Held) -> None:
+        """Search the polarization of a circuit anew, and track it from there."""
+        name, bench = held.circuit.entry.polarization or "", self._setup.bench
+        held.health.searches += 1
+        try:
+            found = self._aligner.maximise(name, bench.polarizer(name), self._read(held))
+        except (CircuitError, DeviceError) as error:
+            bench.events.add("not aligned", controller=name, reason=str(error))
+            return
+        bench.events.add("aligned", controller=name, reads=found.reads, remaining_loss_db=found.remaining_loss_db)
+        self._track(held, found)
+
+    def _track(self, held: _Held, found: Alignment) -> None:
+        name = held.circuit.entry.polarization
+        controller = None if name is None else self._setup.bench.polarization.get(name)
+        held.tracking = None
+        if name is not None and controller is not None and found.light is not None:
+            held.tracking = self._aligner.track(name, controller, self._read(held), found)
+
+    def _track_until(self, end_s: float) -> None:
+        """Follow all tracked polarizations side by side until a time, no faster than the budget allows."""
+        # What the looks leave of the budget, but not less than a tenth of it: light that moves is not left alone.
+        left_per_s = max(self._reads_per_s - (len(self._held) + 1) / self._period_s, 0.1 * self._reads_per_s)
+        interval_s = max(len([held for held in self._held if held.tracking]), 1) / left_per_s
+        next_s = self._clock.now()
+        while next_s + interval_s <= end_s:
+            tracked = [held for held in self._held if held.tracking is not None and held.health.fault is None]
+            if not tracked:
+                break
+            self._clock.side_by_side([functools.partial(self._track_once, held) for held in tracked])
+            next_s = max(next_s + interval_s, self._clock.now())
+            self._clock.sleep(max(next_s - self._clock.now(), 0.0))
+        if end_s < math.inf:
+            self._clock.sleep(max(end_s - self._clock.now(), 0.0))
+
+    def _track_once(self, held: _Held) -> None:
+        if held.tracking is None:
+            return
+        try:
+            state = held.tracking.step()
+        except DeviceError as error:  # a reading out of range: the next look tells what is wrong
+            self._setup.bench.events.add("not tracked", circuit=held.health.name, reason=str(error))
+            return
+        if state.lost:
+            held.tracking = None
+            held.attempted_s = -math.inf
+
+    def _trim(self, held: _Held) -> None:
+        """Look at the phases of a circuit, as many PUCs as a second of readings allows, and set them right."""
+        pucs = held.circuit.path.pucs
+        bench, read, set_right = self._setup.bench, self._read(held), False
+        for _ in range(min(len(pucs), max(1, int(self._reads_per_s * _ATTEMPT_EVERY_S / READS)))):
+            puc = pucs[held.next_puc % len(pucs)]
+            held.next_puc += 1
+            try:
+                with self._service.lock.changing():
+                    found = trim_phase(bench.mesh, self._setup.record, puc, read)
+            except LimitError:
+                continue
+            self._trimmed(held, found)
+            set_right |= found.corrected
+        if not set_right:
+            bench.events.add("drift to be measured", circuit=held.health.name, hint="lumion-calibrate drift")
+        self._note()
+
+    def _trimmed(self, held: _Held, found: PhaseError) -> None:
+        error_rad = round(found.error_rad, 4)
+        if found.corrected:
+            self.drifted_rad[found.puc] = self.drifted_rad.get(found.puc, 0.0) + found.error_rad
+            self._setup.bench.events.add(
+                "phase set right", circuit=held.health.name, puc=found.puc, error_rad=error_rad
+            )
+
+    # -- what is written down -----------------------------------------------------------------------------------------
+
+    def _note(self) -> None:
+        """Bring readings, marks and currents to the journal; one that cannot be written ends nobody's service."""
+        health = {held.health.name: held.health for held in self._held}
+        circuits = [self._as_noted(circuit, health.get(circuit.name)) for circuit in self._service.state.circuits]
+        self._noted_s = self._clock.now()
+        try:
+            self._service.note(circuits)
+        except LumionError as error:
+            self._setup.bench.events.add("not noted", reason=str(error))
+
+    def _as_noted(self, circuit: StandingCircuit, health: CircuitHealth | None) -> StandingCircuit:
+        if health is None or health.proof is None:
+            return circuit
+        seen = self._service.now().isoformat(timespec="milliseconds")
+        return dataclasses.replace(circuit, proof=proof_document(health.proof), seen_utc=seen, marks=health.marks)
+
+
+def _level(seen: LightSeen | None) -> float:
+    """Return the level in the fibre at the facet; minus infinity where there was none."""
+    return -math.inf if seen is None or seen.fibre_dbm is None else seen.fibre_dbm

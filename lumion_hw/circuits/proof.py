@@ -1,0 +1,319 @@
+"""Proof of circuits by measured light: what transmitters, meters and receivers say, against what was predicted."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lumion_hw.bench.bench import Bench
+from lumion_hw.circuits.coherent import Acceptance, accepted
+from lumion_hw.circuits.exit_power import ExitPower
+from lumion_hw.circuits.planned import CircuitArm, PlannedCircuit
+from lumion_hw.circuits.request import CircuitRequest
+from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.polarization import Alignment
+from lumion_hw.quantities import dbm_from_w, w_from_dbm
+
+LAUNCH_SIGMA_DB = 0.1
+"""What the reported launch power of a module wanders by; its fixed error is part of a calibrated input loss."""
+UNCALIBRATED_LAUNCH_SIGMA_DB = 1.5
+"""The fixed error of that report, ±3 dB at the most (SFF-8472), where no calibration has taken it out."""
+METER_SIGMA_DB = 0.1
+"""A power meter's fixed error, ±2.5 % (Keysight N77xx)."""
+MONITOR_SIGMA_DB = 0.05
+"""What a calibrated photodiode on the chip wanders by."""
+UNALIGNED_SIGMA_DB = 0.1
+"""What a search of the polarization leaves."""
+LEAKAGE_SIGMA_DB = 0.05
+"""Light that comes back to the path after leaking out of it twice, 25 dB down each time: 20 log10(1 + 10^-2.5)."""
+_SIGMAS = 4.0
+"""Of these a proof allows: of ten thousand good circuits one is refused."""
+_LOS_DEADLINE_S = 1.0
+_LOS_POLL_S = 0.02
+
+
+@dataclass(frozen=True)
+class CircuitProof:
+    """What was measured of one circuit.
+
+    Attributes:
+        circuit: What was planned.
+        launch_dbm: Launch power as the transmitting module reports it.
+        measured_loss_db: Fibre to fibre over the mesh, from launch and meter; ``None`` without a reading.
+        received_dbm: Power at the receiver as the meter on its tap implies; ``None`` without a reading.
+        los: The receiving module reports loss of signal.
+        alignment: The polarization search, ``None`` where none was needed or possible.
+        failures: Why it is not proven, one clause each; empty if it is.
+        tolerance_db: How far the loss could lie from the predicted one.
+        arm_losses_db: The same loss arm by arm.
+        acceptance: What the receiver of a signal of two polarizations says of it; ``None`` for any other, and where
+            power has refused it already.
+    """
+
+    circuit: PlannedCircuit
+    launch_dbm: float | None
+    measured_loss_db: float | None
+    received_dbm: float | None
+    los: bool
+    alignment: Alignment | None
+    failures: tuple[str, ...]
+    tolerance_db: float = math.nan
+    arm_losses_db: tuple[float | None, ...] = ()
+    acceptance: Acceptance | None = None
+
+    @property
+    def proven(self) -> bool:
+        """Whether power, budget and the receiver's own LOS agree that this circuit carries light."""
+        return not self.failures
+
+    @property
+    def margin_db(self) -> float | None:
+        """Measured margin over the receiver's sensitivity."""
+        if self.received_dbm is None:
+            return None
+        return self.received_dbm - self.circuit.budget.sensitivity_dbm
+
+    @property
+    def loss_error_db(self) -> float | None:
+        """Measured minus predicted loss over the mesh."""
+        if self.measured_loss_db is None:
+            return None
+        return self.measured_loss_db - self.circuit.budget.mesh_loss_db
+
+
+@dataclass(frozen=True)
+class CircuitLight:
+    """What transmitter, meters and receiver of one circuit say at one time; ``None`` where there is no number.
+
+    Attributes:
+        launch_dbm: Launch power as the module reports it.
+        fibre_dbm: Power in the fibre at the mesh facet, arm by arm.
+        los: The receiver reports loss of signal.
+    """
+
+    launch_dbm: float | None
+    fibre_dbm: tuple[float | None, ...]
+    los: bool
+
+    def received_dbm(self, circuit: PlannedCircuit) -> float | None:
+        """Power at the receiver, of all arms together."""
+        arrived = [
+            w_from_dbm(seen_dbm - arm.exit.loss_db) * (1.0 - arm.exit.tap_fraction)
+            for arm, seen_dbm in zip(circuit.arms, self.fibre_dbm, strict=True)
+            if seen_dbm is not None
+        ]
+        return dbm_from_w(sum(arrived)) if arrived else None
+
+    def mesh_loss_db(self, circuit: PlannedCircuit) -> float | None:
+        """Loss from fibre to fibre over the mesh, as its budget counts it."""
+        received_dbm = self.received_dbm(circuit)
+        if self.launch_dbm is None or received_dbm is None:
+            return None
+        return self.launch_dbm + circuit.budget.gain_db - circuit.budget.fixed_loss_db - received_dbm
+
+    def arm_losses_db(self, circuit: PlannedCircuit) -> tuple[float | None, ...]:
+        """Loss from fibre to fibre over the mesh, arm by arm; each of two tributaries has half of the launch."""
+        share_db = share_of_arm_db(circuit)
+        return tuple(
+            None
+            if self.launch_dbm is None or seen_dbm is None
+            else self.launch_dbm - share_db + arm.entry.gain_db - arm.entry.loss_db - seen_dbm
+            for arm, seen_dbm in zip(circuit.arms, self.fibre_dbm, strict=True)
+        )
+
+
+def share_of_arm_db(circuit: PlannedCircuit) -> float:
+    """Return by how much an arm has less light than its module sends."""
+    return 10.0 * math.log10(len(circuit.arms))
+
+
+def arm_level_dbm(circuit: PlannedCircuit, arm: CircuitArm) -> float:
+    """Return the power that should be in the fibre behind the mesh at the end of an arm."""
+    entry = arm.entry
+    return circuit.budget.launch_dbm - share_of_arm_db(circuit) + entry.gain_db - entry.loss_db - arm.loss_db
+
+
+def loss_tolerance_db(bench: Bench, record: CalibrationRecord, arm: CircuitArm, mesh_sigma_db: float) -> float:
+    """Return how far a measured loss may lie from the predicted one.
+
+    It follows from the standard error of the prediction, and from what measures launch and exit;
+    ``fabric.loss_tolerance_db`` is an upper bound where the bench file gives one.
+
+    Args:
+        bench: The bench.
+        record: Calibration of its mesh.
+        arm: Where it is measured.
+        mesh_sigma_db: Standard error of the predicted loss.
+    """
+    is_calibrated = record.port(arm.entry.port).input_loss_db is not None
+    launch_db = LAUNCH_SIGMA_DB if is_calibrated else UNCALIBRATED_LAUNCH_SIGMA_DB
+    exit_db = METER_SIGMA_DB if arm.exit.meter is not None else MONITOR_SIGMA_DB
+    tolerance_db = _SIGMAS * math.hypot(mesh_sigma_db, launch_db, exit_db, UNALIGNED_SIGMA_DB, LEAKAGE_SIGMA_DB)
+    most_db = bench.model.fabric.loss_tolerance_db
+    return tolerance_db if most_db is None else min(tolerance_db, most_db)
+
+
+class Prover:
+    """Looks at circuits and judges them; changes nothing.
+
+    Args:
+        bench: The bench.
+        exits: Power at the exits of its mesh.
+    """
+
+    def __init__(self, bench: Bench, exits: ExitPower) -> None:
+        self._bench = bench
+        self._exits = exits
+
+    def look(self, circuits: Sequence[PlannedCircuit]) -> list[CircuitLight]:
+        """Ask transmitters, meters and receivers of circuits side by side."""
+        bench, launch_dbm, los = self._bench, dict[str, float | None](), dict[str, bool]()
+
+        def ask_launch(name: str) -> None:
+            launch_dbm[name] = bench.transponders[name].monitors().tx_power_dbm
+
+        def ask_los(name: str) -> None:
+            los[name] = bench.transponders[name].status().rx_los
+
+        sources = dict.fromkeys(circuit.request.source for circuit in circuits)
+        targets = dict.fromkeys(circuit.request.target for circuit in circuits)
+        asked = [(name, functools.partial(ask_launch, name)) for name in sources]
+        asked += [(name, functools.partial(ask_los, name)) for name in targets]
+
+        def ask_modules() -> None:
+            bench.side_by_side(asked)
+
+        jobs: list[Callable[[], float | None]] = [ask_modules]
+        jobs += [functools.partial(self._exits.in_fibre_dbm, arm.exit) for circuit in circuits for arm in circuit.arms]
+        _, *levels_dbm = bench.clock.side_by_side(jobs)
+        seen = iter(levels_dbm)
+        return [
+            CircuitLight(
+                launch_dbm[circuit.request.source],
+                tuple(next(seen) for _ in circuit.arms),
+                los[circuit.request.target],
+            )
+            for circuit in circuits
+        ]
+
+    def await_los_clear(self, circuits: Sequence[PlannedCircuit]) -> None:
+        """Wait until no receiver reports loss of signal, or the deadline has passed (the proof then says so)."""
+        bench = self._bench
+        deadline = bench.clock.now() + _LOS_DEADLINE_S
+        waiting = [circuit.request.target for circuit in circuits]
+        while waiting:
+            status = bench.side_by_side([(name, bench.transponders[name].status) for name in waiting])
+            waiting = [name for name, each in zip(waiting, status, strict=True) if each.rx_los]
+            if not waiting or bench.clock.now() >= deadline:
+                return
+            bench.clock.sleep(_LOS_POLL_S)
+
+    def judge(
+        self,
+        record: CalibrationRecord,
+        circuits: Sequence[PlannedCircuit],
+        light: Sequence[CircuitLight],
+        alignments: Mapping[CircuitRequest, Alignment],
+    ) -> tuple[CircuitProof, ...]:
+        """Judge circuits by what was seen of them, their budgets and the record's uncertainty."""
+        return tuple(
+            self._judged(record, circuit, seen, alignments.get(circuit.request))
+            for circuit, seen in zip(circuits, light, strict=True)
+        )
+
+    def _judged(
+        self, record: CalibrationRecord, circuit: PlannedCircuit, light: CircuitLight, alignment: Alignment | None
+    ) -> CircuitProof:
+        budget = circuit.budget
+        loss_db, received_dbm = light.mesh_loss_db(circuit), light.received_dbm(circuit)
+        tolerance_db = loss_tolerance_db(self._bench, record, circuit.arms[0], budget.loss_sigma_db)
+        failures = []
+        if light.launch_dbm is None:
+            failures.append("the transmitter is dark")
+        if received_dbm is None:
+            failures.append("no power reaches the receiver's tap")
+        elif received_dbm < budget.sensitivity_dbm:
+            failures.append(f"{received_dbm:.1f} dBm is below the sensitivity of {budget.sensitivity_dbm:.1f} dBm")
+        elif received_dbm > budget.overload_dbm:
+            failures.append(f"{received_dbm:.1f} dBm is above the overload of {budget.overload_dbm:.1f} dBm")
+        if loss_db is not None and abs(loss_db - budget.mesh_loss_db) > tolerance_db:
+            failures.append(f"loss {loss_db:.1f} dB, predicted {budget.mesh_loss_db:.1f} dB ± {tolerance_db:.1f}")
+        arm_losses_db = light.arm_losses_db(circuit)
+        if circuit.strategy == "dual":
+            failures += [
+                failure
+                for arm, arm_loss_db in zip(circuit.arms, arm_losses_db, strict=True)
+                if (failure := self._of_arm(record, arm, arm_loss_db)) is not None
+            ]
+        if light.los:
+            failures.append("the receiver reports loss of signal")
+        return CircuitProof(
+            circuit,
+            light.launch_dbm,
+            loss_db,
+            received_dbm,
+            light.los,
+            alignment,
+            tuple(failures),
+            tolerance_db,
+            arm_losses_db,
+        )
+
+    def accept(self, proofs: Sequence[CircuitProof], lock_timeout_s: float) -> tuple[CircuitProof, ...]:
+        """Ask the receivers of signals of two polarizations, side by side, about those that power has proven.
+
+        Args:
+            proofs: What power says.
+            lock_timeout_s: How long to wait for a lock.
+        """
+        asked = [
+            (proof.circuit.request.target, functools.partial(accepted, self._bench, proof.circuit, lock_timeout_s))
+            for proof in proofs
+            if proof.circuit.strategy == "dual" and proof.proven
+        ]
+        answers = iter(self._bench.side_by_side(asked))
+        return tuple(
+            replace(proof, acceptance=(told := next(answers)), failures=told.failures)
+            if proof.circuit.strategy == "dual" and proof.proven
+            else proof
+            for proof in proofs
+        )
+
+    def _of_arm(self, record: CalibrationRecord, arm: CircuitArm, loss_db: float | None) -> str | None:
+        """Say what is wrong with one arm of two; ``None`` if nothing is."""
+        where = f"arm {arm.entry.tributary or arm.exit.tributary} over ports {arm.entry.port} and {arm.exit.port}"
+        if loss_db is None:
+            return f"{where} is dark"
+        tolerance_db = loss_tolerance_db(self._bench, record, arm, arm.loss_sigma_db)
+        if abs(loss_db - arm.loss_db) > tolerance_db:
+            return f"{where}: loss {loss_db:.1f} dB, predicted {arm.loss_db:.1f} dB ± {tolerance_db:.1f}"
+        return None
+
+
+def summary(proof: CircuitProof) -> dict[str, object]:
+    """Return what the event log keeps of a proof."""
+    told = proof.acceptance
+    receiver = {} if told is None else {name: getattr(told, name) for name in ("pdl_db", "dgd_ps", "prefec_ber")}
+    return receiver | {
+        "source": proof.circuit.request.source,
+        "target": proof.circuit.request.target,
+        "hops": proof.circuit.hops,
+        "predicted_loss_db": round(proof.circuit.budget.mesh_loss_db, 3),
+        "measured_loss_db": None if proof.measured_loss_db is None else round(proof.measured_loss_db, 3),
+        "tolerance_db": round(proof.tolerance_db, 3),
+        "received_dbm": None if proof.received_dbm is None else round(proof.received_dbm, 3),
+        "los": proof.los,
+        "proven": proof.proven,
+    }
+
+
+def verdict(proofs: Sequence[CircuitProof]) -> str:
+    """Say which circuits were proven and which were not, and why."""
+    good = [str(proof.circuit.request) for proof in proofs if proof.proven]
+    bad = [f"{p.circuit.request}: {', '.join(p.failures)}" for p in proofs if not p.proven]
+    return (
+        f"{len(bad)} of {len(proofs)} circuits could not be proven ({'; '.join(bad)}); proven: "
+        f"{', '.join(good) or 'none'}. All were taken away again: the mesh is as it was before."
+    )

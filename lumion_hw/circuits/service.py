@@ -1,0 +1,297 @@
+"""Circuits that outlive the program: each change is journaled before and after, and found again by the next program."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path as FilePath
+from typing import Self
+
+import numpy as np
+
+from lumion_hw.bench.bench import Bench
+from lumion_hw.circuits.lock import BenchLock
+from lumion_hw.circuits.planned import PlannedCircuit
+from lumion_hw.circuits.proof import CircuitProof
+from lumion_hw.circuits.request import CircuitRequest
+from lumion_hw.circuits.setup import Milestone, PathSetup
+from lumion_hw.circuits.state import (
+    CircuitJournal,
+    CircuitState,
+    MeshFinding,
+    MeshVerdict,
+    StandingCircuit,
+    judged,
+    standing_circuit,
+    standing_plan,
+)
+from lumion_hw.clock import Clock
+from lumion_hw.errors import CircuitError, ConfigError, LumionError
+from lumion_hw.files import AnyPath
+from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.polarization import Aligner, Alignment
+from lumion_hw.storage.record_files import load_record
+
+
+class WallTime:
+    """The time of day that goes as a bench's clock does: on virtual time an hour of leases passes in seconds.
+
+    Args:
+        clock: The bench's clock.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._start_s = clock.now()
+        self._start = datetime.now(UTC)
+
+    def __call__(self) -> datetime:
+        """Return the time of day, in UTC."""
+        return self._start + timedelta(seconds=self._clock.now() - self._start_s)
+
+
+class CircuitService:
+    """Circuits of one bench that stay connected between programs. Enter its lock first.
+
+    Args:
+        bench: The open bench.
+        record: Calibration of its mesh.
+        journal: What is connected.
+        lock: The bench's lock, held.
+        record_path: Path of the calibration record, for whoever comes next.
+
+    Attributes:
+        setup: Path set-up on the open bench.
+        aligner: Polarization search, which keeps what it learns of the controllers.
+        alignments: What searches of this program have found, by circuit.
+        journal: What is connected.
+        lock: The bench's lock.
+        now: The time of day, as the bench's clock goes.
+        lost: Circuits that the journal knew and the mesh no longer drives.
+    """
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(
+        cls,
+        open_bench: Callable[[], Bench],
+        record: AnyPath,
+        directory: AnyPath,
+        *,
+        program: str = "script",
+        take_over: str | None = None,
+    ) -> Iterator[Self]:
+        """Lock and open a bench, and find again what is connected, for the time of a block.
+
+        Circuits stay on afterwards only where the bench is opened with ``leave_on_s``.
+
+        Args:
+            open_bench: Opens the bench, such as ``lambda: Bench.open("bench.yaml", leave_on_s=3600.0)``. Called once
+                the lock is held: a second program is refused before it touches a device.
+            record: The calibration record.
+            directory: State directory of the bench; see :func:`~lumion_hw.circuits.state.state_directory`.
+            program: What this program is called, shown to others.
+            take_over: Name of the owner to be replaced; see :class:`~lumion_hw.circuits.lock.BenchLock`.
+
+        Raises:
+            BusyError: Another program drives the bench.
+            LumionError: As of opening, of the record and of :meth:`restore`.
+        """
+        known = load_record(record)
+        with BenchLock(directory, program, take_over=take_over) as lock, open_bench() as bench:
+            if lock.died is not None:
+                bench.events.add("owner died", **dataclasses.asdict(lock.died))
+            with CircuitJournal(directory, bench.model.name, bench.mesh.topology.sha256) as journal:
+                service = cls(bench, known, journal, lock, str(FilePath(record).resolve()))
+                service.restore()
+                yield service
+
+    def __init__(
+        self,
+        bench: Bench,
+        record: CalibrationRecord,
+        journal: CircuitJournal,
+        lock: BenchLock,
+        record_path: str | None = None,
+    ) -> None:
+        self.aligner = Aligner(bench.clock)
+        self.setup = PathSetup(bench, record, self.aligner)
+        self.journal = journal
+        self.lock = lock
+        self.now: Callable[[], datetime] = WallTime(bench.clock)
+        self.lost: tuple[StandingCircuit, ...] = ()
+        self.alignments: dict[str, Alignment] = {}
+        self._record = record_path
+
+    @property
+    def state(self) -> CircuitState:
+        """What stands."""
+        return self.journal.state
+
+    def restore(self) -> MeshFinding:
+        """Read the mesh back and go on from what stands.
+
+        A change that was begun and never ended is taken back where it has changed the mesh. Circuits of a mesh that
+        is dark are gone, and noted so: they are :attr:`lost`.
+
+        Raises:
+            CircuitError: The mesh drives something else than the journal says; PUCs and circuits are named.
+            LumionError: A device failed, or the journal cannot be written.
+        """
+        mesh, state = self.setup.bench.mesh, self.state
+        found = judged(mesh, state, self.journal.begun)
+        self.setup.bench.events.add("read back", verdict=found.verdict.value, pucs=len(found.differences))
+        if found.verdict is MeshVerdict.DIFFERENT:
+            raise CircuitError(
+                f"{found}\nNothing was changed.",
+                hint="Somebody else drives this mesh, or a heater is broken. `lumion disconnect BENCH --all` brings it "
+                "to rest.",
+            )
+        with self.lock.changing():
+            if found.verdict is MeshVerdict.CHANGED and found.begun is not None:
+                mesh.program(np.array(found.begun.before_ma))
+            if found.verdict is MeshVerdict.DARK:
+                self.lost = state.circuits
+                state = CircuitState(record=state.record)
+                self.setup.bench.events.add("lost", circuits=[circuit.name for circuit in self.lost])
+            if found.begun is not None or self.lost:
+                self.journal.end(f"found {found.verdict.value}", state)
+        self._stand_again(state)
+        return found
+
+    def connect(
+        self, requests: Sequence[CircuitRequest], *, align: bool = True, milestone: Milestone = lambda name: None
+    ) -> tuple[CircuitProof, ...]:
+        """Set circuits up beside what stands, prove them, and note them.
+
+        Args:
+            requests: Circuits wanted.
+            align: Search the polarization at the new inputs. Otherwise only where light is missing.
+            milestone: Told of each milestone reached.
+
+        Raises:
+            ConfigError: One of them is connected already.
+            BusyError: Another program has taken over.
+            CircuitError: One was not proven: all are as before.
+            LumionError: A device failed, or the journal cannot be written: all are as before, where that is possible.
+        """
+        names = [_name(request) for request in requests]
+        standing = {circuit.name for circuit in self.state.circuits}
+        for name in names:
+            if name in standing or names.count(name) > 1:
+                raise ConfigError(f"circuit {name} is connected already", hint="`lumion circuits BENCH` lists them.")
+        with self._change("connect", names):
+            proofs = self.setup.connect(requests, align=align, milestone=milestone)
+            self._end(proofs)
+        aligned = {_name(proof.circuit.request): proof.alignment for proof in proofs}
+        self.alignments |= {name: found for name, found in aligned.items() if found is not None}
+        return proofs
+
+    def disconnect(self, names: Collection[str] | None = None) -> tuple[StandingCircuit, ...]:
+        """Take circuits down, all if none are named; when none are left the heaters go off.
+
+        Returns:
+            What was taken down.
+
+        Raises:
+            ConfigError: One of them is not connected.
+            BusyError: Another program has taken over.
+            LumionError: A device failed, or the journal cannot be written.
+        """
+        going = self.state.circuits if names is None else tuple(self.state.circuit(name) for name in names)
+        if not going:
+            return ()
+        with self._change("disconnect", [circuit.name for circuit in going]):
+            self.setup.disconnect([circuit.request for circuit in going])
+            if len(going) == len(self.state.circuits):
+                heaters_off(self.setup.bench)
+            self._end(())
+        return going
+
+    def expire(self) -> tuple[StandingCircuit, ...]:
+        """Take down the circuits whose leases have ended, and return them. Raises as :meth:`disconnect`."""
+        now = self.now()
+        ended = [circuit.name for circuit in self.state.circuits if circuit.expired(now)]
+        return self.disconnect(ended) if ended else ()
+
+    def note(self, circuits: Sequence[StandingCircuit]) -> None:
+        """Note new readings, marks and currents of what stands. Raises as :meth:`CircuitJournal.note`."""
+        self.journal.note(dataclasses.replace(self._standing(()), circuits=tuple(circuits)))
+
+    @contextlib.contextmanager
+    def _change(self, what: str, names: Sequence[str]) -> Iterator[None]:
+        """Journal a change; one that fails is noted as taken back if the mesh confirms that it is."""
+        mesh = self.setup.bench.mesh
+        with self.lock.changing():
+            before_ma, before = mesh.driven_ma(), self.state
+            self.journal.begin(what, names, before_ma)
+            try:
+                yield
+            except BaseException as error:
+                # What cannot be confirmed or written stays begun: the next program reads the mesh back.
+                with contextlib.suppress(LumionError):
+                    if not mesh.drives(before_ma).all():
+                        mesh.program(before_ma)
+                    self._stand_again(before)
+                    self.journal.end(f"taken back: {type(error).__name__}: {error}", before)
+                raise
+
+    def _stand_again(self, state: CircuitState) -> None:
+        """Let the set-up know of what stands, where it does not: a program before it did this, or it was taken back."""
+        active = self.setup.active.circuits if self.setup.active else ()
+        requests = [circuit.request for circuit in state.circuits]
+        if [circuit.request for circuit in active] == requests:
+            return
+        plan = standing_plan(self.setup.bench.model, self.setup.record, state)
+        if plan is None:
+            self.setup.active = None
+        else:
+            self.setup.adopt(plan)
+
+    def _end(self, proofs: Sequence[CircuitProof]) -> None:
+        self.journal.end("done", self._standing(proofs))
+
+    def _standing(self, proofs: Sequence[CircuitProof]) -> CircuitState:
+        """Return what stands now, with these proofs."""
+        active, now = self.setup.active, self.now()
+        circuits: tuple[PlannedCircuit, ...] = () if active is None else active.circuits
+        measured = {_name(proof.circuit.request): proof for proof in proofs}
+        known = {circuit.name: circuit for circuit in self.state.circuits}
+        names = [_name(circuit.request) for circuit in circuits]
+        return CircuitState(
+            tuple(
+                standing_circuit(circuit, measured.get(name), now, known.get(name))
+                for name, circuit in zip(names, circuits, strict=True)
+            ),
+            tuple(self.setup.bench.mesh.driven_ma().tolist()),
+            {} if active is None else dict(active.states),
+            self._record,
+        )
+
+
+def bring_to_rest(bench: Bench, journal: CircuitJournal, lock: BenchLock) -> None:
+    """Switch all heaters and transmitters off, whatever is driven, and note that nothing is connected.
+
+    Args:
+        bench: The bench.
+        journal: What is connected.
+        lock: The bench's lock, held.
+
+    Raises:
+        LumionError: A device failed, or the journal cannot be written.
+    """
+    with lock.changing():
+        with bench.dark():
+            heaters_off(bench)
+        journal.end("at rest", CircuitState(record=journal.state.record))
+
+
+def heaters_off(bench: Bench) -> None:
+    """Drive no heater. Raises as :meth:`~lumion_hw.bench.mesh_access.MeshAccess.program`."""
+    bench.mesh.program(np.zeros(len(bench.mesh.heater_channels)))
+
+
+def _name(request: CircuitRequest) -> str:
+    return f"{request.source}:{request.target}"

@@ -1,0 +1,124 @@
+"""Settings beside circuits that stand: their heaters keep their currents to the last bit.
+
+Heat of new neighbours reaches the PUCs of standing circuits all the same. As their currents stay, what it does to them
+is reckoned beforehand and measured afterwards; the new PUCs make up for the heat of the standing ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.planning_mesh import planning_mesh
+from lumion_hw.mesh.known_mesh import KnownMesh
+from lumion_hw.mesh.programming import PucTarget, program
+from lumion_hw.mesh.record import CalibrationRecord, Defect
+from lumion_hw.mesh.routing.parking import park
+from lumion_hw.mesh.topology import MeshTopology, State
+
+
+@dataclass(frozen=True)
+class Setting:
+    """States of all PUCs that can be set, and the currents that make them.
+
+    Attributes:
+        states: State by PUC, parked ones included.
+        currents_ma: Shape ``(2 n_pucs,)``.
+        heat_mw: Heat of all heaters together.
+        shift_rad: Largest change of phase that the new heat makes in a PUC that holds its currents.
+    """
+
+    states: dict[int, State]
+    currents_ma: NDArray[np.float64]
+    heat_mw: float
+    shift_rad: float
+
+
+def setting_beside(
+    mesh: MeshTopology,
+    record: CalibrationRecord,
+    used: Mapping[int, State],
+    held: Collection[int],
+    driven_ma: NDArray[np.float64],
+    couplings: Mapping[int, float] = MappingProxyType({}),
+) -> Setting:
+    """Return a setting in which the PUCs of standing circuits keep their currents exactly.
+
+    Args:
+        mesh: The mesh.
+        record: Its calibration.
+        used: States of all PUCs in use; the others are parked.
+        held: PUCs whose heaters keep their currents.
+        driven_ma: Currents driven now, shape ``(2 n_pucs,)``.
+        couplings: Power coupling of PUCs that couple only partly.
+
+    Raises:
+        CalibrationError: A PUC has no usable calibration.
+        LimitError: A heater does not reach its phase.
+    """
+    planning = planning_mesh(record)
+    states = park(mesh, used, unusable=planning.unusable).states
+    known = planning.known
+    kept_ma = np.zeros_like(driven_ma)
+    heaters = [2 * puc + arm for puc in held for arm in (0, 1)]
+    kept_ma[heaters] = driven_ma[heaters]
+    beside = known
+    if kept_ma.any():
+        # To the others the heat of the standing heaters is as if their passive phases were different.
+        warm = known.cells(kept_ma)
+        passive = np.where(np.isnan(known.passive_rad), np.nan, warm.phase_upper - warm.phase_lower)
+        beside = replace(known, passive_rad=passive)
+    targets = {
+        puc: PucTarget.state(state)
+        for puc, state in states.items()
+        if state not in record.states_of(puc) or record.pucs[puc].settable
+    }
+    targets |= {puc: PucTarget.coupling(k, known.coupler(puc)) for puc, k in couplings.items()}
+    free = {puc: target for puc, target in targets.items() if puc not in held}
+    currents_ma = kept_ma + program(beside, free).currents_ma
+    heat_mw = float(planning.heat_mw(currents_ma).sum())
+    return Setting(states, currents_ma, heat_mw, _shift_rad(known, held, driven_ma, currents_ma))
+
+
+def _shift_rad(
+    known: KnownMesh, held: Collection[int], before_ma: NDArray[np.float64], after_ma: NDArray[np.float64]
+) -> float:
+    if not held:
+        return 0.0
+    before, after = known.cells(before_ma), known.cells(after_ma)
+    shift = (after.phase_upper - after.phase_lower) - (before.phase_upper - before.phase_lower)
+    return float(np.max(np.abs(shift[list(held)])))
+
+
+def avoiding(record: CalibrationRecord, pucs: Collection[int]) -> CalibrationRecord:
+    """Return a record that takes these PUCs for unusable."""
+    suspects = tuple(Defect("suspect PUC", "puc", puc, "a circuit over it was not proven", ()) for puc in sorted(pucs))
+    return replace(record, defects=(*suspects, *record.defects)) if suspects else record
+
+
+def pucs_of(circuits: Iterable[PlannedCircuit]) -> frozenset[int]:
+    """Return all PUCs on the ways of circuits."""
+    return frozenset(puc for circuit in circuits for path in circuit.paths for puc in path.pucs)
+
+
+def joined(standing: CircuitPlan | None, added: CircuitPlan, setting: Setting) -> CircuitPlan:
+    """Return the plan of what stands and what is added, in one setting."""
+    states, paths = ({}, ()) if standing is None else (standing.routing.states, standing.routing.paths)
+    routing = replace(
+        added.routing, states={**states, **added.routing.states}, paths=(*paths, *added.routing.paths), standing=()
+    )
+    circuits = (*(() if standing is None else standing.circuits), *added.circuits)
+    return replace(
+        added,
+        circuits=circuits,
+        routing=routing,
+        states=setting.states,
+        currents_ma=setting.currents_ma,
+        standing=(),
+        heat_mw=setting.heat_mw,
+    )

@@ -1,0 +1,547 @@
+"""``lumion connect``, ``disconnect``, ``circuits``, ``budget``, ``explain``, ``hold``: circuits outlive a command."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lumion_hw.cli.log import Duration
+from lumion_hw.cli.numbers import Number
+from lumion_hw.cli.opening import bench_options, open_bench, read_endpoints
+from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
+from lumion_hw.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lumion_hw.bench.bench import Bench
+    from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService, PlannedCircuit
+    from lumion_hw.circuits.hold import CircuitHealth
+    from lumion_hw.circuits.state import StandingCircuit
+
+_MARGIN_DB, _LOSS_DB = Number("dB", 0.0, 100.0), Number("dB", 0.0, 1000.0)
+_STALE_S = 3600.0
+"""What was measured longer ago may be dark by now: no controller leaves heaters on for longer by itself."""
+_OUT_OF_TOLERANCE = 3
+_NO_DETOUR_DB = 0.01
+
+
+class _Pair(click.ParamType[tuple[str, str]]):
+    """Two modules, such as ``sfp-a:sfp-b``: light goes from the first to the second."""
+
+    name = "from:to"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """Return both names."""
+        if isinstance(value, tuple):
+            return value
+        source, colon, target = str(value).partition(":")
+        if not (source and colon and target) or ":" in target:
+            self.fail(f"{str(value)[:60]!r} is no pair; write two modules as in sfp-a:sfp-b.", param, ctx)
+        return source, target
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Which bench a command is about, and where its state is."""
+
+    file: str
+    emulate: bool
+    seed: int
+    endpoints: str | None
+    state: str | None
+    record: str | None
+    take_over: str | None
+    leave_on_s: float
+    as_json: bool
+
+    @contextlib.contextmanager
+    def directory(self) -> Iterator[Path]:
+        """Give the state directory: the one named, that of this bench, or one that ends with an emulated bench."""
+        from lumion_hw.bench.bench import load
+        from lumion_hw.circuits.state import state_directory
+
+        if self.state is not None:
+            yield Path(self.state)
+        elif self.emulate:
+            with tempfile.TemporaryDirectory(prefix="lumion-") as directory:
+                yield Path(directory)
+        else:
+            model = load(self.file)
+            name = model.mesh_section.controller
+            device = model.devices[name]
+            # A bench served by `lumion emulate` has the serial numbers of the real one, and none of its circuits.
+            served = read_endpoints(self.endpoints).get(name) if self.endpoints else None
+            yield state_directory(model.name, served or getattr(device, "serial", None) or device.address or name)
+
+    @contextlib.contextmanager
+    def opened(self, program: str) -> Iterator[CircuitService]:
+        """Lock and open the bench, and find again what is connected."""
+        from lumion_hw.circuits import CircuitService
+
+        with self.directory() as directory:
+            record = self.record_of(directory)
+            with CircuitService.open(
+                self.bench, record, directory, program=program, take_over=self.take_over
+            ) as service:
+                if service.lost:
+                    names = ", ".join(circuit.name for circuit in service.lost)
+                    note(f"the mesh was dark: {names} stood before and is to be connected again")
+                yield service
+
+    def bench(self) -> Bench:
+        """Open the bench; its heaters stay on afterwards."""
+        return open_bench(self.file, self.emulate, self.seed, self.endpoints, leave_on_s=self.leave_on_s)
+
+    def record_of(self, directory: Path) -> str:
+        """Return the path of the calibration record: the one named, or that of what is connected."""
+        from lumion_hw.circuits.state import read_state
+
+        record = self.record or read_state(directory)[0].record
+        if record is None:
+            raise ConfigError(
+                "which calibration record?",
+                hint="Give --record RECORD, as `lumion-calibrate run` has written it; it is remembered from then on.",
+            )
+        return record
+
+
+def _target_options(function: Any) -> Any:
+    """Add the options that say which bench, where its state is and what it was calibrated as, as ``target``."""
+
+    def command(*args: Any, **options: Any) -> Any:
+        given = {field.name: options.pop(field.name) for field in dataclasses.fields(_Target)}
+        return function(_Target(**given), *args, **options)
+
+    command.__doc__, command.__name__ = function.__doc__, function.__name__
+    command.__click_params__ = list(getattr(function, "__click_params__", []))  # type: ignore[attr-defined] # of click
+    decorated: Any = json_option(bench_options(command))
+    for option in (
+        click.option("--take-over", metavar="USER@HOST", help="Replace the program that holds the bench, by its name."),
+        click.option(
+            "--leave-on",
+            "leave_on_s",
+            type=Number("s", 1.0, 3600.0),
+            default=3600.0,
+            show_default=True,
+            help="Longest time the controller keeps circuits on by itself after this command, in s.",
+        ),
+        click.option("--state", metavar="DIR", help="Where it is kept what is connected.  [default: of this user]"),
+        click.option("--record", metavar="RECORD", help="Calibration record.  [default: that of what is connected]"),
+    ):
+        decorated = option(decorated)
+    return click.argument("file", metavar="BENCH")(decorated)
+
+
+def _request_options(function: Any) -> Any:
+    """Add the options that say what is asked of circuits."""
+    for option in (
+        click.option("--both", is_flag=True, help="Both directions: a circuit each."),
+        click.option(
+            "--polarization",
+            type=click.Choice(["auto", "single", "dual"]),
+            default="auto",
+            show_default=True,
+            help="Polarizations of the signal; auto takes what the modules have.",
+        ),
+        click.option(
+            "--min-margin", "min_margin_db", type=_MARGIN_DB, default=0.0, show_default=True, help="In dB, both ways."
+        ),
+        click.option("--max-loss", "max_loss_db", type=_LOSS_DB, help="Most loss over the mesh, in dB."),
+        click.option("--max-hops", type=click.IntRange(1, 10_000), help="Most PUCs on the way."),
+        click.option("--priority", type=int, default=0, show_default=True, help="Higher ones choose their way first."),
+        click.option("--exclusive", is_flag=True, help="No other circuit may share a PUC with it."),
+        click.option("--lease", "lease_s", type=Duration(), help="How long it is wanted: 30s, 2h, 7d."),
+    ):
+        function = option(function)
+    return click.argument("pairs", metavar="FROM:TO...", nargs=-1, required=True, type=_Pair())(function)
+
+
+# -- commands that change the bench
+
+
+@click.command()
+@_target_options
+@_request_options
+def connect(target: _Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
+    r"""Connect modules of BENCH through its mesh: plan, program, align the polarization, prove by measured light.
+
+    Either all of them are proven in the end, beside what stands already, or all is as before. What is connected stays
+    so after this command: the controller keeps the heaters on for --leave-on seconds, or as long as `lumion hold` runs.
+
+    \b
+    Without hardware: let `lumion emulate BENCH --endpoints FILE` run in the background, and give --endpoints FILE to
+    these commands. With --emulate a bench lives and ends with the one command.
+    """
+    requests = _requests(pairs, asked)
+    with target.opened("lumion connect") as service:
+        proofs = service.connect(requests)
+        state = service.state
+    if target.as_json:
+        echo_json({"connected": [_proof_document(proof) for proof in proofs], "standing": _names(state.circuits)})
+        return
+    rows = [_row(circuit) for circuit in state.circuits if circuit.request in requests]
+    echo_table("Connected", _HEADERS, rows)
+
+
+@click.command()
+@_target_options
+@click.argument("pairs", metavar="FROM:TO...", nargs=-1, type=_Pair())
+@click.option("--all", "everything", is_flag=True, help="All circuits; heaters and transmitters go off.")
+def disconnect(target: _Target, pairs: Sequence[tuple[str, str]], everything: bool) -> None:
+    """Take circuits of BENCH down. With --all the mesh comes to rest, whatever it drives and whoever has set it."""
+    if bool(pairs) == everything:
+        raise click.UsageError("Give pairs, or --all.")
+    if everything:
+        gone = _brought_to_rest(target)
+        left: tuple[StandingCircuit, ...] = ()
+    else:
+        with target.opened("lumion disconnect") as service:
+            gone = service.disconnect([":".join(pair) for pair in pairs])
+            left = service.state.circuits
+    if target.as_json:
+        echo_json({"disconnected": _names(gone), "standing": _names(left)})
+    else:
+        say(f"disconnected {', '.join(_names(gone)) or 'nothing'}; {len(left)} left")
+
+
+@click.command()
+@_target_options
+@click.option("--connect", "pairs", metavar="FROM:TO", multiple=True, type=_Pair(), help="Connect this pair first.")
+@click.option("--for", "for_s", type=Duration(), help="How long: 30s, 2h, 7d; until Ctrl-C if not given.")
+@click.option(
+    "--period", "period_s", type=Number("s", 0.05, 3600.0), default=1.0, show_default=True, help="Of looking, in s."
+)
+@click.option(
+    "--reads",
+    "reads_per_s",
+    type=Number("1/s", 0.1, 1000.0),
+    default=20.0,
+    show_default=True,
+    help="Most power readings per second, for all circuits together.",
+)
+@click.option("--every", "every_s", type=Duration(), default="1min", show_default=True, help="Of telling how it is.")
+def hold(
+    target: _Target,
+    pairs: Sequence[tuple[str, str]],
+    for_s: float | None,
+    period_s: float,
+    reads_per_s: float,
+    every_s: float,
+) -> None:
+    """Keep the circuits of BENCH as they should be: follow the polarization, watch loss and margin, end leases.
+
+    What goes wrong is told at once and written to events.jsonl in the state directory: fibre, path through the mesh,
+    transmitter or receiver. The exit code is 3 if a circuit is broken in the end. While this runs the circuits stay on
+    for as long as it does; other commands that change the bench are refused meanwhile.
+    """
+    from lumion_hw.circuits.hold import Upkeep
+
+    with target.opened("lumion hold") as service:
+        service.setup.bench.events.write_to(service.journal.path.with_name("events.jsonl"))
+        requests = [each for each in _requests(pairs, {}) if _name(each) not in _names(service.state.circuits)]
+        if requests:
+            service.connect(requests)
+        if not service.state.circuits:
+            raise ConfigError("nothing is connected that could be held", hint="See `lumion connect`, or --connect.")
+        upkeep = Upkeep(service, period_s=period_s, reads_per_s=reads_per_s)
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
+            upkeep.run(for_s, _teller(every_s, target.as_json))
+        health, summary = upkeep.health, upkeep.summary()
+    if target.as_json:
+        echo_json({"circuits": [each.document() for each in health], **summary})
+    else:
+        say(f"held for {summary['held_s']:.0f} s with {summary['reads']} readings")
+    broken = [each.name for each in health if each.fault is not None]
+    if broken:
+        note(f"broken: {', '.join(broken)}")
+        click.get_current_context().exit(_OUT_OF_TOLERANCE)
+
+
+# -- commands that change nothing
+
+
+@click.command()
+@_target_options
+@click.option("--check", is_flag=True, help="Read the mesh back, and compare.")
+def circuits(target: _Target, check: bool) -> None:
+    """List what is connected on BENCH: age, margins as last measured, and marks of what has to be looked at.
+
+    This reads what was written down, and touches no device. With --check the controller is asked what it drives; the
+    exit code is 3 if that differs from what was written down.
+    """
+    from lumion_hw.circuits import lock_owner, read_state
+
+    with target.directory() as directory:
+        state, begun = read_state(directory)
+        owner = lock_owner(directory)
+        finding = _finding(target, directory) if check else None
+        now = datetime.now(UTC)
+        if target.as_json:
+            echo_json(
+                {
+                    "state": directory,
+                    "circuits": [_standing_document(each, now) for each in state.circuits],
+                    "begun": begun,
+                    "held_by": None if owner is None else owner.name,
+                    "record": state.record,
+                    "mesh": None if finding is None else finding,
+                }
+            )
+        else:
+            headers = ("circuit", "age", "lease", "hops", "margin dB", "overload dB", "measured", "marks")
+            echo_table(f"Circuits, as noted in {directory}", headers, [_listed(each, now) for each in state.circuits])
+            if not state.circuits:
+                say("nothing is connected")
+            if begun is not None:
+                say(f"{begun.what} {' '.join(begun.circuits)} was begun {begun.since_utc} and has not ended")
+            if owner is not None:
+                say(f"held by {owner.name} ({owner.program}) since {owner.since_utc}")
+            if finding is not None:
+                say(str(finding))
+    if finding is not None and finding.verdict.value not in ("as left", "as before"):
+        click.get_current_context().exit(_OUT_OF_TOLERANCE)
+
+
+@click.command()
+@_target_options
+@_request_options
+def budget(target: _Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
+    """Plan circuits of BENCH beside what is connected, and print what should arrive. Touches no hardware.
+
+    What cannot be done is refused as it would be by `lumion connect`, with the number that fails.
+    """
+    from lumion_hw.circuits import budget_lines
+
+    plan, wanted = _planned(target, _requests(pairs, asked))
+    if target.as_json:
+        echo_json({"circuits": [_planned_document(circuit) for circuit in wanted], "heat_mw": plan.heat_mw})
+        return
+    for circuit in wanted:
+        rows = [(line.what, _rounded(line.value), line.unit, line.limit) for line in budget_lines(circuit)]
+        echo_table(str(circuit.request), ("", "", "", "has to be"), rows)
+
+
+@click.command()
+@_target_options
+@_request_options
+def explain(target: _Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
+    """Say which way circuits of BENCH take, or would take, and why. Touches no hardware."""
+    from lumion_hw.circuits import explain as in_words
+
+    requests = _requests(pairs, asked)
+    plan, wanted = _planned(target, requests)
+    detours = [words for circuit in wanted if (words := _detour(target, circuit, plan))]
+    if target.as_json:
+        echo_json(
+            {
+                "circuits": [{**_planned_document(circuit), "why": circuit.reason} for circuit in wanted],
+                "detours": detours,
+                "words": in_words(plan),
+            }
+        )
+        return
+    say("\n".join([in_words(dataclasses.replace(plan, standing=(), circuits=tuple(wanted))), *detours]))
+
+
+# -- what is planned without hardware
+
+
+def _planned(target: _Target, requests: Sequence[CircuitRequest]) -> tuple[CircuitPlan, list[PlannedCircuit]]:
+    """Plan circuits beside those that stand, and return the plan and those asked for: of these some may stand."""
+    from lumion_hw.bench.bench import load
+    from lumion_hw.circuits import plan_circuits, read_state
+    from lumion_hw.circuits.state import standing_plan
+    from lumion_hw.storage import load_record
+
+    model, names = load(target.file), {_name(request) for request in requests}
+    with target.directory() as directory:
+        record, state = load_record(target.record_of(directory)), read_state(directory)[0]
+    stands = standing_plan(model, record, state)
+    standing = () if stands is None else stands.circuits
+    there = {circuit.name for circuit in state.circuits}
+    plan = plan_circuits(model, record, [each for each in requests if _name(each) not in there], standing=standing)
+    return plan, [circuit for circuit in plan.everything if _name(circuit.request) in names]
+
+
+def _detour(target: _Target, circuit: PlannedCircuit, plan: CircuitPlan) -> str:
+    """Say what a circuit loses because of others, and which; nothing if it loses nothing."""
+    from lumion_hw.bench.bench import load
+    from lumion_hw.circuits import plan_circuits
+    from lumion_hw.storage import load_record
+
+    with target.directory() as directory:
+        record = load_record(target.record_of(directory))
+    alone = plan_circuits(load(target.file), record, [circuit.request]).circuits[0]
+    more_db = circuit.budget.mesh_loss_db - alone.budget.mesh_loss_db
+    if alone.paths == circuit.paths or more_db < _NO_DETOUR_DB:
+        return ""
+    wanted = {puc for path in alone.paths for puc in path.pucs}
+    others = [
+        _name(each.request)
+        for each in plan.everything
+        if each is not circuit and wanted & {puc for path in each.paths for puc in path.pucs}
+    ]
+    ways = " and ".join(" ".join(map(str, path.pucs)) for path in alone.paths)
+    return (
+        f"{circuit.request}: with nothing else connected it would lose {more_db:.2f} dB less, over PUCs {ways}; "
+        f"{', '.join(others) or 'another circuit'} needs some of these"
+    )
+
+
+# -- what is said
+
+
+_HEADERS = ("circuit", "hops", "loss dB", "predicted dB", "received dBm", "margin dB", "overload dB")
+_NUMBERS = ("measured_loss_db", "predicted_loss_db", "received_dbm", "margin_db", "overload_margin_db")
+
+
+def _row(circuit: StandingCircuit) -> tuple[object, ...]:
+    numbers = (circuit.proof.get(name) for name in _NUMBERS)
+    return (circuit.name, len(circuit.pucs), *map(_rounded, numbers))
+
+
+def _listed(circuit: StandingCircuit, now: datetime) -> tuple[object, ...]:
+    document = _standing_document(circuit, now)
+    margins = (circuit.proof.get(name) for name in ("margin_db", "overload_margin_db"))
+    return (
+        circuit.name,
+        _span(document["age_s"]),
+        "-" if document["lease_left_s"] is None else _span(document["lease_left_s"]),
+        len(circuit.pucs),
+        *map(_rounded, margins),
+        "never" if document["measured_s_ago"] is None else f"{_span(document['measured_s_ago'])} ago",
+        "; ".join(document["marks"]) or "-",
+    )
+
+
+def _standing_document(circuit: StandingCircuit, now: datetime) -> dict[str, Any]:
+    """Return a standing circuit as JSON, with the marks that its age brings."""
+    seen_s = None
+    if circuit.seen_utc is not None:
+        seen_s = max((now - datetime.fromisoformat(circuit.seen_utc)).total_seconds(), 0.0)
+    left_s = None
+    if circuit.lease_ends_utc is not None:
+        left_s = max((datetime.fromisoformat(circuit.lease_ends_utc) - now).total_seconds(), 0.0)
+    marks = list(circuit.marks)
+    if seen_s is None or seen_s > _STALE_S:
+        marks.append("stale: not measured for an hour")
+    if circuit.expired(now):
+        marks.append("expired")
+    return {
+        "circuit": circuit.name,
+        "request": circuit.request,
+        "pucs": circuit.pucs,
+        "ports": [(path.source, path.target) for path in circuit.paths],
+        "age_s": round(circuit.age_s(now), 3),
+        "lease_left_s": left_s,
+        "measured_s_ago": seen_s,
+        **circuit.proof,
+        "marks": marks,
+    }
+
+
+def _proof_document(proof: CircuitProof) -> dict[str, Any]:
+    from lumion_hw.circuits.state import proof_document
+
+    return {
+        "circuit": _name(proof.circuit.request),
+        "pucs": [puc for path in proof.circuit.paths for puc in path.pucs],
+        **proof_document(proof),
+        "los": proof.los,
+    }
+
+
+def _planned_document(circuit: PlannedCircuit) -> dict[str, Any]:
+    plain = circuit.budget
+    return {
+        "circuit": _name(circuit.request),
+        "strategy": circuit.strategy,
+        "paths": [dataclasses.asdict(path) for path in circuit.paths],
+        **dataclasses.asdict(plain),
+        "margin_db": plain.margin_db,
+        "overload_margin_db": plain.overload_margin_db,
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
+
+
+def _teller(every_s: float, as_json: bool) -> Callable[[float, Sequence[CircuitHealth]], None]:
+    """Return what tells how circuits are: now and then, and at once when something has changed."""
+    said: dict[str, Any] = {"at_s": None, "marks": None}
+
+    def tell(held_s: float, health: Sequence[CircuitHealth]) -> None:
+        marks = [(each.name, each.marks, each.fault) for each in health]
+        if marks == said["marks"] and said["at_s"] is not None and held_s < said["at_s"] + every_s:
+            return
+        said.update(at_s=held_s, marks=marks)
+        words = "  ".join(each.words() for each in health)
+        (note if as_json else say)(f"{_span(held_s):>8}  {words}")
+
+    return tell
+
+
+def _span(seconds: float) -> str:
+    """Return a time in the largest unit that fits."""
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _requests(pairs: Sequence[tuple[str, str]], asked: Mapping[str, Any]) -> list[CircuitRequest]:
+    """Return the requests of a command line."""
+    from lumion_hw.circuits import CircuitRequest
+
+    fields = {name: value for name, value in asked.items() if name != "both"}
+    found = [CircuitRequest(source, target, **fields) for source, target in pairs]
+    if asked.get("both"):
+        found += [dataclasses.replace(each, source=each.target, target=each.source) for each in found]
+    return list(dict.fromkeys(found))
+
+
+def _brought_to_rest(target: _Target) -> tuple[StandingCircuit, ...]:
+    """Switch all off, without a calibration record, and return what stood."""
+    from lumion_hw.circuits import BenchLock, CircuitJournal
+    from lumion_hw.circuits.service import bring_to_rest
+
+    with (
+        target.directory() as directory,
+        BenchLock(directory, "lumion disconnect --all", take_over=target.take_over) as lock,
+        target.bench() as bench,
+        CircuitJournal(directory, bench.model.name, bench.mesh.topology.sha256) as journal,
+    ):
+        stood = journal.state.circuits
+        bring_to_rest(bench, journal, lock)
+    return stood
+
+
+def _finding(target: _Target, directory: Path) -> Any:
+    """Ask the controller what it drives, leaving it as it is."""
+    from lumion_hw.bench.bench import load
+    from lumion_hw.circuits.lock import BenchLock
+    from lumion_hw.circuits.state import judged, read_state
+
+    state, begun = read_state(directory)
+    only = [load(target.file).mesh_section.controller]
+    with (
+        BenchLock(directory, "lumion circuits --check", take_over=target.take_over),
+        open_bench(target.file, target.emulate, target.seed, target.endpoints, only, leave_on_s=target.leave_on_s) as b,
+    ):
+        return judged(b.mesh, state, begun)
+
+
+def _name(request: CircuitRequest) -> str:
+    return f"{request.source}:{request.target}"
+
+
+def _names(standing: Sequence[StandingCircuit]) -> list[str]:
+    return [circuit.name for circuit in standing]

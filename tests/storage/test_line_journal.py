@@ -1,0 +1,124 @@
+"""A journal of lines: what it has acknowledged is there, whatever ends the program, the disk or the line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from full_disk import room
+
+from lumion_hw.errors import ConfigError, LumionError
+from lumion_hw.storage import line_journal
+from lumion_hw.storage.line_journal import LineJournal, read_lines
+
+HEADER = {"entry": "header", "bench": "small"}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "circuits.jsonl"
+
+
+def journal(path: Path, **header: str) -> LineJournal:
+    return LineJournal(path, "the journal", HEADER | header)
+
+
+def entries(path: Path) -> list[object]:
+    return [entry.get("x") for entry in read_lines(path, "the journal").entries]
+
+
+def test_what_was_appended_is_read_in_order(path: Path) -> None:
+    with journal(path) as first:
+        first.append({"x": 1})
+    with journal(path) as second:
+        second.append({"x": (2, "ä")})
+        assert second.entries[-1]["x"] == [2, "ä"]
+    assert entries(path) == [None, 1, [2, "ä"]]
+
+
+def test_each_line_is_a_checksum_and_a_document_of_json(path: Path) -> None:
+    with journal(path) as opened:
+        opened.append({"x": 1})
+    assert path.read_bytes().splitlines()[1] == b'5dc4e6a5 {"n":1,"x":1}'  # as the trailer of `gzip` has it
+
+
+@pytest.mark.parametrize("left", [1, 5, 9, 20])
+def test_a_line_that_was_never_finished_is_kept_aside_and_cut_off(path: Path, left: int) -> None:
+    with journal(path) as opened:
+        opened.append({"x": 1})
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'12345678 {"n":2,"x":2}'[:left])
+    assert entries(path) == [None, 1]  # reading changes nothing
+    assert path.stat().st_size == len(whole) + left
+    with journal(path) as again:
+        again.append({"x": 3})
+    assert entries(path) == [None, 1, 3]
+    assert path.with_name(path.name + ".torn").read_bytes() == b'12345678 {"n":2,"x":2}'[:left] + b"\n"
+
+
+def test_every_damaged_byte_of_a_whole_line_is_an_error_that_names_the_line_and_changes_nothing(path: Path) -> None:
+    with journal(path) as opened:
+        opened.append({"x": 1})
+        opened.append({"x": 2})
+    whole = path.read_bytes()
+    first, second = len(whole.splitlines(True)[0]), len(b"".join(whole.splitlines(True)[:2]))
+    for place in range(first, second - 1):
+        damaged = whole[:place] + bytes([whole[place] ^ 0x01]) + whole[place + 1 :]
+        path.write_bytes(damaged)
+        with pytest.raises(ConfigError, match=r"damaged in line 2 of .*Restore it from a copy"):
+            journal(path)
+        assert path.read_bytes() == damaged
+
+
+def test_a_line_that_is_missing_in_the_middle_is_damage(path: Path) -> None:
+    with journal(path) as opened:
+        opened.append({"x": 1})
+        opened.append({"x": 2})
+    lines = path.read_bytes().splitlines(True)
+    path.write_bytes(lines[0] + lines[2])
+    with pytest.raises(ConfigError, match="damaged in line 2 of 2"):
+        journal(path)
+
+
+def test_a_full_disk_costs_nothing_that_was_there_and_room_made_is_used(path: Path) -> None:
+    with journal(path) as opened:
+        opened.append({"x": 1})
+        before = path.read_bytes()
+        with room(len(before) + 10), pytest.raises(LumionError, match="cannot write the journal"):
+            opened.append({"x": "y" * 1000})
+        assert path.read_bytes() == before
+        opened.append({"x": 2})
+    assert entries(path) == [None, 1, 2]
+
+
+def test_a_journal_of_another_bench_is_refused(path: Path) -> None:
+    journal(path).close()
+    with pytest.raises(ConfigError, match="is of bench 'small', this is 'large'"):
+        journal(path, bench="large")
+
+
+def test_one_that_has_grown_begins_anew_and_the_old_one_stays(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_journal, "LARGEST_BYTES", 200)
+    with journal(path) as opened:
+        for number in range(20):
+            opened.append({"x": number})
+            opened.begin_anew({"x": number})
+        opened.append({"x": "last"})
+    assert entries(path)[-1] == "last"
+    assert entries(path)[0] is None
+    assert path.stat().st_size < 400
+    assert len(read_lines(path.with_name(path.name + ".old"), "the journal").entries) > 3
+
+
+def test_a_closed_journal_says_so(path: Path) -> None:
+    opened = journal(path)
+    opened.close()
+    with pytest.raises(ConfigError, match="closed"):
+        opened.append({"x": 1})
+
+
+def test_not_a_number_is_never_written(path: Path) -> None:
+    with journal(path) as opened:
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            opened.append({"x": float("nan")})
+        opened.append({"x": 1})
+    assert json.dumps(entries(path)) == "[null, 1]"
