@@ -108,7 +108,7 @@ class _Effort:
         if verdict.status == "infeasible":
             if ways is not None:
                 raise VerifyError("CP-SAT denies a routing that was found", wrote=ways, read="infeasible")
-            raise reasons.by_conflict(problem, self._settles)
+            raise reasons.by_conflict(problem, self._settles, lambda other: self.negotiate(other)[0])
         if verdict.ways is None and ways is None:
             raise reasons.undecided(problem, self._rounds, contested, time_limit_s=self._time_limit_s)
         found, method = ways, "negotiation"
