@@ -111,7 +111,8 @@ class Negotiation:
         if jitter:
             # Of many equally short ways another one comes first now.
             prices.pressure = 0.0
-            prices.state_price = [price + self._unit * jitter * order.random() for price in prices.state_price]
+            for arc in range(len(prices.state_price)):
+                prices.state_price[arc] += self._unit * jitter * order.random()
             paths = [self._alone_now(index) for index in range(len(paths))]
         for nodes in paths:
             prices.add(nodes)
