@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from lumion_hw.mesh.routing.request import RoutingProblem
@@ -23,7 +23,7 @@ from lumion_hw.mesh.routing.search import HARD, GivenUp, Nodes, Prices, Search
 _ROUNDS_PER_ATTEMPT = 40
 """Rounds before a negotiation starts afresh in another order: one that has not settled by then rarely does."""
 
-_PRESSURE, _GROWTH, _HISTORY = 0.5, 1.1, 0.2
+_PRESSURE, _GROWTH, _HISTORY = 0.5, 1.12, 0.35
 """Price of a conflict in mean PUCs, its growth per round, and what each round of contest adds for good."""
 
 _JITTER = 0.1
@@ -85,12 +85,16 @@ class Negotiation:
         self._alone = [each for each in found if each is not None]
         return [None if each is None else each[0] for each in found]
 
-    def run(self, rounds: int, bound: float) -> Settled:
+    def run(
+        self, rounds: int, bound: float, in_vain: Callable[[Collection[int]], None] = lambda contested: None
+    ) -> Settled:
         """Negotiate, after :meth:`alone` has found a path for every circuit.
 
         Args:
             rounds: Rounds before giving up.
             bound: Cost that no routing can be below; one that meets it is not improved any further.
+            in_vain: Called after a first attempt that has failed, with the PUCs still contested. It may raise, if it
+                can prove that there is no routing.
         """
         paths: list[Nodes] = []
         contested: set[int] = set()
@@ -100,6 +104,8 @@ class Negotiation:
             paths, contested = self._negotiate(random.Random(attempt), min(_ROUNDS_PER_ATTEMPT, rounds - begun), jitter)
             if not contested:
                 return Settled(self._improved(paths, bound))
+            if not attempt:
+                in_vain(contested)
         at_odds = tuple(index for index, nodes in enumerate(paths) if self._prices.conflicts(nodes))
         return Settled(None, tuple(sorted(contested)), at_odds)
 

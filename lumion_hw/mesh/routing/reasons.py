@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from lumion_hw.mesh.routing import cpsat
 from lumion_hw.mesh.routing.cuts import Cut, find_cut
 from lumion_hw.mesh.routing.request import RoutingLimits, RoutingProblem
 from lumion_hw.mesh.routing.result import Path, Way
+from lumion_hw.mesh.routing.scarcity import find_scarcity
 from lumion_hw.mesh.routing.search import GivenUp, Prices, Search
 from lumion_hw.mesh.topology import State
 
@@ -61,6 +62,31 @@ def _nearest(alone: RoutingProblem) -> list[str]:
             # Rounded up, so that asking for what is told succeeds.
             told.append(f"{ceiling}={math.ceil(found[0] * 1e3 - 1e-6) / 1e3:g}")
     return told
+
+
+def raise_if_scarce(request: RoutingProblem, contested: Collection[int]) -> None:
+    """Refuse a request for which there is proven to be too little room near contested PUCs; no proof is no promise.
+
+    Args:
+        request: The request.
+        contested: PUCs over which circuits were at odds when negotiation gave up.
+
+    Raises:
+        NoPathError: It cannot be met.
+    """
+    scarcity = find_scarcity(request, contested)
+    if scarcity is None:
+        return
+    # A cut names joints: the better reason, where it suffices.
+    if cut := by_cut(only(request, scarcity.circuits)):
+        raise cut
+    pairs = [request.pairs[index] for index in scarcity.circuits]
+    raise NoPathError(
+        f"no routes for circuits {_told(pairs)} together (proven): PUCs {', '.join(map(str, scarcity.pucs))} do not "
+        "suffice for them",
+        ports=tuple(port for pair in pairs for port in pair),
+        hint="Give up one of them, or move an end elsewhere.",
+    )
 
 
 def by_cut(request: RoutingProblem) -> NoPathError | None:

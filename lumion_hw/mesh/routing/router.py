@@ -68,10 +68,12 @@ class _Effort:
         """Return the ways found by negotiation if any, a lower bound of their cost, and the PUCs still contested.
 
         Raises:
-            NoPathError: A circuit alone has no path.
+            NoPathError: A circuit alone has no path, or it is soon proven that all together have none.
         """
         if problem.equal:
             ways, contested = settle_lengths(problem, self._rounds)
+            if ways is None:
+                reasons.raise_if_scarce(problem, contested)
             return ways, floor(problem), contested
         negotiation = Negotiation(problem)
         try:
@@ -83,7 +85,7 @@ class _Effort:
                 raise reasons.no_path_alone(problem, index)
         # Circuits may share what a state costs: then only what each pays for passing adds up to a bound.
         bound = floor(problem) if problem.state_cost.any() else float(sum(cost or 0.0 for cost in alone))
-        settled = negotiation.run(self._rounds, bound)
+        settled = negotiation.run(self._rounds, bound, lambda contested: reasons.raise_if_scarce(problem, contested))
         return settled.ways, bound, settled.contested
 
     def decide(
@@ -99,7 +101,7 @@ class _Effort:
             ways = self._improved(problem, ways, bound)
             if self.exact != "always":
                 return ways, bound, "negotiation"
-        # A cut takes milliseconds and names joints and ports; CP-SAT could only say that there is nothing.
+        # Milliseconds on a small mesh, where it names joints and ports; CP-SAT could only say that there is nothing.
         if ways is None and (cut := reasons.by_cut(problem)):
             raise cut
         if self.exact == "never" or not cpsat.available():
@@ -120,11 +122,16 @@ class _Effort:
         return found, proven, method
 
     def _improved(self, problem: RoutingProblem, ways: tuple[Way, ...], bound: float) -> tuple[Way, ...]:
-        """Improve a routing while time is given; circuits of equal length stay as they are."""
-        if not self._improve_s > 0.0 or problem.equal:
+        """Improve a routing while time is given; circuits of equal length keep the length that they have."""
+        if not self._improve_s > 0.0:
             return ways
         until_s = time.monotonic() + self._improve_s
-        negotiation = Negotiation(problem)
+        tied = {index for group in problem.equal for index in group}
+        limits = (
+            replace(limit, exact_hops=len(way.pucs)) if index in tied else limit
+            for index, (limit, way) in enumerate(zip(problem.limits, ways, strict=True))
+        )
+        negotiation = Negotiation(replace(problem, limits=tuple(limits), equal=()))
         try:
             negotiation.alone()
         except GivenUp:
@@ -197,6 +204,8 @@ class _Standing:
             try:
                 ways, _, _ = self._effort.negotiate(problem)
             except NoPathError:
+                if len(free) == len(numbers):
+                    raise  # not even with every permission given
                 continue
             if ways is not None:
                 cost = problem.cost(ways) + problem.sunk

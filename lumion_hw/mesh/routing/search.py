@@ -118,12 +118,23 @@ def _estimates_round_obstacles(
 
 
 def floor(request: RoutingProblem) -> float:
-    """Return a cost that no routing is below: the cheapest walks of all circuits, each alone."""
-    entry = wave_graph(request.mesh).entry
-    left = estimates(request, request.pass_cost)
-    least = sum(float(each[entry[source]]) for each, (source, _) in zip(left, request.pairs, strict=True))
+    """Return a cost that no routing is below: the cheapest walks of all circuits, each alone.
+
+    Of circuits that are to have equal lengths, none is shorter than the shortest walk of any other.
+    """
+
+    def alone(weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        entry = wave_graph(request.mesh).entry
+        starts = [entry[source] for source, _ in request.pairs]
+        return np.array([left[start] for left, start in zip(estimates(request, weight), starts, strict=True)])
+
+    least = alone(request.pass_cost)
+    if request.equal:
+        hops = alone(np.ones_like(request.pass_cost))
+        for group in map(list, request.equal):
+            least[group] = np.maximum(least[group], hops[group].max() * request.pass_cost.min())
     # A circuit without any way makes no bound: the search names it.
-    return least if least < math.inf else 0.0
+    return float(least.sum()) if np.isfinite(least).all() else 0.0
 
 
 class Prices:

@@ -43,7 +43,7 @@ def cheapest_walk(
         price: Price of each state, as ``2 puc + (0 bar, 1 cross)``.
         use: How many circuits use each state.
         pressure: Price of each circuit that uses the other state of a PUC.
-        left: Least price from each node to the goal; never above the truth.
+        left: Least price from each node to the goal, never above the truth; infinite at all other ports.
         start: First node.
         goal: Last node.
         cost: Infinity for each node; overwritten.
