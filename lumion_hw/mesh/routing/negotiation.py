@@ -229,7 +229,7 @@ class Negotiation:
     def _detour_and_those_across(self, paths: Sequence[Nodes], draw: random.Random) -> list[int]:
         """Return circuits to rip up together, in the order in which to route them again."""
         prices, alone = self._prices, self._alone
-        dearer = [index for index, nodes in enumerate(paths) if len(nodes) > len(alone[index][1])]
+        dearer = [index for index, nodes in enumerate(paths) if prices.paid(nodes) > alone[index][0] + 1e-9]
         first = draw.choice(dearer or range(len(paths)))
         wanted = {arc ^ 1 for arc in prices.arcs(alone[first][1])}
         across = [index for index, nodes in enumerate(paths) if wanted.intersection(prices.arcs(nodes))]

@@ -190,6 +190,10 @@ class Prices:
         use = self.use
         return any(use[arc ^ 1] for arc in self.arcs(nodes))
 
+    def paid(self, nodes: Nodes) -> float:
+        """Return the price of a circuit's states, without what conflicts cost."""
+        return float(sum(self.state_price[arc] for arc in self.arcs(nodes)))
+
     def way(self, nodes: Nodes) -> Way:
         """Return nodes as a way."""
         states = tuple(STATES[arc & 1] for arc in self.arcs(nodes))

@@ -9,16 +9,14 @@ from __future__ import annotations
 import heapq
 import importlib.util
 import math
-import sys
 from collections.abc import Callable, MutableSequence, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-_LARGE = 200
-"""PUCs from which it pays to load numba, which takes a second; below, it is used where it has been loaded already."""
-
+_LARGE = 500
+"""PUCs above which loops are compiled: loading them takes half a second, in which small meshes are long routed."""
 
 _Walk = Callable[..., tuple[float, list[int]]]
 
@@ -101,13 +99,14 @@ class Walker:
         self, price: Any, use: Any, pressure: float, left: Any, start: int, goal: int
     ) -> tuple[float, list[int]]:
         """Return price and nodes of the cheapest walk, see :func:`cheapest_walk`; what is long comes packed."""
-        far = self._far.copy()
-        return self._run(self._bar, self._cross, price, use, pressure, left, start, goal, far, self._before)
+        # Copies: another thread may be searching the same mesh.
+        far, before = self._far.copy(), self._before.copy()
+        return self._run(self._bar, self._cross, price, use, pressure, left, start, goal, far, before)
 
 
 def worth_compiling(n_pucs: int) -> bool:
     """Return whether searches in a mesh of so many PUCs are to run compiled."""
-    return "numba" in sys.modules or (n_pucs > _LARGE and importlib.util.find_spec("numba") is not None)
+    return n_pucs > _LARGE and importlib.util.find_spec("numba") is not None
 
 
 def _listed(values: Any) -> list[Any]:
