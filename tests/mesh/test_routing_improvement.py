@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.routing import RouteRequest, route
+from lumion_hw.mesh.routing.lengths import improve_lengths, settle_lengths
 from lumion_hw.mesh.routing.negotiation import Negotiation
 from lumion_hw.mesh.routing.request import problem_for
 
@@ -61,14 +61,18 @@ def test_standing_circuits_are_not_touched_by_an_improvement(smartlight: HexMesh
     assert routing.moved == ()
 
 
-def test_pairs_of_equal_length_are_improved_and_stay_equal(smartlight: HexMesh) -> None:
-    """As many PUCs each, and the same number: what is left to improve is their loss, and the circuits beside them."""
-    loss_db = np.random.default_rng(3).uniform(0.2, 1.5, 72)
-    request = RouteRequest([(0, 20), (39, 15), (5, 9)], puc_loss_db=loss_db, equal_hops=[[0, 1]], exact="never")
-    quick = route(smartlight, request)
-    better = route(smartlight, replace(request, improve_s=0.3))
-    assert better.paths[0].hops == better.paths[1].hops == quick.paths[0].hops
-    assert better.bound == quick.bound <= better.cost <= quick.cost
+def test_circuits_of_equal_length_are_improved_at_their_length_and_at_others(smartlight: HexMesh) -> None:
+    """A first answer has 18 PUCs for either of two; with 16 each all is cheaper: CP-SAT 9.15 proves 43.26 dB best."""
+    tied = [0, 1]
+    loss_db = np.random.default_rng(5).uniform(0.2, 1.5, 72)
+    request = RouteRequest([(7, 20), (16, 2), (9, 6), (11, 3)], puc_loss_db=loss_db, equal_hops=[tied], exact="never")
+    problem = problem_for(smartlight, request)
+    quick = settle_lengths(problem, 200)[0]
+    assert quick is not None
+    clock = count()
+    better = improve_lengths(problem, quick, 200, 600.0, lambda: float(next(clock)))
+    assert len({len(better[index].pucs) for index in tied}) == 1
+    assert 43.255 < problem.cost(better) < problem.cost(quick)
 
 
 def test_the_bound_of_a_pair_of_equal_length_knows_the_longer_one(smartlight: HexMesh) -> None:

@@ -10,7 +10,7 @@ from itertools import combinations
 from lumion_hw.errors import NoPathError, VerifyError
 from lumion_hw.mesh.routing import cpsat, reasons
 from lumion_hw.mesh.routing.duplex import Duplex
-from lumion_hw.mesh.routing.lengths import settle_lengths
+from lumion_hw.mesh.routing.lengths import improve_lengths, settle_lengths
 from lumion_hw.mesh.routing.negotiation import Negotiation
 from lumion_hw.mesh.routing.request import (
     STATES,
@@ -122,16 +122,13 @@ class _Effort:
         return found, proven, method
 
     def _improved(self, problem: RoutingProblem, ways: tuple[Way, ...], bound: float) -> tuple[Way, ...]:
-        """Improve a routing while time is given; circuits of equal length keep the length that they have."""
+        """Improve a routing while time is given."""
         if not self._improve_s > 0.0:
             return ways
         until_s = time.monotonic() + self._improve_s
-        tied = {index for group in problem.equal for index in group}
-        limits = (
-            replace(limit, exact_hops=len(way.pucs)) if index in tied else limit
-            for index, (limit, way) in enumerate(zip(problem.limits, ways, strict=True))
-        )
-        negotiation = Negotiation(replace(problem, limits=tuple(limits), equal=()))
+        if problem.equal:
+            return improve_lengths(problem, ways, self._rounds, until_s, time.monotonic)
+        negotiation = Negotiation(problem)
         try:
             negotiation.alone()
         except GivenUp:

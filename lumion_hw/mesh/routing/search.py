@@ -314,6 +314,7 @@ class Search:
                 continue
             seen.setdefault(node, []).append((hops, loss))
             arc = node >> 1 & -2
+            taken = prices.arcs(_label_nodes(labels, -label)) if exact else ()
             for following, passed in ((graph.bar[node], arc), (graph.cross[node], arc + 1)):
                 total = so_far + prices.state_price[passed] + prices.pressure * prices.use[passed ^ 1]
                 dissipated = loss + float(loss_db[node >> 2])
@@ -321,7 +322,7 @@ class Search:
                     total + left[following] == math.inf
                     or hops + 1 + hops_left[following] > most
                     or (loss_left is not None and dissipated + loss_left[following] > most_loss)
-                    or (exact and passed ^ 1 in prices.arcs(_label_nodes(labels, -label)))
+                    or passed ^ 1 in taken
                 ):
                     continue
                 labels.append((-label, following))
