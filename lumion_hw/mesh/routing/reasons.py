@@ -13,7 +13,7 @@ from lumion_hw.mesh.routing import cpsat
 from lumion_hw.mesh.routing.cuts import Cut, find_cut
 from lumion_hw.mesh.routing.request import RoutingLimits, RoutingProblem
 from lumion_hw.mesh.routing.result import Path, Way
-from lumion_hw.mesh.routing.scarcity import find_scarcity
+from lumion_hw.mesh.routing.scarcity import MANY_UNKNOWNS, find_scarcity
 from lumion_hw.mesh.routing.search import GivenUp, Prices, Search
 from lumion_hw.mesh.topology import State
 
@@ -64,17 +64,18 @@ def _nearest(alone: RoutingProblem) -> list[str]:
     return told
 
 
-def raise_if_scarce(request: RoutingProblem, contested: Collection[int]) -> None:
+def raise_if_scarce(request: RoutingProblem, contested: Collection[int], most_unknowns: int = MANY_UNKNOWNS) -> None:
     """Refuse a request for which there is proven to be too little room near contested PUCs; no proof is no promise.
 
     Args:
         request: The request.
         contested: PUCs over which circuits were at odds when negotiation gave up.
+        most_unknowns: How hard to try, see :func:`find_scarcity`.
 
     Raises:
         NoPathError: It cannot be met.
     """
-    scarcity = find_scarcity(request, contested)
+    scarcity = find_scarcity(request, contested, most_unknowns)
     if scarcity is None:
         return
     # A cut names joints: the better reason, where it suffices.

@@ -22,6 +22,7 @@ from lumion_hw.mesh.routing.request import (
     problem_for,
 )
 from lumion_hw.mesh.routing.result import Routing, Way, standing_states, traced_paths, way_of
+from lumion_hw.mesh.routing.scarcity import FEW_UNKNOWNS
 from lumion_hw.mesh.routing.search import GivenUp, floor
 from lumion_hw.mesh.topology import MeshTopology
 
@@ -85,7 +86,12 @@ class _Effort:
                 raise reasons.no_path_alone(problem, index)
         # Circuits may share what a state costs: then only what each pays for passing adds up to a bound.
         bound = floor(problem) if problem.state_cost.any() else float(sum(cost or 0.0 for cost in alone))
-        settled = negotiation.run(self._rounds, bound, lambda contested: reasons.raise_if_scarce(problem, contested))
+        # Little time for a proof at first: other attempts may still succeed.
+        settled = negotiation.run(
+            self._rounds, bound, lambda contested: reasons.raise_if_scarce(problem, contested, FEW_UNKNOWNS)
+        )
+        if settled.ways is None:
+            reasons.raise_if_scarce(problem, settled.contested)
         return settled.ways, bound, settled.contested
 
     def decide(

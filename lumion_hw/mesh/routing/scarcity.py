@@ -24,8 +24,8 @@ from lumion_hw.mesh.topology import LEAVES
 _REACH = (4, 6)
 """Joints from contested PUCs to the edge of the neighbourhood: the near one first."""
 
-_MOST_UNKNOWNS = 60_000
-"""Arcs times circuits of the largest neighbourhood tried; it takes about a second."""
+FEW_UNKNOWNS, MANY_UNKNOWNS = 12_000, 60_000
+"""Arcs times circuits of the largest neighbourhood that takes about a tenth of a second, and about one."""
 
 _MARGIN = 1e-5
 """By how much the circuits must pay more than PUCs can take: far above what rounding adds up to."""
@@ -44,18 +44,21 @@ class Scarcity:
     pucs: tuple[int, ...]
 
 
-def find_scarcity(request: RoutingProblem, contested: Collection[int]) -> Scarcity | None:
+def find_scarcity(
+    request: RoutingProblem, contested: Collection[int], most_unknowns: int = MANY_UNKNOWNS
+) -> Scarcity | None:
     """Return circuits that are proven to have too little room near contested PUCs, if any are found.
 
     Args:
         request: The request; its limits and equal lengths are left out of account.
         contested: PUCs over which circuits were at odds when negotiation was given up.
+        most_unknowns: Size of the largest neighbourhood to try.
     """
     strands = _Strands(request)
     tried = 0
     for reach in _REACH:
         place = _Neighbourhood(request, strands, contested, reach)
-        if tried < place.unknowns <= _MOST_UNKNOWNS:
+        if tried < place.unknowns <= most_unknowns:
             tried = place.unknowns
             price = place.prices()
             if price is not None and (proof := _summed_up(request, strands, price)) is not None:
