@@ -93,8 +93,8 @@ class Negotiation:
         Args:
             rounds: Rounds before giving up.
             bound: Cost that no routing can be below; one that meets it is not improved any further.
-            in_vain: Called after a first attempt that has failed, with the PUCs still contested. It may raise, if it
-                can prove that there is no routing.
+            in_vain: Called when two attempts have failed, with the PUCs still contested. It may raise, if it can prove
+                that there is no routing.
         """
         paths: list[Nodes] = []
         contested: set[int] = set()
@@ -104,7 +104,7 @@ class Negotiation:
             paths, contested = self._negotiate(random.Random(attempt), min(_ROUNDS_PER_ATTEMPT, rounds - begun), jitter)
             if not contested:
                 return Settled(self._improved(paths, bound))
-            if not attempt:
+            if attempt == 1:
                 in_vain(contested)
         at_odds = tuple(index for index, nodes in enumerate(paths) if self._prices.conflicts(nodes))
         return Settled(None, tuple(sorted(contested)), at_odds)
