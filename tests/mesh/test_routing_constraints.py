@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -92,6 +96,45 @@ def test_each_circuit_may_have_its_own_hop_ceiling(smartlight: HexMesh) -> None:
         route(smartlight, RouteRequest([(0, 5), (39, 15)], max_hops=[5, None]))
     with pytest.raises(ConfigError, match="do not fit 2 circuits"):
         route(smartlight, RouteRequest([(0, 5), (39, 15)], max_hops=[6]))
+
+
+def test_each_circuit_may_have_its_own_loss_ceiling_in_both_directions(smartlight: HexMesh) -> None:
+    loss_db = np.full(72, 0.5)
+    loss_db[10] = 3.0
+    pairs = [(0, 5), (39, 15), (5, 0)]
+    request = RouteRequest(
+        pairs, puc_loss_db=loss_db, objective="hops", counter_propagation=True, max_loss_db=[None, None, 4.5]
+    )
+    assert route(smartlight, request).paths[0].loss_db <= 4.5
+    assert route(smartlight, replace(request, max_loss_db=[None, 9.0, None])).paths[0].loss_db > 4.5
+    with pytest.raises(ConfigError, match="2 loss ceilings do not fit 3 circuits"):
+        route(smartlight, replace(request, max_loss_db=[None, 4.5]))
+
+
+@pytest.mark.parametrize("ceiling", [-0.1, math.nan])
+def test_a_ceiling_that_is_none_is_refused(smartlight: HexMesh, ceiling: float) -> None:
+    with pytest.raises(ConfigError, match="a loss ceiling of"):
+        route(smartlight, RouteRequest([(0, 20)], max_loss_db=ceiling))
+
+
+@pytest.mark.parametrize("asked", [{"max_hops": 14}, {"max_loss_db": 7.4}])
+def test_a_ceiling_that_forbids_a_circuit_is_told_with_the_lowest_that_does_not(
+    smartlight: HexMesh, asked: dict[str, Any]
+) -> None:
+    """15 PUCs of 0.5 dB lead from 0 to 20, and none of them can be left out."""
+    nearest: dict[str, Any] = {"max_hops": 15, "max_loss_db": 7.5}
+    (name,) = asked
+    with pytest.raises(NoPathError, match=rf"nearest that can be had: {name}={nearest[name]}\."):
+        route(smartlight, RouteRequest([(0, 20)], **asked))
+    assert route(smartlight, RouteRequest([(0, 20)], **{name: nearest[name]})).total_hops == 15
+
+
+def test_ceilings_that_only_together_forbid_circuits_are_told_with_what_the_circuits_take(smartlight: HexMesh) -> None:
+    """Either circuit has a way of six PUCs, but both need PUC 0, one in bar and the other in cross."""
+    pairs = [(0, 5), (1, 2)]
+    with pytest.raises(NoPathError, match=r"within their ceilings \(proven by CP-SAT\); without ceilings, .* takes"):
+        route(smartlight, RouteRequest(pairs, max_hops=6))
+    assert len(route(smartlight, RouteRequest(pairs)).paths) == 2
 
 
 # -------------------------------------------------------------------------------------------------------------- faults

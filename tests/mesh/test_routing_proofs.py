@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+from itertools import combinations
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,9 +14,12 @@ from hypothesis import strategies as st
 from lumion_hw.errors import ConfigError, NoPathError, RoutingError, UndecidedError
 from lumion_hw.mesh.faults import MeshFaults
 from lumion_hw.mesh.hexagonal import HexMesh
-from lumion_hw.mesh.routing import RouteRequest, cpsat, route
+from lumion_hw.mesh.routing import Path, RouteRequest, cpsat, route, standing_states
+from lumion_hw.mesh.routing.request import other
 from lumion_hw.mesh.routing.result import Routing
 from lumion_hw.mesh.topology import LEAVES, State
+
+Pair = tuple[int, int]
 
 SMALL = HexMesh.rings(2)
 STUCK: list[State] = ["bar", "cross"]
@@ -59,27 +66,31 @@ def test_two_circuits_that_need_one_joint_are_proven_impossible_and_named(smartl
         == len(route(smartlight, RouteRequest([(2, 4)])).paths)
         == 1
     )
-    with pytest.raises(NoPathError, match=r"34→39, 2→4 together \(proven by CP-SAT\)") as refusal:
+    with pytest.raises(NoPathError, match=r"34→39, 2→4 together \(proven\): PUCs 1, 9") as refusal:
         route(smartlight, RouteRequest([(18, 5), (34, 39), (15, 37), (2, 4)]))
     assert set(refusal.value.ports) == {34, 39, 2, 4}
 
 
+CROSSED = RouteRequest([(0, 5), (1, 2)], max_hops=6)
+"""Within 6 hops one needs PUC 0 in cross and the other in bar; proofs without CP-SAT know of no ceilings."""
+
+
 def test_without_a_proof_the_answer_is_undecided_and_not_no(smartlight: HexMesh) -> None:
     with pytest.raises(UndecidedError, match="not proven impossible"):
-        route(smartlight, RouteRequest([(34, 39), (2, 4)], exact="never"))
+        route(smartlight, replace(CROSSED, exact="never"))
     assert not issubclass(UndecidedError, NoPathError)
 
 
 def test_without_or_tools_the_answer_says_what_to_install(smartlight: HexMesh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cpsat, "available", lambda: False)
     with pytest.raises(UndecidedError, match=r"pip install 'lumion-hw\[cpsat\]'"):
-        route(smartlight, RouteRequest([(34, 39), (2, 4)]))
+        route(smartlight, CROSSED)
     assert route(smartlight, RouteRequest([(0, 20)])).total_hops == 15  # all else works
 
 
 def test_time_that_does_not_suffice_leaves_the_question_open(smartlight: HexMesh) -> None:
     with pytest.raises(UndecidedError, match="s of CP-SAT"):
-        route(smartlight, RouteRequest([(34, 39), (2, 4)], time_limit_s=1e-6))
+        route(smartlight, replace(CROSSED, time_limit_s=1e-6))
 
 
 def test_the_rescue_finds_what_a_single_round_of_negotiation_does_not(smartlight: HexMesh) -> None:
@@ -122,7 +133,35 @@ def test_more_circuits_than_joints_are_refused_by_the_cut_alone(smartlight: HexM
     assert route(smartlight, RouteRequest(pairs[:3], unusable=dead)).total_hops > 0
 
 
+@pytest.mark.parametrize("circuits", [[(103, 116), (105, 120), (108, 26)], [(52, 41), (33, 44), (39, 69)]])
+def test_three_circuits_for_which_a_corner_is_too_small_are_refused_without_cp_sat(circuits: list[Pair]) -> None:
+    """Any two of them find their ways. CP-SAT 9.15 takes seconds to deny the three, and no cut keeps them apart."""
+    mesh = HexMesh.columns([10, 11] * 10 + [10])
+    for two in combinations(circuits, 2):
+        assert_lit(mesh, list(two), route(mesh, RouteRequest(two, exact="never")))
+    with pytest.raises(NoPathError, match=r"together \(proven\): PUCs .* do not suffice") as refusal:
+        route(mesh, RouteRequest([*circuits, (0, 15)], exact="never"))
+    assert set(refusal.value.ports) == {port for pair in circuits for port in pair}
+
+
 # ------------------------------------------------------------------------------------------------- random small meshes
+
+
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_too_little_room_beside_standing_circuits_means_that_cp_sat_agrees(seed: int) -> None:
+    ports = np.random.default_rng(seed).permutation(SMALL.n_ports)[:12].tolist()
+    pairs = list(zip(ports[::2], ports[1::2], strict=True))
+    stands: tuple[Path, ...] = ()
+    try:
+        stands = route(SMALL, RouteRequest(pairs[:2], exact="never")).paths
+        route(SMALL, RouteRequest(pairs[2:], standing=stands, exact="never"))
+    except NoPathError:
+        states = standing_states(SMALL, stands)
+        shut = {(puc, other(state)) for puc, state in states.items()}
+        assert decided(pairs if stands else pairs[:2], shut).status == "infeasible"
+    except UndecidedError:
+        pass
 
 
 @settings(deadline=None, max_examples=40)
@@ -138,7 +177,7 @@ def test_light_follows_every_routing_and_no_means_that_cp_sat_agrees(seed: int, 
         routing = route(SMALL, RouteRequest(pairs, faults=faults))
     except NoPathError:
         refused = True
-    exact = decided(pairs, faults)
+    exact = decided(pairs, faults.unusable())
     assert exact.status == ("infeasible" if refused else "optimal")
     if routing is not None:
         assert_lit(SMALL, pairs, routing)
@@ -147,7 +186,7 @@ def test_light_follows_every_routing_and_no_means_that_cp_sat_agrees(seed: int, 
         assert routing.cost >= exact.bound - 1e-6
 
 
-def decided(pairs: list[tuple[int, int]], faults: MeshFaults) -> cpsat.ProofVerdict:
+def decided(pairs: list[Pair], blocked: Collection[tuple[int, State]] = ()) -> cpsat.ProofVerdict:
     """Ask CP-SAT alone."""
     from lumion_hw.mesh.routing.request import RoutingLimits, RoutingProblem
 
@@ -158,7 +197,7 @@ def decided(pairs: list[tuple[int, int]], faults: MeshFaults) -> cpsat.ProofVerd
         state_cost=np.zeros((30, 2)),
         sunk=0.0,
         loss_db=np.full(30, 0.5),
-        blocked=faults.unusable(),
+        blocked=frozenset(blocked),
         limits=(RoutingLimits(),) * len(pairs),
         equal=(),
         homes={},
@@ -174,7 +213,7 @@ def decided(pairs: list[tuple[int, int]], faults: MeshFaults) -> cpsat.ProofVerd
 def test_whatever_cp_sat_can_route_is_routed(seed: int, circuits: int) -> None:
     ports = np.random.default_rng(seed).permutation(SMALL.n_ports)[: 2 * circuits].tolist()
     pairs = list(zip(ports[::2], ports[1::2], strict=True))
-    feasible = decided(pairs, MeshFaults()).status != "infeasible"
+    feasible = decided(pairs).status != "infeasible"
     routed = True
     try:
         assert_lit(SMALL, pairs, route(SMALL, RouteRequest(pairs)))

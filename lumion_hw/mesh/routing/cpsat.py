@@ -147,7 +147,7 @@ class _Model:
         """Return, for each circuit, the arcs from which its target can be reached and that are allowed."""
         request, waves = self._request, self._graph.n_waves
         blocked = {8 * puc + 2 * k + STATES.index(state) for puc, state in request.blocked for k in range(4)}
-        left = estimates(request, request.pass_cost * 0.0 + 1.0)
+        left = [each.tolist() for each in estimates(request, request.pass_cost * 0.0 + 1.0)]
         mate = request.mesh.mate.tolist()
         live: list[list[int]] = []
         for (source, target), hops, limit in zip(request.pairs, left, request.limits, strict=True):

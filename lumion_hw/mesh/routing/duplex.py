@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.routing.request import RouteRequest
+from lumion_hw.mesh.routing.request import Ceiling, RouteRequest, ceilings
 from lumion_hw.mesh.routing.result import Path, Routing
 
 Pair = tuple[int, int]
@@ -41,28 +41,27 @@ class Duplex:
         return replace(
             request,
             pairs=self.pairs,
-            max_hops=self._max_hops(request.max_hops),
+            max_hops=self._ceilings(request.max_hops, "hop"),
+            max_loss_db=self._ceilings(request.max_loss_db, "loss"),
             exact_hops=self._exact_hops(request.exact_hops),
             equal_hops=self._equal_hops(request.equal_hops),
         )
 
-    def _max_hops(self, max_hops: int | Sequence[int | None] | None) -> int | list[int | None] | None:
+    def _ceilings(
+        self, given: Ceiling | Sequence[Ceiling | None] | None, what: str
+    ) -> Ceiling | list[Ceiling | None] | None:
         """Return the ceilings of the folded circuits, the lower one of both directions.
 
         Raises:
             ConfigError: There is not one for each circuit.
         """
-        if max_hops is None or isinstance(max_hops, int):
-            return max_hops
-        if len(max_hops) != len(self._asked):
-            raise ConfigError(
-                f"{len(max_hops)} hop ceilings do not fit {len(self._asked)} circuits", hint="Give one for each."
-            )
-        folded: list[list[int]] = [[] for _ in self.pairs]
-        for place, ceiling in zip(self._place, max_hops, strict=True):
+        if not isinstance(given, Sequence):
+            return given
+        folded: list[list[Ceiling]] = [[] for _ in self.pairs]
+        for place, ceiling in zip(self._place, ceilings(len(self._asked), given, what), strict=True):
             if ceiling is not None:
                 folded[place].append(ceiling)
-        return [min(ceilings, default=None) for ceilings in folded]
+        return [min(each, default=None) for each in folded]
 
     def _exact_hops(self, exact_hops: Mapping[int, int]) -> dict[int, int]:
         """Return the exact lengths of the folded circuits.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 
@@ -16,19 +17,17 @@ _MOST_LENGTHENINGS = 6
 _ROUNDS_PER_LENGTH = 40
 
 
-def settle_lengths(request: RoutingProblem, rounds: int) -> tuple[tuple[Way, ...] | None, tuple[int, ...]]:
-    """Return the ways found if any, and the PUCs contested when it was given up.
+def at_lengths(request: RoutingProblem) -> Iterator[RoutingProblem]:
+    """Yield the request with common lengths as exact ones, the shortest first: negotiation knows no ties.
 
     Args:
         request: A request with groups of equal length, of one parity each.
-        rounds: Rounds of negotiation for each length.
     """
     hops = request.mesh.shortest_hops
     shortest = [max(int(hops[request.pairs[index]]) for index in group) for group in request.equal]
     # Where parity is known, all lengths of a circuit differ by twos; elsewhere by one.
     parities = [[request.mesh.port_parity(*request.pairs[index]) for index in group] for group in request.equal]
     steps = [1 if None in group else 2 for group in parities]
-    contested: tuple[int, ...] = ()
     lengthenings = product(range(_MOST_LENGTHENINGS + 1), repeat=len(request.equal))
     for extra in sorted(lengthenings, key=lambda each: (sum(each), each))[: 4 * _MOST_LENGTHENINGS]:
         lengths = {
@@ -36,12 +35,23 @@ def settle_lengths(request: RoutingProblem, rounds: int) -> tuple[tuple[Way, ...
             for group, least, step, more in zip(request.equal, shortest, steps, extra, strict=True)
             for index in group
         }
-        # Equal lengths as exact ones, the shortest first: negotiation knows no ties between circuits.
         limits = tuple(
             replace(limit, exact_hops=lengths.get(index, limit.exact_hops))
             for index, limit in enumerate(request.limits)
         )
-        negotiation = Negotiation(replace(request, limits=limits, equal=()))
+        yield replace(request, limits=limits, equal=())
+
+
+def settle_lengths(request: RoutingProblem, rounds: int) -> tuple[tuple[Way, ...] | None, tuple[int, ...]]:
+    """Return the ways found if any, and the PUCs contested when it was given up.
+
+    Args:
+        request: A request with groups of equal length, of one parity each.
+        rounds: Rounds of negotiation for each length.
+    """
+    contested: tuple[int, ...] = ()
+    for fixed in at_lengths(request):
+        negotiation = Negotiation(fixed)
         try:
             if None in negotiation.alone():
                 continue
@@ -52,3 +62,38 @@ def settle_lengths(request: RoutingProblem, rounds: int) -> tuple[tuple[Way, ...
             return settled.ways, ()
         contested = settled.contested
     return None, contested
+
+
+def improve_lengths(
+    request: RoutingProblem, ways: tuple[Way, ...], rounds: int, until_s: float, now_s: Callable[[], float]
+) -> tuple[Way, ...]:
+    """Improve circuits of equal length: each common length is negotiated and improved for half of the time left.
+
+    Args:
+        request: A request with groups of equal length, of one parity each.
+        ways: A routing of it.
+        rounds: Rounds of negotiation for each length.
+        until_s: When to end.
+        now_s: Tells the time.
+    """
+    best, least = ways, request.cost(ways)
+    for fixed in at_lengths(request):
+        begun_s = now_s()
+        if begun_s >= until_s:
+            break
+        negotiation = Negotiation(fixed)
+        try:
+            alone = negotiation.alone()
+        except GivenUp:
+            continue
+        # Cheapest at these lengths, each circuit by itself: if that is no cheaper, nothing is.
+        if None in alone or sum(cost or 0.0 for cost in alone) >= least - 1e-9:
+            continue
+        kept = all(limit.exact_hops in (None, len(way.pucs)) for limit, way in zip(fixed.limits, best, strict=True))
+        found = best if kept else negotiation.run(rounds, 0.0).ways
+        if found is not None:
+            share_s = (now_s() + until_s) / 2.0
+            found = negotiation.improve(found, 0.0, lambda share_s=share_s: now_s() >= share_s)  # type: ignore[misc]
+            if (cost := request.cost(found)) < least - 1e-9:
+                best, least = found, cost
+    return best

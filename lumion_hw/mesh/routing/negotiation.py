@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from lumion_hw.mesh.routing.request import RoutingProblem
@@ -23,7 +23,7 @@ from lumion_hw.mesh.routing.search import HARD, GivenUp, Nodes, Prices, Search
 _ROUNDS_PER_ATTEMPT = 40
 """Rounds before a negotiation starts afresh in another order: one that has not settled by then rarely does."""
 
-_PRESSURE, _GROWTH, _HISTORY = 0.5, 1.1, 0.2
+_PRESSURE, _GROWTH, _HISTORY = 0.5, 1.12, 0.35
 """Price of a conflict in mean PUCs, its growth per round, and what each round of contest adds for good."""
 
 _JITTER = 0.1
@@ -85,12 +85,16 @@ class Negotiation:
         self._alone = [each for each in found if each is not None]
         return [None if each is None else each[0] for each in found]
 
-    def run(self, rounds: int, bound: float) -> Settled:
+    def run(
+        self, rounds: int, bound: float, in_vain: Callable[[Collection[int]], None] = lambda contested: None
+    ) -> Settled:
         """Negotiate, after :meth:`alone` has found a path for every circuit.
 
         Args:
             rounds: Rounds before giving up.
             bound: Cost that no routing can be below; one that meets it is not improved any further.
+            in_vain: Called when two attempts have failed, with the PUCs still contested. It may raise, if it can prove
+                that there is no routing.
         """
         paths: list[Nodes] = []
         contested: set[int] = set()
@@ -100,6 +104,8 @@ class Negotiation:
             paths, contested = self._negotiate(random.Random(attempt), min(_ROUNDS_PER_ATTEMPT, rounds - begun), jitter)
             if not contested:
                 return Settled(self._improved(paths, bound))
+            if attempt == 1:
+                in_vain(contested)
         at_odds = tuple(index for index, nodes in enumerate(paths) if self._prices.conflicts(nodes))
         return Settled(None, tuple(sorted(contested)), at_odds)
 
@@ -111,7 +117,8 @@ class Negotiation:
         if jitter:
             # Of many equally short ways another one comes first now.
             prices.pressure = 0.0
-            prices.state_price = [price + self._unit * jitter * order.random() for price in prices.state_price]
+            for arc in range(len(prices.state_price)):
+                prices.state_price[arc] += self._unit * jitter * order.random()
             paths = [self._alone_now(index) for index in range(len(paths))]
         for nodes in paths:
             prices.add(nodes)
@@ -222,7 +229,7 @@ class Negotiation:
     def _detour_and_those_across(self, paths: Sequence[Nodes], draw: random.Random) -> list[int]:
         """Return circuits to rip up together, in the order in which to route them again."""
         prices, alone = self._prices, self._alone
-        dearer = [index for index, nodes in enumerate(paths) if len(nodes) > len(alone[index][1])]
+        dearer = [index for index, nodes in enumerate(paths) if prices.paid(nodes) > alone[index][0] + 1e-9]
         first = draw.choice(dearer or range(len(paths)))
         wanted = {arc ^ 1 for arc in prices.arcs(alone[first][1])}
         across = [index for index, nodes in enumerate(paths) if wanted.intersection(prices.arcs(nodes))]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from lumion_hw.errors import NoPathError, UndecidedError, VerifyError
 from lumion_hw.mesh.routing import cpsat
 from lumion_hw.mesh.routing.cuts import Cut, find_cut
-from lumion_hw.mesh.routing.request import RoutingProblem
-from lumion_hw.mesh.routing.result import Path
+from lumion_hw.mesh.routing.request import RoutingLimits, RoutingProblem
+from lumion_hw.mesh.routing.result import Path, Way
+from lumion_hw.mesh.routing.scarcity import MANY_UNKNOWNS, find_scarcity
+from lumion_hw.mesh.routing.search import GivenUp, Prices, Search
 from lumion_hw.mesh.topology import State
 
 _LOSS_TOLERANCE_DB = 1e-4
@@ -22,6 +27,9 @@ def no_path_alone(request: RoutingProblem, index: int) -> NoPathError:
     blocked = f" with {len(request.blocked)} blocked PUC states" if request.blocked else ""
     blocked += f" beside {len(request.kept)} standing circuits" if request.kept else ""
     where = f": {cut}" if cut else ""
+    nearest = _nearest(only(request, [index]))
+    if nearest:
+        where += f"; the nearest that can be had: {' or '.join(nearest)}"
     return NoPathError(
         f"no path from port {source} to port {target}{request.limits[index]}{blocked} (proven){where}",
         ports=(source, target),
@@ -29,6 +37,56 @@ def no_path_alone(request: RoutingProblem, index: int) -> NoPathError:
         hint="Free a blocked PUC, raise the limit or use another port."
         if not request.kept
         else "Let standing circuits move at a price, or use another port.",
+    )
+
+
+def _nearest(alone: RoutingProblem) -> list[str]:
+    """Return, for each ceiling of a circuit alone, the lowest one in its place that can be kept."""
+    limit = alone.limits[0]
+    weights = {"max_hops": np.ones(alone.mesh.n_pucs), "max_loss_db": alone.loss_db}
+    told = []
+    for ceiling, weight in weights.items():
+        if getattr(limit, ceiling) is None:
+            continue
+        relaxed = replace(
+            alone,
+            limits=(replace(limit, **{ceiling: None}),),
+            pass_cost=np.repeat(weight[:, None], 2, axis=1),
+            state_cost=np.zeros_like(alone.state_cost),
+        )
+        try:
+            found = Search(relaxed, Prices(relaxed)).cheapest(0)
+        except GivenUp:
+            continue
+        if found is not None:
+            # Rounded up, so that asking for what is told succeeds.
+            told.append(f"{ceiling}={math.ceil(found[0] * 1e3 - 1e-6) / 1e3:g}")
+    return told
+
+
+def raise_if_scarce(request: RoutingProblem, contested: Collection[int], most_unknowns: int = MANY_UNKNOWNS) -> None:
+    """Refuse a request for which there is proven to be too little room near contested PUCs; no proof is no promise.
+
+    Args:
+        request: The request.
+        contested: PUCs over which circuits were at odds when negotiation gave up.
+        most_unknowns: How hard to try, see :func:`find_scarcity`.
+
+    Raises:
+        NoPathError: It cannot be met.
+    """
+    scarcity = find_scarcity(request, contested, most_unknowns)
+    if scarcity is None:
+        return
+    # A cut names joints: the better reason, where it suffices.
+    if cut := by_cut(only(request, scarcity.circuits)):
+        raise cut
+    pairs = [request.pairs[index] for index in scarcity.circuits]
+    raise NoPathError(
+        f"no routes for circuits {_told(pairs)} together (proven): PUCs {', '.join(map(str, scarcity.pucs))} do not "
+        "suffice for them",
+        ports=tuple(port for pair in pairs for port in pair),
+        hint="Give up one of them, or move an end elsewhere.",
     )
 
 
@@ -51,7 +109,11 @@ def _hint(cut: Cut) -> str:
     return f"Give up {excess} of them, or move an end to the other side of the cut."
 
 
-def by_conflict(request: RoutingProblem, settles: Callable[[RoutingProblem], bool | None]) -> NoPathError:
+def by_conflict(
+    request: RoutingProblem,
+    settles: Callable[[RoutingProblem], bool | None],
+    found: Callable[[RoutingProblem], Sequence[Way] | None],
+) -> NoPathError:
     """Return the error for a request that CP-SAT has proven impossible: the circuits that conflict.
 
     Circuits are left out one by one as long as the rest is still proven impossible.
@@ -59,7 +121,12 @@ def by_conflict(request: RoutingProblem, settles: Callable[[RoutingProblem], boo
     Args:
         request: The impossible request.
         settles: Tells whether a smaller request can be met, ``None`` if that is not known.
+        found: Returns the ways of a request if they are soon found.
     """
+    if any(limit.ceilings for limit in request.limits):
+        free = replace(request, limits=tuple(RoutingLimits(exact_hops=each.exact_hops) for each in request.limits))
+        if (ways := found(free)) is not None:
+            return _by_ceilings(request, ways)
     core = list(range(len(request.pairs)))
     freeing: list[int] = []
     for index in range(len(request.pairs)):
@@ -75,6 +142,21 @@ def by_conflict(request: RoutingProblem, settles: Callable[[RoutingProblem], boo
         f"no routes for circuits {_told(pairs)} together (proven by CP-SAT)",
         ports=tuple(port for pair in pairs for port in pair),
         hint=f"Without any one of {_told(freed)} the rest of these can be routed." if freed else "Ask for fewer.",
+    )
+
+
+def _by_ceilings(request: RoutingProblem, ways: Sequence[Way]) -> NoPathError:
+    """Return the error for circuits that only their ceilings keep apart, with what they take without."""
+    taken = [
+        f"{source}→{target}{limit} takes {len(way.pucs)} hops and {request.loss_db[list(way.pucs)].sum():.3f} dB"
+        for (source, target), limit, way in zip(request.pairs, request.limits, ways, strict=True)
+        if not limit.kept_by(way, request.loss_db)
+    ]
+    return NoPathError(
+        f"no routes for circuits {_told(request.pairs)} together within their ceilings (proven by CP-SAT); without "
+        f"ceilings, {', '.join(taken)}",
+        ports=tuple(port for pair in request.pairs for port in pair),
+        hint="Raise these ceilings, or ask for fewer circuits.",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,8 @@ from lumion_hw.mesh.routing.result import Path, Way
 from lumion_hw.mesh.topology import MeshTopology, State
 
 STATES: tuple[State, State] = ("bar", "cross")
+
+Ceiling = TypeVar("Ceiling", int, float)
 
 Exact = Literal["rescue", "always", "never"]
 """When constraint programming is asked: for what negotiation gives up, always, or never."""
@@ -51,7 +53,7 @@ class RouteRequest:
         move_price: What it costs, in the unit of the objective, to take one standing circuit off its way; ``None``
             (hitless) if none may be touched.
         max_hops: Most PUCs of a path: one number, or one per circuit (``None``: no ceiling).
-        max_loss_db: Most loss of a path.
+        max_loss_db: Most loss of a path in dB, likewise.
         exact_hops: Exact number of PUCs of single circuits, by index.
         equal_hops: Groups of circuits, as indices, that must have the same number of PUCs.
         counter_propagation: Whether a pair may be asked for together with its reverse: both then run against each
@@ -77,7 +79,7 @@ class RouteRequest:
     standing: Sequence[Path] = ()
     move_price: float | None = None
     max_hops: int | Sequence[int | None] | None = None
-    max_loss_db: float | None = None
+    max_loss_db: float | Sequence[float | None] | None = None
     exact_hops: Mapping[int, int] = field(default_factory=dict)
     equal_hops: Sequence[Sequence[int]] = ()
     counter_propagation: bool = False
@@ -121,6 +123,19 @@ class RoutingLimits:
     def any(self) -> bool:
         """Whether there is a limit at all."""
         return (self.max_hops, self.max_loss_db, self.exact_hops) != (None, None, None)
+
+    @property
+    def ceilings(self) -> bool:
+        """Whether there is a ceiling."""
+        return (self.max_hops, self.max_loss_db) != (None, None)
+
+    def kept_by(self, way: Way, loss_db: NDArray[np.float64]) -> bool:
+        """Return whether a way keeps the ceilings."""
+        loss = float(loss_db[list(way.pucs)].sum())
+        return not (
+            (self.max_hops is not None and len(way.pucs) > self.max_hops)
+            or (self.max_loss_db is not None and loss > self.max_loss_db + 1e-9)
+        )
 
     @property
     def most_hops(self) -> int | None:
@@ -277,22 +292,38 @@ def costs(
     return passing + extra, holding
 
 
+def ceilings(n_pairs: int, given: Ceiling | Sequence[Ceiling | None] | None, what: str) -> list[Ceiling | None]:
+    """Return the ceiling of each circuit from one number for all, one per circuit, or none.
+
+    Raises:
+        ConfigError: There is not one for each circuit, or one is not a number.
+    """
+    each = list(given) if isinstance(given, Sequence) else [given] * n_pairs
+    if len(each) != n_pairs:
+        raise ConfigError(f"{len(each)} {what} ceilings do not fit {n_pairs} circuits", hint="Give one for each.")
+    if wrong := [ceiling for ceiling in each if ceiling is not None and not 0 <= ceiling < math.inf]:
+        raise ConfigError(f"a {what} ceiling of {wrong[0]}", hint="Give a number of 0 or more, or None for none.")
+    return each
+
+
 def limits_of(
-    n_pairs: int, max_hops: int | Sequence[int | None] | None, max_loss_db: float | None, exact_hops: Mapping[int, int]
+    n_pairs: int,
+    max_hops: int | Sequence[int | None] | None,
+    max_loss_db: float | Sequence[float | None] | None,
+    exact_hops: Mapping[int, int],
 ) -> tuple[RoutingLimits, ...]:
     """Return the limits of each circuit.
 
     Raises:
-        ConfigError: There is not one hop ceiling for each circuit, or an exact length belongs to none.
+        ConfigError: There is not one ceiling for each circuit, or an exact length belongs to none.
     """
-    ceilings = [max_hops] * n_pairs if max_hops is None or isinstance(max_hops, int) else list(max_hops)
-    if len(ceilings) != n_pairs or any(not 0 <= index < n_pairs for index in exact_hops):
+    if any(not 0 <= index < n_pairs for index in exact_hops):
         raise ConfigError(
-            f"{len(ceilings)} hop ceilings and exact lengths for circuits {sorted(exact_hops)} do not fit "
-            f"{n_pairs} circuits",
+            f"exact lengths for circuits {sorted(exact_hops)} do not fit {n_pairs} circuits",
             hint="Circuits count from 0 in the order of the request.",
         )
-    return tuple(RoutingLimits(ceiling, max_loss_db, exact_hops.get(index)) for index, ceiling in enumerate(ceilings))
+    most = zip(ceilings(n_pairs, max_hops, "hop"), ceilings(n_pairs, max_loss_db, "loss"), strict=True)
+    return tuple(RoutingLimits(hops, loss, exact_hops.get(index)) for index, (hops, loss) in enumerate(most))
 
 
 def check_parities(mesh: MeshTopology, pairs: Sequence[tuple[int, int]], limits: Sequence[RoutingLimits]) -> None:

@@ -10,7 +10,7 @@ from itertools import combinations
 from lumion_hw.errors import NoPathError, VerifyError
 from lumion_hw.mesh.routing import cpsat, reasons
 from lumion_hw.mesh.routing.duplex import Duplex
-from lumion_hw.mesh.routing.lengths import settle_lengths
+from lumion_hw.mesh.routing.lengths import improve_lengths, settle_lengths
 from lumion_hw.mesh.routing.negotiation import Negotiation
 from lumion_hw.mesh.routing.request import (
     STATES,
@@ -22,6 +22,7 @@ from lumion_hw.mesh.routing.request import (
     problem_for,
 )
 from lumion_hw.mesh.routing.result import Routing, Way, standing_states, traced_paths, way_of
+from lumion_hw.mesh.routing.scarcity import FEW_UNKNOWNS
 from lumion_hw.mesh.routing.search import GivenUp, floor
 from lumion_hw.mesh.topology import MeshTopology
 
@@ -68,10 +69,12 @@ class _Effort:
         """Return the ways found by negotiation if any, a lower bound of their cost, and the PUCs still contested.
 
         Raises:
-            NoPathError: A circuit alone has no path.
+            NoPathError: A circuit alone has no path, or it is soon proven that all together have none.
         """
         if problem.equal:
             ways, contested = settle_lengths(problem, self._rounds)
+            if ways is None:
+                reasons.raise_if_scarce(problem, contested)
             return ways, floor(problem), contested
         negotiation = Negotiation(problem)
         try:
@@ -83,7 +86,12 @@ class _Effort:
                 raise reasons.no_path_alone(problem, index)
         # Circuits may share what a state costs: then only what each pays for passing adds up to a bound.
         bound = floor(problem) if problem.state_cost.any() else float(sum(cost or 0.0 for cost in alone))
-        settled = negotiation.run(self._rounds, bound)
+        # Little time for a proof at first: other attempts may still succeed.
+        settled = negotiation.run(
+            self._rounds, bound, lambda contested: reasons.raise_if_scarce(problem, contested, FEW_UNKNOWNS)
+        )
+        if settled.ways is None:
+            reasons.raise_if_scarce(problem, settled.contested)
         return settled.ways, bound, settled.contested
 
     def decide(
@@ -99,7 +107,7 @@ class _Effort:
             ways = self._improved(problem, ways, bound)
             if self.exact != "always":
                 return ways, bound, "negotiation"
-        # A cut takes milliseconds and names joints and ports; CP-SAT could only say that there is nothing.
+        # Milliseconds on a small mesh, where it names joints and ports; CP-SAT could only say that there is nothing.
         if ways is None and (cut := reasons.by_cut(problem)):
             raise cut
         if self.exact == "never" or not cpsat.available():
@@ -108,7 +116,7 @@ class _Effort:
         if verdict.status == "infeasible":
             if ways is not None:
                 raise VerifyError("CP-SAT denies a routing that was found", wrote=ways, read="infeasible")
-            raise reasons.by_conflict(problem, self._settles)
+            raise reasons.by_conflict(problem, self._settles, lambda other: self.negotiate(other)[0])
         if verdict.ways is None and ways is None:
             raise reasons.undecided(problem, self._rounds, contested, time_limit_s=self._time_limit_s)
         found, method = ways, "negotiation"
@@ -120,10 +128,12 @@ class _Effort:
         return found, proven, method
 
     def _improved(self, problem: RoutingProblem, ways: tuple[Way, ...], bound: float) -> tuple[Way, ...]:
-        """Improve a routing while time is given; circuits of equal length stay as they are."""
-        if not self._improve_s > 0.0 or problem.equal:
+        """Improve a routing while time is given."""
+        if not self._improve_s > 0.0:
             return ways
         until_s = time.monotonic() + self._improve_s
+        if problem.equal:
+            return improve_lengths(problem, ways, self._rounds, until_s, time.monotonic)
         negotiation = Negotiation(problem)
         try:
             negotiation.alone()
@@ -197,6 +207,8 @@ class _Standing:
             try:
                 ways, _, _ = self._effort.negotiate(problem)
             except NoPathError:
+                if len(free) == len(numbers):
+                    raise  # not even with every permission given
                 continue
             if ways is not None:
                 cost = problem.cost(ways) + problem.sunk

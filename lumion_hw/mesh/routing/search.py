@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.mesh.routing.request import STATES, RoutingProblem
 from lumion_hw.mesh.routing.result import Way
+from lumion_hw.mesh.routing.walk import Walker, worth_compiling
 from lumion_hw.mesh.topology import MeshTopology
 
 HARD = 1e9
@@ -60,17 +62,23 @@ def wave_graph(mesh: MeshTopology) -> WaveGraph:
 
 
 @lru_cache(maxsize=1024)
-def _hops_left(mesh: MeshTopology, port: int) -> list[float]:
-    """Return the fewest PUCs from each node to leaving at a port."""
+def _hops_left(mesh: MeshTopology, port: int) -> NDArray[np.float64]:
+    """Return the fewest PUCs from each node to leaving at a port; not to be changed."""
     ports = np.full(mesh.n_ports, math.inf)
     ports[port] = 0.0
     waves = mesh.hops_to_port[port].astype(np.float64)
     waves[waves >= 8 * mesh.n_pucs] = math.inf
-    left: list[float] = np.concatenate([waves, ports]).tolist()
-    return left
+    return np.concatenate([waves, ports])
 
 
-def estimates(request: RoutingProblem, weight: NDArray[np.float64]) -> list[list[float]]:
+@lru_cache(maxsize=16)
+def walker(mesh: MeshTopology, *, compiled: bool) -> Walker:
+    """Return what searches a mesh, made once."""
+    graph = wave_graph(mesh)
+    return Walker(graph.bar, graph.cross, graph.n_waves + mesh.n_ports, compiled=compiled)
+
+
+def estimates(request: RoutingProblem, weight: NDArray[np.float64]) -> list[NDArray[np.float64]]:
     """Return, for each circuit, the least total weight from each node to leaving at its target.
 
     Args:
@@ -81,15 +89,13 @@ def estimates(request: RoutingProblem, weight: NDArray[np.float64]) -> list[list
     targets = [target for _, target in request.pairs]
     uniform = float(weight.flat[0]) if np.ptp(weight) == 0.0 else 0.0
     if uniform > 0.0 and not request.blocked:
-        if uniform == 1.0:
-            return [_hops_left(mesh, target) for target in targets]
-        return [[uniform * left for left in _hops_left(mesh, target)] for target in targets]
+        return [uniform * _hops_left(mesh, target) for target in targets]
     return _estimates_round_obstacles(request, weight, targets)
 
 
 def _estimates_round_obstacles(
     request: RoutingProblem, weight: NDArray[np.float64], targets: list[int]
-) -> list[list[float]]:
+) -> list[NDArray[np.float64]]:
     """Return the estimates of a mesh with obstacles or uneven weights."""
     import scipy.sparse as sp
     from scipy.sparse.csgraph import dijkstra
@@ -108,17 +114,27 @@ def _estimates_round_obstacles(
     reverse = sp.csr_array((weights, (heads[tails, column], tails)), shape=(size, size))
     left = dijkstra(reverse, indices=[graph.n_waves + target for target in targets])
     # A hair below the truth: an estimate that rounding lifts above it would no longer prove the cheapest way.
-    lists: list[list[float]] = np.maximum(left * (1.0 - 1e-12) - 1e-9, 0.0).tolist()
-    return lists
+    return list(np.maximum(left * (1.0 - 1e-12) - 1e-9, 0.0))
 
 
 def floor(request: RoutingProblem) -> float:
-    """Return a cost that no routing is below: the cheapest walks of all circuits, each alone."""
-    entry = wave_graph(request.mesh).entry
-    left = estimates(request, request.pass_cost)
-    least = sum(each[entry[source]] for each, (source, _) in zip(left, request.pairs, strict=True))
+    """Return a cost that no routing is below: the cheapest walks of all circuits, each alone.
+
+    Of circuits that are to have equal lengths, none is shorter than the shortest walk of any other.
+    """
+
+    def alone(weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        entry = wave_graph(request.mesh).entry
+        starts = [entry[source] for source, _ in request.pairs]
+        return np.array([left[start] for left, start in zip(estimates(request, weight), starts, strict=True)])
+
+    least = alone(request.pass_cost)
+    if request.equal:
+        hops = alone(np.ones_like(request.pass_cost))
+        for group in map(list, request.equal):
+            least[group] = np.maximum(least[group], hops[group].max() * request.pass_cost.min())
     # A circuit without any way makes no bound: the search names it.
-    return least if least < math.inf else 0.0
+    return float(least.sum()) if np.isfinite(least).all() else 0.0
 
 
 class Prices:
@@ -131,10 +147,11 @@ class Prices:
     def __init__(self, request: RoutingProblem) -> None:
         graph = wave_graph(request.mesh)
         self.graph = graph
+        self.walker = walker(request.mesh, compiled=worth_compiling(request.mesh.n_pucs))
         base = request.pass_cost + request.state_cost
         for puc, state in request.blocked:
             base[puc, STATES.index(state)] = math.inf
-        self._fresh: list[float] = base.reshape(-1).tolist()
+        self._fresh = self.walker.packed(base.reshape(-1))
         self._held: list[float] = request.state_cost.reshape(-1).tolist()
         self._any_held = bool(request.state_cost.any())
         self.pressure = 0.0
@@ -142,8 +159,8 @@ class Prices:
 
     def reset(self) -> None:
         """Forget all use and all history."""
-        self.state_price = list(self._fresh)
-        self.use = [0] * len(self._fresh)
+        self.state_price = self._fresh.copy()
+        self.use = self.walker.packed([0] * len(self._fresh))
 
     def arcs(self, nodes: Nodes) -> list[int]:
         """Return the states passed, as ``2 puc + (0 bar, 1 cross)``."""
@@ -173,6 +190,10 @@ class Prices:
         use = self.use
         return any(use[arc ^ 1] for arc in self.arcs(nodes))
 
+    def paid(self, nodes: Nodes) -> float:
+        """Return the price of a circuit's states, without what conflicts cost."""
+        return float(sum(self.state_price[arc] for arc in self.arcs(nodes)))
+
     def way(self, nodes: Nodes) -> Way:
         """Return nodes as a way."""
         states = tuple(STATES[arc & 1] for arc in self.arcs(nodes))
@@ -191,18 +212,16 @@ class Search:
         self._request = request
         self._prices = prices
         self._graph = prices.graph
-        self._left = estimates(request, request.pass_cost)
-        self._hops_left: list[list[float]] = []
-        self._loss_left: list[list[float]] = []
+        self._left = self._packed_estimates(request.pass_cost)
+        self._hops_left: list[Any] = []
+        self._loss_left: list[Any] = []
         if any(limit.any for limit in request.limits):
-            self._hops_left = estimates(request, np.ones_like(request.pass_cost))
+            self._hops_left = self._packed_estimates(np.ones_like(request.pass_cost))
             if any(limit.max_loss_db is not None for limit in request.limits):
-                self._loss_left = estimates(request, np.repeat(request.loss_db[:, None], 2, axis=1))
+                self._loss_left = self._packed_estimates(np.repeat(request.loss_db[:, None], 2, axis=1))
 
-    def reachable(self, index: int) -> bool:
-        """Return whether any walk leads from source to target; ``False`` proves that there is no path."""
-        start = self._graph.entry[self._request.pairs[index][0]]
-        return self._left[index][start] < math.inf
+    def _packed_estimates(self, weight: NDArray[np.float64]) -> list[Any]:
+        return [self._prices.walker.packed(left) for left in estimates(self._request, weight)]
 
     def goal(self, index: int) -> int:
         """Return the node at which the light of a circuit leaves."""
@@ -252,38 +271,17 @@ class Search:
                 price[arc] = value
 
     def _free(self, index: int) -> tuple[float, Nodes] | None:
-        """Return the cheapest walk without limits. The inner loop of the router: every name is local."""
-        graph, prices = self._graph, self._prices
-        bar, cross = graph.bar, graph.cross
-        state_price, use = prices.state_price, prices.use
-        source, target = self._request.pairs[index]
-        left, start, goal, pressure = self._left[index], graph.entry[source], graph.n_waves + target, prices.pressure
-        infinity, push, pop = math.inf, heapq.heappush, heapq.heappop
-        cost = {start: 0.0}
-        before: dict[int, int] = {}
-        done: set[int] = set()
-        queue = [(left[start], 0, start)]
-        order = 0  # counts down: of equally cheap nodes the one found last, mostly the farthest, goes first
-        while queue:
-            node = pop(queue)[2]
-            if node in done:
-                continue
-            if node == goal:
-                return cost[goal], _unwound(before, goal, start)
-            done.add(node)
-            so_far, arc = cost[node], node >> 1 & -2
-            # Whoever uses this PUC in the other state is in the way: that is what pressure charges for.
-            for following, price in (
-                (bar[node], state_price[arc] + pressure * use[arc + 1]),
-                (cross[node], state_price[arc + 1] + pressure * use[arc]),
-            ):
-                total = so_far + price
-                if total < cost.get(following, infinity) and left[following] < infinity:
-                    cost[following] = total
-                    before[following] = node
-                    order -= 1
-                    push(queue, (total + left[following], order, following))
-        return None
+        """Return the cheapest walk without limits."""
+        prices, source = self._prices, self._request.pairs[index][0]
+        price, nodes = prices.walker.cheapest(
+            prices.state_price,
+            prices.use,
+            prices.pressure,
+            self._left[index],
+            self._graph.entry[source],
+            self.goal(index),
+        )
+        return None if price == math.inf else (price, tuple(nodes))
 
     def _limited(self, index: int) -> tuple[float, Nodes] | None:
         """Return the cheapest walk within limits.
@@ -316,6 +314,7 @@ class Search:
                 continue
             seen.setdefault(node, []).append((hops, loss))
             arc = node >> 1 & -2
+            taken = prices.arcs(_label_nodes(labels, -label)) if exact else ()
             for following, passed in ((graph.bar[node], arc), (graph.cross[node], arc + 1)):
                 total = so_far + prices.state_price[passed] + prices.pressure * prices.use[passed ^ 1]
                 dissipated = loss + float(loss_db[node >> 2])
@@ -323,7 +322,7 @@ class Search:
                     total + left[following] == math.inf
                     or hops + 1 + hops_left[following] > most
                     or (loss_left is not None and dissipated + loss_left[following] > most_loss)
-                    or (exact and passed ^ 1 in prices.arcs(_label_nodes(labels, -label)))
+                    or passed ^ 1 in taken
                 ):
                     continue
                 labels.append((-label, following))
@@ -331,15 +330,6 @@ class Search:
                     queue, (total + left[following], 1 - len(labels), hops + 1, dissipated, total, following)
                 )
         return None
-
-
-def _unwound(before: dict[int, int], node: int, start: int) -> Nodes:
-    """Return the nodes from start to a node."""
-    nodes = [node]
-    while node != start:
-        node = before[node]
-        nodes.append(node)
-    return tuple(reversed(nodes))
 
 
 def _label_nodes(labels: Sequence[tuple[int, int]], label: int) -> Nodes:
