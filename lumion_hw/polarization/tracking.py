@@ -12,12 +12,13 @@ it, without any jump (docs/polarization.md).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.polarization.retarders import RetarderChain
+from lumion_hw.polarization.retarders import RetarderChain, cross_matrix
 from lumion_hw.polarization.state_fit import LightEstimate
 
 DITHER_RAD = 0.1
@@ -119,9 +120,10 @@ class PolarizationTracker:
         angle = 2.0 * np.pi * self._reads / 3.0 + 0.5 * np.pi * (self._reads // 3)
         turned, jacobian = self._geometry(self._centre)
         # Two directions across the light; the axis farthest from it keeps the product away from zero.
-        first = np.cross(turned, np.eye(3)[int(np.argmin(np.abs(turned)))])
-        first /= np.linalg.norm(first)
-        aside = self._dither_rad * (np.cos(angle) * first + np.sin(angle) * np.cross(turned, first))
+        cross = cross_matrix(turned)
+        first = cross[:, int(np.argmin(np.abs(turned)))]
+        first = first / np.linalg.norm(first)
+        aside = self._dither_rad * (math.cos(angle) * first + math.sin(angle) * (cross @ first))
         free = self._low < self._high
         drives = _limited(_damped(jacobian * free) @ aside, _LARGEST_DITHER_RAD)
         asked: NDArray[np.float64] = np.clip(self._centre + drives, self._low, self._high)
@@ -170,13 +172,17 @@ class PolarizationTracker:
 
     def _predicted(self, phases: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Return the power expected at phases and its derivatives by s, t, o and ln P0."""
-        q, slopes, by_taken, by_state = self._chain.overlap(phases + self._offsets, self._state, self._taken)
-        p0 = float(np.exp(self._ln_p0))
-        share = (1.0 - 2.0 * self._crosstalk) * 0.5 * (1.0 + float(q)) + self._crosstalk
+        turn, axes = self._chain.turn_and_axes(phases + self._offsets)
+        turned, back = turn @ self._state, self._taken @ turn
+        q = float(self._taken @ turned)
+        p0 = math.exp(self._ln_p0)
+        share = (1.0 - 2.0 * self._crosstalk) * 0.5 * (1.0 + q) + self._crosstalk
         by_q = 0.5 * p0 * (1.0 - 2.0 * self._crosstalk)
-        along_state = by_state - (by_state @ self._state) * self._state
-        along_taken = by_taken - (by_taken @ self._taken) * self._taken
-        slope = np.concatenate([by_q * along_state, by_q * along_taken, by_q * slopes[1:-1], [p0 * share]])
+        slope = np.empty(len(self._covariance))
+        slope[0:3] = by_q * (back - q * self._state)
+        slope[3:6] = by_q * (turned - q * self._taken)
+        slope[6:-1] = by_q * (self._taken @ _across(turned, axes[:, 1:-1]))
+        slope[-1] = p0 * share
         return p0 * share, slope
 
     def _move(self, step: NDArray[np.float64]) -> None:
@@ -197,9 +203,8 @@ class PolarizationTracker:
 
     def _error_variance(self) -> float:
         """Return the variance of the angle between the light and the state that is taken, rad²."""
-        _, jacobian = self._geometry(self._centre)
-        turn = self._chain.turn(np.tile(self._centre + self._offsets, (3, 1)), np.eye(3)).T
-        by = np.hstack([turn, -np.eye(3), jacobian[:, 1:-1]])
+        turn, axes = self._chain.turn_and_axes(self._centre + self._offsets)
+        by = np.hstack([turn, -np.eye(3), _across(turn @ self._state, axes[:, 1:-1])])
         across = np.eye(3) - np.outer(self._taken, self._taken)
         size = by.shape[1]
         return float(np.trace(across @ by @ self._covariance[:size, :size] @ by.T))
@@ -208,10 +213,9 @@ class PolarizationTracker:
 
     def _geometry(self, phases: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the light behind the squeezers, shape ``(3,)``, and its derivatives by phases, shape ``(3, N)``."""
-        angles = phases + self._offsets
-        turned = self._chain.turn(angles, self._state)
-        slopes = self._chain.overlap(np.tile(angles, (3, 1)), np.tile(self._state, (3, 1)), np.eye(3))[1]
-        return turned, slopes
+        turn, axes = self._chain.turn_and_axes(phases + self._offsets)
+        turned = turn @ self._state
+        return turned, _across(turned, axes)
 
     def _follow(self) -> None:
         """Move the centre to the estimated maximum, and squeezers that are near an end back to the middle."""
@@ -257,6 +261,12 @@ class PolarizationTracker:
         pace = 2.0 * np.pi / _CIRCLE_READS * (1.0 + 0.5 * (index // 2))
         circling: NDArray[np.float64] = _CIRCLE_RAD * np.cos(pace * self._reads + 0.5 * np.pi * index)
         return circling
+
+
+def _across(turned: NDArray[np.float64], axes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how light moves that is turned about axes, the columns: axis × light, shape ``(3, N)``."""
+    moved: NDArray[np.float64] = -cross_matrix(turned) @ axes
+    return moved
 
 
 def _limited(step: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
