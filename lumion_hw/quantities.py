@@ -7,6 +7,9 @@ import math
 SPEED_OF_LIGHT_M_PER_S = 299_792_458.0
 """Of light in vacuum; exact, because the metre is defined by it."""
 
+OSNR_OF_0_DBM_DB = 58.0
+"""Signal to noise in 0.1 nm behind an ideal amplifier that takes 0 dBm at 1550 nm: 1 mW over hν·12.5 GHz."""
+
 
 def dbm_from_w(power_w: float) -> float:
     """Return the power in dBm. Raises ``ValueError`` for powers that have no logarithm (zero, negative, NaN)."""
@@ -44,3 +47,9 @@ def wavelength_m_from_frequency_hz(frequency_hz: float) -> float:
     if not frequency_hz > 0:
         raise ValueError(f"{frequency_hz} Hz is not an optical frequency")
     return SPEED_OF_LIGHT_M_PER_S / frequency_hz
+
+
+def joined_osnr_db(*parts_db: float) -> float:
+    """Return the signal-to-noise ratio of noises that add up; infinite ones add nothing."""
+    noise = sum(10.0 ** (-part / 10.0) for part in parts_db)
+    return -10.0 * math.log10(noise) if noise > 0.0 else math.inf

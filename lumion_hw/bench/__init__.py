@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lumion_hw.bench.mesh_access import MeshAccess
     from lumion_hw.bench.model import BenchModel
     from lumion_hw.bench.module_connection import PluggableModel
+    from lumion_hw.bench.module_optics import ModuleFormat, ModuleOptics
     from lumion_hw.bench.roles import Role
 
 __all__ = [
@@ -36,6 +37,8 @@ __all__ = [
     "HeaterDriverModel",
     "MeshAccess",
     "MeterModel",
+    "ModuleFormat",
+    "ModuleOptics",
     "Name",
     "Number",
     "PluggableModel",
@@ -69,6 +72,7 @@ if not TYPE_CHECKING:
             "mesh_access": ("MeshAccess",),
             "model": ("BenchModel",),
             "module_connection": ("PluggableModel",),
+            "module_optics": ("ModuleFormat", "ModuleOptics"),
             "roles": ("Role",),
         },
     )

@@ -9,6 +9,7 @@ from pydantic import Field
 from lumion_hw.bench.fields import Address, Number, Port, StrictModel
 
 if TYPE_CHECKING:
+    from lumion_hw.bench.module_optics import ModuleOptics
     from lumion_hw.interfaces import ControllerLimits, PowerMeter
 
 MeterT = TypeVar("MeterT", bound="PowerMeter")
@@ -34,6 +35,11 @@ class DeviceModel(StrictModel):
     @property
     def inside(self) -> str | None:
         """Name of the device that this one is plugged into, and that has its address; ``None`` if it stands alone."""
+        return None
+
+    @property
+    def optics(self) -> ModuleOptics | None:
+        """What circuits are planned with, if it is a module that can end one; ``None`` for everything else."""
         return None
 
     def emulated_serial(self, name: str) -> str:

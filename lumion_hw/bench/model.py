@@ -115,6 +115,7 @@ class InputModel(StrictModel):
     polarization: Name | None = Field(None, description="Polarization controller on the way; none at a tributary.")
     loss_db: Number = Field(0.0, ge=0.0, le=60.0, description="Fibre, connectors and controller; not the facet.")
     gain_db: Number = Field(0.0, ge=0.0, le=40.0, description="Booster amplifier on the way.")
+    noise_figure_db: Number = Field(5.0, ge=0.0, le=20.0, description="Noise figure of that amplifier.")
     polarimeter: Name | None = Field(None, description="Polarimeter on a tap just before the facet.")
     polarimeter_tap: Number = Field(
         0.01, gt=0.0, lt=1.0, description="Share of the power that goes to it; its loss is part of loss_db."
@@ -229,6 +230,7 @@ class BenchModel(StrictModel):
                     polarization=path.polarization,
                     loss_db=path.loss_db,
                     gain_db=path.gain_db,
+                    noise_figure_db=path.noise_figure_db,
                     polarimeter=path.polarimeter,
                     tributary=path.tributary,
                     polarimeter_tap=path.polarimeter_tap,

@@ -1,208 +1,265 @@
-"""Planning circuits: routes, heater settings and link budgets, before anything is changed."""
+"""Planning circuits: routes, heater settings and link budgets, before anything is changed or any device is asked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import replace
 
 from lumion_hw.bench.bench import Bench
-from lumion_hw.bench.kinds.sfp_8472 import SfpModel
-from lumion_hw.errors import CircuitError, LimitError
-from lumion_hw.interfaces.wiring import InputPath, OutputPath
-from lumion_hw.mesh.inverse import DIFFERENTIAL_RAD, heater_currents_ma, split_phase
+from lumion_hw.bench.model import BenchModel
+from lumion_hw.circuits.budget import MOST_IMBALANCE_DB, BudgetViolation, violations
+from lumion_hw.circuits.ends import circuit_ends
+from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit, Strategy
+from lumion_hw.circuits.planning_mesh import PlanningMesh, Real, planning_mesh
+from lumion_hw.circuits.reckoning import RoutedCircuit, reckoned
+from lumion_hw.circuits.refusal import BudgetError, refused
+from lumion_hw.circuits.request import CircuitRequest
+from lumion_hw.circuits.trimming import trims_for
+from lumion_hw.circuits.ways import Ceilings, WayFinder
+from lumion_hw.errors import LimitError, RoutingError
+from lumion_hw.interfaces.wiring import Wiring
 from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.routing import Path, RouteRequest, Routing, route
 from lumion_hw.mesh.routing.parking import park
-from lumion_hw.mesh.routing.request import STATES
-from lumion_hw.mesh.topology import State
+from lumion_hw.mesh.topology import MeshTopology, State
 
-_RESCUE_S = 2.0
-"""Time for the exact search where negotiation gives up: a recovery is waiting, and has other spares to try."""
+__all__ = ["ArmTrim", "CircuitArm", "CircuitPlan", "CircuitRequest", "PlannedCircuit", "Strategy", "plan_circuits"]
 
-
-@dataclass(frozen=True)
-class CircuitRequest:
-    """One directed circuit wanted.
-
-    Attributes:
-        source: Device name of the transmitting module.
-        target: Device name of the receiving module.
-    """
-
-    source: str
-    target: str
-
-
-@dataclass(frozen=True)
-class LinkBudget:
-    """What should arrive, from launch to receiver.
-
-    Attributes:
-        launch_dbm: Launch power the bench file states for the module.
-        gain_db: Booster amplifier.
-        fixed_loss_db: Fibre, controller and connectors on both sides, and the tap.
-        mesh_loss_db: Fibre to fibre over the mesh, predicted from the calibration.
-        received_dbm: Power at the receiver.
-        sensitivity_dbm: Least power that counts as a link.
-        overload_dbm: Largest power that counts as a link.
-    """
-
-    launch_dbm: float
-    gain_db: float
-    fixed_loss_db: float
-    mesh_loss_db: float
-    received_dbm: float
-    sensitivity_dbm: float
-    overload_dbm: float
-
-    @property
-    def margin_db(self) -> float:
-        """Predicted margin over the receiver's sensitivity."""
-        return self.received_dbm - self.sensitivity_dbm
-
-
-@dataclass(frozen=True)
-class PlannedCircuit:
-    """One circuit of a plan.
-
-    Attributes:
-        request: What was asked for.
-        entry: From the transmitter to the mesh.
-        exit: From the mesh to the receiver.
-        path: PUCs on the way.
-        budget: What should arrive.
-    """
-
-    request: CircuitRequest
-    entry: InputPath
-    exit: OutputPath
-    path: Path
-    budget: LinkBudget
-
-
-@dataclass(frozen=True)
-class CircuitPlan:
-    """A conflict-free set of circuits and the setting that makes them.
-
-    Attributes:
-        circuits: One per request, in order.
-        routing: States of the PUCs used.
-        states: State of every PUC that can be set, parked ones included.
-        currents_ma: Heater currents, shape ``(2 n_pucs,)``.
-    """
-
-    circuits: tuple[PlannedCircuit, ...]
-    routing: Routing
-    states: dict[int, State]
-    currents_ma: NDArray[np.float64]
+_TRIM_ABOVE_DB = 0.5 * MOST_IMBALANCE_DB
+"""Arms that differ by less are left alone; the other half of the limit is for what the prediction does not know."""
+_BELOW_OVERLOAD_DB = 1.0
+"""Light that would overload a receiver is trimmed to so much below."""
+_ROUNDS = 4
+"""Routings tried until every circuit keeps its ceilings."""
 
 
 def plan_circuits(
-    bench: Bench,
+    bench: Bench | BenchModel,
     record: CalibrationRecord,
     requests: Sequence[CircuitRequest],
     *,
     fixed: Mapping[int, State] | None = None,
+    standing: Sequence[PlannedCircuit] = (),
+    improve_s: float = 0.0,
 ) -> CircuitPlan:
-    """Plan circuits on a calibrated bench; nothing is changed.
+    """Plan circuits on a calibrated bench; nothing is changed, and no device is asked anything.
 
     Routes take the least loss; PUCs that no circuit uses are parked in the cross state, or in bar where that opens a
-    closed ring. A state that a PUC's heaters do not reach is neither used nor parked in.
+    closed ring. A state that a PUC's heaters do not reach is neither used nor parked in. Of two arms the better one is
+    trimmed, and so is light that would overload a receiver.
 
     Args:
-        bench: The bench.
+        bench: The bench, or its checked file alone: for a plan without any device.
         record: Calibration of its mesh.
-        requests: Circuits wanted.
+        requests: Circuits wanted, planned together; those of higher priority choose their ways first.
         fixed: States that have to stay. A circuit all of whose PUCs are fixed keeps its path.
+        standing: Circuits of an earlier plan that keep their ways and count what leaks into them.
+        improve_s: Time to look for better routes than the first ones found.
 
     Raises:
-        CircuitError: A module is not wired to the mesh.
+        CircuitError: A module is not wired to the mesh, or two modules cannot work together.
+        BudgetError: A number of a circuit is not what it has to be; the message says which, and what would do.
         NoPathError: No conflict-free routes, and that is proven; the message says why.
         UndecidedError: None were found, and nothing was proven.
+        LimitError: The heaters of all circuits together are too hot.
         CalibrationError: The record does not belong to this bench.
     """
+    model = bench if isinstance(bench, BenchModel) else bench.model
+    mesh = _checked(bench, record)
+    return _Planner(model, mesh, planning_mesh(record), requests, fixed or {}, standing, improve_s).plan()
+
+
+def _checked(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshTopology:
+    """Return the mesh of a bench that a record belongs to.
+
+    Raises:
+        CalibrationError: It belongs to another one.
+    """
+    if isinstance(bench, BenchModel):
+        mesh, section = bench.topology(), bench.mesh_section
+        serial = getattr(bench.devices[section.controller], "serial", None) or record.device_serial
+        channels = tuple(channel for pair in section.heater_table() for channel in pair)
+        record.check_device(serial, mesh, channels, bench.monitors() or None)
+        record.check_complete()
+        return record.mesh  # what was worked out of it once is there for the next plan
     bench.mesh.check_record(record)
-    ends = [_ends(bench, request) for request in requests]
-    unusable = [
-        (puc, state) for puc in range(len(record.pucs)) for state in STATES if state not in _reachable(record, puc)
-    ]
-    routing = route(
-        bench.mesh.topology,
-        RouteRequest(
-            [(entry.port, out.port) for entry, out in ends],
-            # A fitted loss may come out as nothing or below: then detours would be free.
-            puc_loss_db=np.maximum(record.loss_db, 0.01),
-            unusable=unusable,
-            fixed=fixed or {},
-            time_limit_s=_RESCUE_S,
-        ),
-    )
-    states = park(bench.mesh.topology, routing.states, unusable=unusable).states
-    circuits = tuple(
-        PlannedCircuit(request, entry, out, path, _budget(bench, record, request, entry, out, path))
-        for request, (entry, out), path in zip(requests, ends, routing.paths, strict=True)
-    )
-    return CircuitPlan(circuits, routing, states, heater_currents_ma(record, states))
+    return bench.mesh.topology
 
 
-def _ends(bench: Bench, request: CircuitRequest) -> tuple[InputPath, OutputPath]:
-    """Return where a circuit enters and leaves the mesh."""
-    if any(path.laser == request.source for path in bench.wiring.inputs):
-        raise CircuitError(
-            f"circuit {request.source} to {request.target}: {request.source} is a laser, which carries no data",
-            hint="Circuits begin at modules; lasers are light for calibration.",
-        )
-    try:
-        return bench.wiring.input_of(request.source), bench.wiring.output_of(request.target)
-    except KeyError as error:
-        raise CircuitError(
-            f"circuit {request.source} to {request.target}: {error.args[0]} is not wired to the mesh",
-            hint="See 'wiring' in the bench file.",
-        ) from error
+class _Planner:
+    """One plan in the making.
 
+    Args:
+        model: The bench.
+        mesh: Its mesh.
+        planning: What is known of that.
+        requests: Circuits wanted.
+        fixed: States that have to stay.
+        standing: Circuits that keep their ways.
+        improve_s: Time to look for better routes.
+    """
 
-def _reachable(record: CalibrationRecord, puc: int) -> list[State]:
-    """Return the states that a PUC's heaters reach, or that it is stuck in; none if it was not calibrated."""
-    entry, states = record.pucs[puc], record.states_of(puc)
-    # Without a passive phase nothing can be set; what it is stuck in is still there to be used.
-    if entry.passive_phase_rad is None:
-        return list(states)
-    reached: list[State] = []
-    for state in states:
+    def __init__(
+        self,
+        model: BenchModel,
+        mesh: MeshTopology,
+        planning: PlanningMesh,
+        requests: Sequence[CircuitRequest],
+        fixed: Mapping[int, State],
+        standing: Sequence[PlannedCircuit],
+        improve_s: float,
+    ) -> None:
+        self._model, self._mesh, self._planning = model, mesh, planning
+        self._wiring: Wiring = model.to_wiring()
+        self._ends = tuple(circuit_ends(model, self._wiring, mesh, request) for request in requests)
+        self._standing = tuple(self._stands(circuit) for circuit in standing)
+        stands = [path for circuit in standing for path in circuit.paths]
+        trimmed = [arm.trim.puc for circuit in standing for arm in circuit.arms if arm.trim is not None]
+        alone = [path for circuit in standing if circuit.request.exclusive for path in circuit.paths]
+        self._finder = WayFinder(mesh, planning, self._ends, fixed, stands, alone, trimmed, improve_s)
+        self._total_mw = float(getattr(model.devices[model.mesh_section.controller], "total_power_mw", float("inf")))
+
+    def plan(self) -> CircuitPlan:
+        """Return the plan.
+
+        Raises:
+            LumionError: As :func:`plan_circuits`.
+        """
+        ceilings = self._ceilings()
         try:
-            split_phase(DIFFERENTIAL_RAD[state], entry.passive_phase_rad, entry.upper.law, entry.lower.law)
+            plan = self._drafted(ceilings)
+        except RoutingError as error:
+            if not any(ceilings):
+                raise
+            return self._without_ceilings(error)
+        failing = self._failing(plan)
+        for _ in range(_ROUNDS):
+            shorter = {index for index, found in failing.items() if any(each.is_of_length for each in found)}
+            if not shorter:
+                break
+            ceilings = [
+                plan.circuits[index].hops - 1 if index in shorter else most for index, most in enumerate(ceilings)
+            ]
+            try:
+                plan = self._drafted(ceilings)
+            except RoutingError:
+                break
+            failing = self._failing(plan)
+        if failing:
+            raise self._refusal(plan, failing)
+        return plan
+
+    def _without_ceilings(self, error: RoutingError) -> CircuitPlan:
+        """Return the plan that needs no ceilings, or say by how much they are broken."""
+        try:
+            plan = self._drafted([None] * len(self._ends))
+        except RoutingError:
+            raise error from None
+        failing = self._failing(plan)
+        if failing:
+            raise self._refusal(plan, failing) from error
+        return plan
+
+    def _refusal(self, plan: CircuitPlan, failing: Mapping[int, Sequence[BudgetViolation]]) -> BudgetError:
+        index = min(failing)
+        return refused(plan.circuits[index], failing[index])
+
+    def _failing(self, plan: CircuitPlan) -> dict[int, list[BudgetViolation]]:
+        """Return what fails of each circuit that fails."""
+        found = {
+            index: list(violations(circuit.request, circuit.budget, circuit.hops))
+            for index, circuit in enumerate(plan.circuits)
+        }
+        return {index: each for index, each in found.items() if each}
+
+    def _ceilings(self) -> list[int | None]:
+        """Return the most PUCs that each circuit can have without its loss being too much, whichever they are."""
+        typical_db = self._model.mesh_section.typical.access_loss_db
+        least_db = float(self._planning.puc_loss_db.min())
+        ceilings: Ceilings = []
+        for ends in self._ends:
+            request, allowed_db = ends.request, []
+            for entry, out in zip(ends.entries, ends.exits, strict=True):
+                access_db = (
+                    self._planning.into_db(entry.port, typical_db)[0]
+                    + self._planning.out_of_db(out.port, typical_db)[0]
+                )
+                if request.max_loss_db is not None:
+                    allowed_db.append(request.max_loss_db - access_db)
+            hops = [] if request.max_hops is None else [request.max_hops]
+            # With two arms it is their mean that counts: only where both have to be shorter, none may be as long.
+            hops += [max(int(max(allowed_db) / least_db + 1e-9), 0)] if allowed_db else []
+            ceilings.append(min(hops) if hops else None)
+        return ceilings
+
+    def _drafted(self, ceilings: Ceilings) -> CircuitPlan:
+        """Return a plan that keeps ceilings of hops, whatever its budgets say."""
+        paths, routing = self._finder.find(ceilings)
+        parked = park(self._mesh, routing.states, unusable=self._planning.unusable).states
+        routed = [RoutedCircuit(ends, own, (None,) * len(own)) for ends, own in zip(self._ends, paths, strict=True)]
+        circuits, currents = self._set(routed, parked)
+        trimmed = [
+            replace(each, trims=self._trims(each, circuit, parked, routed))
+            for each, circuit in zip(routed, circuits[len(self._standing) :], strict=True)
+        ]
+        if trimmed != routed:
+            circuits, currents = self._set(trimmed, parked)
+        n_standing = len(self._standing)
+        heat_mw = float(self._planning.heat_mw(currents).sum())
+        return CircuitPlan(circuits[n_standing:], routing, parked, currents, circuits[:n_standing], heat_mw)
+
+    def _set(
+        self, routed: Sequence[RoutedCircuit], states: Mapping[int, State]
+    ) -> tuple[tuple[PlannedCircuit, ...], Real]:
+        """Return all circuits with their budgets, those that stand first, and the heater currents."""
+        everything = [*self._standing, *routed]
+        couplings = {trim.puc: trim.coupling for each in everything for trim in each.trims if trim is not None}
+        currents = self._planning.currents_ma(states, couplings, self._total_mw)
+        return reckoned(self._model, self._wiring, self._planning, everything, currents), currents
+
+    def _stands(self, circuit: PlannedCircuit) -> RoutedCircuit:
+        """Return a circuit of an earlier plan, on the ways it has."""
+        ends = replace(
+            circuit_ends(self._model, self._wiring, self._mesh, circuit.request),
+            entries=tuple(arm.entry for arm in circuit.arms),
+            exits=tuple(arm.exit for arm in circuit.arms),
+        )
+        return RoutedCircuit(ends, circuit.paths, tuple(arm.trim for arm in circuit.arms))
+
+    def _trims(
+        self,
+        each: RoutedCircuit,
+        circuit: PlannedCircuit,
+        states: Mapping[int, State],
+        routed: Sequence[RoutedCircuit],
+    ) -> tuple[ArmTrim | None, ...]:
+        """Return what to trim from the arms of a circuit."""
+        too_much = _too_much_db(circuit)
+        trims: list[ArmTrim | None] = []
+        for path, loss_db in zip(each.paths, too_much, strict=True):
+            others = [other for any_ in (*self._standing, *routed) for other in any_.paths if other is not path]
+            couplers = {puc: self._planning.known.coupler(puc) for puc in path.pucs}
+            options = trims_for(self._mesh, self._wiring, states, path, others, loss_db, couplers)
+            trims.append(next((option for option in options if self._is_reached(option)), None))
+        return tuple(trims)
+
+    def _is_reached(self, trim: ArmTrim) -> bool:
+        """Return whether the heaters of a PUC make its coupling, on their own."""
+        try:
+            self._planning.currents_ma({}, {trim.puc: trim.coupling}, self._total_mw)
         except LimitError:
-            continue
-        reached.append(state)
-    return reached
+            return False
+        return True
 
 
-def _budget(
-    bench: Bench,
-    record: CalibrationRecord,
-    request: CircuitRequest,
-    entry: InputPath,
-    out: OutputPath,
-    path: Path,
-) -> LinkBudget:
-    """Reckon one link budget from the bench file and the calibration."""
-    source, target = bench.model.devices[request.source], bench.model.devices[request.target]
-    if not isinstance(source, SfpModel) or not isinstance(target, SfpModel):
-        raise CircuitError(f"circuit {request.source} to {request.target}: both ends must be SFP+ modules")
-    typical = bench.model.mesh_section.typical.access_loss_db
-    into, out_of = record.port(entry.port).input_loss_db, record.port(out.port).output_loss_db
-    mesh_loss_db = (typical if into is None else into) + path.loss_db + (typical if out_of is None else out_of)
-    # What the tap takes for the meter the receiver does not get.
-    fixed_loss_db = entry.loss_db + out.loss_db - 10.0 * float(np.log10(1.0 - out.tap_fraction))
-    return LinkBudget(
-        launch_dbm=source.tx_power_dbm,
-        gain_db=entry.gain_db,
-        fixed_loss_db=fixed_loss_db,
-        mesh_loss_db=mesh_loss_db,
-        received_dbm=source.tx_power_dbm + entry.gain_db - fixed_loss_db - mesh_loss_db,
-        sensitivity_dbm=target.sensitivity_dbm,
-        overload_dbm=target.overload_dbm,
-    )
+def _too_much_db(circuit: PlannedCircuit) -> list[float]:
+    """Return by how much each arm is too bright: for the other arm, and for the receiver."""
+    budget = circuit.budget
+    outside = [arm.entry.loss_db - arm.entry.gain_db + arm.exit.loss_db for arm in circuit.arms]
+    losses = [arm.loss_db + fixed for arm, fixed in zip(circuit.arms, outside, strict=True)]
+    excess = [max(losses) - loss for loss in losses] if budget.pdl_db > _TRIM_ABOVE_DB else [0.0] * len(losses)
+    most_dbm = budget.overload_dbm - circuit.request.min_margin_db
+    least_dbm = budget.sensitivity_dbm + circuit.request.min_margin_db
+    if budget.received_dbm > most_dbm > least_dbm:
+        down_db = budget.received_dbm - max(most_dbm - _BELOW_OVERLOAD_DB, 0.5 * (most_dbm + least_dbm))
+        excess = [each + down_db for each in excess]
+    return excess

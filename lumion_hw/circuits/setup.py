@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.record_use import check_use
 from lumion_hw.circuits.exit_power import ExitPower
-from lumion_hw.circuits.plan import CircuitPlan, CircuitRequest, PlannedCircuit, plan_circuits
+from lumion_hw.circuits.plan import plan_circuits
+from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
+from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.errors import CircuitError, DeviceError, LumionError
 from lumion_hw.interfaces.wiring import InputPath
 from lumion_hw.mesh.record import CalibrationRecord

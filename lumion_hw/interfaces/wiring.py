@@ -26,8 +26,10 @@ class InputPath:
         polarimeter: Device name of the polarimeter on a tap just before the facet, if there is one.
         polarimeter_tap: Share of the power that goes to it; what the chip loses by it is part of ``loss_db``.
         tributary: Which output of a polarization splitter-rotator this is, turned to TE. A module of two tributaries
-            has one input for each; without a splitter (``None``) the chip takes the share of both that is TE.
+            has one input for each, and one of a single polarization may have both (diversity); without a splitter
+            (``None``) the chip takes the share that is TE.
         laser: Device name of the tunable laser; ``None`` where a module is the source.
+        noise_figure_db: Noise figure of the booster amplifier.
     """
 
     transponder: str | None
@@ -39,6 +41,7 @@ class InputPath:
     polarimeter_tap: float = 0.01
     tributary: Tributary | None = None
     laser: str | None = None
+    noise_figure_db: float = 5.0
 
     @property
     def source(self) -> str:

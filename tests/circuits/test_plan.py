@@ -141,7 +141,7 @@ def test_a_circuit_whose_pucs_are_fixed_keeps_its_path(bench: Bench, setup: Path
     dear = replace(
         setup.record,
         pucs=tuple(
-            replace(entry, loss_db=5.0 if puc in alone.routing.states else 0.1)
+            replace(entry, loss_db=1.2 if puc in alone.routing.states else 0.1)
             for puc, entry in enumerate(setup.record.pucs)
         ),
     )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from lumion_hw.bench.fields import Number, Serial, StrictModel, Whole
 from lumion_hw.bench.kind import DeviceKind
 from lumion_hw.bench.module_connection import PIN_SCHEMES, ModuleConnection, PluggableModel, module_device
+from lumion_hw.bench.module_optics import ModuleFormat, ModuleOptics
 from lumion_hw.bench.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
+from lumion_hw.quantities import wavelength_m_from_frequency_hz
 
 if TYPE_CHECKING:
     from lumion_hw.emulator.assembly import EmulatedBench
@@ -21,6 +25,37 @@ if TYPE_CHECKING:
     from lumion_hw.interfaces import Transponder
 
 _WITH_PINS = tuple(f"{scheme}://" for scheme in PIN_SCHEMES)
+
+
+_400ZR = ModuleFormat("400ZR", 400.0, required_osnr_db=26.0, media_id=0x3E)
+_OPEN_ZR = ModuleFormat("ZR400-OFEC", 400.0, required_osnr_db=24.0, media_id=0x46)
+_DR_LANE = ModuleFormat("100GBASE-DR", 106.25, media_id=0x14)
+_CHANNEL_NM = 1552.524381  # 193.1 THz, where tunable modules start
+_COHERENT = ModuleOptics(
+    formats=(_400ZR,),
+    polarizations=2,
+    emits_nm=_CHANNEL_NM,
+    receives_nm=(1528.7, 1566.8),  # 191.35 to 196.1 THz
+    launch_dbm=-10.0,
+    sensitivity_dbm=-20.0,
+    overload_dbm=0.0,
+    launch_osnr_db=36.0,
+    ample_dbm=-12.0,
+    clean_osnr_db=34.0,
+    max_pdl_db=2.5,
+    max_dgd_ps=20.0,
+)
+_OPTICS: Mapping[str, ModuleOptics] = {
+    "400zr": _COHERENT,
+    "zr-plus-high-power": replace(_COHERENT, formats=(_OPEN_ZR, _400ZR), launch_dbm=0.0, launch_osnr_db=38.0),
+    "400g-dr4": ModuleOptics((_DR_LANE,), 1, 1311.0, (1304.5, 1317.5), 1.0, -5.9, 4.0, max_dgd_ps=2.0),
+}
+"""What circuits are planned with, by profile.
+
+400ZR: -20 … 0 dBm at 34 dB of OSNR, from -12 dBm on 26 dB; PDL 2.5 dB and 10 ps of PMD each at its penalty, lock lost
+at twice the delay (product page 02313LHH). ZR+: 24 dB of OSNR (OpenROADM, 400G). DR4: IEEE 802.3 clause 124, each lane;
+two ways added up may lie a tenth of a symbol of 53.1 GBd apart.
+"""
 
 
 class PinsModel(StrictModel):
@@ -52,7 +87,30 @@ class CmisModel(PluggableModel):
     part_number: str | None = Field(None, description="Expected part number.")
     media_lane: Whole = Field(1, ge=1, le=8, description="Media lane that carries the light.")
     profile: Literal["400zr", "zr-plus-high-power", "400g-dr4"] = Field(
-        "400zr", description="What the module is when it is emulated; a real one says it itself."
+        "400zr",
+        description="What the module is: links are planned with its figures where no key says otherwise, and it is "
+        "emulated so; a real one says it itself.",
+    )
+    frequency_thz: Number | None = Field(
+        None, ge=186.0, le=240.0, description="Frequency it is to send at, if it is tunable; 193.1 if not given."
+    )
+    tx_power_dbm: Number | None = Field(
+        None, ge=-30.0, le=10.0, description="Launch power that link budgets start from; that of the profile if none."
+    )
+    sensitivity_dbm: Number | None = Field(
+        None, ge=-40.0, le=10.0, description="Least received power that counts as a link; of the profile if none."
+    )
+    overload_dbm: Number | None = Field(
+        None, ge=-40.0, le=10.0, description="Largest received power that counts as a link; of the profile if none."
+    )
+    required_osnr_db: Number | None = Field(
+        None, ge=0.0, le=60.0, description="Least OSNR in 0.1 nm at ample power; that of the line format if none."
+    )
+    max_pdl_db: Number | None = Field(
+        None, ge=0.0, le=20.0, description="Largest loss between two polarizations; of the profile if none."
+    )
+    max_dgd_ps: Number | None = Field(
+        None, ge=0.0, le=1000.0, description="Largest delay between two polarizations; of the profile if none."
     )
     hold_off_s: Number = Field(0.0, ge=0.0, le=1.0, description="Pause after writes and page changes, for slow boards.")
     power_request: Literal["software", "pin"] = Field(
@@ -61,6 +119,37 @@ class CmisModel(PluggableModel):
     pins: PinsModel | None = Field(
         None, description="Pins of an ftdi:// (3 to 15) or mcp2221:// (0 to 3) adapter on signals of the socket."
     )
+
+    @property
+    def optics(self) -> ModuleOptics:
+        """What circuits are planned with: the profile's, where no key says otherwise."""
+        base = _OPTICS[self.profile]
+        given = {
+            "launch_dbm": self.tx_power_dbm,
+            "sensitivity_dbm": self.sensitivity_dbm,
+            "overload_dbm": self.overload_dbm,
+            "max_pdl_db": self.max_pdl_db,
+            "max_dgd_ps": self.max_dgd_ps,
+            "emits_nm": self.frequency_thz and wavelength_m_from_frequency_hz(self.frequency_thz * 1e12) * 1e9,
+        }
+        changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        if self.required_osnr_db is not None:
+            changes["formats"] = tuple(replace(each, required_osnr_db=self.required_osnr_db) for each in base.formats)
+        return replace(base, **changes)
+
+    @model_validator(mode="after")
+    def _levels_in_order(self) -> Self:
+        optics = self.optics
+        if not optics.sensitivity_dbm < optics.overload_dbm:
+            found = f"{optics.sensitivity_dbm:g} and {optics.overload_dbm:g}"
+            raise ValueError(f"expected sensitivity_dbm below overload_dbm, found {found}")
+        if self.frequency_thz is not None and not optics.receives_nm[0] <= optics.emits_nm <= optics.receives_nm[1]:
+            low, high = optics.receives_nm
+            raise ValueError(
+                f"expected a frequency_thz between {low:g} and {high:g} nm ({self.profile}), "
+                f"found {self.frequency_thz:g} THz, which is {optics.emits_nm:.2f} nm"
+            )
+        return self
 
     @model_validator(mode="after")
     def _pins_of_an_adapter(self) -> Self:

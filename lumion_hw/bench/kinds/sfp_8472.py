@@ -11,6 +11,7 @@ from lumion_hw.bench.checks import BenchData, Check
 from lumion_hw.bench.fields import Number, Serial
 from lumion_hw.bench.kind import DeviceKind
 from lumion_hw.bench.module_connection import ModuleConnection, PluggableModel, module_registers
+from lumion_hw.bench.module_optics import ModuleFormat, ModuleOptics
 from lumion_hw.bench.roles import Role
 from lumion_hw.clock import Clock
 from lumion_hw.links.base import Link
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
     from lumion_hw.emulator.faults.fault_table import ScriptedFault
     from lumion_hw.emulator.transponders.i2c_bridge import I2cBridge
     from lumion_hw.interfaces import Transponder
+
+
+_WINDOWS_NM = ((840.0, 860.0), (1260.0, 1355.0), (1530.0, 1565.0))
+"""What receivers of 10GBASE-SR, -LR and -ER take (IEEE 802.3, clause 52)."""
+_WINDOW_NM = 10.0
+"""Half the width taken for a module of another wavelength (assumed)."""
+_MOST_SKEW_PS = 20.0
+"""Where two ways are added up at a receiver, about a fifth of a bit of 10 Gb/s may lie between them (assumed)."""
 
 
 class SfpModel(PluggableModel):
@@ -34,6 +43,10 @@ class SfpModel(PluggableModel):
     tx_power_dbm: Number = Field(1.0, ge=-20.0, le=10.0, description="Launch power that link budgets start from.")
     sensitivity_dbm: Number = Field(-15.8, ge=-40.0, le=10.0, description="Least received power that counts as a link.")
     overload_dbm: Number = Field(-1.0, ge=-40.0, le=10.0, description="Largest received power that counts as a link.")
+    rate_gbps: Number = Field(10.3125, gt=0.0, le=1000.0, description="Bits per second of the light, in Gb/s.")
+    receives_nm: tuple[Number, Number] | None = Field(
+        None, description="Shortest and longest wavelength received; the window of its own wavelength if not given."
+    )
     los_assert_dbm: Number = Field(-21.0, ge=-40.0, le=10.0, description="Power below which the module reports LOS.")
     los_release_dbm: Number = Field(-19.5, ge=-40.0, le=10.0, description="Power above which the module ends LOS.")
 
@@ -42,12 +55,31 @@ class SfpModel(PluggableModel):
         """Wavelength that the bench file gives it."""
         return self.wavelength_nm
 
+    @property
+    def optics(self) -> ModuleOptics:
+        """What circuits are planned with."""
+        sent_nm = self.wavelength_nm
+        around = (sent_nm - _WINDOW_NM, sent_nm + _WINDOW_NM)
+        window = next((each for each in _WINDOWS_NM if each[0] <= sent_nm <= each[1]), around)
+        return ModuleOptics(
+            formats=(ModuleFormat("NRZ", self.rate_gbps),),
+            polarizations=1,
+            emits_nm=sent_nm,
+            receives_nm=self.receives_nm or window,
+            launch_dbm=self.tx_power_dbm,
+            sensitivity_dbm=self.sensitivity_dbm,
+            overload_dbm=self.overload_dbm,
+            max_dgd_ps=_MOST_SKEW_PS,
+        )
+
     @model_validator(mode="after")
     def _thresholds_in_order(self) -> Self:
         if not self.sensitivity_dbm < self.overload_dbm:
             raise ValueError(
                 f"expected sensitivity_dbm below overload_dbm, found {self.sensitivity_dbm:g} and {self.overload_dbm:g}"
             )
+        if self.receives_nm is not None and not 0.0 < self.receives_nm[0] < self.receives_nm[1]:
+            raise ValueError(f"expected receives_nm as [shortest, longest], found {list(self.receives_nm)}")
         if not self.los_assert_dbm < self.los_release_dbm:
             raise ValueError(
                 "expected los_assert_dbm below los_release_dbm, "

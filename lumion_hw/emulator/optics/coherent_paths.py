@@ -16,9 +16,6 @@ from numpy.typing import NDArray
 
 Jones = NDArray[np.complex128]
 
-OSNR_OF_0_DBM_DB = 58.0
-"""Signal to noise in 0.1 nm behind an ideal amplifier that takes 0 dBm at 1550 nm: 1 mW over hν·12.5 GHz."""
-
 _RANK_ONE_DB = 40.0
 """A second tributary that is weaker than the first by more than this is folded into it for any receiver."""
 _STEP_HZ = 1e7
@@ -102,9 +99,3 @@ def path_pair(jones_at: Callable[[float], Jones], frequency_hz: float) -> PathPa
     slope = (jones_at(frequency_hz + _STEP_HZ) - jones_at(frequency_hz - _STEP_HZ)) / (4.0 * np.pi * _STEP_HZ)
     delays_s = (1j * np.linalg.eigvals(slope @ np.linalg.inv(jones))).real  # fields vary as e^{+jωt}: delay is -dφ/dω
     return PathPair(transmission, pdl_db, 1e12 * float(np.ptp(delays_s)), 2)
-
-
-def joined_osnr_db(*parts_db: float) -> float:
-    """Return the signal-to-noise ratio of noises that add up; infinite ones add nothing."""
-    noise = sum(10.0 ** (-part / 10.0) for part in parts_db)
-    return -10.0 * math.log10(noise) if noise > 0.0 else math.inf

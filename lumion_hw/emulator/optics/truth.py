@@ -44,7 +44,6 @@ class PhysicsParameters:
         monitor_noise_floor_dbm: Additive noise of a photodiode scan (assumed).
         wavelength_sigma_nm: Spread of module wavelengths about nominal (assumed).
         tm_rejection_db: Extra loss of TM light at a port (assumed).
-        booster_noise_figure_db: Of the amplifiers before inputs (assumed).
         fibre_drift_rad2_per_s: Rate of the polarization random walk of each fibre.
         temperature_sigma_k: Spread of the chip's temperature that its control leaves (assumed).
         resistance_drift_per_root_day: Relative random walk of every heater's resistance (assumed).
@@ -75,7 +74,6 @@ class PhysicsParameters:
     monitor_noise_floor_dbm: float = -60.0
     wavelength_sigma_nm: float = 0.05
     tm_rejection_db: float = 25.0  # extinction of TM in splitter-rotators (AIP Advances 10, 125214)
-    booster_noise_figure_db: float = 5.0
     fibre_drift_rad2_per_s: float = 1e-5
     temperature_sigma_k: float = 0.0
     resistance_drift_per_root_day: float = 0.0

@@ -13,14 +13,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.optics.bench_time import BenchTime
-from lumion_hw.emulator.optics.coherent_paths import (
-    OSNR_OF_0_DBM_DB,
-    CoherentLaunch,
-    CoherentReception,
-    PathPair,
-    joined_osnr_db,
-    path_pair,
-)
+from lumion_hw.emulator.optics.coherent_paths import CoherentLaunch, CoherentReception, PathPair, path_pair
 from lumion_hw.emulator.optics.disturbances import Disturbances
 from lumion_hw.emulator.optics.heat import Heat
 from lumion_hw.emulator.optics.light import Light
@@ -33,8 +26,10 @@ from lumion_hw.mesh.facets import entering_fraction
 from lumion_hw.mesh.scattering import Solver
 from lumion_hw.mesh.topology import MeshTopology
 from lumion_hw.quantities import (
+    OSNR_OF_0_DBM_DB,
     dbm_from_w,
     frequency_hz_from_wavelength_m,
+    joined_osnr_db,
     w_from_dbm,
     wavelength_m_from_frequency_hz,
 )
@@ -263,10 +258,11 @@ class OpticalWorld:
 
     def _booster_osnr_db(self, sender: str, launched_w: float) -> float:
         """Return what the amplifiers before a module's inputs leave of its signal to noise in 0.1 nm."""
-        if not any(path.gain_db > 0.0 for path in self.wiring.inputs_of(sender)):
+        figures_db = [path.noise_figure_db for path in self.wiring.inputs_of(sender) if path.gain_db > 0.0]
+        if not figures_db:
             return math.inf
         # One amplifier: 58 dB + input power in dBm - noise figure.
-        return OSNR_OF_0_DBM_DB + dbm_from_w(launched_w) - self._physics.booster_noise_figure_db
+        return OSNR_OF_0_DBM_DB + dbm_from_w(launched_w) - max(figures_db)
 
     def _path_pair(self, sender: str, receiver: str, launch: CoherentLaunch) -> PathPair:
         """Return what the mesh does to the tributaries of one module on their way to another."""

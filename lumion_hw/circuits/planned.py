@@ -1,0 +1,134 @@
+"""What a plan of circuits holds: ways through the mesh, budgets, states and heater currents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.circuits.budget import LinkBudget
+from lumion_hw.circuits.request import CircuitRequest
+from lumion_hw.interfaces.wiring import InputPath, OutputPath
+from lumion_hw.mesh.routing import Path, Routing
+from lumion_hw.mesh.topology import State
+
+Strategy = Literal["controller", "diversity", "none", "dual"]
+"""How the polarization reaches the mesh as TE: a controller at the input turns it; a splitter-rotator sends both parts
+their own ways; nothing does; or the signal has two polarizations, each with a way of its own."""
+
+
+@dataclass(frozen=True)
+class ArmTrim:
+    """A PUC on an arm that couples only partly, so that the arm loses what it has too much.
+
+    Attributes:
+        puc: The PUC; light of no other arm passes it.
+        coupling: Power coupling it is set to: 0 bar, 1 cross.
+        loss_db: What the arm loses by it.
+        stray_port: Port where the light taken away leaves the mesh; ``None`` if it goes round inside.
+    """
+
+    puc: int
+    coupling: float
+    loss_db: float
+    stray_port: int | None
+
+
+@dataclass(frozen=True)
+class CircuitArm:
+    """One way through the mesh: one for a single polarization, two for two.
+
+    Attributes:
+        entry: From the transmitter to the mesh.
+        exit: From the mesh to the receiver.
+        path: PUCs on the way.
+        loss_db: Fibre to fibre over the mesh, predicted, with what is trimmed away.
+        loss_sigma_db: Standard error of that.
+        trim: What is trimmed away, if anything is.
+    """
+
+    entry: InputPath
+    exit: OutputPath
+    path: Path
+    loss_db: float
+    loss_sigma_db: float
+    trim: ArmTrim | None = None
+
+
+@dataclass(frozen=True)
+class PlannedCircuit:
+    """One circuit of a plan.
+
+    Attributes:
+        request: What was asked for.
+        arms: Its ways through the mesh; with two of them, that of tributary x first.
+        budget: What should arrive.
+        strategy: How the polarization is dealt with.
+        reason: Why so, in words.
+    """
+
+    request: CircuitRequest
+    arms: tuple[CircuitArm, ...]
+    budget: LinkBudget
+    strategy: Strategy
+    reason: str
+
+    @property
+    def entry(self) -> InputPath:
+        """From the transmitter to the mesh, of the first arm."""
+        return self.arms[0].entry
+
+    @property
+    def exit(self) -> OutputPath:
+        """From the mesh to the receiver, of the first arm."""
+        return self.arms[0].exit
+
+    @property
+    def path(self) -> Path:
+        """PUCs on the way of the first arm."""
+        return self.arms[0].path
+
+    @property
+    def hops(self) -> int:
+        """PUCs on the longest arm."""
+        return max(arm.path.hops for arm in self.arms)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """PUCs on the way of every arm."""
+        return tuple(arm.path for arm in self.arms)
+
+
+@dataclass(frozen=True)
+class CircuitPlan:
+    """A conflict-free set of circuits and the setting that makes them.
+
+    Attributes:
+        circuits: One per request, in order.
+        routing: States of the PUCs used, and how far the set is from the best there is.
+        states: State of every PUC that can be set, parked ones included; of a PUC that couples only partly the nearer.
+        currents_ma: Heater currents, shape ``(2 n_pucs,)``.
+        standing: Circuits that stood before and keep their ways, their budgets reckoned anew beside the others.
+        heat_mw: Heat of all heaters together.
+    """
+
+    circuits: tuple[PlannedCircuit, ...]
+    routing: Routing
+    states: dict[int, State]
+    currents_ma: NDArray[np.float64]
+    standing: tuple[PlannedCircuit, ...] = ()
+    heat_mw: float = 0.0
+
+    @property
+    def everything(self) -> tuple[PlannedCircuit, ...]:
+        """All circuits that the setting makes: those that stood before, then the planned ones."""
+        return (*self.standing, *self.circuits)
+
+    @property
+    def couplings(self) -> Mapping[int, float]:
+        """Power coupling of every PUC that couples only partly."""
+        trims = (arm.trim for circuit in self.everything for arm in circuit.arms)
+        return {trim.puc: trim.coupling for trim in trims if trim is not None}

@@ -1,0 +1,131 @@
+"""What planning asks of a calibration record again and again, worked out once for each record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.errors import LimitError
+from lumion_hw.mesh.inverse import split_phase
+from lumion_hw.mesh.known_mesh import KnownMesh
+from lumion_hw.mesh.prediction import COVARIANCE_FACTOR
+from lumion_hw.mesh.programming import DIFFERENTIAL_RAD, HeaterLimits, PucTarget, program
+from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.routing.request import STATES
+from lumion_hw.mesh.scattering import Solver
+from lumion_hw.mesh.topology import State
+
+Real = NDArray[np.float64]
+
+_LEAST_LOSS_DB = 0.01
+"""A fitted loss may come out as nothing or below: then detours would be free."""
+_TYPICAL_SIGMA_DB = 1.0
+"""Spread of access losses between ports, for those that were not measured (docs/sources.md)."""
+_KEPT = 4
+
+_known: list[PlanningMesh] = []
+
+
+def planning_mesh(record: CalibrationRecord) -> PlanningMesh:
+    """Return what planning knows of a record: the same again for each of the last records asked for."""
+    found = next((mesh for mesh in _known if mesh.known.record is record), None)
+    mesh = PlanningMesh(record) if found is None else found
+    _known[:] = [mesh, *(other for other in _known if other is not mesh)][:_KEPT]
+    return mesh
+
+
+class PlanningMesh:
+    """A calibrated mesh as planning sees it.
+
+    Args:
+        record: The calibration.
+    """
+
+    def __init__(self, record: CalibrationRecord) -> None:
+        self.known = KnownMesh.of(record)
+        self.puc_loss_db: Real = np.maximum(record.loss_db, _LEAST_LOSS_DB)
+        self._ports = {entry.port: entry for entry in record.ports}
+        allowed = [record.states_of(puc) for puc in range(len(record.pucs))]
+        self._settable = [entry.settable for entry in record.pucs]
+        self._allowed = allowed
+        self.unusable: tuple[tuple[int, State], ...] = tuple(
+            (puc, state)
+            for puc in range(len(record.pucs))
+            for state in STATES
+            if state not in allowed[puc] or not _reaches(record, puc, state)
+        )
+        entry, factor = record.covariance, record.arrays.get(COVARIANCE_FACTOR)
+        place = None if entry is None else entry.place("loss_db")
+        own = np.diag([puc.loss_sigma_db for puc in record.pucs])
+        self._loss_factor: Real = own if factor is None or place is None else np.asarray(factor[place], np.float64)
+
+    @cached_property
+    def solver(self) -> Solver:
+        """Solver of the mesh."""
+        return Solver(self.known.mesh)
+
+    def into_db(self, port: int, typical_db: float) -> tuple[float, float]:
+        """Return the loss from the fibre into the mesh at a port, and its standard error."""
+        entry = self._ports.get(port)
+        return _or_typical(typical_db, *((entry.input_loss_db, entry.input_loss_sigma_db) if entry else (None, None)))
+
+    def out_of_db(self, port: int, typical_db: float) -> tuple[float, float]:
+        """Return the loss from the mesh into the fibre at a port, and its standard error."""
+        entry = self._ports.get(port)
+        return _or_typical(typical_db, *((entry.output_loss_db, entry.output_loss_sigma_db) if entry else (None, None)))
+
+    def path_sigma_db(self, pucs: Sequence[int]) -> float:
+        """Return the standard error of the loss of all these PUCs together."""
+        return float(np.linalg.norm(self._loss_factor[list(pucs)].sum(axis=0)))
+
+    def currents_ma(self, states: Mapping[int, State], couplings: Mapping[int, float], total_mw: float) -> Real:
+        """Return the heater currents that make states, and power couplings where these are given, in mA.
+
+        Raises:
+            CalibrationError: A PUC is not calibrated.
+            LimitError: A heater does not reach its phase, or the heat of all exceeds ``total_mw``.
+        """
+        targets = {
+            puc: PucTarget.state(state)
+            for puc, state in states.items()
+            # One that is stuck in the wanted state is left unheated.
+            if self._settable[puc] or state not in self._allowed[puc]
+        }
+        targets |= {puc: PucTarget.coupling(k, self.known.coupler(puc)) for puc, k in couplings.items()}
+        return program(self.known, targets, limits=HeaterLimits(total_mw)).currents_ma
+
+    def heat_mw(self, currents_ma: Real) -> Real:
+        """Return the heat of every heater, shape ``(2 n_pucs,)``."""
+        return self.known.heat_mw(self.known.own_rad(currents_ma))
+
+    def power(self, currents_ma: Real, sources: Sequence[int]) -> Real:
+        """Return the power leaving at every port for unit power entering at each source, ``(n_ports, len(sources))``.
+
+        By the whole field with calibrated couplers and phases, strays and detours included.
+        """
+        cells = self.known.cells(currents_ma)
+        fields = self.solver.solve(cells, cells.reference_hz, list(sources))
+        power: Real = np.abs(fields) ** 2
+        return power
+
+
+def _or_typical(typical_db: float, loss_db: float | None, sigma_db: float | None) -> tuple[float, float]:
+    if loss_db is None:
+        return typical_db, _TYPICAL_SIGMA_DB
+    return loss_db, _TYPICAL_SIGMA_DB if sigma_db is None or math.isnan(sigma_db) else sigma_db
+
+
+def _reaches(record: CalibrationRecord, puc: int, state: State) -> bool:
+    """Return whether a PUC's heaters reach a state; one without a passive phase is in what it is stuck in."""
+    entry = record.pucs[puc]
+    if entry.passive_phase_rad is None:
+        return True
+    try:
+        split_phase(DIFFERENTIAL_RAD[state], entry.passive_phase_rad, entry.upper.law, entry.lower.law)
+    except LimitError:
+        return False
+    return True

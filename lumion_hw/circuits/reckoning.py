@@ -1,0 +1,191 @@
+"""Reckoning link budgets: the light of every circuit at every port, from the solved field of the whole mesh."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.bench.model import BenchModel
+from lumion_hw.circuits.budget import DARK_DB, Leakage, LinkBudget
+from lumion_hw.circuits.ends import CircuitEnds
+from lumion_hw.circuits.planned import ArmTrim, CircuitArm, PlannedCircuit
+from lumion_hw.circuits.planning_mesh import PlanningMesh
+from lumion_hw.interfaces.wiring import InputPath, OutputPath, Wiring
+from lumion_hw.mesh.routing import Path
+from lumion_hw.quantities import OSNR_OF_0_DBM_DB, joined_osnr_db
+
+Real = NDArray[np.float64]
+
+_IN_BAND_NM = 0.5
+"""Light of other circuits farther away than this in wavelength is filtered out, or beats beyond the receiver."""
+_DARKEST = 10.0 ** (DARK_DB / 10.0)
+
+
+@dataclass(frozen=True)
+class RoutedCircuit:
+    """A circuit with its ways, before its budget.
+
+    Attributes:
+        ends: Both ends.
+        paths: Way of each arm.
+        trims: What is trimmed from each arm.
+    """
+
+    ends: CircuitEnds
+    paths: tuple[Path, ...]
+    trims: tuple[ArmTrim | None, ...]
+
+
+def reckoned(
+    model: BenchModel, wiring: Wiring, planning: PlanningMesh, routed: Sequence[RoutedCircuit], currents_ma: Real
+) -> tuple[PlannedCircuit, ...]:
+    """Return circuits with their budgets, side by side at given heater currents."""
+    return _Reckoning(model, wiring, planning, routed, currents_ma).circuits()
+
+
+class _Reckoning:
+    """The light of some circuits in one setting of the mesh.
+
+    Args:
+        model: The bench.
+        wiring: Its fibres.
+        planning: Its mesh.
+        routed: The circuits.
+        currents_ma: The setting, shape ``(2 n_pucs,)``.
+    """
+
+    def __init__(
+        self, model: BenchModel, wiring: Wiring, planning: PlanningMesh, routed: Sequence[RoutedCircuit],
+        currents_ma: Real,
+    ) -> None:  # fmt: skip
+        self._typical_db = model.mesh_section.typical.access_loss_db
+        self._wiring = wiring
+        self._planning = planning
+        self._routed = routed
+        self._heat_mw = planning.heat_mw(currents_ma)
+        sources = [port for each in routed for port, _ in each.ends.pairs]
+        self._column: Mapping[int, int] = {port: index for index, port in enumerate(sources)}
+        self._power = np.maximum(planning.power(currents_ma, sources), _DARKEST)
+        self._receivers = {out.port: out.transponder for out in wiring.outputs if out.transponder is not None}
+        self._at = {port: index for index, port in enumerate(self._receivers)}
+        out_db = [planning.out_of_db(port, self._typical_db)[0] for port in self._receivers]
+        self._behind = 10.0 ** (-np.array(out_db) / 10.0)
+        # In the fibre behind every receiver's port in mW, one row per circuit.
+        self._seen_mw = np.array([self._in_fibre_mw(each.ends) for each in routed])
+
+    def circuits(self) -> tuple[PlannedCircuit, ...]:
+        """Return all circuits with their budgets."""
+        return tuple(self._circuit(index) for index in range(len(self._routed)))
+
+    def _in_fibre_mw(self, ends: CircuitEnds) -> Real:
+        """Return a circuit's power in the fibre behind the port of every receiver, shape ``(n_receivers,)``."""
+        seen = np.zeros(len(self._at))
+        for entry in ends.entries:
+            into_db, _ = self._planning.into_db(entry.port, self._typical_db)
+            entering_dbm = ends.sender.launch_dbm + entry.gain_db - entry.loss_db - into_db
+            # Of a split signal each arm has half of the power.
+            entering_mw = 10.0 ** (entering_dbm / 10.0) / len(ends.entries)
+            seen += entering_mw * self._power[list(self._at), self._column[entry.port]] * self._behind
+        return seen
+
+    def _arm(self, entry: InputPath, out: OutputPath, path: Path, trim: ArmTrim | None) -> CircuitArm:
+        into_db, into_sigma_db = self._planning.into_db(entry.port, self._typical_db)
+        out_db, out_sigma_db = self._planning.out_of_db(out.port, self._typical_db)
+        through_db = -10.0 * math.log10(float(self._power[out.port, self._column[entry.port]]))
+        sigma_db = math.hypot(into_sigma_db, out_sigma_db, self._planning.path_sigma_db(path.pucs))
+        return CircuitArm(entry, out, path, into_db + through_db + out_db, sigma_db, trim)
+
+    def _circuit(self, index: int) -> PlannedCircuit:
+        each = self._routed[index]
+        ends = each.ends
+        arms = tuple(self._arm(*parts) for parts in zip(ends.entries, ends.exits, each.paths, each.trims, strict=True))
+        return PlannedCircuit(ends.request, arms, self._budget(index, arms), ends.strategy, ends.reason)
+
+    def _budget(self, index: int, arms: tuple[CircuitArm, ...]) -> LinkBudget:
+        ends = self._routed[index].ends
+        fixed_db = [_fixed_loss_db(arm) for arm in arms]
+        ends_db = [arm.loss_db + fixed - arm.entry.gain_db for arm, fixed in zip(arms, fixed_db, strict=True)]
+        gain_db = sum(arm.entry.gain_db for arm in arms) / len(arms)
+        mean_fixed_db = sum(fixed_db) / len(arms)
+        if ends.strategy == "diversity":
+            total_db = max(ends_db)  # all of the light may take the worse way
+        else:
+            total_db = -10.0 * math.log10(sum(10.0 ** (-each / 10.0) for each in ends_db) / len(arms))
+        received_dbm = ends.sender.launch_dbm - total_db
+        crosstalk_db = self._crosstalk_db(index)
+        delay_ps = self._planning.known.chip.delay_s * 1e12
+        hops = [arm.path.hops for arm in arms]
+        return LinkBudget(
+            launch_dbm=ends.sender.launch_dbm,
+            gain_db=gain_db,
+            fixed_loss_db=mean_fixed_db,
+            mesh_loss_db=total_db - mean_fixed_db + gain_db,
+            received_dbm=received_dbm,
+            sensitivity_dbm=ends.receiver.sensitivity_dbm,
+            overload_dbm=ends.receiver.overload_dbm,
+            # The mean of two errors that have no relation; the worse one where either way may have all the light.
+            loss_sigma_db=max(arm.loss_sigma_db for arm in arms)
+            if ends.strategy == "diversity"
+            else math.hypot(*(arm.loss_sigma_db for arm in arms)) / len(arms),
+            format=ends.format,
+            osnr_db=self._osnr_db(ends, crosstalk_db),
+            required_osnr_db=ends.receiver.required_osnr_db(ends.format, received_dbm),
+            pdl_db=max(ends_db) - min(ends_db),
+            dgd_ps=(max(hops) - min(hops)) * delay_ps,
+            max_pdl_db=ends.receiver.max_pdl_db,
+            max_dgd_ps=ends.receiver.max_dgd_ps,
+            crosstalk_db=crosstalk_db,
+            leakage=self._leakage(index),
+            heater_mw=sum(float(self._heat_mw[2 * p] + self._heat_mw[2 * p + 1]) for a in arms for p in a.path.pucs),
+        )
+
+    def _places(self, index: int) -> list[int]:
+        """Return the columns of the receivers' ports that a circuit ends at."""
+        return [self._at[port] for _, port in self._routed[index].ends.pairs]
+
+    def _crosstalk_db(self, index: int) -> float:
+        """Return the light of all other circuits at one's end over its own."""
+        wavelength_nm = self._routed[index].ends.sender.emits_nm
+        in_band = [
+            other
+            for other, each in enumerate(self._routed)
+            if other != index and abs(each.ends.sender.emits_nm - wavelength_nm) <= _IN_BAND_NM
+        ]
+        places = self._places(index)
+        return _db(float(self._seen_mw[in_band][:, places].sum() / self._seen_mw[index, places].sum()))
+
+    def _leakage(self, index: int) -> tuple[Leakage, ...]:
+        """Return one circuit's light at every receiver that it is not for, over its own."""
+        own = {port for _, port in self._routed[index].ends.pairs}
+        taken = {port for each in self._routed for _, port in each.ends.pairs}
+        level = self._seen_mw[index] / self._seen_mw[index, self._places(index)].sum()
+        return tuple(
+            Leakage(name, port, _db(float(level[self._at[port]])), port not in taken)
+            for port, name in self._receivers.items()
+            if port not in own
+        )
+
+    def _osnr_db(self, ends: CircuitEnds, crosstalk_db: float) -> float | None:
+        """Return the signal to noise in 0.1 nm at the receiver; ``None`` if nothing is known to make any."""
+        sent_db, launch_dbm = ends.sender.launch_osnr_db, ends.sender.launch_dbm
+        # Behind the module itself: 58 dB + input power - noise figure. Losses behind it weaken light and noise alike.
+        boosters = [
+            OSNR_OF_0_DBM_DB + launch_dbm - entry.noise_figure_db for entry in ends.entries if entry.gain_db > 0.0
+        ]
+        parts = [*([] if sent_db is None else [sent_db]), *([min(boosters)] if boosters else [])]
+        if crosstalk_db > DARK_DB:
+            parts.append(-crosstalk_db)
+        return joined_osnr_db(*parts) if parts else None
+
+
+def _fixed_loss_db(arm: CircuitArm) -> float:
+    """Return what an arm loses outside the mesh; what the tap takes for the meter the receiver does not get."""
+    return arm.entry.loss_db + arm.exit.loss_db - 10.0 * math.log10(1.0 - arm.exit.tap_fraction)
+
+
+def _db(ratio: float) -> float:
+    return 10.0 * math.log10(ratio) if ratio > _DARKEST else DARK_DB

@@ -1,0 +1,199 @@
+"""Ways of circuits through the mesh: groups by priority, pairs of equal length, PUCs that others keep off."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice, product
+
+import numpy as np
+
+from lumion_hw.circuits.ends import CircuitEnds
+from lumion_hw.circuits.planning_mesh import PlanningMesh
+from lumion_hw.errors import NoPathError, RoutingError
+from lumion_hw.mesh.routing import Path, RouteRequest, Routing, route
+from lumion_hw.mesh.topology import MeshTopology, State
+
+Ceilings = list[int | None]
+"""Most PUCs on the longest arm of each circuit."""
+
+_RESCUE_S = 2.0
+"""Time for the exact search where negotiation gives up: a recovery is waiting, and has other spares to try."""
+_KEPT_OFF_DB = 1000.0
+"""Price of a PUC that others shall not pass; more than any way is worth."""
+_MOST_MISMATCHES = 24
+"""Unequal lengths tried where parity forbids equal ones."""
+
+
+class WayFinder:
+    """Finds ways for circuits beside others.
+
+    Args:
+        mesh: The mesh.
+        planning: What is known of it.
+        ends: Ends of each circuit.
+        fixed: States that have to stay.
+        standing: Ways that are taken.
+        alone: Those of them whose PUCs nobody may share.
+        trimmed: PUCs that couple only partly, for the way that has them.
+        improve_s: Time to look for better ways than the first ones found.
+    """
+
+    def __init__(
+        self,
+        mesh: MeshTopology,
+        planning: PlanningMesh,
+        ends: Sequence[CircuitEnds],
+        fixed: Mapping[int, State],
+        standing: Sequence[Path],
+        alone: Sequence[Path],
+        trimmed: Collection[int],
+        improve_s: float,
+    ) -> None:
+        self._mesh, self._planning, self._ends = mesh, planning, ends
+        self._fixed, self._standing = fixed, tuple(standing)
+        self._kept_off = frozenset(trimmed) | {puc for path in alone for puc in path.pucs}
+        self._improve_s = improve_s
+
+    def find(self, ceilings: Ceilings) -> tuple[list[tuple[Path, ...]], Routing]:
+        """Return the ways of each circuit, and the routing of all with those that stand.
+
+        Args:
+            ceilings: Most PUCs of each circuit.
+
+        Raises:
+            RoutingError: As :func:`lumion_hw.mesh.routing.route`.
+        """
+        ranks = sorted({self._rank(ends) for ends in self._ends})
+        groups = [[i for i, ends in enumerate(self._ends) if self._rank(ends) == rank] for rank in ranks]
+        try:
+            return self._in_turn(groups, ceilings)
+        except RoutingError:
+            if len(groups) < 2:
+                raise
+        # What the first ones chose may have shut the others out: all together finds ways that in turn misses.
+        return self._in_turn([list(range(len(self._ends)))], ceilings)
+
+    @staticmethod
+    def _rank(ends: CircuitEnds) -> tuple[bool, int]:
+        return not ends.request.exclusive, -ends.request.priority
+
+    def _in_turn(self, groups: Sequence[Sequence[int]], ceilings: Ceilings) -> tuple[list[tuple[Path, ...]], Routing]:
+        """Route one group after the other, each beside those before it."""
+        found: dict[int, tuple[Path, ...]] = {}
+        routings = []
+        kept_off = set(self._kept_off)
+        for group in groups:
+            taken = [*self._standing, *(path for paths in found.values() for path in paths)]
+            routing = self._routed(group, ceilings, taken, kept_off)
+            paths = iter(routing.paths)
+            own = {index: tuple(islice(paths, len(self._ends[index].pairs))) for index in group}
+            found |= own
+            self._check_apart(found, kept_off, own)
+            kept_off |= {
+                puc for i, each in own.items() if self._ends[i].request.exclusive for path in each for puc in path.pucs
+            }
+            routings.append(routing)
+        ways = [found[index] for index in range(len(self._ends))]
+        return ways, self._together(ways, routings)
+
+    def _routed(
+        self, group: Sequence[int], ceilings: Ceilings, taken: Sequence[Path], kept_off: Collection[int]
+    ) -> Routing:
+        surcharge = np.zeros((self._mesh.n_pucs, 2))
+        surcharge[sorted(kept_off)] = _KEPT_OFF_DB
+        pairs: list[tuple[int, int]] = []
+        most: Ceilings = []
+        equal: list[tuple[int, ...]] = []
+        unequal: list[tuple[int, ...]] = []
+        for index in group:
+            own = tuple(range(len(pairs), len(pairs) + len(self._ends[index].pairs)))
+            pairs += self._ends[index].pairs
+            most += [ceilings[index]] * len(own)
+            if len(own) > 1:
+                (equal if self._ends[index].can_match(self._mesh) else unequal).append(own)
+        request = RouteRequest(
+            pairs,
+            puc_loss_db=self._planning.puc_loss_db,
+            surcharge=surcharge if kept_off else 0.0,
+            unusable=self._planning.unusable,
+            fixed=self._fixed,
+            standing=taken,
+            max_hops=most if any(each is not None for each in most) else None,
+            equal_hops=equal,
+            improve_s=self._improve_s,
+            time_limit_s=_RESCUE_S,
+        )
+        refusal: RoutingError | None = None
+        for lengths in self._mismatches(pairs, unequal):
+            try:
+                return route(self._mesh, replace(request, exact_hops=lengths))
+            except RoutingError as error:
+                refusal = refusal or error
+        raise refusal or NoPathError("no lengths of two arms were tried")
+
+    def _mismatches(
+        self, pairs: Sequence[tuple[int, int]], unequal: Sequence[tuple[int, ...]]
+    ) -> Iterator[dict[int, int]]:
+        """Yield exact lengths for arms that parity keeps from being equal: the nearest mismatch, the shortest first."""
+        options = []
+        for first, second in unequal:
+            shortest = [int(self._mesh.shortest_hops[pairs[arm]]) for arm in (first, second)]
+            # Lengths of an arm grow by twos: next to every one of either is one of the other.
+            near = [
+                (a, b)
+                for a in range(shortest[0], shortest[0] + 13, 2)
+                for b in (a - 1, a + 1)
+                if b >= shortest[1] and (b - shortest[1]) % 2 == 0
+            ]
+            options.append([{first: a, second: b} for a, b in near])
+        choices = [{arm: n for part in parts for arm, n in part.items()} for parts in product(*options)]
+        yield from sorted(choices, key=lambda each: sum(each.values()))[:_MOST_MISMATCHES]
+
+    def _check_apart(
+        self,
+        found: Mapping[int, tuple[Path, ...]],
+        kept_off: Collection[int],
+        own: Mapping[int, tuple[Path, ...]],
+    ) -> None:
+        """Refuse ways over PUCs that others keep to themselves.
+
+        Raises:
+            NoPathError: The message names the circuit and the PUCs.
+        """
+        for index, paths in own.items():
+            pucs = {puc for path in paths for puc in path.pucs}
+            foreign = {
+                puc
+                for other, theirs in found.items()
+                if other != index and self._ends[index].request.exclusive | self._ends[other].request.exclusive
+                for path in theirs
+                for puc in path.pucs
+            }
+            if self._ends[index].request.exclusive:
+                foreign |= {puc for path in self._standing for puc in path.pucs}
+            shared = sorted(pucs & (foreign | set(kept_off)))
+            if shared:
+                raise NoPathError(
+                    f"circuit {self._ends[index].request} would share PUCs {shared} with a circuit that is exclusive "
+                    "or trims its light there",
+                    ports=tuple(port for pair in self._ends[index].pairs for port in pair),
+                    hint="Plan them together, without exclusive, or between other ports.",
+                )
+
+    def _together(self, ways: Sequence[tuple[Path, ...]], routings: Sequence[Routing]) -> Routing:
+        """Return one routing of all circuits: the last one knows all states; prices of what is kept off are no cost."""
+        paths = tuple(path for own in ways for path in own)
+        if not routings:
+            return route(self._mesh, RouteRequest([], standing=self._standing))
+        last = routings[-1]
+        if len(routings) == 1 and not self._kept_off:
+            return last
+        cost = sum(path.loss_db for path in (*paths, *self._standing))
+        # Later groups went round what earlier ones chose: only what holds without them is a bound.
+        alone = sum(
+            float(self._planning.puc_loss_db.min()) * self._mesh.shortest_hops[path.source, path.target]
+            for path in paths
+        )
+        bound = min(cost, alone + sum(path.loss_db for path in self._standing))
+        return replace(last, paths=paths, standing=self._standing, moved=(), cost=cost, bound=bound)
