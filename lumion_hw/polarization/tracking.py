@@ -13,6 +13,7 @@ it, without any jump (docs/polarization.md).
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +32,7 @@ _BACK = 0.25
 """… until it is here again."""
 _RETURN_RAD = 0.1  # of a squeezer on its way back, per reading
 _CENTRING = 0.03  # cubed with the place, so that it acts near the ends and hardly in the middle
-_CIRCLE_RAD, _CIRCLE_READS = 0.12, 16.0
+_CIRCLE_RAD, _CIRCLE_READS = 0.3, 16.0
 """Drives go round in small circles where that costs no light, which shows how each squeezer turns it by now."""
 _LARGEST_STEP_RAD, _LARGEST_RETURN_RAD = 0.5, 0.15
 _SINGULAR = 0.2  # a squeezer whose own part of the null space is smaller cannot be moved without losing light
@@ -44,6 +45,10 @@ _P0_WALK = 5e-4
 """Standard deviation by which ln P0 moves from reading to reading."""
 _DRIFT_MEMORY = 0.02
 _MOST_DRIFT_RAD = 0.1
+_FALLEN, _FALLEN_SIGMA = 0.15 * math.log(10.0) / 10.0, 4.0
+"""A reading that misses the power expected by 0.15 dB, and by four times its noise, is no drift: what is believed of
+the squeezers has become wrong."""
+_RECENT_READS = 12  # back so far the fibres have hardly moved
 _LOST_SHARE, _LOST_READS = 0.5, 5  # one low reading may be a bad one, five in a row are lost light
 
 
@@ -107,6 +112,7 @@ class PolarizationTracker:
         self._reads = 0
         self._returning: set[int] = set()
         self._missing = 0
+        self._recent: deque[tuple[float, NDArray[np.float64]]] = deque(maxlen=_RECENT_READS)
 
     @property
     def centre(self) -> NDArray[np.float64]:
@@ -139,7 +145,13 @@ class PolarizationTracker:
         self._reads += 1
         expected = self._correct(phases, power)
         self._missing = self._missing + 1 if power < _LOST_SHARE * expected else 0
-        self._follow()
+        fallen = math.exp(-max(_FALLEN, _FALLEN_SIGMA * self._noise))
+        brightest = max(self._recent, key=lambda reading: reading[0], default=None)
+        if brightest is not None and power < fallen * min(expected, brightest[0]):
+            self._fall_back(brightest[1])
+        else:
+            self._follow()
+        self._recent.append((power, phases.copy()))
         error = self._error_variance()
         at_end = bool(np.any((self._centre <= self._low) | (self._centre >= self._high)))
         loss_db = 10.0 / np.log(10.0) * (error + self._dither_rad**2) / 4.0
@@ -208,6 +220,17 @@ class PolarizationTracker:
         across = np.eye(3) - np.outer(self._taken, self._taken)
         size = by.shape[1]
         return float(np.trace(across @ by @ self._covariance[:size, :size] @ by.T))
+
+    def _fall_back(self, phases: NDArray[np.float64]) -> None:
+        """Return to where the light was bright a moment ago, and believe that it is brightest there.
+
+        How each squeezer turns the light shows in the power but weakly. A belief that has become wrong leads the light
+        away, the farther the more it is followed; the fibres themselves have hardly moved since it was bright.
+        """
+        self._centre = np.clip(phases, self._low, self._high)
+        turn, _ = self._chain.turn_and_axes(self._centre + self._offsets)
+        self._state = self._taken @ turn  # what is taken, led back through the squeezers
+        self._recent.clear()  # nobody comes back here a second time
 
     # The squeezers ----------------------------------------------------------------------------------------------------
 
