@@ -5,7 +5,7 @@ private: users import from here, and what aligns a polarization from :mod:`lumio
 """
 
 from lumion_hw.circuits.budget import BudgetViolation, Leakage, LinkBudget
-from lumion_hw.circuits.explain import BudgetLine, budget_lines, explain
+from lumion_hw.circuits.explanation import BudgetLine, budget_lines, explain
 from lumion_hw.circuits.plan import plan_circuits
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.refusal import BudgetError

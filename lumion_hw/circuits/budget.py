@@ -11,7 +11,7 @@ from lumion_hw.circuits.request import CircuitRequest
 DARK_DB = -200.0
 """Light below this is reported as this: nothing at all has no decibels."""
 MOST_CROSSTALK_DB = -20.0
-"""Light of other circuits at the end of one, over its own (facts of two tributaries in one fibre; project default)."""
+"""Light of other circuits at the end of one, over its own (assumed)."""
 MOST_CROSSTALK_EXCLUSIVE_DB = -30.0
 """The same where the request is exclusive."""
 MOST_IMBALANCE_DB = 0.5
@@ -56,7 +56,8 @@ class LinkBudget:
         osnr_db: Signal to noise in 0.1 nm: as sent, of the booster, and of other circuits' light; ``None`` where
             nothing is known to make noise.
         required_osnr_db: What the receiver needs of it at this power; ``None`` if it needs none.
-        pdl_db: Loss of the dimmer arm over the brighter one; 0 with one arm.
+        imbalance_db: Loss of one arm over that of the other; 0 with one arm.
+        pdl_db: Loss of the dimmest polarization over the brightest, light that changes arms included; 0 with one arm.
         dgd_ps: Delay between the arms; 0 with one arm.
         max_pdl_db: What the receiver takes; ``None`` if it is no limit.
         max_dgd_ps: What the receiver takes; ``None`` if it is no limit.
@@ -76,6 +77,7 @@ class LinkBudget:
     format: ModuleFormat
     osnr_db: float | None
     required_osnr_db: float | None
+    imbalance_db: float
     pdl_db: float
     dgd_ps: float
     max_pdl_db: float | None
@@ -93,6 +95,11 @@ class LinkBudget:
     def overload_margin_db(self) -> float:
         """Predicted margin below the receiver's overload."""
         return self.overload_dbm - self.received_dbm
+
+    @property
+    def darkness_db(self) -> float:
+        """Most light where it does not belong: of others at this end, or its own at an idle receiver."""
+        return max((self.crosstalk_db, *(leak.level_db for leak in self.leakage if leak.is_idle)))
 
     @property
     def penalty_db(self) -> float:
@@ -121,6 +128,7 @@ class BudgetViolation:
         is_ceiling: Whether ``limit`` is the largest allowed, else the least.
         field: Field of the request that asks for it, if one does.
         is_of_length: Whether a shorter way would help.
+        is_of_others: Whether it is what other circuits do to this one.
     """
 
     what: str
@@ -130,6 +138,7 @@ class BudgetViolation:
     is_ceiling: bool
     field: str | None = None
     is_of_length: bool = False
+    is_of_others: bool = False
 
     def __str__(self) -> str:
         side = "at most" if self.is_ceiling else "at least"
@@ -153,15 +162,19 @@ def violations(request: CircuitRequest, budget: LinkBudget, hops: int) -> Iterat
         ("number of PUCs on the way", hops, request.max_hops, "", "max_hops", True),
         ("loss over the mesh", budget.mesh_loss_db, request.max_loss_db, "dB", "max_loss_db", True),
         (f"received power (overload{kept})", budget.received_dbm, high, "dBm", asked, False),
-        ("loss of one arm over the other (PDL)", budget.pdl_db, budget.max_pdl_db, "dB", None, False),
+        ("loss of one polarization over the other (PDL)", budget.pdl_db, budget.max_pdl_db, "dB", None, False),
         ("delay between the arms (DGD)", budget.dgd_ps, budget.max_dgd_ps, "ps", None, False),
-        ("light of other circuits at its end", budget.crosstalk_db, crosstalk_db, "dB", None, False),
     )
     for what, found, most, unit, field, shorter in ceilings:
         if most is not None and found > most:
             yield BudgetViolation(what, found, most, unit, True, field, shorter)
+    if budget.crosstalk_db > crosstalk_db:
+        what = "light of other circuits at its end"
+        yield BudgetViolation(what, budget.crosstalk_db, crosstalk_db, "dB", True, is_of_others=True)
     if budget.received_dbm < low:
         what = f"received power (sensitivity{kept})"
         yield BudgetViolation(what, budget.received_dbm, low, "dBm", False, asked, True)
     if osnr is not None and needed is not None and osnr < needed + budget.penalty_db:
-        yield BudgetViolation("signal to noise (OSNR)", osnr, needed + budget.penalty_db, "dB", False, None, True)
+        what = "signal to noise (OSNR)"
+        of_others = -budget.crosstalk_db < osnr + 3.0  # more than half of the noise
+        yield BudgetViolation(what, osnr, needed + budget.penalty_db, "dB", False, None, True, of_others)

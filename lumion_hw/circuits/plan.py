@@ -14,7 +14,7 @@ from lumion_hw.circuits.planning_mesh import PlanningMesh, Real, planning_mesh
 from lumion_hw.circuits.reckoning import RoutedCircuit, reckoned
 from lumion_hw.circuits.refusal import BudgetError, refused
 from lumion_hw.circuits.request import CircuitRequest
-from lumion_hw.circuits.trimming import trims_for
+from lumion_hw.circuits.trimming import Trimmer
 from lumion_hw.circuits.ways import Ceilings, WayFinder
 from lumion_hw.errors import LimitError, RoutingError
 from lumion_hw.interfaces.wiring import Wiring
@@ -28,6 +28,10 @@ _TRIM_ABOVE_DB = 0.5 * MOST_IMBALANCE_DB
 """Arms that differ by less are left alone; the other half of the limit is for what the prediction does not know."""
 _BELOW_OVERLOAD_DB = 1.0
 """Light that would overload a receiver is trimmed to so much below."""
+_MOST_TRIMS = 5
+"""PUCs of an arm that are tried for a trim, until …"""
+_DARK_ENOUGH_DB = -35.0
+"""… no receiver gets more than this of light that is not for it."""
 _ROUNDS = 4
 """Routings tried until every circuit keeps its ceilings."""
 
@@ -65,7 +69,7 @@ def plan_circuits(
     """
     model = bench if isinstance(bench, BenchModel) else bench.model
     mesh = _checked(bench, record)
-    return _Planner(model, mesh, planning_mesh(record), requests, fixed or {}, standing, improve_s).plan()
+    return _Draughtsman(model, mesh, planning_mesh(record), requests, fixed or {}, standing, improve_s).plan()
 
 
 def _checked(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshTopology:
@@ -85,7 +89,7 @@ def _checked(bench: Bench | BenchModel, record: CalibrationRecord) -> MeshTopolo
     return bench.mesh.topology
 
 
-class _Planner:
+class _Draughtsman:
     """One plan in the making.
 
     Args:
@@ -128,12 +132,14 @@ class _Planner:
         try:
             plan = self._drafted(ceilings)
         except RoutingError as error:
-            if not any(ceilings):
+            if all(most is None for most in ceilings):
                 raise
             return self._without_ceilings(error)
         failing = self._failing(plan)
         for _ in range(_ROUNDS):
-            shorter = {index for index, found in failing.items() if any(each.is_of_length for each in found)}
+            shorter = {
+                index for index, found in failing.items() if index >= 0 and any(each.is_of_length for each in found)
+            }
             if not shorter:
                 break
             ceilings = [
@@ -160,15 +166,20 @@ class _Planner:
         return plan
 
     def _refusal(self, plan: CircuitPlan, failing: Mapping[int, Sequence[BudgetViolation]]) -> BudgetError:
-        index = min(failing)
-        return refused(plan.circuits[index], failing[index])
+        index = max(failing)
+        circuit = plan.circuits[index] if index >= 0 else plan.standing[-1 - index]
+        return refused(circuit, failing[index])
 
     def _failing(self, plan: CircuitPlan) -> dict[int, list[BudgetViolation]]:
-        """Return what fails of each circuit that fails."""
+        """Return what fails of each circuit that fails; circuits that stand are counted down from -1."""
         found = {
             index: list(violations(circuit.request, circuit.budget, circuit.hops))
             for index, circuit in enumerate(plan.circuits)
         }
+        for index, circuit in enumerate(plan.standing):
+            # Of what stands only that counts which others do to it.
+            suffers = violations(circuit.request, circuit.budget, circuit.hops)
+            found[-1 - index] = [each for each in suffers if each.is_of_others]
         return {index: each for index, each in found.items() if each}
 
     def _ceilings(self) -> list[int | None]:
@@ -196,13 +207,7 @@ class _Planner:
         paths, routing = self._finder.find(ceilings)
         parked = park(self._mesh, routing.states, unusable=self._planning.unusable).states
         routed = [RoutedCircuit(ends, own, (None,) * len(own)) for ends, own in zip(self._ends, paths, strict=True)]
-        circuits, currents = self._set(routed, parked)
-        trimmed = [
-            replace(each, trims=self._trims(each, circuit, parked, routed))
-            for each, circuit in zip(routed, circuits[len(self._standing) :], strict=True)
-        ]
-        if trimmed != routed:
-            circuits, currents = self._set(trimmed, parked)
+        circuits, currents = self._trimmed(routed, parked)
         n_standing = len(self._standing)
         heat_mw = float(self._planning.heat_mw(currents).sum())
         return CircuitPlan(circuits[n_standing:], routing, parked, currents, circuits[:n_standing], heat_mw)
@@ -225,38 +230,51 @@ class _Planner:
         )
         return RoutedCircuit(ends, circuit.paths, tuple(arm.trim for arm in circuit.arms))
 
-    def _trims(
-        self,
-        each: RoutedCircuit,
-        circuit: PlannedCircuit,
-        states: Mapping[int, State],
-        routed: Sequence[RoutedCircuit],
-    ) -> tuple[ArmTrim | None, ...]:
-        """Return what to trim from the arms of a circuit."""
-        too_much = _too_much_db(circuit)
-        trims: list[ArmTrim | None] = []
-        for path, loss_db in zip(each.paths, too_much, strict=True):
-            others = [other for any_ in (*self._standing, *routed) for other in any_.paths if other is not path]
-            couplers = {puc: self._planning.known.coupler(puc) for puc in path.pucs}
-            options = trims_for(self._mesh, self._wiring, states, path, others, loss_db, couplers)
-            trims.append(next((option for option in options if self._is_reached(option)), None))
-        return tuple(trims)
+    def _trimmed(
+        self, routed: list[RoutedCircuit], states: Mapping[int, State]
+    ) -> tuple[tuple[PlannedCircuit, ...], Real]:
+        """Return circuits and currents with what has to be trimmed from arms, one arm after the other."""
+        circuits, currents = self._set(routed, states)
+        own = circuits[len(self._standing) :]
+        todo = [
+            (index, arm, loss_db)
+            for index, circuit in enumerate(own)
+            for arm, loss_db in enumerate(_too_much_db(circuit))
+            if loss_db > 0.0
+        ]
+        paths = [path for each in (*self._standing, *routed) for path in each.paths]
+        # Where one arm's stray goes depends on the other trims: what was chosen first is looked at once more.
+        for index, arm, loss_db in todo * 2:
+            if routed[index].trims[arm] is not None and _darkness_db(circuits) < _DARK_ENOUGH_DB:
+                continue
+            trimmer = Trimmer(self._mesh, self._planning, self._wiring, states, currents, paths)
+            best: tuple[float, list[RoutedCircuit], tuple[PlannedCircuit, ...], Real] | None = None
+            for trim in trimmer.options(routed[index].paths[arm], loss_db)[:_MOST_TRIMS]:
+                trims = (*routed[index].trims[:arm], trim, *routed[index].trims[arm + 1 :])
+                tried = [*routed[:index], replace(routed[index], trims=trims), *routed[index + 1 :]]
+                try:
+                    then, currents_ma = self._set(tried, states)
+                except LimitError:
+                    continue  # the heaters of that PUC do not reach it
+                dark_db = _darkness_db(then)
+                if best is None or dark_db < best[0]:
+                    best = dark_db, tried, then, currents_ma
+                if dark_db < _DARK_ENOUGH_DB:
+                    break
+            if best is not None:
+                _, routed, circuits, currents = best
+        return circuits, currents
 
-    def _is_reached(self, trim: ArmTrim) -> bool:
-        """Return whether the heaters of a PUC make its coupling, on their own."""
-        try:
-            self._planning.currents_ma({}, {trim.puc: trim.coupling}, self._total_mw)
-        except LimitError:
-            return False
-        return True
+
+def _darkness_db(circuits: Sequence[PlannedCircuit]) -> float:
+    return max(circuit.budget.darkness_db for circuit in circuits)
 
 
 def _too_much_db(circuit: PlannedCircuit) -> list[float]:
     """Return by how much each arm is too bright: for the other arm, and for the receiver."""
     budget = circuit.budget
-    outside = [arm.entry.loss_db - arm.entry.gain_db + arm.exit.loss_db for arm in circuit.arms]
-    losses = [arm.loss_db + fixed for arm, fixed in zip(circuit.arms, outside, strict=True)]
-    excess = [max(losses) - loss for loss in losses] if budget.pdl_db > _TRIM_ABOVE_DB else [0.0] * len(losses)
+    losses = [arm.total_loss_db for arm in circuit.arms]
+    excess = [max(losses) - loss for loss in losses] if budget.imbalance_db > _TRIM_ABOVE_DB else [0.0] * len(losses)
     most_dbm = budget.overload_dbm - circuit.request.min_margin_db
     least_dbm = budget.sensitivity_dbm + circuit.request.min_margin_db
     if budget.received_dbm > most_dbm > least_dbm:

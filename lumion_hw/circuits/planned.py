@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -56,6 +57,16 @@ class CircuitArm:
     loss_db: float
     loss_sigma_db: float
     trim: ArmTrim | None = None
+
+    @property
+    def fixed_loss_db(self) -> float:
+        """What it loses outside the mesh: fibres, connectors, and what the tap takes from the receiver."""
+        return self.entry.loss_db + self.exit.loss_db - 10.0 * math.log10(1.0 - self.exit.tap_fraction)
+
+    @property
+    def total_loss_db(self) -> float:
+        """From module to module, the booster's gain taken off."""
+        return self.loss_db + self.fixed_loss_db - self.entry.gain_db
 
 
 @dataclass(frozen=True)

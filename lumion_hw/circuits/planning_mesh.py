@@ -18,6 +18,7 @@ from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.routing.request import STATES
 from lumion_hw.mesh.scattering import Solver
 from lumion_hw.mesh.topology import State
+from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 Real = NDArray[np.float64]
 
@@ -102,14 +103,35 @@ class PlanningMesh:
         """Return the heat of every heater, shape ``(2 n_pucs,)``."""
         return self.known.heat_mw(self.known.own_rad(currents_ma))
 
-    def power(self, currents_ma: Real, sources: Sequence[int]) -> Real:
-        """Return the power leaving at every port for unit power entering at each source, ``(n_ports, len(sources))``.
+    def fields(self, currents_ma: Real, sources: Mapping[int, float]) -> Mapping[int, NDArray[np.complex128]]:
+        """Return the field leaving at every port for unit light at each source, each of shape ``(n_ports,)``.
 
-        By the whole field with calibrated couplers and phases, strays and detours included.
+        Of the whole mesh with calibrated couplers and phases, strays and detours included.
+
+        Args:
+            currents_ma: Heater currents, shape ``(2 n_pucs,)``.
+            sources: Wavelength in nm of the light at each port. It counts where the record knows what it changes.
+
+        Raises:
+            LimitError: The record does not hold for a wavelength.
+        """
+        is_known = self.known.record.dispersion is not None
+        fields: dict[int, NDArray[np.complex128]] = {}
+        for wavelength_nm in set(sources.values()) if is_known else {None}:
+            ports = [port for port, sent_nm in sources.items() if wavelength_nm in (None, sent_nm)]
+            hz = None if wavelength_nm is None else frequency_hz_from_wavelength_m(wavelength_nm * 1e-9)
+            cells = self.known.cells(currents_ma, hz)
+            solved = self.solver.solve(cells, cells.reference_hz if hz is None else hz, ports)
+            fields |= {port: solved[:, index] for index, port in enumerate(ports)}
+        return fields
+
+    def reach(self, currents_ma: Real, ports: Sequence[int]) -> Real:
+        """Return how much of the power leaving each PUC-port ends at each port, shape ``(4 n_pucs, len(ports))``.
+
+        By reciprocity: what unit light from the port, going backwards, brings there.
         """
         cells = self.known.cells(currents_ma)
-        fields = self.solver.solve(cells, cells.reference_hz, list(sources))
-        power: Real = np.abs(fields) ** 2
+        power: Real = np.abs(self.solver.waves(cells, cells.reference_hz, list(ports))) ** 2
         return power
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,9 +67,9 @@ class _Reckoning:
         self._planning = planning
         self._routed = routed
         self._heat_mw = planning.heat_mw(currents_ma)
-        sources = [port for each in routed for port, _ in each.ends.pairs]
-        self._column: Mapping[int, int] = {port: index for index, port in enumerate(sources)}
-        self._power = np.maximum(planning.power(currents_ma, sources), _DARKEST)
+        sources = {port: each.ends.sender.emits_nm for each in routed for port, _ in each.ends.pairs}
+        self._fields = planning.fields(currents_ma, sources)
+        self._power = {port: np.maximum(np.abs(field) ** 2, _DARKEST) for port, field in self._fields.items()}
         self._receivers = {out.port: out.transponder for out in wiring.outputs if out.transponder is not None}
         self._at = {port: index for index, port in enumerate(self._receivers)}
         out_db = [planning.out_of_db(port, self._typical_db)[0] for port in self._receivers]
@@ -89,13 +89,13 @@ class _Reckoning:
             entering_dbm = ends.sender.launch_dbm + entry.gain_db - entry.loss_db - into_db
             # Of a split signal each arm has half of the power.
             entering_mw = 10.0 ** (entering_dbm / 10.0) / len(ends.entries)
-            seen += entering_mw * self._power[list(self._at), self._column[entry.port]] * self._behind
+            seen += entering_mw * self._power[entry.port][list(self._at)] * self._behind
         return seen
 
     def _arm(self, entry: InputPath, out: OutputPath, path: Path, trim: ArmTrim | None) -> CircuitArm:
         into_db, into_sigma_db = self._planning.into_db(entry.port, self._typical_db)
         out_db, out_sigma_db = self._planning.out_of_db(out.port, self._typical_db)
-        through_db = -10.0 * math.log10(float(self._power[out.port, self._column[entry.port]]))
+        through_db = -10.0 * math.log10(float(self._power[entry.port][out.port]))
         sigma_db = math.hypot(into_sigma_db, out_sigma_db, self._planning.path_sigma_db(path.pucs))
         return CircuitArm(entry, out, path, into_db + through_db + out_db, sigma_db, trim)
 
@@ -107,10 +107,9 @@ class _Reckoning:
 
     def _budget(self, index: int, arms: tuple[CircuitArm, ...]) -> LinkBudget:
         ends = self._routed[index].ends
-        fixed_db = [_fixed_loss_db(arm) for arm in arms]
-        ends_db = [arm.loss_db + fixed - arm.entry.gain_db for arm, fixed in zip(arms, fixed_db, strict=True)]
+        ends_db = [arm.total_loss_db for arm in arms]
         gain_db = sum(arm.entry.gain_db for arm in arms) / len(arms)
-        mean_fixed_db = sum(fixed_db) / len(arms)
+        mean_fixed_db = sum(arm.fixed_loss_db for arm in arms) / len(arms)
         if ends.strategy == "diversity":
             total_db = max(ends_db)  # all of the light may take the worse way
         else:
@@ -134,7 +133,8 @@ class _Reckoning:
             format=ends.format,
             osnr_db=self._osnr_db(ends, crosstalk_db),
             required_osnr_db=ends.receiver.required_osnr_db(ends.format, received_dbm),
-            pdl_db=max(ends_db) - min(ends_db),
+            imbalance_db=max(ends_db) - min(ends_db),
+            pdl_db=self._pdl_db(arms),
             dgd_ps=(max(hops) - min(hops)) * delay_ps,
             max_pdl_db=ends.receiver.max_pdl_db,
             max_dgd_ps=ends.receiver.max_dgd_ps,
@@ -142,6 +142,24 @@ class _Reckoning:
             leakage=self._leakage(index),
             heater_mw=sum(float(self._heat_mw[2 * p] + self._heat_mw[2 * p + 1]) for a in arms for p in a.path.pucs),
         )
+
+    def _pdl_db(self, arms: tuple[CircuitArm, ...]) -> float:
+        """Return the loss of the dimmest polarization over the brightest: light that changes arms counts as well."""
+        if len(arms) < 2:
+            return 0.0
+        exits = [arm.path.target for arm in arms]
+        through = np.stack([self._fields[arm.path.source][exits] for arm in arms], axis=1)
+        before_db = [
+            self._planning.into_db(arm.path.source, self._typical_db)[0] + arm.entry.loss_db - arm.entry.gain_db
+            for arm in arms
+        ]
+        behind_db = [
+            self._planning.out_of_db(arm.path.target, self._typical_db)[0] + arm.fixed_loss_db - arm.entry.loss_db
+            for arm in arms
+        ]
+        ways = 10.0 ** (-np.add.outer(behind_db, before_db) / 20.0) * through
+        brightest, dimmest = np.linalg.svd(ways, compute_uv=False).tolist()
+        return _db((brightest / max(dimmest, 1e-12)) ** 2)
 
     def _places(self, index: int) -> list[int]:
         """Return the columns of the receivers' ports that a circuit ends at."""
@@ -180,11 +198,6 @@ class _Reckoning:
         if crosstalk_db > DARK_DB:
             parts.append(-crosstalk_db)
         return joined_osnr_db(*parts) if parts else None
-
-
-def _fixed_loss_db(arm: CircuitArm) -> float:
-    """Return what an arm loses outside the mesh; what the tap takes for the meter the receiver does not get."""
-    return arm.entry.loss_db + arm.exit.loss_db - 10.0 * math.log10(1.0 - arm.exit.tap_fraction)
 
 
 def _db(ratio: float) -> float:

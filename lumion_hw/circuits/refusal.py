@@ -41,7 +41,7 @@ class BudgetError(CircuitError):
 _REMEDIES = {
     "received power (sensitivity": "Raise tx_power_dbm or gain_db, or use ports nearer to each other",
     "received power (overload": "Lower gain_db or tx_power_dbm: no PUC on the way can take so much light off it",
-    "loss of one arm": "Wire both tributaries with equal losses",
+    "loss of one polarization": "Wire both tributaries with equal losses",
     "delay between the arms": "Wire both tributaries to ports of equal parity",
     "light of other circuits": "Plan it with fewer circuits beside it, or without exclusive",
     "signal to noise": "Raise the power before the booster, or use one of a lower noise_figure_db",

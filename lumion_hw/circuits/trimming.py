@@ -2,89 +2,87 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lumion_hw.circuits.planned import ArmTrim
+from lumion_hw.circuits.planning_mesh import PlanningMesh, Real
 from lumion_hw.interfaces.wiring import Wiring
-from lumion_hw.mesh.record import CouplerEntry
 from lumion_hw.mesh.routing import Path
 from lumion_hw.mesh.routing.request import STATES, other
 from lumion_hw.mesh.routing.result import way_of
-from lumion_hw.mesh.topology import MeshTopology, State
+from lumion_hw.mesh.topology import LEAVES, MeshTopology, State
 
 MOST_TRIM_DB = 15.0
 """More is no trimming: the couplers' own imperfections would decide."""
+_HARMLESS_DB = -40.0
+"""Of strays that bring less than this to a receiver, over what the arm keeps, none is better than another."""
 
 
 @dataclass(frozen=True)
-class _Stray:
-    """Where light goes that a PUC sends to its wrong output.
+class Trimmer:
+    """Chooses PUCs that take light off arms, so that it ends where it harms least.
 
     Attributes:
-        puc: The PUC.
-        port: Port where it leaves the mesh; ``None`` if it goes round inside.
-        badness: 0 where nobody is at that port, 1 at an input of the bench, 2 inside, 3 at an idle receiver.
-    """
-
-    puc: int
-    port: int | None
-    badness: int
-
-
-def trims_for(
-    mesh: MeshTopology,
-    wiring: Wiring,
-    states: Mapping[int, State],
-    path: Path,
-    others: Sequence[Path],
-    loss_db: float,
-    couplers: Mapping[int, CouplerEntry],
-) -> Iterator[ArmTrim]:
-    """Yield the PUCs of a path that can take so much light off it, those first whose stray harms nobody.
-
-    Args:
         mesh: The mesh.
+        planning: What is known of it.
         wiring: Who is at the ports.
         states: State of every PUC.
-        path: The arm to trim.
-        others: Ways of all other arms.
-        loss_db: What it is to lose.
-        couplers: Couplers of the PUCs of the path.
+        currents_ma: Heater currents that make them.
+        paths: Ways of all arms.
     """
-    if not 0.0 < loss_db <= MOST_TRIM_DB:
-        return
-    kept = 10.0 ** (-loss_db / 10.0)
-    for stray in sorted(_strays(mesh, wiring, states, path, others), key=lambda each: each.badness):
-        low, high = couplers[stray.puc].interval
-        coupling = high * kept if states[stray.puc] == "cross" else 1.0 - (1.0 - low) * kept
-        if low <= coupling <= high:
-            yield ArmTrim(stray.puc, coupling, loss_db, stray.port)
 
+    mesh: MeshTopology
+    planning: PlanningMesh
+    wiring: Wiring
+    states: Mapping[int, State]
+    currents_ma: Real
+    paths: Sequence[Path]
 
-def _strays(
-    mesh: MeshTopology, wiring: Wiring, states: Mapping[int, State], path: Path, others: Sequence[Path]
-) -> Iterator[_Stray]:
-    """Yield where the light of each PUC would stray to that this path alone passes, and once."""
-    shared = {puc for each in others for puc in each.pucs}
-    ends = {each.target for each in others}
-    badness = {out.port: 3 for out in wiring.outputs} | {entry.port: 1 for entry in wiring.inputs}
-    way = way_of(mesh, path)
-    for wave, state in zip(way.waves, way.states, strict=True):
-        puc = wave // 4
-        if puc in shared or path.pucs.count(puc) > 1:
-            continue
-        port = _end_of(mesh, states, wave, other(state))
-        if port in ends or port == path.target:
-            continue
-        yield _Stray(puc, port, 2 if port is None else badness.get(port, 0))
+    def options(self, path: Path, loss_db: float) -> list[ArmTrim]:
+        """Return the PUCs that can take so much light off a path, those first whose stray harms least.
 
+        Args:
+            path: The arm to trim.
+            loss_db: What it is to lose.
+        """
+        if not 0.0 < loss_db <= MOST_TRIM_DB:
+            return []
+        kept = 10.0 ** (-loss_db / 10.0)
+        found = []
+        receivers = [out.port for out in self.wiring.outputs if out.port != path.target]
+        reach = self.planning.reach(self.currents_ma, receivers).max(axis=1, initial=0.0)
+        for wave, state in self._free_waves(path):
+            puc = wave // 4
+            low, high = self.planning.known.coupler(puc).interval
+            coupling = high * kept if state == "cross" else 1.0 - (1.0 - low) * kept
+            if low <= coupling <= high:
+                port = self._end_of(wave, other(state))
+                # What strays over what is kept, and how much of it a receiver gets.
+                harm = (1.0 - kept) / kept * float(reach[wave ^ LEAVES[other(state)]])
+                found.append((self._badness(harm, port), ArmTrim(puc, coupling, loss_db, port)))
+        return [trim for _, trim in sorted(found, key=lambda each: each[0])]
 
-def _end_of(mesh: MeshTopology, states: Mapping[int, State], wave: int, state: State) -> int | None:
-    """Return the port where light ends that passes one PUC in another state; ``None`` if it goes round."""
-    node = int(mesh.successors[wave, STATES.index(state)])
-    for _ in range(4 * mesh.n_pucs):
-        if node < 0:
-            return -1 - node
-        node = int(mesh.successors[node, STATES.index(states.get(node // 4, "cross"))])
-    return None
+    def _free_waves(self, path: Path) -> Iterator[tuple[int, State]]:
+        """Yield where a path enters PUCs that no other path passes, and itself once, with their states."""
+        shared = {puc for each in self.paths if each is not path for puc in each.pucs}
+        way = way_of(self.mesh, path)
+        for wave, state in zip(way.waves, way.states, strict=True):
+            if wave // 4 not in shared and path.pucs.count(wave // 4) == 1:
+                yield wave, state
+
+    def _badness(self, harm: float, port: int | None) -> tuple[float, int]:
+        """Return what to sort strays by: light at a receiver, then light that goes round or back into a source."""
+        harm_db = 10.0 * math.log10(harm) if harm > 0.0 else -math.inf
+        sources = {entry.port for entry in self.wiring.inputs}
+        return max(harm_db, _HARMLESS_DB), 2 if port is None else int(port in sources)
+
+    def _end_of(self, wave: int, state: State) -> int | None:
+        """Return the port where light ends that passes one PUC in another state; ``None`` if it goes round."""
+        node = int(self.mesh.successors[wave, STATES.index(state)])
+        for _ in range(4 * self.mesh.n_pucs):
+            if node < 0:
+                return -1 - node
+            node = int(self.mesh.successors[node, STATES.index(self.states.get(node // 4, "cross"))])
+        return None

@@ -10,7 +10,7 @@ import numpy as np
 
 from lumion_hw.circuits.ends import CircuitEnds
 from lumion_hw.circuits.planning_mesh import PlanningMesh
-from lumion_hw.errors import NoPathError, RoutingError
+from lumion_hw.errors import NoPathError, RoutingError, UndecidedError
 from lumion_hw.mesh.routing import Path, RouteRequest, Routing, route
 from lumion_hw.mesh.topology import MeshTopology, State
 
@@ -124,13 +124,19 @@ class WayFinder:
             improve_s=self._improve_s,
             time_limit_s=_RESCUE_S,
         )
-        refusal: RoutingError | None = None
+        if not unequal:
+            return route(self._mesh, request)
         for lengths in self._mismatches(pairs, unequal):
             try:
-                return route(self._mesh, replace(request, exact_hops=lengths))
-            except RoutingError as error:
-                refusal = refusal or error
-        raise refusal or NoPathError("no lengths of two arms were tried")
+                return route(self._mesh, replace(request, exact_hops=lengths, exact="never"))
+            except RoutingError:
+                continue
+        told = ", ".join(str(self._ends[index].request) for index in group)
+        raise UndecidedError(
+            f"no pair of ways found for circuits {told} whose lengths differ by 1 or 3 PUCs, as parity forbids "
+            f"equal ones (tried {_MOST_MISMATCHES}; not proven impossible)",
+            hint="Wire one tributary to a neighbouring port: then both ways can be equally long.",
+        )
 
     def _mismatches(
         self, pairs: Sequence[tuple[int, int]], unequal: Sequence[tuple[int, ...]]
@@ -141,14 +147,15 @@ class WayFinder:
             shortest = [int(self._mesh.shortest_hops[pairs[arm]]) for arm in (first, second)]
             # Lengths of an arm grow by twos: next to every one of either is one of the other.
             near = [
-                (a, b)
+                (abs(a - b), a + b, {first: a, second: b})
                 for a in range(shortest[0], shortest[0] + 13, 2)
-                for b in (a - 1, a + 1)
-                if b >= shortest[1] and (b - shortest[1]) % 2 == 0
+                for b in (a - 3, a - 1, a + 1, a + 3)
+                if b >= shortest[1]
             ]
-            options.append([{first: a, second: b} for a, b in near])
-        choices = [{arm: n for part in parts for arm, n in part.items()} for parts in product(*options)]
-        yield from sorted(choices, key=lambda each: sum(each.values()))[:_MOST_MISMATCHES]
+            options.append(near)
+        choices = sorted(product(*options), key=lambda parts: [sum(each[i] for each in parts) for i in (0, 1)])
+        for parts in choices[:_MOST_MISMATCHES]:
+            yield {arm: hops for _, _, lengths in parts for arm, hops in lengths.items()}
 
     def _check_apart(
         self,

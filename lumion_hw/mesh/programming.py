@@ -258,6 +258,12 @@ def _settled(known: KnownMesh, choice: _Choice, taken: _JointTakers | None, own_
     )
 
 
+def _differences(stray: Real) -> list[float]:
+    """Return what heat adds to the upper arm of every PUC over the lower."""
+    between: list[float] = (stray[0::2] - stray[1::2]).tolist()
+    return between
+
+
 class _Choice:
     """Which of the equivalent phases every PUC takes; held while the crosstalk is iterated.
 
@@ -267,23 +273,26 @@ class _Choice:
 
     def __init__(self, known: KnownMesh, targets: Mapping[int, PucTarget], stray: Real, common: Real) -> None:
         self._known, self._targets = known, targets
-        self._reach = known.reach_rad
+        # Plain numbers: they are looked up one by one, thousands of times.
+        self._reach: list[float] = known.reach_rad.tolist()
+        self._passive: list[float] = known.passive_rad.tolist()
         self._difference: dict[int, float] = {}
         self._arms: dict[int, list[float]] = {}
         self.renew(stray, common)
 
     def renew(self, stray: Real, common: Real) -> bool:
         """Choose anew for a given crosstalk; return whether that changed anything that saves heat."""
-        changed = False
+        changed, bases = False, _differences(stray)
         for puc, target in self._targets.items():
             if target.common_rad is None:
-                best, before = self._best_difference(puc, target, stray), self._difference.get(puc)
+                base, before = bases[puc], self._difference.get(puc)
+                best = self._best_difference(puc, target, base)
                 # A change has to be worth it: without this, two choices of equal heat would be taken in turns.
-                if before is None or abs(self._rest(puc, best, stray)) < abs(self._rest(puc, before, stray)) - 1e-3:
+                if before is None or abs(best - base) < abs(before - base) - 1e-3:
                     self._difference[puc], changed = best, True
             else:
                 half = 0.5 * target.differentials_rad[0]
-                passive = float(self._known.passive_rad[puc])
+                passive = self._passive[puc]
                 wanted = (target.common_rad + half - passive, target.common_rad - half)
                 held = self._arms.get(puc)
                 least = [self._least(puc, arm, wanted[arm], stray, common) for arm in (0, 1)]
@@ -300,13 +309,12 @@ class _Choice:
 
     def own_rad(self, stray: Real, common: Real) -> Real:
         """Return the own phases that make the targets under a given crosstalk, shape ``(2E,)``."""
-        own = np.zeros(len(stray))
+        own, bases = [0.0] * len(stray), _differences(stray)
         for puc, wanted in self._difference.items():
-            rest = self._rest(puc, wanted, stray)
+            rest = wanted - bases[puc]
             if not self._reaches(puc, rest):
-                target = self._targets[puc]
-                self._difference[puc] = self._best_difference(puc, target, stray)
-                rest = self._rest(puc, self._difference[puc], stray)
+                self._difference[puc] = self._best_difference(puc, self._targets[puc], bases[puc])
+                rest = self._difference[puc] - bases[puc]
             own[2 * puc + (rest < 0.0)] = abs(rest)
         for puc, wanted_arms in self._arms.items():
             for arm in (0, 1):
@@ -316,23 +324,25 @@ class _Choice:
                 turns = _TURN * ((rest < -_NOTHING_RAD) - (rest > _TURN + 1.0))
                 wanted_arms[arm] += turns
                 own[heater] = max(rest + turns, 0.0)
-        return own
-
-    def _rest(self, puc: int, wanted: float, stray: Real) -> float:
-        return wanted - float(stray[2 * puc] - stray[2 * puc + 1])
+        return np.array(own)
 
     def _reaches(self, puc: int, rest: float) -> bool:
-        return bool(-self._reach[2 * puc + 1] <= rest <= self._reach[2 * puc])
+        return -self._reach[2 * puc + 1] <= rest <= self._reach[2 * puc]
 
-    def _best_difference(self, puc: int, target: PucTarget, stray: Real) -> float:
-        """Return the difference of own phases with the least heat, crosstalk not yet taken off."""
-        base = float(stray[2 * puc] - stray[2 * puc + 1])
-        passive = float(self._known.passive_rad[puc])
+    def _best_difference(self, puc: int, target: PucTarget, base: float) -> float:
+        """Return the difference of own phases with the least heat, crosstalk not yet taken off.
+
+        Args:
+            puc: The PUC.
+            target: What it is to do.
+            base: What heat of all heaters adds to the difference.
+        """
+        passive = self._passive[puc]
         # Heat the upper arm by the rest of a turn, or the lower one by what is left to it: never both.
         needed = [(each - passive - base) % _TURN for each in target.differentials_rad]
         options = [rest - turn for rest in needed for turn in (0.0, _TURN) if self._reaches(puc, rest - turn)]
         if not options:
-            asked, limit = min(needed), float(max(self._reach[2 * puc], self._reach[2 * puc + 1]))
+            asked, limit = min(needed), max(self._reach[2 * puc], self._reach[2 * puc + 1])
             raise LimitError(f"PUC {puc} cannot be set to {target.name}", asked=asked, limit=limit, unit="rad")
         return min(options, key=abs) + base
 
@@ -342,7 +352,7 @@ class _Choice:
         Raises:
             LimitError: As :func:`program`.
         """
-        beyond = np.flatnonzero(own_rad > self._reach * (1.0 + 1e-12))
+        beyond = np.flatnonzero(own_rad > np.array(self._reach) * (1.0 + 1e-12))
         if len(beyond):
             heater = int(beyond[0])
             dead = self._known.max_ma[heater] == 0.0

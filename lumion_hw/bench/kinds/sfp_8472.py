@@ -89,11 +89,13 @@ class SfpModel(PluggableModel):
 
 
 def _check(bench: BenchData, name: str) -> Iterator[Check]:
-    """Check that it is wired as a module of one tributary."""
-    for base, fibre in (*bench.inputs, *bench.outputs):
-        if fibre.get("transponder") == name and fibre.get("tributary") is not None:
-            found = f"{name!r}, an SFP+ module, which has no tributaries"
-            yield Check((*base, "tributary"), f"expected a module of two tributaries, found {found}")
+    """Check that of a splitter-rotator or combiner both sides are wired: its one polarization turns as it likes."""
+    for side, fibres in (("inputs", bench.inputs), ("outputs", bench.outputs)):
+        own = {fibre.get("tributary"): base for base, fibre in fibres if fibre.get("transponder") == name}
+        if len({"x", "y"} & own.keys()) == 1:
+            (there,) = {"x", "y"} & own.keys()
+            expected = f"expected tributary {'y' if there == 'x' else 'x'} of {name!r} among wiring.{side} too, found"
+            yield Check((*own[there], "tributary"), f"{expected} {there} alone: part of the light would be lost")
 
 
 def _open(name: str, model: SfpModel, link: Link | ModuleConnection, clock: Clock) -> Transponder:

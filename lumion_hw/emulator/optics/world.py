@@ -326,9 +326,13 @@ class OpticalWorld:
 
     def _arriving(self, index: int) -> NDArray[np.complex128]:
         """Return the Jones vector (TE, TM) of one input at the chip, of length 1 but for the controller's loss."""
-        chain = self.chains[index]
-        arriving: NDArray[np.complex128] = chain.fibre_out @ (self._turns[index] @ (chain.fibre_in @ chain.launch))
-        return arriving
+        tributary = self.wiring.inputs[index].tributary
+        # Both outputs of a splitter have one fibre before them, that of the first.
+        shared = index if tributary is None else self._inputs_of[self.wiring.inputs[index].source][0]
+        chain = self.chains[shared]
+        arriving: NDArray[np.complex128] = chain.fibre_out @ (self._turns[shared] @ (chain.fibre_in @ chain.launch))
+        # A splitter-rotator gives one output what is TE, and the other what is TM, turned to TE.
+        return arriving[::-1] if tributary == "y" else arriving
 
     def _entering_fraction(self, index: int) -> float:
         """Return TE power in the mesh over launched power, for one input."""

@@ -51,7 +51,8 @@ def budget_lines(circuit: PlannedCircuit) -> tuple[BudgetLine, ...]:
         lines.append(BudgetLine("signal to noise in 0.1 nm", budget.osnr_db, "dB", limit))
     if len(circuit.arms) > 1:
         lines += [
-            BudgetLine("loss between the arms (PDL)", budget.pdl_db, "dB", f"at most {MOST_IMBALANCE_DB:g} dB wanted"),
+            BudgetLine("loss between the arms", budget.imbalance_db, "dB", f"at most {MOST_IMBALANCE_DB:g} dB wanted"),
+            BudgetLine("the same with strays (PDL)", budget.pdl_db, "dB", _most(budget.max_pdl_db, "dB")),
             BudgetLine("delay between the arms (DGD)", budget.dgd_ps, "ps", _most(budget.max_dgd_ps, "ps")),
         ]
     if budget.crosstalk_db > DARK_DB:
