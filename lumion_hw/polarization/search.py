@@ -220,7 +220,8 @@ class PolarizationSearch:
             if not misses and strategy.judge(phases).enough:
                 ensemble.redraw_half()
                 if strategy.judge(phases).enough:
-                    if strategy.is_determined():
+                    # Tracking, which needs one explanation everywhere, follows the brightest only.
+                    if self._sign < 0.0 or strategy.is_determined():
                         break
                     wanted = strategy.telling()
         judgement = strategy.judge(phases)
