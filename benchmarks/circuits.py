@@ -45,6 +45,7 @@ PHASE_SIGMA_RAD, PUC_SIGMA_DB, PORT_SIGMA_DB = 1e-3, 0.03, 0.05
 BEST_WITHIN_DB = 0.2
 SEARCH_MS, KNOWN_MS, FOUR_OVER_ONE = 150.0, 25.0, 1.3
 HELD_WITHIN_DB = 0.3
+READ = ("pdl", "dgd", "osnr", "rx_signal_power", "prefec_ber")
 IDLE_DB, UNSEEN_DB = -25.0, -60.0
 METER_S, WANDER_S = 0.01, 10.0
 """Averaging of the meter. The controller has a fast interface and settles in a millisecond. And how long a
@@ -348,13 +349,10 @@ def idle_levels(bench: Bench, plan: CircuitPlan) -> Iterator[tuple[float, float]
 # Two polarizations --------------------------------------------------------------------------------------------------
 
 
-def expected_ber(circuit: PlannedCircuit) -> float:
-    """Return the bit errors before correction that a budget lets expect (docs/sources.md: reception of 400ZR)."""
-    budget = circuit.budget
-    noise_db = [16.4 + budget.received_dbm + 20.0, 17.0]
-    if budget.osnr_db is not None:
-        noise_db.append(budget.osnr_db - 10.0 * np.log10(59.84 / 12.5))
-    esnr_db = -10.0 * np.log10(sum(10.0 ** (-each / 10.0) for each in noise_db)) - budget.penalty_db
+def expected_ber(received_dbm: float, osnr_db: float, penalty_db: float) -> float:
+    """Return the bit errors before correction to be expected (docs/sources.md: reception of 400ZR)."""
+    noise_db = [16.4 + received_dbm + 20.0, 17.0, osnr_db - 10.0 * np.log10(59.84 / 12.5)]
+    esnr_db = -10.0 * np.log10(sum(10.0 ** (-each / 10.0) for each in noise_db)) - penalty_db
     return float(0.375 * erfc(np.sqrt(10.0 ** (esnr_db / 10.0) / 10.0)))
 
 
@@ -376,17 +374,23 @@ def dual(seeds: int, bench_name: str) -> None:
             report = modules[1].wait_for_lock(60.0)
             bench.clock.sleep(5.0)
             told = modules[1].performance().quantities
-            seen = {name: told[name].current.value for name in ("pdl", "dgd", "prefec_ber")}
+            seen = {name: told[name].current.value for name in READ}
+            budget, penalty_db = circuit.budget, 0.8 * (seen["pdl"] / 2.5) ** 2 + 0.5 * (seen["dgd"] / 10.0) ** 2
+            osnr_db = np.inf if budget.osnr_db is None else budget.osnr_db
+            seen["planned"] = expected_ber(budget.received_dbm, osnr_db, budget.penalty_db)
+            seen["as read"] = expected_ber(seen["rx_signal_power"], seen["osnr"], penalty_db)
+            seen["off by"] = seen["rx_signal_power"] - budget.received_dbm
             hops = {arm.path.hops for arm in circuit.arms}
-            seen["expected"] = expected_ber(circuit)
             rows.append((seed, report.stage.name, max(hops) - min(hops), circuit.budget.pdl_db, *seen.values()))
     print(f"\n### Two polarizations, {bench_name}, {seeds} seeds\n")
-    print("| seed | lock | hops differ by | PDL dB, planned | as read | DGD ps | BER | expected | over it |")
-    print("|" + "---|" * 9)
-    for seed, stage, hops, planned_db, pdl_db, dgd_ps, ber, told in rows:
+    print(
+        "| seed | lock | hops differ by | PDL dB, planned | as read | DGD ps | power over the plan dB | BER "
+        "| over that of the plan | over that of OSNR, power, PDL, DGD as read |\n" + "|" + "---|" * 10
+    )
+    for seed, stage, hops, planned_db, pdl_db, dgd_ps, _, _, ber, of_plan, as_read, off_db in rows:
         print(
-            f"| {seed} | {stage} | {hops} | {planned_db:.2f} | {pdl_db:.2f} | {dgd_ps:.1f} | {ber:.2e} | {told:.2e} "
-            f"| {ber / told:.2f} |"
+            f"| {seed} | {stage} | {hops} | {planned_db:.2f} | {pdl_db:.2f} | {dgd_ps:.1f} | {off_db:.1f} | {ber:.2e} "
+            f"| {ber / of_plan:.2f} | {ber / as_read:.2f} |"
         )
 
 
