@@ -2,9 +2,9 @@
 
 Run: OPENBLAS_NUM_THREADS=1 .venv/bin/python benchmarks/circuits.py single|time|hold|dual|leakage [--seeds 50]
 Every seed is a bench of its own. Its calibration record is written down from the hidden truth and falsified by the
-standard errors that a calibration reaches (docs/performance.md#calibration-by-a-fit-of-the-whole-mesh): 50 calibrations would take half an hour.
-The truth is read for that record and for judging only. Bench time is that of the virtual clock: bytes on wires at
-their rates, settling, averaging.
+standard errors that a calibration reaches (docs/performance.md#calibration-by-a-fit-of-the-whole-mesh): 50 calibrations
+would take half an hour. The truth is read for that record and for judging only. Bench time is that of the virtual
+clock: bytes on wires at their rates, settling, averaging.
 """
 
 from __future__ import annotations
