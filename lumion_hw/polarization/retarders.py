@@ -6,7 +6,9 @@ States are unit Stokes vectors (S1, S2, S3); a retarder of retardance φ and eig
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -83,6 +85,29 @@ class RetarderChain:
         for index, axis in enumerate(self.axes):
             state = turned_by(axis, np.sin(retardances[..., index]), np.cos(retardances[..., index]), state)
         return state
+
+    @cached_property
+    def _crosses(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        crosses = [cross_matrix(axis) for axis in self.axes]
+        return [(cross, cross @ cross) for cross in crosses]
+
+    def turn_and_axes(self, retardances: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the turn of the whole chain, shape ``(3, 3)``, and its axes as seen behind it, shape ``(3, N)``.
+
+        A little more retardance of squeezer k turns the light behind the chain about column k.
+
+        Args:
+            retardances: One setting, shape ``(N,)``, rad.
+        """
+        behind, seen = np.eye(3), np.empty((3, len(self.axes)))
+        angles = retardances.tolist()
+        for index in reversed(range(len(self.axes))):
+            seen[:, index] = behind @ self.axes[index]
+            once, twice = self._crosses[index]
+            behind = (
+                behind + math.sin(angles[index]) * (behind @ once) + (1.0 - math.cos(angles[index])) * (behind @ twice)
+            )
+        return behind, seen
 
     def overlap(
         self, retardances: NDArray[np.float64], state: NDArray[np.float64], taken: NDArray[np.float64]

@@ -150,11 +150,25 @@ class PolarizationSearch:
 
     def _learn(self) -> Generator[NDArray[np.float64], float, None]:
         """Sweep each squeezer of unknown period over its range, and leave it at its best; again if it hardly acts."""
-        # Twice: light that lies on a squeezer's axis shows nothing in its sweep, and the others have moved it by then.
-        for _ in range(2):
+        for attempt in range(2):
             for channel in range(len(self._actuators)):
                 if channel not in self._periods:
+                    if attempt:
+                        self._settings = self._off_the_axis(channel)
                     yield from self._sweep(channel)
+
+    def _off_the_axis(self, channel: int) -> NDArray[np.float64]:
+        """Return settings where a squeezer that hardly acted will act: its neighbours are a quarter turn on.
+
+        Light on the axis of a squeezer shows nothing in its sweep, nor does it if what is taken behind lies there.
+        """
+        settings = self._settings.copy()
+        for neighbour in (channel - 1, channel + 1):
+            if neighbour in self._periods:
+                coordinate = Coordinate.of(self._actuators[neighbour], self._periods[neighbour])
+                start = float(settings[neighbour])
+                settings[neighbour] = coordinate.inside(start + 0.25 * coordinate.period, start)
+        return settings
 
     def _sweep(self, channel: int) -> Reading:
         """Sweep one squeezer, learn its period if it shows, and put it to its best; return the power promised there."""
@@ -186,9 +200,11 @@ class PolarizationSearch:
         ensemble = LightEnsemble(chain, self._rng, relative_noise=self._relative_noise)
         ensemble.add(drives.phases(np.array(self._read_at)), np.array(self._powers))
         strategy = ModelStrategy(ensemble, *drives.phase_limits, self._sign, self._rng)
-        misses = 0
+        misses, wanted = 0, None
         for left in reversed(range(_MOST_MODEL_READS)):
-            settings = drives.settings(strategy.next(drives.phases(self._settings), last=not left))
+            if wanted is None or not left:
+                wanted = strategy.next(drives.phases(self._settings), last=not left)
+            settings, wanted = drives.settings(wanted), None
             power = yield from self._at(settings)
             phases = drives.phases(settings)
             ensemble.add(phases[None], np.array([power]))
@@ -204,7 +220,10 @@ class PolarizationSearch:
             if not misses and strategy.judge(phases).enough:
                 ensemble.redraw_half()
                 if strategy.judge(phases).enough:
-                    break
+                    # Tracking, which needs one explanation everywhere, follows the brightest only.
+                    if self._sign < 0.0 or strategy.is_determined():
+                        break
+                    wanted = strategy.telling()
         judgement = strategy.judge(phases)
         return FoundPolarization(
             settings, power, judgement.remaining_loss_db, judgement.floor_power, "model", ensemble.best()

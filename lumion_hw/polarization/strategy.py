@@ -19,6 +19,9 @@ _CONFIDENCE = 0.97
 _PREDICTABLE = 0.01
 """Where all members predict the same power to this part, a reading tells nothing about which of them is right."""
 _RANDOM_CANDIDATES = 64
+_AGREED = 0.03
+"""Of all light: explanations that differ by less over the whole range are one and the same. Readings along one squeezer
+after the other, each from the brightest place of the last, leave several that agree there and nowhere else."""
 
 
 @dataclass(frozen=True)
@@ -82,9 +85,18 @@ class ModelStrategy:
         worth_it = not predictable or self._is_enough(shortfall[:, favoured], extreme)
         if last or (worth_it and ensemble.n_readings >= ensemble.n_unknowns - 1):
             return np.asarray(best[favoured])
-        # Noise grows with the power, so a spread between the members counts for more where it is dark.
-        telling = powers.std(axis=0) / np.sqrt(powers.mean(axis=0))
-        return np.asarray(candidates[int(np.argmax(telling))])
+        return np.asarray(candidates[_most_telling(powers)])
+
+    def is_determined(self) -> bool:
+        """Return whether all explanations predict the same powers everywhere, not only at the best setting."""
+        powers = self._ensemble.powers(self._random_phases()) / self._ensemble.p0.mean()
+        return float(np.sqrt(powers.var(axis=0).mean())) <= _AGREED
+
+    def telling(self) -> NDArray[np.float64]:
+        """Return where a reading tells most about which explanation is right."""
+        candidates = self._random_phases()
+        powers = self._ensemble.powers(candidates)
+        return np.asarray(candidates[_most_telling(powers)])
 
     def judge(self, present: NDArray[np.float64]) -> AlignmentJudgement:
         """Judge the present setting."""
@@ -124,6 +136,12 @@ class ModelStrategy:
             return _bound(shortfall) <= ENOUGH_LOSS_DB
         # What crosstalk leaves cannot be taken away: a tenth of it more is not worth a reading.
         return _bound(shortfall - ENOUGH_OF_FLOOR * extreme / self._ensemble.p0) <= ENOUGH_LEAK
+
+
+def _most_telling(powers: NDArray[np.float64]) -> int:
+    """Return the candidate at which members differ most, of powers ``(K, C)``."""
+    # Noise grows with the power, so a spread between the members counts for more where it is dark.
+    return int(np.argmax(powers.std(axis=0) / np.sqrt(powers.mean(axis=0))))
 
 
 def _bound(values: NDArray[np.float64]) -> float:

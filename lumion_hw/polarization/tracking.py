@@ -12,12 +12,14 @@ it, without any jump (docs/polarization.md).
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.polarization.retarders import RetarderChain
+from lumion_hw.polarization.retarders import RetarderChain, cross_matrix
 from lumion_hw.polarization.state_fit import LightEstimate
 
 DITHER_RAD = 0.1
@@ -30,7 +32,7 @@ _BACK = 0.25
 """… until it is here again."""
 _RETURN_RAD = 0.1  # of a squeezer on its way back, per reading
 _CENTRING = 0.03  # cubed with the place, so that it acts near the ends and hardly in the middle
-_CIRCLE_RAD, _CIRCLE_READS = 0.12, 16.0
+_CIRCLE_RAD, _CIRCLE_READS = 0.3, 16.0
 """Drives go round in small circles where that costs no light, which shows how each squeezer turns it by now."""
 _LARGEST_STEP_RAD, _LARGEST_RETURN_RAD = 0.5, 0.15
 _SINGULAR = 0.2  # a squeezer whose own part of the null space is smaller cannot be moved without losing light
@@ -43,6 +45,10 @@ _P0_WALK = 5e-4
 """Standard deviation by which ln P0 moves from reading to reading."""
 _DRIFT_MEMORY = 0.02
 _MOST_DRIFT_RAD = 0.1
+_FALLEN, _FALLEN_SIGMA = 0.15 * math.log(10.0) / 10.0, 4.0
+"""A reading that misses the power expected by 0.15 dB, and by four times its noise, is no drift: what is believed of
+the squeezers has become wrong."""
+_RECENT_READS = 12  # back so far the fibres have hardly moved
 _LOST_SHARE, _LOST_READS = 0.5, 5  # one low reading may be a bad one, five in a row are lost light
 
 
@@ -106,6 +112,7 @@ class PolarizationTracker:
         self._reads = 0
         self._returning: set[int] = set()
         self._missing = 0
+        self._recent: deque[tuple[float, NDArray[np.float64]]] = deque(maxlen=_RECENT_READS)
 
     @property
     def centre(self) -> NDArray[np.float64]:
@@ -119,9 +126,10 @@ class PolarizationTracker:
         angle = 2.0 * np.pi * self._reads / 3.0 + 0.5 * np.pi * (self._reads // 3)
         turned, jacobian = self._geometry(self._centre)
         # Two directions across the light; the axis farthest from it keeps the product away from zero.
-        first = np.cross(turned, np.eye(3)[int(np.argmin(np.abs(turned)))])
-        first /= np.linalg.norm(first)
-        aside = self._dither_rad * (np.cos(angle) * first + np.sin(angle) * np.cross(turned, first))
+        cross = cross_matrix(turned)
+        first = cross[:, int(np.argmin(np.abs(turned)))]
+        first = first / np.linalg.norm(first)
+        aside = self._dither_rad * (math.cos(angle) * first + math.sin(angle) * (cross @ first))
         free = self._low < self._high
         drives = _limited(_damped(jacobian * free) @ aside, _LARGEST_DITHER_RAD)
         asked: NDArray[np.float64] = np.clip(self._centre + drives, self._low, self._high)
@@ -137,7 +145,13 @@ class PolarizationTracker:
         self._reads += 1
         expected = self._correct(phases, power)
         self._missing = self._missing + 1 if power < _LOST_SHARE * expected else 0
-        self._follow()
+        fallen = math.exp(-max(_FALLEN, _FALLEN_SIGMA * self._noise))
+        brightest = max(self._recent, key=lambda reading: reading[0], default=None)
+        if brightest is not None and power < fallen * min(expected, brightest[0]):
+            self._fall_back(brightest[1])
+        else:
+            self._follow()
+        self._recent.append((power, phases.copy()))
         error = self._error_variance()
         at_end = bool(np.any((self._centre <= self._low) | (self._centre >= self._high)))
         loss_db = 10.0 / np.log(10.0) * (error + self._dither_rad**2) / 4.0
@@ -170,13 +184,17 @@ class PolarizationTracker:
 
     def _predicted(self, phases: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Return the power expected at phases and its derivatives by s, t, o and ln P0."""
-        q, slopes, by_taken, by_state = self._chain.overlap(phases + self._offsets, self._state, self._taken)
-        p0 = float(np.exp(self._ln_p0))
-        share = (1.0 - 2.0 * self._crosstalk) * 0.5 * (1.0 + float(q)) + self._crosstalk
+        turn, axes = self._chain.turn_and_axes(phases + self._offsets)
+        turned, back = turn @ self._state, self._taken @ turn
+        q = float(self._taken @ turned)
+        p0 = math.exp(self._ln_p0)
+        share = (1.0 - 2.0 * self._crosstalk) * 0.5 * (1.0 + q) + self._crosstalk
         by_q = 0.5 * p0 * (1.0 - 2.0 * self._crosstalk)
-        along_state = by_state - (by_state @ self._state) * self._state
-        along_taken = by_taken - (by_taken @ self._taken) * self._taken
-        slope = np.concatenate([by_q * along_state, by_q * along_taken, by_q * slopes[1:-1], [p0 * share]])
+        slope = np.empty(len(self._covariance))
+        slope[0:3] = by_q * (back - q * self._state)
+        slope[3:6] = by_q * (turned - q * self._taken)
+        slope[6:-1] = by_q * (self._taken @ _across(turned, axes[:, 1:-1]))
+        slope[-1] = p0 * share
         return p0 * share, slope
 
     def _move(self, step: NDArray[np.float64]) -> None:
@@ -197,21 +215,30 @@ class PolarizationTracker:
 
     def _error_variance(self) -> float:
         """Return the variance of the angle between the light and the state that is taken, rad²."""
-        _, jacobian = self._geometry(self._centre)
-        turn = self._chain.turn(np.tile(self._centre + self._offsets, (3, 1)), np.eye(3)).T
-        by = np.hstack([turn, -np.eye(3), jacobian[:, 1:-1]])
+        turn, axes = self._chain.turn_and_axes(self._centre + self._offsets)
+        by = np.hstack([turn, -np.eye(3), _across(turn @ self._state, axes[:, 1:-1])])
         across = np.eye(3) - np.outer(self._taken, self._taken)
         size = by.shape[1]
         return float(np.trace(across @ by @ self._covariance[:size, :size] @ by.T))
+
+    def _fall_back(self, phases: NDArray[np.float64]) -> None:
+        """Return to where the light was bright a moment ago, and believe that it is brightest there.
+
+        How each squeezer turns the light shows in the power but weakly. A belief that has become wrong leads the light
+        away, the farther the more it is followed; the fibres themselves have hardly moved since it was bright.
+        """
+        self._centre = np.clip(phases, self._low, self._high)
+        turn, _ = self._chain.turn_and_axes(self._centre + self._offsets)
+        self._state = self._taken @ turn  # what is taken, led back through the squeezers
+        self._recent.clear()  # nobody comes back here a second time
 
     # The squeezers ----------------------------------------------------------------------------------------------------
 
     def _geometry(self, phases: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the light behind the squeezers, shape ``(3,)``, and its derivatives by phases, shape ``(3, N)``."""
-        angles = phases + self._offsets
-        turned = self._chain.turn(angles, self._state)
-        slopes = self._chain.overlap(np.tile(angles, (3, 1)), np.tile(self._state, (3, 1)), np.eye(3))[1]
-        return turned, slopes
+        turn, axes = self._chain.turn_and_axes(phases + self._offsets)
+        turned = turn @ self._state
+        return turned, _across(turned, axes)
 
     def _follow(self) -> None:
         """Move the centre to the estimated maximum, and squeezers that are near an end back to the middle."""
@@ -257,6 +284,12 @@ class PolarizationTracker:
         pace = 2.0 * np.pi / _CIRCLE_READS * (1.0 + 0.5 * (index // 2))
         circling: NDArray[np.float64] = _CIRCLE_RAD * np.cos(pace * self._reads + 0.5 * np.pi * index)
         return circling
+
+
+def _across(turned: NDArray[np.float64], axes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return how light moves that is turned about axes, the columns: axis × light, shape ``(3, N)``."""
+    moved: NDArray[np.float64] = -cross_matrix(turned) @ axes
+    return moved
 
 
 def _limited(step: NDArray[np.float64], largest: float) -> NDArray[np.float64]:

@@ -1,5 +1,7 @@
 """Tracking of a polarization that drifts: loss, ends of the range, light that is lost."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -7,7 +9,7 @@ from simulated_squeezers import AXES, Squeezers, turned
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CircuitError
-from lumion_hw.polarization import Aligner, Tracking, TrackState
+from lumion_hw.polarization import Aligner, Alignment, Tracking, TrackState
 
 
 class Drifting:
@@ -129,6 +131,34 @@ def test_a_squeezer_that_starts_near_its_end_is_led_back_while_the_light_stays()
         jumps_mv.append(max(moves))
     assert np.median(worst_db) < 0.1
     assert np.median(jumps_mv) < 3700.0 / 6.0
+
+
+def misled(found: Alignment, path: Squeezers) -> Alignment:
+    """Return an explanation that is right at the setting in force and wrong elsewhere: constants off by a radian."""
+    light = found.light
+    assert light is not None
+    offsets, state = light.offsets + np.array([0.0, 1.2, -0.9, 0.0]), light.taken
+    for index in reversed(range(4)):
+        angle = 2.0 * np.pi * path.settings[index] / path.period_mv[index] + offsets[index]
+        state = turned(state, AXES[index % 2], -float(angle))
+    return replace(found, light=replace(light, offsets=offsets, state=state))
+
+
+def test_a_wrong_idea_of_the_squeezers_is_noticed_before_it_costs_the_light() -> None:
+    """Led by it alone the tracker turns the light away, and looks for it where it is not."""
+    worst_db, late_db = [], []
+    for seed in range(20, 24):
+        path, aligner = Squeezers(seed, n=4), Aligner(VirtualClock())
+        found = aligner.maximise("pol", path, path.reading_w)
+        tracking = aligner.track("pol", path, path.reading_w, misled(found, path))
+        losses = []
+        for _ in range(200):
+            tracking.step()
+            losses.append(path.loss_db)
+        worst_db.append(max(losses))
+        late_db.append(np.mean(losses[120:]))
+    assert np.median(worst_db) < 3.0  # some ten decibels without
+    assert np.median(late_db) < 0.3
 
 
 def test_light_that_goes_out_is_announced_and_light_that_flickers_is_not() -> None:

@@ -1,0 +1,418 @@
+"""Circuits on emulated benches over seeds: what is lost, how long it takes, what is held, what leaks.
+
+Run: OPENBLAS_NUM_THREADS=1 .venv/bin/python benchmarks/circuits.py single|time|hold|dual|leakage [--seeds 50]
+Every seed is a bench of its own. Its calibration record is written down from the hidden truth and falsified by the
+standard errors that a calibration reaches (docs/performance.md#calibration-by-a-fit-of-the-whole-mesh): 50 calibrations
+would take half an hour. The truth is read for that record and for judging only. Bench time is that of the virtual
+clock: bytes on wires at their rates, settling, averaging.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+from numpy.typing import NDArray
+
+# The record from the truth and the simulated fibres are those of the tests; they take the place of this folder.
+sys.path.pop(0)
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "circuits"))
+
+from known_mesh import record_of_truth
+from scipy.special import erfc
+from simulated_squeezers import Squeezers, turned
+
+from lumion_hw import Bench
+from lumion_hw.circuits import CircuitPlan, CircuitRequest, PathSetup, PlannedCircuit, plan_circuits
+from lumion_hw.circuits.exit_power import SharedInstrument
+from lumion_hw.clock import VirtualClock
+from lumion_hw.errors import CircuitError, LumionError
+from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.scattering import Solver
+from lumion_hw.polarization import Aligner
+
+PHASE_SIGMA_RAD, PUC_SIGMA_DB, PORT_SIGMA_DB = 1e-3, 0.03, 0.05
+"""Standard errors of a calibration: phases to 1 mrad; light on unseen ways to 0.05 dB rms, shared out."""
+BEST_WITHIN_DB = 0.2
+SEARCH_MS, KNOWN_MS, FOUR_OVER_ONE = 150.0, 25.0, 1.3
+HELD_WITHIN_DB = 0.3
+READ = ("pdl", "dgd", "osnr", "rx_signal_power", "prefec_ber")
+IDLE_DB, UNSEEN_DB = -25.0, -60.0
+METER_S, WANDER_S = 0.01, 10.0
+"""Averaging of the meter. The controller has a fast interface and settles in a millisecond. And how long a
+fibre turns about much the same axis."""
+
+
+def known_record(bench: Bench, seed: int) -> CalibrationRecord:
+    """Return the record of a bench as a calibration would find it: the truth, and errors of the size it states."""
+    record, rng = record_of_truth(bench), np.random.default_rng([seed, 16])
+    pucs = tuple(
+        replace(
+            puc,
+            passive_phase_rad=puc.passive_phase_rad + PHASE_SIGMA_RAD * float(rng.standard_normal()),
+            loss_db=puc.loss_db + PUC_SIGMA_DB * float(rng.standard_normal()),
+        )
+        for puc in record.pucs
+    )
+    ports, is_coherent = [], all(path.tributary is not None for path in bench.wiring.inputs)
+    for port in record.ports:
+        # Coherent modules report what they launch: what comes in loses what goes out does.
+        into = port.output_loss_db if is_coherent else port.input_loss_db
+        into, out = (
+            None if loss is None else loss + PORT_SIGMA_DB * float(rng.standard_normal())
+            for loss in (into, port.output_loss_db)
+        )
+        ports.append(replace(port, input_loss_db=into, output_loss_db=out))
+    return replace(record, pucs=pucs, ports=tuple(ports))
+
+
+def drawn_requests(bench: Bench, seed: int, count: int) -> list[CircuitRequest]:
+    """Return random circuits: every module sends at most once, and receives at most once."""
+    rng = np.random.default_rng([seed, 17])
+    names = list(dict.fromkeys(path.transponder for path in bench.wiring.inputs if path.transponder))
+    while True:
+        senders, receivers = rng.permutation(names)[:count].tolist(), rng.permutation(names)[:count].tolist()
+        if all(a != b for a, b in zip(senders, receivers, strict=True)):
+            return [CircuitRequest(a, b) for a, b in zip(senders, receivers, strict=True)]
+
+
+def planned(bench: Bench, record: CalibrationRecord, seed: int, count: int) -> CircuitPlan:
+    """Return a plan of random circuits; a draw that no plan fits is drawn again."""
+    for attempt in range(20):
+        try:
+            return plan_circuits(bench, record, drawn_requests(bench, 1000 * attempt + seed, count))
+        except LumionError:
+            continue
+    raise CircuitError(f"seed {seed}: twenty draws of {count} circuits, and no plan for any")
+
+
+def percentiles(values: Sequence[float], form: str = ".3f") -> str:
+    """Return median / 95 % / 99 % / worst."""
+    array = np.asarray(values)
+    return " / ".join(f"{value:{form}}" for value in (*np.percentile(array, [50, 95, 99]), array.max()))
+
+
+# What is lost -------------------------------------------------------------------------------------------------------
+
+
+def missing_db(bench: Bench, circuit: PlannedCircuit) -> tuple[float, float]:
+    """Return what polarization and settings of the mesh cost over the best possible, dB, by the hidden truth."""
+    world = bench.emulated.world
+    index = next(i for i, path in enumerate(bench.wiring.inputs) if path == circuit.entry)
+    chain = world.chains[index]
+
+    def through() -> float:
+        """Return the power at the end that came in by this input alone."""
+        return float(world.leaving_w(lambda hz: hz == chain.frequency_hz)[circuit.exit.port])
+
+    seen, fibre = through(), chain.fibre_out
+    # Light of the other polarization: what both bring together is what the best polarization would bring.
+    chain.fibre_out = np.array([[0.0, 1.0], [1.0, 0.0]]) @ fibre
+    world.disturb()
+    other = through()
+    chain.fibre_out = fibre
+    world.disturb()
+    polarization_db = 10.0 * np.log10((seen + other) / seen)
+    field = Solver(bench.mesh.topology).solve(
+        world.cells(chain.frequency_hz), chain.frequency_hz, [circuit.entry.port]
+    )[circuit.exit.port, 0]
+    passed_db = float(world.truth.loss_db[list(circuit.path.pucs)].sum())
+    return float(polarization_db), float(-20.0 * np.log10(abs(field)) - passed_db)
+
+
+def single(seeds: int, bench_name: str) -> None:
+    """Print how far circuits end from the best possible."""
+    rows: list[tuple[float, float, float, float]] = []
+    refused = 0
+    for seed in range(seeds):
+        with Bench.emulate(bench_name, seed=seed) as bench:
+            record = known_record(bench, seed)
+            setup = PathSetup(bench, record, Aligner(bench.clock))
+            try:
+                proofs = setup.establish(planned(bench, record, seed, 4))
+            except CircuitError as error:
+                refused += 1
+                print(f"<!-- seed {seed}: {error} -->")
+                continue
+            for proof in proofs:
+                polarization_db, mesh_db = missing_db(bench, proof.circuit)
+                reads = proof.alignment.reads if proof.alignment is not None else 0
+                rows.append((polarization_db, mesh_db, abs(proof.loss_error_db or 0.0), reads))
+    polarization, mesh, off, reads = (list(column) for column in zip(*rows, strict=True))
+    total = [a + b for a, b in zip(polarization, mesh, strict=True)]
+    within = float(np.mean(np.array(total) <= BEST_WITHIN_DB))
+    print(f"\n### Single polarization: {len(rows)} circuits on {seeds} benches, {refused} benches not proven\n")
+    print("| over the best possible, dB | median / 95 % / 99 % / worst |\n|---|---|")
+    print(f"| polarization | {percentiles(polarization)} |")
+    print(f"| settings of the mesh | {percentiles(mesh)} |")
+    print(f"| together | {percentiles(total)} |")
+    print(f"| loss measured against predicted, size | {percentiles(off)} |")
+    print(f"| readings of a first search | {percentiles(reads, '.0f')} |")
+    print(f"\nWithin {BEST_WITHIN_DB} dB: {within:.1%} (goal 99 %): {'met' if within >= 0.99 else 'MISSED'}.")
+
+
+# How long it takes --------------------------------------------------------------------------------------------------
+
+
+def spans(bench: Bench, setup: PathSetup, plan: CircuitPlan) -> Iterator[tuple[str, float]]:
+    """Yield what setting a plan up takes, in ms of bench time: four times, each knowing more."""
+    clock = bench.clock
+
+    def taken(align: bool) -> float:
+        began = clock.now()
+        setup.establish(plan, align=align)
+        return 1e3 * (clock.now() - began)
+
+    yield "first search, nothing known of the controllers", taken(True)
+    for circuit in plan.circuits:
+        bench.emulated.world.turn_fibre(circuit.request.source, 1.0)
+    yield "fibres turned by 1 rad since", taken(True)
+    yield "search where nothing has moved", taken(True)
+    yield "polarization known, not searched", taken(False)
+
+
+def bench_time(seeds: int, bench_name: str) -> None:
+    """Print bench time from request to proven circuits, and CPU time of planning."""
+    found: dict[tuple[str, int], list[float]] = {}
+    for seed in range(seeds):
+        for count in (1, 4):
+            with Bench.emulate(bench_name, seed=seed) as bench:
+                record = known_record(bench, seed)
+                setup = PathSetup(bench, record, Aligner(bench.clock))
+                try:
+                    for what, ms in spans(bench, setup, planned(bench, record, seed, count)):
+                        found.setdefault((what, count), []).append(ms)
+                except CircuitError as error:
+                    print(f"<!-- seed {seed}: {error} -->")
+    print(f"\n### Request to proven, {bench_name}, ms of bench time, {seeds} seeds\n")
+    print("| | one circuit: median / worst | four: median / worst | four over one |\n|---|---|---|---|")
+    for what in dict.fromkeys(what for what, _ in found):
+        one, four = np.array(found[what, 1]), np.array(found.get((what, 4), [np.nan]))
+        print(
+            f"| {what} | {np.median(one):.0f} / {one.max():.0f} | {np.median(four):.0f} / {four.max():.0f} "
+            f"| {np.median(four) / np.median(one):.2f} |"
+        )
+    print(f"\nGoals: {SEARCH_MS:.0f} ms with search, {KNOWN_MS:.0f} ms without; four at most {FOUR_OVER_ONE} of one.")
+    planning(seeds, bench_name)
+
+
+def planning(seeds: int, bench_name: str) -> None:
+    """Print CPU time of planning."""
+    print("\n| planning, CPU ms | median / 95 % / 99 % / worst |\n|---|---|")
+    for count in (1, 4, 6):
+        spent = []
+        with Bench.emulate(bench_name, seed=0) as bench:
+            record = known_record(bench, 0)
+            for seed in range(seeds):
+                # Drawn and planned once before: tables of the mesh are made, and the draw is known to have a plan.
+                requests = [circuit.request for circuit in planned(bench, record, seed, count).circuits]
+                began = time.process_time()
+                plan_circuits(bench, record, requests)
+                spent.append(1e3 * (time.process_time() - began))
+        print(f"| {count} circuits on {bench.mesh.topology.n_pucs} PUCs | {percentiles(spent, '.1f')} |")
+
+
+# What is held -------------------------------------------------------------------------------------------------------
+
+
+class Fibre:
+    """A controller whose fibres turn while time passes, half before it and half behind, about axes that wander."""
+
+    def __init__(self, seed: int, clock: VirtualClock, rad_per_s: float) -> None:
+        self.path = Squeezers(seed, n=4, told=False)
+        self._rng = np.random.default_rng([seed, 18])
+        self._clock, self._rate = clock, rad_per_s / np.sqrt(2.0)
+        self._axes = [self._unit(self._rng.standard_normal(3)) for _ in range(2)]
+        self._turned_at_s = clock.now()
+
+    def reading_w(self) -> float:
+        """Let the fibres turn until now, and read."""
+        elapsed = self._clock.now() - self._turned_at_s
+        self._turned_at_s = self._clock.now()
+        walk = np.sqrt(elapsed / WANDER_S)
+        self._axes = [self._unit(axis + walk * self._rng.standard_normal(3)) for axis in self._axes]
+        self.path.source = turned(self.path.source, self._axes[0], self._rate * elapsed)
+        self.path.taken = turned(self.path.taken, self._axes[1], self._rate * elapsed)
+        return self.path.reading_w()
+
+    def rest(self) -> None:
+        """Let the fibres turn only from now on."""
+        self._turned_at_s = self._clock.now()
+
+    @staticmethod
+    def _unit(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(vector / np.linalg.norm(vector))
+
+
+def held(seed: int, fibres: int, rad_per_s: float, minutes: float) -> tuple[list[NDArray[np.float64]], int]:
+    """Follow fibres side by side with one meter; return the loss at every reading of each, and the meter's looks."""
+    clock, looks = VirtualClock(), 0
+    light = [Fibre(100 * seed + number, clock, rad_per_s) for number in range(fibres)]
+
+    def look(channels: Collection[int]) -> Mapping[int, float]:
+        nonlocal looks
+        looks += 1
+        clock.sleep(METER_S)
+        return {channel: light[channel].reading_w() for channel in channels}
+
+    meter, tracked = SharedInstrument(clock, look), []
+    for number, fibre in enumerate(light):
+        aligner = Aligner(clock)
+        found = aligner.maximise("pol", fibre.path, fibre.path.reading_w)
+        tracked.append(aligner.track("pol", fibre.path, functools.partial(meter.read, number), found))
+    for fibre in light:
+        fibre.rest()
+    losses: list[list[float]] = [[] for _ in light]
+    end_s = clock.now() + 60.0 * minutes
+    while clock.now() < end_s:
+        # All set at once and ask at once: one look serves them all.
+        clock.side_by_side([tracking.step for tracking in tracked])
+        for kept, fibre in zip(losses, light, strict=True):
+            kept.append(fibre.path.loss_db)
+    return [np.array(each) for each in losses], looks
+
+
+def hold(seeds: int, minutes: float, rad_per_s: float) -> None:
+    """Print what is lost while fibres turn."""
+    print(f"\n### Held: {rad_per_s:g} rad/s, {minutes:g} min of bench time, {METER_S * 1e3:.0f} ms of averaging\n")
+    print(
+        "| fibres at once | looks of the meter | readings of each | loss dB: mean | 99 % | 99.9 % | worst "
+        f"| fibres within {HELD_WITHIN_DB} dB in 99 % | CPU ms per reading |\n" + "|---" * 9 + "|"
+    )
+    for fibres in (1, 8):
+        kept: list[NDArray[np.float64]] = []
+        looks, began = 0, time.process_time()
+        for seed in range(seeds if fibres == 1 else max(seeds // 8, 1)):
+            losses, seen = held(seed, fibres, rad_per_s, minutes)
+            looks += seen
+            kept += losses
+        spent_ms = 1e3 * (time.process_time() - began)
+        every = np.concatenate(kept)
+        good = sum(float(np.percentile(each, 99)) <= HELD_WITHIN_DB for each in kept)
+        p99, p999 = np.percentile(every, [99, 99.9])
+        print(
+            f"| {fibres} | {looks} | {len(every) / len(kept):.0f} | {every.mean():.3f} | {p99:.3f} | {p999:.3f} "
+            f"| {every.max():.2f} | {good} of {len(kept)} | {spent_ms / len(every):.2f} |",
+            flush=True,
+        )
+
+
+# What leaks ---------------------------------------------------------------------------------------------------------
+
+
+def leakage(seeds: int, bench_name: str) -> None:
+    """Print the light of circuits at receivers that nobody sends to, over their own at their ends, by the truth."""
+    print(f"\n### Dark leakage into idle receivers, {bench_name}, {seeds} seeds\n")
+    print("| circuits | idle receivers | level dB: median | 99 % | worst | below -25 dB | over the prediction, worst |")
+    print("|---|---|---|---|---|---|---|")
+    for count in (1, 2, 4, 6):
+        levels, misses = [], []
+        for seed in range(seeds):
+            with Bench.emulate(bench_name, seed=seed) as bench:
+                record = known_record(bench, seed)
+                plan = planned(bench, record, seed, count)
+                bench.mesh.program(plan.currents_ma)
+                bench.clock.sleep(0.1)  # heat at rest
+                for level_db, told_db in idle_levels(bench, plan):
+                    levels.append(level_db)
+                    misses.append(max(level_db, UNSEEN_DB) - max(told_db, UNSEEN_DB))
+        p50, p99 = np.percentile(levels, [50, 99])
+        good = float(np.mean(np.array(levels) < IDLE_DB))
+        print(
+            f"| {count} | {len(levels)} | {p50:.1f} | {p99:.1f} | {max(levels):.1f} | {good:.1%} | {max(misses):.1f} |",
+            flush=True,
+        )
+
+
+def idle_levels(bench: Bench, plan: CircuitPlan) -> Iterator[tuple[float, float]]:
+    """Yield true and predicted level of every circuit at every idle receiver, dB."""
+    world, mesh = bench.emulated.world, bench.mesh.topology
+    for circuit in plan.circuits:
+        index = next(i for i, path in enumerate(bench.wiring.inputs) if path == circuit.entry)
+        hertz = world.chains[index].frequency_hz
+        field = Solver(mesh).solve(world.cells(hertz), hertz, [circuit.entry.port])[:, 0]
+        fibre = np.abs(field) ** 2 * 10.0 ** (-world.truth.access_loss_db / 10.0)
+        for each in circuit.budget.leakage:
+            if each.is_idle:
+                yield 10.0 * float(np.log10(max(fibre[each.port] / fibre[circuit.exit.port], 1e-20))), each.level_db
+
+
+# Two polarizations --------------------------------------------------------------------------------------------------
+
+
+def expected_ber(received_dbm: float, osnr_db: float, penalty_db: float) -> float:
+    """Return the bit errors before correction to be expected (docs/sources.md: reception of 400ZR)."""
+    noise_db = [16.4 + received_dbm + 20.0, 17.0, osnr_db - 10.0 * np.log10(59.84 / 12.5)]
+    esnr_db = -10.0 * np.log10(sum(10.0 ** (-each / 10.0) for each in noise_db)) - penalty_db
+    return float(0.375 * erfc(np.sqrt(10.0 ** (esnr_db / 10.0) / 10.0)))
+
+
+def dual(seeds: int, bench_name: str) -> None:
+    """Print what pairs of ways differ by, and bit errors against those that the budget lets expect."""
+    rows = []
+    for seed in range(seeds):
+        with Bench.emulate(bench_name, seed=seed) as bench:
+            record = known_record(bench, seed)
+            names = list(bench.transponders)[:2]
+            (circuit,) = (plan := plan_circuits(bench, record, [CircuitRequest(*names)])).circuits
+            bench.mesh.program(plan.currents_ma)
+            modules = [bench.transponders[name] for name in names]
+            for module in modules:
+                module.power_up()
+                module.select_application(1)
+                module.tune(193.7)
+                module.enable()
+            report = modules[1].wait_for_lock(60.0)
+            bench.clock.sleep(5.0)
+            told = modules[1].performance().quantities
+            seen = {name: told[name].current.value for name in READ}
+            budget, penalty_db = circuit.budget, 0.8 * (seen["pdl"] / 2.5) ** 2 + 0.5 * (seen["dgd"] / 10.0) ** 2
+            osnr_db = np.inf if budget.osnr_db is None else budget.osnr_db
+            seen["planned"] = expected_ber(budget.received_dbm, osnr_db, budget.penalty_db)
+            seen["as read"] = expected_ber(seen["rx_signal_power"], seen["osnr"], penalty_db)
+            seen["off by"] = seen["rx_signal_power"] - budget.received_dbm
+            hops = {arm.path.hops for arm in circuit.arms}
+            rows.append((seed, report.stage.name, max(hops) - min(hops), circuit.budget.pdl_db, *seen.values()))
+    print(f"\n### Two polarizations, {bench_name}, {seeds} seeds\n")
+    print(
+        "| seed | lock | hops differ by | PDL dB, planned | as read | DGD ps | power over the plan dB | BER "
+        "| over that of the plan | over that of OSNR, power, PDL, DGD as read |\n" + "|" + "---|" * 10
+    )
+    for seed, stage, hops, planned_db, pdl_db, dgd_ps, _, _, ber, of_plan, as_read, off_db in rows:
+        print(
+            f"| {seed} | {stage} | {hops} | {planned_db:.2f} | {pdl_db:.2f} | {dgd_ps:.1f} | {off_db:.1f} | {ber:.2e} "
+            f"| {ber / of_plan:.2f} | {ber / as_read:.2f} |"
+        )
+
+
+# Main ---------------------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Make the table asked for."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("table", choices=("single", "time", "hold", "dual", "leakage"))
+    arguments.add_argument("--seeds", type=int, default=50)
+    arguments.add_argument("--bench", help="bench file; the prototype, for dual tests/data/zr_pair.yaml")
+    arguments.add_argument("--minutes", type=float, default=60.0, help="hold: bench time")
+    arguments.add_argument("--rate", type=float, default=1.0, help="hold: rad/s")
+    asked = arguments.parse_args()
+    if asked.table == "hold":
+        hold(asked.seeds, asked.minutes, asked.rate)
+        return
+    pair = Path(__file__).parents[1] / "tests" / "data" / "zr_pair.yaml"
+    table = {"single": single, "time": bench_time, "dual": dual, "leakage": leakage}[asked.table]
+    table(asked.seeds, asked.bench or (str(pair) if asked.table == "dual" else "lumion-prototype"))
+
+
+if __name__ == "__main__":
+    main()
