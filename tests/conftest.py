@@ -1,4 +1,4 @@
-"""For all tests: a clock, Ctrl-C works, and what a test waits for comes or the test fails."""
+"""For all tests: a clock, Ctrl-C works, fits are computed once, and what a test waits for comes or the test fails."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from remembered_fits import remember_fits
 from waiting import PATIENCE_S, Bound
 
 from lumion_hw.clock import VirtualClock
@@ -27,6 +28,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("campaign"):
             item.add_marker("long")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fits_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        remember_fits(patch)
+        yield
 
 
 def pytest_configure() -> None:

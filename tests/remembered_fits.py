@@ -1,12 +1,13 @@
 """Fits of the light that several tests make of the very same readings are computed once.
 
-A search from the same readings goes the same way, and most tests of circuits begin with the same one: two circuits on
-the small bench. What is remembered is one improvement of the members by the readings, under all the numbers it depends
-on, bit for bit; a test that reads anything else computes anew.
+A search from the same readings goes the same way, and most tests of circuits and of calibration begin with the same
+one: the sources of the small bench. What is remembered is one improvement of the members by the readings, under all the
+numbers it depends on, bit for bit; a test that reads anything else computes anew.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from dataclasses import fields
 
@@ -24,17 +25,21 @@ def remember_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every ensemble of this process remember, until the patch is undone."""
     improve = LightEnsemble._improve
     known: OrderedDict[bytes, Members] = OrderedDict()
+    guard = threading.Lock()  # searches side by side
 
     def remembered(ensemble: LightEnsemble, index: NDArray[np.int64], steps: int, *, fine: bool) -> None:
         key = _key(ensemble, index, steps, fine)
-        if key in known:
-            known.move_to_end(key)
-        else:
+        with guard:
+            found = known.get(key)
+        if found is None:
             improve(ensemble, index, steps, fine=fine)
-            known[key] = ensemble._members.chosen(index)
+            found = ensemble._members.chosen(index)
+        ensemble._members.replace(index, found)
+        with guard:
+            known[key] = found
+            known.move_to_end(key)
             if len(known) > _MOST:
                 known.popitem(last=False)
-        ensemble._members.replace(index, known[key])
 
     monkeypatch.setattr(LightEnsemble, "_improve", remembered)
 

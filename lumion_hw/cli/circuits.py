@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.log import Duration
-from lumion_hw.cli.numbers import Number
+from lumion_hw.cli.numbers import LONGEST_D, Duration, Number
 from lumion_hw.cli.opening import bench_options, open_bench, read_endpoints
 from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
 from lumion_hw.errors import ConfigError
@@ -155,9 +154,17 @@ def _request_options(function: Any) -> Any:
         ),
         click.option("--max-loss", "max_loss_db", type=_LOSS_DB, help="Most loss over the mesh, in dB."),
         click.option("--max-hops", type=click.IntRange(1, 10_000), help="Most PUCs on the way."),
-        click.option("--priority", type=int, default=0, show_default=True, help="Higher ones choose their way first."),
+        click.option(
+            "--priority",
+            type=click.IntRange(-1000, 1000),
+            default=0,
+            show_default=True,
+            help="Higher ones choose their way first.",
+        ),
         click.option("--exclusive", is_flag=True, help="No other circuit may share a PUC with it."),
-        click.option("--lease", "lease_s", type=Duration(), help="How long it is wanted: 30s, 2h, 7d."),
+        click.option(
+            "--lease", "lease_s", type=Duration(), help=f"How long it is wanted: 30s, 2h, 7d, up to {LONGEST_D}d."
+        ),
     ):
         function = option(function)
     return click.argument("pairs", metavar="FROM:TO...", nargs=-1, required=True, type=_Pair())(function)
@@ -214,7 +221,9 @@ def disconnect(target: _Target, pairs: Sequence[tuple[str, str]], everything: bo
 @click.command()
 @_target_options
 @click.option("--connect", "pairs", metavar="FROM:TO", multiple=True, type=_Pair(), help="Connect this pair first.")
-@click.option("--for", "for_s", type=Duration(), help="How long: 30s, 2h, 7d; until Ctrl-C if not given.")
+@click.option(
+    "--for", "for_s", type=Duration(), help=f"How long: 30s, 2h, 7d, up to {LONGEST_D}d; until Ctrl-C if not given."
+)
 @click.option(
     "--period", "period_s", type=Number("s", 0.05, 3600.0), default=1.0, show_default=True, help="Of looking, in s."
 )
@@ -226,7 +235,14 @@ def disconnect(target: _Target, pairs: Sequence[tuple[str, str]], everything: bo
     show_default=True,
     help="Most power readings per second, for all circuits together.",
 )
-@click.option("--every", "every_s", type=Duration(), default="1min", show_default=True, help="Of telling how it is.")
+@click.option(
+    "--every",
+    "every_s",
+    type=Duration(),
+    default="1min",
+    show_default=True,
+    help=f"Of telling how it is, up to {LONGEST_D}d.",
+)
 def hold(
     target: _Target,
     pairs: Sequence[tuple[str, str]],

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.numbers import Number
+from lumion_hw.cli.numbers import LONGEST_D, Duration, Number
 from lumion_hw.cli.opening import bench_options, channels_option, devices_with, open_bench
 from lumion_hw.cli.output import echo_json, json_option, note, progress, say, table
 from lumion_hw.cli.outputs import out_option
@@ -17,26 +16,6 @@ from lumion_hw.errors import ConfigError, LumionError
 
 if TYPE_CHECKING:
     from lumion_hw.acquisition.journal import LogJournal
-
-_LONGEST_D = 3660
-_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_LONGEST_S = _LONGEST_D * _SECONDS["d"]
-
-
-class Duration(click.ParamType[float]):
-    """A time such as ``30s``, ``1.5min``, ``2h`` or ``7d``; a bare number is in seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the time in seconds."""
-        if isinstance(value, float):
-            return value
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", str(value).strip(), re.ASCII)
-        seconds = float(match[1]) * _SECONDS[match[2] or "s"] if match else 0.0
-        if not 0.0 < seconds <= _LONGEST_S:
-            self.fail(f"{str(value)[:40]!r} is no time; write 30s, 1.5min, 2h or 7d, up to {_LONGEST_D} d.", param, ctx)
-        return seconds
 
 
 @click.command()
@@ -52,7 +31,7 @@ class Duration(click.ParamType[float]):
     default="10s",
     show_default=True,
     type=Duration(),
-    help=f"How long: 30s, 2h, 7d, up to {_LONGEST_D}d.",
+    help=f"How long: 30s, 2h, 7d, up to {LONGEST_D}d.",
 )
 @out_option("HDF5 file.", default="readings.h5")
 @click.option("--resume", is_flag=True, help="Go on with a log that was interrupted.")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import click
 
 _SHOWN = 40
+LONGEST_D = 3660
+"""Days in the longest time that can be asked for."""
+_SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST_S = LONGEST_D * _SECONDS["d"]
 
 
 class Number(click.FloatRange):
@@ -46,6 +51,22 @@ class Number(click.FloatRange):
         """The range in words."""
         unit = f" {self.unit}" if self.unit else ""
         return f"{'more than ' if self.above else ''}{self.least:g} to {self.most:g}{unit}"
+
+
+class Duration(click.ParamType[float]):
+    """A time such as ``30s``, ``1.5min``, ``2h`` or ``7d``; a bare number is in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the time in seconds."""
+        if isinstance(value, float):
+            return value
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", str(value).strip(), re.ASCII)
+        seconds = float(match[1]) * _SECONDS[match[2] or "s"] if match else 0.0
+        if not 0.0 < seconds <= _LONGEST_S:
+            self.fail(f"{str(value)[:40]!r} is no time; write 30s, 1.5min, 2h or 7d, up to {LONGEST_D} d.", param, ctx)
+        return seconds
 
 
 SEED = click.IntRange(0, 2**32 - 1)

@@ -35,4 +35,4 @@ def test_the_mesh_controller_is_told_the_rate_of_its_serial_line(
     clock = SystemClock()
     with pytest.raises(ConnectError):
         open_device("mesh0", MeshControllerModel(kind="lumion-mesh", serial="LM1"), open_link(address, clock), clock)
-    assert seen == {"device": "mesh0", "expected_serial": "LM1", "baud": baud}
+    assert seen.items() >= {"device": "mesh0", "expected_serial": "LM1", "baud": baud}.items()

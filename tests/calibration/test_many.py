@@ -148,6 +148,7 @@ def test_benches_are_calibrated_and_one_that_fails_stops_none(
     assert "a: global fit" in said.err
 
 
+@pytest.mark.long
 def test_a_process_that_dies_takes_no_other_bench_with_it(tmp_path: Path) -> None:
     jobs = jobs_for([str(bench_file(tmp_path, name, lit=name == "a")) for name in ("a", "b")], tmp_path, emulate=True)
 

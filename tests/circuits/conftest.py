@@ -4,17 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 from known_mesh import SMALL, path_setup
-from remembered_fits import remember_fits
 
 from lumion_hw import Bench
 from lumion_hw.circuits import PathSetup
-
-
-@pytest.fixture(scope="session", autouse=True)
-def fits_once() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        remember_fits(patch)
-        yield
 
 
 @pytest.fixture

@@ -103,6 +103,7 @@ def searches() -> Searches:
     return found
 
 
+@pytest.mark.long
 def test_a_search_from_nothing_ends_within_a_twentieth_of_a_decibel(searches: Searches) -> None:
     assert max(searches.first_loss_db) < 0.05  # docs/polarization.md#goals
 

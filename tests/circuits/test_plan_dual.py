@@ -73,9 +73,13 @@ def test_the_better_arm_is_trimmed_by_what_it_has_too_much() -> None:
 
 
 def test_the_budget_of_a_pair_adds_up_by_hand() -> None:
-    budget = plan_circuits(with_inputs(ZR_PAIR, noise_figure_db=7.0), record_of(ZR_PAIR), BOTH[:1]).circuits[0].budget
-    # 0 dBm, amplified by 5 dB, 0.5 dB before and 0.3 dB behind the mesh; both arms have half of it.
-    assert budget.received_dbm == pytest.approx(0.0 + 5.0 - 0.8 - budget.mesh_loss_db)
+    budget = (
+        plan_circuits(with_inputs(ZR_PAIR, noise_figure_db=7.0, gain_db=8.0), record_of(ZR_PAIR), BOTH[:1])
+        .circuits[0]
+        .budget
+    )
+    # 0 dBm, amplified by 8 dB to where power costs no OSNR, 0.5 dB before and 0.3 dB behind the mesh
+    assert budget.received_dbm == pytest.approx(0.0 + 8.0 - 0.8 - budget.mesh_loss_db)
     assert budget.launch_dbm + budget.gain_db - budget.fixed_loss_db - budget.mesh_loss_db == pytest.approx(
         budget.received_dbm
     )

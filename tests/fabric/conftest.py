@@ -9,17 +9,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "circuits"))
 
 from known_mesh import A_TO_B, SMALL, path_setup
-from remembered_fits import remember_fits
 
 from lumion_hw import Bench
 from lumion_hw.circuits import PathSetup
-
-
-@pytest.fixture(scope="session", autouse=True)
-def fits_once() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        remember_fits(patch)
-        yield
 
 
 @pytest.fixture
