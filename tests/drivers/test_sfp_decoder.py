@@ -83,6 +83,15 @@ def test_external_calibration_is_applied() -> None:
     assert decoded().field("cal_tx_bias_slope").quality is Quality.NOT_SUPPORTED  # internally calibrated
 
 
+def test_a_power_whose_constants_are_no_numbers_is_none() -> None:
+    def change(memory: Memory) -> None:
+        put(A0H, 92, "58")(memory)
+        put(A2H, 56, "7FC0 0000")(memory)  # received power: no number times the count to the fourth
+
+    power = decoded(change).field("rx_power")
+    assert (power.value, power.quality) == (None, Quality.INCONSISTENT)
+
+
 @pytest.mark.parametrize(
     ("device", "offset", "bad", "sound"),
     [

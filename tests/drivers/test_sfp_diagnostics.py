@@ -92,6 +92,16 @@ def test_an_offset_that_makes_a_power_negative_is_under_range() -> None:
     assert calibration.power("rx_power", 1).state is RangeState.UNDER
 
 
+@pytest.mark.parametrize("constant", [float("nan"), float("inf"), -float("inf")])
+def test_constants_that_are_no_numbers_make_no_power(constant: float) -> None:
+    memory = bytearray(external_constants())
+    memory[56:60] = struct.pack(">f", constant)  # of the count to the fourth
+    calibration = DiagnosticCalibration.from_memory(CalibrationKind.EXTERNAL, bytes(memory))
+    power = calibration.power("rx_power", 1000)
+    assert (power.state, power.power_dbm) == (RangeState.INVALID, None)
+    assert calibration.thresholds("rx_power", bytes(memory)).high_alarm is None
+
+
 def test_thresholds_are_calibrated_like_their_monitor() -> None:
     memory = bytearray(external_constants())
     memory[0:8] = struct.pack(">4h", 75 * 256, -10 * 256, 70 * 256, -5 * 256)

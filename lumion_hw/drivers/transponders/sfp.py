@@ -236,6 +236,13 @@ class SfpTransponder(Driver):
                     address=self._registers.name,
                     hint="Put an attenuator in; receivers are damaged above +4 dBm.",
                 )
+            if power.state is RangeState.INVALID:
+                raise DeviceError(
+                    f"{name} is no number by the module's own calibration constants (A2h:56 to 91)",
+                    device=self._device,
+                    address=self._registers.name,
+                    hint="The module's memory is damaged; use another module.",
+                )
         values = {m: calibration.value(m, raw_count(m, memory, MONITOR_START)) for m in MONITORS[:3]}
         return Monitors(
             temperature_c=values["temperature"],

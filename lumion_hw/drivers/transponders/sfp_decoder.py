@@ -204,6 +204,8 @@ def _monitor(
         number = dump.calibration.value(monitor, count)
         return number, field.unit, f"{number:.5g} {field.unit}", Quality.OK
     power: OpticalPower = dump.calibration.power(monitor, int(count))
+    if power.state is RangeState.INVALID:
+        return None, "dBm", "no number by the calibration constants", Quality.INCONSISTENT
     if power.power_dbm is None:
         over = power.state is RangeState.OVER
         words = "above +8.16 dBm" if over else "dark (below -40 dBm)"

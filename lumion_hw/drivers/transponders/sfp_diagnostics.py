@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -101,11 +102,17 @@ class DiagnosticCalibration:
         return self.counts(monitor, raw) * float(FIELDS[monitor].scale)
 
     def power(self, monitor: str, raw: int) -> OpticalPower:
-        """Return an optical power; a full-scale count is over-range, a power of zero or less under-range."""
+        """Return an optical power; a full-scale count is over-range, a power of zero or less under-range.
+
+        It is invalid where the module's calibration constants make no number of it.
+        """
         # A full count is what a saturated converter shows.
         if raw >= _LARGEST_RAW:
             return OpticalPower(RangeState.OVER)
         power_w = self.value(monitor, raw)
+        # The coefficients are floating-point numbers in a memory: damaged ones may be infinite or none.
+        if not math.isfinite(power_w):
+            return OpticalPower(RangeState.INVALID)
         if power_w <= 0.0:
             return OpticalPower(RangeState.UNDER)
         return OpticalPower(RangeState.OK, dbm_from_w(power_w))
@@ -116,7 +123,7 @@ class DiagnosticCalibration:
         for name in ("high_alarm", "low_alarm", "high_warning", "low_warning"):
             value = self.value(monitor, field_number(f"{monitor}_{name}", diagnostics))
             if monitor in _POWERS:
-                values.append(dbm_from_w(value) if value > 0.0 else None)
+                values.append(dbm_from_w(value) if 0.0 < value < math.inf else None)
             else:
                 values.append(value)
         return Thresholds(*values)
