@@ -21,6 +21,7 @@ from lumion_hw.mesh.record import CalibrationRecord
 
 DITHER_RAD = 0.2
 """Costs 0.043 dB; readings good to 0.01 dB then tell a phase to 0.012 rad."""
+_SIGMA_RAD = 0.012
 LARGEST_RAD = 0.6
 """An error beyond this is no drift: the readings are those of something else."""
 READS = 4
@@ -106,7 +107,9 @@ def moved_ma(known: KnownMesh, currents_ma: NDArray[np.float64], puc: int, by_ra
 
 
 def renewed_record(record: CalibrationRecord, drifted_rad: dict[int, float]) -> CalibrationRecord:
-    """Return a record whose passive phases are those that light in service has shown.
+    """Return the child of a record whose passive phases are those that light in service has shown.
+
+    It has no covariance and no raw readings: those of its parent do not hold for phases measured otherwise.
 
     Args:
         record: The record.
@@ -117,8 +120,17 @@ def renewed_record(record: CalibrationRecord, drifted_rad: dict[int, float]) -> 
         passive = pucs[puc].passive_phase_rad
         if passive is not None:
             wrapped = (passive + by_rad + math.pi) % (2.0 * math.pi) - math.pi
-            pucs[puc] = replace(pucs[puc], passive_phase_rad=wrapped)
-    return replace(record, pucs=tuple(pucs))
+            pucs[puc] = replace(pucs[puc], passive_phase_rad=wrapped, passive_phase_sigma_rad=_SIGMA_RAD)
+    return replace(
+        record,
+        pucs=tuple(pucs),
+        parent_sha256=record.content_sha256,
+        provenance=record.provenance
+        | {"renewed": f"by light in service: PUCs {', '.join(map(str, sorted(drifted_rad)))}"},
+        covariance=None,
+        raw=None,
+        arrays={},
+    )
 
 
 def _error_rad(plus_w: float, minus_w: float) -> float:

@@ -16,7 +16,9 @@ import click
 from lumion_hw.cli.numbers import LONGEST_D, Duration, Number
 from lumion_hw.cli.opening import bench_options, open_bench, read_endpoints
 from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
+from lumion_hw.cli.outputs import force_option, out_option
 from lumion_hw.errors import ConfigError
+from lumion_hw.files.writing import Over, check_target
 
 if TYPE_CHECKING:
     from lumion_hw.bench.bench import Bench
@@ -243,6 +245,8 @@ def disconnect(target: _Target, pairs: Sequence[tuple[str, str]], everything: bo
     show_default=True,
     help=f"Of telling how it is, up to {LONGEST_D}d.",
 )
+@out_option("Where the renewed record goes, if phases had drifted and were set right.", "--renew")
+@force_option
 def hold(
     target: _Target,
     pairs: Sequence[tuple[str, str]],
@@ -250,6 +254,8 @@ def hold(
     period_s: float,
     reads_per_s: float,
     every_s: float,
+    renew: Path | None,
+    force: bool,
 ) -> None:
     """Keep the circuits of BENCH as they should be: follow the polarization, watch loss and margin, end leases.
 
@@ -258,7 +264,11 @@ def hold(
     for as long as it does; other commands that change the bench are refused meanwhile.
     """
     from lumion_hw.circuits.hold import Upkeep
+    from lumion_hw.storage import save_record
 
+    over: Over = "any" if force else "nothing"  # least of all the record in use
+    if renew is not None:
+        check_target(renew, "the renewed record", over)
     with target.opened("lumion hold") as service:
         service.setup.bench.events.write_to(service.journal.path.with_name("events.jsonl"))
         requests = [each for each in _requests(pairs, {}) if _name(each) not in _names(service.state.circuits)]
@@ -270,6 +280,8 @@ def hold(
         with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
             upkeep.run(for_s, _teller(every_s, target.as_json))
         health, summary = upkeep.health, upkeep.summary()
+        if renew is not None and upkeep.drifted_rad:
+            save_record(upkeep.renewed(), renew, over)
     if target.as_json:
         echo_json({"circuits": [each.document() for each in health], **summary})
     else:

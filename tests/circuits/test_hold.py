@@ -17,6 +17,7 @@ from lumion_hw.circuits.hold import Upkeep
 from lumion_hw.circuits.phase_trim import DITHER_RAD
 from lumion_hw.circuits.service import CircuitService
 from lumion_hw.mesh.known_mesh import KnownMesh
+from lumion_hw.storage import load_record, save_record
 
 AB, BA = CircuitRequest("sfp-a", "sfp-b"), CircuitRequest("sfp-b", "sfp-a")
 
@@ -105,7 +106,7 @@ def test_a_fibre_that_somebody_moved_is_searched_and_the_alarm_is_over(held) -> 
     assert len(events(service, "alarm over")) == len(events(service, "alarm"))
 
 
-def test_a_phase_that_has_drifted_is_set_right_by_light_in_service_and_the_record_renewed(held) -> None:
+def test_a_phase_that_has_drifted_is_set_right_by_light_in_service_and_the_record_renewed(held, tmp_path) -> None:
     bench, service, upkeep = held
     truth, puc = bench.emulated.world.truth, upkeep.circuits[0].path.pucs[2]
     truth.passive_phase[puc] += 0.45  # 10 lg cos²(0.225) = -0.22 dB
@@ -115,6 +116,11 @@ def test_a_phase_that_has_drifted_is_set_right_by_light_in_service_and_the_recor
     assert all(health.lost_db < 0.15 for health in upkeep.health)
     was, now = service.setup.record.pucs[puc].passive_phase_rad, upkeep.renewed().pucs[puc].passive_phase_rad
     assert math.remainder(now - was, math.tau) == pytest.approx(0.45, abs=0.03)
+    save_record(upkeep.renewed(), tmp_path / "renewed.json")
+    child = load_record(tmp_path / "renewed.json")
+    assert child.parent_sha256 == service.setup.record.content_sha256
+    assert child.pucs[puc].passive_phase_sigma_rad == pytest.approx(0.012)
+    assert (child.covariance, child.raw) == (None, None)  # of other readings
     assert upkeep.health[0].worst_db < 1.0  # never a dark moment
     state = read_state(service.journal.path.parent)[0]
     assert np.allclose(state.currents_ma, service.setup.bench.mesh.driven_ma())

@@ -61,10 +61,14 @@ def test_budget_and_explain_need_no_bench_and_count_what_stands(run: Run) -> Non
     assert "expected at most 2. Feasible with max_hops=7" in refused["error"]["message"]
 
 
-def test_nothing_is_connected_on_a_new_bench(run: Run) -> None:
+def test_nothing_is_connected_on_a_new_bench(run: Run, tmp_path: Path) -> None:
     assert run("circuits")["circuits"] == []
     assert run("circuits", "--check")["mesh"]["verdict"] == "as left"
     assert "no circuit" in run("disconnect", "sfp-a:sfp-b", code=2)["error"]["message"]
+    taken = tmp_path / "taken.json"
+    taken.write_text("{}")
+    assert "taken.json" in run("hold", "--renew", str(taken), code=2)["error"]["message"]
+    assert taken.read_text() == "{}"
     assert "could be held" in run("hold", code=2)["error"]["message"]
 
 
