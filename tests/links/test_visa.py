@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from waiting import PATIENCE_S, promptly
 
-from lumion_hw.clock import SystemClock
+from lumion_hw.clock import SystemClock, VirtualClock
 from lumion_hw.errors import ConnectError, LinkLost
 from lumion_hw.links.visa import VisaLink
 
@@ -129,6 +129,8 @@ def test_no_read_is_told_to_wait_for_no_time_at_all(monkeypatch: pytest.MonkeyPa
     from pyvisa import VisaIOError
     from pyvisa.constants import StatusCode
 
+    clock = VirtualClock()
+
     class Silent:
         timeouts_ms: list[float] = []  # noqa: RUF012
 
@@ -136,7 +138,7 @@ def test_no_read_is_told_to_wait_for_no_time_at_all(monkeypatch: pytest.MonkeyPa
             self.timeouts_ms.append(value)
 
         def read_raw(self) -> bytes:
-            time.sleep(1e-4)
+            clock.sleep(0.4e-3)
             raise VisaIOError(StatusCode.error_timeout)
 
         def close(self) -> None: ...
@@ -146,9 +148,9 @@ def test_no_read_is_told_to_wait_for_no_time_at_all(monkeypatch: pytest.MonkeyPa
             return Silent()
 
     monkeypatch.setattr("lumion_hw.links.visa._resource_manager", lambda backend: Manager())
-    link = VisaLink("TCPIP0::192.0.2.7::hislip0::INSTR", CLOCK)
-    link.open(soon())
-    assert link.read(CLOCK.now() + 3e-3) == b""
+    link = VisaLink("TCPIP0::192.0.2.7::hislip0::INSTR", clock)
+    link.open(clock.now() + 1.0)
+    assert link.read(clock.now() + 3e-3) == b""
     assert len(Silent.timeouts_ms) > 1
     assert min(Silent.timeouts_ms) >= 1.0
     link.close()
