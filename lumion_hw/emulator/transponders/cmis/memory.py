@@ -164,6 +164,7 @@ class Flags:
         self._pairs = [pair for pair in _BYTE_PAIRS if memory.has(pair[0]) and memory.has(pair[2])]
         self._active: set[tuple[str, int | None]] = set()
         self._places: dict[tuple[str, int | None], tuple[Page, int, int] | None] = {}
+        self._summaries = [(page, *_summary_bit(page)) for page in _SUMMARY_PAGES if memory.has(page)]
 
     def _place(self, name: str, index: int | None) -> tuple[Page, int, int] | None:
         """Return page, byte and bit mask of a flag; ``None`` when the module does not have it."""
@@ -219,15 +220,21 @@ class Flags:
 
     def put_summaries(self) -> None:
         """Refresh 00h:4 and the summary of page 12h; they follow the flags, not the masks."""
-        for page in _SUMMARY_PAGES:
-            if self._memory.has(page):
-                half = self._memory.half(page)
-                any_set = any(map(half.__getitem__, _FLAG_OFFSETS[page]))
-                self._memory.put(f"flag_summary_page_{page:02x}h", any_set, 0)
+        # At every read of the lower memory, so by bits that were looked up once.
+        lower = self._memory.half(None)
+        for page, byte, mask in self._summaries:
+            any_set = any(map(self._memory.half(page).__getitem__, _FLAG_OFFSETS[page]))
+            lower[byte] = lower[byte] | mask if any_set else lower[byte] & ~mask
         if self._memory.has(0x12):
             # Bytes 231 to 238: the flags of one lane each.
             lanes = sum(1 << lane for lane in range(8) if self._memory.byte(0x12, 231 + lane))
             self._memory.put_lanes("tuning_flag_summary", lanes)
+
+
+def _summary_bit(page: int) -> tuple[int, int]:
+    """Return byte and mask of the summary of a page's flags, for bank 0, in the lower memory."""
+    field = FIELDS[f"flag_summary_page_{page:02x}h"]
+    return field.span(0).start, 1 << field.shift(0)
 
 
 _FLAG_OFFSETS = {
