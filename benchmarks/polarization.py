@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lumion_hw.clock import VirtualClock
 from lumion_hw.interfaces import ActuatorInfo
 from lumion_hw.polarization import EXPECTED_NOISE_DB, Aligner, Alignment
-from lumion_hw.polarization.retarders import RetarderChain, squeezer_axes, taken_share, turn_matrix
+from lumion_hw.polarization.retarders import RetarderChain, taken_share, turn_matrix
 
 PERIOD, RANGE = 3700.0, 5000.0
 GOAL_LOSS_DB, GOAL_MEDIAN, GOAL_P95 = 0.05, 8, 20
@@ -29,7 +29,7 @@ class Squeezers:
 
     def __init__(self, seed: int, n: int, noise_db: float, crosstalk: float = 0.0) -> None:
         self.rng = np.random.default_rng(seed)
-        self.chain = RetarderChain(squeezer_axes(n))
+        self.chain = RetarderChain(n)
         self.actuators = (ActuatorInfo("drive voltage", "mV", -RANGE, RANGE, 1.0, PERIOD, endless=False),) * n
         self.rest_rad = self.rng.uniform(0.0, 2.0 * np.pi, n)
         self.light, self.taken = self.random_state(), self.random_state()

@@ -20,7 +20,7 @@ from lumion_hw.clock import Clock
 from lumion_hw.errors import CircuitError, LumionError
 from lumion_hw.interfaces import PolarizationController, PolarizationOptimizer
 from lumion_hw.polarization.feedback import FeedbackSearch, remaining_loss_db
-from lumion_hw.polarization.retarders import RetarderChain, squeezer_axes
+from lumion_hw.polarization.retarders import RetarderChain
 from lumion_hw.polarization.search import Method, PolarizationSearch
 from lumion_hw.polarization.squeezer_drives import SqueezerDrives
 from lumion_hw.polarization.state_fit import LightEstimate
@@ -254,7 +254,7 @@ class Tracking:
         self._clock = clock
         present = controller.read()
         self._drives = SqueezerDrives(controller.actuators, periods, present)
-        chain = RetarderChain(squeezer_axes(len(present)))
+        chain = RetarderChain(len(present))
         self._tracker = PolarizationTracker(
             chain, light, self._drives.phases(present), *self._drives.phase_limits, drift_rad=drift_rad
         )

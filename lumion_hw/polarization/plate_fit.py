@@ -62,7 +62,7 @@ class PlateLight:
     def powers(self, angles_deg: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the powers at angles ``(..., N)``, shape ``(...)``."""
         angles_rad = self.stretch * np.deg2rad(angles_deg) + self.offsets_rad
-        share = 0.5 * (1.0 + _propagated(angles_rad, self.retardances, self.state) @ self.taken)
+        share = 0.5 * (1.0 + _overlap(angles_rad, self.retardances, self.state, self.taken))
         power: NDArray[np.float64] = self.p0 * ((1.0 - 2.0 * self.crosstalk) * share + self.crosstalk)
         return power
 
@@ -130,7 +130,7 @@ class _Fit:
     """Residuals of readings over the brightest, by 2·3 + N + N − 1 + 3 numbers: s, t, δ, o, a, ln P0, ε."""
 
     def __init__(self, angles_deg: NDArray[np.float64], powers: NDArray[np.float64], relative_noise: float) -> None:
-        self._angles_deg, self._powers = angles_deg, powers
+        self._angles_deg, self._angles_rad, self._powers = angles_deg, np.deg2rad(angles_deg), powers
         self._sigma = relative_noise * np.abs(powers) + _DARK_NOISE
         self._n = n_plates = angles_deg.shape[1]
         self._nominal, self._spread_rad = np.full(n_plates, _ANY_PLATE_RAD), _ANY_SPREAD_RAD
@@ -201,14 +201,14 @@ class _Fit:
         """
         n = self._n
         states = numbers[..., :6].reshape(*numbers.shape[:-1], 2, 3)
-        lengths = np.linalg.norm(states, axis=-1)
+        lengths = np.sqrt((states**2).sum(axis=-1))
         states = states / lengths[..., None]
         retardances, offsets = numbers[..., 6 : 6 + n], numbers[..., 6 + n : -3]
         stretch, ln_p0, crosstalk = (numbers[..., index, None] for index in (-3, -2, -1))
-        angles = stretch[..., None] * np.deg2rad(self._angles_deg)
+        angles = stretch[..., None] * self._angles_rad
         angles[..., 1:] += offsets[..., None, :]
-        light = _propagated(angles, retardances[..., None, :], states[..., 0, None, :])
-        share = 0.5 * (1.0 + (light * states[..., 1, None, :]).sum(axis=-1))
+        passed = _overlap(angles, retardances[..., None, :], states[..., 0, None, :], states[..., 1, None, :])
+        share = 0.5 * (1.0 + passed)
         power = np.exp(np.minimum(ln_p0, 50.0)) * ((1.0 - 2.0 * crosstalk) * share + crosstalk)
         prior = [
             (retardances - self._nominal) / self._spread_rad,
@@ -220,19 +220,23 @@ class _Fit:
         return np.concatenate([(power - self._powers) / sigma, *prior], axis=-1)
 
 
-def _propagated(
-    angles_rad: NDArray[np.float64], retardances: NDArray[np.float64], state: NDArray[np.float64]
+def _overlap(
+    angles_rad: NDArray[np.float64],
+    retardances: NDArray[np.float64],
+    state: NDArray[np.float64],
+    taken: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return the light behind plates at angles ``(..., N)``, shape ``(..., 3)`` (Rodrigues).
+    """Return t·s behind plates at angles ``(..., N)``, shape ``(...)`` (Rodrigues).
 
     Retardances ``(..., N)`` and states ``(..., 3)`` are broadcast against the angles.
     """
-    cosine, sine = np.cos(2.0 * angles_rad), np.sin(2.0 * angles_rad)
-    shape = angles_rad.shape[:-1]
-    x, y, z = (np.broadcast_to(state[..., axis], shape) for axis in range(3))
+    twice = 2.0 * angles_rad
+    cosine, sine = np.cos(twice), np.sin(twice)
+    x, y, z = state[..., 0], state[..., 1], state[..., 2]
+    c_all, s_all = np.cos(retardances), np.sin(retardances)
     for plate in range(angles_rad.shape[-1]):
-        u, v = cosine[..., plate], sine[..., plate]
-        c, s = np.cos(retardances[..., plate]), np.sin(retardances[..., plate])
-        along = (1.0 - c) * (u * x + v * y)
-        x, y, z = c * x + s * v * z + along * u, c * y - s * u * z + along * v, c * z + s * (u * y - v * x)
-    return np.stack([x, y, z], axis=-1)
+        u, v, c, s = cosine[..., plate], sine[..., plate], c_all[..., plate], s_all[..., plate]
+        along, sz = (1.0 - c) * (u * x + v * y), s * z
+        x, y, z = c * x + v * sz + along * u, c * y - u * sz + along * v, c * z + s * (u * y - v * x)
+    overlap: NDArray[np.float64] = taken[..., 0] * x + taken[..., 1] * y + taken[..., 2] * z
+    return overlap

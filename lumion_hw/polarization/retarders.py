@@ -7,6 +7,7 @@ States are unit Stokes vectors (S1, S2, S3); a retarder of retardance φ and eig
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,11 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 
 S1, S2, S3 = np.eye(3)
 """Linear at 0°, linear at 45°, circular."""
-
-
-def squeezer_axes(n_squeezers: int) -> NDArray[np.float64]:
-    """Return the axes of squeezers at 0°, 45°, 0°, 45° …, shape ``(n, 3)``: S1 and S2 in turn."""
-    return np.stack([(S1, S2)[index % 2] for index in range(n_squeezers)])
 
 
 def turn_matrix(axis: NDArray[np.float64], angle_rad: ArrayLike) -> NDArray[np.float64]:
@@ -33,16 +29,6 @@ def turn_matrix(axis: NDArray[np.float64], angle_rad: ArrayLike) -> NDArray[np.f
     cross = cross_matrix(axis)
     matrix: NDArray[np.float64] = np.eye(3) + np.sin(angle) * cross + (1.0 - np.cos(angle)) * (cross @ cross)
     return matrix
-
-
-def turned_by(
-    axis: NDArray[np.float64], sine: NDArray[np.float64], cosine: NDArray[np.float64], state: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return states ``(..., 3)`` turned about ``axis`` by angles given by sine and cosine, each ``(...)``."""
-    cross = cross_matrix(axis).T
-    once = state @ cross
-    turned: NDArray[np.float64] = state + sine[..., None] * once + (1.0 - cosine)[..., None] * (once @ cross)
-    return turned
 
 
 def cross_matrix(axis: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -69,86 +55,90 @@ def taken_share(
 
 @dataclass(frozen=True)
 class RetarderChain:
-    """Retarders of fixed axes and variable retardance, one behind the other: squeezers.
+    """Squeezers at 0°, 45°, 0°, 45° …, one behind the other: turns about S1 and S2, each of which mixes two components.
 
     Attributes:
-        axes: Eigen-axes in the order of the light, shape ``(N, 3)``, unit vectors.
+        n_squeezers: N.
     """
 
-    axes: NDArray[np.float64]
+    n_squeezers: int
 
     def __len__(self) -> int:
-        return len(self.axes)
+        return self.n_squeezers
+
+    @cached_property
+    def mixed(self) -> list[tuple[int, int]]:
+        """Components that each squeezer mixes: turned by a quarter the first of them becomes the second."""
+        return [(1, 2) if index % 2 == 0 else (2, 0) for index in range(self.n_squeezers)]
 
     def turn(self, retardances: NDArray[np.float64], state: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return states behind the chain, shape ``(..., 3)``, of retardances ``(..., N)`` and states ``(..., 3)``."""
-        for index, axis in enumerate(self.axes):
-            state = turned_by(axis, np.sin(retardances[..., index]), np.cos(retardances[..., index]), state)
-        return state
+        return np.stack(np.broadcast_arrays(*self._passed(np.moveaxis(retardances, -1, 0), state)[0]), axis=-1)
 
-    @cached_property
-    def _crosses(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        crosses = [cross_matrix(axis) for axis in self.axes]
-        return [(cross, cross @ cross) for cross in crosses]
-
-    def turn_and_axes(self, retardances: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the turn of the whole chain, shape ``(3, 3)``, and its axes as seen behind it, shape ``(3, N)``.
-
-        A little more retardance of squeezer k turns the light behind the chain about column k.
+    def turn_and_slopes(
+        self, retardances: NDArray[np.float64], state: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the turn R of the whole chain, the light behind it, and its derivatives by the retardances.
 
         Args:
             retardances: One setting, shape ``(N,)``, rad.
+            state: s in front of the chain, shape ``(3,)``.
+
+        Returns:
+            R ``(3, 3)``, R s ``(3,)``, dR s/dretardance ``(3, N)``.
         """
-        behind, seen = np.eye(3), np.empty((3, len(self.axes)))
-        angles = retardances.tolist()
-        for index in reversed(range(len(self.axes))):
-            seen[:, index] = behind @ self.axes[index]
-            once, twice = self._crosses[index]
-            behind = (
-                behind + math.sin(angles[index]) * (behind @ once) + (1.0 - math.cos(angles[index])) * (behind @ twice)
-            )
-        return behind, seen
+        # Plain numbers: tracking asks for one setting at a time, and calls of numpy would take three times as long.
+        columns, axes = [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)], []
+        for (i, j), angle in zip(reversed(self.mixed), reversed(retardances.tolist()), strict=True):
+            axes.append(columns[3 - i - j])  # as seen behind the chain
+            c, s, (a, b, d), (e, f, g) = math.cos(angle), math.sin(angle), columns[i], columns[j]
+            columns[i] = (c * a + s * e, c * b + s * f, c * d + s * g)
+            columns[j] = (c * e - s * a, c * f - s * b, c * g - s * d)
+        turn = np.array(columns).T
+        turned: NDArray[np.float64] = turn @ state
+        x, y, z = turned.tolist()
+        slopes = [(v * z - w * y, w * x - u * z, u * y - v * x) for u, v, w in reversed(axes)]
+        return turn, turned, np.array(slopes).T
 
     def overlap(
-        self, retardances: NDArray[np.float64], state: NDArray[np.float64], taken: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return q = t·R s and its derivatives.
+        self, retardances: Iterable[NDArray[np.float64]], state: NDArray[np.float64], taken: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return q = t·R s; arguments are those of :meth:`overlap_and_slopes`."""
+        light, _ = self._passed(retardances, state)
+        q: NDArray[np.float64] = taken[..., 0] * light[0] + taken[..., 1] * light[1] + taken[..., 2] * light[2]
+        return q
+
+    def overlap_and_slopes(
+        self, retardances: Iterable[NDArray[np.float64]], state: NDArray[np.float64], taken: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], list[NDArray[np.float64]], list[NDArray[np.float64]], list[NDArray[np.float64]]]:
+        """Return q = t·R s and its derivatives, component by component.
 
         Args:
-            retardances: Shape ``(..., N)``, rad.
-            state: s in front of the chain, shape ``(..., 3)``, broadcast against the leading axes.
+            retardances: One array for each squeezer, rad; all are broadcast against each other.
+            state: s in front of the chain, shape ``(..., 3)``, its leading axes broadcast against them.
             taken: t behind the chain, likewise.
 
         Returns:
-            q ``(...)``, dq/dretardance ``(..., N)``, R s ``(..., 3)`` (dq/dt) and Rᵀ t ``(..., 3)`` (dq/ds).
+            q ``(...)``, N arrays dq/dretardance, the three components of R s (dq/dt) and of Rᵀ t (dq/ds).
         """
-        # Components first: a turn is then one product with all states, and a sum over components adds whole planes.
-        shape = np.broadcast_shapes(retardances.shape[:-1], state.shape[:-1], taken.shape[:-1])
-        crosses = [cross_matrix(axis) for axis in self.axes]
-        drives = np.moveaxis(retardances, -1, 0)
-        sines, rest = np.sin(drives), 1.0 - np.cos(drives)
-        present = _planes(state, shape)
-        across = []
-        for cross, sine, versine in zip(crosses, sines, rest, strict=True):
-            once = _product(cross, present)
-            present = present + sine * once + versine * _product(cross, once)
-            across.append(_product(cross, present))
-        backward = _planes(taken, shape)
-        overlap: NDArray[np.float64] = np.asarray((backward * present).sum(axis=0))
-        slopes = np.empty((*shape, len(self.axes)))
-        for index in reversed(range(len(self.axes))):
-            slopes[..., index] = (backward * across[index]).sum(axis=0)
-            once = _product(crosses[index], backward)
-            backward = backward - sines[index] * once + rest[index] * _product(crosses[index], once)
-        return overlap, slopes, np.moveaxis(present, 0, -1), np.moveaxis(backward, 0, -1)
+        light, passed = self._passed(retardances, state)
+        back = [taken[..., 0], taken[..., 1], taken[..., 2]]
+        q = back[0] * light[0] + back[1] * light[1] + back[2] * light[2]
+        slopes = []
+        for (i, j), (c, s, first, second) in zip(reversed(self.mixed), reversed(passed), strict=True):
+            a, b = back[i], back[j]
+            slopes.append(b * first - a * second)  # t·(axis × light)
+            back[i], back[j] = c * a + s * b, c * b - s * a
+        return q, slopes[::-1], light, back
 
-
-def _planes(vectors: NDArray[np.float64], shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return vectors ``(..., 3)`` as planes of their components, shape ``(3, *shape)``."""
-    return np.ascontiguousarray(np.moveaxis(np.broadcast_to(vectors, (*shape, 3)), -1, 0))
-
-
-def _product(matrix: NDArray[np.float64], planes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a matrix ``(3, 3)`` times vectors given as planes, ``(3, ...)``."""
-    product: NDArray[np.float64] = (matrix @ planes.reshape(3, -1)).reshape(planes.shape)
-    return product
+    def _passed(
+        self, retardances: Iterable[NDArray[np.float64]], state: NDArray[np.float64]
+    ) -> tuple[list[NDArray[np.float64]], list[tuple[NDArray[np.float64], ...]]]:
+        """Return the components behind the chain, and of each squeezer cosine, sine, and what it made of those two."""
+        light: list[NDArray[np.float64]] = [state[..., 0], state[..., 1], state[..., 2]]
+        passed: list[tuple[NDArray[np.float64], ...]] = []
+        for (i, j), angle in zip(self.mixed, retardances, strict=True):
+            a, b, c, s = light[i], light[j], np.cos(angle), np.sin(angle)
+            light[i], light[j] = c * a - s * b, s * a + c * b
+            passed.append((c, s, light[i], light[j]))
+        return light, passed

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.interfaces import ActuatorInfo
 from lumion_hw.polarization.plate_fit import PlateLight, fit_plates
-from lumion_hw.polarization.retarders import RetarderChain, squeezer_axes
+from lumion_hw.polarization.retarders import RetarderChain
 from lumion_hw.polarization.sinusoids import PLATE_PERIOD_DEG, Coordinate, acts, learnt_period
 from lumion_hw.polarization.squeezer_drives import SqueezerDrives
 from lumion_hw.polarization.state_fit import LightEnsemble, LightEstimate
@@ -196,7 +196,7 @@ class PolarizationSearch:
     def _by_model(self) -> Generator[NDArray[np.float64], float, FoundPolarization | None]:
         """Search by the ensemble; ``None`` when the readings are not those of squeezers."""
         drives = SqueezerDrives(self._actuators, self._periods, self._settings)
-        chain = RetarderChain(squeezer_axes(len(self._actuators)))
+        chain = RetarderChain(len(self._actuators))
         ensemble = LightEnsemble(chain, self._rng, relative_noise=self._relative_noise)
         ensemble.add(drives.phases(np.array(self._read_at)), np.array(self._powers))
         strategy = ModelStrategy(ensemble, *drives.phase_limits, self._sign, self._rng)

@@ -16,12 +16,12 @@ spread over all that is possible; their spread says where to read next, and how 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.polarization.retarders import RetarderChain, turn_matrix
+from lumion_hw.polarization.retarders import RetarderChain
 
 _COARSE = 0.05
 """Noise over the brightest reading that is assumed as long as a member is far from fitting."""
@@ -32,6 +32,7 @@ _CROSSTALK_SPREAD, _MOST_CROSSTALK = 0.01, 0.2
 _NOISE_READINGS = 2.0
 """The noise expected counts as much as this many readings."""
 _MEMBERS_PER_SQUEEZER = 16
+_SETTLED_RAD = 1e-6  # a member whose steps are smaller is where it belongs
 _WARM_STEPS, _COLD_STEPS, _RESTARTS = 6, 12, 3  # members that fitted before one more reading need fewer steps
 
 
@@ -60,34 +61,57 @@ class LightEstimate:
 
 @dataclass
 class Members:
-    """Unknowns of K members.
+    """Unknowns of K members behind N squeezers.
 
     Attributes:
-        state: s in front of the squeezers, shape ``(K, 3)``.
-        taken: t behind them, shape ``(K, 3)``.
-        offsets: o, shape ``(K, N)``; the first and the last are 0.
-        ln_p0: ln P0, shape ``(K,)``.
-        crosstalk: ε, shape ``(K,)``.
+        numbers: s in front of the squeezers (3), t behind them (3), o (N; the first and the last are 0), ln P0 and ε,
+            shape ``(K, N + 8)``.
         damping: Of Levenberg and Marquardt's steps, shape ``(K,)``.
         chi2: Misfit of readings and prior in standard deviations, squared, shape ``(K,)``.
     """
 
-    state: NDArray[np.float64]
-    taken: NDArray[np.float64]
-    offsets: NDArray[np.float64]
-    ln_p0: NDArray[np.float64]
-    crosstalk: NDArray[np.float64]
+    numbers: NDArray[np.float64]
     damping: NDArray[np.float64]
     chi2: NDArray[np.float64]
 
-    def chosen(self, index: NDArray[np.int64]) -> Members:
+    @property
+    def state(self) -> NDArray[np.float64]:
+        """Shape ``(K, 3)``."""
+        return self.numbers[:, 0:3]
+
+    @property
+    def taken(self) -> NDArray[np.float64]:
+        """Shape ``(K, 3)``."""
+        return self.numbers[:, 3:6]
+
+    @property
+    def offsets(self) -> NDArray[np.float64]:
+        """Shape ``(K, N)``."""
+        return self.numbers[:, 6:-2]
+
+    @property
+    def ln_p0(self) -> NDArray[np.float64]:
+        """Shape ``(K,)``."""
+        return self.numbers[:, -2]
+
+    @property
+    def crosstalk(self) -> NDArray[np.float64]:
+        """Shape ``(K,)``."""
+        return self.numbers[:, -1]
+
+    def angles(self, phases: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """Return retardances at phases ``(C, N)``: for each squeezer an array that broadcasts to ``(K, C)``."""
+        # First and last are the same for all members: their sines and cosines, dear as they are, are taken once.
+        inner = range(1, phases.shape[1] - 1)
+        return [each + self.offsets[:, k, None] if k in inner else each[None] for k, each in enumerate(phases.T)]
+
+    def chosen(self, index: NDArray[np.int64] | NDArray[np.bool_]) -> Members:
         """Return a copy of some members."""
-        return Members(*(getattr(self, field.name)[index] for field in fields(self)))
+        return Members(self.numbers[index], self.damping[index], self.chi2[index])
 
     def replace(self, index: NDArray[np.int64] | NDArray[np.bool_], others: Members) -> None:
         """Put others in the place of some members."""
-        for field in fields(self):
-            getattr(self, field.name)[index] = getattr(others, field.name)
+        self.numbers[index], self.damping[index], self.chi2[index] = others.numbers, others.damping, others.chi2
 
 
 class LightEnsemble:
@@ -169,10 +193,9 @@ class LightEnsemble:
     def best(self) -> LightEstimate:
         """Return the explanation that leaves least."""
         first = self._members.chosen(np.array([0]))
-        _, jacobian = self._linearised(first, self._draws[:1], fine=True)
         # The unit matrix is a weak prior: directions that no reading shows get a variance of 1 rad².
-        normal = jacobian[0].T @ jacobian[0]
-        covariance = np.linalg.inv(normal + np.eye(len(normal)))[:-1, :-1]
+        normal = self._products(first, self._draws[:1], fine=True)[0, :-1, :-1]
+        covariance = np.asarray(np.linalg.inv(normal + np.eye(len(normal)))[:-1, :-1])
         return LightEstimate(
             state=first.state[0],
             taken=first.taken[0],
@@ -199,9 +222,7 @@ class LightEnsemble:
     def overlap(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (1 + q)/2, the share of light in the state taken, shape ``(K, C)``, at phases ``(C, N)``."""
         found = self._members
-        angles = phases[None] + found.offsets[:, None]
-        q = self.chain.overlap(angles, found.state[:, None], found.taken[:, None])[0]
-        return 0.5 * (1.0 + q)
+        return 0.5 * (1.0 + self.chain.overlap(found.angles(phases), found.state[:, None], found.taken[:, None]))
 
     def powers(self, phases: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the powers that the members predict, shape ``(K, C)``, of phases ``(C, N)``."""
@@ -231,24 +252,26 @@ class LightEnsemble:
         Returns:
             Shape ``(K, N)``.
         """
-        found, axes = self._members, self.chain.axes
-        phases = np.tile(start, (len(found.state), 1))
-        turns = [turn_matrix(axis, phases[:, i] + found.offsets[:, i]) for i, axis in enumerate(axes)]
+        found, offsets = self._members, self._members.offsets.T
+        phases = np.tile(start[:, None], (1, len(found.state)))  # a row for each squeezer
+        cosines, sines = list(np.cos(phases + offsets)), list(np.sin(phases + offsets))
         for _ in range(sweeps):
-            behind = [found.taken]
-            for turn in reversed(turns[1:]):
-                behind.append(np.einsum("kji,kj->ki", turn, behind[-1]))
-            before = found.state
-            for i, axis in enumerate(axes):
-                after = behind[len(axes) - 1 - i]
-                even = (before * after).sum(axis=1) - (before @ axis) * (after @ axis)
-                odd = (after * np.cross(axis, before)).sum(axis=1)
-                best = np.arctan2(sign * odd, sign * even) - found.offsets[:, i]
+            behind = list(found.taken.T)
+            taken = [behind.copy()]  # as seen from behind each squeezer, the last one first
+            for (i, j), c, s in zip(self.chain.mixed[:0:-1], cosines[:0:-1], sines[:0:-1], strict=True):
+                behind[i], behind[j] = c * behind[i] + s * behind[j], c * behind[j] - s * behind[i]
+                taken.append(behind.copy())
+            light = list(found.state.T)
+            for k, (i, j) in enumerate(self.chain.mixed):
+                (a, b), after = (light[i], light[j]), taken.pop()
+                even, odd = a * after[i] + b * after[j], a * after[j] - b * after[i]
                 # In one squeezer the power is a sinusoid, so its extreme is exact and no step can overshoot.
-                phases[:, i] = _inside(best, 0.5 * (low[i] + high[i]), low[i], high[i])
-                turns[i] = turn_matrix(axis, phases[:, i] + found.offsets[:, i])
-                before = np.einsum("kij,kj->ki", turns[i], before)
-        return phases
+                best = np.arctan2(sign * odd, sign * even) - offsets[k]
+                phases[k] = _inside(best, 0.5 * (low[k] + high[k]), low[k], high[k])
+                angle = phases[k] + offsets[k]
+                cosines[k], sines[k] = c, s = np.cos(angle), np.sin(angle)
+                light[i], light[j] = c * a - s * b, s * a + c * b
+        return np.ascontiguousarray(phases.T)
 
     # The fit ----------------------------------------------------------------------------------------------------------
 
@@ -259,15 +282,10 @@ class LightEnsemble:
         states /= np.linalg.norm(states, axis=2, keepdims=True)
         offsets = rng.uniform(0.0, 2.0 * np.pi, (count, n))
         offsets[:, [0, -1]] = 0.0  # they turn s and t about the axis next to them: no unknowns of their own
-        return Members(
-            state=states[0],
-            taken=states[1],
-            offsets=offsets,
-            ln_p0=self._ln_p0 + 0.7 * _LN_P0_SPREAD * rng.standard_normal(count),
-            crosstalk=0.3 * _CROSSTALK_SPREAD * np.abs(rng.standard_normal(count)),
-            damping=np.full(count, 1e-2),
-            chi2=np.full(count, np.inf),
-        )
+        ln_p0 = self._ln_p0 + 0.7 * _LN_P0_SPREAD * rng.standard_normal((count, 1))
+        crosstalk = 0.3 * _CROSSTALK_SPREAD * np.abs(rng.standard_normal((count, 1)))
+        numbers = np.hstack([states[0], states[1], offsets, ln_p0, crosstalk])
+        return Members(numbers, damping=np.full(count, 1e-2), chi2=np.full(count, np.inf))
 
     def _fit(self) -> None:
         """Improve all members; replace those that are stuck where the readings are not explained."""
@@ -318,75 +336,85 @@ class LightEnsemble:
 
     def _improve(self, index: NDArray[np.int64], steps: int, *, fine: bool) -> None:
         """Take some of Levenberg and Marquardt's steps with some members."""
-        members = self._members.chosen(index)
-        draws = self._draws[index]
+        members, draws = self._members.chosen(index), self._draws[index]
         if not fine:  # a member that starts anew has not earned the small damping of one that fitted
             members.damping[:] = 1e-2
-        residual, jacobian = self._linearised(members, draws, fine)
-        members.chi2 = (residual**2).sum(axis=1)
+        products = self._products(members, draws, fine=fine)
+        members.chi2 = products[:, -1, -1]
         for _ in range(steps):
-            trial = self._stepped(members, residual, jacobian)
-            new_residual, new_jacobian = self._linearised(trial, draws, fine)
-            trial.chi2 = (new_residual**2).sum(axis=1)
+            trial, moved = _stepped(members, products)
+            trial_products = self._products(trial, draws, fine=fine)
+            trial.chi2 = trial_products[:, -1, -1]
             better = trial.chi2 < members.chi2
-            members.damping = np.clip(np.where(better, members.damping / 5.0, members.damping * 4.0), 1e-9, 1e6)
-            trial.damping = members.damping
-            members.replace(better, trial.chosen(np.flatnonzero(better)))
-            residual[better], jacobian[better] = new_residual[better], new_jacobian[better]
+            moving = moved * np.maximum(members.damping, 1.0) > _SETTLED_RAD
+            trial.damping = np.maximum(members.damping / 5.0, 1e-9)
+            members.damping = np.minimum(members.damping * 4.0, 1e6)
+            if better.all():
+                members, products = trial, trial_products
+            else:
+                chosen = np.flatnonzero(better)
+                members.replace(chosen, trial.chosen(chosen))
+                products[chosen] = trial_products[chosen]
+            if not moving.all():
+                self._members.replace(index, members)
+                if not moving.any():
+                    return
+                index, members, draws, products = index[moving], members.chosen(moving), draws[moving], products[moving]
         self._members.replace(index, members)
 
-    def _stepped(self, members: Members, residual: NDArray[np.float64], jacobian: NDArray[np.float64]) -> Members:
-        """Return members after one damped Gauss-Newton step; states stay on the sphere."""
-        normal = np.swapaxes(jacobian, 1, 2) @ jacobian
-        gradient = np.einsum("knm,kn->km", jacobian, residual)
-        diagonal = np.einsum("kmm->km", normal)
-        largest = diagonal.max(axis=1, keepdims=True)
-        ridge = members.damping[:, None] * (diagonal + 1e-3 * largest) + 1e-6
-        step = -np.linalg.solve(normal + ridge[:, None, :] * np.eye(normal.shape[1]), gradient[..., None])[..., 0]
-        offsets = members.offsets.copy()
-        offsets[:, 1:-1] += step[:, 6:-2]
-        return Members(
-            state=_on_sphere(members.state + step[:, :3]),
-            taken=_on_sphere(members.taken + step[:, 3:6]),
-            offsets=offsets,
-            ln_p0=members.ln_p0 + np.clip(step[:, -2], -1.0, 1.0),  # an exponent: a large step would overflow
-            crosstalk=np.clip(members.crosstalk + step[:, -1], 0.0, _MOST_CROSSTALK),
-            damping=members.damping,
-            chi2=members.chi2.copy(),
-        )
+    def _products(self, members: Members, draws: NDArray[np.float64], *, fine: bool) -> NDArray[np.float64]:
+        """Return the inner products of the residuals' derivatives and, last, the residuals themselves.
 
-    def _linearised(
-        self, members: Members, draws: NDArray[np.float64], fine: bool
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return residuals in standard deviations, prior last, shape ``(K, n + 2)``, and their derivatives."""
-        state, taken = members.state[:, None], members.taken[:, None]
-        q, slopes, by_taken, by_state = self.chain.overlap(self._phases[None] + members.offsets[:, None], state, taken)
+        Residuals are those of readings and prior in standard deviations; derivatives by s, t, o without first and last,
+        ln P0, ε. So the last number is their sum of squares, what is beside it the gradient, and the rest the normal
+        matrix.
+
+        Returns:
+            Shape ``(K, M + 1, M + 1)``.
+        """
+        state, taken = members.state, members.taken
+        angles = members.angles(self._phases)
+        q, slopes, by_taken, by_state = self.chain.overlap_and_slopes(angles, state[:, None], taken[:, None])
         # With the true noise the surface is full of narrow valleys far from the solution; coarse noise widens them.
         sigma = self._sigma() if fine else np.full(len(self._powers), _COARSE * float(self._powers.max()))
         p0, crosstalk = np.exp(members.ln_p0)[:, None], members.crosstalk[:, None]
-        power = p0 * ((1.0 - 2.0 * crosstalk) * 0.5 * (1.0 + q) + crosstalk)
-        by_q = (0.5 * p0 * (1.0 - 2.0 * crosstalk) / sigma)[..., None]
-        count, n = q.shape
-        residual = np.empty((count, n + 2))
-        residual[:, :n] = (power - self._powers) / sigma - draws
-        residual[:, n] = (members.ln_p0 - self._ln_p0) / _LN_P0_SPREAD
-        residual[:, n + 1] = members.crosstalk / _CROSSTALK_SPREAD
-        jacobian = np.zeros((count, n + 2, 8 + max(len(self.chain) - 2, 0)))
+        pure = p0 * (1.0 - 2.0 * crosstalk)
+        power = (0.5 * pure * (1.0 + q) + p0 * crosstalk) / sigma
+        (count, n), n_unknowns = q.shape, 8 + max(len(self.chain) - 2, 0)
+        rows = np.zeros((n_unknowns + 1, count, n + 2))  # the last two of each row are the prior's
+        told = rows[:, :, :n]
         # Derivatives across the states only, since a step along one would only change its length.
-        jacobian[:, :n, 0:3] = by_q * (by_state - (by_state * state).sum(axis=2, keepdims=True) * state)
-        jacobian[:, :n, 3:6] = by_q * (by_taken - (by_taken * taken).sum(axis=2, keepdims=True) * taken)
-        jacobian[:, :n, 6:-2] = by_q * slopes[:, :, 1:-1]
-        jacobian[:, :n, -2] = power / sigma
-        jacobian[:, :n, -1] = -p0 * q / sigma
-        jacobian[:, n, -2] = 1.0 / _LN_P0_SPREAD
-        jacobian[:, n + 1, -1] = 1.0 / _CROSSTALK_SPREAD
-        return residual, jacobian
+        told[0:3] = np.array(by_state) - q * state.T[:, :, None]
+        told[3:6] = np.array(by_taken) - q * taken.T[:, :, None]
+        for index, slope in enumerate(slopes[1:-1]):
+            told[6 + index] = slope
+        told[:-3] *= 0.5 * pure / sigma
+        told[-3] = power
+        told[-2] = -p0 * q / sigma
+        told[-1] = power - self._powers / sigma - draws
+        rows[-3, :, n] = 1.0 / _LN_P0_SPREAD
+        rows[-2, :, n + 1] = 1.0 / _CROSSTALK_SPREAD
+        rows[-1, :, n] = (members.ln_p0 - self._ln_p0) / _LN_P0_SPREAD
+        rows[-1, :, n + 1] = members.crosstalk / _CROSSTALK_SPREAD
+        # A copy: of one and the same array numpy takes a slower product.
+        products: NDArray[np.float64] = rows.transpose(1, 0, 2) @ rows.transpose(1, 2, 0).copy()
+        return products
 
 
-def _on_sphere(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return vectors ``(K, 3)`` made to length 1."""
-    unit: NDArray[np.float64] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return unit
+def _stepped(members: Members, products: NDArray[np.float64]) -> tuple[Members, NDArray[np.float64]]:
+    """Return members after one damped Gauss-Newton step, and how far it went; states stay on the sphere."""
+    normal, gradient = products[:, :-1, :-1].copy(), products[:, :-1, -1:]
+    diagonal = np.einsum("kmm->km", normal)  # a view: the ridge is added in place
+    diagonal += members.damping[:, None] * (diagonal + 1e-3 * diagonal.max(axis=1, keepdims=True)) + 1e-6
+    step = np.linalg.solve(normal, gradient)[..., 0]
+    numbers = members.numbers.copy()
+    numbers[:, :6] -= step[:, :6]
+    numbers[:, 7:-3] -= step[:, 6:-2]  # the first and the last constant are part of the two states
+    numbers[:, -2] -= np.clip(step[:, -2], -1.0, 1.0)  # an exponent: a large step would overflow
+    numbers[:, -1] = np.clip(numbers[:, -1] - step[:, -1], 0.0, _MOST_CROSSTALK)
+    states = numbers[:, :6].reshape(-1, 2, 3)
+    numbers[:, :6] = (states / np.sqrt((states**2).sum(axis=2, keepdims=True))).reshape(-1, 6)
+    return Members(numbers, members.damping, members.chi2), np.abs(numbers - members.numbers).max(axis=1)
 
 
 def _inside(phases: NDArray[np.float64], middle: float, low: float, high: float) -> NDArray[np.float64]:

@@ -39,6 +39,7 @@ _SINGULAR = 0.2  # a squeezer whose own part of the null space is smaller cannot
 _LARGEST_DITHER_RAD = 0.4  # of one squeezer: where the squeezers hardly act, a small dither would ask for huge drives
 _STEPS_PER_READING = 2  # the sphere is curved: one linear step leaves an error of second order, two more remove it
 _DAMPING = 1e-3
+_UNIT = np.eye(3)
 _WIDEST = 0.3
 """Largest variance believed, rad². How the drift divides before and behind the squeezers hardly shows in the power."""
 _P0_WALK = 5e-4
@@ -124,7 +125,7 @@ class PolarizationTracker:
         # Three directions a third of a turn apart tell both components of the error; each round is turned against the
         # last, so that no direction is left out for long.
         angle = 2.0 * np.pi * self._reads / 3.0 + 0.5 * np.pi * (self._reads // 3)
-        turned, jacobian = self._geometry(self._centre)
+        _, turned, jacobian = self._geometry(self._centre)
         # Two directions across the light; the axis farthest from it keeps the product away from zero.
         cross = cross_matrix(turned)
         first = cross[:, int(np.argmin(np.abs(turned)))]
@@ -164,8 +165,8 @@ class PolarizationTracker:
         """Let the fibres drift, then correct the light by a reading; return the power that was expected."""
         # A random walk across the state only: along it there is nothing to move on the unit sphere.
         walk = 0.5 * self._drift_rad**2  # half of it before the squeezers, half behind them; two directions each
-        self._covariance[0:3, 0:3] += 0.5 * walk * (np.eye(3) - np.outer(self._state, self._state))
-        self._covariance[3:6, 3:6] += 0.5 * walk * (np.eye(3) - np.outer(self._taken, self._taken))
+        self._covariance[0:3, 0:3] += 0.5 * walk * (_UNIT - self._state[:, None] * self._state)
+        self._covariance[3:6, 3:6] += 0.5 * walk * (_UNIT - self._taken[:, None] * self._taken)
         self._covariance[-1, -1] += _P0_WALK**2
         # Directions that readings do not show would grow without bound; then one reading could throw the light far.
         values, vectors = np.linalg.eigh(self._covariance)
@@ -177,15 +178,15 @@ class PolarizationTracker:
         variance = float(slope @ self._covariance @ slope) + sigma**2 + 0.5 * curved**2
         gain = self._covariance @ slope / variance
         innovation = power - predicted
-        self._covariance -= np.outer(gain, gain) * variance
+        self._covariance -= (gain[:, None] * gain) * variance
         self._move(gain * innovation)
         self._adapt_drift(innovation**2 / variance)
         return predicted
 
     def _predicted(self, phases: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Return the power expected at phases and its derivatives by s, t, o and ln P0."""
-        turn, axes = self._chain.turn_and_axes(phases + self._offsets)
-        turned, back = turn @ self._state, self._taken @ turn
+        turn, turned, jacobian = self._geometry(phases)
+        back = self._taken @ turn
         q = float(self._taken @ turned)
         p0 = math.exp(self._ln_p0)
         share = (1.0 - 2.0 * self._crosstalk) * 0.5 * (1.0 + q) + self._crosstalk
@@ -193,7 +194,7 @@ class PolarizationTracker:
         slope = np.empty(len(self._covariance))
         slope[0:3] = by_q * (back - q * self._state)
         slope[3:6] = by_q * (turned - q * self._taken)
-        slope[6:-1] = by_q * (self._taken @ _across(turned, axes[:, 1:-1]))
+        slope[6:-1] = by_q * (self._taken @ jacobian[:, 1:-1])
         slope[-1] = p0 * share
         return p0 * share, slope
 
@@ -215,11 +216,11 @@ class PolarizationTracker:
 
     def _error_variance(self) -> float:
         """Return the variance of the angle between the light and the state that is taken, rad²."""
-        turn, axes = self._chain.turn_and_axes(self._centre + self._offsets)
-        by = np.hstack([turn, -np.eye(3), _across(turn @ self._state, axes[:, 1:-1])])
-        across = np.eye(3) - np.outer(self._taken, self._taken)
+        turn, _, jacobian = self._geometry(self._centre)
+        by = np.hstack([turn, -_UNIT, jacobian[:, 1:-1]])
+        across = by - self._taken[:, None] * (self._taken @ by)
         size = by.shape[1]
-        return float(np.trace(across @ by @ self._covariance[:size, :size] @ by.T))
+        return float((across @ self._covariance[:size, :size] * by).sum())
 
     def _fall_back(self, phases: NDArray[np.float64]) -> None:
         """Return to where the light was bright a moment ago, and believe that it is brightest there.
@@ -228,17 +229,16 @@ class PolarizationTracker:
         away, the farther the more it is followed; the fibres themselves have hardly moved since it was bright.
         """
         self._centre = np.clip(phases, self._low, self._high)
-        turn, _ = self._chain.turn_and_axes(self._centre + self._offsets)
-        self._state = self._taken @ turn  # what is taken, led back through the squeezers
+        self._state = self._taken @ self._geometry(self._centre)[0]  # what is taken, led back through the squeezers
         self._recent.clear()  # nobody comes back here a second time
 
     # The squeezers ----------------------------------------------------------------------------------------------------
 
-    def _geometry(self, phases: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the light behind the squeezers, shape ``(3,)``, and its derivatives by phases, shape ``(3, N)``."""
-        turn, axes = self._chain.turn_and_axes(phases + self._offsets)
-        turned = turn @ self._state
-        return turned, _across(turned, axes)
+    def _geometry(
+        self, phases: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the squeezers' turn, the light behind them, and its derivatives by phases, shape ``(3, N)``."""
+        return self._chain.turn_and_slopes(phases + self._offsets, self._state)
 
     def _follow(self) -> None:
         """Move the centre to the estimated maximum, and squeezers that are near an end back to the middle."""
@@ -248,7 +248,7 @@ class PolarizationTracker:
         self._returning -= {int(i) for i in np.flatnonzero(np.abs(place) < _BACK)}
         # Only the first step goes along the null space as well: the others take away what that has cost.
         for first in (True, *[False] * _STEPS_PER_READING):
-            turned, jacobian = self._geometry(self._centre)
+            _, turned, jacobian = self._geometry(self._centre)
             free = reach > 0.0
             step = self._step(turned, jacobian, free, place if first else None)
             beyond = ((self._centre + step) < self._low) | ((self._centre + step) > self._high)
@@ -286,17 +286,17 @@ class PolarizationTracker:
         return circling
 
 
-def _across(turned: NDArray[np.float64], axes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how light moves that is turned about axes, the columns: axis × light, shape ``(3, N)``."""
-    moved: NDArray[np.float64] = -cross_matrix(turned) @ axes
-    return moved
-
-
 def _limited(step: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
     """Return a step shortened so that no squeezer moves by more than ``largest``."""
-    return step * min(1.0, largest / max(float(np.abs(step).max()), 1e-12))
+    limited: NDArray[np.float64] = step * min(1.0, largest / max(1e-12, *map(abs, step.tolist())))
+    return limited
 
 
 def _damped(jacobian: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the damped pseudo-inverse, shape ``(N, 3)``: no large drives for what hardly acts."""
-    return np.asarray(jacobian.T @ np.linalg.inv(jacobian @ jacobian.T + _DAMPING * np.eye(3)))
+    # The inverse of a symmetric matrix of nine by its cofactors: a call of a general solver takes four times as long.
+    (a, b, c), (_, d, e), (_, _, f) = (jacobian @ jacobian.T + _DAMPING * _UNIT).tolist()
+    aa, ab, ac = d * f - e * e, c * e - b * f, b * e - c * d
+    bc, scale = b * c - a * e, 1.0 / (a * aa + b * ab + c * ac)
+    cofactors = [[aa, ab, ac], [ab, a * f - c * c, bc], [ac, bc, a * d - b * b]]
+    return np.asarray(jacobian.T @ (scale * np.array(cofactors)))

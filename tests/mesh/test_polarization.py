@@ -9,7 +9,6 @@ from lumion_hw.polarization.retarders import (
     S2,
     S3,
     RetarderChain,
-    squeezer_axes,
     taken_share,
     turn_matrix,
 )
@@ -42,8 +41,10 @@ def test_a_retarder_does_in_stokes_space_what_its_jones_matrix_does() -> None:
     assert turn_matrix(axis, angle) @ stokes(field) == pytest.approx(stokes(jones @ field))
 
 
-def test_squeezers_at_0_45_0_45_degrees_have_the_axes_s1_s2_s1_s2() -> None:
-    assert squeezer_axes(4) == pytest.approx(np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]] * 2))
+def test_squeezers_at_0_45_0_45_degrees_turn_about_s1_s2_s1_s2() -> None:
+    for index, axis in enumerate([S1, S2, S1, S2]):
+        turned = RetarderChain(4).turn(0.7 * np.eye(4)[index], np.eye(3))
+        assert turned == pytest.approx(turn_matrix(axis, 0.7).T)
 
 
 @pytest.mark.parametrize(("error_rad", "loss_db"), [(0.05, 0.003), (0.1, 0.011), (0.2, 0.044), (0.3, 0.098)])
@@ -84,19 +85,28 @@ def test_a_half_wave_plate_has_the_fourth_harmonic_only_and_any_other_the_second
 
 
 def test_the_slopes_of_a_chain_are_the_differences_of_its_overlap() -> None:
-    chain, (light, taken) = RetarderChain(squeezer_axes(4)), random_states(2, seed=5)
+    chain, (light, taken) = RetarderChain(4), random_states(2, seed=5)
     phases = np.array([0.3, 1.1, -2.0, 0.7])
-    overlap, slopes, turned, returned = chain.overlap(phases, light, taken)
+    overlap, slopes, turned, returned = chain.overlap_and_slopes(phases, light, taken)
     assert overlap == pytest.approx(taken @ chain.turn(phases, light))
     assert turned == pytest.approx(chain.turn(phases, light))
     assert returned @ light == pytest.approx(overlap)
     for index in range(4):
         ahead = phases + 1e-6 * np.eye(4)[index]
-        assert (chain.overlap(ahead, light, taken)[0] - overlap) / 1e-6 == pytest.approx(slopes[index], abs=1e-5)
+        assert (chain.overlap(ahead, light, taken) - overlap) / 1e-6 == pytest.approx(slopes[index], abs=1e-5)
+
+
+def test_one_setting_of_a_chain_alone_is_what_it_is_among_many() -> None:
+    chain, (light, taken) = RetarderChain(4), random_states(2, seed=7)
+    phases = np.array([0.3, 1.1, -2.0, 0.7])
+    turn, turned, slopes = chain.turn_and_slopes(phases, light)
+    assert turned == pytest.approx(chain.turn(phases, light))
+    assert turn @ taken == pytest.approx(chain.turn(phases, taken))
+    assert taken @ slopes == pytest.approx(chain.overlap_and_slopes(phases, light, taken)[1])
 
 
 def test_a_chain_takes_many_settings_and_states_at_once() -> None:
-    chain, states = RetarderChain(squeezer_axes(3)), random_states(5)
+    chain, states = RetarderChain(3), random_states(5)
     phases = np.random.default_rng(6).uniform(-3, 3, (5, 3))
     one_by_one = [chain.turn(each, state) for each, state in zip(phases, states, strict=True)]
     assert chain.turn(phases, states) == pytest.approx(np.stack(one_by_one))
