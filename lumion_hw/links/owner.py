@@ -18,6 +18,8 @@ LockT = TypeVar("LockT")
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 _forgetful: weakref.WeakSet[Any] = weakref.WeakSet()
+_this_process = os.getpid()
+"""Known, not asked for: every byte on a link is preceded by a check, and a system call is dear in containers."""
 
 
 class Owner:
@@ -31,18 +33,18 @@ class Owner:
     @property
     def is_elsewhere(self) -> bool:
         """Whether it was opened, and by another process than this one."""
-        return self._pid not in (0, os.getpid())
+        return self._pid not in (0, _this_process)
 
     def take(self, address: str, device: str | None = None) -> None:
         """Note that this process opens it. Raises ``ForkError`` if another one did before."""
         self.check(address, device)
-        self._pid = os.getpid()
+        self._pid = _this_process
 
     def check(self, address: str, device: str | None = None) -> None:
         """Raise ``ForkError`` unless this process may use it."""
-        if self._pid not in (0, os.getpid()):
+        if self._pid not in (0, _this_process):
             raise ForkError(
-                f"opened by process {self._pid}, and used by its child {os.getpid()}: nothing was sent.",
+                f"opened by process {self._pid}, and used by its child {_this_process}: nothing was sent.",
                 device=device,
                 address=address,
                 hint="Leave it to the process that opened it, and open a bench of its own where another one is needed; "
@@ -62,6 +64,8 @@ def forget_in_child(link: Any) -> None:
 
 
 def _in_child() -> None:
+    global _this_process
+    _this_process = os.getpid()
     for lock in tuple(_locks):
         owned: Callable[[], bool] = getattr(lock, "_is_owned", lambda: False)
         if not owned():  # what the thread that forked holds, it goes on to hold here

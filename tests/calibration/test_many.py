@@ -201,6 +201,7 @@ def test_ctrl_c_stops_all_benches_and_each_leaves_what_it_has_found(
     assert not (tmp_path / "c.json").exists()
 
 
+@pytest.mark.long
 def test_workers_whose_parent_is_killed_stop_by_themselves(tmp_path: Path, at_sweeps: subprocess.Popen[str]) -> None:
     at_sweeps.kill()
     at_sweeps.communicate(timeout=PATIENCE_S)  # ends when nobody has its pipes any more: the workers are gone

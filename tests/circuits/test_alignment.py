@@ -91,9 +91,9 @@ class Searches:
 
 @pytest.fixture(scope="module")
 def searches() -> Searches:
-    """Ten controllers, searched once from nothing, and again after the fibre has moved."""
+    """Six controllers, searched once from nothing, and again after the fibre has moved."""
     found = Searches([], [], [], [])
-    for seed in range(10):
+    for seed in range(6):
         squeezers, aligner = searched(seed)
         found.first_reads.append(squeezers.reads)
         found.first_loss_db.append(squeezers.loss_db)

@@ -1,6 +1,6 @@
 """The examples of README and docs run: blocks with tests as a test file of their own, the others as scripts.
 
-A block marked ``python no-run`` is skipped.
+A block marked ``python no-run`` is skipped, one marked ``python long`` left to ``make test-long``.
 """
 
 import re
@@ -23,8 +23,9 @@ def blocks() -> list:
         text = page.read_text(encoding="utf-8")
         for block in _BLOCK.finditer(text):
             line = text.count("\n", 0, block.start()) + 1
-            skip = [pytest.mark.skip(reason="marked no-run")] if "no-run" in block[1] else []
-            found.append(pytest.param(block[2], id=f"{page.name}:{line}", marks=skip))
+            marks = [pytest.mark.skip(reason="marked no-run")] if "no-run" in block[1] else []
+            marks += [pytest.mark.long] if "long" in block[1] else []
+            found.append(pytest.param(block[2], id=f"{page.name}:{line}", marks=marks))
     return found
 
 
