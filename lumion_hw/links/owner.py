@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from lumion_hw.errors import ForkError
 
@@ -18,14 +18,14 @@ LockT = TypeVar("LockT")
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 _forgetful: weakref.WeakSet[Any] = weakref.WeakSet()
-_this_process = os.getpid()
-"""Known, not asked for: every byte on a link is preceded by a check, and a system call is dear in containers."""
 
 
 class Owner:
     """The process something belongs to: the first one that opened it, for good."""
 
     __slots__ = ("_pid",)
+    this_process: ClassVar[int] = os.getpid()
+    """Known, not asked for: a check comes before every use of a link, and a system call is dear in containers."""
 
     def __init__(self) -> None:
         self._pid = 0
@@ -33,18 +33,18 @@ class Owner:
     @property
     def is_elsewhere(self) -> bool:
         """Whether it was opened, and by another process than this one."""
-        return self._pid not in (0, _this_process)
+        return self._pid not in (0, self.this_process)
 
     def take(self, address: str, device: str | None = None) -> None:
         """Note that this process opens it. Raises ``ForkError`` if another one did before."""
         self.check(address, device)
-        self._pid = _this_process
+        self._pid = self.this_process
 
     def check(self, address: str, device: str | None = None) -> None:
         """Raise ``ForkError`` unless this process may use it."""
-        if self._pid not in (0, _this_process):
+        if self._pid not in (0, self.this_process):
             raise ForkError(
-                f"opened by process {self._pid}, and used by its child {_this_process}: nothing was sent.",
+                f"opened by process {self._pid}, and used by its child {self.this_process}: nothing was sent.",
                 device=device,
                 address=address,
                 hint="Leave it to the process that opened it, and open a bench of its own where another one is needed; "
@@ -64,8 +64,7 @@ def forget_in_child(link: Any) -> None:
 
 
 def _in_child() -> None:
-    global _this_process
-    _this_process = os.getpid()
+    Owner.this_process = os.getpid()
     for lock in tuple(_locks):
         owned: Callable[[], bool] = getattr(lock, "_is_owned", lambda: False)
         if not owned():  # what the thread that forked holds, it goes on to hold here
