@@ -7,6 +7,7 @@ All directed waves are kept: on a hexagonal mesh light comes back through wavegu
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -20,6 +21,65 @@ from lumion_hw.mesh.engines import Engine, WaveEquations, choose_engine
 from lumion_hw.mesh.topology import MeshTopology
 
 __all__ = ["Solver"]
+
+
+class _Pattern:
+    """What follows from the mesh alone: which wave feeds which, and the order of their elimination."""
+
+    def __init__(self, mesh: MeshTopology) -> None:
+        self.mesh = mesh
+        port = np.repeat(mesh.port_puc_port, 2)
+        self.out_wave, self.out_element = feeds(port, np.tile([0, 1], mesh.n_ports))
+
+    @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """Place of every wave in the elimination: light from outside first, then as the PUCs are dissected."""
+        rank = np.empty(self.mesh.n_pucs, dtype=np.int64)
+        rank[dissect(self.mesh)] = np.arange(self.mesh.n_pucs)
+        waves = np.arange(4 * self.mesh.n_pucs)
+        place = np.empty_like(waves)
+        # Light from outside is fed by no other wave: eliminated first, it fills in nothing.
+        place[np.lexsort((waves, rank[waves // 4], self.mesh.mate >= 0))] = waves
+        return place
+
+    @cached_property
+    def waves_equations(self) -> WaveEquations:
+        return self._equations(keep_ports=False)
+
+    @cached_property
+    def ports_equations(self) -> WaveEquations:
+        """The same with a column for the light into each port and a row for the light out of it."""
+        return self._equations(keep_ports=True)
+
+    def _equations(self, *, keep_ports: bool) -> WaveEquations:
+        mesh, place, n = self.mesh, self.order, 4 * self.mesh.n_pucs
+        joined = np.flatnonzero(mesh.mate >= 0)
+        joint_of = np.full(n, -1, dtype=np.int64)
+        joint_of[mesh.joints[:, 0]] = joint_of[mesh.joints[:, 1]] = np.arange(len(mesh.joints))
+        wave, element = feeds(np.repeat(mesh.mate[joined], 2), np.tile([0, 1], len(joined)))
+        rows, columns, joint = place[np.repeat(joined, 2)], place[wave], np.repeat(joint_of[joined], 2)
+        if keep_ports:
+            ports = n + np.arange(mesh.n_ports)
+            rows = np.concatenate([rows, np.repeat(ports, 2)])
+            columns = np.concatenate([columns, place[self.out_wave]])
+            element = np.concatenate([element, self.out_element])
+            joint = np.concatenate([joint, np.full(2 * mesh.n_ports, len(mesh.joints))])
+        entry = place[mesh.port_puc_port] if keep_ports else np.empty(0, dtype=np.int64)
+        return WaveEquations.compile(rows, columns, element, joint, n_waves=n, entry=entry)
+
+
+_MOST_PATTERNS = 8
+_patterns: dict[bytes, _Pattern] = {}
+_patterns_guard = threading.Lock()
+
+
+def _pattern_of(mesh: MeshTopology) -> _Pattern:
+    """Return the pattern of a mesh, worked out once for all solvers of equal meshes: it costs as much as many answers."""
+    key = b"".join(part.tobytes() for part in (mesh.mate, mesh.port_puc_port, mesh.corners))
+    with _patterns_guard:
+        if key not in _patterns and len(_patterns) == _MOST_PATTERNS:
+            del _patterns[next(iter(_patterns))]
+        return _patterns.setdefault(key, _Pattern(mesh))
 
 
 class Solver:
@@ -39,44 +99,7 @@ class Solver:
     def __init__(self, mesh: MeshTopology, *, compiled: bool | None = None) -> None:
         self.mesh = mesh
         self._engine: Engine = choose_engine(compiled)
-        port = np.repeat(mesh.port_puc_port, 2)
-        self._out_wave, self._out_element = feeds(port, np.tile([0, 1], mesh.n_ports))
-
-    @cached_property
-    def _order(self) -> NDArray[np.int64]:
-        """Place of every wave in the elimination: light from outside first, then as the PUCs are dissected."""
-        rank = np.empty(self.mesh.n_pucs, dtype=np.int64)
-        rank[dissect(self.mesh)] = np.arange(self.mesh.n_pucs)
-        waves = np.arange(4 * self.mesh.n_pucs)
-        place = np.empty_like(waves)
-        # Light from outside is fed by no other wave: eliminated first, it fills in nothing.
-        place[np.lexsort((waves, rank[waves // 4], self.mesh.mate >= 0))] = waves
-        return place
-
-    @cached_property
-    def _waves_equations(self) -> WaveEquations:
-        return self._equations(keep_ports=False)
-
-    @cached_property
-    def _ports_equations(self) -> WaveEquations:
-        """The same with a column for the light into each port and a row for the light out of it."""
-        return self._equations(keep_ports=True)
-
-    def _equations(self, *, keep_ports: bool) -> WaveEquations:
-        mesh, place, n = self.mesh, self._order, 4 * self.mesh.n_pucs
-        joined = np.flatnonzero(mesh.mate >= 0)
-        joint_of = np.full(n, -1, dtype=np.int64)
-        joint_of[mesh.joints[:, 0]] = joint_of[mesh.joints[:, 1]] = np.arange(len(mesh.joints))
-        wave, element = feeds(np.repeat(mesh.mate[joined], 2), np.tile([0, 1], len(joined)))
-        rows, columns, joint = place[np.repeat(joined, 2)], place[wave], np.repeat(joint_of[joined], 2)
-        if keep_ports:
-            ports = n + np.arange(mesh.n_ports)
-            rows = np.concatenate([rows, np.repeat(ports, 2)])
-            columns = np.concatenate([columns, place[self._out_wave]])
-            element = np.concatenate([element, self._out_element])
-            joint = np.concatenate([joint, np.full(2 * mesh.n_ports, len(mesh.joints))])
-        entry = place[mesh.port_puc_port] if keep_ports else np.empty(0, dtype=np.int64)
-        return WaveEquations.compile(rows, columns, element, joint, n_waves=n, entry=entry)
+        self._pattern = _pattern_of(mesh)
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
@@ -103,10 +126,10 @@ class Solver:
         elements, factors, batch = self.coefficients(cells, frequency_hz)
         # Many inputs: ports kept in the elimination give all of the matrix at once. Few: a substitution for each.
         if 2 * len(ports) >= self.mesh.n_ports:
-            matrix = self._engine.between_ports(self._ports_equations, elements, factors)
+            matrix = self._engine.between_ports(self._pattern.ports_equations, elements, factors)
             matrix = matrix if inputs is None else matrix[:, :, ports]
         else:
-            waves = self.entering(elements, factors, self.mesh.port_puc_port[ports], self._out_wave)
+            waves = self.entering(elements, factors, self.mesh.port_puc_port[ports], self._pattern.out_wave)
             matrix = self.leaving(elements, waves)
         return matrix.reshape(*batch, self.mesh.n_ports, len(ports))
 
@@ -147,19 +170,19 @@ class Solver:
 
         Shape ``(n, len(wanted), len(sources))``.
         """
-        place = self._order
-        return self._engine.waves(self._waves_equations, elements, factors, place[sources], place[wanted])
+        place = self._pattern.order
+        return self._engine.waves(self._pattern.waves_equations, elements, factors, place[sources], place[wanted])
 
     def leaving(self, elements: NDArray[np.complex128], waves: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """Return the waves leaving at ports, ``(n, n_ports, k)``, for those entering the PUC-ports that feed them."""
-        parts = elements[self._out_element].T[:, :, None] * waves
+        parts = elements[self._pattern.out_element].T[:, :, None] * waves
         total: NDArray[np.complex128] = parts[:, 0::2] + parts[:, 1::2]
         return total
 
     @property
     def port_feeds(self) -> NDArray[np.int64]:
         """Shape ``(2 n_ports,)``; the two PUC-ports whose entering waves feed the light out of each port."""
-        return self._out_wave
+        return self._pattern.out_wave
 
     def checked_inputs(self, cells: UnitCells, inputs: Sequence[int] | None) -> NDArray[np.int64]:
         """Return the inputs, by default all. Raises ``ConfigError`` for a wrong port or cells of another mesh."""
