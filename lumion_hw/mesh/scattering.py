@@ -74,7 +74,7 @@ _patterns_guard = threading.Lock()
 
 
 def _pattern_of(mesh: MeshTopology) -> _Pattern:
-    """Return the pattern of a mesh, worked out once for all solvers of equal meshes: it costs as much as many answers."""
+    """Return the pattern of a mesh, worked out once for all solvers of equal meshes: it costs more than an answer."""
     key = b"".join(part.tobytes() for part in (mesh.mate, mesh.port_puc_port, mesh.corners))
     with _patterns_guard:
         if key not in _patterns and len(_patterns) == _MOST_PATTERNS:
