@@ -28,6 +28,7 @@ sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "circuits"))
 
 from known_mesh import record_of_truth
+from planning_cases import fully_known
 from scipy.special import erfc
 from simulated_squeezers import Squeezers, turned
 
@@ -41,7 +42,7 @@ from lumion_hw.mesh.scattering import Solver
 from lumion_hw.polarization import Aligner
 
 PHASE_SIGMA_RAD, PUC_SIGMA_DB, PORT_SIGMA_DB = 1e-3, 0.03, 0.05
-"""Standard errors of a calibration: phases to 1 mrad; light on unseen ways to 0.05 dB rms, shared out."""
+"""Standard errors of a calibration: phases and couplers to 1 mrad; light on unseen ways to 0.05 dB rms, shared out."""
 BEST_WITHIN_DB = 0.2
 SEARCH_MS, KNOWN_MS, FOUR_OVER_ONE = 150.0, 25.0, 1.3
 HELD_WITHIN_DB = 0.3
@@ -54,12 +55,18 @@ fibre turns about much the same axis."""
 
 def known_record(bench: Bench, seed: int) -> CalibrationRecord:
     """Return the record of a bench as a calibration would find it: the truth, and errors of the size it states."""
-    record, rng = record_of_truth(bench), np.random.default_rng([seed, 16])
+    record, rng = replace(fully_known(bench), ports=record_of_truth(bench).ports), np.random.default_rng([seed, 16])
+    joints = tuple(phase + PHASE_SIGMA_RAD * float(rng.standard_normal()) for phase in record.joints.phase_rad)
     pucs = tuple(
         replace(
             puc,
             passive_phase_rad=puc.passive_phase_rad + PHASE_SIGMA_RAD * float(rng.standard_normal()),
             loss_db=puc.loss_db + PUC_SIGMA_DB * float(rng.standard_normal()),
+            coupler=replace(
+                puc.coupler,
+                common_rad=puc.coupler.common_rad + PHASE_SIGMA_RAD * float(rng.standard_normal()),
+                difference_rad=puc.coupler.difference_rad + PHASE_SIGMA_RAD * float(rng.standard_normal()),
+            ),
         )
         for puc in record.pucs
     )
@@ -72,7 +79,7 @@ def known_record(bench: Bench, seed: int) -> CalibrationRecord:
             for loss in (into, port.output_loss_db)
         )
         ports.append(replace(port, input_loss_db=into, output_loss_db=out))
-    return replace(record, pucs=pucs, ports=tuple(ports))
+    return replace(record, pucs=pucs, ports=tuple(ports), joints=replace(record.joints, phase_rad=joints))
 
 
 def drawn_requests(bench: Bench, seed: int, count: int) -> list[CircuitRequest]:

@@ -14,6 +14,8 @@ MOST_CROSSTALK_DB = -20.0
 """Light of other circuits at the end of one, over its own (assumed)."""
 MOST_CROSSTALK_EXCLUSIVE_DB = -30.0
 """The same where the request is exclusive."""
+WANTED_DARKNESS_DB = -25.0
+"""A circuit's light at a receiver that nobody sends to, over its own at its end."""
 MOST_IMBALANCE_DB = 0.5
 """Loss of one arm over that of the other."""
 _PDL_PENALTY = (0.8, 2.5)
@@ -97,6 +99,10 @@ class LinkBudget:
     def overload_margin_db(self) -> float:
         """Predicted margin below the receiver's overload."""
         return self.overload_dbm - self.received_dbm
+
+    def idle_above(self, level_db: float) -> tuple[Leakage, ...]:
+        """Return idle receivers that get more of this circuit's light than a level over its own at its end."""
+        return tuple(leak for leak in self.leakage if leak.is_idle and leak.level_db > level_db)
 
     @property
     def darkness_db(self) -> float:

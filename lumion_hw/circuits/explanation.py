@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lumion_hw.circuits.budget import DARK_DB, MOST_CROSSTALK_DB, MOST_CROSSTALK_EXCLUSIVE_DB, MOST_IMBALANCE_DB
+from lumion_hw.circuits.budget import (
+    DARK_DB,
+    MOST_CROSSTALK_DB,
+    MOST_CROSSTALK_EXCLUSIVE_DB,
+    MOST_IMBALANCE_DB,
+    WANTED_DARKNESS_DB,
+)
 from lumion_hw.circuits.planned import CircuitArm, CircuitPlan, PlannedCircuit
 
 
@@ -60,7 +66,10 @@ def budget_lines(circuit: PlannedCircuit) -> tuple[BudgetLine, ...]:
         lines.append(BudgetLine("light of others at its end", budget.crosstalk_db, "dB", _most(crosstalk_db, "dB")))
     for leak in budget.leakage:
         state = "idle" if leak.is_idle else "in use"
-        lines.append(BudgetLine(f"its light at {leak.receiver} ({state}, port {leak.port})", leak.level_db, "dB"))
+        too_bright = leak in budget.idle_above(WANTED_DARKNESS_DB)
+        wanted = f"at most {WANTED_DARKNESS_DB:g} dB wanted, no way found is darker" if too_bright else ""
+        what = f"its light at {leak.receiver} ({state}, port {leak.port})"
+        lines.append(BudgetLine(what, leak.level_db, "dB", wanted))
     return (*lines, BudgetLine("heat of the PUCs on its way", budget.heater_mw, "mW"))
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.model import BenchModel
-from lumion_hw.circuits.budget import MOST_IMBALANCE_DB, BudgetViolation, violations
+from lumion_hw.circuits.budget import MOST_IMBALANCE_DB, WANTED_DARKNESS_DB, BudgetViolation, violations
 from lumion_hw.circuits.ends import CircuitEnds, circuit_ends, pairings
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, CircuitPlan, PlannedCircuit, Strategy
 from lumion_hw.circuits.planning_mesh import PlanningMesh, Real, planning_mesh
@@ -21,6 +22,7 @@ from lumion_hw.interfaces.wiring import Wiring
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.routing import Path, Routing
 from lumion_hw.mesh.routing.parking import park
+from lumion_hw.mesh.routing.request import other
 from lumion_hw.mesh.topology import MeshTopology, State
 
 __all__ = ["ArmTrim", "CircuitArm", "CircuitPlan", "CircuitRequest", "PlannedCircuit", "Strategy", "plan_circuits"]
@@ -35,6 +37,10 @@ _DARK_ENOUGH_DB = -35.0
 """… no receiver gets more than this of light that is not for it."""
 _ROUNDS = 4
 """Routings tried until every circuit keeps its ceilings."""
+_DARKER_ROUNDS = 3
+"""Routings tried until no idle receiver gets more light than wanted, …"""
+_DARKER_DB = WANTED_DARKNESS_DB - 2.0
+"""… 2 dB kept for phases and couplers that the record knows to a milliradian."""
 
 
 def plan_circuits(
@@ -155,7 +161,35 @@ class _Draughtsman:
             failing = self._failing(plan)
         if failing:
             raise self._refusal(plan, failing)
-        return plan
+        return self._darker(plan, ceilings)
+
+    def _darker(self, plan: CircuitPlan, ceilings: Ceilings) -> CircuitPlan:
+        """Return a plan with less light at idle receivers, if other ways give one that is as good else.
+
+        What reaches one is what couplers that are not balanced leave over. The PUC at its port is parked the other way,
+        or if circuits pass it they are led round it; where that was not enough, round the PUC that leaks.
+        """
+        avoided, turned, best = set[int](), set[int](), plan
+        for _ in range(_DARKER_ROUNDS):
+            lit = [(circuit, leak.port) for circuit in plan.circuits for leak in circuit.budget.idle_above(_DARKER_DB)]
+            if not lit:
+                break
+            at_ports = {int(self._mesh.port_puc_port[port]) // 4 for _, port in lit}
+            if at_ports <= avoided | turned:
+                at_ports = {
+                    self._planning.leaking_puc(plan.currents_ma, path, port)
+                    for circuit, port in lit
+                    for path in circuit.paths
+                }
+            passed = at_ports & plan.routing.states.keys()
+            avoided, turned = avoided | passed, turned | at_ports - passed
+            try:
+                plan = self._drafted(ceilings, avoided, turned)
+            except (RoutingError, LimitError):
+                break
+            if not self._failing(plan) and _idle_light_db(plan) < _idle_light_db(best):
+                best = plan
+        return best
 
     def _without_ceilings(self, error: RoutingError) -> CircuitPlan:
         """Return the plan that needs no ceilings, or say by how much they are broken."""
@@ -205,22 +239,33 @@ class _Draughtsman:
             ceilings.append(min(hops) if hops else None)
         return ceilings
 
-    def _drafted(self, ceilings: Ceilings) -> CircuitPlan:
-        """Return a plan that keeps ceilings of hops, whatever its budgets say."""
-        ends, paths, routing = self._found(ceilings)
-        parked = park(self._mesh, routing.states, unusable=self._planning.unusable).states
+    def _drafted(self, ceilings: Ceilings, avoided: Collection[int] = (), turned: Collection[int] = ()) -> CircuitPlan:
+        """Return a plan that keeps ceilings of hops, whatever its budgets say.
+
+        Args:
+            ceilings: Most PUCs of each circuit.
+            avoided: PUCs that circuits are led round, where that is not too far.
+            turned: PUCs that are parked the other way than parking has it.
+        """
+        ends, paths, routing = self._found(ceilings, avoided)
+        parked = dict(park(self._mesh, routing.states, unusable=self._planning.unusable).states)
+        for puc in parked.keys() & set(turned) - routing.states.keys():
+            if (puc, other(parked[puc])) not in self._planning.unusable:
+                parked[puc] = other(parked[puc])
         routed = [RoutedCircuit(each, own, (None,) * len(own)) for each, own in zip(ends, paths, strict=True)]
         circuits, currents = self._trimmed(routed, parked)
         n_standing = len(self._standing)
         heat_mw = float(self._planning.heat_mw(currents).sum())
         return CircuitPlan(circuits[n_standing:], routing, parked, currents, circuits[:n_standing], heat_mw)
 
-    def _found(self, ceilings: Ceilings) -> tuple[Sequence[CircuitEnds], list[tuple[Path, ...]], Routing]:
+    def _found(
+        self, ceilings: Ceilings, avoided: Collection[int]
+    ) -> tuple[Sequence[CircuitEnds], list[tuple[Path, ...]], Routing]:
         """Return ways for the first pairing of inputs and outputs that has any."""
         refusal: RoutingError | None = None
         for finder in self._finders:
             try:
-                return finder.ends, *finder.find(ceilings)
+                return finder.ends, *finder.find(ceilings, avoided)
             except RoutingError as error:
                 refusal = refusal or error
         raise refusal or RoutingError("no pairing of inputs and outputs was tried")
@@ -281,6 +326,11 @@ class _Draughtsman:
 
 def _darkness_db(circuits: Sequence[PlannedCircuit]) -> float:
     return max(circuit.budget.darkness_db for circuit in circuits)
+
+
+def _idle_light_db(plan: CircuitPlan) -> float:
+    found = (leak.level_db for circuit in plan.circuits for leak in circuit.budget.idle_above(_DARKER_DB))
+    return max(found, default=-math.inf)
 
 
 def _too_much_db(circuit: PlannedCircuit) -> list[float]:

@@ -16,9 +16,11 @@ from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.prediction import COVARIANCE_FACTOR
 from lumion_hw.mesh.programming import DIFFERENTIAL_RAD, HeaterLimits, PucTarget, program
 from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.routing.request import STATES
+from lumion_hw.mesh.routing import Path
+from lumion_hw.mesh.routing.request import STATES, other
+from lumion_hw.mesh.routing.result import way_of
 from lumion_hw.mesh.scattering import Solver
-from lumion_hw.mesh.topology import State
+from lumion_hw.mesh.topology import LEAVES, State
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
 Real = NDArray[np.float64]
@@ -159,6 +161,19 @@ class PlanningMesh:
         cells = self.known.cells(currents_ma)
         power: Real = np.abs(self.solver.waves(cells, cells.reference_hz, list(ports))) ** 2
         return power
+
+    def leaking_puc(self, currents_ma: Real, path: Path, port: int) -> int:
+        """Return the PUC of a way from which most of what strays of its light reaches a port."""
+        cells = self.known.cells(currents_ma)
+        share = np.abs(cells.transfer(cells.reference_hz)) ** 2
+        way = way_of(self.known.mesh, path)
+        reach, light, found = self.reach(currents_ma, [port])[:, 0], 1.0, (-1.0, path.pucs[0])
+        for wave, state in zip(way.waves, way.states, strict=True):
+            kept, changed = share[wave // 4, 0, 0], share[wave // 4, 0, 1]  # of the rail: bar keeps it
+            right, wrong = (kept, changed) if state == "bar" else (changed, kept)
+            found = max(found, (float(light * wrong * reach[wave ^ LEAVES[other(state)]]), wave // 4))
+            light *= right
+        return found[1]
 
 
 def _or_typical(typical_db: float, loss_db: float | None, sigma_db: float | None) -> tuple[float, float]:

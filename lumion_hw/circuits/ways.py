@@ -21,6 +21,8 @@ _RESCUE_S = 2.0
 """Time for the exact search where negotiation gives up: a recovery is waiting, and has other spares to try."""
 _KEPT_OFF_DB = 1000.0
 """Price of a PUC that others shall not pass; more than any way is worth."""
+_AVOIDED_DB = 2.0
+"""Price of a PUC that is better avoided: worth a detour of four."""
 _MOST_MISMATCHES = 24
 """Unequal lengths tried where parity forbids equal ones."""
 
@@ -58,11 +60,12 @@ class WayFinder:
         self._kept_off = frozenset(trimmed) | {puc for path in alone for puc in path.pucs}
         self._improve_s = improve_s
 
-    def find(self, ceilings: Ceilings) -> tuple[list[tuple[Path, ...]], Routing]:
+    def find(self, ceilings: Ceilings, avoided: Collection[int] = ()) -> tuple[list[tuple[Path, ...]], Routing]:
         """Return the ways of each circuit, and the routing of all with those that stand.
 
         Args:
             ceilings: Most PUCs of each circuit.
+            avoided: PUCs that are passed only where a way round them is much longer.
 
         Raises:
             RoutingError: As :func:`lumion_hw.mesh.routing.route`.
@@ -70,25 +73,27 @@ class WayFinder:
         ranks = sorted({self._rank(ends) for ends in self.ends})
         groups = [[i for i, ends in enumerate(self.ends) if self._rank(ends) == rank] for rank in ranks]
         try:
-            return self._in_turn(groups, ceilings)
+            return self._in_turn(groups, ceilings, avoided)
         except RoutingError:
             if len(groups) < 2:
                 raise
         # What the first ones chose may have shut the others out: all together finds ways that in turn misses.
-        return self._in_turn([list(range(len(self.ends)))], ceilings)
+        return self._in_turn([list(range(len(self.ends)))], ceilings, avoided)
 
     @staticmethod
     def _rank(ends: CircuitEnds) -> tuple[bool, int]:
         return not ends.request.exclusive, -ends.request.priority
 
-    def _in_turn(self, groups: Sequence[Sequence[int]], ceilings: Ceilings) -> tuple[list[tuple[Path, ...]], Routing]:
+    def _in_turn(
+        self, groups: Sequence[Sequence[int]], ceilings: Ceilings, avoided: Collection[int]
+    ) -> tuple[list[tuple[Path, ...]], Routing]:
         """Route one group after the other, each beside those before it."""
         found: dict[int, tuple[Path, ...]] = {}
         routings = []
         kept_off = set(self._kept_off)
         for group in groups:
             taken = [*self._standing, *(path for paths in found.values() for path in paths)]
-            routing = self._routed(group, ceilings, taken, kept_off)
+            routing = self._routed(group, ceilings, taken, kept_off, avoided)
             paths = iter(routing.paths)
             own = {index: tuple(islice(paths, len(self.ends[index].pairs))) for index in group}
             found |= own
@@ -98,12 +103,18 @@ class WayFinder:
             }
             routings.append(routing)
         ways = [found[index] for index in range(len(self.ends))]
-        return ways, self._together(ways, routings)
+        return ways, self._together(ways, routings, priced=bool(self._kept_off or avoided))
 
     def _routed(
-        self, group: Sequence[int], ceilings: Ceilings, taken: Sequence[Path], kept_off: Collection[int]
+        self,
+        group: Sequence[int],
+        ceilings: Ceilings,
+        taken: Sequence[Path],
+        kept_off: Collection[int],
+        avoided: Collection[int],
     ) -> Routing:
         surcharge = np.zeros((self._mesh.n_pucs, 2))
+        surcharge[sorted(avoided)] = _AVOIDED_DB
         surcharge[sorted(kept_off)] = _KEPT_OFF_DB
         pairs: list[tuple[int, int]] = []
         most: Ceilings = []
@@ -118,7 +129,7 @@ class WayFinder:
         request = RouteRequest(
             pairs,
             puc_loss_db=self._planning.puc_loss_db,
-            surcharge=surcharge if kept_off else 0.0,
+            surcharge=surcharge if surcharge.any() else 0.0,
             unusable=self._planning.unusable,
             fixed=self._fixed,
             standing=taken,
@@ -191,13 +202,13 @@ class WayFinder:
                     hint="Plan them together, without exclusive, or between other ports.",
                 )
 
-    def _together(self, ways: Sequence[tuple[Path, ...]], routings: Sequence[Routing]) -> Routing:
-        """Return one routing of all circuits: the last one knows all states; prices of what is kept off are no cost."""
+    def _together(self, ways: Sequence[tuple[Path, ...]], routings: Sequence[Routing], *, priced: bool) -> Routing:
+        """Return one routing of all circuits: the last one knows all states; what PUCs were priced at is no cost."""
         paths = tuple(path for own in ways for path in own)
         if not routings:
             return route(self._mesh, RouteRequest([], standing=self._standing))
         last = routings[-1]
-        if len(routings) == 1 and not self._kept_off:
+        if len(routings) == 1 and not priced:
             return last
         cost = sum(path.loss_db for path in (*paths, *self._standing))
         # Later groups went round what earlier ones chose: only what holds without them is a bound.

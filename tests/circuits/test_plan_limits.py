@@ -9,7 +9,7 @@ from planning_cases import db, document, fully_known, model_of, record_of, with_
 
 from lumion_hw import Bench
 from lumion_hw.bench import BenchModel
-from lumion_hw.circuits import BudgetError, CircuitRequest, budget_lines, explain, plan_circuits
+from lumion_hw.circuits import BudgetError, CircuitPlan, CircuitRequest, budget_lines, explain, plan_circuits
 from lumion_hw.errors import LimitError, NoPathError
 from lumion_hw.mesh.record import Conditions, CouplerEntry, CovarianceEntry, Dispersion
 
@@ -164,22 +164,57 @@ def test_what_was_never_measured_is_uncertain_by_the_spread_of_chips(bench: Benc
     assert circuit.budget.loss_sigma_db == pytest.approx(np.sqrt(1.0 + 0.1**2 + circuit.hops * 0.01**2))
 
 
+def in_fibres_w(bench: Bench, sender: str) -> dict[int, float]:
+    """Return the light of a module in the fibre behind the port of every output."""
+    world = bench.emulated.world
+    world.set_transmitter(sender, 1e-3)
+    leaving_w = world.leaving_w()
+    loss_db = world.truth.access_loss_db
+    return {out.port: leaving_w[out.port] * 10 ** (-loss_db[out.port] / 10) for out in bench.wiring.outputs}
+
+
 @pytest.mark.parametrize("seed", [5, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 12))])
 def test_leakage_is_that_of_the_light_itself(seed: int) -> None:
     with Bench.emulate(SMALL, seed=seed) as opened:
         plan = plan_circuits(opened, fully_known(opened), [A_B])
         opened.mesh.program(plan.currents_ma)
-        world = opened.emulated.world
-        world.set_transmitter("sfp-a", 1e-3)
-        leaving_w = world.leaving_w()
-        at_fibre = {out.port: leaving_w[out.port] * 10 ** (-world.truth.access_loss_db[out.port] / 10)
-                    for out in opened.wiring.outputs}  # fmt: skip
+        at_fibre = in_fibres_w(opened, "sfp-a")
         own = at_fibre[8]
         for leak in plan.circuits[0].budget.leakage:
             assert leak.is_idle
             truth_db = db(at_fibre[leak.port] / own)
             # The light's wavelength is some hundredths of a nanometre off what the file says.
             assert leak.level_db == pytest.approx(truth_db, abs=2.0 if truth_db > -50.0 else 8.0)
+
+
+@pytest.mark.parametrize(
+    ("seed", "request_", "moved"),
+    [(32, CircuitRequest("sfp-s3n1", "sfp-s2n1"), True), (58, CircuitRequest("sfp-s1n1", "sfp-s2n0"), False)],
+    ids=["another way", "a PUC parked the other way"],
+)
+def test_receivers_that_nobody_sends_to_stay_darker_than_25_db(
+    seed: int, request_: CircuitRequest, moved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Bench.emulate("lumion-prototype", seed=seed) as opened:
+        record = fully_known(opened)
+
+        def worst_db(plan: CircuitPlan) -> float:
+            """Return the most light at an idle receiver, over the circuit's own, by the truth."""
+            opened.mesh.program(plan.currents_ma)
+            opened.clock.sleep(0.1)
+            at_fibre, (circuit,) = in_fibres_w(opened, request_.source), plan.circuits
+            own = at_fibre[circuit.exit.port]
+            return max(db(at_fibre[leak.port] / own) for leak in circuit.budget.leakage if leak.is_idle)
+
+        with monkeypatch.context() as without:
+            without.setattr("lumion_hw.circuits.plan._DARKER_ROUNDS", 0)
+            bright = plan_circuits(opened, record, [request_])
+        dark = plan_circuits(opened, record, [request_])
+        assert worst_db(bright) > -22.0, "the case shows nothing"
+        assert worst_db(dark) < -25.0
+        assert (dark.circuits[0].path != bright.circuits[0].path) == moved
+        assert "no way found is darker" in explain(bright)
+        assert "no way found is darker" not in explain(dark)
 
 
 def test_the_lines_of_a_budget_add_up_and_the_plan_is_told_in_words(bench: BenchModel) -> None:
