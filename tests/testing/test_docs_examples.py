@@ -122,8 +122,7 @@ def test_a_new_user_of_circuits_sees_what_the_page_shows(tmp_path, monkeypatch) 
             if command[-1] == "&":
                 background.enter_context(in_background(command[:-1], tmp_path))
                 continue
-            done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
-            assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+            done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
             assert done.stdout
             if expected:
                 shown += 1
