@@ -293,7 +293,9 @@ def hold(seeds: int, minutes: float, rad_per_s: float) -> None:
     print(f"\n### Held: {rad_per_s:g} rad/s, {minutes:g} min of bench time, {METER_S * 1e3:.0f} ms of averaging\n")
     print(
         "| fibres at once | looks of the meter | readings of each | loss dB: mean | 99 % | 99.9 % | worst "
-        f"| fibres within {HELD_WITHIN_DB} dB in 99 % | CPU ms per reading |\n" + "|---" * 9 + "|"
+        f"| over {HELD_WITHIN_DB} dB, of 10,000 | fibres within {HELD_WITHIN_DB} dB in 99 % | CPU ms per reading |\n"
+        + "|---" * 10
+        + "|"
     )
     for fibres in (1, 8):
         kept: list[NDArray[np.float64]] = []
@@ -306,9 +308,10 @@ def hold(seeds: int, minutes: float, rad_per_s: float) -> None:
         every = np.concatenate(kept)
         good = sum(float(np.percentile(each, 99)) <= HELD_WITHIN_DB for each in kept)
         p99, p999 = np.percentile(every, [99, 99.9])
+        over = 1e4 * float(np.mean(every > HELD_WITHIN_DB))
         print(
             f"| {fibres} | {looks} | {len(every) / len(kept):.0f} | {every.mean():.3f} | {p99:.3f} | {p999:.3f} "
-            f"| {every.max():.2f} | {good} of {len(kept)} | {spent_ms / len(every):.2f} |",
+            f"| {every.max():.2f} | {over:.1f} | {good} of {len(kept)} | {spent_ms / len(every):.2f} |",
             flush=True,
         )
 

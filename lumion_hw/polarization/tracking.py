@@ -35,6 +35,9 @@ _CENTRING = 0.03  # cubed with the place, so that it acts near the ends and hard
 _CIRCLE_RAD, _CIRCLE_READS = 0.3, 16.0
 """Drives go round in small circles where that costs no light, which shows how each squeezer turns it by now."""
 _LARGEST_STEP_RAD, _LARGEST_RETURN_RAD = 0.5, 0.15
+_LARGEST_TURN_RAD = 0.1
+"""Along each axis of the sphere. No fibre turns the light farther in one reading: of a larger correction a part is done
+and the next reading judges it. Done at once a wrong one costs half a decibel until that shows."""
 _SINGULAR = 0.2  # a squeezer whose own part of the null space is smaller cannot be moved without losing light
 _LARGEST_DITHER_RAD = 0.4  # of one squeezer: where the squeezers hardly act, a small dither would ask for huge drives
 _STEPS_PER_READING = 2  # the sphere is curved: one linear step leaves an error of second order, two more remove it
@@ -46,6 +49,8 @@ _P0_WALK = 5e-4
 """Standard deviation by which ln P0 moves from reading to reading."""
 _DRIFT_MEMORY = 0.02
 _MOST_DRIFT_RAD = 0.1
+_MOST_DITHER = 1.5
+"""Times the dither at rest, 0.025 dB: where the light moves fast, readings have to tell more."""
 _FALLEN, _FALLEN_SIGMA = 0.15 * math.log(10.0) / 10.0, 4.0
 """A reading that misses the power expected by 0.15 dB, and by four times its noise, is no drift: what is believed of
 the squeezers has become wrong."""
@@ -130,7 +135,7 @@ class PolarizationTracker:
         cross = cross_matrix(turned)
         first = cross[:, int(np.argmin(np.abs(turned)))]
         first = first / np.linalg.norm(first)
-        aside = self._dither_rad * (math.cos(angle) * first + math.sin(angle) * (cross @ first))
+        aside = self._dither() * (math.cos(angle) * first + math.sin(angle) * (cross @ first))
         free = self._low < self._high
         drives = _limited(_damped(jacobian * free) @ aside, _LARGEST_DITHER_RAD)
         asked: NDArray[np.float64] = np.clip(self._centre + drives, self._low, self._high)
@@ -155,9 +160,13 @@ class PolarizationTracker:
         self._recent.append((power, phases.copy()))
         error = self._error_variance()
         at_end = bool(np.any((self._centre <= self._low) | (self._centre >= self._high)))
-        loss_db = 10.0 / np.log(10.0) * (error + self._dither_rad**2) / 4.0
+        loss_db = 10.0 / np.log(10.0) * (error + self._dither() ** 2) / 4.0
         returning = tuple(sorted(self._returning))
         return TrackState(power, float(loss_db), self._drift_rad, returning, at_end, self._missing >= _LOST_READS)
+
+    def _dither(self) -> float:
+        """Return the distance at which to read: the more the light moves, the farther."""
+        return self._dither_rad * min(math.sqrt(self._drift_rad / self._least_drift_rad), _MOST_DITHER)
 
     # The filter -------------------------------------------------------------------------------------------------------
 
@@ -246,27 +255,31 @@ class PolarizationTracker:
         place = np.divide(self._centre - middle, reach, out=np.zeros_like(middle), where=reach > 0.0)
         self._returning |= {int(i) for i in np.flatnonzero(np.abs(place) > _NEAR_END)}
         self._returning -= {int(i) for i in np.flatnonzero(np.abs(place) < _BACK)}
+        aim = self._taken
         # Only the first step goes along the null space as well: the others take away what that has cost.
         for first in (True, *[False] * _STEPS_PER_READING):
             _, turned, jacobian = self._geometry(self._centre)
+            if first:
+                aim = turned + _limited(aim - turned, _LARGEST_TURN_RAD)
             free = reach > 0.0
-            step = self._step(turned, jacobian, free, place if first else None)
+            step = self._step(aim, turned, jacobian, free, place if first else None)
             beyond = ((self._centre + step) < self._low) | ((self._centre + step) > self._high)
             if beyond.any():  # those at an end stay, the others do what they can
-                step = self._step(turned, jacobian, free & ~beyond, None)
+                step = self._step(aim, turned, jacobian, free & ~beyond, place if first else None)
             self._centre = np.clip(self._centre + step, self._low, self._high)
 
     def _step(
         self,
+        aim: NDArray[np.float64],
         turned: NDArray[np.float64],
         jacobian: NDArray[np.float64],
         free: NDArray[np.bool_],
         place: NDArray[np.float64] | None,
     ) -> NDArray[np.float64]:
-        """Return a step that turns the light to what is taken; with places, also along what costs no light."""
+        """Return a step that turns the light to an aim; with places, also along what costs no light."""
         used = jacobian * free
         inverse = _damped(used)
-        step: NDArray[np.float64] = inverse @ (self._taken - (self._taken @ turned) * turned)
+        step: NDArray[np.float64] = inverse @ (aim - (aim @ turned) * turned)
         if place is not None:
             # Null space of the squeezers that act: drives along it leave the light where it is (arXiv 2208.13660).
             idle = (np.eye(len(free)) - inverse @ used) * free[:, None] * free
@@ -287,7 +300,7 @@ class PolarizationTracker:
 
 
 def _limited(step: NDArray[np.float64], largest: float) -> NDArray[np.float64]:
-    """Return a step shortened so that no squeezer moves by more than ``largest``."""
+    """Return a step shortened so that no part of it is larger than ``largest``."""
     limited: NDArray[np.float64] = step * min(1.0, largest / max(1e-12, *map(abs, step.tolist())))
     return limited
 

@@ -1,12 +1,20 @@
 """The examples of README and docs run: blocks with tests as a test file of their own, the others as scripts.
 
-A block marked ``python no-run`` is skipped, one marked ``python long`` left to ``make test-long``.
+A block marked ``python no-run`` is skipped, one marked ``python long`` left to ``make test-long``. The ``console``
+blocks of docs/circuits.md run as one session.
 """
 
+import contextlib
 import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S, until
 
 pytest_plugins = ["pytester"]
 
@@ -55,3 +63,74 @@ def test_the_examples_that_are_tests_pass(pytester) -> None:
 def test_there_are_examples() -> None:
     names = {block.id.split(":")[0] for block in blocks()}
     assert {"README.md", "testing.md"} <= names
+
+
+# Sessions at the command line -----------------------------------------------------------------------------------------
+
+_SESSION = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_NUMBER = re.compile(r"(?<![\w:.-])[+-]?\d+(?:\.\d+)?(?![\w:.])")
+
+
+def session(page: Path) -> list[tuple[list[str], str]]:
+    """Return the commands of a page in their order, and what it says that each prints."""
+    steps = []
+    for block in _SESSION.findall(page.read_text(encoding="utf-8")):
+        for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, printed = step.partition("\n")
+            steps.append((shlex.split(command), printed))
+    return steps
+
+
+def shape(printed: str) -> list[str]:
+    """Return the lines without how wide columns are, without numbers, and without where files are."""
+    lines = [re.sub(r"\S*/\S+", "PATH", re.sub(r"-{2,}", "--", line)) for line in printed.splitlines() if line.strip()]
+    return [" ".join(_NUMBER.sub("#", line).split()) for line in lines]
+
+
+def decibels(printed: str) -> list[float]:
+    """Return the numbers with decimals: those that a calibration of the same chip finds again to some tenths."""
+    return [float(number) for number in _NUMBER.findall(printed) if "." in number]
+
+
+@contextlib.contextmanager
+def in_background(command: list[str], directory: Path) -> Iterator[None]:
+    """Run a command while the block runs; it is there when it has written down where it serves."""
+    endpoints = directory / command[command.index("--endpoints") + 1]
+    with subprocess.Popen(command, cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        try:
+
+            def there() -> bool:
+                assert process.poll() is None, process.communicate()
+                return endpoints.exists()
+
+            until(there)
+            yield
+        finally:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(PATIENCE_S)
+            process.kill()
+
+
+@pytest.mark.long
+def test_a_new_user_of_circuits_sees_what_the_page_shows(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("COLUMNS", "200")
+    shutil.copy(ROOT / "examples" / "mixed_bench.yaml", tmp_path)
+    steps, shown = session(ROOT / "docs" / "circuits.md"), 0
+    with contextlib.ExitStack() as background:
+        for (program, *arguments), expected in steps:
+            command = [str(Path(sys.executable).with_name(program)), *arguments]
+            if command[-1] == "&":
+                background.enter_context(in_background(command[:-1], tmp_path))
+                continue
+            done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+            assert done.stdout
+            if expected:
+                shown += 1
+                assert shape(done.stdout) == shape(expected), arguments
+                assert decibels(done.stdout) == pytest.approx(decibels(expected), abs=0.5), arguments
+    assert [command[1] for command, _ in steps] == [
+        *("emulate", "run", "budget", "explain", "connect", "circuits", "hold", "disconnect", "connect")
+    ]
+    assert shown == 5
