@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "circuits"))
 
-from known_mesh import record_of_truth
+from known_mesh import record_of_truth, true_arm_losses_db, without_outputs
 from planning_cases import fully_known
 from scipy.special import erfc
 from simulated_squeezers import Squeezers, turned
@@ -402,6 +402,33 @@ def dual(seeds: int, bench_name: str) -> None:
             f"| {seed} | {stage} | {hops} | {planned_db:.2f} | {pdl_db:.2f} | {dgd_ps:.1f} | {off_db:.1f} | {ber:.2e} "
             f"| {ber / of_plan:.2f} | {ber / as_read:.2f} |"
         )
+
+    levelled(seeds, bench_name)
+
+
+def levelled(seeds: int, bench_name: str) -> None:
+    """Print what the arms differ by where the record knows nothing of the outputs: as planned, and as set up."""
+    print(f"\n### Arms of records without outputs, {bench_name}, {seeds} seeds\n")
+    print("| seed | as planned dB | as set up dB | as the receiver tells | PDL as read |\n" + "|" + "---|" * 5)
+    ends = []
+    for seed in range(seeds):
+        with Bench.emulate(bench_name, seed=seed) as bench:
+            record = without_outputs(known_record(bench, seed))
+            setup = PathSetup(bench, record, Aligner(bench.clock))
+            plan = setup.plan([CircuitRequest(*list(bench.transponders)[:2])])
+            bench.mesh.program(plan.currents_ma)
+            bench.clock.sleep(0.1)
+            planned_db = abs(np.subtract(*true_arm_losses_db(bench, plan.circuits[0])))
+            try:
+                (proof,) = setup.connect([circuit.request for circuit in plan.circuits])
+            except LumionError as error:
+                print(f"| {seed} | {planned_db:.2f} | not connected: {error} | | |", flush=True)
+                ends.append(np.inf)
+                continue
+            ends.append(abs(np.subtract(*true_arm_losses_db(bench, proof.circuit))))
+            told_db, pdl_db = proof.levels.imbalance_db, proof.acceptance.pdl_db
+            print(f"| {seed} | {planned_db:.2f} | {ends[-1]:.2f} | {told_db:.2f} | {pdl_db:.1f} |", flush=True)
+    print(f"\nwithin 0.5 dB: {np.mean(np.array(ends) <= 0.5):.1%}; worst {max(ends):.2f} dB")
 
 
 # Main ---------------------------------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -88,6 +88,18 @@ class PlannedCircuit:
     budget: LinkBudget
     strategy: Strategy
     reason: str
+
+    def with_arms(self, arms: Sequence[CircuitArm]) -> PlannedCircuit:
+        """Return the circuit with other trims: its loss and what it receives change by what all arms bring together."""
+        before, after = (
+            10.0 * math.log10(sum(10.0 ** (-arm.total_loss_db / 10.0) for arm in each)) for each in (self.arms, arms)
+        )
+        budget = replace(
+            self.budget,
+            mesh_loss_db=self.budget.mesh_loss_db + before - after,
+            received_dbm=self.budget.received_dbm + after - before,
+        )
+        return replace(self, arms=tuple(arms), budget=budget)
 
     @property
     def entry(self) -> InputPath:

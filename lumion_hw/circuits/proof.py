@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lumion_hw.bench.bench import Bench
+from lumion_hw.circuits.arm_levels import ArmLevels
 from lumion_hw.circuits.coherent import Acceptance, accepted
 from lumion_hw.circuits.exit_power import ExitPower
 from lumion_hw.circuits.planned import CircuitArm, PlannedCircuit
@@ -50,6 +51,7 @@ class CircuitProof:
         arm_losses_db: The same loss arm by arm.
         acceptance: What the receiver of a signal of two polarizations says of it; ``None`` for any other, and where
             power has refused it already.
+        levels: Its arms as the receiver saw them one at a time; ``None`` with one arm, and for circuits in service.
     """
 
     circuit: PlannedCircuit
@@ -62,6 +64,7 @@ class CircuitProof:
     tolerance_db: float = math.nan
     arm_losses_db: tuple[float | None, ...] = ()
     acceptance: Acceptance | None = None
+    levels: ArmLevels | None = None
 
     @property
     def proven(self) -> bool:
@@ -216,15 +219,21 @@ class Prover:
         circuits: Sequence[PlannedCircuit],
         light: Sequence[CircuitLight],
         alignments: Mapping[CircuitRequest, Alignment],
+        levels: Mapping[CircuitRequest, ArmLevels],
     ) -> tuple[CircuitProof, ...]:
         """Judge circuits by what was seen of them, their budgets and the record's uncertainty."""
         return tuple(
-            self._judged(record, circuit, seen, alignments.get(circuit.request))
+            self._judged(record, circuit, seen, alignments.get(circuit.request), levels.get(circuit.request))
             for circuit, seen in zip(circuits, light, strict=True)
         )
 
     def _judged(
-        self, record: CalibrationRecord, circuit: PlannedCircuit, light: CircuitLight, alignment: Alignment | None
+        self,
+        record: CalibrationRecord,
+        circuit: PlannedCircuit,
+        light: CircuitLight,
+        alignment: Alignment | None,
+        levels: ArmLevels | None,
     ) -> CircuitProof:
         budget = circuit.budget
         loss_db, received_dbm = light.mesh_loss_db(circuit), light.received_dbm(circuit)
@@ -247,6 +256,8 @@ class Prover:
                 for arm, arm_loss_db in zip(circuit.arms, arm_losses_db, strict=True)
                 if (failure := self._of_arm(record, arm, arm_loss_db)) is not None
             ]
+        if levels is not None and levels.failure:
+            failures.append(levels.failure)
         if light.los:
             failures.append("the receiver reports loss of signal")
         return CircuitProof(
@@ -259,6 +270,7 @@ class Prover:
             tuple(failures),
             tolerance_db,
             arm_losses_db,
+            levels=levels,
         )
 
     def accept(self, proofs: Sequence[CircuitProof], lock_timeout_s: float) -> tuple[CircuitProof, ...]:
@@ -295,7 +307,12 @@ class Prover:
 def summary(proof: CircuitProof) -> dict[str, object]:
     """Return what the event log keeps of a proof."""
     told = proof.acceptance
-    receiver = {} if told is None else {name: getattr(told, name) for name in ("pdl_db", "dgd_ps", "prefec_ber")}
+    names = () if told is None else ("pdl_db", "dgd_ps", "prefec_ber")
+    receiver: dict[str, object] = {name: getattr(told, name) for name in names}
+    levels = proof.levels
+    if levels is not None:
+        imbalance_db = None if levels.imbalance_db is None else round(levels.imbalance_db, 3)
+        receiver |= {"arms_differ_db": imbalance_db, "arms_not_told_apart": levels.untold}
     return receiver | {
         "source": proof.circuit.request.source,
         "target": proof.circuit.request.target,

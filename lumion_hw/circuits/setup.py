@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.record_use import check_use
+from lumion_hw.circuits.arm_levels import ArmLeveller, ArmLevels
 from lumion_hw.circuits.coherent import LOCK_TIMEOUT_S, ends_of, light_up, refuse_power_feedback
 from lumion_hw.circuits.diagnosis import CircuitFinding, Diagnosis
 from lumion_hw.circuits.exit_power import ExitPower
@@ -151,7 +152,7 @@ class PathSetup:
         with self._undone_if_failed(before, plan.circuits):
             self._make_before_break(plan, before)
             self._program(plan, milestone)
-            proofs = self._light_and_prove(plan.circuits, before.lit, align, milestone)
+            plan, proofs = self._light_and_prove(plan, plan.circuits, before.lit, align, milestone)
             if not all(proof.proven for proof in proofs):
                 raise CircuitError(verdict(proofs))
         self._stand(plan, proofs)
@@ -444,7 +445,7 @@ class PathSetup:
             # At once, for what takes longer may be a fibre of theirs that moves by itself.
             self._check_undisturbed(self._standing, was_dbm, GLITCH_DB)
             self._check_dark(plan.circuits, lit)
-            proofs = self._light_and_prove(plan.circuits, lit, align, milestone)
+            whole, proofs = self._light_and_prove(whole, plan.circuits, lit, align, milestone)
             if all(proof.proven for proof in proofs):
                 self._check_undisturbed(self._standing, was_dbm, _LOST_DB)
                 return whole, proofs
@@ -511,9 +512,25 @@ class PathSetup:
     # -- light --------------------------------------------------------------------------------------------------------
 
     def _light_and_prove(
-        self, circuits: Sequence[PlannedCircuit], lit: Collection[str], align: bool, milestone: Milestone
-    ) -> tuple[CircuitProof, ...]:
-        """Switch light on, align polarizations, wait for the receivers, and judge; every circuit is in the log."""
+        self,
+        plan: CircuitPlan,
+        circuits: Sequence[PlannedCircuit],
+        lit: Collection[str],
+        align: bool,
+        milestone: Milestone,
+    ) -> tuple[CircuitPlan, tuple[CircuitProof, ...]]:
+        """Switch light on, align polarizations, level arms, wait for the receivers, and judge; all is in the log.
+
+        Args:
+            plan: All that is driven.
+            circuits: Those of it that are new.
+            lit: Transmitters that are on already.
+            align: Search the polarization at every new input.
+            milestone: Told of each milestone.
+
+        Returns:
+            The plan with arms levelled, and the proofs of the new circuits.
+        """
         bench = self.bench
         # Light before the polarization search, which has nothing else to go by.
         light_up(bench, circuits, lit)
@@ -524,15 +541,29 @@ class PathSetup:
             seen = dict(zip((circuit.request for circuit in circuits), light, strict=True))
             movable = [circuit for circuit in movable if not self._is_in_place(circuit, seen[circuit.request])]
         alignments = self._align(movable, circuits)
+        plan, levels = self._level_arms(plan, circuits)
+        circuits = [each for each in plan.circuits if each.request in {circuit.request for circuit in circuits}]
         milestone("settled")
-        if light is None or movable or any(seen.los for seen in light):
+        if light is None or movable or levels or any(seen.los for seen in light):
             self._prover.await_los_clear(circuits)
             light = None
         milestone("los_clear")
-        proofs = self._proofs(circuits, alignments, light, LOCK_TIMEOUT_S)
+        proofs = self._proofs(circuits, alignments, light, LOCK_TIMEOUT_S, levels)
         for proof in proofs:
             bench.events.add("proof", **summary(proof))
-        return proofs
+        return plan, proofs
+
+    def _level_arms(
+        self, plan: CircuitPlan, circuits: Sequence[PlannedCircuit]
+    ) -> tuple[CircuitPlan, dict[CircuitRequest, ArmLevels]]:
+        """Tell the arms of new circuits of two polarizations apart at their receivers, and level them."""
+        found: dict[CircuitRequest, ArmLevels] = {}
+        leveller = ArmLeveller(self.bench, self.record)
+        for circuit in circuits:
+            if circuit.strategy == "dual":
+                driven = next(each for each in plan.circuits if each.request == circuit.request)
+                plan, found[circuit.request] = leveller.level(plan, driven)
+        return plan, found
 
     def _proofs(
         self,
@@ -540,10 +571,11 @@ class PathSetup:
         alignments: Mapping[CircuitRequest, Alignment] | None = None,
         light: Sequence[CircuitLight] | None = None,
         lock_timeout_s: float = 0.0,
+        levels: Mapping[CircuitRequest, ArmLevels] | None = None,
     ) -> tuple[CircuitProof, ...]:
         """Judge circuits by what is seen of them now, or was seen just before."""
         seen = self._prover.look(circuits) if light is None else light
-        proofs = self._prover.judge(self.record, circuits, seen, alignments or {})
+        proofs = self._prover.judge(self.record, circuits, seen, alignments or {}, levels or {})
         return self._prover.accept(proofs, lock_timeout_s)
 
     def _switch_off(self, names: Sequence[str]) -> None:

@@ -374,6 +374,8 @@ def proof_document(proof: CircuitProof) -> dict[str, float | None]:
     accepted = proof.acceptance
     if accepted is not None:
         numbers |= {"pdl_db": accepted.pdl_db, "dgd_ps": accepted.dgd_ps, "prefec_ber": accepted.prefec_ber}
+    if proof.levels is not None:
+        numbers |= {"arms_differ_db": proof.levels.imbalance_db, "arms_differ_sigma_db": proof.levels.sigma_db}
     # To the millidecibel, and bit errors to what is counted of them.
     digits = {"prefec_ber": 12}
     return {name: None if each is None else round(float(each), digits.get(name, 3)) for name, each in numbers.items()}

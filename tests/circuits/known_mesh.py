@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from lumion_hw import Bench
-from lumion_hw.circuits import CircuitRequest, PathSetup
+from lumion_hw.circuits import CircuitRequest, PathSetup, PlannedCircuit
 from lumion_hw.interfaces import CoherentTransponder
 from lumion_hw.mesh.heater import HeaterLaw
 from lumion_hw.mesh.record import CalibrationRecord, CrosstalkEntry, HeaterEntry, PortEntry, PucEntry
+from lumion_hw.mesh.scattering import Solver
 from lumion_hw.polarization import Aligner
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
@@ -76,6 +77,25 @@ def _reported_excess_db(bench: Bench, transponder: str) -> float:
     module.disable()
     assert reported_dbm is not None
     return reported_dbm - 1.0
+
+
+def without_outputs(record: CalibrationRecord) -> CalibrationRecord:
+    """Return what a calibration without meters behind the mesh knows: nothing of the outputs' losses."""
+    blind = (replace(port, output_loss_db=None, output_loss_sigma_db=None) for port in record.ports)
+    return replace(record, ports=tuple(blind))
+
+
+def true_arm_losses_db(bench: Bench, circuit: PlannedCircuit) -> list[float]:
+    """Return what each arm loses from module to module, by the hidden truth and the currents driven now."""
+    world, losses_db = bench.emulated.world, []
+    access_db = world.truth.access_loss_db
+    for arm in circuit.arms:
+        index = next(i for i, path in enumerate(bench.wiring.inputs) if path == arm.entry)
+        hertz = world.chains[index].frequency_hz
+        field = Solver(bench.mesh.topology).solve(world.cells(hertz), hertz, [arm.entry.port])[arm.exit.port, 0]
+        outside_db = access_db[arm.entry.port] + access_db[arm.exit.port] + arm.fixed_loss_db - arm.entry.gain_db
+        losses_db.append(float(outside_db - 20.0 * np.log10(abs(field))))
+    return losses_db
 
 
 def path_setup(bench: Bench, record: CalibrationRecord | None = None) -> PathSetup:
