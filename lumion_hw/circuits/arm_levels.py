@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from lumion_hw.circuits.trimming import Trimmer
 from lumion_hw.errors import LimitError
 from lumion_hw.mesh.programming import PucTarget
 from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.routing.request import other
 from lumion_hw.quantities import dbm_from_w, w_from_dbm
 
 Real = NDArray[np.float64]
@@ -40,6 +42,9 @@ _MOST_LEVELLED_DB = 6.0
 _DARK_ENOUGH_DB = -25.0
 """An arm is led aside only where no receiver gets more than this of its light."""
 _NO_TRIM_DB = 0.02
+_MOST_TRIMS = 5
+_HARMLESS_DB = -35.0
+"""Of trims that bring less than this of one arm to the end of the other, none is better than another."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ class ArmLeveller:
     # Seeing -----------------------------------------------------------------------------------------------------------
 
     def _seen(self, plan: CircuitPlan, circuit: PlannedCircuit) -> ArmLevels:
-        asides = [self._aside(plan, arm) for arm in circuit.arms]
+        asides = [self._aside(plan, circuit, arm) for arm in circuit.arms]
         found = [each for each in asides if each is not None]
         if len(found) < len(asides):
             arm = circuit.arms[asides.index(None)]
@@ -133,16 +138,39 @@ class ArmLeveller:
         )
         return replace(levels, failure=_failure(circuit, levels))
 
-    def _aside(self, plan: CircuitPlan, arm: CircuitArm) -> tuple[int, Real] | None:
+    def _aside(self, plan: CircuitPlan, circuit: PlannedCircuit, arm: CircuitArm) -> tuple[int, Real] | None:
         """Return the PUC where an arm can be led aside with the least harm, and the currents that do it."""
-        for puc, state, harm_db in self._trimmer(plan).diversions(arm.path):
-            if harm_db > _DARK_ENOUGH_DB:
-                return None
+        found = []
+        for wave, state in self._trimmer(plan).free_waves(arm.path):
+            puc = wave // 4
             if arm.trim is None or arm.trim.puc != puc:
-                currents_ma = self._set(plan.currents_ma, puc, PucTarget.state(state))
+                currents_ma = self._set(plan.currents_ma, puc, PucTarget.state(other(state)))
                 if currents_ma is not None:
-                    return puc, currents_ma
-        return None
+                    found.append((self._astray_db(circuit, currents_ma, arm), puc, currents_ma))
+        astray_db, puc, currents_ma = min(found, key=lambda each: each[0], default=(math.inf, -1, plan.currents_ma))
+        return (puc, currents_ma) if astray_db < _DARK_ENOUGH_DB else None
+
+    def _astray_db(self, circuit: PlannedCircuit, currents_ma: Real, aside: CircuitArm | None = None) -> float:
+        """Return the most light of an arm at a receiver's port that is not its end, over all that it has at its end.
+
+        Of the whole field: to lead one arm aside may lead strays of the other one to a receiver.
+
+        Args:
+            circuit: The circuit.
+            currents_ma: The setting.
+            aside: An arm that is led aside in it: none of its light is to be anywhere.
+        """
+        optics = self._bench.model.devices[circuit.request.source].optics
+        wavelength_nm = math.nan if optics is None else optics.emits_nm
+        fields = self._planning.fields(currents_ma, {arm.entry.port: wavelength_nm for arm in circuit.arms})
+        receivers = {out.port for out in self._bench.wiring.outputs if out.transponder is not None}
+        power = {arm.entry.port: np.abs(fields[arm.entry.port]) ** 2 for arm in circuit.arms}
+        ends = [power[arm.entry.port][arm.exit.port] for arm in circuit.arms if arm is not aside]
+        astray = [
+            power[arm.entry.port][sorted(receivers - ({arm.exit.port} if arm is not aside else set()))].max()
+            for arm in circuit.arms
+        ]
+        return 10.0 * math.log10(max(float(max(astray) / min(ends)), 1e-20))
 
     def _received_w(self, name: str) -> float:
         """Return the power that a module receives, averaged; 0 where it reads none."""
@@ -164,10 +192,11 @@ class ArmLeveller:
         for index, (now_db, then_db) in enumerate(wanted_db):
             if then_db == now_db:
                 continue
-            found = next(self._trims(plan, currents_ma, arms[index], then_db), None)
-            if found is None:
+            tried = islice(self._trims(plan, currents_ma, arms[index], then_db), _MOST_TRIMS)
+            found = [(self._astray_db(circuit, then_ma), trim, then_ma) for trim, then_ma in tried]
+            if not found:
                 return None
-            trim, currents_ma = found
+            _, trim, currents_ma = min(found, key=lambda each: max(each[0], _HARMLESS_DB))
             arms[index] = replace(arms[index], trim=trim, loss_db=arms[index].loss_db + then_db - now_db)
         levelled = circuit.with_arms(arms)
         circuits = tuple(levelled if each is circuit else each for each in plan.circuits)
@@ -227,9 +256,9 @@ def _failure(circuit: PlannedCircuit, levels: ArmLevels) -> str:
     if high - low <= _MOST_LEVELLED_DB:
         return ""
     seen = "no light" if level is None else f"{level:.1f} dBm"
-    other = levels.aside[1 - circuit.arms.index(arm)]
+    puc = levels.aside[1 - circuit.arms.index(arm)]
     where = f"arm {_name(arm)} over ports {arm.entry.port} and {arm.exit.port} brings {seen} to the receiver"
-    return f"{where}, seen alone with the other led aside at PUC {other}; that one brings {high:.1f} dBm"
+    return f"{where}, seen alone with the other led aside at PUC {puc}; that one brings {high:.1f} dBm"
 
 
 def _wanted_trims_db(circuit: PlannedCircuit, levels: ArmLevels) -> list[tuple[float, float]] | None:

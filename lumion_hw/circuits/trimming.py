@@ -53,7 +53,7 @@ class Trimmer:
         found = []
         receivers = [out.port for out in self.wiring.outputs if out.port != path.target]
         reach = self.planning.reach(self.currents_ma, receivers).max(axis=1, initial=0.0)
-        for wave, state in self._free_waves(path):
+        for wave, state in self.free_waves(path):
             puc = wave // 4
             low, high = self.planning.known.coupler(puc).interval
             coupling = high * kept if state == "cross" else 1.0 - (1.0 - low) * kept
@@ -64,20 +64,7 @@ class Trimmer:
                 found.append((self._badness(harm, port), ArmTrim(puc, coupling, loss_db, port)))
         return [trim for _, trim in sorted(found, key=lambda each: each[0])]
 
-    def diversions(self, path: Path) -> list[tuple[int, State, float]]:
-        """Return where a path can be led aside: PUC, the state that does it, and the most of it at a receiver, in dB.
-
-        Those first that harm least. The receiver at the end of the path is not counted, that of its other arm is.
-        """
-        receivers = [out.port for out in self.wiring.outputs if out.port != path.target]
-        reach = self.planning.reach(self.currents_ma, receivers).max(axis=1, initial=0.0)
-        found = []
-        for wave, state in self._free_waves(path):
-            harm, port = float(reach[wave ^ LEAVES[other(state)]]), self._end_of(wave, other(state))
-            found.append((self._badness(harm, port), (wave // 4, other(state), 10.0 * math.log10(max(harm, 1e-20)))))
-        return [each for _, each in sorted(found, key=lambda each: each[0])]
-
-    def _free_waves(self, path: Path) -> Iterator[tuple[int, State]]:
+    def free_waves(self, path: Path) -> Iterator[tuple[int, State]]:
         """Yield where a path enters PUCs that no other path passes, and itself once, with their states."""
         shared = {puc for each in self.paths if each is not path for puc in each.pucs}
         way = way_of(self.mesh, path)
