@@ -192,6 +192,9 @@ def connect(target: _Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> 
     with target.opened("lumion connect") as service:
         proofs = service.connect(requests)
         state = service.state
+    for proof in proofs:
+        if proof.levels is not None and proof.levels.untold:
+            note(f"{_name(proof.circuit.request)}: its arms were not told apart: {proof.levels.untold}")
     if target.as_json:
         echo_json({"connected": [_proof_document(proof) for proof in proofs], "standing": _names(state.circuits)})
         return
@@ -483,6 +486,7 @@ def _proof_document(proof: CircuitProof) -> dict[str, Any]:
         "pucs": [puc for path in proof.circuit.paths for puc in path.pucs],
         **proof_document(proof),
         "los": proof.los,
+        "arms_untold": proof.levels.untold if proof.levels is not None else "",
     }
 
 
