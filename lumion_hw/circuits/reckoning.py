@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.bench.model import BenchModel
+from lumion_hw.bench.module_optics import ModuleOptics
 from lumion_hw.circuits.budget import DARK_DB, Leakage, LinkBudget
 from lumion_hw.circuits.ends import CircuitEnds
 from lumion_hw.circuits.planned import ArmTrim, CircuitArm, PlannedCircuit
@@ -67,7 +68,16 @@ class _Reckoning:
         self._planning = planning
         self._routed = routed
         self._heat_mw = planning.heat_mw(currents_ma)
+        # A coherent receiver mixes with its own laser's light: its transmitter is on, whether a circuit takes its light
+        # or not.
+        senders = {each.ends.request.source for each in routed}
+        self._unrouted = [
+            (each.ends.receiver, wiring.inputs_of(each.ends.request.target))
+            for each in routed
+            if each.ends.strategy == "dual" and each.ends.request.target not in senders
+        ]
         sources = {port: each.ends.sender.emits_nm for each in routed for port, _ in each.ends.pairs}
+        sources |= {entry.port: optics.emits_nm for optics, entries in self._unrouted for entry in entries}
         self._fields = planning.fields(currents_ma, sources)
         self._power = {port: np.maximum(np.abs(field) ** 2, _DARKEST) for port, field in self._fields.items()}
         self._receivers = {out.port: out.transponder for out in wiring.outputs if out.transponder is not None}
@@ -75,20 +85,21 @@ class _Reckoning:
         out_db = [planning.out_of_db(port, self._typical_db)[0] for port in self._receivers]
         self._behind = 10.0 ** (-np.array(out_db) / 10.0)
         # In the fibre behind every receiver's port in mW, one row per circuit.
-        self._seen_mw = np.array([self._in_fibre_mw(each.ends) for each in routed])
+        self._seen_mw = np.array([self._in_fibre_mw(each.ends.sender, each.ends.entries) for each in routed])
+        self._unrouted_mw = [self._in_fibre_mw(optics, entries) for optics, entries in self._unrouted]
 
     def circuits(self) -> tuple[PlannedCircuit, ...]:
         """Return all circuits with their budgets."""
         return tuple(self._circuit(index) for index in range(len(self._routed)))
 
-    def _in_fibre_mw(self, ends: CircuitEnds) -> Real:
-        """Return a circuit's power in the fibre behind the port of every receiver, shape ``(n_receivers,)``."""
+    def _in_fibre_mw(self, sender: ModuleOptics, entries: Sequence[InputPath]) -> Real:
+        """Return a module's power in the fibre behind the port of every receiver, shape ``(n_receivers,)``."""
         seen = np.zeros(len(self._at))
-        for entry in ends.entries:
+        for entry in entries:
             into_db, _ = self._planning.into_db(self._wiring, entry, self._typical_db)
-            entering_dbm = ends.sender.launch_dbm + entry.gain_db - entry.loss_db - into_db
+            entering_dbm = sender.launch_dbm + entry.gain_db - entry.loss_db - into_db
             # Of a split signal each arm has half of the power.
-            entering_mw = 10.0 ** (entering_dbm / 10.0) / len(ends.entries)
+            entering_mw = 10.0 ** (entering_dbm / 10.0) / len(entries)
             seen += entering_mw * self._power[entry.port][list(self._at)] * self._behind
         return seen
 
@@ -168,15 +179,14 @@ class _Reckoning:
         return [self._at[port] for _, port in self._routed[index].ends.pairs]
 
     def _crosstalk_db(self, index: int) -> float:
-        """Return the light of all other circuits at one's end over its own."""
+        """Return the light of all others at one's end over its own, that of modules without a circuit among it."""
         wavelength_nm = self._routed[index].ends.sender.emits_nm
-        in_band = [
-            other
-            for other, each in enumerate(self._routed)
-            if other != index and abs(each.ends.sender.emits_nm - wavelength_nm) <= _IN_BAND_NM
-        ]
+        others = [(each.ends.sender, seen) for each, seen in zip(self._routed, self._seen_mw, strict=True)]
+        del others[index]
+        others += [(optics, seen) for (optics, _), seen in zip(self._unrouted, self._unrouted_mw, strict=True)]
         places = self._places(index)
-        return _db(float(self._seen_mw[in_band][:, places].sum() / self._seen_mw[index, places].sum()))
+        in_band = [seen[places] for sender, seen in others if abs(sender.emits_nm - wavelength_nm) <= _IN_BAND_NM]
+        return _db(float(np.sum(in_band) / self._seen_mw[index, places].sum()))
 
     def _leakage(self, index: int) -> tuple[Leakage, ...]:
         """Return one circuit's light at every receiver that it is not for, over its own."""

@@ -43,6 +43,21 @@ def test_both_arms_are_equal_in_the_light_itself(tmp_path: Path, seed: int) -> N
             assert seen.osnr_db == pytest.approx(circuit.budget.osnr_db, abs=0.2)
 
 
+def test_light_of_the_receiving_module_that_no_circuit_takes_counts_at_its_own_receiver() -> None:
+    """A coherent receiver mixes with its own laser's light, so its transmitter is on; on seed 39 strays come back."""
+    with Bench.emulate(ZR_PAIR, seed=39) as bench:
+        record = fully_known(bench)
+        (circuit,) = (plan := plan_circuits(bench, record, BOTH[:1])).circuits
+        bench.mesh.program(plan.currents_ma)
+        for name in ("zr-a", "zr-b"):
+            bench.emulated.world.set_coherent(name, LAUNCH)
+        seen = bench.emulated.world.received_coherent("zr-b", 50e9)
+        assert seen is not None
+        assert seen.osnr_db < 36.0, "the case shows nothing"
+        assert circuit.budget.osnr_db == pytest.approx(seen.osnr_db, abs=0.5)
+        assert circuit.budget.crosstalk_db > -45.0
+
+
 def test_arms_share_nothing_and_are_equally_long() -> None:
     plan = plan_circuits(model_of(document(ZR_PAIR)), record_of(ZR_PAIR), BOTH)
     for circuit in plan.circuits:
