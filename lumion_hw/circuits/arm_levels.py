@@ -136,6 +136,8 @@ class ArmLeveller:
             tuple(puc for puc, _ in found),
             _READING_SIGMA_DB * math.sqrt(2.0 / _READS),
         )
+        if all(level is None for level in levels.received_dbm):
+            return replace(levels, untold="the receiver tells no power with either of them")
         return replace(levels, failure=_failure(circuit, levels))
 
     def _aside(self, plan: CircuitPlan, circuit: PlannedCircuit, arm: CircuitArm) -> tuple[int, Real] | None:
@@ -146,31 +148,40 @@ class ArmLeveller:
             if arm.trim is None or arm.trim.puc != puc:
                 currents_ma = self._set(plan.currents_ma, puc, PucTarget.state(other(state)))
                 if currents_ma is not None:
-                    found.append((self._astray_db(circuit, currents_ma, arm), puc, currents_ma))
+                    found.append((self._astray_db(plan, circuit, currents_ma, arm), puc, currents_ma))
         astray_db, puc, currents_ma = min(found, key=lambda each: each[0], default=(math.inf, -1, plan.currents_ma))
         return (puc, currents_ma) if astray_db < _DARK_ENOUGH_DB else None
 
-    def _astray_db(self, circuit: PlannedCircuit, currents_ma: Real, aside: CircuitArm | None = None) -> float:
-        """Return the most light of an arm at a receiver's port that is not its end, over all that it has at its end.
+    def _astray_db(
+        self, plan: CircuitPlan, circuit: PlannedCircuit, currents_ma: Real, aside: CircuitArm | None = None
+    ) -> float:
+        """Return the most light that is where it should not be, over what the arms have at their ends.
 
-        Of the whole field: to lead one arm aside may lead strays of the other one to a receiver.
+        That of an arm at a receiver's port that is not its end, and all other light at the ends of this circuit. Of the
+        whole field: to lead one arm aside may lead what strays of others to a receiver.
 
         Args:
+            plan: All that is lit.
             circuit: The circuit.
             currents_ma: The setting.
             aside: An arm that is led aside in it: none of its light is to be anywhere.
         """
-        optics = self._bench.model.devices[circuit.request.source].optics
-        wavelength_nm = math.nan if optics is None else optics.emits_nm
-        fields = self._planning.fields(currents_ma, {arm.entry.port: wavelength_nm for arm in circuit.arms})
-        receivers = {out.port for out in self._bench.wiring.outputs if out.transponder is not None}
-        power = {arm.entry.port: np.abs(fields[arm.entry.port]) ** 2 for arm in circuit.arms}
-        ends = [power[arm.entry.port][arm.exit.port] for arm in circuit.arms if arm is not aside]
+        wiring, devices = self._bench.wiring, self._bench.model.devices
+        # A coherent receiver's own transmitter is on, with a circuit of its own or without.
+        lit = {each.request.source for each in plan.circuits} | {circuit.request.target}
+        entries = {path.port: devices[path.transponder].optics for path in wiring.inputs if path.transponder in lit}
+        sources = {port: math.nan if optics is None else optics.emits_nm for port, optics in entries.items()}
+        power = {port: np.abs(field) ** 2 for port, field in self._planning.fields(currents_ma, sources).items()}
+        receivers = {out.port for out in wiring.outputs if out.transponder is not None}
+        ends = {arm.exit.port for arm in circuit.arms if arm is not aside}
         astray = [
             power[arm.entry.port][sorted(receivers - ({arm.exit.port} if arm is not aside else set()))].max()
             for arm in circuit.arms
         ]
-        return 10.0 * math.log10(max(float(max(astray) / min(ends)), 1e-20))
+        own = {arm.entry.port for arm in circuit.arms}
+        astray += [power[port][sorted(ends)].max() for port in power.keys() - own]
+        least = min(power[arm.entry.port][arm.exit.port] for arm in circuit.arms if arm is not aside)
+        return 10.0 * math.log10(max(float(max(astray) / least), 1e-20))
 
     def _received_w(self, name: str) -> float:
         """Return the power that a module receives, averaged; 0 where it reads none."""
@@ -193,7 +204,7 @@ class ArmLeveller:
             if then_db == now_db:
                 continue
             tried = islice(self._trims(plan, currents_ma, arms[index], then_db), _MOST_TRIMS)
-            found = [(self._astray_db(circuit, then_ma), trim, then_ma) for trim, then_ma in tried]
+            found = [(self._astray_db(plan, circuit, then_ma), trim, then_ma) for trim, then_ma in tried]
             if not found:
                 return None
             _, trim, currents_ma = min(found, key=lambda each: max(each[0], _HARMLESS_DB))
