@@ -9,7 +9,7 @@ Nothing here has a clock, a thread or a port. Sections named in these modules ar
 The modules are private: users import from here.
 """
 
-from firmware_protocol.codec import CODE_DTYPE, LIMIT_DTYPE, PAIR_DTYPE, Message
+from firmware_protocol.codec import CODE_DTYPE, LIMIT_DTYPE, PAIR_DTYPE, WATCH_DTYPE, Message
 from firmware_protocol.codes import (
     DRIVEN_TABLE,
     FULL_SCALE_CODE,
@@ -141,8 +141,10 @@ from firmware_protocol.stream_codes import (
     RunState,
     SubscribeFlag,
     SweepTrigger,
+    WatchFlag,
 )
 from firmware_protocol.stream_messages import (
+    LightEvent,
     SubscribeReply,
     SubscribeRequest,
     SweepAbortReply,
@@ -158,6 +160,8 @@ from firmware_protocol.stream_messages import (
     SweepStartReply,
     SweepStartRequest,
     TelemetryEvent,
+    WatchReply,
+    WatchRequest,
 )
 from firmware_protocol.streams import EventCredit, EventTrack, later_limit
 from firmware_protocol.sweep import (
@@ -208,6 +212,7 @@ __all__ = [
     "SATURATED",
     "SENDS",
     "SWEEP_PUSH_MS",
+    "WATCH_DTYPE",
     "AnyEvent",
     "AnyRequest",
     "ApplyFlag",
@@ -259,6 +264,7 @@ __all__ = [
     "ImageFlag",
     "Judgement",
     "Kind",
+    "LightEvent",
     "Message",
     "OutputsState",
     "PayloadError",
@@ -310,6 +316,9 @@ __all__ = [
     "TelemetryEvent",
     "UnknownCommandError",
     "Verdict",
+    "WatchFlag",
+    "WatchReply",
+    "WatchRequest",
     "WatchdogPolicy",
     "accepts_no_reply",
     "channel_power_uw",

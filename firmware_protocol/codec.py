@@ -28,6 +28,9 @@ LIMIT_DTYPE = np.dtype([("code_max", "<u2"), ("load_ohm", "<u2"), ("trip_ua", "<
 PAIR_DTYPE = np.dtype([("channel", "<u2"), ("code", "<u2")])
 """One change of STAGE_SPARSE (section 8.2)."""
 
+WATCH_DTYPE = np.dtype([(name, "<u2") for name in ("channel", "dark_below", "light_from", "hold_ticks")])
+"""One monitor of WATCH (section 9.3): thresholds in codes, hold-off in ticks."""
+
 CODE_DTYPE = np.dtype("<u2")
 """Drive and monitor codes on the wire."""
 
@@ -36,6 +39,7 @@ _ELEMENTS: dict[str, np.dtype[Any]] = {
     "u32": np.dtype("<u4"),
     "limit": LIMIT_DTYPE,
     "pair": PAIR_DTYPE,
+    "watch": WATCH_DTYPE,
 }
 _VIEWS: dict[str, Callable[[int], int]] = {
     "bool": bool,

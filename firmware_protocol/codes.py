@@ -93,6 +93,7 @@ class Command(IntEnum):
     READBACK = 0x15, "PR", "any", 6
     READ_ADC = 0x20, "PR", "any", 8
     SUBSCRIBE = 0x21, "P", "any", 16
+    WATCH = 0x22, "P", "any", 8
     SWEEP_LOAD = 0x30, "P", "any but SWEEP", 20
     SWEEP_START = 0x31, "", "READY", 20
     SWEEP_READ = 0x32, "PR", "any", 12
@@ -133,6 +134,7 @@ class Event(IntEnum):
     SWEEP_DATA = 0x81
     SWEEP_DONE = 0x82
     FAULT = 0x83
+    LIGHT = 0x84
 
 
 class Stream(IntEnum):
@@ -140,6 +142,7 @@ class Stream(IntEnum):
 
     FAULT = 0
     SWEEP = 1
+    LIGHT = 16
 
 
 class Status(IntEnum):
@@ -215,6 +218,7 @@ class Feature(IntEnum):
     CHIP_TEMPERATURE = 10, "chip_temp is valid, OVER_TEMPERATURE available"
     SUPPLY_SENSE = 11, "SUPPLY available"
     CLEAR_ONE = 12, "FAULT_CLEAR clears the fault it names and no other, and refuses an unknown id"
+    MONITOR_WATCH = 13, "WATCH: tells by itself when light at a monitor goes and comes"
 
     def __new__(cls, bit: int, meaning: str = "") -> Feature:
         """Make the member from its row."""

@@ -18,7 +18,7 @@ SCALAR_SIZES = {"u8": 1, "u16": 2, "u32": 4, "i16": 2, "i32": 4}
 
 _STRUCT = {"u8": "B", "u16": "H", "u32": "I", "i16": "h", "i32": "i"}
 
-ELEMENT_SIZES = {"char": 1, "u8": 1, "u16": 2, "u32": 4, "pair": 4, "limit": 8, "fault": 20}
+ELEMENT_SIZES = {"char": 1, "u8": 1, "u16": 2, "u32": 4, "pair": 4, "limit": 8, "watch": 8, "fault": 20}
 """Bytes of one element of an array, by its type."""
 
 
@@ -29,8 +29,8 @@ class PayloadField:
     Attributes:
         offset: Bytes from the first payload byte.
         type: Wire type: ``u8 u16 u32 i16 i32``, ``char[n]`` (NUL padded), ``T[count]`` (the array whose length travels
-            in ``count``), ``T[count,n_adc]`` (row by row); T is also ``limit``, ``pair`` or ``fault``, the records of
-            sections 7.1, 8.2 and 11.3.
+            in ``count``), ``T[count,n_adc]`` (row by row); T is also ``limit``, ``pair``, ``watch`` or ``fault``, the
+            records of sections 7.1, 8.2, 9.3 and 11.3.
         name: Field name; empty for a reserved field.
         unit: Unit, empty for a pure number.
         range: ``lo..hi`` or ``a,b,c``; anything else is decided with more knowledge than the field alone.

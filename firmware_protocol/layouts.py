@@ -46,8 +46,18 @@ _RECORDS = (
             PayloadField(2, "u16", "code", "code", "0..code_max", "its new code"),
         ),
     ),
+    Layout(
+        "WatchRecord",
+        "",
+        (
+            PayloadField(0, "u16", "channel", "channel", "0..n_adc-1", "monitor channel"),
+            PayloadField(2, "u16", "dark_below", "code", "", "dark below this code; 0 = watch it no longer"),
+            PayloadField(4, "u16", "light_from", "code", "dark_below..65535", "light again from this code on"),
+            PayloadField(6, "u16", "hold_ticks", "ticks", "", "time a reading has to stay before it counts"),
+        ),
+    ),
 )
-"""Parts of messages that are no message: the frame header and two records."""
+"""Parts of messages that are no message: the frame header and three records."""
 
 
 def _layouts(code: str, *messages: type[Message]) -> Iterator[Layout]:
@@ -86,6 +96,8 @@ _ALL = (
     *_layouts("FAULT", messages.FaultRecord),
     *_layouts("SUBSCRIBE", stream_messages.SubscribeRequest, stream_messages.SubscribeReply),
     *_layouts("TELEMETRY", stream_messages.TelemetryEvent),
+    *_layouts("WATCH", stream_messages.WatchRequest, stream_messages.WatchReply),
+    *_layouts("LIGHT", stream_messages.LightEvent),
     IMAGE_LAYOUT,
     *_layouts("SWEEP_LOAD", stream_messages.SweepLoadRequest, stream_messages.SweepLoadReply),
     *_layouts("SWEEP_START", stream_messages.SweepStartRequest, stream_messages.SweepStartReply),

@@ -32,7 +32,7 @@ Codes = NDArray[np.uint16]
 """Drive or monitor codes, one per channel."""
 
 Records = NDArray[Any]
-"""Array of limit records (``LIMIT_DTYPE``) or of pairs (``PAIR_DTYPE``)."""
+"""Array of limit records (``LIMIT_DTYPE``), of pairs (``PAIR_DTYPE``) or of watched monitors (``WATCH_DTYPE``)."""
 
 ReplyT_co = TypeVar("ReplyT_co", bound=Message, covariant=True)
 

@@ -31,6 +31,7 @@ from firmware_protocol.messages import (
 )
 from firmware_protocol.stream_codes import SubscribeFlag
 from firmware_protocol.stream_messages import (
+    LightEvent,
     SubscribeRequest,
     SweepAbortRequest,
     SweepAckRequest,
@@ -40,6 +41,7 @@ from firmware_protocol.stream_messages import (
     SweepReadRequest,
     SweepStartRequest,
     TelemetryEvent,
+    WatchRequest,
 )
 
 AnyRequest = (
@@ -54,6 +56,7 @@ AnyRequest = (
     | ReadbackRequest
     | ReadAdcRequest
     | SubscribeRequest
+    | WatchRequest
     | SweepLoadRequest
     | SweepStartRequest
     | SweepReadRequest
@@ -69,7 +72,7 @@ AnyRequest = (
 )
 """Every request of version 1."""
 
-AnyEvent = TelemetryEvent | SweepDataEvent | SweepDoneEvent | FaultRecord
+AnyEvent = TelemetryEvent | LightEvent | SweepDataEvent | SweepDoneEvent | FaultRecord
 """Every event of version 1."""
 
 _CONFIG_OPS: dict[int, Any] = {

@@ -37,6 +37,7 @@ TABLES: tuple[type[Enum], ...] = (
     codes.ReadbackFlag,
     codes.StatsCounter,
     stream_codes.SubscribeFlag,
+    stream_codes.WatchFlag,
     stream_codes.ImageFlag,
     stream_codes.RunFlag,
     stream_codes.EndAction,

@@ -32,6 +32,12 @@ class SubscribeFlag(IntFlag):
     RENEW = 0x01
 
 
+class WatchFlag(IntFlag):
+    """Bits of ``watch_flags``."""
+
+    CLEAR = 0x01
+
+
 class ImageFlag(IntFlag):
     """Bits of ``img_flags``."""
 

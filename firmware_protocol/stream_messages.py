@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from firmware_protocol.codec import Message
 from firmware_protocol.codes import SATURATED, Command, Event, OutputsState
 from firmware_protocol.fields import wire
-from firmware_protocol.messages import Codes
+from firmware_protocol.messages import Codes, Records
 from firmware_protocol.stream_codes import EndReason, RunState, SubscribeFlag
 
 
@@ -67,6 +67,41 @@ class TelemetryEvent(Message):
     def saturated(self) -> NDArray[np.bool_]:
         """Where the monitor is above full scale and the code is no value; shape of ``adc``."""
         return _saturated(self.adc)
+
+
+class WatchReply(Message):
+    """What is watched now (section 9.3); the event numbered ``next_event`` tells the state."""
+
+    next_event: int = wire(0, "u32", "", "", "number of the next LIGHT event")
+    watched: int = wire(4, "u16", "channels", "", "monitors watched")
+    dark: int = wire(6, "u16", "channels", "", "of them dark at present")
+
+
+class WatchRequest(Message):
+    """Watch the light at monitors, or ask for its state (section 9.3); ``monitors`` has ``WATCH_DTYPE`` or rows."""
+
+    command: ClassVar[Command] = Command.WATCH
+    reply: ClassVar[type[WatchReply]] = WatchReply
+    watch_flags: int = wire(0, "u8", "bits", "", "b0 CLEAR: forget all monitors first", default=0)
+    _reserved_1 = wire(1, "u8")
+    period_ticks: int = wire(2, "u16", "ticks", "", "time between two scans; 0 = as before", default=0)
+    _count = wire(4, "u16", "monitors", "0..65535", "records that follow")
+    _reserved_6 = wire(6, "u16")
+    monitors: Records = wire(
+        8, "watch[count]", "", "", "channel u16, dark_below u16, light_from u16, hold_ticks u16", default=()
+    )
+
+
+class LightEvent(Message):
+    """Which watched monitors are dark (section 9.3)."""
+
+    event: ClassVar[Event] = Event.LIGHT
+    tick: int = wire(0, "u32", "ticks", "", "scan after which the state was this one")
+    since: int = wire(4, "u32", "ticks", "", "first of the scans that showed the change; tick, if nothing changed")
+    generation: int = wire(8, "u32", "", "", "active generation at that scan")
+    _mask_len = wire(12, "u16", "B", "", "bytes of the mask: (n_adc + 7) / 8")
+    _reserved_14 = wire(14, "u16")
+    dark: bytes = wire(16, "u8[mask_len]", "bits", "", "bit i of byte j: monitor 8 j + i is watched and dark")
 
 
 class SweepLoadReply(Message):

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define LUM_SCHEMA_CRC32 0x41E8D110u /* schema_crc32 of HELLO */
+#define LUM_SCHEMA_CRC32 0xF40E50C6u /* schema_crc32 of HELLO */
 #define LUM_PROTOCOL_MAJOR 1u /* high nibble of kind_version */
 #define LUM_MIN_MTU 256u /* bytes on the wire every implementation accepts from reset on */
 #define LUM_NO_CHANNEL 65535u /* channel or index of an error reply: none */
@@ -69,6 +69,7 @@ enum lum_command {
     LUM_COMMAND_READBACK = 0x15,
     LUM_COMMAND_READ_ADC = 0x20,
     LUM_COMMAND_SUBSCRIBE = 0x21,
+    LUM_COMMAND_WATCH = 0x22,
     LUM_COMMAND_SWEEP_LOAD = 0x30,
     LUM_COMMAND_SWEEP_START = 0x31,
     LUM_COMMAND_SWEEP_READ = 0x32,
@@ -84,12 +85,14 @@ enum lum_event {
     LUM_EVENT_SWEEP_DATA = 0x81,
     LUM_EVENT_SWEEP_DONE = 0x82,
     LUM_EVENT_FAULT = 0x83,
+    LUM_EVENT_LIGHT = 0x84,
 };
 
 /* Fixed stream ids of events; telemetry uses 2 … 1 + n_streams. */
 enum lum_stream {
     LUM_STREAM_FAULT = 0x00,
     LUM_STREAM_SWEEP = 0x01,
+    LUM_STREAM_LIGHT = 0x10,
 };
 
 /* Status codes (section 12). */
@@ -136,6 +139,7 @@ enum lum_feature {
     LUM_FEATURE_CHIP_TEMPERATURE = 0x0A,
     LUM_FEATURE_SUPPLY_SENSE = 0x0B,
     LUM_FEATURE_CLEAR_ONE = 0x0C,
+    LUM_FEATURE_MONITOR_WATCH = 0x0D,
 };
 
 /* Fault sources (section 11.3): bit numbers of faults, latched and fault_enable. */
@@ -254,6 +258,11 @@ enum lum_subscribe_flag {
     LUM_SUBSCRIBE_FLAG_RENEW = 0x01,
 };
 
+/* Bits of watch_flags. */
+enum lum_watch_flag {
+    LUM_WATCH_FLAG_CLEAR = 0x01,
+};
+
 /* Bits of img_flags. */
 enum lum_image_flag {
     LUM_IMAGE_FLAG_START_TABLE = 0x01,
@@ -314,6 +323,7 @@ enum lum_end_reason {
     X(READBACK, 0x15u, 6u, LUM_MARK_PIPELINED | LUM_MARK_READ) \
     X(READ_ADC, 0x20u, 8u, LUM_MARK_PIPELINED | LUM_MARK_READ) \
     X(SUBSCRIBE, 0x21u, 16u, LUM_MARK_PIPELINED) \
+    X(WATCH, 0x22u, 8u, LUM_MARK_PIPELINED) \
     X(SWEEP_LOAD, 0x30u, 20u, LUM_MARK_PIPELINED) \
     X(SWEEP_START, 0x31u, 20u, 0u) \
     X(SWEEP_READ, 0x32u, 12u, LUM_MARK_PIPELINED | LUM_MARK_READ) \
@@ -453,6 +463,36 @@ static inline void lum_pair_record_write(const struct lum_pair_record *m, uint8_
 {
     lum_put_u16(p + 0, m->channel);
     lum_put_u16(p + 2, m->code);
+}
+
+/* WatchRecord */
+#define LUM_WATCH_RECORD_SIZE 8u
+#define LUM_WATCH_RECORD_CHANNEL_OFFSET 0u
+#define LUM_WATCH_RECORD_DARK_BELOW_OFFSET 2u
+#define LUM_WATCH_RECORD_LIGHT_FROM_OFFSET 4u
+#define LUM_WATCH_RECORD_HOLD_TICKS_OFFSET 6u
+
+struct lum_watch_record {
+    uint16_t channel; /* monitor channel [channel], 0..n_adc-1 */
+    uint16_t dark_below; /* dark below this code; 0 = watch it no longer [code] */
+    uint16_t light_from; /* light again from this code on [code], dark_below..65535 */
+    uint16_t hold_ticks; /* time a reading has to stay before it counts [ticks] */
+};
+
+static inline void lum_watch_record_read(struct lum_watch_record *m, const uint8_t *p)
+{
+    m->channel = lum_get_u16(p + 0);
+    m->dark_below = lum_get_u16(p + 2);
+    m->light_from = lum_get_u16(p + 4);
+    m->hold_ticks = lum_get_u16(p + 6);
+}
+
+static inline void lum_watch_record_write(const struct lum_watch_record *m, uint8_t *p)
+{
+    lum_put_u16(p + 0, m->channel);
+    lum_put_u16(p + 2, m->dark_below);
+    lum_put_u16(p + 4, m->light_from);
+    lum_put_u16(p + 6, m->hold_ticks);
 }
 
 /* ErrorReply */
@@ -1664,6 +1704,95 @@ static inline void lum_telemetry_event_write(const struct lum_telemetry_event *m
     lum_put_u32(p + 8, m->generation);
     lum_put_i16(p + 12, m->chip_temp);
     lum_put_u16(p + 14, m->count);
+}
+
+/* WatchRequest, WATCH */
+#define LUM_WATCH_REQUEST_SIZE 8u
+#define LUM_WATCH_REQUEST_WATCH_FLAGS_OFFSET 0u
+#define LUM_WATCH_REQUEST_PERIOD_TICKS_OFFSET 2u
+#define LUM_WATCH_REQUEST_COUNT_OFFSET 4u
+#define LUM_WATCH_REQUEST_MONITORS_OFFSET 8u
+#define LUM_WATCH_REQUEST_MONITORS_ELEMENT 8u
+
+struct lum_watch_request {
+    uint8_t watch_flags; /* b0 CLEAR: forget all monitors first [bits] */
+    uint16_t period_ticks; /* time between two scans; 0 = as before [ticks] */
+    uint16_t count; /* records that follow [monitors], 0..65535 */
+};
+
+static inline void lum_watch_request_read(struct lum_watch_request *m, const uint8_t *p)
+{
+    m->watch_flags = lum_get_u8(p + 0);
+    m->period_ticks = lum_get_u16(p + 2);
+    m->count = lum_get_u16(p + 4);
+}
+
+static inline void lum_watch_request_write(const struct lum_watch_request *m, uint8_t *p)
+{
+    lum_put_u8(p + 0, m->watch_flags);
+    lum_put_u8(p + 1, 0u);
+    lum_put_u16(p + 2, m->period_ticks);
+    lum_put_u16(p + 4, m->count);
+    lum_put_u16(p + 6, 0u);
+}
+
+/* WatchReply, WATCH */
+#define LUM_WATCH_REPLY_SIZE 8u
+#define LUM_WATCH_REPLY_NEXT_EVENT_OFFSET 0u
+#define LUM_WATCH_REPLY_WATCHED_OFFSET 4u
+#define LUM_WATCH_REPLY_DARK_OFFSET 6u
+
+struct lum_watch_reply {
+    uint32_t next_event; /* number of the next LIGHT event */
+    uint16_t watched; /* monitors watched [channels] */
+    uint16_t dark; /* of them dark at present [channels] */
+};
+
+static inline void lum_watch_reply_read(struct lum_watch_reply *m, const uint8_t *p)
+{
+    m->next_event = lum_get_u32(p + 0);
+    m->watched = lum_get_u16(p + 4);
+    m->dark = lum_get_u16(p + 6);
+}
+
+static inline void lum_watch_reply_write(const struct lum_watch_reply *m, uint8_t *p)
+{
+    lum_put_u32(p + 0, m->next_event);
+    lum_put_u16(p + 4, m->watched);
+    lum_put_u16(p + 6, m->dark);
+}
+
+/* LightEvent, LIGHT */
+#define LUM_LIGHT_EVENT_SIZE 16u
+#define LUM_LIGHT_EVENT_TICK_OFFSET 0u
+#define LUM_LIGHT_EVENT_SINCE_OFFSET 4u
+#define LUM_LIGHT_EVENT_GENERATION_OFFSET 8u
+#define LUM_LIGHT_EVENT_MASK_LEN_OFFSET 12u
+#define LUM_LIGHT_EVENT_DARK_OFFSET 16u
+#define LUM_LIGHT_EVENT_DARK_ELEMENT 1u
+
+struct lum_light_event {
+    uint32_t tick; /* scan after which the state was this one [ticks] */
+    uint32_t since; /* first of the scans that showed the change; tick, if nothing changed [ticks] */
+    uint32_t generation; /* active generation at that scan */
+    uint16_t mask_len; /* bytes of the mask: (n_adc + 7) / 8 [B] */
+};
+
+static inline void lum_light_event_read(struct lum_light_event *m, const uint8_t *p)
+{
+    m->tick = lum_get_u32(p + 0);
+    m->since = lum_get_u32(p + 4);
+    m->generation = lum_get_u32(p + 8);
+    m->mask_len = lum_get_u16(p + 12);
+}
+
+static inline void lum_light_event_write(const struct lum_light_event *m, uint8_t *p)
+{
+    lum_put_u32(p + 0, m->tick);
+    lum_put_u32(p + 4, m->since);
+    lum_put_u32(p + 8, m->generation);
+    lum_put_u16(p + 12, m->mask_len);
+    lum_put_u16(p + 14, 0u);
 }
 
 /* SweepImageHeader */

@@ -356,8 +356,8 @@ def test_arbitrary_payloads_give_a_message_or_an_error_of_the_protocol(code: int
 
 
 def test_an_event_nobody_knows_is_an_error_that_names_its_code() -> None:
-    with pytest.raises(fp.UnknownCommandError, match="0x84"):
-        fp.decode_event(0x84, bytes(40))
+    with pytest.raises(fp.UnknownCommandError, match="0x85"):
+        fp.decode_event(0x85, bytes(40))
 
 
 def test_records_keep_their_width_even_when_there_are_none() -> None:

@@ -78,6 +78,7 @@ def test_codes_and_marks_are_those_of_the_command_table() -> None:
         0x15: ("READBACK", "PR"),
         0x20: ("READ_ADC", "PR"),
         0x21: ("SUBSCRIBE", "P"),
+        0x22: ("WATCH", "P"),
         0x30: ("SWEEP_LOAD", "P"),
         0x31: ("SWEEP_START", ""),
         0x32: ("SWEEP_READ", "PR"),
@@ -103,6 +104,7 @@ def test_bits_and_states_of_sweeps_are_those_of_the_specification() -> None:
         "SWEEP_DATA": 0x81,
         "SWEEP_DONE": 0x82,
         "FAULT": 0x83,
+        "LIGHT": 0x84,
     }
 
 
@@ -111,6 +113,8 @@ def test_records_of_arrays_have_the_size_of_their_layouts() -> None:
     assert fp.PAIR_DTYPE.itemsize == LAYOUTS["PairRecord"].fixed_size
     assert fp.LIMIT_DTYPE.names == tuple(field.name for field in LAYOUTS["LimitRecord"].fields)
     assert fp.PAIR_DTYPE.names == tuple(field.name for field in LAYOUTS["PairRecord"].fields)
+    assert fp.WATCH_DTYPE.itemsize == LAYOUTS["WatchRecord"].fixed_size
+    assert fp.WATCH_DTYPE.names == tuple(field.name for field in LAYOUTS["WatchRecord"].fields)
 
 
 def test_status_codes_count_without_holes_from_ok_to_unknown_fault() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import firmware_protocol as fp
 
 VECTORS: dict[str, Any] = json.loads(resources.files("firmware_protocol").joinpath("vectors.json").read_text())
-_BYTES = ("mask", "data")
+_BYTES = ("mask", "data", "dark")
 
 
 def build(record: dict[str, Any]) -> Any:

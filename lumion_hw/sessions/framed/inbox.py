@@ -86,7 +86,7 @@ class Inbox:
         self._mtu = mtu
         self._wanted: dict[tuple[int, int], Wanted] = {}
         self._sinks: dict[int, Sink] = {}
-        self._next_event: dict[int, int] = {Stream.FAULT: 0, Stream.SWEEP: 0}
+        self._next_event: dict[int, int] = dict.fromkeys(Stream, 0)
 
     def start(self, session: int) -> None:
         """Begin a session: what was half received, asked for, subscribed to or announced before is forgotten."""
@@ -96,7 +96,7 @@ class Inbox:
         self._decoder = Decoder(self._mtu)
         self._wanted.clear()
         self._sinks.clear()
-        self._next_event = {Stream.FAULT: 0, Stream.SWEEP: 0}
+        self._next_event = dict.fromkeys(Stream, 0)
 
     def expect(self, wanted: Wanted) -> None:
         """Accept this reply from now on, once."""
@@ -218,4 +218,6 @@ def _belongs(event: int, stream: int) -> bool:
         return event == Event.FAULT
     if stream == Stream.SWEEP:
         return event in (Event.SWEEP_DATA, Event.SWEEP_DONE)
+    if stream == Stream.LIGHT:
+        return event == Event.LIGHT
     return event == Event.TELEMETRY
