@@ -73,8 +73,8 @@ class WatchReply(Message):
     """What is watched now (section 9.3); the event numbered ``next_event`` tells the state."""
 
     next_event: int = wire(0, "u32", "", "", "number of the next LIGHT event")
-    watched: int = wire(4, "u16", "channels", "", "monitors watched")
-    dark: int = wire(6, "u16", "channels", "", "of them dark at present")
+    n_watched: int = wire(4, "u16", "channels", "", "monitors watched")
+    n_dark: int = wire(6, "u16", "channels", "", "of them dark at present")
 
 
 class WatchRequest(Message):

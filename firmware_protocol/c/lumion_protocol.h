@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define LUM_SCHEMA_CRC32 0xF40E50C6u /* schema_crc32 of HELLO */
+#define LUM_SCHEMA_CRC32 0xA9C2E947u /* schema_crc32 of HELLO */
 #define LUM_PROTOCOL_MAJOR 1u /* high nibble of kind_version */
 #define LUM_MIN_MTU 256u /* bytes on the wire every implementation accepts from reset on */
 #define LUM_NO_CHANNEL 65535u /* channel or index of an error reply: none */
@@ -1739,27 +1739,27 @@ static inline void lum_watch_request_write(const struct lum_watch_request *m, ui
 /* WatchReply, WATCH */
 #define LUM_WATCH_REPLY_SIZE 8u
 #define LUM_WATCH_REPLY_NEXT_EVENT_OFFSET 0u
-#define LUM_WATCH_REPLY_WATCHED_OFFSET 4u
-#define LUM_WATCH_REPLY_DARK_OFFSET 6u
+#define LUM_WATCH_REPLY_N_WATCHED_OFFSET 4u
+#define LUM_WATCH_REPLY_N_DARK_OFFSET 6u
 
 struct lum_watch_reply {
     uint32_t next_event; /* number of the next LIGHT event */
-    uint16_t watched; /* monitors watched [channels] */
-    uint16_t dark; /* of them dark at present [channels] */
+    uint16_t n_watched; /* monitors watched [channels] */
+    uint16_t n_dark; /* of them dark at present [channels] */
 };
 
 static inline void lum_watch_reply_read(struct lum_watch_reply *m, const uint8_t *p)
 {
     m->next_event = lum_get_u32(p + 0);
-    m->watched = lum_get_u16(p + 4);
-    m->dark = lum_get_u16(p + 6);
+    m->n_watched = lum_get_u16(p + 4);
+    m->n_dark = lum_get_u16(p + 6);
 }
 
 static inline void lum_watch_reply_write(const struct lum_watch_reply *m, uint8_t *p)
 {
     lum_put_u32(p + 0, m->next_event);
-    lum_put_u16(p + 4, m->watched);
-    lum_put_u16(p + 6, m->dark);
+    lum_put_u16(p + 4, m->n_watched);
+    lum_put_u16(p + 6, m->n_dark);
 }
 
 /* LightEvent, LIGHT */
