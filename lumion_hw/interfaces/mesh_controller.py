@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -32,6 +32,8 @@ class ControllerInfo:
         readback_tolerance_ma: How far the table read back may be from the one driven, for controllers that measure
             their outputs; 0 for those that read back what they were told, to one step.
         sweep_points: Points that fit into one sweep whatever they change; 0 if there are no sweeps.
+        watches_light: The controller tells by itself when light at a monitor goes or comes.
+        tick_s: Step of the times it keeps by itself; 0 if unknown.
     """
 
     model: str
@@ -50,6 +52,8 @@ class ControllerInfo:
     monitor_step_ma: float = 0.0
     readback_tolerance_ma: float = 0.0
     sweep_points: int = 0
+    watches_light: bool = False
+    tick_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -182,6 +186,54 @@ class TelemetrySample:
     chip_temperature_c: float | None
 
 
+@dataclass(frozen=True)
+class LightThreshold:
+    """When a monitor counts as dark, and when as lit again.
+
+    Attributes:
+        monitor: Number of the monitor.
+        dark_below_ma: Photocurrent below which it is dark.
+        light_from_ma: Photocurrent from which on it is lit again; at least ``dark_below_ma``. Between the two it stays
+            what it was.
+        hold_s: Time for which readings have to stay so before it counts.
+    """
+
+    monitor: int
+    dark_below_ma: float
+    light_from_ma: float
+    hold_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class LightState:
+    """Which of the watched monitors are dark.
+
+    Attributes:
+        dark: Their numbers.
+        held_s: How long before this was decided the first reading showed the change; 0 if nothing changed.
+        generation: Generation that was driven.
+        timestamp_s: Host clock when it was told.
+    """
+
+    dark: frozenset[int]
+    held_s: float
+    generation: int
+    timestamp_s: float
+
+
+class LightWatcher(Protocol):
+    """A watch over monitors; close it when it is no longer needed."""
+
+    def change(self, thresholds: Sequence[LightThreshold], period_s: float) -> None:
+        """Watch other monitors, or with other thresholds, from now on; every monitor begins as lit."""
+
+    def wait(self, timeout_s: float) -> LightState | None:
+        """Return the next state told, or ``None`` when none has come within ``timeout_s``."""
+
+    def close(self) -> None:
+        """End the watch; idempotent."""
+
+
 class MeshController(Protocol):
     """A controller of heater currents. Thread-safe; every method either holds or raises a ``LumionError``.
 
@@ -243,6 +295,16 @@ class MeshController(Protocol):
             LimitError: No such period or average.
             ConfigError: A monitor does not exist.
             NotSupportedError: ``info.telemetry`` is false.
+        """
+
+    def watch_light(self, thresholds: Sequence[LightThreshold], *, period_s: float = 1e-3) -> LightWatcher:
+        """Let the controller watch monitors by itself and tell when light goes or comes.
+
+        Raises:
+            LimitError: A threshold, hold-off or period cannot be expressed.
+            ConfigError: A monitor does not exist, or none is given.
+            BusyError: It watches already.
+            NotSupportedError: ``info.watches_light`` is false.
         """
 
     def faults(self) -> tuple[Fault, ...]:

@@ -7,7 +7,7 @@ keep-alive feeds the controller's watchdog, so that the heaters go off when this
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -34,6 +34,7 @@ from lumion_hw.drivers.mesh.lumion.config import (
 )
 from lumion_hw.drivers.mesh.lumion.faults import FaultWatch, WatchedCall
 from lumion_hw.drivers.mesh.lumion.keepalive import KeepAlive
+from lumion_hw.drivers.mesh.lumion.light import LightWatching, WatchedLight
 from lumion_hw.drivers.mesh.lumion.monitors import check_ability, read_all
 from lumion_hw.drivers.mesh.lumion.reconnect import Attachment, LinkEvent, LinkState, Reconnector, ReconnectPolicy
 from lumion_hw.drivers.mesh.lumion.safety import close_at_exit
@@ -46,6 +47,7 @@ from lumion_hw.interfaces import (
     ControllerLimits,
     Fault,
     Generation,
+    LightThreshold,
     MonitorReading,
     SweepPlan,
     SweepResult,
@@ -124,6 +126,7 @@ class LumionMeshController(Driver):
         self._keep = KeepAlive(self._session, clock, self._feed, self._come_back, lease_s)
         self._reconnector = Reconnector(reconnect, clock, self._attach_again, self._session.close, on_link, self._where)
         self._streams = TelemetryStreams(self._session, clock, self._where, self._keep_going, self._lost)
+        self._light = LightWatching(self._session, clock, self._where, self._keep_going, self._lost)
         self._closing = False
 
     @property
@@ -303,6 +306,22 @@ class LumionMeshController(Driver):
         with self._using("telemetry"):
             check_ability(self.info.telemetry, "SUBSCRIBE", "sends no telemetry", self._where)
             return self._streams.start(period_s, monitors, n_avg)
+
+    def watch_light(self, thresholds: Sequence[LightThreshold], *, period_s: float = 1e-3) -> WatchedLight:
+        """Let the controller watch monitors by itself and tell when light goes or comes, until the watch is closed.
+
+        Args:
+            thresholds: One per monitor; thresholds are rounded up to the next code, hold-offs to the next tick.
+            period_s: Time between two scans, rounded to the controller's tick.
+
+        Raises:
+            LimitError: A threshold, hold-off or period cannot be expressed; nothing was sent.
+            ConfigError: A monitor does not exist, or none is given.
+            BusyError: It watches already.
+            NotSupportedError: This controller does not watch light.
+        """
+        with self._using("watch_light"):
+            return self._light.start(thresholds, period_s)
 
     def faults(self) -> tuple[Fault, ...]:
         """Return the faults the controller keeps, oldest first."""

@@ -21,6 +21,7 @@ from firmware_protocol import (
     fault_source_name,
     has_feature,
 )
+from lumion_hw.drivers.mesh.lumion.light import can_watch
 from lumion_hw.interfaces import ControllerInfo, Fault
 from lumion_hw.sessions.framed.session import FramedSession
 
@@ -51,6 +52,8 @@ def controller_info(hello: HelloReply) -> ControllerInfo:
         monitor_full_scale_ma=hello.adc_full_scale * 1e-6,
         monitor_step_ma=hello.adc_full_scale * 1e-6 / (2**hello.adc_bits - 1) if hello.adc_bits else 0.0,
         sweep_points=_sweep_points(hello) if sweeps else 0,
+        watches_light=can_watch(hello),
+        tick_s=hello.tick_us * 1e-6,
     )
 
 

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -38,6 +38,8 @@ from lumion_hw.interfaces import (
     ControllerLimits,
     Fault,
     Generation,
+    LightThreshold,
+    LightWatcher,
     MonitorReading,
     SweepPlan,
     SweepResult,
@@ -314,6 +316,11 @@ class QontrolController(Driver):
         """Raise ``NotSupportedError``: the modules send no readings by themselves."""
         del period_s, monitors, n_avg
         self._not_supported("telemetry", "send no readings by themselves", "Call read_channels() instead.")
+
+    def watch_light(self, thresholds: Sequence[LightThreshold], *, period_s: float = 1e-3) -> LightWatcher:
+        """Raise ``NotSupportedError``: the modules have no photodiodes."""
+        del thresholds, period_s
+        self._not_supported("watch_light", "have no photodiodes", "Watch the power meters or the modules' LOS instead.")
 
     def faults(self) -> tuple[Fault, ...]:
         """Return what the modules reported and this driver keeps, oldest first.
