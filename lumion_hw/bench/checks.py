@@ -163,11 +163,21 @@ class BenchData:
         there = [each for each, device in self.devices.items() if isinstance(each, str) and device.get("kind") in kinds]
         yield Check(path, f"{expected} not there{did_you_mean(name, there)}")
 
-    def server_reference(self, path: Path, name: object) -> Iterator[Check]:
-        """Yield a problem if ``name`` is not a server."""
-        names = [server.get("name") for _, server in self.servers]
-        if isinstance(name, str) and name not in names:
-            hint = did_you_mean(name, [known for known in names if isinstance(known, str)])
+    def units(self) -> dict[str, tuple[str, ...]]:
+        """Return the modules of every server and of every accelerator, by name."""
+        found: dict[str, tuple[str, ...]] = {}
+        for _, server in self.servers:
+            for unit in (server, *map(mapping, items(server.get("accelerators")))):
+                name = unit.get("name")
+                if isinstance(name, str):
+                    found[name] = tuple(nic for nic in items(unit.get("nics")) if isinstance(nic, str))
+        return found
+
+    def unit_reference(self, path: Path, name: object) -> Iterator[Check]:
+        """Yield a problem if ``name`` is neither a server nor an accelerator."""
+        units = self.units()
+        if isinstance(name, str) and name not in units:
+            hint = did_you_mean(name, list(units))
             yield Check(path, f"expected the name of a server, found {name!r}, which is not in servers{hint}")
 
     def topology(self) -> MeshTopology | None:
@@ -365,28 +375,78 @@ def _servers(bench: BenchData) -> Iterator[Check]:
             missing = [side for side, wired in (("inputs", lit), ("outputs", received)) if nic not in wired]
             if missing:
                 yield Check(path, f"expected a wired module, found {nic!r}, which is not in wiring.{missing[0]}")
+        nics, interfaces = items(server.get("nics")), items(server.get("interfaces"))
+        if interfaces and len(interfaces) != len(nics):
+            found = f"{len(interfaces)} for {len(nics)} nics"
+            yield Check((*base, "interfaces"), f"expected one interface per NIC, found {found}")
+        parts = Uses()
+        for i, accelerator in enumerate(map(mapping, items(server.get("accelerators")))):
+            where = (*base, "accelerators", i)
+            if isinstance(accelerator.get("name"), str):
+                own = accelerator["name"]
+                yield from names.claim(own, (*where, "name"), f"server name {own!r}")
+            for j, nic in enumerate(items(accelerator.get("nics"))):
+                if isinstance(nic, str) and nic not in nics:
+                    at = (*where, "nics", j)
+                    yield Check(at, f"expected one of the server's nics, found {nic!r}", (*base, "nics"))
+                elif isinstance(nic, str):
+                    yield from parts.claim(nic, (*where, "nics", j), f"module {nic!r}")
 
 
 def _fabric(bench: BenchData) -> Iterator[Check]:
-    named = [(server.get("name"), len(items(server.get("nics")))) for _, server in bench.servers]
-    n_nics = {name: count for name, count in named if isinstance(name, str)}
-    busy = Uses()
+    units, busy, names = bench.units(), Uses(), Uses()
+
+    def used(path: Path, name: object) -> Iterator[Check]:
+        yield from bench.unit_reference(path, name)
+        nics = units.get(name, ()) if isinstance(name, str) else ()
+        # By module: an accelerator and its server are not used both. One mistake is told once.
+        yield from [problem for nic in nics for problem in busy.claim(nic, path, f"server {name!r}")][:1]
+
     for i, pair in enumerate(items(bench.fabric.get("pairs"))):
-        ends = items(pair)
-        for j, name in enumerate(ends):
-            path = ("fabric", "pairs", i, j)
-            yield from bench.server_reference(path, name)
-            if isinstance(name, str):
-                yield from busy.claim(name, path, f"server {name!r}")
-        counts = [n_nics[name] for name in ends if isinstance(name, str) and name in n_nics]
-        if len(counts) == 2 and counts[0] != counts[1]:
-            found = f"{ends[0]!r} with {counts[0]} and {ends[1]!r} with {counts[1]}"
-            yield Check(("fabric", "pairs", i), f"expected two servers with as many NICs, found {found}")
+        for j, name in enumerate(items(pair)):
+            yield from used(("fabric", "pairs", i, j), name)
+        yield from _as_many_nics(("fabric", "pairs", i), items(pair), units)
+    for i, job in enumerate(map(mapping, items(bench.fabric.get("jobs")))):
+        base: Path = ("fabric", "jobs", i)
+        members = items(job.get("members"))
+        if isinstance(job.get("name"), str):
+            yield from names.claim(job["name"], (*base, "name"), f"job name {job['name']!r}")
+        for j, name in enumerate(members):
+            yield from used((*base, "members", j), name)
+        yield from _topology(base, job, members, units)
     for i, name in enumerate(items(bench.fabric.get("spares"))):
-        where: Path = ("fabric", "spares", i)
-        yield from bench.server_reference(where, name)
-        if isinstance(name, str):
-            yield from busy.claim(name, where, f"server {name!r}")
+        yield from used(("fabric", "spares", i), name)
+
+
+def _as_many_nics(path: Path, ends: Sequence[object], units: Mapping[str, Sequence[object]]) -> Iterator[Check]:
+    counts = [len(units[name]) for name in ends if isinstance(name, str) and name in units]
+    if len(counts) == 2 and counts[0] != counts[1]:
+        found = f"{ends[0]!r} with {counts[0]} and {ends[1]!r} with {counts[1]}"
+        yield Check(path, f"expected two servers with as many NICs, found {found}")
+
+
+def _topology(
+    base: Path, job: Mapping[Any, Any], members: Sequence[object], units: Mapping[str, Sequence[object]]
+) -> Iterator[Check]:
+    """Yield what keeps a job's members from being joined as it asks for."""
+    shape, links = job.get("topology", "pair"), items(job.get("links"))
+    if shape == "pair":
+        if len(members) != 2:
+            yield Check((*base, "members"), f"expected two members of a pair, found {len(members)}")
+        yield from _as_many_nics((*base, "members"), members, units)
+    if (shape == "links") != bool(links):
+        found = "none" if shape == "links" else f"some with topology {shape}"
+        yield Check((*base, "links"), f"expected links with topology links and nowhere else, found {found}")
+    needed: dict[str, int] = {}
+    for i, link in enumerate(links):
+        for j, name in enumerate(items(link)):
+            if name not in members:
+                yield Check((*base, "links", i, j), f"expected a member of the job, found {name!r}")
+            elif isinstance(name, str):
+                needed[name] = needed.get(name, 0) + 1
+    for name, count in needed.items():
+        if name in units and count > len(units[name]):
+            yield Check((*base, "links"), f"expected at most {len(units[name])} links of {name!r}, found {count}")
 
 
 _CHECKS: tuple[Callable[[BenchData], Iterator[Check]], ...] = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny, create_model, model_validator
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from lumion_hw.bench.checks import cross_check, path_text
@@ -156,19 +156,56 @@ class WiringModel(StrictModel):
     outputs: tuple[OutputModel, ...] = Field((), description="Ways of light out of the mesh.")
 
 
+class AcceleratorModel(StrictModel):
+    """An accelerator of a server that has network ports of its own, so that it can be replaced alone."""
+
+    name: Name = Field(description="Name of the accelerator.")
+    nics: tuple[Name, ...] = Field(min_length=1, description="Those of the server's modules that are its own.")
+
+
 class ServerModel(StrictModel):
     """A server and the modules of its network ports, in NIC order."""
 
     name: Name = Field(description="Name of the server.")
     nics: tuple[Name, ...] = Field(min_length=1, description="SFP+ devices; NIC 0 first.")
+    interfaces: tuple[str, ...] = Field((), description="Network interfaces of the ports, in the order of nics.")
+    accelerators: tuple[AcceleratorModel, ...] = Field((), description="Accelerators that can be replaced alone.")
     risk_group: str | None = Field(None, description="Servers that can fail together share one.")
+    risk_groups: tuple[str, ...] = Field((), description="Further ones: power feed, switch, chassis, rack.")
+
+    @property
+    def risks(self) -> frozenset[str]:
+        """All risk groups it belongs to."""
+        return frozenset(self.risk_groups) | ({self.risk_group} if self.risk_group is not None else frozenset())
+
+
+class JobModel(StrictModel):
+    """A job that runs on servers or accelerators, and how its members are to be joined."""
+
+    name: Name = Field(description="Name of the job.")
+    members: tuple[Name, ...] = Field(min_length=2, description="Servers or accelerators, in rank order.")
+    topology: Literal["pair", "ring", "links"] = Field(
+        "pair", description="pair: two members, NIC by NIC; ring: each with the next; links: as listed."
+    )
+    links: tuple[tuple[Name, Name], ...] = Field((), description="With links: members to be joined, a NIC of each.")
+
+
+class DetectorModel(BaseModel):
+    """One detector of failures; what else it takes, it says itself."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    detector: str = Field(description="Its name, as registered under lumion_hw.detectors.")
 
 
 class FabricModel(StrictModel):
     """Which servers are joined, which stand by, and how a circuit is judged."""
 
-    pairs: tuple[tuple[Name, Name], ...] = Field((), description="Servers joined NIC by NIC, in both directions.")
-    spares: tuple[Name, ...] = Field((), description="Servers that may replace a failed one, best first.")
+    pairs: tuple[tuple[Name, Name], ...] = Field(
+        (), description="Servers joined NIC by NIC, in both directions: each pair is a job of its own."
+    )
+    jobs: tuple[JobModel, ...] = Field((), description="Jobs and how their members are joined.")
+    spares: tuple[Name, ...] = Field((), description="Servers or accelerators that may replace a failed one.")
     loss_tolerance_db: Number | None = Field(
         None,
         gt=0.0,
@@ -177,6 +214,18 @@ class FabricModel(StrictModel):
         "if not given.",
     )
     detect_poll_s: Number = Field(0.1, ge=1e-3, le=60.0, description="Period at which receivers are asked for LOS.")
+    fade_s: Number = Field(
+        0.15, ge=1e-3, le=60.0, description="Light of one fibre alone that is gone for less has only faded."
+    )
+    detectors: tuple[DetectorModel, ...] = Field(
+        (DetectorModel(detector="photodiodes"), DetectorModel(detector="modules")),
+        description="What failures are noticed by.",
+    )
+
+    @property
+    def all_jobs(self) -> tuple[JobModel, ...]:
+        """The jobs, those that are given as pairs first."""
+        return (*(JobModel(name="-".join(pair), members=pair) for pair in self.pairs), *self.jobs)
 
 
 class BenchModel(StrictModel):

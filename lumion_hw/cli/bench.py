@@ -109,9 +109,17 @@ def output_rows(model: BenchModel) -> list[tuple[object, ...]]:
 def server_rows(model: BenchModel) -> list[tuple[object, ...]]:
     """Return name, NICs, risk group and role of every server."""
     roles: dict[str, Any] = {name: f"spare {i}" for i, name in enumerate(model.fabric.spares, start=1)}
-    for first, second in model.fabric.pairs:
-        roles |= {first: f"joined to {second}", second: f"joined to {first}"}
-    return [(s.name, " ".join(s.nics), s.risk_group, roles.get(s.name)) for s in model.servers]
+    for job in model.fabric.all_jobs:
+        for name in job.members:
+            others = ", ".join(other for other in job.members if other != name)
+            roles[name] = f"joined to {others}" if job.topology == "pair" else f"{job.topology} with {others}"
+    rows: list[tuple[object, ...]] = []
+    for server in model.servers:
+        rows.append(
+            (server.name, " ".join(server.nics), " ".join(sorted(server.risks)) or None, roles.get(server.name))
+        )
+        rows += [(f"  {each.name}", " ".join(each.nics), None, roles.get(each.name)) for each in server.accelerators]
+    return rows
 
 
 def _mesh_line(model: BenchModel) -> str:
