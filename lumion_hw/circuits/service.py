@@ -10,10 +10,11 @@ from pathlib import Path as FilePath
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.circuits.lock import BenchLock
-from lumion_hw.circuits.planned import PlannedCircuit
+from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.proof import CircuitProof
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.circuits.setup import Milestone, PathSetup
@@ -189,6 +190,25 @@ class CircuitService:
         self.alignments |= {name: found for name, found in aligned.items() if found is not None}
         return proofs
 
+    def switch(self, plan: CircuitPlan, *, milestone: Milestone = lambda name: None) -> tuple[CircuitProof, ...]:
+        """Go over to a plan made with :meth:`~lumion_hw.circuits.setup.PathSetup.plan_change`, and note it.
+
+        One commit, proven by the mesh's own photodiodes; see :meth:`~lumion_hw.circuits.setup.PathSetup.switch`.
+        Transmitters are to be lit and aligned: of circuits that stand, or of spares that stand by.
+
+        Raises:
+            BusyError: Another program has taken over.
+            CircuitError: One was not proven: all are as before.
+            LumionError: The controller failed, or the journal cannot be written.
+        """
+        launch_dbm = {each.request.source: each.proof.get("launch_dbm") for each in self.state.circuits}
+        names = [_name(circuit.request) for circuit in plan.circuits]
+        known_ma = np.array(self.state.currents_ma) if self.state.currents_ma else None
+        with self._change("switch", names, known_ma):
+            proofs = self.setup.switch(plan, launch_dbm, milestone=milestone)
+            self._end(proofs)
+        return proofs
+
     def disconnect(self, names: Collection[str] | None = None) -> tuple[StandingCircuit, ...]:
         """Take circuits down, all if none are named; when none are left the heaters go off.
 
@@ -221,11 +241,17 @@ class CircuitService:
         self.journal.note(dataclasses.replace(self._standing(()), circuits=tuple(circuits)))
 
     @contextlib.contextmanager
-    def _change(self, what: str, names: Sequence[str]) -> Iterator[None]:
-        """Journal a change; one that fails is noted as taken back if the mesh confirms that it is."""
+    def _change(self, what: str, names: Sequence[str], known_ma: NDArray[np.float64] | None = None) -> Iterator[None]:
+        """Journal a change; one that fails is noted as taken back if the mesh confirms that it is.
+
+        Args:
+            what: What is to be done.
+            names: Circuits concerned.
+            known_ma: What is driven now, where time is too short to read it back.
+        """
         mesh = self.setup.bench.mesh
         with self.lock.changing():
-            before_ma, before = mesh.driven_ma(), self.state
+            before_ma, before = mesh.driven_ma() if known_ma is None else known_ma, self.state
             self.journal.begin(what, names, before_ma)
             try:
                 yield

@@ -45,6 +45,10 @@ _BRIGHT = 30.0
 _DARK_READS = 30
 """Readings of a search that have seen two squeezers over their range: one alone may turn about the polarization."""
 
+_SETTLED_WITHIN_S = 0.02
+"""Heaters settle in milliseconds; light that has not come by then does not come."""
+_LOOK_AGAIN_S = 0.5e-3
+
 Milestone = Callable[[str], None]
 """Told of each milestone reached: ``programmed``, ``settled``, ``los_clear``, ``link_up``."""
 
@@ -196,6 +200,106 @@ class PathSetup:
         spans.reached("link_up")
         spans.log("connected", plan.circuits)
         return proofs
+
+    def plan_change(self, gone: Collection[CircuitRequest], wanted: Sequence[CircuitRequest]) -> CircuitPlan:
+        """Plan circuits in the place of others, beside what stays; nothing is changed and no device is asked.
+
+        What stays keeps its PUCs, and these their heater currents exactly, so that :meth:`switch` disturbs it by the
+        heat of new neighbours alone.
+
+        Args:
+            gone: Standing circuits that make room.
+            wanted: Circuits in their place.
+
+        Returns:
+            All that stands afterwards, as one setting.
+
+        Raises:
+            LumionError: As :func:`~lumion_hw.circuits.plan.plan_circuits`.
+        """
+        stays = None if self.active is None else self._without(self.active, gone)
+        standing = () if stays is None else stays.circuits
+        added = plan_circuits(self.bench, self.record, wanted, standing=standing)
+        if stays is None or not standing:
+            return replace(added, standing=())
+        setting = setting_beside(
+            self.bench.mesh.topology,
+            self.record,
+            {**stays.routing.states, **added.routing.states},
+            pucs_of(standing),
+            stays.currents_ma,
+            added.couplings,
+        )
+        return joined(stays, added, setting)
+
+    def switch(
+        self,
+        plan: CircuitPlan,
+        launch_dbm: Mapping[str, float | None],
+        *,
+        milestone: Milestone = lambda name: None,
+    ) -> tuple[CircuitProof, ...]:
+        """Program a plan in one commit, and prove its new circuits by the mesh's own photodiodes alone.
+
+        For transmitters that are lit and aligned already: no module and no meter is asked, none is switched. What they
+        say can follow with :meth:`prove`. The light is looked at while the heaters settle, and counts once two looks in
+        a row have found it where it belongs.
+
+        Args:
+            plan: All that is to stand, of :meth:`plan_change`.
+            launch_dbm: Launch power of each transmitter as its module reported it last.
+            milestone: Told of ``programmed``, ``settled`` and ``proven``.
+
+        Returns:
+            Proofs of the new circuits; what receivers say is not in them.
+
+        Raises:
+            CircuitError: A circuit was not proven, or one that stays was disturbed; the former table is driven again.
+            LumionError: The controller failed.
+        """
+        before = _Before(
+            np.zeros_like(plan.currents_ma) if self.active is None else self.active.currents_ma,
+            frozenset(launch_dbm),
+            (),
+        )
+        stood = {(circuit.request, circuit.paths) for circuit in self._standing}
+        new = [circuit for circuit in plan.circuits if (circuit.request, circuit.paths) not in stood]
+        with self._undone_if_failed(before, new):
+            self.bench.mesh.program(plan.currents_ma, 0.0)
+            milestone("programmed")
+            proofs = self._proofs_by_photodiodes(new, launch_dbm, milestone)
+            if not all(proof.proven for proof in proofs):
+                raise CircuitError(verdict(proofs))
+        self._stand(plan, proofs)
+        for proof in proofs:
+            self.bench.events.add("proof", by="photodiodes", **summary(proof))
+        milestone("proven")
+        return proofs
+
+    def _proofs_by_photodiodes(
+        self, circuits: Sequence[PlannedCircuit], launch_dbm: Mapping[str, float | None], milestone: Milestone
+    ) -> tuple[CircuitProof, ...]:
+        """Look at the exits until two looks in a row prove all circuits, or heaters have had time enough."""
+        mesh, clock = self.bench.mesh, self.bench.clock
+        arms = [len(circuit.arms) for circuit in circuits]
+        exits = [arm.exit for circuit in circuits for arm in circuit.arms]
+        deadline = clock.now() + max(3.0 * mesh.settle_s, _SETTLED_WITHIN_S)
+        was_proven = False
+        while True:
+            seen = iter(self._exits.quickly_dbm(exits))
+            light = [
+                CircuitLight(launch_dbm.get(circuit.request.source), tuple(next(seen) for _ in range(count)), los=False)
+                for circuit, count in zip(circuits, arms, strict=True)
+            ]
+            proofs = self._prover.judge(self.record, circuits, light, {}, {})
+            is_proven = all(proof.proven for proof in proofs)
+            if is_proven and not was_proven:
+                milestone("settled")
+            if (is_proven and was_proven) or clock.now() >= deadline:
+                return proofs
+            was_proven = is_proven
+            if not is_proven:
+                clock.sleep(_LOOK_AGAIN_S)
 
     def disconnect(self, requests: Sequence[CircuitRequest]) -> None:
         """Take circuits away: their transmitters go dark first, then PUCs that nobody needs are parked.

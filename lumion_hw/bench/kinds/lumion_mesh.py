@@ -97,6 +97,7 @@ def _emulate(bench: EmulatedBench, name: str, model: MeshControllerModel) -> Mes
 
     bench.slow_drift.on_change.append(warm)
     bench.world.before_reading.append(board.advance)
+    bench.world.before_changing.append(board.advance)
     return board
 
 

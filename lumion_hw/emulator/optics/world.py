@@ -98,6 +98,8 @@ class OpticalWorld:
         self._coupled: dict[int, float] = {}
         self._coherent: dict[str, CoherentLaunch] = {}
         self.before_reading: list[Callable[[], None]] = []
+        self.before_changing: list[Callable[[], None]] = []
+        self._changing = False
         self._acting = False
         self._seen: int | None = None  # the last exchange in which everything was brought up to date
         self._leaving: dict[int, NDArray[np.float64]] = {}  # by input, for the rest of the exchange
@@ -107,6 +109,7 @@ class OpticalWorld:
 
     def set_transmitter(self, source: str, power_w: float) -> None:
         """A module or laser launches this power from now on."""
+        self._about_to_change()
         self._leaving.clear()
         for index in self._inputs_of.get(source, ()):
             self._launched_w[index] = power_w
@@ -145,6 +148,7 @@ class OpticalWorld:
 
     def disturb(self) -> None:
         """The truth was changed (a fault): forget what was computed from it. Heat follows as after any change."""
+        self._about_to_change()
         self._heat.aim(self.truth.heater_power_mw(self._driven_ma), self._now())
         self._columns.clear()
         self._coupled.clear()
@@ -152,6 +156,7 @@ class OpticalWorld:
 
     def turn_fibre(self, transponder: str, angle_rad: float = np.pi) -> None:
         """A fibre was moved: the polarization at the chip turns on its sphere; half a turn leads to the opposite."""
+        self._about_to_change()
         index = self._inputs_of[transponder][0]
         chain = self.chains[index]
         state = stokes_of(self._arriving(index))
@@ -386,6 +391,16 @@ class OpticalWorld:
         )
         turns = 1.0 if frequency_hz is None else frequency_hz / self._reference_hz
         return truth.crosstalk.warmed(cold, self._heat.present_mw * turns, truth.p_pi_mw)
+
+    def _about_to_change(self) -> None:
+        """Let who watches the light by itself see it as it has been until now."""
+        if not self._changing:
+            self._changing = True
+            try:
+                for action in self.before_changing:
+                    action()
+            finally:
+                self._changing = False
 
     def _now(self) -> float:
         """Return the instant looked at: the clock's, but for a board that is late."""

@@ -15,8 +15,9 @@ class Priority(IntEnum):
 
     RSP = 0
     FAULT = 1
-    SWEEP = 2
-    TELEMETRY = 3
+    LIGHT = 2
+    SWEEP = 3
+    TELEMETRY = 4
 
 
 @dataclass(frozen=True)

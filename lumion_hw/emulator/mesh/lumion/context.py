@@ -11,6 +11,7 @@ from lumion_hw.emulator.mesh.lumion.monitors import BoardMonitors, Telemetry
 from lumion_hw.emulator.mesh.lumion.session import Session
 from lumion_hw.emulator.mesh.lumion.sweeper import Sweeper
 from lumion_hw.emulator.mesh.lumion.transmitter import Transmitter
+from lumion_hw.emulator.mesh.lumion.watching import MonitorWatch
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Context:
         monitors: Its monitor channels.
         sweeper: Image and last run of a sweep.
         telemetry: The telemetry streams.
+        watch: The watch over the monitors.
         transmitter: What waits to be sent.
     """
 
@@ -48,6 +50,7 @@ class Context:
     monitors: BoardMonitors
     sweeper: Sweeper
     telemetry: Telemetry
+    watch: MonitorWatch
     transmitter: Transmitter
 
 

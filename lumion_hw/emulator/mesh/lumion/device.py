@@ -20,6 +20,7 @@ from lumion_hw.emulator.mesh.lumion.profile import BoardProfile
 from lumion_hw.emulator.mesh.lumion.session import Session
 from lumion_hw.emulator.mesh.lumion.sweeper import Sweeper
 from lumion_hw.emulator.mesh.lumion.transmitter import Transmitter
+from lumion_hw.emulator.mesh.lumion.watching import MonitorWatch
 from lumion_hw.emulator.mesh.lumion.wires import Pacing
 from lumion_hw.emulator.wires.mains import Cord, Switchable
 
@@ -66,8 +67,9 @@ class MeshBoard(Switchable):
         self._session = Session(self.profile.window)
         monitors = BoardMonitors(self.profile, sense_ma)
         sweeper, telemetry = Sweeper(self.core, monitors), Telemetry(self.core, monitors)
-        transmitter = Transmitter(self.core, self._session, sweeper, telemetry)
-        self._context = Context(self.core, self._session, monitors, sweeper, telemetry, transmitter)
+        watch = MonitorWatch(self.core, monitors)
+        transmitter = Transmitter(self.core, self._session, sweeper, telemetry, watch)
+        self._context = Context(self.core, self._session, monitors, sweeper, telemetry, watch, transmitter)
         self._processor = Processor(self._context, BoardFirmware(self._context), clock.now())
         self._frozen_at: float | None = None
         self._advancing = False
@@ -268,4 +270,5 @@ class MeshBoard(Switchable):
         self._context.sweeper.reset()
         self._context.transmitter.reset()
         self.core.boot(at_s, self._draw_boot_id())
+        self._context.watch.clear()
         self._context.transmitter.collect_faults()

@@ -48,6 +48,7 @@ HANDLERS: dict[Command, Handler] = {
     Command.READBACK: tables.readback,
     Command.READ_ADC: monitoring.read_adc,
     Command.SUBSCRIBE: monitoring.subscribe,
+    Command.WATCH: monitoring.watch,
     Command.SWEEP_LOAD: sweeps.sweep_load,
     Command.SWEEP_START: sweeps.sweep_start,
     Command.SWEEP_READ: sweeps.sweep_read,
@@ -270,6 +271,7 @@ class BoardFirmware:
         context.transmitter.change_host(frame.session, at_s)
         context.sweeper.change_host()
         context.telemetry.clear()
+        context.watch.clear()
         session.open(frame.session, frame.seq, request.name, min(core.profile.mtu, request.host_rx_max))
         for bank in core.banks:
             bank.clear()

@@ -1,18 +1,26 @@
-"""Commands of the monitors (section 9): READ_ADC and SUBSCRIBE."""
+"""Commands of the monitors (section 9): READ_ADC, SUBSCRIBE and WATCH."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from firmware_protocol import (
+    WATCH_DTYPE,
     ChannelError,
     EventCredit,
+    Feature,
+    LightEvent,
     ReadAdcReply,
     ReadAdcRequest,
     Refusal,
     Status,
+    Stream,
     SubscribeFlag,
     SubscribeReply,
     SubscribeRequest,
     TelemetryEvent,
+    WatchReply,
+    WatchRequest,
     channels_from_mask,
     max_elements,
 )
@@ -20,6 +28,7 @@ from lumion_hw.emulator.mesh.lumion.context import Context, DeferredReply, Resul
 from lumion_hw.emulator.mesh.lumion.monitors import TelemetrySender
 
 _OFFSET_STREAM, _OFFSET_PERIOD = 0, 4
+_OFFSET_WATCH_PERIOD, _OFFSET_LIGHT_FROM = 2, 12
 
 
 def read_adc(context: Context, request: ReadAdcRequest, at_s: float) -> Result:
@@ -75,3 +84,27 @@ def _new_stream(context: Context, request: SubscribeRequest, at_s: float) -> Tel
 
 def _subscribe_reply(request: SubscribeRequest, stream: TelemetrySender) -> SubscribeReply:
     return SubscribeReply(request.stream, len(stream.channels), stream.credit.next_event, stream.credit.dropped)
+
+
+def watch(context: Context, request: WatchRequest, at_s: float) -> Result:
+    """WATCH (section 9.3): watch monitors, or tell the state."""
+    profile = context.core.profile
+    if not profile.has(Feature.MONITOR_WATCH):
+        return Refusal(Status.NOT_SUPPORTED, value=int(Feature.MONITOR_WATCH))
+    channels = request.monitors["channel"]
+    beyond = np.flatnonzero(channels >= profile.n_adc)
+    if beyond.size:
+        return Refusal(Status.BAD_CHANNEL, channel=int(channels[beyond[0]]), limit=profile.n_adc)
+    crossed = np.flatnonzero(request.monitors["light_from"] < request.monitors["dark_below"])
+    if crossed.size:
+        record = int(crossed[0])
+        value = int(request.monitors["light_from"][record])
+        return bad_value(_OFFSET_LIGHT_FROM + WATCH_DTYPE.itemsize * record, value)
+    if request.period_ticks and request.period_ticks * profile.tick_us < profile.adc_scan_us:
+        return bad_value(_OFFSET_WATCH_PERIOD, request.period_ticks)
+    size = LightEvent.layout.fixed_size + -(-profile.n_adc // 8)
+    room = context.session.room(0, 1)
+    if size > room:
+        return Refusal(Status.TOO_BIG, value=size, limit=room)
+    context.watch.set(request, at_s)
+    return WatchReply(context.session.event_number(Stream.LIGHT), context.watch.n_watched, context.watch.n_dark)

@@ -109,13 +109,17 @@ class Processor:
             # Strictly earlier: at one instant the earlier in the list goes first.
             if time is not None and time < first:
                 first, action = time, candidate
-        telemetry_s = self._context.telemetry.next_due()
+        telemetry_s, watch_s = self._context.telemetry.next_due(), self._context.watch.next_due(self.time)
         starts = [(self._transmitter.next_start(peer, self.time), peer) for peer in self.peers]
         start_s, sender = min(
             ((time, peer) for time, peer in starts if time is not None),
             key=lambda item: item[0],
             default=(float("inf"), None),
         )
+        others_s = min(first, start_s, float("inf") if telemetry_s is None else telemetry_s)
+        if watch_s is not None and watch_s < first and watch_s <= others_s:
+            until_s = min(others_s, max(now_s, watch_s))
+            return watch_s, partial(self._context.watch.run_due, until_s)
         if telemetry_s is not None and telemetry_s < first and telemetry_s <= start_s:
             # Nothing can change what a stream may send before that.
             until_s = min(first, start_s, max(now_s, telemetry_s))

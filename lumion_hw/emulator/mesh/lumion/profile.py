@@ -19,6 +19,7 @@ DEFAULT_FEATURES = sum(
         Feature.CHIP_TEMPERATURE,
         Feature.SUPPLY_SENSE,
         Feature.CLEAR_ONE,
+        Feature.MONITOR_WATCH,
     )
 )
 """Feature bits of the default board (section 6.4)."""

@@ -43,6 +43,10 @@ class Session:
         self._events[stream] = number + 1
         return number
 
+    def event_number(self, stream: Stream) -> int:
+        """Return the number that the next event of a fixed stream will have."""
+        return self._events.get(stream, 0)
+
     def room(self, fixed: int, element: int) -> int:
         """Return how many elements of a size fit the largest reply, behind ``fixed`` bytes."""
         return max((max_payload(self.tx_max) - fixed) // element, 0)

@@ -1,4 +1,4 @@
-"""Which frame the emulated board sends next: RSP before FAULT before SWEEP before TELEMETRY (section 5)."""
+"""Which frame the emulated board sends next: RSP, FAULT, LIGHT, SWEEP, TELEMETRY (section 5)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from lumion_hw.emulator.mesh.lumion.core import BoardCore
 from lumion_hw.emulator.mesh.lumion.monitors import Telemetry
 from lumion_hw.emulator.mesh.lumion.session import Session
 from lumion_hw.emulator.mesh.lumion.sweeper import Sweeper
+from lumion_hw.emulator.mesh.lumion.watching import MonitorWatch
 
 FAULT_QUEUE = 16
 """FAULT events that wait for the line; one more, and the oldest is lost (FAULT_PENDING and FAULT_LIST still tell)."""
@@ -40,11 +41,14 @@ class Transmitter:
         speaker: That connection, if it is open.
     """
 
-    def __init__(self, core: BoardCore, session: Session, sweeper: Sweeper, telemetry: Telemetry) -> None:
+    def __init__(
+        self, core: BoardCore, session: Session, sweeper: Sweeper, telemetry: Telemetry, watch: MonitorWatch
+    ) -> None:
         self._core = core
         self._session = session
         self._sweeper = sweeper
         self._telemetry = telemetry
+        self._watch = watch
         self._faults: deque[FaultRecord] = deque()
         self.speaker: BoardPeer | None = None
 
@@ -104,6 +108,9 @@ class Transmitter:
     def _sources(self) -> list[tuple[float, Priority]]:
         """Return the kinds of events that wait, each with the instant from which on it may be sent."""
         found = [(_AT_ONCE, Priority.FAULT)] if self._faults else []
+        light = self._watch.ready_at()
+        if light is not None:
+            found.append((light, Priority.LIGHT))
         sweep = self._sweeper.ready_at(self._session.tx_max)
         if sweep is not None:
             found.append((sweep, Priority.SWEEP))
@@ -133,6 +140,9 @@ class Transmitter:
         if rank is Priority.FAULT:
             payload = self._faults.popleft().encode()
             return self._event(Event.FAULT, Stream.FAULT, session.number_event(Stream.FAULT), payload)
+        if rank is Priority.LIGHT:
+            payload = self._watch.next_event()
+            return self._event(Event.LIGHT, Stream.LIGHT, session.number_event(Stream.LIGHT), payload)
         if rank is Priority.SWEEP:
             code, payload = self._sweeper.next_event(session.tx_max)
             return self._event(code, Stream.SWEEP, session.number_event(Stream.SWEEP), payload)
