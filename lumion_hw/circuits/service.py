@@ -62,6 +62,7 @@ class CircuitService:
         journal: What is connected.
         lock: The bench's lock, held.
         record_path: Path of the calibration record, for whoever comes next.
+        aligner: Polarization search; share it with the calibration to keep what it learnt.
 
     Attributes:
         setup: Path set-up on the open bench.
@@ -116,8 +117,9 @@ class CircuitService:
         journal: CircuitJournal,
         lock: BenchLock,
         record_path: str | None = None,
+        aligner: Aligner | None = None,
     ) -> None:
-        self.aligner = Aligner(bench.clock)
+        self.aligner = aligner or Aligner(bench.clock)
         self.setup = PathSetup(bench, record, self.aligner)
         self.journal = journal
         self.lock = lock
@@ -229,6 +231,18 @@ class CircuitService:
                 heaters_off(self.setup.bench)
             self._end(())
         return going
+
+    def drop(self, names: Collection[str]) -> None:
+        """Take circuits down whose modules may be dead: PUCs that nobody needs any more are parked, no module is asked.
+
+        Raises:
+            ConfigError: One of them is not connected.
+            LumionError: The mesh controller failed, or the journal cannot be written.
+        """
+        going = tuple(self.state.circuit(name) for name in names)
+        with self._change("drop", [circuit.name for circuit in going]):
+            self.setup.take_away([circuit.request for circuit in going])
+            self._end(())
 
     def expire(self) -> tuple[StandingCircuit, ...]:
         """Take down the circuits whose leases have ended, and return them. Raises as :meth:`disconnect`."""

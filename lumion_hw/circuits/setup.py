@@ -201,7 +201,9 @@ class PathSetup:
         spans.log("connected", plan.circuits)
         return proofs
 
-    def plan_change(self, gone: Collection[CircuitRequest], wanted: Sequence[CircuitRequest]) -> CircuitPlan:
+    def plan_change(
+        self, gone: Collection[CircuitRequest], wanted: Sequence[CircuitRequest], *, avoid: Collection[int] = ()
+    ) -> CircuitPlan:
         """Plan circuits in the place of others, beside what stays; nothing is changed and no device is asked.
 
         What stays keeps its PUCs, and these their heater currents exactly, so that :meth:`switch` disturbs it by the
@@ -210,6 +212,7 @@ class PathSetup:
         Args:
             gone: Standing circuits that make room.
             wanted: Circuits in their place.
+            avoid: PUCs that the new circuits are led round.
 
         Returns:
             All that stands afterwards, as one setting.
@@ -219,12 +222,13 @@ class PathSetup:
         """
         stays = None if self.active is None else self._without(self.active, gone)
         standing = () if stays is None else stays.circuits
-        added = plan_circuits(self.bench, self.record, wanted, standing=standing)
+        record = avoiding(self.record, avoid)
+        added = plan_circuits(self.bench, record, wanted, standing=standing)
         if stays is None or not standing:
             return replace(added, standing=())
         setting = setting_beside(
             self.bench.mesh.topology,
-            self.record,
+            record,
             {**stays.routing.states, **added.routing.states},
             pucs_of(standing),
             stays.currents_ma,
@@ -348,6 +352,34 @@ class PathSetup:
         self.active = plan
         self._proven_loss_db = {}
         self.bench.events.add("adopted", circuits=[str(circuit.request) for circuit in plan.circuits])
+
+    def take_away(self, requests: Sequence[CircuitRequest]) -> None:
+        """Take circuits down without asking their modules, which may be dead; what stays keeps its currents exactly.
+
+        Raises:
+            LumionError: The controller failed.
+        """
+        if self.active is None:
+            return
+        left = self._without(self.active, requests)
+        if left.circuits:
+            setting = setting_beside(
+                self.bench.mesh.topology,
+                self.record,
+                left.routing.states,
+                pucs_of(left.circuits),
+                self.active.currents_ma,
+            )
+            left = replace(left, states=setting.states, currents_ma=setting.currents_ma, heat_mw=setting.heat_mw)
+        else:
+            left = replace(left, currents_ma=np.zeros_like(left.currents_ma), heat_mw=0.0)
+        self.bench.mesh.program(left.currents_ma)
+        self.active = left if left.circuits else None
+        self.bench.events.add("taken away", circuits=[str(request) for request in requests])
+
+    def await_los_clear(self, requests: Collection[CircuitRequest]) -> None:
+        """Wait until no receiver of these circuits reports loss of signal, a second at the most."""
+        self._prover.await_los_clear([each for each in self._standing if each.request in requests])
 
     def prove(self) -> tuple[CircuitProof, ...]:
         """Measure the circuits that are set up, changing nothing."""

@@ -19,6 +19,7 @@ COMMANDS = (
     LazyCommand("budget", "lumion_hw.cli.circuits:budget", "What would arrive over a circuit; touches no hardware."),
     LazyCommand("explain", "lumion_hw.cli.circuits:explain", "Say why a circuit takes its way."),
     LazyCommand("hold", "lumion_hw.cli.circuits:hold", "Keep circuits up: polarization, drift, alarms, leases."),
+    LazyCommand("fabric", "lumion_hw.cli.fabric:fabric", "Keep jobs connected; spares replace what fails."),
     LazyCommand("bench", "lumion_hw.cli.bench:bench", "Check, show and describe bench files."),
     LazyCommand("transponder", "lumion_hw.cli.transponder:transponder", "Show, tune, update modules; decode dumps."),
     LazyCommand("mesh", "lumion_hw.cli.mesh:mesh", "Draw a mesh, route circuits through it, find matchings."),

@@ -31,12 +31,12 @@ def json_option(function: _Command) -> _Command:
     return decorated
 
 
-def echo_json(document: Mapping[str, Any]) -> None:
-    """Print one JSON document on stdout.
+def echo_json(document: Mapping[str, Any], *, in_one_line: bool = False) -> None:
+    """Print one JSON document on stdout, in one line where many follow each other.
 
     NaN and infinity are refused with ``ValueError``: JSON has no such numbers, and a reading is a number or an error.
     """
-    click.echo(json.dumps(document, indent=2, allow_nan=False, default=_plain))
+    click.echo(json.dumps(document, indent=None if in_one_line else 2, allow_nan=False, default=_plain))
 
 
 def _plain(value: object) -> object:

@@ -1,19 +1,34 @@
-"""Servers joined by light: circuits between servers, detection of a lost one, and its replacement by a spare.
+"""Servers joined by light: jobs and their circuits, detection of failures, spares that stand by, and recovery.
 
 The modules inside are private: users import from here.
 """
 
-from lumion_hw.fabric.detection import FailureVerdict, LightWatch
-from lumion_hw.fabric.recovery import Recovery, Span, replace_server
-from lumion_hw.fabric.servers import pair_requests, partners, substituted
+from lumion_hw.fabric.evidence import Evidence, Judge, Verdict
+from lumion_hw.fabric.journal import FabricJournal, FabricState, read_fabric
+from lumion_hw.fabric.manager import FabricManager, JobHooks, NoHooks, Recovery
+from lumion_hw.fabric.servers import Unit, find_unit, job_requests, pair_requests, partners, substituted, units
+from lumion_hw.fabric.spans import Span
+from lumion_hw.fabric.standby import Standby, StandbyPlan
 
 __all__ = [
-    "FailureVerdict",
-    "LightWatch",
+    "Evidence",
+    "FabricJournal",
+    "FabricManager",
+    "FabricState",
+    "JobHooks",
+    "Judge",
+    "NoHooks",
     "Recovery",
     "Span",
+    "Standby",
+    "StandbyPlan",
+    "Unit",
+    "Verdict",
+    "find_unit",
+    "job_requests",
     "pair_requests",
     "partners",
-    "replace_server",
+    "read_fabric",
     "substituted",
+    "units",
 ]

@@ -1,12 +1,52 @@
-"""Which circuits join which servers."""
+"""Servers, accelerators, and which circuits join those of a job."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from lumion_hw.bench.model import BenchModel, ServerModel
+from lumion_hw.bench.model import BenchModel, JobModel, ServerModel
 from lumion_hw.circuits import CircuitRequest
 from lumion_hw.errors import CircuitError, ConfigError
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a spare takes the place of: a whole server, or one of its accelerators.
+
+    Attributes:
+        name: Its name.
+        server: Name of the server.
+        nics: Its modules, in NIC order.
+        interfaces: Network interfaces of the same, as far as the bench file names them.
+        risks: What fails together with it: the server's risk groups, and the server itself.
+    """
+
+    name: str
+    server: str
+    nics: tuple[str, ...]
+    interfaces: tuple[str, ...]
+    risks: frozenset[str]
+
+
+def units(model: BenchModel) -> dict[str, Unit]:
+    """Return all servers and accelerators by name."""
+    found: dict[str, Unit] = {}
+    for server in model.servers:
+        risks = server.risks | {f"server {server.name}"}
+        named = dict(zip(server.nics, server.interfaces, strict=False))
+        parts = [(server.name, server.nics), *((part.name, part.nics) for part in server.accelerators)]
+        for name, nics in parts:
+            found[name] = Unit(name, server.name, nics, tuple(named[nic] for nic in nics if nic in named), risks)
+    return found
+
+
+def find_unit(model: BenchModel, name: str) -> Unit:
+    """Return a server or accelerator by name. Raises ``ConfigError`` naming those there are."""
+    known = units(model)
+    if name not in known:
+        raise ConfigError(f"there is no server {name!r}", hint=f"Servers: {', '.join(known)}.")
+    return known[name]
 
 
 def server_of(model: BenchModel, transponder: str) -> ServerModel | None:
@@ -14,14 +54,35 @@ def server_of(model: BenchModel, transponder: str) -> ServerModel | None:
     return next((server for server in model.servers if transponder in server.nics), None)
 
 
-def find_server(model: BenchModel, name: str) -> ServerModel:
-    """Return a server by name. Raises ``ConfigError`` naming those there are."""
-    for server in model.servers:
-        if server.name == name:
-            return server
-    raise ConfigError(
-        f"there is no server {name!r}", hint=f"Servers: {', '.join(server.name for server in model.servers)}."
-    )
+def job_requests(model: BenchModel, job: JobModel, places: Mapping[str, str] | None = None) -> list[CircuitRequest]:
+    """Return the circuits that a job asks for.
+
+    A pair is joined NIC by NIC. In a ring the last NIC of each member goes to the first of the next, both ways; members
+    with one NIC send to the next and receive from the one before. Listed links take the next free NIC of both members.
+
+    Args:
+        model: The bench.
+        job: The job.
+        places: Who stands in the place of a member, where it is not the member itself.
+
+    Raises:
+        ConfigError: A member does not exist, or has too few NICs.
+    """
+    members = [find_unit(model, (places or {}).get(name, name)) for name in job.members]
+    if job.topology == "pair":
+        return pair_requests(model, members[0].name, members[1].name)
+    if job.topology == "ring":
+        following = zip(members, [*members[1:], members[0]], strict=True)
+        if all(len(member.nics) > 1 for member in members):
+            return [request for one, other in following for request in _link(one.nics[-1], other.nics[0])]
+        return [CircuitRequest(one.nics[0], other.nics[0]) for one, other in following]
+    free = {name: list(member.nics) for name, member in zip(job.members, members, strict=True)}
+    requests: list[CircuitRequest] = []
+    for one, other in job.links:
+        if not (free[one] and free[other]):
+            raise ConfigError(f"job {job.name}: {one} and {other} have too few NICs for all links")
+        requests += _link(free[one].pop(0), free[other].pop(0))
+    return requests
 
 
 def pair_requests(model: BenchModel, first: str, second: str) -> list[CircuitRequest]:
@@ -30,23 +91,25 @@ def pair_requests(model: BenchModel, first: str, second: str) -> list[CircuitReq
     Raises:
         ConfigError: No such server, or the two have different numbers of NICs.
     """
-    one, other = find_server(model, first), find_server(model, second)
+    one, other = find_unit(model, first), find_unit(model, second)
     if len(one.nics) != len(other.nics):
         raise ConfigError(f"{first} has {len(one.nics)} NICs and {second} has {len(other.nics)}")
-    requests = []
-    for near, far in zip(one.nics, other.nics, strict=True):
-        requests += [CircuitRequest(near, far), CircuitRequest(far, near)]
-    return requests
+    return [request for near, far in zip(one.nics, other.nics, strict=True) for request in _link(near, far)]
 
 
-def substituted(model: BenchModel, requests: Sequence[CircuitRequest], failed: str, spare: str) -> list[CircuitRequest]:
-    """Return the circuits with a spare in the place of a failed server, NIC by NIC; the others as they are.
+def _link(near: str, far: str) -> tuple[CircuitRequest, CircuitRequest]:
+    return CircuitRequest(near, far), CircuitRequest(far, near)
+
+
+def substituted(model: BenchModel, requests: Iterable[CircuitRequest], failed: str, spare: str) -> list[CircuitRequest]:
+    """Return the circuits with the spare's NICs in the place of the failed server's, one for one.
 
     Raises:
         ConfigError: No such server.
         CircuitError: The spare has too few NICs.
     """
-    old, new = find_server(model, failed).nics, find_server(model, spare).nics
+    old, new = find_unit(model, failed).nics, find_unit(model, spare).nics
+    requests = list(requests)
     in_use = [nic for nic in old if any(nic in (request.source, request.target) for request in requests)]
     missing = [nic for nic in in_use if old.index(nic) >= len(new)]
     if missing:
@@ -57,7 +120,7 @@ def substituted(model: BenchModel, requests: Sequence[CircuitRequest], failed: s
 
 def partners(model: BenchModel, requests: Iterable[CircuitRequest], server: str) -> list[str]:
     """Return the servers that circuits join to one server, in order of appearance."""
-    nics = set(find_server(model, server).nics)
+    nics = set(find_unit(model, server).nics)
     found: list[str] = []
     for request in requests:
         ends = {request.source, request.target}
@@ -67,3 +130,9 @@ def partners(model: BenchModel, requests: Iterable[CircuitRequest], server: str)
                 if other is not None and other.name not in found:
                     found.append(other.name)
     return found
+
+
+def touching(requests: Sequence[CircuitRequest], nics: Iterable[str]) -> list[CircuitRequest]:
+    """Return the circuits that begin or end at one of these modules."""
+    own = set(nics)
+    return [request for request in requests if {request.source, request.target} & own]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lumion_hw import Bench
-from lumion_hw.bench import known_kinds
+from lumion_hw.bench import known_kinds, registered
 from lumion_hw.bench.discovery import discover
 from lumion_hw.bench.emulated import emulated_bench
 from lumion_hw.bench.loader import bench_schema, check_bench, load_bench
@@ -193,15 +193,15 @@ def test_without_its_checkout_the_kinds_are_those_it_was_installed_with(
 ) -> None:
     install(tmp_path / "site", "lumion-hw", "cmis = lumion_hw.bench.kinds.cmis:KIND")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    monkeypatch.setattr(known_kinds, "_CHECKOUT", tmp_path / "pyproject.toml")
+    monkeypatch.setattr(registered, "_CHECKOUT", tmp_path / "pyproject.toml")
     assert [kind.name for kind in known_kinds.own_kinds()] == ["cmis"]
 
 
 def test_an_installation_without_kinds_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(tmp_path / "site", "lumion-hw")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    monkeypatch.setattr(known_kinds, "_CHECKOUT", tmp_path / "pyproject.toml")
-    with pytest.raises(ConfigError, match=r"kinds of devices of lumion-hw are not registered.*pip install"):
+    monkeypatch.setattr(registered, "_CHECKOUT", tmp_path / "pyproject.toml")
+    with pytest.raises(ConfigError, match=r"lumion-hw has nothing registered under lumion_hw.kinds.*pip install"):
         load_bench(DATA / "small.yaml")
 
 

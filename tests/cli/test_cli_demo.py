@@ -25,7 +25,7 @@ from lumion_hw.cli.demo.command import left_out, new_run_directory
 from lumion_hw.storage import load_record, save_record
 
 LUMION = [sys.executable, "-m", "lumion_hw.cli"]
-SPANS = ["los_seen", "spare_chosen", "route_found", "programmed", "settled", "los_clear", "link_up"]
+SPANS = ["detected", "spare_chosen", "route_found", "programmed", "settled", "proven", "link_up"]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from lumion_hw.files.shown import markdown
 from lumion_hw.mesh.record import CalibrationRecord
 
 EMULATED = "mesh, optics, modules, meters, controllers, fibres and amplifiers"
-NOT_REHEARSED = "network interfaces, process group, state transfer and training step (spans 8 to 11 of a recovery)"
+NOT_REHEARSED = "network interfaces, process group, state transfer and training step (`lumion rehearse` does)"
 
 CIRCUIT_HEADERS = (
     "circuit", "ports", "hops", "predicted dB", "measured dB", "received dBm", "margin dB", "LOS", "proven"
@@ -35,6 +35,7 @@ class Artifacts:
         events: Event log, JSON lines.
         picture_before: Mesh with the paths before the swap.
         picture: Mesh with the paths after it.
+        timeline: Spans of the swap.
         report: One page in words.
         calibration_report: The calibration's own report, with maps of the mesh.
     """
@@ -43,6 +44,7 @@ class Artifacts:
     events: Path
     picture_before: Path
     picture: Path
+    timeline: Path
     report: Path
     calibration_report: Path
 
@@ -54,6 +56,7 @@ class Artifacts:
             directory / "events.jsonl",
             directory / "mesh-before.svg",
             directory / "mesh.svg",
+            directory / "timeline.svg",
             directory / "report.md",
             directory / "calibration-report.html",
         )
@@ -122,7 +125,10 @@ def budget_rows(proofs: Iterable[CircuitProof]) -> list[list[object]]:
 
 def span_rows(recovery: Recovery) -> list[list[object]]:
     """Return the rows of the span table."""
-    return [[span.name, f"{span.bench_ms:.1f}", f"{span.at_ms:.1f}", f"{span.cpu_ms:.1f}"] for span in recovery.spans]
+    return [
+        [span.name, f"{span.bench_ms:.2f}", f"{span.at_ms:.2f}", f"{span.cpu_ms:.1f}", span.source]
+        for span in recovery.spans
+    ]
 
 
 CROSSTALK_HEADERS = ("circuit", "wanted over all other light, dB")
@@ -133,7 +139,7 @@ def crosstalk_rows(crosstalk_db: Mapping[CircuitRequest, float | None]) -> list[
     return [[f"{request.source} → {request.target}", _number(db)] for request, db in crosstalk_db.items()]
 
 
-SPAN_HEADERS = ("span", "bench ms", "since fault ms", "CPU ms")
+SPAN_HEADERS = ("span", "bench ms", "since fault ms", "CPU ms", "made of")
 
 
 def circuit_document(proof: CircuitProof) -> dict[str, Any]:
@@ -168,6 +174,7 @@ def recovery_document(recovery: Recovery) -> dict[str, Any]:
         "spans_ms": {span.name: span.bench_ms for span in recovery.spans},
         "spans_cpu_ms": {span.name: span.cpu_ms for span in recovery.spans},
         "since_fault_ms": {span.name: span.at_ms for span in recovery.spans},
+        "sources": {span.name: span.source for span in recovery.spans},
         "kept": [f"{request.source} → {request.target}" for request in recovery.kept],
         "emulated": EMULATED,
         "not_rehearsed": NOT_REHEARSED,
@@ -201,6 +208,7 @@ def demo_document(bench: Bench, demo_run: DemoRun, seed: int) -> dict[str, Any]:
             "events": str(artifacts.events),
             "picture_before": str(artifacts.picture_before),
             "picture": str(artifacts.picture),
+            "timeline": str(artifacts.timeline),
             "report": str(artifacts.report),
             "calibration_report": str(artifacts.calibration_report),
         },
@@ -247,6 +255,8 @@ a booster amplifier: a 10GBASE-ER pair alone would close only few hops.
 ## {markdown(recovery.failed)} fails, {markdown(recovery.spare)} takes its place
 
 {markdown_table(SPAN_HEADERS, span_rows(recovery))}
+
+![timeline](timeline.svg)
 
 Bench time is time on the emulated bench; CPU time is what this software took for the span. The two are never added.
 Not rehearsed here: {NOT_REHEARSED}.

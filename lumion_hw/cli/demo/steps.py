@@ -5,8 +5,9 @@ Every step is a call that a lab script can make; this module only puts them in o
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from calibration.report.summary import write_report
@@ -14,59 +15,63 @@ from calibration.run.bootstrap import Progress
 from calibration.run.journaled_run import calibrate
 from calibration.run.planning import Goal
 from lumion_hw.bench.bench import Bench
-from lumion_hw.circuits import CircuitProof, PathSetup
+from lumion_hw.bench.model import JobModel
+from lumion_hw.circuits import BenchLock, CircuitJournal, CircuitProof, CircuitService, PathSetup
 from lumion_hw.cli.demo.report import Artifacts, DemoRun, report_text
 from lumion_hw.errors import CircuitError, ConfigError
-from lumion_hw.fabric import LightWatch, Recovery, pair_requests, replace_server
+from lumion_hw.fabric import FabricJournal, FabricManager, Recovery
+from lumion_hw.fabric.spans import timeline_svg
 from lumion_hw.files.writing import write_file
 from lumion_hw.mesh.picture import PicturePath, mesh_svg
+from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import MeshTopology, State
 from lumion_hw.polarization import Aligner
 
-__all__ = ["calibrate", "connect", "lose_and_replace", "picture", "run_demo"]
+__all__ = ["calibrate", "lose_and_replace", "managed", "picture", "run_demo"]
 
 DETECT_TIMEOUT_S = 10.0
 
 
-def connect(bench: Bench, setup: PathSetup) -> tuple[CircuitProof, ...]:
-    """Set up and prove the circuits between the servers that the bench file pairs first.
-
-    Raises:
-        ConfigError: The bench file pairs no servers.
-        CircuitError: A circuit was not proven; nothing is set up.
-    """
-    first, second = _first_pair(bench)
-    return setup.establish(setup.plan(pair_requests(bench.model, first, second)))
-
-
-def _first_pair(bench: Bench) -> tuple[str, str]:
-    if not bench.model.fabric.pairs:
-        raise ConfigError("the bench file pairs no servers", hint="Add 'fabric.pairs'.")
-    return bench.model.fabric.pairs[0]
+@contextlib.contextmanager
+def managed(bench: Bench, record_path: Path, record: CalibrationRecord, aligner: Aligner) -> Iterator[FabricManager]:
+    """Give the manager of a calibrated bench's fabric; its journals go into ``state`` beside the record."""
+    directory = record_path.with_name("state")
+    with (
+        BenchLock(directory, "lumion demo") as lock,
+        CircuitJournal(directory, bench.model.name, bench.mesh.topology.sha256) as circuits,
+        FabricJournal(directory, bench.model.name) as fabric,
+    ):
+        service = CircuitService(bench, record, circuits, lock, str(record_path), aligner)
+        with FabricManager(service, fabric) as manager:
+            yield manager
 
 
-def lose_and_replace(bench: Bench, setup: PathSetup, server: str) -> Recovery:
-    """Kill a server of an emulated bench, notice it by its light alone, and put a spare in its place.
+def _first_job(bench: Bench) -> JobModel:
+    if not bench.model.fabric.all_jobs:
+        raise ConfigError("the bench file joins no servers", hint="Add 'fabric.pairs' or 'fabric.jobs'.")
+    return bench.model.fabric.all_jobs[0]
+
+
+def lose_and_replace(manager: FabricManager, server: str) -> Recovery:
+    """Kill a server of an emulated bench, notice it by its light alone, and let a spare that stands by take its place.
 
     Raises:
         ConfigError: The bench is not emulated.
         CircuitError: The loss was not noticed, or no spare could be proven.
     """
-    if setup.active is None:
-        raise CircuitError("no circuits are set up")
-    watch = LightWatch(bench, [circuit.request for circuit in setup.active.circuits])
-    # Looked at once before: a receiver that is dark already would pass for the server that is about to fail.
-    if watch.poll() is not None:
-        raise CircuitError("a server is dark before any fault was injected")
+    bench = manager.bench
     # Both clocks at the fault: spans are told in bench time and in CPU time, which are never added.
-    fault_s, fault_cpu_s = bench.clock.now(), time.process_time()
+    manager.fault_s, manager.fault_cpu_s = bench.clock.now(), time.process_time()
     bench.emulated.faults.kill_modules(bench.model.server(server).nics)
     bench.events.add("fault injected", server=server)
-    verdict = watch.wait(DETECT_TIMEOUT_S)
-    if verdict is None or verdict.server != server:
-        seen = "no verdict" if verdict is None else f"verdict on {verdict.server}"
+    made: list[Recovery] = []
+    deadline_s = bench.clock.now() + DETECT_TIMEOUT_S
+    while not made and bench.clock.now() < deadline_s and not manager.state.failed:
+        made += filter(None, [manager.step(1.0)])
+    if not made or made[0].failed != server:
+        seen = f"{manager.state.failed or 'nothing'} failed, refused {manager.state.refused or 'nothing'}"
         raise CircuitError(f"{server} went dark, but after {DETECT_TIMEOUT_S:.0f} s there was {seen}")
-    return replace_server(setup, verdict, fault_s=fault_s, began_cpu_s=fault_cpu_s)
+    return made[0]
 
 
 def run_demo(
@@ -95,26 +100,35 @@ def run_demo(
         CalibrationError: No light at all.
         CircuitError: A circuit was not proven, or no spare could take the place of the lost server.
     """
-    lost = _first_pair(bench)[1]
+    lost = _first_job(bench).members[1]
     artifacts = Artifacts.in_directory(directory)
     bench.events.write_to(artifacts.events)
     aligner = Aligner(bench.clock)
     with bench.dark():
         record = calibrate(bench, aligner, seed, artifacts.calibration, progress, goal=goal)
         say("calibration", record)
-        progress("circuits", 0, 2)
-        setup = PathSetup(bench, record, aligner)
-        before = connect(bench, setup)
-        _draw(setup, artifacts.picture_before, before, "before the fault")
-        progress("circuits", 1, 2)
-        crosstalk_db = setup.crosstalk_db()
-        bench.events.add("crosstalk", db={f"{one.source} → {one.target}": db for one, db in crosstalk_db.items()})
-        progress("circuits", 2, 2)
-        say("before", before)
-        say("crosstalk", crosstalk_db)
-        progress("recovery", 0, 1)
-        recovery = lose_and_replace(bench, setup, lost)
-        _draw(setup, artifacts.picture, recovery.proofs, f"{recovery.spare} in the place of {recovery.failed}")
+        progress("circuits", 0, 3)
+        with managed(bench, artifacts.calibration, record, aligner) as manager:
+            manager.connect()
+            before, setup = manager.confirm(), manager.service.setup
+            _draw(setup, artifacts.picture_before, before, "before the fault")
+            progress("circuits", 1, 3)
+            crosstalk_db = setup.crosstalk_db()
+            bench.events.add("crosstalk", db={f"{one.source} → {one.target}": db for one, db in crosstalk_db.items()})
+            progress("circuits", 2, 3)
+            say("before", before)
+            say("crosstalk", crosstalk_db)
+            manager.begin()  # spares stand by, plans are made, light is watched
+            progress("circuits", 3, 3)
+            progress("recovery", 0, 1)
+            recovery = lose_and_replace(manager, lost)
+            _draw(setup, artifacts.picture, recovery.proofs, f"{recovery.spare} in the place of {recovery.failed}")
+            title = f"{bench.model.name}: {recovery.failed} fails, {recovery.spare} takes its place (bench time)"
+            spans = recovery.spans
+            picture_of_spans = timeline_svg(
+                title, [s.name for s in spans], [s.at_ms for s in spans], [s.source for s in spans]
+            )
+            write_file(artifacts.timeline, "the timeline", picture_of_spans)
         progress("recovery", 1, 1)
         say("recovery", recovery)
     progress("report", 0, 1)

@@ -1,0 +1,271 @@
+"""``lumion fabric``: keep the jobs of a bench connected, and put spares in the place of what fails."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lumion_hw.cli.circuits import Target, target_options
+from lumion_hw.cli.numbers import LONGEST_D, Duration
+from lumion_hw.cli.output import echo_json, echo_table, note, say
+from lumion_hw.errors import BusyError, ConfigError
+
+if TYPE_CHECKING:
+    from lumion_hw.fabric import FabricManager, FabricState
+
+_REQUESTS = "fabric.requests"
+_FAILED = 3
+
+
+@click.group()
+def fabric() -> None:
+    """Keep the jobs of a bench connected, and put spares in the place of what fails.
+
+    `lumion fabric run BENCH` connects the jobs of the bench file, lets spares stand by, watches, and recovers. The
+    other commands read its journal, or tell it what to do.
+    """
+
+
+@fabric.command()
+@target_options
+@click.option("--for", "for_s", type=Duration(), help=f"How long, up to {LONGEST_D}d; until Ctrl-C if not given.")
+@click.option("--hook", "hook", multiple=True, metavar="WORD", help="Program, and arguments, called for job hooks.")
+def run(target: Target, for_s: float | None, hook: tuple[str, ...]) -> None:
+    """Run the manager of BENCH's fabric; events and spans are told as they come, as JSON lines with --json.
+
+    A manager that is killed is followed by the next one, which goes on from the journals and the mesh. --hook names a
+    program that is called with stop, rebuild, restore or go, the job, and its members.
+    """
+    with _managed(target, "lumion fabric run", hook) as manager:
+        finished = manager.begin()
+        if finished is not None:
+            note(f"ended what an earlier manager had begun: {finished.failed} by {finished.spare}")
+        _tell(target.as_json)("watching", _summary(manager))
+        directory = manager.service.journal.path.parent
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how it is meant to end
+            _run(manager, for_s, directory)
+        state = manager.state
+    if state.refused:
+        note(f"without circuits: {', '.join(state.refused)}")
+        click.get_current_context().exit(_FAILED)
+
+
+def _run(manager: FabricManager, for_s: float | None, directory: Path) -> None:
+    clock = manager.bench.clock
+    deadline = float("inf") if for_s is None else clock.now() + for_s
+    while clock.now() < deadline:
+        manager.step(min(deadline - clock.now(), 0.5))
+        for request in _taken(directory / _REQUESTS):
+            try:
+                _do(manager, request)
+            except ConfigError as error:
+                note(str(error))
+
+
+def _do(manager: FabricManager, request: Mapping[str, Any]) -> None:
+    name = str(request.get("unit", ""))
+    if request.get("what") == "fail":
+        manager.fail(name, str(request.get("words", "declared by hand")))
+    elif request.get("what") == "repaired":
+        manager.repaired(name)
+
+
+@fabric.command()
+@target_options
+@click.argument("unit")
+@click.option("--because", "words", default="declared by hand", help="Why, for the history.")
+def fail(target: Target, unit: str, words: str) -> None:
+    """Take UNIT, a server or accelerator, out of service; a spare takes its place.
+
+    Where a manager runs it is told, and does it; else it is done here.
+    """
+    _ask_or_do(target, {"what": "fail", "unit": unit, "words": words})
+
+
+@fabric.command()
+@target_options
+@click.option("--repaired", "unit", metavar="UNIT", help="This server or accelerator has been repaired.")
+def recover(target: Target, unit: str | None) -> None:
+    """End a recovery that a killed manager had begun, connect what jobs miss, and take repaired units back."""
+    _ask_or_do(target, {} if unit is None else {"what": "repaired", "unit": unit})
+
+
+@fabric.command()
+@target_options
+def status(target: Target) -> None:
+    """Show jobs, who stands in whose place, what has failed, and what was refused. Touches no device."""
+    from lumion_hw.bench.bench import load
+    from lumion_hw.circuits import lock_owner, read_state
+    from lumion_hw.fabric import read_fabric
+
+    model = load(target.file)
+    with target.directory() as directory:
+        state, entries = read_fabric(directory)
+        circuits, _ = read_state(directory)
+        owner = lock_owner(directory)
+    standing = {each.name for each in circuits.circuits}
+    if target.as_json:
+        document = {"jobs": _jobs(model, state, standing), "standing": [each.name for each in circuits.circuits]}
+        echo_json({**document, "state": state, "held_by": None if owner is None else owner.name})
+        return
+    echo_table(
+        "Jobs",
+        ("job", "members", "state"),
+        [(j["job"], " ".join(j["members"]), j["state"]) for j in _jobs(model, state, standing)],
+    )
+    if state.failed:
+        echo_table("Failed", ("unit", "why"), list(state.failed.items()))
+    loops = {each.request.source for each in circuits.circuits if each.request.source == each.request.target}
+    rows = [(name, _role(model, state, name, loops)) for name in model.fabric.spares]
+    if rows:
+        echo_table("Spares", ("spare", "state"), rows)
+    running = "no manager runs" if owner is None else f"held by {owner.name}"
+    say(f"{running}; {len(entries)} entries, {state.fades} fades, {state.false_alarms} false alarms")
+    if state.open is not None:
+        note("a recovery was begun and not ended: `lumion fabric recover`")
+
+
+@fabric.command()
+@target_options
+def history(target: Target) -> None:
+    """List what has failed and what was done about it, with the spans of each recovery. Touches no device."""
+    from lumion_hw.fabric import read_fabric
+
+    with target.directory() as directory:
+        entries = read_fabric(directory)[1]
+    if target.as_json:
+        echo_json({"entries": [{name: each for name, each in entry.items() if name != "state"} for entry in entries]})
+        return
+    rows: list[tuple[object, ...]] = []
+    for entry in entries:
+        spans = " ".join(f"{span['name']} {span['at_ms']:.1f}" for span in entry.get("spans", []))
+        who = entry.get("failed") or entry.get("unit") or entry.get("circuit")
+        what = entry.get("outcome") or entry["entry"]
+        rows.append((entry["utc"], what, who, entry.get("spare"), spans or entry.get("words")))
+    echo_table("History", ("when", "what", "of", "spare", "spans, ms since the fault; or why"), rows)
+
+
+@contextlib.contextmanager
+def _managed(target: Target, program: str, hook: tuple[str, ...] = ()) -> Iterator[FabricManager]:
+    from lumion_hw.fabric import FabricJournal, FabricManager
+    from lumion_hw.fabric.hooks import CommandHooks
+
+    with target.opened(program) as service:
+        directory = service.journal.path.parent
+        bench = service.setup.bench
+        bench.events.write_to(directory / "events.jsonl")
+        hooks = CommandHooks(hook) if hook else None
+        with (
+            FabricJournal(directory, bench.model.name) as journal,
+            FabricManager(service, journal, hooks=hooks, tell=_tell(target.as_json)) as manager,
+        ):
+            yield manager
+
+
+def _ask_or_do(target: Target, request: Mapping[str, Any]) -> None:
+    """Do something, or have the manager do it that holds the bench."""
+    try:
+        with _managed(target, "lumion fabric") as manager:
+            manager.begin()
+            _do(manager, request)
+            summary, refused = _summary(manager), manager.state.refused
+    except BusyError:
+        if not request:
+            raise
+        with target.directory() as directory, (directory / _REQUESTS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(request) + "\n")
+        say("told the manager that runs; `lumion fabric status` shows what it does")
+        return
+    if target.as_json:
+        echo_json(summary)
+    else:
+        say(f"standing: {', '.join(summary['standing']) or 'nothing'}")
+    if refused:
+        for job, words in refused.items():
+            note(f"{job} has no circuits: {words}")
+        click.get_current_context().exit(_FAILED)
+
+
+def _taken(path: Path) -> list[dict[str, Any]]:
+    """Return what others ask of this manager, and take it away."""
+    taken = path.with_suffix(".taken")
+    try:
+        path.rename(taken)
+        lines = taken.read_text(encoding="utf-8").splitlines()
+        taken.unlink()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            document = json.loads(line)
+            found += [document] if isinstance(document, dict) else []
+    return found
+
+
+def _tell(as_json: bool) -> Any:
+    def tell(what: str, told: Mapping[str, Any]) -> None:
+        if as_json:
+            echo_json({"event": what, **told}, in_one_line=True)
+        elif what == "span":
+            times = f"+{told['bench_ms']:.2f} ms  at {told['at_ms']:.2f} ms  CPU {told['cpu_ms']:.1f} ms"
+            say(f"  {told['name']:>13}  {times}")
+        else:
+            listed = ", ".join(f"{name}: {_short(value)}" for name, value in told.items() if name != "spans")
+            say(f"{what}: {told.get('words') or listed}")
+
+    return tell
+
+
+def _short(value: object) -> str:
+    if isinstance(value, list | tuple):
+        return " ".join(map(str, value)) or "none"
+    if isinstance(value, dict):
+        return "; ".join(f"{name} {_short(each)}" for name, each in value.items()) or "none"
+    return str(value)
+
+
+def _summary(manager: FabricManager) -> dict[str, Any]:
+    return {
+        "jobs": {job.name: list(manager.members(job)) for job in manager.jobs},
+        "standing": [each.name for each in manager.service.state.circuits],
+        "spares": list(manager.spares),
+        "cold": manager.standby.cold,
+        "failed": dict(manager.state.failed),
+    }
+
+
+def _job_state(model: Any, job: Any, state: FabricState, standing: set[str]) -> str:
+    from lumion_hw.fabric import job_requests
+
+    if job.name in state.refused:
+        return f"refused: {state.refused[job.name]}"
+    wanted = {f"{each.source}:{each.target}" for each in job_requests(model, job, state.places)}
+    return "connected" if wanted <= standing else "to be connected"
+
+
+def _jobs(model: Any, state: FabricState, standing: set[str]) -> list[dict[str, Any]]:
+    return [
+        {
+            "job": job.name,
+            "members": [state.at(member) for member in job.members],
+            "state": _job_state(model, job, state, standing),
+        }
+        for job in model.fabric.all_jobs
+    ]
+
+
+def _role(model: Any, state: FabricState, name: str, loops: set[str]) -> str:
+    """Return what a spare does at present."""
+    from lumion_hw.fabric import find_unit
+
+    if name in state.failed:
+        return "failed"
+    if name in state.places.values():
+        return "in use"
+    return "stands by" if set(find_unit(model, name).nics) <= loops else "cold"

@@ -1,0 +1,9 @@
+"""What notices failures: light at photodiodes and receivers, network carrier, processes, heartbeats, commands.
+
+A detector is a small class with options of its own, registered as an entry point of the group ``lumion_hw.detectors``
+and named in ``fabric.detectors`` of a bench file. Those of other packages are registered in the same way.
+"""
+
+from lumion_hw.fabric.detectors.kind import Detector, DetectorOptions, Watched, detectors_of
+
+__all__ = ["Detector", "DetectorOptions", "Watched", "detectors_of"]

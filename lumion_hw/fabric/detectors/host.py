@@ -1,0 +1,358 @@
+"""What hosts say of themselves: network carrier, processes, heartbeats, commands such as a GPU health tool."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from lumion_hw.bench.fields import Number, Whole
+from lumion_hw.clock import Clock
+from lumion_hw.errors import ConfigError, NotSupportedError
+from lumion_hw.fabric.detectors.kind import DetectorOptions, Watched
+from lumion_hw.fabric.evidence import Evidence, Sees
+from lumion_hw.fabric.servers import units
+
+_RTMGRP_LINK = 1
+_RTM_NEWLINK = 16
+_IFLA_IFNAME, _IFLA_CARRIER = 3, 33
+
+
+def link_changes(message: bytes) -> list[tuple[str, bool]]:
+    """Return interface and carrier of every RTM_NEWLINK in a datagram of rtnetlink (rtnetlink(7))."""
+    found: list[tuple[str, bool]] = []
+    while len(message) >= 16:
+        length, kind = struct.unpack_from("=IH", message)
+        if length < 16:
+            break
+        if kind == _RTM_NEWLINK:
+            name, carrier = "", None
+            at = 32  # header of netlink, then ifinfomsg
+            while at + 4 <= min(length, len(message)):
+                size, attribute = struct.unpack_from("=HH", message, at)
+                if size < 4:
+                    break
+                value = message[at + 4 : at + size]
+                if attribute == _IFLA_IFNAME:
+                    name = value.rstrip(b"\0").decode(errors="replace")
+                elif attribute == _IFLA_CARRIER and value:
+                    carrier = bool(value[0])
+                at += (size + 3) & ~3
+            if carrier is not None:
+                found.append((name, carrier))
+        message = message[(length + 3) & ~3 :]
+    return found
+
+
+def carrier_socket() -> socket.socket:
+    """Return a socket that hears of link changes in the network namespace of this process.
+
+    Raises:
+        NotSupportedError: This is not Linux.
+    """
+    if not hasattr(socket, "AF_NETLINK"):
+        raise NotSupportedError("carrier: only Linux tells of link changes by itself (rtnetlink)")
+    heard = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
+    heard.bind((0, _RTMGRP_LINK))
+    heard.setblocking(False)
+    return heard
+
+
+class _Looking:
+    """What the detectors of this module share: they are asked again and again, on the bench's clock."""
+
+    name = ""
+    waits = False
+    period_s = 0.01
+    _clock: Clock
+
+    def _evidence(self, sees: Sees, subject: str, since_s: float, words: str = "") -> Evidence:
+        now_s = self._clock.now()
+        return Evidence(self.name, sees, subject, since_s, now_s, now_s, words)
+
+
+class Carrier(_Looking):
+    """Loss of carrier of network interfaces of this host, named in ``servers.interfaces``."""
+
+    name = "carrier"
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any]) -> Carrier:
+        """Return the detector of a bench file's entry."""
+        DetectorOptions(**options)
+        return cls()
+
+    def __init__(self) -> None:
+        self._socket: socket.socket | None = None
+        self._circuit_at: dict[str, str] = {}
+        self._looked_s = 0.0
+
+    def start(self, watched: Watched) -> None:
+        """Hear of the interfaces that these circuits end at."""
+        self._clock, self._looked_s = watched.bench.clock, watched.bench.clock.now()
+        module_at = {
+            interface: nic
+            for unit in units(watched.bench.model).values()
+            for nic, interface in zip(unit.nics, unit.interfaces, strict=False)
+        }
+        ends = {each.request.target: f"{each.request.source}:{each.request.target}" for each in watched.circuits}
+        self._circuit_at = {interface: ends[nic] for interface, nic in module_at.items() if nic in ends}
+        if self._socket is None:
+            self._socket = carrier_socket()
+
+    def look(self, timeout_s: float) -> Sequence[Evidence]:
+        """Return what has changed since the last look."""
+        del timeout_s
+        found: list[Evidence] = []
+        while self._socket is not None:
+            try:
+                message = self._socket.recv(65536)
+            except BlockingIOError:
+                break
+            except OSError:  # more changes than the socket holds: the next ones tell the state again
+                continue
+            for interface, carrier in link_changes(message):
+                circuit = self._circuit_at.get(interface)
+                if circuit is not None:
+                    words = f"{interface} has {'' if carrier else 'no '}carrier"
+                    found.append(self._evidence("lit" if carrier else "dark", circuit, self._looked_s, words))
+        self._looked_s = self._clock.now()
+        return found
+
+    def close(self) -> None:
+        """Close the socket; idempotent."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+class ProcessOptions(DetectorOptions):
+    """Options of :class:`Process`."""
+
+    unit: str = Field(description="Server or accelerator that the process belongs to.")
+    pid: Whole | None = Field(None, gt=1, description="Number of the process.")
+    pid_file: str | None = Field(None, description="File that holds it.")
+
+
+class Process(_Looking):
+    """The end of a process on this host: the easiest failure to notice.
+
+    Args:
+        options: The options.
+    """
+
+    name = "process"
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any]) -> Process:
+        """Return the detector of a bench file's entry."""
+        return cls(ProcessOptions(**options))
+
+    def __init__(self, options: ProcessOptions) -> None:
+        self._options = options
+        self._handle: int | None = None
+        self._is_told = False
+        self._looked_s = 0.0
+
+    def start(self, watched: Watched) -> None:
+        """Watch the process, if there is one.
+
+        Raises:
+            ConfigError: Neither its number nor its file is given, or the file holds none.
+        """
+        self._clock, self._looked_s = watched.bench.clock, watched.bench.clock.now()
+        if self._handle is not None or self._is_told:
+            return
+        try:
+            self._handle = os.pidfd_open(self._pid())
+        except ProcessLookupError:
+            self._handle = None
+
+    def _pid(self) -> int:
+        if self._options.pid is not None:
+            return self._options.pid
+        path = self._options.pid_file
+        if path is None:
+            raise ConfigError(f"detector process of {self._options.unit}: expected pid or pid_file")
+        try:
+            return int(Path(path).read_text(encoding="ascii"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"detector process of {self._options.unit}: {path} holds no number ({error})") from error
+
+    def look(self, timeout_s: float) -> Sequence[Evidence]:
+        """Return whether it has ended since the last look."""
+        del timeout_s
+        if self._is_told or (self._handle is not None and not select.select([self._handle], [], [], 0.0)[0]):
+            self._looked_s = self._clock.now()
+            return ()
+        self._is_told = True
+        return [self._evidence("gone", self._options.unit, self._looked_s, "its process has ended")]
+
+    def close(self) -> None:
+        """Let go of the process; idempotent."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+class HeartbeatOptions(DetectorOptions):
+    """Options of :class:`Heartbeat`."""
+
+    port: Whole = Field(ge=0, le=65535, description="UDP port of this host; 0 takes a free one.")
+    host: str = Field("127.0.0.1", description="Address of this host to listen at, of the control network.")
+    limit_s: Number = Field(0.3, ge=0.01, le=3600.0, description="Silence after which a sender is gone.")
+
+
+class Heartbeat(_Looking):
+    """Datagrams that hold the name of their server; silence after the first one counts.
+
+    Args:
+        options: The options.
+    """
+
+    name = "heartbeat"
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any]) -> Heartbeat:
+        """Return the detector of a bench file's entry."""
+        return cls(HeartbeatOptions(**options))
+
+    def __init__(self, options: HeartbeatOptions) -> None:
+        self._options = options
+        self._socket: socket.socket | None = None
+        self._heard_s: dict[str, float] = {}
+        self._gone: set[str] = set()
+        self._units: tuple[str, ...] = ()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        if self._socket is None:
+            raise ConfigError("heartbeat: not started")
+        host, port = self._socket.getsockname()[:2]
+        return str(host), int(port)
+
+    def start(self, watched: Watched) -> None:
+        """Listen."""
+        self._clock, self._units = watched.bench.clock, watched.units
+        if self._socket is None:
+            self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            self._socket.setblocking(False)
+            self._socket.bind((self._options.host, self._options.port))
+
+    def look(self, timeout_s: float) -> Sequence[Evidence]:
+        """Take what has come, and return who is late."""
+        del timeout_s
+        found, now_s = list[Evidence](), self._clock.now()
+        while self._socket is not None:
+            try:
+                sender = self._socket.recv(256).decode("utf-8", errors="replace").strip()
+            except BlockingIOError:
+                break
+            if sender in self._units:
+                self._heard_s[sender] = now_s
+                if sender in self._gone:
+                    self._gone.discard(sender)
+                    found.append(self._evidence("back", sender, now_s, "it beats again"))
+        for sender, heard_s in self._heard_s.items():
+            if now_s - heard_s > self._options.limit_s and sender not in self._gone:
+                self._gone.add(sender)
+                words = f"no heartbeat for {now_s - heard_s:.3f} s"
+                found.append(self._evidence("gone", sender, heard_s, words))
+        return found
+
+    def close(self) -> None:
+        """Close the socket; idempotent."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+class CommandOptions(DetectorOptions):
+    """Options of :class:`Command`."""
+
+    unit: str = Field(description="Server or accelerator that is looked at.")
+    argv: tuple[str, ...] = Field(min_length=1, description="Program and arguments; no shell.")
+    every_s: Number = Field(5.0, ge=0.05, le=3600.0, description="Time between two runs.")
+    timeout_s: Number = Field(5.0, ge=0.05, le=3600.0, description="A run that takes longer has failed.")
+    times: Whole = Field(2, ge=1, le=100, description="Failures in a row that count.")
+
+
+class Command(_Looking):
+    """A program that looks after a server, such as ``nvidia-smi``: an exit code other than 0 says that it is not well.
+
+    Args:
+        options: The options.
+    """
+
+    name = "command"
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any]) -> Command:
+        """Return the detector of a bench file's entry."""
+        return cls(CommandOptions(**options))
+
+    def __init__(self, options: CommandOptions) -> None:
+        self._options = options
+        self._running: subprocess.Popen[bytes] | None = None
+        self._began_s = self._next_s = self._well_s = 0.0
+        self._failures = 0
+
+    def start(self, watched: Watched) -> None:
+        """Run it from now on."""
+        self._clock = watched.bench.clock
+        self._next_s = self._well_s = self._clock.now()
+
+    def look(self, timeout_s: float) -> Sequence[Evidence]:
+        """Look after the run that is under way, and begin the next when it is due."""
+        del timeout_s
+        now_s = self._clock.now()
+        if self._running is None:
+            if now_s < self._next_s:
+                return ()
+            self._began_s, self._next_s = now_s, now_s + self._options.every_s
+            try:
+                self._running = subprocess.Popen(
+                    self._options.argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+            except OSError as error:
+                return self._ended(f"{self._options.argv[0]} cannot be run: {error.strerror}")
+            return ()
+        code = self._running.poll()
+        if code is None and now_s - self._began_s < self._options.timeout_s:
+            return ()
+        if code is None:
+            self._stop()
+            return self._ended(f"{self._options.argv[0]} took longer than {self._options.timeout_s:g} s")
+        self._running = None
+        return self._ended(f"{self._options.argv[0]} ended with {code}" if code else "")
+
+    def _ended(self, failure: str) -> list[Evidence]:
+        was, self._failures = self._failures, self._failures + 1 if failure else 0
+        since_s = self._well_s
+        if not failure:
+            self._well_s = self._clock.now()
+            return [self._evidence("back", self._options.unit, since_s)] if was >= self._options.times else []
+        if self._failures != self._options.times:
+            return []
+        return [self._evidence("gone", self._options.unit, since_s, failure)]
+
+    def _stop(self) -> None:
+        if self._running is not None:
+            self._running.kill()
+            self._running.wait()
+            self._running = None
+
+    def close(self) -> None:
+        """End a run that is under way; idempotent."""
+        self._stop()

@@ -1,0 +1,182 @@
+"""Light: the mesh's own photodiodes at the exits of circuits, and loss of signal at their receivers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from pydantic import Field
+
+from lumion_hw.bench.fields import Number
+from lumion_hw.errors import LinkError
+from lumion_hw.fabric.detectors.hold_off import HostWatch
+from lumion_hw.fabric.detectors.kind import DetectorOptions, Watched
+from lumion_hw.fabric.evidence import Evidence
+from lumion_hw.interfaces import LightState, LightThreshold, LightWatcher
+
+_LEVEL_SCANS = 16
+_FEWEST_STEPS = 40.0
+"""Steps of the converter that the light of an exit has to be worth, so that a tenth of it is still four."""
+
+
+class PhotodiodeOptions(DetectorOptions):
+    """Options of :class:`Photodiodes`."""
+
+    period_s: Number = Field(1e-3, ge=1e-4, le=1.0, description="Time between two scans.")
+    hold_s: Number = Field(2e-3, ge=0.0, le=1.0, description="Time for which light has to be gone.")
+    dark_db: Number = Field(10.0, ge=3.0, le=30.0, description="Fall of the light that counts as dark.")
+    lit_db: Number = Field(6.0, ge=1.0, le=29.0, description="What may still be missing when it counts as lit again.")
+
+
+class Photodiodes:
+    """Watches the light at the exits of circuits; the controller does it by itself where it can.
+
+    Args:
+        options: The options.
+    """
+
+    name = "photodiodes"
+    waits = True
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any]) -> Photodiodes:
+        """Return the detector of a bench file's entry."""
+        return cls(PhotodiodeOptions(**options))
+
+    def __init__(self, options: PhotodiodeOptions | None = None) -> None:
+        self._options = options or PhotodiodeOptions(detector=self.name)
+        self.period_s = self._options.period_s
+        self._watcher: LightWatcher | None = None
+        self._circuits: dict[int, str] = {}
+        self._dark: frozenset[int] = frozenset()
+        self.unwatched: tuple[str, ...] = ()
+
+    def start(self, watched: Watched) -> None:
+        """Take the present light of every exit for its level, and watch it."""
+        mesh, options = watched.bench.mesh, self._options
+        monitor_of = {port: monitor for monitor, port in enumerate(mesh.monitor_ports)} if mesh.meters is None else {}
+        levels_ma = mesh.monitors_ma(_LEVEL_SCANS).tolist() if monitor_of and watched.circuits else []
+        thresholds, unwatched = [], []
+        self._circuits, self._dark = {}, frozenset()
+        for circuit in watched.circuits:
+            name = f"{circuit.request.source}:{circuit.request.target}"
+            monitor = monitor_of.get(circuit.exit.port)
+            level_ma = 0.0 if monitor is None else levels_ma[monitor]
+            if monitor is None or level_ma < _FEWEST_STEPS * mesh.monitor_step_ma:
+                unwatched.append(name)
+                continue
+            if math.isnan(level_ma):  # saturated: as bright as it can tell
+                level_ma = mesh.monitor_full_scale_ma
+            below_ma, from_ma = (
+                level_ma * 10.0 ** (-options.dark_db / 10.0),
+                level_ma * 10.0 ** (-options.lit_db / 10.0),
+            )
+            thresholds.append(LightThreshold(monitor, below_ma, max(below_ma, from_ma), options.hold_s))
+            self._circuits[monitor] = name
+        self.unwatched = tuple(unwatched)
+        if unwatched:
+            watched.bench.events.add("not watched", detector=self.name, circuits=unwatched)
+        if not thresholds:
+            self.close()
+        elif self._watcher is not None:
+            self._watcher.change(thresholds, options.period_s)
+        elif mesh.controller.info.watches_light:
+            self._watcher = mesh.controller.watch_light(thresholds, period_s=options.period_s)
+        else:
+            self._watcher = HostWatch(mesh, watched.bench.clock)
+            self._watcher.change(thresholds, options.period_s)
+        self._clock = watched.bench.clock
+
+    def look(self, timeout_s: float) -> Sequence[Evidence]:
+        """Wait until light goes or comes."""
+        if self._watcher is None:
+            self._clock.sleep(timeout_s)
+            return ()
+        state = self._watcher.wait(timeout_s)
+        return () if state is None else self._told(state)
+
+    def _told(self, state: LightState) -> list[Evidence]:
+        changed, self._dark = state.dark ^ self._dark, state.dark
+        at_s = state.timestamp_s - state.held_s
+        return [
+            Evidence(
+                self.name,
+                "dark" if monitor in state.dark else "lit",
+                self._circuits[monitor],
+                at_s - self.period_s,
+                at_s,
+                state.timestamp_s,
+            )
+            for monitor in sorted(changed)
+            if monitor in self._circuits
+        ]
+
+    def close(self) -> None:
+        """End the watch; idempotent."""
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.close()
+
+
+class Modules:
+    """Asks receivers for loss of signal, again and again."""
+
+    name = "modules"
+    waits = False
+
+    @classmethod
+    def from_options(cls, options: dict[str, Any]) -> Modules:
+        """Return the detector of a bench file's entry."""
+        DetectorOptions(**options)
+        return cls()
+
+    def __init__(self) -> None:
+        self.period_s = 0.1
+        self._watched: Watched | None = None
+        self._lit_s: dict[str, float] = {}
+        self._dark: set[str] = set()
+        self._silent: set[str] = set()
+
+    def start(self, watched: Watched) -> None:
+        """Ask the receivers of these circuits from now on."""
+        now_s = watched.bench.clock.now()
+        self._watched, self.period_s = watched, watched.bench.model.fabric.detect_poll_s
+        self._lit_s = {f"{each.request.source}:{each.request.target}": now_s for each in watched.circuits}
+        self._dark, self._silent = set(), set()
+
+    def look(self, timeout_s: float) -> Sequence[Evidence]:
+        """Ask all of them once, side by side."""
+        del timeout_s
+        watched = self._watched
+        if watched is None:
+            return ()
+        bench = watched.bench
+        names = {each.request.target: f"{each.request.source}:{each.request.target}" for each in watched.circuits}
+        # A module that did not answer is not asked again: its time-out would delay the verdict on the others.
+        asked = sorted(names.keys() - self._silent)
+        found: list[Evidence] = []
+
+        def ask(target: str) -> None:
+            try:
+                los = bench.transponders[target].status().rx_los
+            except LinkError:
+                self._silent.add(target)
+                return
+            now_s, name = bench.clock.now(), names[target]
+            was_s = self._lit_s.get(name, now_s)
+            if los and name not in self._dark:
+                self._dark.add(name)
+                found.append(Evidence(self.name, "dark", name, was_s, now_s, now_s, f"{target} reports loss of signal"))
+            elif not los:
+                self._lit_s[name] = now_s
+                if name in self._dark:
+                    self._dark.discard(name)
+                    found.append(Evidence(self.name, "lit", name, was_s, now_s, now_s))
+
+        bench.side_by_side([(target, partial(ask, target)) for target in asked])
+        return found
+
+    def close(self) -> None:
+        """Nothing is held."""

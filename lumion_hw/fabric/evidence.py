@@ -1,0 +1,238 @@
+"""From what detectors see to a verdict that names a suspect. No device is asked here, and no clock.
+
+One dark receiver may be a fade, a fibre, a cell or a port: it calls for another look, and then for another way, not for
+a spare. A server is the suspect when all the light it sends goes out together, over fibres that have nothing else in
+common; or when its processes say so. Dark fibre is not a dead process: each verdict says which of the two was seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+TOGETHER_S = 0.02
+"""Light of several fibres that goes out within this time has gone out together: what they share is their server."""
+
+Sees = Literal["dark", "lit", "gone", "back"]
+"""``dark`` and ``lit`` are said of circuits, ``gone`` and ``back`` of servers and accelerators."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one detector has seen.
+
+    Attributes:
+        detector: Name of the detector.
+        sees: What.
+        subject: Circuit, as ``from:to``; or server or accelerator.
+        since_s: Bench time at which it was not so for the last time.
+        at_s: Bench time at which it was so for the first time.
+        told_s: Bench time at which it was told.
+        words: What was seen, in words.
+    """
+
+    detector: str
+    sees: Sees
+    subject: str
+    since_s: float
+    at_s: float
+    told_s: float
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is believed to have failed.
+
+    Attributes:
+        suspect: ``unit`` calls for a spare, ``path`` for another way to the same place.
+        name: Server, accelerator, or circuit.
+        cause: ``light`` or ``process``.
+        words: Why, in a sentence.
+        since_s: Bench time of the last sign that all was well: the fault lies between it and ``at_s``.
+        at_s: Bench time of the verdict.
+        detectors: Who saw it, the first one first.
+        circuits: Circuits that are dark.
+    """
+
+    suspect: Literal["unit", "path"]
+    name: str
+    cause: Literal["light", "process"]
+    words: str
+    since_s: float
+    at_s: float
+    detectors: tuple[str, ...]
+    circuits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FedBy:
+    """Who sends the light of a circuit.
+
+    Attributes:
+        unit: Server or accelerator.
+        module: The transmitting module.
+    """
+
+    unit: str
+    module: str
+
+
+@dataclass
+class Counters:
+    """What was seen so far.
+
+    Attributes:
+        fades: Circuits that were dark for a while and came back by themselves.
+        verdicts: Verdicts reached.
+        false_alarms: Verdicts whose light came back although nobody had repaired anything.
+    """
+
+    fades: int = 0
+    verdicts: int = 0
+    false_alarms: int = 0
+
+
+@dataclass
+class Judge:
+    """Collects evidence and says when it is enough.
+
+    Attributes:
+        fed: Circuits in service and who feeds them.
+        fade_s: Dark for less, a fibre alone has only faded.
+        counters: Fades, verdicts, false alarms.
+    """
+
+    fed: Mapping[str, FedBy]
+    fade_s: float
+    counters: Counters = field(default_factory=Counters)
+    _dark: dict[str, dict[str, Evidence]] = field(default_factory=dict)
+    _gone: dict[str, Evidence] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
+    _asked: set[str] = field(default_factory=set)
+
+    def watch(self, fed: Mapping[str, FedBy]) -> None:
+        """Judge other circuits from now on; what was seen of those that are no more is forgotten."""
+        self.fed = fed
+        self._dark = {name: seen for name, seen in self._dark.items() if name in fed}
+        self._told &= set(fed) | {each.unit for each in fed.values()}
+        self._asked &= set(fed)
+
+    def take(self, evidence: Evidence) -> None:
+        """Note what a detector has seen."""
+        name = evidence.subject
+        if evidence.sees == "dark" and name in self.fed:
+            self._dark.setdefault(name, {}).setdefault(evidence.detector, evidence)
+        elif evidence.sees == "lit" and evidence.detector in self._dark.get(name, {}):
+            del self._dark[name][evidence.detector]
+            if not self._dark[name]:
+                del self._dark[name]
+                self._asked.discard(name)
+                if name in self._told or self.fed[name].unit in self._told:
+                    self._told -= {name, self.fed[name].unit}
+                    self.counters.false_alarms += 1
+                else:
+                    self.counters.fades += 1
+        elif evidence.sees == "gone":
+            self._gone.setdefault(name, evidence)
+        elif evidence.sees == "back":
+            self._gone.pop(name, None)
+            self._told.discard(name)
+
+    def verdict(self, now_s: float) -> Verdict | None:
+        """Return what has failed, if the evidence is enough; each thing is told once."""
+        for unit, evidence in self._gone.items():
+            if unit not in self._told:
+                words = f"{unit} is gone: {evidence.words or evidence.detector}"
+                return self._tell("unit", unit, "process", words, [evidence], (), now_s)
+        for unit, circuits in self._by_unit().items():
+            if unit not in self._told and self._went_together(unit, circuits):
+                seen = self._first(circuits)
+                words = f"all light of {unit} went out together ({len(circuits)} fibres)"
+                return self._tell("unit", unit, "light", words, seen, circuits, now_s)
+        return None
+
+    def unexplained(self, now_s: float) -> list[str]:
+        """Return circuits dark for longer than a fade: what feeds them is to be asked, then :meth:`explain`."""
+        return [
+            name
+            for name in self._dark
+            if name not in self._told
+            and name not in self._asked
+            and self.fed[name].unit not in self._told
+            and now_s - self._first([name])[0].at_s >= self.fade_s
+        ]
+
+    def explain(self, circuit: str, sends: bool | None, words: str, now_s: float) -> Verdict:
+        """Return the verdict on a circuit that stays dark, by what its transmitter says.
+
+        Args:
+            circuit: The circuit.
+            sends: Its transmitter says that it sends light; ``None`` if it does not answer.
+            words: What it says.
+            now_s: Bench time.
+        """
+        self._asked.add(circuit)
+        seen, unit = self._first([circuit]), self.fed[circuit].unit
+        if sends:
+            text = f"{circuit} is dark, and its transmitter says it sends ({words}): fibre, cell or port"
+            return self._tell("path", circuit, "light", text, seen, (circuit,), now_s)
+        said = "does not answer" if sends is None else "sends nothing"
+        text = f"{circuit} is dark, and its transmitter {said} ({words})"
+        return self._tell("unit", unit, "light", text, seen, (circuit,), now_s)
+
+    def next_due_s(self) -> float:
+        """Return when a fade becomes more than that; infinity if nothing is dark."""
+        waiting = [name for name in self._dark if name not in self._told and name not in self._asked]
+        return min((self._first([name])[0].at_s + self.fade_s for name in waiting), default=math.inf)
+
+    def forget(self, name: str) -> None:
+        """Take a server, an accelerator or a circuit for well again."""
+        self._gone.pop(name, None)
+        self._told.discard(name)
+        for circuit in [each for each, fed in self.fed.items() if name in (each, fed.unit)]:
+            self._dark.pop(circuit, None)
+            self._asked.discard(circuit)
+
+    @property
+    def dark(self) -> tuple[str, ...]:
+        """Circuits that are dark now."""
+        return tuple(self._dark)
+
+    def _by_unit(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
+        for name, fed in self.fed.items():
+            found[fed.unit] = (*found.get(fed.unit, ()), name)
+        return found
+
+    def _went_together(self, unit: str, circuits: Iterable[str]) -> bool:
+        """Return whether all light of a unit went out, over two fibres at least, within one short time."""
+        circuits = tuple(circuits)
+        modules = {self.fed[name].module for name in circuits}
+        if len(modules) < 2 or any(name not in self._dark for name in circuits):
+            return False
+        firsts = [min(self._dark[name].values(), key=lambda each: each.at_s) for name in circuits]
+        # Each went out between the last look that saw it and the first that did not.
+        return max(each.since_s for each in firsts) <= min(each.at_s for each in firsts) + TOGETHER_S
+
+    def _first(self, circuits: Iterable[str]) -> list[Evidence]:
+        seen = [each for name in circuits for each in self._dark.get(name, {}).values()]
+        return sorted(seen, key=lambda each: each.told_s)
+
+    def _tell(
+        self,
+        suspect: Literal["unit", "path"],
+        name: str,
+        cause: Literal["light", "process"],
+        words: str,
+        seen: list[Evidence],
+        circuits: tuple[str, ...],
+        now_s: float,
+    ) -> Verdict:
+        self._told |= {name, *circuits}
+        self.counters.verdicts += 1
+        detectors = tuple(dict.fromkeys(each.detector for each in seen))
+        since_s = min((each.since_s for each in seen), default=now_s)
+        return Verdict(suspect, name, cause, words, since_s, now_s, detectors, circuits)

@@ -1,0 +1,719 @@
+"""The manager of a fabric: keeps jobs connected, notices failures, puts spares in their place.
+
+Everything it decides is in its journal before it is done, and every step can be done again: a manager that is killed is
+followed by one that reads both journals and the mesh, and goes on from what stands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, Self
+
+from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.model import JobModel
+from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService
+from lumion_hw.clock import deadline_after
+from lumion_hw.errors import CircuitError, ConfigError, LumionError, RoutingError
+from lumion_hw.fabric.detectors import Detector, Watched, detectors_of
+from lumion_hw.fabric.evidence import Counters, FedBy, Judge, Verdict
+from lumion_hw.fabric.journal import FabricJournal, FabricState
+from lumion_hw.fabric.servers import find_unit, job_requests, units
+from lumion_hw.fabric.spans import Span, SpanTimer, span_documents
+from lumion_hw.fabric.standby import Standby, StandbyPlan, loops
+from lumion_hw.quantities import w_from_dbm
+
+_SLICE_S = 0.05
+"""Longest wait of one detector while others look as well: then it asks whether they have found something."""
+_DARK_W = w_from_dbm(-25.0)
+
+Told = Callable[[str, dict[str, Any]], None]
+"""Told of what happens: ``verdict``, ``span``, ``recovered``, ``refused``, ``fade`` …, and particulars."""
+
+
+class JobHooks(Protocol):
+    """What a job does when its fabric changes. ``stop`` orders and returns; the others wait until it is done."""
+
+    def stop(self, job: str, members: Sequence[str], failed: str) -> None:
+        """Order the survivors out of the old group."""
+
+    def rebuild(self, job: str, members: Sequence[str]) -> None:
+        """Form the new group: the spare has the rank of the lost member."""
+
+    def restore(self, job: str, members: Sequence[str]) -> None:
+        """Give the spare the state of a peer."""
+
+    def go(self, job: str, members: Sequence[str]) -> None:
+        """Go on."""
+
+
+class NoHooks:
+    """For fabrics whose jobs look after themselves."""
+
+    def stop(self, job: str, members: Sequence[str], failed: str) -> None:
+        """Do nothing."""
+
+    def rebuild(self, job: str, members: Sequence[str]) -> None:
+        """Do nothing."""
+
+    def restore(self, job: str, members: Sequence[str]) -> None:
+        """Do nothing."""
+
+    def go(self, job: str, members: Sequence[str]) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a recovery did.
+
+    Attributes:
+        verdict: What it was begun for.
+        failed: The server or accelerator that was replaced; empty if a path was.
+        spare: What stands in its place; empty if a path was replaced.
+        spans: In order; the detection first.
+        proofs: Proofs of the new circuits, by photodiodes and then by modules and meters.
+        kept: Circuits of others that were not touched: every PUC on their way kept its state and its current.
+    """
+
+    verdict: Verdict
+    failed: str
+    spare: str
+    spans: tuple[Span, ...]
+    proofs: tuple[CircuitProof, ...]
+    kept: tuple[CircuitRequest, ...]
+
+
+class FabricManager:
+    """Keeps the jobs of a bench file connected.
+
+    Args:
+        service: The circuits, restored.
+        journal: The fabric's journal.
+        hooks: What jobs do when their fabric changes.
+        detectors: What failures are noticed by; those of the bench file if not given.
+        tell: Told of what happens.
+
+    Attributes:
+        standby: Plans for every single failure.
+        judge: What was seen so far.
+        fault_s: Bench time of the next fault where it is known, in a rehearsal; spans count from it.
+        fault_cpu_s: CPU time of this process at that fault.
+    """
+
+    def __init__(
+        self,
+        service: CircuitService,
+        journal: FabricJournal,
+        *,
+        hooks: JobHooks | None = None,
+        detectors: Sequence[Detector] | None = None,
+        tell: Told = lambda what, told: None,
+    ) -> None:
+        self.service, self.journal = service, journal
+        self.bench: Bench = service.setup.bench
+        self._hooks: JobHooks = hooks or NoHooks()
+        model = self.bench.model
+        self._detectors = list(detectors_of(model.fabric) if detectors is None else detectors)
+        self._tell = tell
+        self.standby = Standby(service)
+        self.judge = Judge({}, model.fabric.fade_s, Counters(journal.state.fades, 0, journal.state.false_alarms))
+        self.fault_s: float | None = None
+        self.fault_cpu_s: float | None = None
+        self._guard = threading.Lock()
+        self._planner: threading.Thread | None = None
+
+    # -- what is to stand ---------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> FabricState:
+        """What is known."""
+        return self.journal.state
+
+    @property
+    def jobs(self) -> tuple[JobModel, ...]:
+        """The jobs of the bench file."""
+        return self.bench.model.fabric.all_jobs
+
+    def members(self, job: JobModel) -> tuple[str, ...]:
+        """Return who stands in the places of a job's members, in rank order."""
+        return tuple(self.state.at(member) for member in job.members)
+
+    @property
+    def spares(self) -> tuple[str, ...]:
+        """Spares that are healthy and free, and what was replaced and has been repaired."""
+        busy = {name for job in self.jobs for name in self.members(job)}
+        known = dict.fromkeys((*self.bench.model.fabric.spares, *(m for job in self.jobs for m in job.members)))
+        return tuple(name for name in known if name not in busy and name not in self.state.failed)
+
+    def _wanted(self) -> list[CircuitRequest]:
+        """Return the circuits of all jobs that are not refused."""
+        model = self.bench.model
+        jobs = [job for job in self.jobs if job.name not in self.state.refused]
+        return [request for job in jobs for request in job_requests(model, job, self.state.places)]
+
+    def _standing(self) -> list[CircuitRequest]:
+        active = self.service.setup.active
+        return [] if active is None else [circuit.request for circuit in active.circuits]
+
+    # -- begin and end ------------------------------------------------------------------------------------------------
+
+    def begin(self) -> Recovery | None:
+        """Go on from what stands: end what was begun, connect what is missing, let spares stand by, and watch.
+
+        Returns:
+            The recovery that an earlier manager had begun, if there was one.
+
+        Raises:
+            CircuitError: A job's circuits could not be proven.
+            LumionError: A device failed, or a journal cannot be written.
+        """
+        finished = None
+        if self.state.open is not None:
+            finished = self._go_on(_verdict(self.state.open))
+        self.connect()
+        self.refresh()
+        return finished
+
+    def _go_on(self, verdict: Verdict) -> Recovery | None:
+        """End the recovery that an earlier manager had begun."""
+        self._tell("resumed", {"verdict": verdict.words})
+        standing = self._standing()
+        for job in self.jobs:
+            for member in job.members:
+                if self.state.at(member) != verdict.name:
+                    continue
+                for spare in self.spares:
+                    places = {**self.state.places, member: spare}
+                    if all(request in standing for request in job_requests(self.bench.model, job, places)):
+                        # The commit was made and noted; the manager died before it could say so.
+                        state = self._replaced(verdict, spare)
+                        self.journal.end("done", state, failed=verdict.name, spare=spare, words="found done", spans=[])
+                        return None
+        return self.recover(verdict)
+
+    def connect(self) -> None:
+        """Take down what nobody wants, and connect what the jobs miss. Raises as :meth:`begin`."""
+        wanted = self._wanted()
+        idle = [loop for name in self.spares for loop in loops(find_unit(self.bench.model, name))]
+        leftover = [request for request in self._standing() if request not in wanted and request not in idle]
+        missing = [request for request in wanted if request not in self._standing()]
+        if missing:  # loops make room first: jobs go before spares
+            leftover += [request for request in self._standing() if request in idle]
+        if leftover:
+            self.service.disconnect([_name(request) for request in leftover])
+        if missing:
+            room = self._loops_with_room(missing)
+            self.service.connect([*missing, *room])
+            self._tell("connected", {"circuits": [_name(request) for request in missing]})
+
+    def _loops_with_room(self, missing: Sequence[CircuitRequest]) -> list[CircuitRequest]:
+        """Return loops of spares that are possible beside what is missing, if all ways are chosen together."""
+        room: list[CircuitRequest] = []
+        for name in self.spares:
+            more = [*room, *loops(find_unit(self.bench.model, name))]
+            with contextlib.suppress(LumionError):
+                self.service.setup.plan_change((), [*missing, *more])
+                room = more
+        return room
+
+    def refresh(self) -> None:
+        """Let spares stand by, make plans anew, and watch what stands now."""
+        self.standby.avoided = self.state.avoided
+        self.standby.warm(self.spares)
+        self._watch_anew()
+        self.plan()
+
+    def plan(self) -> None:
+        """Make plans for every single failure, in the background where the clock is a real one."""
+        if self._planner is not None:
+            self._planner.join()
+        arguments = (self._in_service(), self.spares, tuple(self.state.failed))
+        if hasattr(self.bench.clock, "runners"):  # a virtual clock: planning takes none of its time
+            self._planner = None
+            self.standby.prepare(*arguments)
+        else:
+            self._planner = threading.Thread(
+                target=self.standby.prepare, args=arguments, name="lumion-plans", daemon=True
+            )
+            self._planner.start()
+
+    def _in_service(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for job in self.jobs for name in self.members(job)))
+
+    def _watch_anew(self) -> None:
+        active = self.service.setup.active
+        circuits = () if active is None else active.circuits
+        names = (*self._in_service(), *self.spares)
+        known = units(self.bench.model)
+        sender = {nic: name for name in names for nic in known[name].nics}
+        fed = {
+            _name(each.request): FedBy(sender[each.request.source], each.request.source)
+            for each in circuits
+            if each.request.source in sender
+        }
+        self.judge.watch(fed)
+        watched = Watched(self.bench, tuple(each for each in circuits if _name(each.request) in fed), names)
+        for detector in self._detectors:
+            detector.start(watched)
+
+    def close(self) -> None:
+        """End the watch; circuits stay as they are. Idempotent."""
+        if self._planner is not None:
+            self._planner.join()
+            self._planner = None
+        for detector in self._detectors:
+            detector.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- watch --------------------------------------------------------------------------------------------------------
+
+    def run(self, for_s: float | None = None, *, until: Callable[[], bool] = lambda: False) -> list[Recovery]:
+        """Watch, and recover from what fails, for a time or until something is so.
+
+        Returns:
+            The recoveries made.
+
+        Raises:
+            LumionError: The mesh controller failed, or a journal cannot be written. What a recovery has begun is
+                ended by the next manager.
+        """
+        deadline = deadline_after(self.bench.clock, math.inf if for_s is None else for_s)
+        made: list[Recovery] = []
+        while self.bench.clock.now() < deadline and not until():
+            recovery = self.step(min(deadline - self.bench.clock.now(), 1.0))
+            if recovery is not None:
+                made.append(recovery)
+        return made
+
+    def step(self, timeout_s: float) -> Recovery | None:
+        """Watch until something has failed and is recovered from, or a time has passed."""
+        before = dataclasses.replace(self.judge.counters)
+        recovery = self._watch(timeout_s)
+        if recovery is None:
+            recovery = self._explained()
+        self._note_counters(before)
+        return None if recovery is None else self._after(recovery)
+
+    def _watch(self, timeout_s: float) -> Recovery | None:
+        """Let all detectors look until there is a verdict, a fade becomes more than that, or the time is over."""
+        deadline = self.bench.clock.now() + timeout_s
+        stop, made = threading.Event(), list[Recovery | None]()
+        late = list[Verdict]()
+
+        def look(detector: Detector) -> None:
+            clock = self.bench.clock
+            while not stop.is_set():
+                began_s = clock.now()
+                end_s = min(deadline, self.judge.next_due_s())
+                if began_s >= end_s and detector.waits:
+                    stop.set()
+                    return
+                most_s = end_s - began_s if len(self._detectors) == 1 else min(end_s - began_s, _SLICE_S)
+                news = detector.look(max(most_s, 0.0))
+                with self._guard:
+                    for each in news:
+                        self.judge.take(each)
+                    verdict = None if stop.is_set() else self.judge.verdict(clock.now())
+                    if verdict is not None:
+                        stop.set()
+                if verdict is not None and detector.waits:
+                    made.append(self._acted(verdict))  # at once: others may be in the middle of a slow question
+                elif verdict is not None:
+                    late.append(verdict)
+                if not detector.waits and not stop.is_set():
+                    rest_s = min(began_s + detector.period_s, deadline, self.judge.next_due_s()) - clock.now()
+                    if rest_s <= 0.0 and clock.now() >= min(deadline, self.judge.next_due_s()):
+                        return
+                    clock.sleep(max(rest_s, 0.0))
+
+        self.bench.clock.side_by_side([partial(look, detector) for detector in self._detectors])
+        if not self._detectors:
+            self.bench.clock.sleep(timeout_s)
+        return made[0] if made else self._acted(late[0]) if late else None
+
+    def _explained(self) -> Recovery | None:
+        """Ask the transmitters of circuits that stay dark, and act on what they say."""
+        for circuit in self.judge.unexplained(self.bench.clock.now()):
+            module = self.judge.fed[circuit].module
+            sends, words = self._sends(module)
+            return self._acted(self.judge.explain(circuit, sends, words, self.bench.clock.now()))
+        return None
+
+    def _sends(self, module: str) -> tuple[bool | None, str]:
+        """Return whether a transmitter says that it sends light; ``None`` if it does not answer."""
+        try:
+            device = self.bench.transponders[module]
+            status, power_dbm = device.status(), device.monitors().tx_power_dbm
+        except LumionError as error:
+            return None, str(error)
+        if status.tx_fault or status.tx_disabled:
+            return False, f"{module}: {'fault' if status.tx_fault else 'switched off'}"
+        if power_dbm is None or w_from_dbm(power_dbm) < _DARK_W:
+            return False, f"{module} sends no power"
+        return True, f"{module} sends {power_dbm:.1f} dBm"
+
+    def _note_counters(self, before: Counters) -> None:
+        after = self.judge.counters
+        if (after.fades, after.false_alarms) != (before.fades, before.false_alarms):
+            state = dataclasses.replace(self.state, fades=after.fades, false_alarms=after.false_alarms)
+            what = "false alarm" if after.false_alarms > before.false_alarms else "fade"
+            self.journal.note(what, state)
+            self._tell(what, {"fades": after.fades, "false_alarms": after.false_alarms})
+
+    # -- recover ------------------------------------------------------------------------------------------------------
+
+    def fail(self, name: str, words: str = "declared by hand") -> Recovery | None:
+        """Take a server or accelerator out of service, as if it had failed.
+
+        Raises:
+            ConfigError: There is none of this name, or it has failed already.
+        """
+        find_unit(self.bench.model, name)
+        if name in self.state.failed:
+            raise ConfigError(f"{name} has failed already: {self.state.failed[name]}")
+        now_s = self.bench.clock.now()
+        recovery = self._acted(Verdict("unit", name, "process", words, now_s, now_s, ("operator",)))
+        return None if recovery is None else self._after(recovery)
+
+    def repaired(self, name: str) -> None:
+        """Take a server or accelerator back: as a spare, or for a job that had to be refused.
+
+        Raises:
+            ConfigError: It has not failed.
+            LumionError: A device failed, or a job that is connected again could not be proven.
+        """
+        if name not in self.state.failed:
+            raise ConfigError(f"{name} has not failed", hint=f"Failed: {', '.join(self.state.failed) or 'nothing'}.")
+        failed = {each: words for each, words in self.state.failed.items() if each != name}
+        self.journal.note("repaired", dataclasses.replace(self.state, failed=failed), unit=name)
+        self.judge.forget(name)
+        self._tell("repaired", {"unit": name})
+        self._retry_refused()
+        self.connect()
+        self.refresh()
+
+    def _retry_refused(self) -> None:
+        """Give jobs that had no circuits those that are possible by now."""
+        for job in self.jobs:
+            if job.name not in self.state.refused:
+                continue
+            places = dict(self.state.places)
+            for member in job.members:
+                at = places.get(member, member)
+                if at in self.state.failed:
+                    free = [name for name in self.spares if name not in places.values()]
+                    if not free:
+                        break
+                    places[member] = free[0]
+            else:
+                places = {member: at for member, at in places.items() if member != at}
+                refused = {name: words for name, words in self.state.refused.items() if name != job.name}
+                before = self.state
+                self.journal.note("tried again", dataclasses.replace(before, places=places, refused=refused))
+                try:
+                    self.connect()
+                except CircuitError as error:
+                    self.journal.note("refused", before, job=job.name, words=str(error))
+
+    def _acted(self, verdict: Verdict) -> Recovery | None:
+        """Recover from a verdict; what cannot be recovered from is refused, with the reason in the journal."""
+        self.bench.events.add("verdict", **_plain(verdict))
+        self._tell("verdict", _plain(verdict))
+        return self.recover(verdict)
+
+    def recover(self, verdict: Verdict) -> Recovery | None:
+        """Put a spare in the place of what has failed, or lead a circuit another way. Can be done again.
+
+        Returns:
+            What was done; ``None`` if nothing had to be done, or if it was refused.
+
+        Raises:
+            LumionError: The mesh controller failed, or a journal cannot be written; the recovery stays begun.
+        """
+        fault_s = verdict.since_s if self.fault_s is None else self.fault_s
+        timer = _ToldTimer(self.bench, fault_s, self.fault_cpu_s, self._tell)
+        self.fault_s = self.fault_cpu_s = None
+        timer.mark("detected")
+        self.journal.begin(verdict)
+        if verdict.suspect == "path":
+            return self._another_way(verdict, timer)
+        if verdict.name not in self._in_service():
+            self._lost_spare(verdict)
+            return None
+        refused: list[str] = []
+        for plan in self._candidates(verdict, refused):
+            with self._order_stopped(verdict.name):
+                if len(timer.spans) > 1:
+                    timer.rewind("detected")
+                timer.mark("spare_chosen")
+                try:
+                    proofs = self._switched(plan, timer)
+                except LumionError as error:
+                    if error.device == self.bench.model.mesh_section.controller:
+                        raise  # no other spare helps against that
+                    refused.append(f"{plan.spare}: {error}")
+                    self.bench.events.add("spare refused", spare=plan.spare, reason=str(error))
+                    continue
+            return self._ended(verdict, plan, proofs, timer)
+        self._refuse(verdict, refused)
+        return None
+
+    def _candidates(self, verdict: Verdict, refused: list[str]) -> Iterator[StandbyPlan]:
+        """Yield what can be done, best first: plans made beforehand, or made now where those are of something else."""
+        name = verdict.name
+        if self.standby.is_fresh and name in self.standby.plans:
+            plans = self.standby.plans[name]
+        else:
+            plans = self.standby.plans_for(name, self.spares, tuple(self.state.failed))
+        refused += [f"{spare}: {why}" for (of, spare), why in self.standby.refused.items() if of == name]
+        yield from (plan for plan in plans if plan.spare in self.spares)
+
+    def _switched(self, plan: StandbyPlan, timer: SpanTimer) -> tuple[CircuitProof, ...]:
+        """Change over to a plan: in one commit for a warm spare, by taking down and connecting for a cold one."""
+        timer.mark("route_found")
+        if plan.is_warm and plan.plan is not None:
+            return self.service.switch(plan.plan, milestone=timer.mark)
+        # What has failed may shine all the same, and light of others would prove nothing.
+        self._fence(plan.failed)
+        self._free([*plan.gone, *plan.moved], find_unit(self.bench.model, plan.failed).nics)
+        try:
+            return self.service.connect([*plan.moved, *plan.wanted], milestone=timer.mark)
+        except LumionError:
+            if plan.moved:
+                self.service.connect(list(plan.moved))
+            raise
+
+    def _free(self, requests: Sequence[CircuitRequest], lost: Sequence[str] = ()) -> None:
+        """Take circuits down; modules that may be dead are not waited for.
+
+        Args:
+            requests: The circuits; those that do not stand are left out.
+            lost: Modules that may be dead.
+        """
+        standing = [request for request in requests if request in self._standing()]
+        dead = [_name(each) for each in standing if {each.source, each.target} & set(lost)]
+        alive = [_name(each) for each in standing if _name(each) not in dead]
+        if dead:
+            self.service.drop(dead)
+        if alive:
+            self.service.disconnect(alive)
+
+    def _ended(
+        self, verdict: Verdict, plan: StandbyPlan, proofs: tuple[CircuitProof, ...], timer: SpanTimer
+    ) -> Recovery:
+        new = {proof.circuit.request for proof in proofs}
+        kept = tuple(request for request in self._standing() if request not in new)
+        # What proven light passes is not broken.
+        passed = {puc for proof in proofs for path in proof.circuit.paths for puc in path.pucs}
+        avoided = tuple(puc for puc in self.state.avoided if puc not in passed)
+        state = dataclasses.replace(self._replaced(verdict, plan.spare), avoided=avoided)
+        recovery = Recovery(verdict, verdict.name, plan.spare, tuple(timer.spans), proofs, kept)
+        self.journal.end(
+            "done", state, failed=verdict.name, spare=plan.spare, words=verdict.words, spans=span_documents(timer.spans)
+        )
+        self.bench.events.add("replaced", failed=verdict.name, spare=plan.spare)
+        return recovery
+
+    def _replaced(self, verdict: Verdict, spare: str) -> FabricState:
+        """Return what is known once a spare stands in the place of what failed."""
+        member = next(member for job in self.jobs for member in job.members if self.state.at(member) == verdict.name)
+        places = {**self.state.places, member: spare}
+        places = {name: at for name, at in places.items() if name != at}
+        failed = {**self.state.failed, verdict.name: verdict.words}
+        return dataclasses.replace(self.state, places=places, failed=failed)
+
+    def _after(self, recovery: Recovery) -> Recovery:
+        """What has time: modules and meters are asked, job hooks called, spares and plans made ready again."""
+        recovery = self._confirmed(recovery)
+        told = {"failed": recovery.failed, "spare": recovery.spare, "spans": span_documents(recovery.spans)}
+        self._tell("recovered", told)
+        for job in self.jobs:
+            if recovery.spare and recovery.spare in self.members(job):
+                members = self.members(job)
+                self._hooks.rebuild(job.name, members)
+                self._hooks.restore(job.name, members)
+                self._hooks.go(job.name, members)
+        self._fence(recovery.failed)
+        self.refresh()
+        return recovery
+
+    def _confirmed(self, recovery: Recovery) -> Recovery:
+        """Wait for the links: what receivers and meters say of the new circuits comes after what photodiodes said."""
+        new = {proof.circuit.request for proof in recovery.proofs}
+        try:
+            proofs = tuple(proof for proof in self.confirm() if proof.circuit.request in new)
+        except LumionError as error:
+            if error.device == self.bench.model.mesh_section.controller:
+                raise
+            self._tell("not confirmed", {"reason": str(error)})
+            return recovery
+        timer = _ToldTimer(self.bench, self._fault_of(recovery), None, self._tell, list(recovery.spans))
+        timer.mark("link_up")
+        confirmed = dataclasses.replace(recovery, spans=tuple(timer.spans), proofs=proofs)
+        self.journal.note(
+            "confirmed",
+            self.state,
+            proven=all(proof.proven for proof in proofs),
+            spans=span_documents(timer.spans[-1:]),
+        )
+        return confirmed
+
+    def _fault_of(self, recovery: Recovery) -> float:
+        """Return the bench time that the spans of a recovery count from."""
+        first = recovery.spans[0]
+        return recovery.verdict.at_s - first.at_ms * 1e-3
+
+    def confirm(self) -> tuple[CircuitProof, ...]:
+        """Ask receivers and meters about all circuits of the jobs; those that say otherwise are told.
+
+        Raises:
+            LumionError: A device does not answer.
+        """
+        wanted = self._wanted()
+        self.service.setup.await_los_clear(wanted)
+        proofs = tuple(proof for proof in self.service.setup.prove() if proof.circuit.request in wanted)
+        bad = [proof for proof in proofs if not proof.proven]
+        if bad:
+            self._tell("not confirmed", {"circuits": {str(p.circuit.request): list(p.failures) for p in bad}})
+        return proofs
+
+    def _fence(self, failed: str) -> None:
+        """Keep what has failed from shining into the mesh when it comes back by itself."""
+        for nic in find_unit(self.bench.model, failed).nics if failed else ():
+            with contextlib.suppress(LumionError):  # it may be dead for good
+                self.bench.transponders[nic].disable()
+
+    @contextlib.contextmanager
+    def _order_stopped(self, failed: str) -> Iterator[None]:
+        for job in self.jobs:
+            if failed in self.members(job):
+                self._hooks.stop(job.name, self.members(job), failed)
+        yield
+
+    def _lost_spare(self, verdict: Verdict) -> None:
+        """A spare has failed: its loops are taken away, and it is not to be chosen."""
+        failed = {**self.state.failed, verdict.name: verdict.words}
+        unit = find_unit(self.bench.model, verdict.name)
+        self._fence(verdict.name)
+        self._free(loops(unit), unit.nics)
+        self.journal.end("spare lost", dataclasses.replace(self.state, failed=failed), unit=verdict.name)
+        self._tell("spare lost", {"unit": verdict.name, "words": verdict.words})
+        self.refresh()
+
+    def _another_way(self, verdict: Verdict, timer: SpanTimer) -> Recovery | None:
+        """Lead a circuit another way to the same place: its PUCs are avoided as far as no other circuit proves them."""
+        active = self.service.setup.active
+        circuit = (
+            None
+            if active is None
+            else next((each for each in active.circuits if _name(each.request) == verdict.name), None)
+        )
+        if circuit is None or active is None:
+            self.journal.end("nothing to do", self.state, words=verdict.words)
+            return None
+        proven = {puc for each in active.circuits if each is not circuit for path in each.paths for puc in path.pucs}
+        # Whatever way it takes, a circuit begins and ends at the PUCs of its ports.
+        inner = [puc for path in circuit.paths for puc in path.pucs[1:-1] if puc not in proven]
+        idle = [each.request for each in active.circuits if each.request.source == each.request.target]
+        half = len(inner) // 2
+        why: list[str] = []
+        for suspects in filter(None, (inner, inner[:half], inner[half:])):
+            try:
+                plan = self._led_round(circuit.request, suspects, idle)
+                if len(timer.spans) > 1:
+                    timer.rewind("detected")
+                timer.mark("route_found")
+                proofs = self.service.switch(plan, milestone=timer.mark)
+                break
+            except LumionError as error:
+                if error.device == self.bench.model.mesh_section.controller:
+                    raise
+                why.append(str(error))
+        else:
+            return self._beyond_path(verdict, circuit.request, "; ".join(why) or "its ports are neighbours")
+        state = dataclasses.replace(self.state, avoided=tuple(sorted({*self.state.avoided, *suspects})))
+        self.journal.end("done", state, circuit=verdict.name, words=verdict.words, spans=span_documents(timer.spans))
+        new = {proof.circuit.request for proof in proofs}
+        kept = tuple(request for request in self._standing() if request not in new)
+        self.judge.forget(verdict.name)
+        return Recovery(verdict, "", "", tuple(timer.spans), proofs, kept)
+
+    def _led_round(self, request: CircuitRequest, avoid: Sequence[int], idle: Sequence[CircuitRequest]) -> CircuitPlan:
+        """Return a plan that leads a circuit round PUCs; spares that stand by make room if there is no other."""
+        setup = self.service.setup
+        try:
+            return setup.plan_change([request], [request], avoid=avoid)
+        except RoutingError:
+            return setup.plan_change([request, *idle], [request], avoid=avoid)
+
+    def _beyond_path(self, verdict: Verdict, request: CircuitRequest, why: str) -> Recovery | None:
+        """No other way helps: the fibre or module at one end is at fault, and only a spare has others."""
+        self.journal.end("no other way", self.state, circuit=verdict.name, words=why)
+        known = units(self.bench.model)
+        sender = next(
+            (name for name in (*self._in_service(), *self.spares) if request.source in known[name].nics), None
+        )
+        if sender is None:
+            return None
+        words = f"{verdict.words}; no other way helps ({why})"
+        return self.recover(dataclasses.replace(verdict, suspect="unit", name=sender, words=words))
+
+    def _refuse(self, verdict: Verdict, reasons: Sequence[str]) -> None:
+        """No spare could be proven: say why, and take the job's circuits away, which lead nowhere."""
+        why = "; ".join(reasons) or "the bench file names no spare that is free"
+        words = f"{verdict.words}. No spare can take its place: {why}"
+        jobs = [job for job in self.jobs if verdict.name in self.members(job)]
+        failed = {**self.state.failed, verdict.name: verdict.words}
+        refused = {**self.state.refused, **{job.name: words for job in jobs}}
+        own = [request for job in jobs for request in job_requests(self.bench.model, job, self.state.places)]
+        self._fence(verdict.name)
+        self._free(
+            own,
+            [
+                nic
+                for name in failed
+                if name in units(self.bench.model)
+                for nic in find_unit(self.bench.model, name).nics
+            ],
+        )
+        self.journal.end("refused", dataclasses.replace(self.state, failed=failed, refused=refused), words=words)
+        self._tell("refused", {"jobs": [job.name for job in jobs], "words": words})
+        self.refresh()
+
+
+class _ToldTimer(SpanTimer):
+    """Stamps spans and tells of each as it ends."""
+
+    def __init__(
+        self, bench: Bench, fault_s: float, began_cpu_s: float | None, tell: Told, spans: Sequence[Span] = ()
+    ) -> None:
+        super().__init__(bench, fault_s, began_cpu_s, spans)
+        self._tell = tell
+
+    def mark(self, name: str) -> None:
+        """End a span now."""
+        super().mark(name)
+        self._tell("span", dataclasses.asdict(self.spans[-1]))
+
+
+def _name(request: CircuitRequest) -> str:
+    return f"{request.source}:{request.target}"
+
+
+def _plain(verdict: Verdict) -> dict[str, Any]:
+    return dataclasses.asdict(verdict)
+
+
+def _verdict(document: Any) -> Verdict:
+    return Verdict(**{**document, "detectors": tuple(document["detectors"]), "circuits": tuple(document["circuits"])})

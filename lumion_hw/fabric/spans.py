@@ -1,0 +1,132 @@
+"""Where the time of a recovery goes: one span after the other, each with where its number is from.
+
+There is never one number called "recovery": spans are told one by one, in milliseconds of bench time, beside the CPU
+time that this software took for each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lumion_hw.bench.bench import Bench
+from lumion_hw.files.shown import xml_text
+
+
+@dataclass(frozen=True)
+class Span:
+    """One span of a recovery.
+
+    Attributes:
+        name: ``detected``, ``spare_chosen``, ``route_found``, ``programmed``, ``settled``, ``proven``, ``link_up``.
+        bench_ms: Bench time since the span before.
+        cpu_ms: CPU time of this process in it.
+        at_ms: Bench time since the fault.
+        source: ``measured``, or ``emulated`` with the constant that makes it.
+    """
+
+    name: str
+    bench_ms: float
+    cpu_ms: float
+    at_ms: float
+    source: str = "measured"
+
+
+SOURCES = {
+    "detected": "scan period and hold-off of the controller, or refresh and line of the modules",
+    "spare_chosen": "plans made beforehand; journal on the disk",
+    "route_found": "plans made beforehand",
+    "programmed": "command time and line of the controller",
+    "settled": "thermal time constant of the heaters",
+    "proven": "scans of the photodiodes",
+    "link_up": "refresh and line of the modules, averaging of the meter",
+}
+"""What each span is made of; on an emulated bench these are its constants."""
+
+
+class SpanTimer:
+    """Stamps milestones in bench time and CPU time.
+
+    Args:
+        bench: The bench whose clock counts.
+        fault_s: Bench time of the fault: known in a rehearsal, otherwise the last time all was well.
+        began_cpu_s: CPU time at which the next span began.
+        spans: Spans so far.
+    """
+
+    def __init__(
+        self, bench: Bench, fault_s: float, began_cpu_s: float | None = None, spans: Sequence[Span] = ()
+    ) -> None:
+        self._bench = bench
+        self._fault_s = fault_s
+        self._last_s = fault_s + (spans[-1].at_ms * 1e-3 if spans else 0.0)
+        self._last_cpu_s = time.process_time() if began_cpu_s is None else began_cpu_s
+        self.spans = list(spans)
+
+    def rewind(self, name: str) -> None:
+        """Forget the spans after one: what a failed attempt took counts for the attempt that follows."""
+        while self.spans[-1].name != name:
+            self._last_cpu_s -= self.spans.pop().cpu_ms * 1e-3
+        self._last_s = self._fault_s + self.spans[-1].at_ms * 1e-3
+
+    def mark(self, name: str) -> None:
+        """End a span now."""
+        now_s, cpu_s = self._bench.clock.now(), time.process_time()
+        of = SOURCES.get(name, "")
+        span = Span(
+            name,
+            round((now_s - self._last_s) * 1e3, 3),
+            round((cpu_s - self._last_cpu_s) * 1e3, 3),
+            round((now_s - self._fault_s) * 1e3, 3),
+            f"emulated: {of}" if self._bench.is_emulated else f"measured: {of}",
+        )
+        self.spans.append(span)
+        self._last_s, self._last_cpu_s = now_s, cpu_s
+        self._bench.events.add("span", name=name, bench_ms=span.bench_ms, cpu_ms=span.cpu_ms)
+
+
+def span_documents(spans: Sequence[Span]) -> list[dict[str, Any]]:
+    """Return spans as JSON knows them."""
+    return [asdict(span) for span in spans]
+
+
+_COLOURS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#bbbbbb")
+_LEFT, _WIDTH, _ROW, _TOP = 150, 620, 26, 48
+
+
+def timeline_svg(title: str, names: Sequence[str], at_ms: Sequence[float], sources: Sequence[str]) -> str:
+    """Return spans as a picture: a bar each, one below the other, on one axis of time since the fault.
+
+    Args:
+        title: Title.
+        names: Names of the spans, in order.
+        at_ms: End of each since the fault.
+        sources: Where each number is from.
+    """
+    end_ms = max([*at_ms, 1e-3])
+    height = _TOP + _ROW * len(names) + 34
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_LEFT + _WIDTH + 110}" height="{height}" '
+        'font-family="sans-serif" font-size="13">',
+        '<rect width="100%" height="100%" fill="white"/>',
+        f'<text x="12" y="24" font-size="15" font-weight="bold">{xml_text(title)}</text>',
+    ]
+    began_ms = 0.0
+    for row, (name, ended_ms, source) in enumerate(zip(names, at_ms, sources, strict=True)):
+        y = _TOP + row * _ROW
+        x, width = _LEFT + began_ms / end_ms * _WIDTH, max((ended_ms - began_ms) / end_ms * _WIDTH, 1.5)
+        lines += [
+            f'<text x="{_LEFT - 8}" y="{y + 15}" text-anchor="end">{xml_text(name)}</text>',
+            f'<rect x="{x:.1f}" y="{y + 3}" width="{width:.1f}" height="{_ROW - 9}" '
+            f'fill="{_COLOURS[row % len(_COLOURS)]}"><title>{xml_text(source)}</title></rect>',
+            f'<text x="{x + width + 6:.1f}" y="{y + 15}" fill="#444">{ended_ms - began_ms:.2f}</text>',
+        ]
+        began_ms = ended_ms
+    base = _TOP + _ROW * len(names) + 6
+    lines.append(f'<line x1="{_LEFT}" y1="{base}" x2="{_LEFT + _WIDTH}" y2="{base}" stroke="#444"/>')
+    for part in range(5):
+        x = _LEFT + part / 4 * _WIDTH
+        lines.append(f'<text x="{x:.0f}" y="{base + 18}" text-anchor="middle">{end_ms * part / 4:.3g} ms</text>')
+    return "\n".join([*lines, "</svg>"]) + "\n"

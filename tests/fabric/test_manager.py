@@ -1,0 +1,232 @@
+"""The manager: what stands by, what is noticed, what takes whose place, and what a killed manager leaves behind."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import managed
+
+from lumion_hw import Bench
+from lumion_hw.circuits import CircuitRequest
+from lumion_hw.errors import CircuitError, ConfigError, LinkError
+from lumion_hw.fabric import FabricManager, Recovery, read_fabric
+from lumion_hw.fabric.detectors.light import Modules, Photodiodes
+from lumion_hw.fabric.evidence import Verdict
+
+SPANS = ["detected", "spare_chosen", "route_found", "programmed", "settled", "proven", "link_up"]
+A_TO_C = ["sfp-a:sfp-c", "sfp-c:sfp-a"]
+
+
+def standing(manager: FabricManager) -> list[str]:
+    return sorted(circuit.name for circuit in manager.service.state.circuits)
+
+
+def lose(manager: FabricManager, server: str, timeout_s: float = 3.0) -> Recovery:
+    manager.fault_s = manager.bench.clock.now()
+    manager.bench.emulated.faults.kill_modules(manager.bench.model.server(server).nics)
+    recovery = manager.step(timeout_s)
+    while recovery is None and manager.bench.clock.now() < manager.fault_s + timeout_s if manager.fault_s else False:
+        recovery = manager.step(timeout_s)
+    assert recovery is not None
+    return recovery
+
+
+def test_a_lost_server_is_noticed_and_replaced_within_milliseconds(prototype: FabricManager) -> None:
+    board = prototype.bench.emulated.faults.board("mesh0")
+    before = board.core.generation
+    recovery = lose(prototype, "server1")
+    assert (recovery.failed, recovery.spare) == ("server1", "server2")
+    assert [span.name for span in recovery.spans] == SPANS
+    at_ms = {span.name: span.at_ms for span in recovery.spans}
+    assert at_ms["detected"] <= 5.0
+    assert at_ms["proven"] <= 20.0
+    assert all(span.source.startswith("emulated: ") for span in recovery.spans)
+    assert [str(proof.circuit.request) for proof in recovery.proofs] == [
+        "sfp-s0n0 to sfp-s2n0", "sfp-s2n0 to sfp-s0n0", "sfp-s0n1 to sfp-s2n1", "sfp-s2n1 to sfp-s0n1",
+    ]  # fmt: skip
+    assert all(proof.proven and not proof.los for proof in recovery.proofs)
+    assert prototype.state.places == {"server1": "server2"}
+    assert board.core.generation > before
+    prototype.bench.emulated.faults.revive_modules(prototype.bench.model.server("server1").nics)
+    prototype.bench.clock.sleep(1.0)
+    prototype.repaired("server1")
+    assert prototype.spares[-1] == "server1", "it stands by where another one works"
+
+
+def test_a_fade_of_one_fibre_starts_nothing(prototype: FabricManager) -> None:
+    bench, generation = prototype.bench, prototype.bench.emulated.faults.board("mesh0").core.generation
+    port = next(path.port for path in bench.wiring.inputs if path.transponder == "sfp-s0n0")
+    began_s = bench.clock.now() + 0.1
+    fades = prototype.judge.counters.fades
+    bench.emulated.faults.drift_power(port, lambda s: -40.0 if began_s <= bench.clock.now() < began_s + 0.05 else 0.0)
+    assert prototype.run(0.5) == []
+    assert bench.emulated.faults.board("mesh0").core.generation == generation
+    assert prototype.judge.counters.fades == fades + 1
+    assert not prototype.state.failed or "server0" not in prototype.state.failed
+
+
+def test_spares_stand_by_lit_and_aligned(manager: FabricManager) -> None:
+    assert standing(manager) == ["sfp-a:sfp-b", "sfp-b:sfp-a", "sfp-c:sfp-c"]
+    (plan,) = manager.standby.plans["b"]
+    assert (plan.spare, plan.is_warm, plan.moved) == ("c", True, ())
+    assert manager.standby.is_fresh
+
+
+def test_with_one_fibre_the_transmitter_is_asked_before_a_spare_is_spent(manager: FabricManager) -> None:
+    recovery = lose(manager, "b")
+    assert recovery.failed == "b"
+    assert "does not answer" in recovery.verdict.words
+    assert recovery.spans[0].at_ms >= 1e3 * manager.bench.model.fabric.fade_s
+    assert standing(manager) == A_TO_C
+
+
+def test_a_broken_path_calls_for_another_way_and_not_for_a_spare(prototype: FabricManager) -> None:
+    assert prototype.service.setup.active is not None
+    circuits = prototype.service.setup.active.circuits
+    used = [puc for circuit in circuits for path in circuit.paths for puc in path.pucs]
+    job = next(circuit for circuit in circuits if circuit.request.source == "sfp-s0n0")
+    alone = [puc for puc in job.path.pucs if used.count(puc) == 1]
+    failed = dict(prototype.state.failed)
+    puc = alone[len(alone) // 2]
+    # A heater sticks half a turn of phase away: the cell is in its other state, and light goes elsewhere.
+    truth = prototype.bench.emulated.world.truth
+    was_ma = prototype.service.setup.active.currents_ma[2 * puc]
+    now_ma = np.sqrt(was_ma**2 + truth.p_pi_mw[2 * puc] / (1e-3 * truth.heater_ohm[2 * puc]))
+    prototype.bench.emulated.faults.stick_heater(puc, 0, float(now_ma))
+    made = prototype.run(1.0)
+    assert len(made) == 1
+    assert made[0].verdict.suspect == "path"
+    assert (made[0].failed, made[0].spare) == ("", "")
+    assert dict(prototype.state.failed) == failed
+    assert puc in prototype.state.avoided
+    assert all(proof.proven for proof in prototype.confirm())
+
+
+def test_without_a_spare_the_job_is_refused_with_every_reason_and_leaves_nothing(manager: FabricManager) -> None:
+    manager.fail("c")
+    assert standing(manager) == ["sfp-a:sfp-b", "sfp-b:sfp-a"]
+    told: list[str] = []
+    manager._tell = lambda what, particulars: told.append(what)
+    manager.fail("b")
+    assert told.count("refused") == 1
+    assert standing(manager) == []
+    assert "no spare that is free" in manager.state.refused["a-b"]
+
+
+def test_what_is_repaired_serves_again(manager: FabricManager) -> None:
+    manager.fail("c")
+    manager.fail("b")
+    manager.repaired("c")
+    assert manager.state.places == {"b": "c"}
+    assert manager.state.refused == {}
+    assert standing(manager) == A_TO_C
+
+
+def test_two_failures_at_once_take_two_spares_or_say_why(prototype: FabricManager) -> None:
+    for name in ("server0", "server2", "server3", "server1"):
+        if name in prototype.state.failed:
+            prototype.repaired(name)
+    first, second = prototype.members(prototype.jobs[0])
+    prototype.fail(first)
+    prototype.fail(second)
+    assert not prototype.state.refused
+    assert {*prototype.members(prototype.jobs[0])} & {first, second} == set()
+    assert all(proof.proven for proof in prototype.confirm())
+
+
+def test_the_next_manager_goes_on_where_one_was_killed_before_the_commit(bench: Bench, tmp_path: Path) -> None:
+    with managed(bench, tmp_path) as first:
+        first.begin()
+        now_s = bench.clock.now()
+        first.journal.begin(Verdict("unit", "b", "process", "b is gone", now_s, now_s, ("heartbeat",)))
+    with managed(bench, tmp_path) as second:
+        finished = second.begin()
+        assert finished is not None
+        assert finished.spare == "c"
+        assert second.state.open is None
+        assert standing(second) == A_TO_C
+
+
+def test_the_next_manager_finds_the_commit_that_one_made_before_it_was_killed(bench: Bench, tmp_path: Path) -> None:
+    with managed(bench, tmp_path) as first:
+        first.begin()
+        now_s = bench.clock.now()
+        first.journal.begin(Verdict("unit", "b", "process", "b is gone", now_s, now_s, ("heartbeat",)))
+        (plan,) = first.standby.plans["b"]
+        assert plan.plan is not None
+        first.service.switch(plan.plan)
+    before_ma = bench.mesh.driven_ma()
+    with managed(bench, tmp_path) as second:
+        assert second.begin() is None
+        assert second.state.places == {"b": "c"}
+        assert second.state.open is None
+        assert np.array_equal(bench.mesh.driven_ma(), before_ma), "nothing was driven twice"
+
+
+def test_a_controller_that_fails_leaves_the_recovery_begun(manager: FabricManager, tmp_path: Path) -> None:
+    manager.bench.emulated.faults.board("mesh0").power_off()
+    with pytest.raises(LinkError):
+        manager.fail("b")
+    assert read_fabric(tmp_path)[0].open is not None
+
+
+def test_a_spare_whose_light_fails_is_taken_out_and_nothing_else_moves(manager: FabricManager) -> None:
+    manager.bench.emulated.faults.kill_modules(["sfp-c"])
+    assert manager.run(1.0) == []
+    assert "c" in manager.state.failed
+    assert standing(manager) == ["sfp-a:sfp-b", "sfp-b:sfp-a"]
+
+
+def test_loss_of_signal_alone_is_enough(bench: Bench, tmp_path: Path) -> None:
+    with managed(bench, tmp_path, detectors=[Modules()]) as manager:
+        manager.begin()
+        assert lose(manager, "b").verdict.detectors == ("modules",)
+
+
+def test_a_dark_fibre_is_noticed_with_no_word_from_any_host(bench: Bench, tmp_path: Path) -> None:
+    with managed(bench, tmp_path, detectors=[Photodiodes()]) as manager:
+        manager.begin()
+        recovery = lose(manager, "b")
+        assert (recovery.verdict.cause, recovery.verdict.detectors) == ("light", ("photodiodes",))
+
+
+def test_the_history_holds_verdicts_and_spans_and_no_single_number(manager: FabricManager, tmp_path: Path) -> None:
+    lose(manager, "b")
+    entries = read_fabric(tmp_path)[1]
+    done = next(entry for entry in entries if entry.get("outcome") == "done")
+    assert [span["name"] for span in done["spans"]][:4] == SPANS[:4]
+    assert "recovery_ms" not in json.dumps(entries)
+
+
+def test_who_has_failed_cannot_fail_again(manager: FabricManager) -> None:
+    manager.fail("c")
+    with pytest.raises(ConfigError, match="c has failed already"):
+        manager.fail("c")
+    with pytest.raises(ConfigError, match="there is no server 'x'"):
+        manager.fail("x")
+    with pytest.raises(ConfigError, match="b has not failed"):
+        manager.repaired("b")
+
+
+def test_a_circuit_that_cannot_be_proven_by_photodiodes_is_rolled_back(manager: FabricManager) -> None:
+    before_ma = manager.bench.mesh.driven_ma()
+    (plan,) = manager.standby.plans["b"]
+    assert plan.plan is not None
+    port = next(path.port for path in manager.bench.wiring.inputs if path.transponder == "sfp-c")
+    manager.bench.emulated.faults.kill_port(port)
+    with pytest.raises(CircuitError, match="sfp-c"):
+        manager.service.switch(plan.plan)
+    assert np.array_equal(manager.bench.mesh.driven_ma(), before_ma)
+    assert standing(manager) == ["sfp-a:sfp-b", "sfp-b:sfp-a", "sfp-c:sfp-c"]
+    assert manager.service.journal.begun is None
+
+
+def test_what_stays_keeps_its_currents_to_the_last_bit(manager: FabricManager) -> None:
+    setup = manager.service.setup
+    assert setup.active is not None
+    loop = CircuitRequest("sfp-c", "sfp-c")
+    stays = [circuit for circuit in setup.active.circuits if circuit.request != loop]
+    plan = setup.plan_change([loop], [loop])
+    heaters = [2 * puc + arm for circuit in stays for puc in circuit.path.pucs for arm in (0, 1)]
+    assert np.array_equal(plan.currents_ma[heaters], setup.active.currents_ma[heaters])
