@@ -403,6 +403,19 @@ class FabricManager:
         self.connect()
         self.refresh()
 
+    def put_back(self) -> None:
+        """Take everything for repaired, and let every member stand where the bench file has it: after a rehearsal.
+
+        Raises:
+            LumionError: A device failed, or a circuit could not be proven.
+        """
+        state = FabricState(fades=self.state.fades, false_alarms=self.state.false_alarms)
+        for name in (*self.state.failed, *self.judge.dark):
+            self.judge.forget(name)
+        self.journal.note("put back", state)
+        self.connect()
+        self.refresh()
+
     def _retry_refused(self) -> None:
         """Give jobs that had no circuits those that are possible by now."""
         for job in self.jobs:
@@ -456,6 +469,7 @@ class FabricManager:
             with self._order_stopped(verdict.name):
                 if len(timer.spans) > 1:
                     timer.rewind("detected")
+                self._tell("spare", {"failed": verdict.name, "spare": plan.spare, "is_warm": plan.is_warm})
                 timer.mark("spare_chosen")
                 try:
                     proofs = self._switched(plan, timer)

@@ -229,6 +229,20 @@ class OpticalWorld:
         """Return the power at a module's receiver."""
         return self._received_w(transponder, lambda _: True)
 
+    def received_from_w(self, transponder: str) -> dict[str, float]:
+        """Return the power at a module's receiver by the module or laser that sent it; the dark ones are left out."""
+        self._bring_up_to_date()
+        found: dict[str, float] = {}
+        for index, path in enumerate(self.wiring.inputs):
+            leaving = self._leaving_of(index)
+            power_w = sum(
+                float(leaving[out.port]) * self._output_gain(out) * (1.0 - out.tap_fraction)
+                for out in self.wiring.outputs_of(transponder)
+            )
+            if power_w > 0.0:
+                found[path.source] = found.get(path.source, 0.0) + power_w
+        return found
+
     def _received_w(self, transponder: str, counts: Callable[[float], bool]) -> float:
         """Return the power at a module's receiver of the light whose frequency counts."""
         leaving = self.leaving_w(counts)

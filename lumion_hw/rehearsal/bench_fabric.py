@@ -1,0 +1,255 @@
+"""The light of a rehearsal by an emulated bench: its mesh, its controller's photodiodes, its fabric's manager.
+
+The bench runs on virtual time that keeps pace with the wall clock. Frames pass where the emulated light of a sender
+arrives at a receiver above its sensitivity, of all modules of both servers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lumion_hw.bench.bench import Bench
+from lumion_hw.circuits import BenchLock, CircuitJournal, CircuitService
+from lumion_hw.clock import VirtualClock
+from lumion_hw.errors import ConfigError, DeviceError
+from lumion_hw.fabric import FabricJournal, FabricManager, find_unit
+from lumion_hw.fabric.detectors.light import Photodiodes
+from lumion_hw.files import AnyPath
+from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.quantities import w_from_dbm
+from lumion_hw.rehearsal.light import Arrives, Failed, Mark
+
+_WAIT_S = 60.0
+_LOOK_S = 0.02
+
+
+class PacedClock(VirtualClock):
+    """A virtual clock that, once it is told to, passes no faster than the wall clock.
+
+    What is computed takes none of its time, so it falls behind where computing takes longer than what is computed; then
+    it does not wait until it has caught up.
+    """
+
+    _ahead_s: float | None = None
+
+    def keep_pace(self) -> None:
+        """Pass as the wall clock does from now on."""
+        self._ahead_s = self.now() - time.monotonic()
+
+    def hurry(self) -> None:
+        """Pass as fast as it can."""
+        self._ahead_s = None
+
+    def sleep(self, seconds: float) -> None:
+        """Advance by ``seconds``, and let as much of the wall clock's time pass."""
+        super().sleep(seconds)
+        if self._ahead_s is not None:
+            rest_s = self.now() - self._ahead_s - time.monotonic()
+            if rest_s > 0.0:
+                time.sleep(rest_s)
+
+
+class BenchFabric:
+    """An emulated bench as the fabric of a rehearsal; implements :class:`~lumion_hw.rehearsal.LightFabric`.
+
+    Args:
+        path: The bench file, or the name of a built-in one.
+        record: Calibration of this bench with this seed.
+        directory: Where the journals go.
+        seed: Seed of the emulation.
+    """
+
+    def __init__(self, path: AnyPath, record: CalibrationRecord, directory: AnyPath, *, seed: int = 0) -> None:
+        self._clock = PacedClock()
+        self._stack = contextlib.ExitStack()
+        self._asked: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._spare: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._early: list[tuple[str, str]] = []
+        self._mark: Mark | None = None
+        self._guard = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._failure: BaseException | None = None
+        self._down: set[str] = set()
+        self._chosen = ""
+        try:
+            self._bench = self._stack.enter_context(Bench.emulate(str(path), seed=seed, clock=self._clock))
+            lock = self._stack.enter_context(BenchLock(directory, "lumion rehearse"))
+            model, mesh = self._bench.model, self._bench.mesh
+            circuits = self._stack.enter_context(CircuitJournal(directory, model.name, mesh.topology.sha256))
+            journal = self._stack.enter_context(FabricJournal(directory, model.name))
+            self._bench.events.write_to(Path(directory) / "events.jsonl")
+            service = CircuitService(self._bench, record, circuits, lock)
+            manager = FabricManager(service, journal, detectors=[Photodiodes()], tell=self._told)
+            self._manager = self._stack.enter_context(manager)
+            if not manager.jobs:
+                raise ConfigError("the bench file joins no servers", hint="Add 'fabric.pairs' or 'fabric.jobs'.")
+            manager.begin()
+        except BaseException:
+            self._stack.close()
+            raise
+        self._spares = manager.spares
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Servers of the job, and the spares."""
+        return (*self.members, *self._spares)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Servers of the first job."""
+        return self._manager.jobs[0].members
+
+    def emulated(self) -> tuple[str, ...]:
+        """What is emulated."""
+        return (
+            "mesh, heaters, photodiodes, controller, modules, fibres and amplifiers: an emulated bench at the pace of "
+            "the wall clock",
+            "network ports: TAP devices or sockets; accelerators: none; network path of this machine",
+        )
+
+    def start(self, arrives: Arrives, failed: Failed) -> None:
+        """Begin to watch, in a thread of its own: everything that touches the bench happens there."""
+        self._arrives, self._failed = arrives, failed
+        self._clock.keep_pace()
+        self._thread = threading.Thread(target=self._run, name="lumion-fabric", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._tell_light()
+            while not self._stopping.is_set():
+                while not self._asked.empty():
+                    self._asked.get()()
+                self._manager.step(_LOOK_S)
+        except BaseException as error:  # noqa: BLE001 - told to whoever waits
+            self._failure = error
+
+    def _do(self, action: Callable[[], None], *, wait: bool = True) -> None:
+        """Have something done in the bench's thread."""
+        done = threading.Event()
+
+        def act() -> None:
+            try:
+                action()
+            finally:
+                done.set()
+
+        self._asked.put(act)
+        deadline_s = time.monotonic() + _WAIT_S
+        while wait and not done.wait(0.05):
+            self._check(deadline_s)
+
+    def _check(self, deadline_s: float) -> None:
+        if self._failure is not None:
+            raise DeviceError(f"the fabric's manager has ended: {self._failure}") from self._failure
+        if time.monotonic() > deadline_s:
+            raise DeviceError("the fabric's manager does not answer")
+
+    # -- light --------------------------------------------------------------------------------------------------------
+
+    def _tell_light(self) -> None:
+        """Tell whose light arrives where, as the emulated optics have it."""
+        model, world = self._bench.model, self._bench.emulated.world
+        owner = {nic: name for name in self.servers for nic in find_unit(model, name).nics}
+        found: dict[str, str] = {}
+        for nic, name in owner.items():
+            if name in self._down:
+                continue
+            sensitivity_w = w_from_dbm(float(getattr(model.devices[nic], "sensitivity_dbm", -20.0)))
+            received_w = world.received_from_w(nic)
+            bright = {source for source, power_w in received_w.items() if power_w >= sensitivity_w}
+            senders = {owner[source] for source in bright if source in owner} - {name}
+            if len(senders) == 1:
+                found[name] = senders.pop()
+        self._arrives(found)
+
+    def cut(self, server: str, happens: Callable[[], None]) -> None:
+        """All modules of a server lose their supply: its light goes out."""
+        self._do(lambda: self._go_dark(server, happens))
+
+    def _go_dark(self, server: str, happens: Callable[[], None]) -> None:
+        happens()
+        self._bench.emulated.faults.kill_modules(find_unit(self._bench.model, server).nics)
+        self._down.add(server)
+        self._tell_light()
+
+    # -- recovery -----------------------------------------------------------------------------------------------------
+
+    def _told(self, what: str, told: dict[str, Any]) -> None:
+        """What the manager tells while it recovers; called in the bench's thread."""
+        if what == "verdict" and told["cause"] == "light" and told["suspect"] == "unit":
+            self._failed(str(told["name"]), ", ".join(told["detectors"]))
+        elif what == "spare":
+            self._chosen = str(told["spare"])
+        elif what == "span":
+            if told["name"] in ("programmed", "settled", "proven"):
+                self._tell_light()
+            self._pass_on(str(told["name"]), str(told["source"]))
+            if told["name"] == "proven":
+                self._spare.put("proven")
+        elif what == "refused":
+            self._spare.put("refused")
+
+    def _pass_on(self, name: str, source: str) -> None:
+        with self._guard:
+            if self._mark is None:
+                self._early.append((name, source))
+            elif name not in ("detected", "link_up"):
+                self._mark(name, source)
+
+    def replace(self, failed: str, mark: Mark) -> str:
+        """Let the manager put a spare in the place of a server; where it has noticed by itself it is at it already."""
+        with self._guard:
+            self._mark = mark
+            for name, source in self._early:
+                if name not in ("detected", "link_up"):
+                    mark(name, source)
+            self._early = []
+        if failed not in self._down:
+            self._do(lambda: self._fail(failed), wait=False)
+        deadline_s = time.monotonic() + _WAIT_S
+        while True:
+            with contextlib.suppress(queue.Empty):
+                if self._spare.get(timeout=0.05) == "refused":
+                    raise DeviceError(f"no spare: {dict(self._manager.state.refused)}")
+                break
+            self._check(deadline_s)
+        return self._chosen
+
+    def _fail(self, failed: str) -> None:
+        self._manager.fail(failed, "its process is gone")
+
+    def restore(self) -> None:
+        """Bring everything back: what failed is repaired, and the job runs where it began."""
+        if self._thread is not None:
+            self._do(self._put_back)
+
+    def _put_back(self) -> None:
+        self._clock.hurry()
+        manager = self._manager
+        for server in self._down:
+            self._bench.emulated.faults.revive_modules(find_unit(self._bench.model, server).nics)
+        self._down.clear()
+        self._clock.sleep(1.0)
+        manager.put_back()
+        with self._guard:
+            self._mark, self._early = None, []
+        while not self._spare.empty():
+            self._spare.get()
+        self._clock.keep_pace()
+        self._tell_light()
+
+    def close(self) -> None:
+        """End it; idempotent."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(_WAIT_S)
+            self._thread = None
+        self._stack.close()

@@ -1,0 +1,302 @@
+"""Servers as network namespaces, circuits as a forwarder of Ethernet frames between TAP devices.
+
+Only what this run has made is touched: every name bears its prefix. A process of its own passes the frames, so that
+Python's lock is nobody else's. Without privileges, links are pairs of sockets, and the frames are the job's own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lumion_hw.errors import ConfigError
+
+_CLONE_NEWNET = 0x40000000
+_TUNSETIFF, _TUNSETCARRIER = 0x400454CA, 0x400454E2
+_IFF_TAP, _IFF_NO_PI = 0x0002, 0x1000
+_FRAME = 65536
+DATA_INTERFACE, CONTROL_INTERFACE = "data0", "ctl0"
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def enter_namespace(handle: int) -> None:
+    """Move this thread into a network namespace. Raises ``OSError`` without the privilege."""
+    if _libc.setns(handle, _CLONE_NEWNET):
+        number = ctypes.get_errno()
+        raise OSError(number, f"setns: {os.strerror(number)}")
+
+
+def die_with_parent() -> None:
+    """Let this process end when the one that started it does (prctl PR_SET_PDEATHSIG)."""
+    _libc.prctl(1, signal.SIGKILL)
+
+
+def why_no_namespaces() -> str | None:
+    """Return why namespaces and TAP devices cannot be used here, ``None`` if they can: it is tried, in a child."""
+    if shutil.which("ip") is None:
+        return "there is no program 'ip' (iproute2)"
+    if not Path("/dev/net/tun").exists():
+        return "there is no /dev/net/tun"
+    child = os.fork()
+    if not child:
+        try:
+            if _libc.unshare(_CLONE_NEWNET):
+                os._exit(1)
+            os.close(_tap("lmtry"))
+        except OSError:
+            os._exit(2)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return {0: None, 1: "network namespaces need CAP_SYS_ADMIN"}.get(code, "TAP devices need CAP_NET_ADMIN")
+
+
+def _tap(name: str) -> int:
+    handle = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+    try:
+        fcntl.ioctl(handle, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TAP | _IFF_NO_PI))
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _ip(lines: Sequence[str]) -> None:
+    """Run commands of ``ip``, all in one process. Raises ``ConfigError`` with what it said."""
+    done = subprocess.run(
+        ["ip", "-batch", "-"], input="\n".join(lines) + "\n", capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise ConfigError(f"ip could not set up the rehearsal's network: {done.stderr.strip()[:300]}")
+
+
+class Forwarder:
+    """A process that passes frames between ports, as the light goes.
+
+    Args:
+        ports: Descriptors by server, TAP devices or sockets; they are this process's own until :meth:`close`.
+        taps: They are TAP devices, whose carrier follows the light.
+    """
+
+    def __init__(self, ports: Mapping[str, int], *, taps: bool) -> None:
+        self._control, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._child = os.fork()
+        if not self._child:
+            code = 1
+            try:
+                die_with_parent()
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                self._control.close()
+                _forward(inside, dict(ports), taps)
+                code = 0
+            finally:
+                os._exit(code)
+        inside.close()
+        self._is_open = True
+
+    def lit(self, arrives: Mapping[str, str]) -> None:
+        """Pass frames from each sender to its receiver from now on, and nothing else; returns when it is so."""
+        self._ask({"lit": dict(arrives)})
+
+    def counts(self) -> dict[str, int]:
+        """Return frames ``moved`` and ``dropped`` so far."""
+        return self._ask({})
+
+    def _ask(self, order: Mapping[str, Any]) -> dict[str, int]:
+        self._control.send(json.dumps(order).encode())
+        answer: dict[str, int] = json.loads(self._control.recv(4096) or b"{}")
+        return answer
+
+    def close(self) -> None:
+        """End it; idempotent."""
+        if self._is_open:
+            self._is_open = False
+            self._control.close()
+            os.waitpid(self._child, 0)
+
+
+def _forward(control: socket.socket, ports: dict[str, int], taps: bool) -> None:
+    """Pass frames until the other end of ``control`` is closed."""
+    names = {handle: name for name, handle in ports.items()}
+    target: dict[int, int] = {}
+    carrier = dict.fromkeys(ports, True)
+    counts = {"moved": 0, "dropped": 0}
+    poll = select.epoll()
+    for handle in (control.fileno(), *names):
+        os.set_blocking(handle, handle == control.fileno())
+        poll.register(handle, select.EPOLLIN)
+
+    def set_light(arrives: Mapping[str, str]) -> None:
+        target.clear()
+        for name, handle in ports.items():
+            if taps and carrier[name] != (name in arrives):
+                carrier[name] = name in arrives
+                fcntl.ioctl(handle, _TUNSETCARRIER, struct.pack("i", int(carrier[name])))
+        target.update({ports[sender]: ports[receiver] for receiver, sender in arrives.items()})
+
+    set_light({})
+    while True:
+        for handle, _ in poll.poll():
+            if handle == control.fileno():
+                order = control.recv(65536)
+                if not order:
+                    return
+                document = json.loads(order)
+                if "lit" in document:
+                    set_light(document["lit"])
+                control.send(json.dumps(counts).encode())
+                continue
+            for _ in range(64):  # then others have their turn
+                try:
+                    frame = os.read(handle, _FRAME)
+                except OSError:
+                    break
+                if not frame:
+                    poll.unregister(handle)  # a worker that is gone
+                    break
+                to = target.get(handle)
+                try:
+                    if to is not None:
+                        os.write(to, frame)
+                except OSError:
+                    to = None
+                counts["moved" if to is not None else "dropped"] += 1
+
+
+class NamespaceNetwork:
+    """A namespace per server with a data port on the light and a control port of its own.
+
+    Args:
+        servers: Names of the servers.
+
+    Attributes:
+        forwarder: Passes the frames.
+        data_addresses: Address of each server's data port.
+        control_addresses: Address of the supervisor as each server sees it.
+    """
+
+    kind = "tap"
+
+    def __init__(self, servers: Sequence[str]) -> None:
+        run = os.getpid() % 250
+        self._prefix = f"lm{os.getpid()}"
+        self._names = {name: f"{self._prefix}-{number}" for number, name in enumerate(servers)}
+        self.data_addresses = {name: f"10.214.{run}.{number + 1}" for number, name in enumerate(servers)}
+        self.control_addresses = {name: f"10.213.{run}.{4 * number + 1}" for number, name in enumerate(servers)}
+        self._handles: dict[str, int] = {}
+        self.forwarder: Forwarder | None = None
+        try:
+            self._set_up(run)
+        except BaseException:
+            self.close()
+            raise
+
+    def _set_up(self, run: int) -> None:
+        taps: dict[str, int] = {}
+        home = os.open("/proc/self/ns/net", os.O_RDONLY)
+        try:
+            for number, (name, space) in enumerate(self._names.items()):
+                host, inside = f"{self._prefix}h{number}", f"{self._prefix}i{number}"
+                _ip([
+                    f"netns add {space}",
+                    f"link add {host} type veth peer name {inside}",
+                    f"link set {inside} netns {space}",
+                    f"addr add 10.213.{run}.{4 * number + 1}/30 dev {host}",
+                    f"link set {host} up",
+                ])  # fmt: skip
+                self._handles[name] = os.open(f"/run/netns/{space}", os.O_RDONLY)
+                enter_namespace(self._handles[name])
+                try:
+                    taps[name] = _tap(DATA_INTERFACE)
+                    self._inside(number, inside, run)
+                finally:
+                    enter_namespace(home)
+            self.forwarder = Forwarder(taps, taps=True)
+        finally:
+            os.close(home)
+            for handle in taps.values():
+                os.close(handle)
+
+    def _inside(self, number: int, inside: str, run: int) -> None:
+        for where in ("all", "default"):  # no packets that nobody has asked for
+            path = Path(f"/proc/sys/net/ipv6/conf/{where}/disable_ipv6")
+            if path.exists():
+                path.write_text("1", encoding="ascii")
+        mac = "02:4c:4d:00:00:{:02x}"
+        others = [other for other in range(len(self._names)) if other != number]
+        _ip([
+            "link set lo up",
+            f"link set {inside} name {CONTROL_INTERFACE}",
+            f"addr add 10.213.{run}.{4 * number + 2}/30 dev {CONTROL_INTERFACE}",
+            f"link set {CONTROL_INTERFACE} up",
+            f"link set {DATA_INTERFACE} address {mac.format(number + 1)}",
+            f"addr add 10.214.{run}.{number + 1}/24 dev {DATA_INTERFACE}",
+            f"link set {DATA_INTERFACE} up",
+            # A dark period would leave neighbours FAILED, and the next connection a second behind.
+            *(f"neigh replace 10.214.{run}.{other + 1} lladdr {mac.format(other + 1)} "
+              f"dev {DATA_INTERFACE} nud permanent" for other in others),
+        ])  # fmt: skip
+
+    def handles_for(self, server: str) -> list[int]:
+        """Return the descriptors a worker of this server needs: its namespace."""
+        return [self._handles[server]]
+
+    def close(self) -> None:
+        """Take everything away; idempotent."""
+        if self.forwarder is not None:
+            self.forwarder.close()
+            self.forwarder = None
+        for handle in self._handles.values():
+            os.close(handle)
+        self._handles = {}
+        for number, space in enumerate(self._names.values()):
+            for words in (["ip", "netns", "del", space], ["ip", "link", "del", f"{self._prefix}h{number}"]):
+                subprocess.run(words, capture_output=True, check=False)
+        self._names = {}
+
+
+class PairNetwork:
+    """Links of socket pairs: for machines that allow no namespaces. The frames are the job's own messages.
+
+    Args:
+        servers: Names of the servers.
+    """
+
+    kind = "pairs"
+
+    def __init__(self, servers: Sequence[str]) -> None:
+        self._ends: dict[str, socket.socket] = {}
+        outer: dict[str, socket.socket] = {}
+        for name in servers:
+            self._ends[name], outer[name] = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.data_addresses = dict.fromkeys(servers, "")
+        self.control_addresses = dict.fromkeys(servers, "127.0.0.1")
+        self.forwarder: Forwarder | None = Forwarder({name: end.fileno() for name, end in outer.items()}, taps=False)
+        for end in outer.values():
+            end.close()
+
+    def handles_for(self, server: str) -> list[int]:
+        """Return the descriptors a worker of this server needs: its end of the link."""
+        return [self._ends[server].fileno()]
+
+    def close(self) -> None:
+        """Take everything away; idempotent."""
+        if self.forwarder is not None:
+            self.forwarder.close()
+            self.forwarder = None
+        for end in self._ends.values():
+            end.close()
+        self._ends = {}
+
+
+Network = NamespaceNetwork | PairNetwork

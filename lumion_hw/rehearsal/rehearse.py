@@ -1,0 +1,452 @@
+"""The supervisor: starts the job, injures it, recovers it, and compares its end with an undisturbed run."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import json
+import os
+import queue
+import selectors
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+from lumion_hw.errors import ConfigError, DeviceError
+from lumion_hw.rehearsal.light import LightFabric
+from lumion_hw.rehearsal.network import NamespaceNetwork, Network, PairNetwork, why_no_namespaces
+from lumion_hw.rehearsal.timing import Milestone, Milestones
+from lumion_hw.rehearsal.worker import nursery
+
+Fault = Literal["light", "kill", "freeze"]
+
+SILENCE_S = 0.2
+"""Silence of a rank that beats every 20 ms after which it is gone: ten beats, so that a busy machine is no failure."""
+_NO_TORCH = "torch is not installed: pip install 'lumion-hw[rehearsal]'"
+_START_S = 120.0
+_STEP_S = 30.0
+_OF_THE_JOB = ("group_up", "first_allreduce", "state_restored", "first_step")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How it is rehearsed.
+
+    Attributes:
+        network: ``tap``, ``pairs``, or ``auto`` for the first that is possible.
+        job: ``torch``, ``numpy``, or ``auto``.
+        steps: Training steps of the whole job.
+        fault_at: Step after which the fault happens.
+        seed: Seed of the model.
+        victim: Rank that fails.
+    """
+
+    network: Literal["auto", "tap", "pairs"] = "auto"
+    job: Literal["auto", "torch", "numpy"] = "auto"
+    steps: int = 24
+    fault_at: int = 8
+    seed: int = 0
+    victim: int = 1
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What came of it.
+
+    Attributes:
+        fault: What happened to the victim.
+        trials: Milestones of every trial.
+        network: ``tap`` or ``pairs``.
+        job: ``torch`` or ``numpy``.
+        fell_back: What could not be had here, and why.
+        emulated: What was emulated, in words.
+        frames: Frames moved and dropped.
+        identical: In each trial the state of every rank was that of the undisturbed run, bit for bit.
+        sha256: Hash of that state.
+    """
+
+    fault: Fault
+    trials: tuple[tuple[Milestone, ...], ...]
+    network: str
+    job: str
+    fell_back: tuple[str, ...]
+    emulated: tuple[str, ...]
+    frames: dict[str, int]
+    identical: tuple[bool, ...]
+    sha256: str
+
+
+@dataclass
+class _Rank:
+    """A worker as the supervisor sees it."""
+
+    server: str
+    pid: int
+    control: socket.socket
+    heard_s: float
+    is_beating: bool = False
+    is_gone: bool = False
+    unread: bytes = b""
+    told: queue.SimpleQueue[dict[str, Any]] = field(default_factory=queue.SimpleQueue)
+
+    def order(self, what: str, **told: Any) -> None:
+        """Send an order; a worker that is gone does not get it."""
+        with contextlib.suppress(OSError):
+            self.control.sendall((json.dumps({"do": what, **told}) + "\n").encode())
+
+
+def possible(setting: Setting) -> tuple[str, str, list[str]]:
+    """Return network and job that are possible here, and what had to be done without, and why.
+
+    Raises:
+        ConfigError: What was asked for by name is not possible.
+    """
+    fell_back: list[str] = []
+    why_network = None if setting.network == "pairs" else why_no_namespaces()
+    if why_network is not None:
+        if setting.network == "tap":
+            raise ConfigError(f"no namespaces with TAP devices here: {why_network}", hint="Use --network pairs.")
+        fell_back.append(f"socket pairs in the place of namespaces: {why_network}")
+    network = "pairs" if setting.network == "pairs" or why_network is not None else "tap"
+    why_job = None if importlib.util.find_spec("torch") else _NO_TORCH
+    if network == "pairs" and why_job is None:
+        why_job = "torch's gloo needs network interfaces"
+    if setting.job == "torch" and why_job is not None:
+        raise ConfigError(f"no torch job here: {why_job}", hint="Use --job numpy.")
+    if setting.job == "auto" and why_job is not None:
+        fell_back.append(f"a job in numpy in the place of torch: {why_job}")
+    job = "numpy" if setting.job == "numpy" or why_job is not None else "torch"
+    return network, job, fell_back
+
+
+def rehearse(
+    fabric: LightFabric,
+    faults: Sequence[Fault],
+    setting: Setting | None = None,
+    *,
+    trials: int = 1,
+    tell: Callable[[str], None] = lambda words: None,
+) -> list[Rehearsal]:
+    """Rehearse faults: an undisturbed run first, then each fault so many times.
+
+    Everything that was started is ended, and every namespace taken away, whatever happens.
+
+    Args:
+        fabric: The light. It is started and restored here, and closed by whoever made it.
+        faults: What is to happen.
+        setting: How.
+        trials: Times each fault is rehearsed.
+        tell: Told how far it is.
+
+    Raises:
+        ConfigError: Something that was asked for is not possible here.
+        DeviceError: The job did not come up, or did not recover.
+    """
+    setting = setting or Setting()
+    kind, job, fell_back = possible(setting)
+    if len(fabric.members) < 2:
+        raise ConfigError("a rehearsal needs a job of two members or more")
+    tell(f"network: {kind}, job: {job}")
+    with _ended_by_sigterm(), _Stage(fabric, kind, job, setting) as stage:
+        tell("undisturbed run")
+        undisturbed = stage.run(None)[1]
+        if len(set(undisturbed)) != 1:
+            raise DeviceError("the ranks of an undisturbed run have different states")
+        found: list[Rehearsal] = []
+        for fault in faults:
+            done: list[tuple[Milestone, ...]] = []
+            identical: list[bool] = []
+            for number in range(trials):
+                tell(f"{fault}, trial {number + 1} of {trials}")
+                milestones, hashes = stage.run(fault)
+                done.append(milestones)
+                identical.append(set(hashes) == set(undisturbed))
+            found.append(
+                Rehearsal(
+                    fault,
+                    tuple(done),
+                    kind,
+                    job,
+                    tuple(fell_back),
+                    fabric.emulated(),
+                    stage.frames(),
+                    tuple(identical),
+                    undisturbed[0],
+                )
+            )
+        return found
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end it as Ctrl-C does, so that namespaces are taken away."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _Stage:
+    """Network, light and workers of a rehearsal.
+
+    Args:
+        fabric: The light.
+        kind: Kind of network.
+        job: Kind of job.
+        setting: The rest.
+    """
+
+    def __init__(self, fabric: LightFabric, kind: str, job: str, setting: Setting) -> None:
+        self._fabric, self._job, self._setting = fabric, job, setting
+        self._ranks: dict[str, _Rank] = {}
+        self._generation = 0
+        self._failed: queue.SimpleQueue[tuple[str, str, float]] = queue.SimpleQueue()
+        self._milestones = Milestones()
+        self._selector = selectors.DefaultSelector()
+        self._store: Any = None
+        self._network: Network | None = None
+        self._nursery: socket.socket | None = None
+        try:
+            # Both fork: before anything here has threads.
+            self._network = NamespaceNetwork(fabric.servers) if kind == "tap" else PairNetwork(fabric.servers)
+            self._nursery = self._begin_nursery(job, setting.seed)
+            self._begin_store()
+            fabric.start(self._arrives, self._light_failed)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin_nursery(self, job: str, seed: int) -> socket.socket:
+        ours, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._nursery_pid = os.fork()
+        if not self._nursery_pid:
+            try:
+                ours.close()
+                nursery(inside, job, seed)
+            finally:
+                os._exit(1)
+        inside.close()
+        ours.settimeout(_START_S)
+        if ours.recv(64) != b"ready":
+            raise DeviceError("the workers could not be started")
+        return ours
+
+    def _begin_store(self) -> None:
+        """The store lives here: a rank that is lost must not take it along."""
+        if self._job == "torch":
+            dist: Any = importlib.import_module("torch.distributed")
+            self._store = dist.TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End everything that was started; idempotent."""
+        for rank in self._ranks.values():
+            rank.control.close()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(rank.pid, signal.SIGKILL)
+        self._ranks = {}
+        if self._nursery is not None:
+            self._nursery.close()
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._nursery_pid, 0)
+            self._nursery = None
+        self._store = None
+        self._selector.close()
+        if self._network is not None:
+            self._network.close()
+            self._network = None
+
+    def frames(self) -> dict[str, int]:
+        """Return frames moved and dropped so far."""
+        assert self._network is not None, "open"
+        assert self._network.forwarder is not None, "open"
+        return self._network.forwarder.counts()
+
+    # -- light --------------------------------------------------------------------------------------------------------
+
+    def _arrives(self, arrives: Any) -> None:
+        network = self._network
+        if network is not None and network.forwarder is not None:
+            network.forwarder.lit(arrives)
+
+    def _light_failed(self, server: str, detector: str) -> None:
+        self._failed.put((server, detector, time.monotonic()))
+
+    # -- workers ------------------------------------------------------------------------------------------------------
+
+    def _hire(self, server: str) -> None:
+        """Start a worker on a server: warm, with no group joined."""
+        assert self._network is not None, "open"
+        assert self._nursery is not None, "open"
+        ours, theirs = socket.socketpair()
+        kind = b"space" if self._network.kind == "tap" else b"links"
+        socket.send_fds(self._nursery, [kind], [theirs.fileno(), *self._network.handles_for(server)])
+        theirs.close()
+        pid = int(self._nursery.recv(64))
+        rank = _Rank(server, pid, ours, time.monotonic())
+        self._ranks[server] = rank
+        self._selector.register(ours, selectors.EVENT_READ, rank)
+
+    def _dismiss(self, server: str) -> None:
+        rank = self._ranks.pop(server, None)
+        if rank is not None:
+            if not rank.is_gone:
+                self._selector.unregister(rank.control)
+            rank.control.close()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(rank.pid, signal.SIGKILL)
+
+    def _listen(self, timeout_s: float) -> list[tuple[_Rank, dict[str, Any]]]:
+        """Return what ranks report, and that they are gone, within a time."""
+        found: list[tuple[_Rank, dict[str, Any]]] = []
+        for key, _ in self._selector.select(timeout_s):
+            rank: _Rank = key.data
+            try:
+                data = rank.control.recv(65536)
+            except OSError:
+                data = b""
+            if not data:
+                rank.is_gone = True
+                self._selector.unregister(rank.control)
+                found.append((rank, {"is": "gone"}))
+                continue
+            rank.heard_s = time.monotonic()
+            lines = (rank.unread + data).split(b"\n")
+            rank.unread = lines.pop()
+            reports = [json.loads(line) for line in lines]
+            rank.is_beating = True
+            found += [(rank, report) for report in reports if report["is"] != "beat"]
+        return found
+
+    def _await(self, what: str, servers: Sequence[str], timeout_s: float) -> None:
+        """Wait until all of these have reported something."""
+        waiting, deadline_s = set(servers), time.monotonic() + timeout_s
+        while waiting:
+            if time.monotonic() > deadline_s:
+                raise DeviceError(f"{', '.join(sorted(waiting))}: no {what!r} within {timeout_s:.0f} s")
+            for rank, report in self._listen(0.05):
+                if report["is"] == what:
+                    waiting.discard(rank.server)
+                elif report["is"] in ("gone", "left") and rank.server in waiting:
+                    raise DeviceError(f"{rank.server}: {report.get('words', 'its process has ended')}")
+
+    # -- a run --------------------------------------------------------------------------------------------------------
+
+    def run(self, fault: Fault | None) -> tuple[tuple[Milestone, ...], list[str]]:
+        """Train once, with a fault or without; return milestones, and the hashes of the final states in rank order."""
+        self._milestones = Milestones()
+        self._fabric.restore()
+        while not self._failed.empty():
+            self._failed.get()
+        new = [server for server in self._fabric.servers if server not in self._ranks]
+        for server in new:
+            self._hire(server)
+        self._await("warm", new, _START_S)
+        old = [server for server in self._fabric.servers if server not in new]
+        for server in old:
+            self._ranks[server].order("reset")
+        self._await("reset", old, _STEP_S)
+        members = list(self._fabric.members)
+        self._form(members, set())
+        return self._watch(members, fault)
+
+    def _form(self, members: Sequence[str], new: set[str]) -> None:
+        """Order members into a group of the next generation."""
+        assert self._network is not None, "open"
+        self._generation += 1
+        told = {
+            "generation": self._generation,
+            "world": len(members),
+            "job": self._job,
+            "steps": self._setting.steps,
+            "addresses": [self._network.data_addresses[each] for each in members],
+        }
+        for number, server in enumerate(members):
+            store = [self._network.control_addresses[server], self._store.port if self._store is not None else 0]
+            self._ranks[server].order("form", rank=number, store=store, is_new=server in new, **told)
+
+    def _watch(self, members: list[str], fault: Fault | None) -> tuple[tuple[Milestone, ...], list[str]]:
+        """Let it train, let the fault happen, recover, and wait for the end."""
+        victim = members[self._setting.victim]
+        hashes: dict[str, str] = {}
+        milestones, lost = self._milestones, False
+        deadline_s = time.monotonic() + _STEP_S + self._setting.steps
+        while set(hashes) != set(members):
+            if time.monotonic() > deadline_s:
+                raise DeviceError(f"the job did not end: {sorted(set(members) - set(hashes))} have not")
+            for rank, report in self._listen(0.005):
+                what = report["is"]
+                if what == "done" and report["generation"] == self._generation:
+                    hashes[rank.server] = report["sha256"]
+                if lost and what in _OF_THE_JOB and report["generation"] == self._generation:
+                    milestones.mark(what, "measured", rank.server)
+                begun = what in ("step", "first_step") and report["step"] >= self._setting.fault_at
+                if fault is not None and begun and rank.server == victim and not milestones.has_begun:
+                    self._injure(victim, fault)
+            found = self._gone(members) if not lost else None
+            if found is not None:
+                if not milestones.has_begun:
+                    raise DeviceError(f"{found[0]} failed before any fault: {found[1]}")
+                lost = True
+                members = self._recover(members, found[0], found[1])
+        return tuple(milestones.told()), [hashes[server] for server in members]
+
+    def _injure(self, victim: str, fault: Fault) -> None:
+        if fault == "light":
+            self._fabric.cut(victim, self._milestones.fault)
+            self._milestones.mark("signal_lost", "emulated: the light is cut at an instant")
+        else:
+            self._milestones.fault()
+            os.kill(self._ranks[victim].pid, signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
+
+    def _gone(self, members: Sequence[str]) -> tuple[str, str] | None:
+        """Return who of the members has failed, and what has noticed it."""
+        if not self._failed.empty():
+            server, detector, _ = self._failed.get()
+            return (server, f"light ({detector})") if server in members else None
+        now_s = time.monotonic()
+        for server in members:
+            rank = self._ranks[server]
+            if rank.is_gone:
+                return server, "end of its control connection"
+            if rank.is_beating and now_s - rank.heard_s > SILENCE_S:
+                return server, f"no beat for {1e3 * (now_s - rank.heard_s):.0f} ms"
+        return None
+
+    def _recover(self, members: Sequence[str], failed: str, detector: str) -> list[str]:
+        """Order the survivors out, let a spare take the place, and form the next group."""
+        self._milestones.mark("detected", f"measured: {detector}", failed)
+        survivors = [server for server in members if server != failed]
+        for server in survivors:
+            self._ranks[server].order("leave")
+        # Fenced: it must not come back by itself with the rank of another.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._ranks[failed].pid, signal.SIGKILL)
+        spare = self._fabric.replace(failed, self._milestones.mark)
+        self._milestones.mark("link_up", "measured: carrier set at both ends" if self._is_tap else "measured")
+        self._dismiss(failed)
+        now = [spare if server == failed else server for server in members]
+        self._form(now, {spare})
+        return now
+
+    @property
+    def _is_tap(self) -> bool:
+        return self._network is not None and self._network.kind == "tap"

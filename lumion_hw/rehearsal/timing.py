@@ -1,0 +1,92 @@
+"""When each milestone was reached, by whom last, and where its time is from. Wall clock; never one number."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+SPAN_NAMES = (
+    "signal_lost", "detected", "spare_chosen", "route_found", "programmed", "settled", "proven", "link_up", "group_up",
+    "first_allreduce", "state_restored", "first_step",
+)  # fmt: skip
+"""Milestones in the order in which they are told; each is reached when its last participant has reached it."""
+
+
+@dataclass(frozen=True)
+class Milestone:
+    """One milestone of one trial.
+
+    Attributes:
+        name: Its name, of :data:`SPAN_NAMES`.
+        at_ms: Since the fault.
+        source: ``measured``, or ``emulated`` with the constant that makes it.
+        last: Who reached it last, where several had to.
+    """
+
+    name: str
+    at_ms: float
+    source: str
+    last: str = ""
+
+
+class Milestones:
+    """Stamps milestones of one trial. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._fault_s: float | None = None
+        self._found: dict[str, Milestone] = {}
+
+    def fault(self) -> None:
+        """The fault happens now."""
+        self._fault_s = time.monotonic()
+
+    @property
+    def has_begun(self) -> bool:
+        """The fault has happened."""
+        return self._fault_s is not None
+
+    def mark(self, name: str, source: str = "measured", last: str = "") -> None:
+        """A milestone is reached now; of several participants the last one counts."""
+        now_s = time.monotonic()
+        with self._guard:
+            if self._fault_s is not None and name in SPAN_NAMES:
+                self._found[name] = Milestone(name, 1e3 * (now_s - self._fault_s), source, last)
+
+    def told(self) -> list[Milestone]:
+        """Return them in order."""
+        with self._guard:
+            return [self._found[name] for name in SPAN_NAMES if name in self._found]
+
+
+def table(trials: Sequence[Sequence[Milestone]]) -> list[dict[str, Any]]:
+    """Return median, minimum, maximum and count of every milestone over trials, and the median since the one before."""
+    rows: list[dict[str, Any]] = []
+    for name in SPAN_NAMES:
+        found = [each for trial in trials for each in trial if each.name == name]
+        if not found:
+            continue
+        at_ms = [each.at_ms for each in found]
+        before = [
+            each.at_ms - max((other.at_ms for other in trial[: list(trial).index(each)]), default=0.0)
+            for trial in trials
+            for each in trial
+            if each.name == name
+        ]
+        rows.append(
+            {
+                "name": name,
+                "at_ms": round(statistics.median(at_ms), 2),
+                "least_ms": round(min(at_ms), 2),
+                "most_ms": round(max(at_ms), 2),
+                "since_before_ms": round(statistics.median(before), 2),
+                "trials": len(at_ms),
+                "source": found[-1].source,
+                "last": found[-1].last,
+            }
+        )
+    return rows

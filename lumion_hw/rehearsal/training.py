@@ -1,0 +1,421 @@
+"""The job that is rehearsed: a small model, its optimiser, and what its ranks exchange; bit for bit repeatable.
+
+Parameters and both moments of Adam stand in one buffer, so that a snapshot is one copy. Batches follow from step and
+rank, gradients are added in the order of ranks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import socket
+import stat
+import struct
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.errors import DeviceError
+
+Floats = NDArray[np.float32]
+_CHUNK = 16384
+_AHEAD = 4  # messages under way: a link that is full loses what comes, as a wire does
+_HEAD = struct.Struct("<III")  # generation, message number, length
+
+
+class Model(Protocol):
+    """A model with one flat buffer of parameters."""
+
+    params: Floats
+
+    def gradient(self, step: int, rank: int) -> Floats:
+        """Return the gradient of the loss of the batch of a step and rank."""
+
+
+class Trainer:
+    """Adam on a model (Kingma and Ba, arXiv 1412.6980), with a snapshot of the step before.
+
+    Args:
+        model: The model.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.state: Floats = np.zeros(3 * model.params.size, dtype=np.float32)
+        self.state[: model.params.size] = model.params
+        model.params = self.state[: model.params.size]
+        self.begun: Floats = self.state.copy()
+        self._snapshot: Floats = self.state.copy()
+        self.step = 0
+
+    def restart(self) -> None:
+        """Go back to the beginning."""
+        self.state[:] = self._snapshot[:] = self.begun
+        self.step = 0
+
+    def go_back(self, step: int) -> None:
+        """Return to the snapshot if this rank is a step ahead. Raises ``DeviceError`` for any other distance."""
+        if step == self.step - 1:
+            self.state[:] = self._snapshot
+            self.step = step
+        elif step != self.step:
+            raise DeviceError(f"the ranks are at steps {step} and {self.step}: a snapshot is one step old")
+
+    def take_step(self, group: Group) -> None:
+        """Train one step together."""
+        n = self.model.params.size
+        gradient = self.model.gradient(self.step, group.rank)
+        total = group.sum(gradient) / np.float32(group.world)
+        self._snapshot[:] = self.state
+        first, second = self.state[n : 2 * n], self.state[2 * n :]
+        first *= np.float32(0.9)
+        first += np.float32(0.1) * total
+        second *= np.float32(0.95)
+        second += np.float32(0.05) * total * total
+        t = self.step + 1
+        rate = np.float32(1e-3 * (1.0 - 0.95**t) ** 0.5 / (1.0 - 0.9**t))
+        self.state[:n] -= rate * first / (np.sqrt(second) + np.float32(1e-8))
+        self.step = t
+
+
+class Group(Protocol):
+    """Ranks that can reach each other; every call of one needs the same call of all."""
+
+    rank: int
+    world: int
+
+    def sum(self, values: Floats) -> Floats:
+        """Return the sum over all ranks."""
+
+    def gather(self, number: int) -> list[int]:
+        """Return a number of each rank, in their order."""
+
+    def broadcast(self, values: Floats, source: int) -> None:
+        """Overwrite ``values`` by those of one rank."""
+
+    def cut(self) -> None:
+        """End every connection at once, from another thread: who waits gets an error."""
+
+
+# -- a job in numpy ---------------------------------------------------------------------------------------------------
+
+
+class NumpyModel:
+    """A perceptron of two layers that learns a fixed random function.
+
+    Args:
+        seed: Seed of parameters and data.
+    """
+
+    _N_IN, _N_HIDDEN, _N_OUT, _BATCH = 64, 256, 32, 64
+
+    def __init__(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self._seed = seed
+        self._target = rng.standard_normal((self._N_IN, self._N_OUT)).astype(np.float32)
+        size = self._N_IN * self._N_HIDDEN + self._N_HIDDEN * self._N_OUT
+        self.params: Floats = (0.1 * rng.standard_normal(size)).astype(np.float32)
+
+    def gradient(self, step: int, rank: int) -> Floats:
+        """Return the gradient of the squared error."""
+        split = self._N_IN * self._N_HIDDEN
+        inner = self.params[:split].reshape(self._N_IN, self._N_HIDDEN)
+        outer = self.params[split:].reshape(self._N_HIDDEN, self._N_OUT)
+        rng = np.random.default_rng((self._seed, step, rank))
+        x = rng.standard_normal((self._BATCH, self._N_IN), dtype=np.float32)
+        hidden = np.tanh(x @ inner)
+        error = (hidden @ outer - x @ self._target) / np.float32(self._BATCH)
+        back = (error @ outer.T) * (1.0 - hidden * hidden)
+        return np.concatenate([(x.T @ back).ravel(), (hidden.T @ error).ravel()]).astype(np.float32)
+
+
+class RingGroup:
+    """Ranks in a ring over one link each: over TCP, or over messages of a socket pair.
+
+    Args:
+        rank: Own rank.
+        world: Number of ranks.
+        generation: Number of the group: messages of an earlier one are thrown away.
+        link: A socket of messages; ``None`` for TCP.
+        addresses: Address of every rank, for TCP.
+        port: TCP port of this generation.
+        timeout_s: Backstop of everything.
+        early: Messages that came before their group, or before their turn; kept by the worker over its groups.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        world: int,
+        generation: int,
+        link: socket.socket | None,
+        addresses: Sequence[str] = (),
+        port: int = 0,
+        timeout_s: float = 10.0,
+        early: list[bytes] | None = None,
+    ) -> None:
+        self.rank, self.world = rank, world
+        self._early = [] if early is None else early
+        self._generation, self._deadline_s = generation, time.monotonic() + 3600.0
+        self._timeout_s, self._is_cut = timeout_s, threading.Event()
+        self._sent = self._got = 0
+        self._link = link
+        self._before: socket.socket | None = None
+        self._next: socket.socket | None = None
+        if link is None:
+            self._join(addresses, port)
+
+    def _join(self, addresses: Sequence[str], port: int) -> None:
+        deadline_s = time.monotonic() + self._timeout_s
+        with socket.create_server((addresses[self.rank], port)) as server:
+            server.settimeout(0.05)
+            while self._before is None or self._next is None:
+                if time.monotonic() > deadline_s or self._is_cut.is_set():
+                    raise DeviceError("the ranks did not find each other")
+                if self._next is None:
+                    with contextlib.suppress(OSError):
+                        self._next = socket.create_connection((addresses[(self.rank + 1) % self.world], port), 0.2)
+                        self._next.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                        self._next.settimeout(self._timeout_s)
+                if self._before is None:
+                    with contextlib.suppress(TimeoutError):
+                        self._before = server.accept()[0]
+                        self._before.settimeout(self._timeout_s)
+
+    def _exchange(self, data: bytes) -> bytes:
+        """Send to the next rank and return what the one before has sent; both have the same length."""
+        return self._messages(data) if self._link is not None else self._streams(data)
+
+    def _messages(self, data: bytes) -> bytes:
+        assert self._link is not None, "of this kind"
+        deadline_s, parts = time.monotonic() + self._timeout_s, dict[int, bytes]()
+        chunks = [data[at : at + _CHUNK] for at in range(0, len(data), _CHUNK)] or [b""]
+        first, self._sent = self._sent, self._sent + len(chunks)
+        waiting = list(range(len(chunks)))
+        self._link.settimeout(0.01)
+        early, self._early[:] = list(self._early), []
+        while len(parts) < len(chunks):
+            if self._is_cut.is_set() or time.monotonic() > deadline_s:
+                raise DeviceError("the group was cut")
+            if waiting and len(waiting) > len(chunks) - len(parts) - _AHEAD:
+                number = waiting.pop(0)
+                self._link.send(_HEAD.pack(self._generation, first + number, len(chunks[number])) + chunks[number])
+                continue
+            with contextlib.suppress(TimeoutError):
+                message = early.pop(0) if early else self._link.recv(2 * _CHUNK)
+                generation, number, _ = _HEAD.unpack_from(message)
+                if generation == self._generation and first <= number < first + len(chunks):
+                    parts[number - first] = message[_HEAD.size :]
+                elif (generation, number) > (self._generation, first):  # of what this rank has yet to come to
+                    self._early.append(message)
+        self._early += early
+        for number in waiting:
+            self._link.send(_HEAD.pack(self._generation, first + number, len(chunks[number])) + chunks[number])
+        return b"".join(parts[number] for number in range(len(chunks)))
+
+    def _streams(self, data: bytes) -> bytes:
+        before, following = self._before, self._next
+        assert before is not None, "joined"
+        assert following is not None, "joined"
+        failed: list[BaseException] = []
+
+        def send() -> None:
+            try:
+                following.sendall(data)
+            except OSError as error:
+                failed.append(error)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        got = bytearray()
+        while len(got) < len(data):
+            part = before.recv(min(len(data) - len(got), 1 << 20))
+            if not part:
+                raise DeviceError("the rank before is gone")
+            got += part
+        sender.join()
+        if failed:
+            raise DeviceError(f"the next rank is gone: {failed[0]}")
+        return bytes(got)
+
+    def _all(self, data: bytes) -> list[bytes]:
+        """Return what each rank has, in their order."""
+        found, passed = {self.rank: data}, data
+        for hop in range(1, self.world):
+            passed = self._exchange(passed)
+            found[(self.rank - hop) % self.world] = passed
+        return [found[rank] for rank in range(self.world)]
+
+    def sum(self, values: Floats) -> Floats:
+        """Return the sum, added in the order of ranks."""
+        parts = [np.frombuffer(part, dtype=np.float32) for part in self._all(values.tobytes())]
+        total = parts[0].copy()
+        for part in parts[1:]:
+            total += part
+        return total
+
+    def gather(self, number: int) -> list[int]:
+        """Return a number of each rank."""
+        return [int.from_bytes(part, "little") for part in self._all(number.to_bytes(8, "little"))]
+
+    def broadcast(self, values: Floats, source: int) -> None:
+        """Overwrite ``values`` by those of one rank."""
+        values[:] = np.frombuffer(self._all(values.tobytes())[source], dtype=np.float32)
+
+    def cut(self) -> None:
+        """End every connection."""
+        self._is_cut.set()
+        for end in (self._before, self._next):
+            if end is not None:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+                end.close()
+
+
+# -- a job in torch ---------------------------------------------------------------------------------------------------
+
+
+def llama(seed: int) -> Model:
+    """Return a small model of the Llama kind: rotary attention, RMS norms, gated feed-forward; 0.35 M parameters."""
+    torch: Any = importlib.import_module("torch")
+    functional = torch.nn.functional
+    vocabulary, width, depth, heads, length, batch = 256, 96, 2, 4, 24, 2
+    hidden = 256
+    shapes: list[tuple[int, ...]] = [(vocabulary, width)]
+    for _ in range(depth):
+        shapes += [(width,), (3 * width, width), (width, width), (width,), (2 * hidden, width), (width, hidden)]
+    shapes += [(width,), (vocabulary, width)]
+    sizes = [int(np.prod(shape)) for shape in shapes]
+    rng = np.random.default_rng(seed)
+    start = np.concatenate([
+        np.ones(size) if len(shape) == 1 else 0.05 * rng.standard_normal(size)
+        for shape, size in zip(shapes, sizes, strict=True)
+    ]).astype(np.float32)  # fmt: skip
+    angle = torch.outer(torch.arange(length), 10000.0 ** (-torch.arange(0, width // heads, 2) / (width // heads)))
+    cos, sin = torch.cos(angle), torch.sin(angle)
+
+    def turned(x: Any) -> Any:
+        even, odd = x[..., 0::2], x[..., 1::2]
+        return torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1).flatten(-2)
+
+    class Llama:
+        params: Floats = start
+
+        def gradient(self, step: int, rank: int) -> Floats:
+            """Return the gradient of the loss of predicting the next token."""
+            tokens = np.random.default_rng((seed, step, rank)).integers(0, vocabulary, (batch, length + 1))
+            data = torch.from_numpy(tokens)
+            flat = torch.from_numpy(self.params.copy()).requires_grad_()
+            parts = [part.view(shape) for part, shape in zip(torch.split(flat, sizes), shapes, strict=True)]
+            x = functional.embedding(data[:, :-1], parts[0])
+            for layer in range(depth):
+                norm, qkv, out, norm2, gate, down = parts[1 + 6 * layer : 7 + 6 * layer]
+                q, k, v = (
+                    functional.linear(functional.rms_norm(x, (width,), norm), qkv)
+                    .view(batch, length, 3, heads, -1)
+                    .unbind(2)
+                )
+                q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+                mixed = functional.scaled_dot_product_attention(turned(q), turned(k), v, is_causal=True)
+                x = x + functional.linear(mixed.transpose(1, 2).reshape(batch, length, width), out)
+                up, gated = functional.linear(functional.rms_norm(x, (width,), norm2), gate).chunk(2, -1)
+                x = x + functional.linear(functional.silu(gated) * up, down)
+            logits = functional.linear(functional.rms_norm(x, (width,), parts[-2]), parts[-1])
+            loss = functional.cross_entropy(logits.reshape(-1, vocabulary), data[:, 1:].reshape(-1))
+            (gradient,) = torch.autograd.grad(loss, flat)
+            found: Floats = gradient.numpy()
+            return found
+
+    return Llama()
+
+
+class GlooGroup:
+    """Ranks of a torch.distributed group of gloo; one prefix of the store per generation.
+
+    Args:
+        rank: Own rank.
+        world: Number of ranks.
+        generation: Number of the group.
+        store: Address and port of the supervisor's store.
+        timeout_s: Backstop of every collective.
+    """
+
+    def __init__(self, rank: int, world: int, generation: int, store: tuple[str, int], timeout_s: float = 10.0) -> None:
+        from datetime import timedelta
+
+        dist: Any = importlib.import_module("torch.distributed")
+        self.rank, self.world, self._dist = rank, world, dist
+        limit = timedelta(seconds=timeout_s)
+        before = _sockets()
+        shared = dist.TCPStore(store[0], store[1], is_master=False, timeout=limit, wait_for_workers=False)
+        dist.init_process_group(
+            "gloo", store=dist.PrefixStore(f"g{generation}", shared), rank=rank, world_size=world, timeout=limit
+        )
+        self._own = _sockets() - before
+
+    def sum(self, values: Floats) -> Floats:
+        """Return the sum over all ranks."""
+        torch: Any = importlib.import_module("torch")
+        total = torch.from_numpy(values.copy())
+        self._dist.all_reduce(total)
+        found: Floats = total.numpy()
+        return found
+
+    def gather(self, number: int) -> list[int]:
+        """Return a number of each rank."""
+        torch: Any = importlib.import_module("torch")
+        found = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
+        self._dist.all_gather(found, torch.tensor([number]))
+        return [int(each) for each in found]
+
+    def broadcast(self, values: Floats, source: int) -> None:
+        """Overwrite ``values`` by those of one rank."""
+        torch: Any = importlib.import_module("torch")
+        self._dist.broadcast(torch.from_numpy(values), source)
+
+    def cut(self) -> None:
+        """Shut down the connections of this group: torch offers nothing that wakes who waits in a collective."""
+        for handle in self._own:
+            with contextlib.suppress(OSError):
+                copy = os.dup(handle)
+                with socket.socket(fileno=copy) as connection:
+                    # With the listening one closed the others do not wake (facts of torch 2.13).
+                    if not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                        connection.shutdown(socket.SHUT_RDWR)
+
+    def end(self) -> None:
+        """Let go of it, after :meth:`cut`."""
+        with contextlib.suppress(Exception):
+            self._dist.destroy_process_group()
+
+
+def _sockets() -> set[int]:
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                found.add(int(name))
+    return found
+
+
+def model_of(job: str, seed: int) -> Model:
+    """Return the model of a job, ``torch`` or ``numpy``."""
+    if job == "numpy":
+        return NumpyModel(seed)
+    torch: Any = importlib.import_module("torch")
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    return llama(seed)
+
+
+def group_of(order: Mapping[str, Any], link: socket.socket | None, early: list[bytes]) -> RingGroup | GlooGroup:
+    """Return the group that an order of the supervisor describes."""
+    rank, world, generation = int(order["rank"]), int(order["world"]), int(order["generation"])
+    if order["job"] == "torch":
+        return GlooGroup(rank, world, generation, (str(order["store"][0]), int(order["store"][1])))
+    return RingGroup(rank, world, generation, link, order["addresses"], 20000 + generation % 20000, early=early)

@@ -1,0 +1,162 @@
+"""One rank: a process in a server's namespace that trains in groups, and leaves them when it is told to.
+
+Orders and reports are lines of JSON over a socket of their own, in threads of their own: a rank that waits in a
+collective still beats, and can still be ordered out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import json
+import os
+import queue
+import signal
+import socket
+import threading
+from typing import Any
+
+from lumion_hw.rehearsal.network import DATA_INTERFACE, die_with_parent, enter_namespace
+from lumion_hw.rehearsal.training import GlooGroup, RingGroup, Trainer, group_of, model_of
+
+BEAT_S = 0.02
+
+
+class Worker:
+    """The rank's side of the supervisor's orders.
+
+    Args:
+        control: Connection to the supervisor.
+        link: Own end of a link of messages; ``None`` where data goes over TCP.
+        job: ``torch`` or ``numpy``.
+        seed: Seed of the model.
+    """
+
+    def __init__(self, control: socket.socket, link: socket.socket | None, job: str, seed: int) -> None:
+        self._control, self._link, self._job = control, link, job
+        self._guard = threading.Lock()
+        self._orders: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._group: RingGroup | GlooGroup | None = None
+        self._ordered_out = threading.Event()
+        self._generation = 0
+        self._early: list[bytes] = []
+        self._trainer = Trainer(model_of(job, seed))
+        self._trainer.model.gradient(0, 0)  # warm: caches, allocators, kernels
+
+    def run(self) -> None:
+        """Obey until the supervisor is gone."""
+        threading.Thread(target=self._beat, daemon=True).start()
+        threading.Thread(target=self._listen, daemon=True).start()
+        self._report("warm")
+        while (order := self._orders.get()) is not None:
+            if order["do"] == "reset":
+                self._trainer.restart()
+                self._report("reset")
+            elif order["do"] == "form":
+                self._train(order)
+
+    def _report(self, what: str, **told: Any) -> None:
+        line = json.dumps({"is": what, "generation": self._generation, **told}) + "\n"
+        with self._guard, contextlib.suppress(OSError):
+            self._control.sendall(line.encode())
+
+    def _beat(self) -> None:
+        pause = threading.Event()
+        while True:
+            self._report("beat")
+            pause.wait(BEAT_S)
+
+    def _listen(self) -> None:
+        with self._control.makefile("r", encoding="utf-8") as lines:
+            for line in lines:
+                order = json.loads(line)
+                if order["do"] == "leave":
+                    self._ordered_out.set()
+                    if self._group is not None:
+                        self._group.cut()
+                else:
+                    self._orders.put(order)
+        os._exit(0)  # the supervisor is gone
+
+    def _train(self, order: dict[str, Any]) -> None:
+        self._ordered_out.clear()
+        self._generation = int(order["generation"])
+        try:
+            self._group = group = group_of(order, self._link, self._early)
+            self._report("group_up")
+            self._settle_state(group, bool(order["is_new"]))
+            self._steps(group, int(order["steps"]))
+        except Exception as error:  # noqa: BLE001 - whatever gloo, sockets and our own order out raise
+            words = "ordered out" if self._ordered_out.is_set() else f"{type(error).__name__}: {error}"
+            self._report("left", words=words[:200])
+        finally:
+            if self._group is not None:
+                self._group.cut()
+                if isinstance(self._group, GlooGroup):
+                    self._group.end()
+            self._group = None
+
+    def _settle_state(self, group: RingGroup | GlooGroup, is_new: bool) -> None:
+        """Agree on the step: survivors ahead go back, and who is new takes the state of the first survivor."""
+        trainer, never = self._trainer, 1 << 30
+        steps = group.gather(never if is_new else trainer.step)
+        self._report("first_allreduce")
+        known = [step for step in steps if step != never]
+        if known and never in steps:
+            if not is_new:
+                trainer.go_back(min(known))
+            group.broadcast(trainer.state, steps.index(known[0]))
+            trainer.step = min(known)
+        self._report("state_restored", step=trainer.step)
+
+    def _steps(self, group: RingGroup | GlooGroup, steps: int) -> None:
+        first = True
+        while self._trainer.step < steps:
+            self._trainer.take_step(group)
+            self._report("first_step" if first else "step", step=self._trainer.step)
+            first = False
+        digest = hashlib.sha256(self._trainer.state.tobytes()).hexdigest()
+        group.gather(0)  # nobody leaves before all have the last step
+        self._report("done", sha256=digest)
+
+
+def nursery(inside: socket.socket, job: str, seed: int) -> None:
+    """Start workers as they are asked for, by fork from this process, which has imported everything: forever.
+
+    Every order is the number of the server, with the descriptors of its control connection and of its namespace or
+    link; the answer is the number of the process.
+    """
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended children are nobody's to wait for
+    if job == "torch":
+        importlib.import_module("torch.distributed")  # once, for all workers
+    inside.send(b"ready")
+    while True:
+        order, handles, _, _ = socket.recv_fds(inside, 64, 4)
+        if not order:
+            os._exit(0)
+        is_space = order == b"space"
+        child = os.fork()
+        if not child:
+            inside.close()
+            die_with_parent()
+            try:
+                _work(handles, is_space, job, seed)
+            finally:
+                os._exit(1)
+        for handle in handles:
+            os.close(handle)
+        inside.send(str(child).encode())
+
+
+def _work(handles: list[int], is_space: bool, job: str, seed: int) -> None:
+    control, link = socket.socket(fileno=handles[0]), None
+    if is_space:
+        enter_namespace(handles[1])
+        os.close(handles[1])
+        os.environ["GLOO_SOCKET_IFNAME"] = DATA_INTERFACE
+    else:
+        link = socket.socket(fileno=handles[1])
+    Worker(control, link, job, seed).run()

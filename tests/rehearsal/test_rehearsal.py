@@ -1,0 +1,153 @@
+"""The rehearsal: who is lost is noticed and replaced, the end is that of an undisturbed run, and nothing is left."""
+
+import importlib.util
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lumion_hw.errors import ConfigError, DeviceError
+from lumion_hw.rehearsal import SPAN_NAMES, Milestones, Rehearsal, Setting, SwitchedLight, rehearse
+from lumion_hw.rehearsal.network import NamespaceNetwork, why_no_namespaces
+from lumion_hw.rehearsal.timing import Milestone, table
+from lumion_hw.rehearsal.training import NumpyModel, Trainer
+
+WHY_NOT = why_no_namespaces()
+namespaces = pytest.mark.skipif(WHY_NOT is not None, reason=f"no namespaces: {WHY_NOT}")
+torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+JOB = ("group_up", "first_allreduce", "state_restored", "first_step")
+
+
+def children() -> set[str]:
+    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+
+
+def rehearsed(**setting: object) -> list[Rehearsal]:
+    light = SwitchedLight(["a", "b"], ["c"])
+    before = children()
+    found = rehearse(light, ["light", "kill", "freeze"], Setting(**setting))  # type: ignore[arg-type]
+    assert children() == before, "nothing is left behind"
+    return found
+
+
+def check(found: list[Rehearsal]) -> None:
+    assert [each.fault for each in found] == ["light", "kill", "freeze"]
+    for each in found:
+        assert all(each.identical)
+        for trial in each.trials:
+            names = [milestone.name for milestone in trial]
+            assert set(SPAN_NAMES) - set(names) <= {"signal_lost"}, "no span is missing"
+            at_ms = [milestone.at_ms for milestone in trial]
+            assert at_ms == sorted(at_ms)
+            assert all(milestone.source.startswith(("measured", "emulated: ")) for milestone in trial)
+    light, kill, freeze = (next(m for m in each.trials[0] if m.name == "detected").source for each in found)
+    assert "light" in light, "noticed although every process beats"
+    assert "control connection" in kill
+    assert "no beat" in freeze
+
+
+def test_a_job_over_pairs_of_sockets_survives_every_fault_bit_for_bit() -> None:
+    check(rehearsed(network="pairs", job="numpy"))
+
+
+@namespaces
+def test_frames_of_a_job_pass_between_namespaces_while_light_arrives() -> None:
+    found = rehearsed(network="tap", job="numpy")
+    check(found)
+    assert found[-1].frames["moved"] > 1000
+    assert found[-1].frames["dropped"] > 0
+    assert f"lm{os.getpid()}" not in subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.long
+@namespaces
+@torch
+def test_a_torch_job_survives_every_fault_bit_for_bit() -> None:
+    check(rehearsed(network="tap", job="torch"))
+
+
+@pytest.mark.long
+@namespaces
+def test_the_network_itself_follows_the_light() -> None:
+    network = NamespaceNetwork(["a", "b", "c"])
+    try:
+        spaces = list(network._names.values())
+        assert network.forwarder is not None
+
+        def carrier(number: int) -> bool:
+            words = ["ip", "netns", "exec", spaces[number], "ip", "-br", "link", "show", "data0"]
+            return "LOWER_UP" in subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+        def reaches(one: int, other: str) -> bool:
+            code = (
+                "import socket,sys;s=socket.socket(socket.AF_INET,socket.SOCK_STREAM);s.settimeout(0.5)\n"
+                f"try: s.connect(('{network.data_addresses[other]}',9))\n"
+                "except ConnectionRefusedError: sys.exit(0)\n"
+                "except OSError: sys.exit(1)"
+            )
+            words = ["ip", "netns", "exec", spaces[one], "python3", "-c", code]
+            return subprocess.run(words, check=False).returncode == 0  # refused by the other side: it was reached
+
+        assert (carrier(0), reaches(0, "b")) == (False, False)
+        network.forwarder.lit({"a": "b", "b": "a"})
+        assert (carrier(0), carrier(2)) == (True, False)
+        assert (reaches(0, "b"), reaches(0, "c")) == (True, False)
+        network.forwarder.lit({"a": "c", "c": "a"})
+        assert (reaches(0, "c"), reaches(0, "b")) == (True, False)
+        network.forwarder.lit({})
+        assert not reaches(0, "c")
+        assert network.forwarder.counts()["moved"] > 0
+    finally:
+        network.close()
+    left = subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
+    assert not [space for space in spaces if space in left]
+
+
+@pytest.mark.skipif(WHY_NOT is None, reason="namespaces are possible here")
+def test_without_privileges_it_says_why_and_falls_back() -> None:
+    found = rehearsed()
+    assert any(WHY_NOT in words for words in found[0].fell_back)  # type: ignore[operator]
+
+
+def test_what_is_asked_for_and_cannot_be_is_refused_before_anything_is_started() -> None:
+    with pytest.raises(ConfigError, match=r"gloo needs network interfaces|torch is not installed"):
+        rehearse(SwitchedLight(["a", "b"], ["c"]), ["kill"], Setting(network="pairs", job="torch"))
+
+
+def test_a_rank_goes_back_one_step_and_no_more() -> None:
+    class Alone:
+        rank, world = 0, 1
+
+        def sum(self, values: np.ndarray) -> np.ndarray:
+            return values
+
+    trainer = Trainer(NumpyModel(3))
+    states = []
+    for _ in range(3):
+        states.append(trainer.state.copy())
+        trainer.take_step(Alone())  # type: ignore[arg-type]
+    trainer.go_back(2)
+    assert np.array_equal(trainer.state, states[2])
+    with pytest.raises(DeviceError, match="one step old"):
+        trainer.go_back(0)
+
+
+def test_spans_are_told_over_trials_and_never_as_one_number() -> None:
+    trials = [
+        [Milestone("detected", at, "measured"), Milestone("first_step", 2 * at, "measured", "a")]
+        for at in (1.0, 3.0, 2.0)
+    ]
+    rows = table(trials)
+    assert [(row["name"], row["at_ms"], row["least_ms"], row["most_ms"], row["trials"]) for row in rows] == [
+        ("detected", 2.0, 1.0, 3.0, 3), ("first_step", 4.0, 2.0, 6.0, 3),
+    ]  # fmt: skip
+    assert rows[1]["since_before_ms"] == 2.0
+    milestones = Milestones()
+    milestones.mark("detected")
+    assert milestones.told() == [], "before the fault there is nothing to time"
+    milestones.fault()
+    milestones.mark("group_up", last="a")
+    milestones.mark("group_up", last="b")
+    assert [each.last for each in milestones.told()] == ["b"], "the last participant counts"
