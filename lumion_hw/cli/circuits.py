@@ -49,7 +49,7 @@ class _Pair(click.ParamType[tuple[str, str]]):
 
 
 @dataclass(frozen=True)
-class Target:
+class BenchTarget:
     """Which bench a command is about, and where its state is."""
 
     file: str
@@ -117,8 +117,8 @@ def target_options(function: Any) -> Any:
     """Add the options that say which bench, where its state is and what it was calibrated as, as ``target``."""
 
     def command(*args: Any, **options: Any) -> Any:
-        given = {field.name: options.pop(field.name) for field in dataclasses.fields(Target)}
-        return function(Target(**given), *args, **options)
+        given = {field.name: options.pop(field.name) for field in dataclasses.fields(BenchTarget)}
+        return function(BenchTarget(**given), *args, **options)
 
     command.__doc__, command.__name__ = function.__doc__, function.__name__
     command.__click_params__ = list(getattr(function, "__click_params__", []))  # type: ignore[attr-defined] # of click
@@ -178,7 +178,7 @@ def _request_options(function: Any) -> Any:
 @click.command()
 @target_options
 @_request_options
-def connect(target: Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
+def connect(target: BenchTarget, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
     r"""Connect modules of BENCH through its mesh: plan, program, align the polarization, prove by measured light.
 
     Either all of them are proven in the end, beside what stands already, or all is as before. What is connected stays
@@ -206,7 +206,7 @@ def connect(target: Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> N
 @target_options
 @click.argument("pairs", metavar="FROM:TO...", nargs=-1, type=_Pair())
 @click.option("--all", "everything", is_flag=True, help="All circuits; heaters and transmitters go off.")
-def disconnect(target: Target, pairs: Sequence[tuple[str, str]], everything: bool) -> None:
+def disconnect(target: BenchTarget, pairs: Sequence[tuple[str, str]], everything: bool) -> None:
     """Take circuits of BENCH down. With --all the mesh comes to rest, whatever it drives and whoever has set it."""
     if bool(pairs) == everything:
         raise click.UsageError("Give pairs, or --all.")
@@ -251,7 +251,7 @@ def disconnect(target: Target, pairs: Sequence[tuple[str, str]], everything: boo
 @out_option("Where the renewed record goes, if phases had drifted and were set right.", "--renew")
 @force_option
 def hold(
-    target: Target,
+    target: BenchTarget,
     pairs: Sequence[tuple[str, str]],
     for_s: float | None,
     period_s: float,
@@ -301,7 +301,7 @@ def hold(
 @click.command()
 @target_options
 @click.option("--check", is_flag=True, help="Read the mesh back, and compare.")
-def circuits(target: Target, check: bool) -> None:
+def circuits(target: BenchTarget, check: bool) -> None:
     """List what is connected on BENCH: age, margins as last measured, and marks of what has to be looked at.
 
     This reads what was written down, and touches no device. With --check the controller is asked what it drives; the
@@ -343,7 +343,7 @@ def circuits(target: Target, check: bool) -> None:
 @click.command()
 @target_options
 @_request_options
-def budget(target: Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
+def budget(target: BenchTarget, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
     """Plan circuits of BENCH beside what is connected, and print what should arrive. Touches no hardware.
 
     What cannot be done is refused as it would be by `lumion connect`, with the number that fails.
@@ -362,7 +362,7 @@ def budget(target: Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> No
 @click.command()
 @target_options
 @_request_options
-def explain(target: Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
+def explain(target: BenchTarget, pairs: Sequence[tuple[str, str]], **asked: Any) -> None:
     """Say which way circuits of BENCH take, or would take, and why. Touches no hardware."""
     from lumion_hw.circuits import explain as in_words
 
@@ -384,7 +384,7 @@ def explain(target: Target, pairs: Sequence[tuple[str, str]], **asked: Any) -> N
 # -- what is planned without hardware
 
 
-def _planned(target: Target, requests: Sequence[CircuitRequest]) -> tuple[CircuitPlan, list[PlannedCircuit]]:
+def _planned(target: BenchTarget, requests: Sequence[CircuitRequest]) -> tuple[CircuitPlan, list[PlannedCircuit]]:
     """Plan circuits beside those that stand, and return the plan and those asked for: of these some may stand."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits import plan_circuits, read_state
@@ -401,7 +401,7 @@ def _planned(target: Target, requests: Sequence[CircuitRequest]) -> tuple[Circui
     return plan, [circuit for circuit in plan.everything if _name(circuit.request) in names]
 
 
-def _detour(target: Target, circuit: PlannedCircuit, plan: CircuitPlan) -> str:
+def _detour(target: BenchTarget, circuit: PlannedCircuit, plan: CircuitPlan) -> str:
     """Say what a circuit loses because of others, and which; nothing if it loses nothing."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits import plan_circuits
@@ -540,7 +540,7 @@ def _requests(pairs: Sequence[tuple[str, str]], asked: Mapping[str, Any]) -> lis
     return list(dict.fromkeys(found))
 
 
-def _brought_to_rest(target: Target) -> tuple[StandingCircuit, ...]:
+def _brought_to_rest(target: BenchTarget) -> tuple[StandingCircuit, ...]:
     """Switch all off, without a calibration record, and return what stood."""
     from lumion_hw.circuits import BenchLock, CircuitJournal
     from lumion_hw.circuits.service import bring_to_rest
@@ -556,7 +556,7 @@ def _brought_to_rest(target: Target) -> tuple[StandingCircuit, ...]:
     return stood
 
 
-def _finding(target: Target, directory: Path) -> Any:
+def _finding(target: BenchTarget, directory: Path) -> Any:
     """Ask the controller what it drives, leaving it as it is."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits.lock import BenchLock

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.circuits import Target, target_options
+from lumion_hw.cli.circuits import BenchTarget, target_options
 from lumion_hw.cli.numbers import LONGEST_D, Duration
 from lumion_hw.cli.output import echo_json, echo_table, note, say
 from lumion_hw.errors import BusyError, ConfigError
@@ -35,7 +35,7 @@ def fabric() -> None:
 @target_options
 @click.option("--for", "for_s", type=Duration(), help=f"How long, up to {LONGEST_D}d; until Ctrl-C if not given.")
 @click.option("--hook", "hook", multiple=True, metavar="WORD", help="Program, and arguments, called for job hooks.")
-def run(target: Target, for_s: float | None, hook: tuple[str, ...]) -> None:
+def run(target: BenchTarget, for_s: float | None, hook: tuple[str, ...]) -> None:
     """Run the manager of BENCH's fabric; events and spans are told as they come, as JSON lines with --json.
 
     A manager that is killed is followed by the next one, which goes on from the journals and the mesh. --hook names a
@@ -79,7 +79,7 @@ def _do(manager: FabricManager, request: Mapping[str, Any]) -> None:
 @target_options
 @click.argument("unit")
 @click.option("--because", "words", default="declared by hand", help="Why, for the history.")
-def fail(target: Target, unit: str, words: str) -> None:
+def fail(target: BenchTarget, unit: str, words: str) -> None:
     """Take UNIT, a server or accelerator, out of service; a spare takes its place.
 
     Where a manager runs it is told, and does it; else it is done here.
@@ -90,14 +90,14 @@ def fail(target: Target, unit: str, words: str) -> None:
 @fabric.command()
 @target_options
 @click.option("--repaired", "unit", metavar="UNIT", help="This server or accelerator has been repaired.")
-def recover(target: Target, unit: str | None) -> None:
+def recover(target: BenchTarget, unit: str | None) -> None:
     """End a recovery that a killed manager had begun, connect what jobs miss, and take repaired units back."""
     _ask_or_do(target, {} if unit is None else {"what": "repaired", "unit": unit})
 
 
 @fabric.command()
 @target_options
-def status(target: Target) -> None:
+def status(target: BenchTarget) -> None:
     """Show jobs, who stands in whose place, what has failed, and what was refused. Touches no device."""
     from lumion_hw.bench.bench import load
     from lumion_hw.circuits import lock_owner, read_state
@@ -132,7 +132,7 @@ def status(target: Target) -> None:
 
 @fabric.command()
 @target_options
-def history(target: Target) -> None:
+def history(target: BenchTarget) -> None:
     """List what has failed and what was done about it, with the spans of each recovery. Touches no device."""
     from lumion_hw.fabric import read_fabric
 
@@ -151,7 +151,7 @@ def history(target: Target) -> None:
 
 
 @contextlib.contextmanager
-def _managed(target: Target, program: str, hook: tuple[str, ...] = ()) -> Iterator[FabricManager]:
+def _managed(target: BenchTarget, program: str, hook: tuple[str, ...] = ()) -> Iterator[FabricManager]:
     from lumion_hw.fabric import FabricJournal, FabricManager
     from lumion_hw.fabric.hooks import CommandHooks
 
@@ -167,7 +167,7 @@ def _managed(target: Target, program: str, hook: tuple[str, ...] = ()) -> Iterat
             yield manager
 
 
-def _ask_or_do(target: Target, request: Mapping[str, Any]) -> None:
+def _ask_or_do(target: BenchTarget, request: Mapping[str, Any]) -> None:
     """Do something, or have the manager do it that holds the bench."""
     try:
         with _managed(target, "lumion fabric") as manager:

@@ -77,11 +77,11 @@ def rehearse(
     arrives. What cannot be had on this machine is replaced, and said so. Spans are wall-clock times since the fault,
     each with where it is from. The exit code is 3 if a final state differs.
     """
-    from lumion_hw.rehearsal import Setting
+    from lumion_hw.rehearsal import RehearsalSetting
     from lumion_hw.rehearsal import rehearse as rehearsed
     from lumion_hw.rehearsal.timing import table
 
-    setting = Setting(network=network, job=job, steps=steps, seed=seed)
+    setting = RehearsalSetting(network=network, job=job, steps=steps, seed=seed)
     with contextlib.ExitStack() as stack:
         light = _light(stack, fabric, file, seed, record)
         chosen: Any = faults or ("light", "kill", "freeze")

@@ -3,10 +3,10 @@
 The modules inside are private: users import from here.
 """
 
-from lumion_hw.fabric.evidence import Evidence, Judge, Verdict
+from lumion_hw.fabric.evidence import Evidence, FailureVerdict, Judge
 from lumion_hw.fabric.journal import FabricJournal, FabricState, read_fabric
 from lumion_hw.fabric.manager import FabricManager, JobHooks, NoHooks, Recovery
-from lumion_hw.fabric.servers import Unit, find_unit, job_requests, pair_requests, partners, substituted, units
+from lumion_hw.fabric.servers import FabricUnit, find_unit, job_requests, pair_requests, partners, substituted, units
 from lumion_hw.fabric.spans import Span
 from lumion_hw.fabric.standby import Standby, StandbyPlan
 
@@ -15,6 +15,8 @@ __all__ = [
     "FabricJournal",
     "FabricManager",
     "FabricState",
+    "FabricUnit",
+    "FailureVerdict",
     "JobHooks",
     "Judge",
     "NoHooks",
@@ -22,8 +24,6 @@ __all__ = [
     "Span",
     "Standby",
     "StandbyPlan",
-    "Unit",
-    "Verdict",
     "find_unit",
     "job_requests",
     "pair_requests",

@@ -43,7 +43,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FailureVerdict:
     """What is believed to have failed.
 
     Attributes:
@@ -81,7 +81,7 @@ class FedBy:
 
 
 @dataclass
-class Counters:
+class FadeCounts:
     """What was seen so far.
 
     Attributes:
@@ -107,7 +107,7 @@ class Judge:
 
     fed: Mapping[str, FedBy]
     fade_s: float
-    counters: Counters = field(default_factory=Counters)
+    counters: FadeCounts = field(default_factory=FadeCounts)
     _dark: dict[str, dict[str, Evidence]] = field(default_factory=dict)
     _gone: dict[str, Evidence] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
@@ -141,7 +141,7 @@ class Judge:
             self._gone.pop(name, None)
             self._told.discard(name)
 
-    def verdict(self, now_s: float) -> Verdict | None:
+    def verdict(self, now_s: float) -> FailureVerdict | None:
         """Return what has failed, if the evidence is enough; each thing is told once."""
         for unit, evidence in self._gone.items():
             if unit not in self._told:
@@ -165,7 +165,7 @@ class Judge:
             and now_s - self._first([name])[0].at_s >= self.fade_s
         ]
 
-    def explain(self, circuit: str, sends: bool | None, words: str, now_s: float) -> Verdict:
+    def explain(self, circuit: str, sends: bool | None, words: str, now_s: float) -> FailureVerdict:
         """Return the verdict on a circuit that stays dark, by what its transmitter says.
 
         Args:
@@ -230,9 +230,9 @@ class Judge:
         seen: list[Evidence],
         circuits: tuple[str, ...],
         now_s: float,
-    ) -> Verdict:
+    ) -> FailureVerdict:
         self._told |= {name, *circuits}
         self.counters.verdicts += 1
         detectors = tuple(dict.fromkeys(each.detector for each in seen))
         since_s = min((each.since_s for each in seen), default=now_s)
-        return Verdict(suspect, name, cause, words, since_s, now_s, detectors, circuits)
+        return FailureVerdict(suspect, name, cause, words, since_s, now_s, detectors, circuits)

@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from lumion_hw.circuits.state import now_utc
 from lumion_hw.errors import ConfigError
-from lumion_hw.fabric.evidence import Verdict
+from lumion_hw.fabric.evidence import FailureVerdict
 from lumion_hw.files import AnyPath
 from lumion_hw.storage.line_journal import LineJournal, read_lines
 
@@ -34,7 +34,7 @@ class FabricState:
         failed: Why a server or accelerator counts as failed, by name.
         avoided: PUCs that circuits are led round since a path over them has failed.
         refused: Why a job has no circuits, by job.
-        open: Verdict on which a recovery was begun that has not ended.
+        open: FailureVerdict on which a recovery was begun that has not ended.
         fades: Times light was gone for a while and came back.
         false_alarms: Verdicts whose light came back by itself.
     """
@@ -69,7 +69,7 @@ class FabricJournal:
         self._lines = LineJournal(Path(directory) / JOURNAL, _WHAT, header)
         self.state = _state(self._lines.entries, self._lines.path)
 
-    def begin(self, verdict: Verdict) -> None:
+    def begin(self, verdict: FailureVerdict) -> None:
         """Note that a recovery begins. Nothing may be changed before this has returned."""
         self._note("begun", dataclasses.replace(self.state, open=dataclasses.asdict(verdict)))
 

@@ -21,7 +21,7 @@ from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, Circui
 from lumion_hw.clock import deadline_after
 from lumion_hw.errors import CircuitError, ConfigError, LumionError, RoutingError
 from lumion_hw.fabric.detectors import Detector, Watched, detectors_of
-from lumion_hw.fabric.evidence import Counters, FedBy, Judge, Verdict
+from lumion_hw.fabric.evidence import FadeCounts, FailureVerdict, FedBy, Judge
 from lumion_hw.fabric.journal import FabricJournal, FabricState
 from lumion_hw.fabric.servers import find_unit, job_requests, units
 from lumion_hw.fabric.spans import Span, SpanTimer, span_documents
@@ -81,7 +81,7 @@ class Recovery:
         kept: Circuits of others that were not touched: every PUC on their way kept its state and its current.
     """
 
-    verdict: Verdict
+    verdict: FailureVerdict
     failed: str
     spare: str
     spans: tuple[Span, ...]
@@ -122,7 +122,7 @@ class FabricManager:
         self._detectors = list(detectors_of(model.fabric) if detectors is None else detectors)
         self._tell = tell
         self.standby = Standby(service)
-        self.judge = Judge({}, model.fabric.fade_s, Counters(journal.state.fades, 0, journal.state.false_alarms))
+        self.judge = Judge({}, model.fabric.fade_s, FadeCounts(journal.state.fades, 0, journal.state.false_alarms))
         self.fault_s: float | None = None
         self.fault_cpu_s: float | None = None
         self._guard = threading.Lock()
@@ -180,7 +180,7 @@ class FabricManager:
         self.refresh()
         return finished
 
-    def _go_on(self, verdict: Verdict) -> Recovery | None:
+    def _go_on(self, verdict: FailureVerdict) -> Recovery | None:
         """End the recovery that an earlier manager had begun."""
         self._tell("resumed", {"verdict": verdict.words})
         standing = self._standing()
@@ -278,7 +278,7 @@ class FabricManager:
 
     # -- watch --------------------------------------------------------------------------------------------------------
 
-    def run(self, for_s: float | None = None, *, until: Callable[[], bool] = lambda: False) -> list[Recovery]:
+    def run(self, for_s: float | None = None, *, ended: Callable[[], bool] = lambda: False) -> list[Recovery]:
         """Watch, and recover from what fails, for a time or until something is so.
 
         Returns:
@@ -290,7 +290,7 @@ class FabricManager:
         """
         deadline = deadline_after(self.bench.clock, math.inf if for_s is None else for_s)
         made: list[Recovery] = []
-        while self.bench.clock.now() < deadline and not until():
+        while self.bench.clock.now() < deadline and not ended():
             recovery = self.step(min(deadline - self.bench.clock.now(), 1.0))
             if recovery is not None:
                 made.append(recovery)
@@ -309,7 +309,7 @@ class FabricManager:
         """Let all detectors look until there is a verdict, a fade becomes more than that, or the time is over."""
         deadline = self.bench.clock.now() + timeout_s
         stop, made = threading.Event(), list[Recovery | None]()
-        late = list[Verdict]()
+        late = list[FailureVerdict]()
 
         def look(detector: Detector) -> None:
             clock = self.bench.clock
@@ -363,7 +363,7 @@ class FabricManager:
             return False, f"{module} sends no power"
         return True, f"{module} sends {power_dbm:.1f} dBm"
 
-    def _note_counters(self, before: Counters) -> None:
+    def _note_counters(self, before: FadeCounts) -> None:
         after = self.judge.counters
         if (after.fades, after.false_alarms) != (before.fades, before.false_alarms):
             state = dataclasses.replace(self.state, fades=after.fades, false_alarms=after.false_alarms)
@@ -383,7 +383,7 @@ class FabricManager:
         if name in self.state.failed:
             raise ConfigError(f"{name} has failed already: {self.state.failed[name]}")
         now_s = self.bench.clock.now()
-        recovery = self._acted(Verdict("unit", name, "process", words, now_s, now_s, ("operator",)))
+        recovery = self._acted(FailureVerdict("unit", name, "process", words, now_s, now_s, ("operator",)))
         return None if recovery is None else self._after(recovery)
 
     def repaired(self, name: str) -> None:
@@ -439,13 +439,13 @@ class FabricManager:
                 except CircuitError as error:
                     self.journal.note("refused", before, job=job.name, words=str(error))
 
-    def _acted(self, verdict: Verdict) -> Recovery | None:
+    def _acted(self, verdict: FailureVerdict) -> Recovery | None:
         """Recover from a verdict; what cannot be recovered from is refused, with the reason in the journal."""
         self.bench.events.add("verdict", **_plain(verdict))
         self._tell("verdict", _plain(verdict))
         return self.recover(verdict)
 
-    def recover(self, verdict: Verdict) -> Recovery | None:
+    def recover(self, verdict: FailureVerdict) -> Recovery | None:
         """Put a spare in the place of what has failed, or lead a circuit another way. Can be done again.
 
         Returns:
@@ -483,7 +483,7 @@ class FabricManager:
         self._refuse(verdict, refused)
         return None
 
-    def _candidates(self, verdict: Verdict, refused: list[str]) -> Iterator[StandbyPlan]:
+    def _candidates(self, verdict: FailureVerdict, refused: list[str]) -> Iterator[StandbyPlan]:
         """Yield what can be done, best first: plans made beforehand, or made now where those are of something else."""
         name = verdict.name
         if self.standby.is_fresh and name in self.standby.plans:
@@ -524,7 +524,7 @@ class FabricManager:
             self.service.disconnect(alive)
 
     def _ended(
-        self, verdict: Verdict, plan: StandbyPlan, proofs: tuple[CircuitProof, ...], timer: SpanTimer
+        self, verdict: FailureVerdict, plan: StandbyPlan, proofs: tuple[CircuitProof, ...], timer: SpanTimer
     ) -> Recovery:
         new = {proof.circuit.request for proof in proofs}
         kept = tuple(request for request in self._standing() if request not in new)
@@ -539,7 +539,7 @@ class FabricManager:
         self.bench.events.add("replaced", failed=verdict.name, spare=plan.spare)
         return recovery
 
-    def _replaced(self, verdict: Verdict, spare: str) -> FabricState:
+    def _replaced(self, verdict: FailureVerdict, spare: str) -> FabricState:
         """Return what is known once a spare stands in the place of what failed."""
         member = next(member for job in self.jobs for member in job.members if self.state.at(member) == verdict.name)
         places = {**self.state.places, member: spare}
@@ -615,7 +615,7 @@ class FabricManager:
                 self._hooks.stop(job.name, self.members(job), failed)
         yield
 
-    def _lost_spare(self, verdict: Verdict) -> None:
+    def _lost_spare(self, verdict: FailureVerdict) -> None:
         """A spare has failed: its loops are taken away, and it is not to be chosen."""
         failed = {**self.state.failed, verdict.name: verdict.words}
         unit = find_unit(self.bench.model, verdict.name)
@@ -625,7 +625,7 @@ class FabricManager:
         self._tell("spare lost", {"unit": verdict.name, "words": verdict.words})
         self.refresh()
 
-    def _another_way(self, verdict: Verdict, timer: SpanTimer) -> Recovery | None:
+    def _another_way(self, verdict: FailureVerdict, timer: SpanTimer) -> Recovery | None:
         """Lead a circuit another way to the same place: its PUCs are avoided as far as no other circuit proves them."""
         active = self.service.setup.active
         circuit = (
@@ -671,7 +671,7 @@ class FabricManager:
         except RoutingError:
             return setup.plan_change([request, *idle], [request], avoid=avoid)
 
-    def _beyond_path(self, verdict: Verdict, request: CircuitRequest, why: str) -> Recovery | None:
+    def _beyond_path(self, verdict: FailureVerdict, request: CircuitRequest, why: str) -> Recovery | None:
         """No other way helps: the fibre or module at one end is at fault, and only a spare has others."""
         self.journal.end("no other way", self.state, circuit=verdict.name, words=why)
         known = units(self.bench.model)
@@ -683,7 +683,7 @@ class FabricManager:
         words = f"{verdict.words}; no other way helps ({why})"
         return self.recover(dataclasses.replace(verdict, suspect="unit", name=sender, words=words))
 
-    def _refuse(self, verdict: Verdict, reasons: Sequence[str]) -> None:
+    def _refuse(self, verdict: FailureVerdict, reasons: Sequence[str]) -> None:
         """No spare could be proven: say why, and take the job's circuits away, which lead nowhere."""
         why = "; ".join(reasons) or "the bench file names no spare that is free"
         words = f"{verdict.words}. No spare can take its place: {why}"
@@ -725,9 +725,11 @@ def _name(request: CircuitRequest) -> str:
     return f"{request.source}:{request.target}"
 
 
-def _plain(verdict: Verdict) -> dict[str, Any]:
+def _plain(verdict: FailureVerdict) -> dict[str, Any]:
     return dataclasses.asdict(verdict)
 
 
-def _verdict(document: Any) -> Verdict:
-    return Verdict(**{**document, "detectors": tuple(document["detectors"]), "circuits": tuple(document["circuits"])})
+def _verdict(document: Any) -> FailureVerdict:
+    return FailureVerdict(
+        **{**document, "detectors": tuple(document["detectors"]), "circuits": tuple(document["circuits"])}
+    )

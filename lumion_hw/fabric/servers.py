@@ -11,7 +11,7 @@ from lumion_hw.errors import CircuitError, ConfigError
 
 
 @dataclass(frozen=True)
-class Unit:
+class FabricUnit:
     """What a spare takes the place of: a whole server, or one of its accelerators.
 
     Attributes:
@@ -29,19 +29,19 @@ class Unit:
     risks: frozenset[str]
 
 
-def units(model: BenchModel) -> dict[str, Unit]:
+def units(model: BenchModel) -> dict[str, FabricUnit]:
     """Return all servers and accelerators by name."""
-    found: dict[str, Unit] = {}
+    found: dict[str, FabricUnit] = {}
     for server in model.servers:
         risks = server.risks | {f"server {server.name}"}
         named = dict(zip(server.nics, server.interfaces, strict=False))
         parts = [(server.name, server.nics), *((part.name, part.nics) for part in server.accelerators)]
         for name, nics in parts:
-            found[name] = Unit(name, server.name, nics, tuple(named[nic] for nic in nics if nic in named), risks)
+            found[name] = FabricUnit(name, server.name, nics, tuple(named[nic] for nic in nics if nic in named), risks)
     return found
 
 
-def find_unit(model: BenchModel, name: str) -> Unit:
+def find_unit(model: BenchModel, name: str) -> FabricUnit:
     """Return a server or accelerator by name. Raises ``ConfigError`` naming those there are."""
     known = units(model)
     if name not in known:

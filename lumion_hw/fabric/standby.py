@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from lumion_hw.circuits import CircuitPlan, CircuitRequest, CircuitService
 from lumion_hw.errors import LumionError, RoutingError
-from lumion_hw.fabric.servers import Unit, find_unit, substituted, touching, units
+from lumion_hw.fabric.servers import FabricUnit, find_unit, substituted, touching, units
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class StandbyPlan:
         return not self.is_warm, len(self.moved), round(2.0 * self.worst_loss_db) / 2.0, -self.left
 
 
-def loops(unit: Unit) -> list[CircuitRequest]:
+def loops(unit: FabricUnit) -> list[CircuitRequest]:
     """Return the circuits of a spare that stands by."""
     return [CircuitRequest(nic, nic) for nic in unit.nics]
 

@@ -34,7 +34,7 @@ _OF_THE_JOB = ("group_up", "first_allreduce", "state_restored", "first_step")
 
 
 @dataclass(frozen=True)
-class Setting:
+class RehearsalSetting:
     """How it is rehearsed.
 
     Attributes:
@@ -100,7 +100,7 @@ class _Rank:
             self.control.sendall((json.dumps({"do": what, **told}) + "\n").encode())
 
 
-def possible(setting: Setting) -> tuple[str, str, list[str]]:
+def possible(setting: RehearsalSetting) -> tuple[str, str, list[str]]:
     """Return network and job that are possible here, and what had to be done without, and why.
 
     Raises:
@@ -127,7 +127,7 @@ def possible(setting: Setting) -> tuple[str, str, list[str]]:
 def rehearse(
     fabric: LightFabric,
     faults: Sequence[Fault],
-    setting: Setting | None = None,
+    setting: RehearsalSetting | None = None,
     *,
     trials: int = 1,
     tell: Callable[[str], None] = lambda words: None,
@@ -147,7 +147,7 @@ def rehearse(
         ConfigError: Something that was asked for is not possible here.
         DeviceError: The job did not come up, or did not recover.
     """
-    setting = setting or Setting()
+    setting = setting or RehearsalSetting()
     kind, job, fell_back = possible(setting)
     if len(fabric.members) < 2:
         raise ConfigError("a rehearsal needs a job of two members or more")
@@ -209,7 +209,7 @@ class _Stage:
         setting: The rest.
     """
 
-    def __init__(self, fabric: LightFabric, kind: str, job: str, setting: Setting) -> None:
+    def __init__(self, fabric: LightFabric, kind: str, job: str, setting: RehearsalSetting) -> None:
         self._fabric, self._job, self._setting = fabric, job, setting
         self._ranks: dict[str, _Rank] = {}
         self._generation = 0

@@ -384,7 +384,7 @@ class GlooGroup:
             with contextlib.suppress(OSError):
                 copy = os.dup(handle)
                 with socket.socket(fileno=copy) as connection:
-                    # With the listening one closed the others do not wake (facts of torch 2.13).
+                    # With the listening one closed the others do not wake (torch 2.13).
                     if not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                         connection.shutdown(socket.SHUT_RDWR)
 

@@ -124,14 +124,16 @@ def test_the_recovery_gives_every_span_and_no_sum(run: Run) -> None:
 
 def test_what_is_left_behind_exists_and_can_be_read(run: Run) -> None:
     artifacts = {name: Path(path) for name, path in run.document["artifacts"].items()}
-    names = {"calibration", "events", "picture_before", "picture", "report", "calibration_report"}
+    names = {"calibration", "events", "picture_before", "picture", "timeline", "report", "calibration_report"}
     assert set(artifacts) == names
     assert {path.parent for path in artifacts.values()} == {run.directory}
     beside = [path.name for path in set(run.directory.iterdir()) - set(artifacts.values())]
     assert "calibration.journal" in beside
-    assert all(re.fullmatch(r"calibration\.(\w+\.(h5|npz)|journal)", name) for name in beside)  # no temporary file
+    assert all(
+        re.fullmatch(r"state|calibration\.(\w+\.(h5|npz)|journal)", name) for name in beside
+    )  # no temporary file
     assert load_record(artifacts["calibration"]).complete
-    for name in ("picture_before", "picture"):
+    for name in ("picture_before", "picture", "timeline"):
         assert ET.parse(artifacts[name]).getroot().tag == "{http://www.w3.org/2000/svg}svg"
     assert "sfp-a → sfp-c" in artifacts["picture"].read_text()
     assert "Calibration of SMALL-0001" in artifacts["calibration_report"].read_text()
@@ -143,7 +145,8 @@ def test_the_event_log_tells_the_demo_line_by_line(run: Run) -> None:
     wanted = ["opened", "calibrated", "programmed", "proof", "fault injected", "verdict", "replaced"]
     assert [names.index(name) for name in wanted] == sorted(names.index(name) for name in wanted)
     assert names.count("heater measured") >= 30
-    assert names.count("proof") == 4
+    # Two circuits before the fault, the spare's own, and two by photodiodes after it.
+    assert names.count("proof") == 5
     assert [event["name"] for event in events if event["event"] == "span"] == SPANS
     times = [event["bench_s"] for event in events]
     assert times == sorted(times)

@@ -12,7 +12,7 @@ from lumion_hw.circuits import CircuitRequest
 from lumion_hw.errors import CircuitError, ConfigError, LinkError
 from lumion_hw.fabric import FabricManager, Recovery, read_fabric
 from lumion_hw.fabric.detectors.light import Modules, Photodiodes
-from lumion_hw.fabric.evidence import Verdict
+from lumion_hw.fabric.evidence import FailureVerdict
 
 SPANS = ["detected", "spare_chosen", "route_found", "programmed", "settled", "proven", "link_up"]
 A_TO_C = ["sfp-a:sfp-c", "sfp-c:sfp-a"]
@@ -139,7 +139,7 @@ def test_the_next_manager_goes_on_where_one_was_killed_before_the_commit(bench: 
     with managed(bench, tmp_path) as first:
         first.begin()
         now_s = bench.clock.now()
-        first.journal.begin(Verdict("unit", "b", "process", "b is gone", now_s, now_s, ("heartbeat",)))
+        first.journal.begin(FailureVerdict("unit", "b", "process", "b is gone", now_s, now_s, ("heartbeat",)))
     with managed(bench, tmp_path) as second:
         finished = second.begin()
         assert finished is not None
@@ -152,7 +152,7 @@ def test_the_next_manager_finds_the_commit_that_one_made_before_it_was_killed(be
     with managed(bench, tmp_path) as first:
         first.begin()
         now_s = bench.clock.now()
-        first.journal.begin(Verdict("unit", "b", "process", "b is gone", now_s, now_s, ("heartbeat",)))
+        first.journal.begin(FailureVerdict("unit", "b", "process", "b is gone", now_s, now_s, ("heartbeat",)))
         (plan,) = first.standby.plans["b"]
         assert plan.plan is not None
         first.service.switch(plan.plan)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lumion_hw.errors import ConfigError, DeviceError
-from lumion_hw.rehearsal import SPAN_NAMES, Milestones, Rehearsal, Setting, SwitchedLight, rehearse
+from lumion_hw.rehearsal import SPAN_NAMES, Milestones, Rehearsal, RehearsalSetting, SwitchedLight, rehearse
 from lumion_hw.rehearsal.network import NamespaceNetwork, why_no_namespaces
 from lumion_hw.rehearsal.timing import Milestone, table
 from lumion_hw.rehearsal.training import NumpyModel, Trainer
@@ -27,7 +27,7 @@ def children() -> set[str]:
 def rehearsed(**setting: object) -> list[Rehearsal]:
     light = SwitchedLight(["a", "b"], ["c"])
     before = children()
-    found = rehearse(light, ["light", "kill", "freeze"], Setting(**setting))  # type: ignore[arg-type]
+    found = rehearse(light, ["light", "kill", "freeze"], RehearsalSetting(**setting))  # type: ignore[arg-type]
     assert children() == before, "nothing is left behind"
     return found
 
@@ -113,7 +113,7 @@ def test_without_privileges_it_says_why_and_falls_back() -> None:
 
 def test_what_is_asked_for_and_cannot_be_is_refused_before_anything_is_started() -> None:
     with pytest.raises(ConfigError, match=r"gloo needs network interfaces|torch is not installed"):
-        rehearse(SwitchedLight(["a", "b"], ["c"]), ["kill"], Setting(network="pairs", job="torch"))
+        rehearse(SwitchedLight(["a", "b"], ["c"]), ["kill"], RehearsalSetting(network="pairs", job="torch"))
 
 
 def test_a_rank_goes_back_one_step_and_no_more() -> None:

@@ -37,6 +37,10 @@ class MeshControllerModel(HeaterDriverModel):
         0.8, gt=0.0, le=2.0, description="Nominal responsivity of the port photodiodes, photocurrent to power."
     )
 
+    emulated_write_ms: Number = Field(
+        0.0, ge=0.0, le=10_000.0, description="Time the emulated controller takes to write a table before it latches."
+    )
+
     @property
     def photodiodes_a_per_w(self) -> float:
         """Nominal responsivity of its photodiodes at the ports."""
@@ -88,6 +92,7 @@ def _emulate(bench: EmulatedBench, name: str, model: MeshControllerModel) -> Mes
             dac_full_scale=3_000,  # 3 mA
             adc_full_scale=5_000_000,  # 5 mA: an amplified input a hop away must not saturate it
             serial=model.emulated_serial(name),
+            write_us=round(1e3 * model.emulated_write_ms),
         ),
     )
     rest_c = board.core.profile.chip_temp_c

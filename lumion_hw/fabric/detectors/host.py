@@ -275,8 +275,8 @@ class Heartbeat(_Looking):
             self._socket = None
 
 
-class CommandOptions(DetectorOptions):
-    """Options of :class:`Command`."""
+class HealthCommandOptions(DetectorOptions):
+    """Options of :class:`HealthCommand`."""
 
     unit: str = Field(description="Server or accelerator that is looked at.")
     argv: tuple[str, ...] = Field(min_length=1, description="Program and arguments; no shell.")
@@ -285,7 +285,7 @@ class CommandOptions(DetectorOptions):
     times: Whole = Field(2, ge=1, le=100, description="Failures in a row that count.")
 
 
-class Command(_Looking):
+class HealthCommand(_Looking):
     """A program that looks after a server, such as ``nvidia-smi``: an exit code other than 0 says that it is not well.
 
     Args:
@@ -295,11 +295,11 @@ class Command(_Looking):
     name = "command"
 
     @classmethod
-    def from_options(cls, options: dict[str, Any]) -> Command:
+    def from_options(cls, options: dict[str, Any]) -> HealthCommand:
         """Return the detector of a bench file's entry."""
-        return cls(CommandOptions(**options))
+        return cls(HealthCommandOptions(**options))
 
-    def __init__(self, options: CommandOptions) -> None:
+    def __init__(self, options: HealthCommandOptions) -> None:
         self._options = options
         self._running: subprocess.Popen[bytes] | None = None
         self._began_s = self._next_s = self._well_s = 0.0

@@ -47,6 +47,7 @@ class BoardProfile:
         t_cmd_ms: Time from the last request byte to execution and reply, ms.
         t_slow_ms: The same for commands that write flash, ms.
         latch_skew_us: Reported spread of the outputs in one latch, us.
+        write_us: Time to write a table to the converters before it can latch, us.
         adc_scan_us: One conversion of all monitor channels, us.
         features: Feature bits.
         hw_code_max: Largest code the hardware allows on any channel.
@@ -74,6 +75,7 @@ class BoardProfile:
     t_cmd_ms: int = 1
     t_slow_ms: int = 500
     latch_skew_us: int = 0
+    write_us: int = 0
     adc_scan_us: int = 50
     features: int = DEFAULT_FEATURES
     hw_code_max: int = FULL_SCALE_CODE
@@ -98,6 +100,7 @@ class BoardProfile:
             "n_streams": (0, 14),
             "sweep_mem": (0, 0xFFFFFFFF),
             "sweep_ring": (0, 0xFFFFFFFF),
+            "write_us": (0, 10_000_000),
             "adc_scan_us": (0, 65535),
             "features": (0, 0xFFFFFFFF),
             "t_cmd_ms": (1, 65535),

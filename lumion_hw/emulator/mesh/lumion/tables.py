@@ -163,7 +163,7 @@ def _latch_at_next_edge(
     core: BoardCore, generation: int, codes: NDArray[np.uint16], at_s: float, reply: type[CommitReply]
 ) -> DeferredReply:
     """Latch at the next tick edge and answer then, unless the board left READY meanwhile."""
-    number = core.tick_number(at_s) + 1
+    number = core.tick_number(at_s + core.profile.write_us * 1e-6) + 1
 
     def finish() -> Message | Refusal:
         refusal = refuse_state(core)
