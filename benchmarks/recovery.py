@@ -79,9 +79,7 @@ def bench_time(trials: int) -> None:
         ("published controller", {"emulated_write_ms": PUBLISHED_WRITE_MS}, [Photodiodes()], 100.0),
         ("modules' LOS at 9600 baud", {}, [Modules()], 250.0),
     ]
-    print(
-        f"Bench ms since the fault, medians (least, most) of {trials}; CPU ms of the whole process, emulator included.\n"
-    )
+    print(f"Bench ms since the fault, medians (least, most) of {trials}; CPU of the process, emulator included.\n")
     print("| | " + " | ".join(SPANS) + " | CPU ms to proven | goal, proven |")
     print("|" + "---|" * (len(SPANS) + 3))
     for name, keys, detectors, goal_ms in cases:
@@ -108,9 +106,15 @@ def bench_time(trials: int) -> None:
 def lost(manager: FabricManager, server: str, later_s: float) -> Any:
     """Kill a server at some instant, and return the spans of its replacement."""
     bench = manager.bench
-    bench.clock.sleep(0.1 + later_s)
-    manager.fault_s, manager.fault_cpu_s = bench.clock.now(), time.process_time()
-    bench.emulated.faults.kill_modules(bench.model.server(server).nics)
+    manager.run(0.2)
+    # In the middle of a watch, at whatever instant between two looks of a detector.
+    manager.fault_s = bench.clock.now() + 0.05 + later_s
+
+    def kill() -> None:
+        manager.fault_cpu_s = time.process_time()
+        bench.emulated.faults.kill_modules(bench.model.server(server).nics)
+
+    bench.emulated.world.time.add(manager.fault_s, kill)
     for _ in range(20):
         recovery = manager.step(0.5)
         if recovery is not None:
@@ -128,25 +132,24 @@ def back(manager: FabricManager) -> None:
 
 def quiet(hours: int) -> None:
     """Fades on one fibre, and noise and drift for hours: neither may start anything."""
-    with tempfile.TemporaryDirectory() as folder, Bench.emulate(seed=4) as bench:
-        with managed(bench, Path(folder), record_of_truth(bench), [Photodiodes()]) as manager:
-            manager.begin()
-            clock, fades = bench.clock, 0
-            inputs = [
-                path.port for path in bench.wiring.inputs if path.transponder and path.transponder.startswith("sfp-s0")
-            ]
-            for number in range(100):
-                begin_s = clock.now() + 0.05 + 0.00037 * number
-                bench.emulated.faults.drift_power(
-                    inputs[number % len(inputs)],
-                    lambda _, at=begin_s: -40.0 if at <= clock.now() < at + 0.05 else 0.0,
-                )
-                recovered = manager.run(0.3)
-                fades += 1
-                assert not recovered, f"fade {number} started a recovery"
-            counted = manager.judge.counters
-            print(f"{fades} fades of 50 ms on one fibre: {counted.fades} counted, {counted.verdicts} verdicts")
-            print(alarm_bound(bench, manager, hours))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Bench.emulate(seed=4) as bench,
+        managed(bench, Path(folder), record_of_truth(bench), [Photodiodes()]) as manager,
+    ):
+        manager.begin()
+        clock = bench.clock
+        inputs = [path.port for path in bench.wiring.inputs if (path.transponder or "").startswith("sfp-s0")]
+        for number in range(100):
+            begin_s = clock.now() + 0.05 + 0.00037 * number
+            bench.emulated.faults.drift_power(
+                inputs[number % len(inputs)],
+                lambda _, at=begin_s: -40.0 if at <= clock.now() < at + 0.05 else 0.0,
+            )
+            assert not manager.run(0.3), f"fade {number} started a recovery"
+        counted = manager.judge.counters
+        print(f"100 fades of 50 ms on one fibre: {counted.fades} counted, {counted.verdicts} verdicts")
+        print(alarm_bound(bench, manager, hours))
 
 
 def alarm_bound(bench: Bench, manager: FabricManager, hours: int) -> str:
@@ -159,8 +162,8 @@ def alarm_bound(bench: Bench, manager: FabricManager, hours: int) -> str:
     # Every millisecond of so many hours cannot be drawn; drift is slow and is looked at second by second, noise between
     # is counted by its own law: a reading below a tenth of the level has to be so many sigma away, three in a row.
     sigma = np.hypot(
-        world.physics.monitor_noise_relative * levels_ma,
-        1e-3 * 10 ** (world.physics.monitor_noise_floor_dbm / 10) * mesh.responsivity_a_per_w,
+        world._physics.monitor_noise_relative * levels_ma,
+        1e-3 * 10 ** (world._physics.monitor_noise_floor_dbm / 10) * mesh.responsivity_a_per_w,
     )
     far = float(((levels_ma - 0.1 * levels_ma) / np.maximum(sigma, 1e-12)).min())
     from math import erfc, sqrt
@@ -168,7 +171,7 @@ def alarm_bound(bench: Bench, manager: FabricManager, hours: int) -> str:
     scans = hours * 3600.0 * 1000.0 * len(ports)
     expected = scans * (0.5 * erfc(far / sqrt(2.0))) ** 3
     return (
-        f"{hours} hours, {scans:.2g} readings: the nearest level is {far:.0f} sigma of noise above its threshold, so that "
+        f"{hours} hours, {scans:.2g} readings: the nearest level is {far:.0f} sigma of noise above its threshold; "
         f"{expected:.1g} alarms of one fibre are expected of noise; a verdict on a server needs two fibres within 20 ms"
     )
 
@@ -184,11 +187,10 @@ def chaos(sequences: int) -> None:
             record = record_of_truth(bench)
             directory, steps = Path(folder), int(rng.integers(2, 7))
             for _ in range(steps):
-                with contextlib.suppress(LumionError):
-                    with managed(bench, directory, record, [Photodiodes()]) as manager:
-                        manager.begin()
-                        for _ in range(int(rng.integers(1, 4))):
-                            recoveries += disturbed(manager, rng)
+                with contextlib.suppress(LumionError), managed(bench, directory, record, [Photodiodes()]) as manager:
+                    manager.begin()
+                    for _ in range(int(rng.integers(1, 4))):
+                        recoveries += disturbed(manager, rng)
                 kills += 1
                 mend_controller(bench)
             with managed(bench, directory, record, [Photodiodes()]) as manager:
@@ -205,7 +207,8 @@ def chaos(sequences: int) -> None:
                 loops = {f"{n}:{n}" for name in manager.spares for n in find_unit(bench.model, name).nics}
                 assert wanted <= standing, (number, wanted, standing, state)
                 assert standing - wanted <= loops, (number, standing, wanted)
-                assert all(proof.proven for proof in manager.confirm()), number
+                if not state.refused:
+                    assert all(proof.proven for proof in manager.confirm()), number
             assert read_fabric(directory)[0] == state
             assert state.open is None
             refused += bool(state.refused)
@@ -280,7 +283,7 @@ def rehearsal(trials: int) -> None:
                     cells = "; ".join(f"{name} {row['at_ms']:.0f}" for name, row in rows.items())
                     first = rows["first_step"]
                     print(
-                        f"{words}, {each.job} over {each.network}, {each.fault}: first step {first['at_ms']:.0f} ms "
+                        f"{words}, {each.job}, {each.network}, {each.fault}: first step {first['at_ms']:.0f} ms "
                         f"({first['least_ms']:.0f}, {first['most_ms']:.0f}), goal {goals[each.fault]:.0f}; bit-identical "
                         f"{sum(each.identical)} of {len(each.identical)}. Cumulative medians: {cells}"
                     )

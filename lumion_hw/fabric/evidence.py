@@ -156,14 +156,15 @@ class Judge:
 
     def unexplained(self, now_s: float) -> list[str]:
         """Return circuits dark for longer than a fade: what feeds them is to be asked, then :meth:`explain`."""
-        return [
-            name
+        return [name for name, due_s in self._waiting().items() if now_s >= due_s]
+
+    def _waiting(self) -> dict[str, float]:
+        """Return when each dark circuit is more than a fade, of those that nothing is known of yet."""
+        return {
+            name: self._first([name])[0].at_s + self.fade_s
             for name in self._dark
-            if name not in self._told
-            and name not in self._asked
-            and self.fed[name].unit not in self._told
-            and now_s - self._first([name])[0].at_s >= self.fade_s
-        ]
+            if name not in self._told and name not in self._asked and self.fed[name].unit not in self._told
+        }
 
     def explain(self, circuit: str, sends: bool | None, words: str, now_s: float) -> FailureVerdict:
         """Return the verdict on a circuit that stays dark, by what its transmitter says.
@@ -185,8 +186,7 @@ class Judge:
 
     def next_due_s(self) -> float:
         """Return when a fade becomes more than that; infinity if nothing is dark."""
-        waiting = [name for name in self._dark if name not in self._told and name not in self._asked]
-        return min((self._first([name])[0].at_s + self.fade_s for name in waiting), default=math.inf)
+        return min(self._waiting().values(), default=math.inf)
 
     def forget(self, name: str) -> None:
         """Take a server, an accelerator or a circuit for well again."""

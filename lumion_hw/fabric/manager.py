@@ -19,7 +19,7 @@ from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.model import JobModel
 from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService
 from lumion_hw.clock import deadline_after
-from lumion_hw.errors import CircuitError, ConfigError, LumionError, RoutingError
+from lumion_hw.errors import BusyError, ConfigError, LumionError, RoutingError
 from lumion_hw.fabric.detectors import Detector, Watched, detectors_of
 from lumion_hw.fabric.evidence import FadeCounts, FailureVerdict, FedBy, Judge
 from lumion_hw.fabric.journal import FabricJournal, FabricState
@@ -170,7 +170,6 @@ class FabricManager:
             The recovery that an earlier manager had begun, if there was one.
 
         Raises:
-            CircuitError: A job's circuits could not be proven.
             LumionError: A device failed, or a journal cannot be written.
         """
         finished = None
@@ -198,19 +197,67 @@ class FabricManager:
         return self.recover(verdict)
 
     def connect(self) -> None:
-        """Take down what nobody wants, and connect what the jobs miss. Raises as :meth:`begin`."""
-        wanted = self._wanted()
+        """Take down what nobody wants, and connect what the jobs miss; a job that cannot be is refused with the reason.
+
+        A member that does not answer has failed, and a spare is taken in its place.
+
+        Raises:
+            LumionError: The mesh controller failed, or a journal cannot be written.
+        """
+        self._take_down_leftovers()
+        for job in self.jobs:
+            while job.name not in self.state.refused:
+                wanted = job_requests(self.bench.model, job, self.state.places)
+                missing = [request for request in wanted if request not in self._standing()]
+                if not missing:
+                    break
+                try:
+                    self.service.connect([*missing, *self._loops_with_room(missing)])
+                except LumionError as error:
+                    self._raise_if_controller(error)
+                    self._substitute(job, str(error))
+                else:
+                    self._tell("connected", {"circuits": [_name(request) for request in missing]})
+
+    def _take_down_leftovers(self) -> None:
+        wanted, standing = self._wanted(), self._standing()
         idle = [loop for name in self.spares for loop in loops(find_unit(self.bench.model, name))]
-        leftover = [request for request in self._standing() if request not in wanted and request not in idle]
-        missing = [request for request in wanted if request not in self._standing()]
-        if missing:  # loops make room first: jobs go before spares
-            leftover += [request for request in self._standing() if request in idle]
-        if leftover:
-            self.service.disconnect([_name(request) for request in leftover])
-        if missing:
-            room = self._loops_with_room(missing)
-            self.service.connect([*missing, *room])
-            self._tell("connected", {"circuits": [_name(request) for request in missing]})
+        leftover = [request for request in standing if request not in wanted]
+        if all(request in standing for request in wanted):
+            leftover = [request for request in leftover if request not in idle]
+        # Else loops make room first: jobs go before spares.
+        self._free(leftover, [end for each in leftover for end in (each.source, each.target) if not self._answers(end)])
+
+    def _answers(self, module: str) -> bool:
+        try:
+            self.bench.transponders[module].status()
+        except LumionError:
+            return False
+        return True
+
+    def _raise_if_controller(self, error: LumionError) -> None:
+        """Nothing helps against a mesh controller that failed, nor against a bench that somebody else has taken."""
+        if isinstance(error, BusyError) or error.device == self.bench.model.mesh_section.controller:
+            raise error
+
+    def _substitute(self, job: JobModel, words: str) -> None:
+        """Take spares in the places of members that do not answer, or refuse the job."""
+        places, failed = dict(self.state.places), dict(self.state.failed)
+        for member in job.members:
+            at = places.get(member, member)
+            if at in failed or not all(map(self._answers, find_unit(self.bench.model, at).nics)):
+                failed.setdefault(at, "its modules do not answer")
+                free = [name for name in self.spares if name not in failed and name not in places.values()]
+                if free:
+                    places[member] = free[0]
+        state = dataclasses.replace(self.state, failed=failed)
+        changed = {member: at for member, at in places.items() if member != at}
+        if changed != dict(self.state.places):
+            self.journal.note("substituted", dataclasses.replace(state, places=changed), words=words)
+            return
+        refused = {**self.state.refused, job.name: words}
+        self.journal.note("refused", dataclasses.replace(state, refused=refused), words=words)
+        self._tell("refused", {"jobs": [job.name], "words": words})
 
     def _loops_with_room(self, missing: Sequence[CircuitRequest]) -> list[CircuitRequest]:
         """Return loops of spares that are possible beside what is missing, if all ways are chosen together."""
@@ -432,12 +479,8 @@ class FabricManager:
             else:
                 places = {member: at for member, at in places.items() if member != at}
                 refused = {name: words for name, words in self.state.refused.items() if name != job.name}
-                before = self.state
-                self.journal.note("tried again", dataclasses.replace(before, places=places, refused=refused))
-                try:
-                    self.connect()
-                except CircuitError as error:
-                    self.journal.note("refused", before, job=job.name, words=str(error))
+                state = dataclasses.replace(self.state, places=places, refused=refused)
+                self.journal.note("tried again", state)
 
     def _acted(self, verdict: FailureVerdict) -> Recovery | None:
         """Recover from a verdict; what cannot be recovered from is refused, with the reason in the journal."""
@@ -474,8 +517,7 @@ class FabricManager:
                 try:
                     proofs = self._switched(plan, timer)
                 except LumionError as error:
-                    if error.device == self.bench.model.mesh_section.controller:
-                        raise  # no other spare helps against that
+                    self._raise_if_controller(error)
                     refused.append(f"{plan.spare}: {error}")
                     self.bench.events.add("spare refused", spare=plan.spare, reason=str(error))
                     continue
@@ -568,8 +610,7 @@ class FabricManager:
         try:
             proofs = tuple(proof for proof in self.confirm() if proof.circuit.request in new)
         except LumionError as error:
-            if error.device == self.bench.model.mesh_section.controller:
-                raise
+            self._raise_if_controller(error)
             self._tell("not confirmed", {"reason": str(error)})
             return recovery
         timer = _ToldTimer(self.bench, self._fault_of(recovery), None, self._tell, list(recovery.spans))
@@ -651,8 +692,7 @@ class FabricManager:
                 proofs = self.service.switch(plan, milestone=timer.mark)
                 break
             except LumionError as error:
-                if error.device == self.bench.model.mesh_section.controller:
-                    raise
+                self._raise_if_controller(error)
                 why.append(str(error))
         else:
             return self._beyond_path(verdict, circuit.request, "; ".join(why) or "its ports are neighbours")

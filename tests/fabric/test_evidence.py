@@ -125,3 +125,15 @@ def test_circuits_that_are_no_more_are_forgotten() -> None:
     it.take(seen("dark", "c0:d0", 1.0))
     it.watch({name: fed for name, fed in FED.items() if name != "c0:d0"})
     assert (it.dark, it.unexplained(9.0)) == ((), [])
+
+
+def test_when_a_fade_is_over_there_is_something_to_explain() -> None:
+    for at_s in (1.0, 0.1, 7.3, 24.411050000000003):  # no instant lies between the two for want of a last bit
+        it = judge()
+        it.take(seen("dark", "c0:d0", at_s))
+        assert it.unexplained(it.next_due_s()) == ["c0:d0"]
+    it = judge()
+    it.take(seen("dark", "b0:a0", 1.0))
+    it.take(seen("dark", "b1:a1", 1.0))
+    assert it.verdict(1.0) is not None
+    assert it.next_due_s() == math.inf, "nothing is waited for once the server is known"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import managed
+from conftest import known_of, managed
 
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest
@@ -123,6 +123,7 @@ def test_what_is_repaired_serves_again(manager: FabricManager) -> None:
     assert standing(manager) == A_TO_C
 
 
+@pytest.mark.long
 def test_two_failures_at_once_take_two_spares_or_say_why(prototype: FabricManager) -> None:
     for name in ("server0", "server2", "server3", "server1"):
         if name in prototype.state.failed:
@@ -230,3 +231,26 @@ def test_what_stays_keeps_its_currents_to_the_last_bit(manager: FabricManager) -
     plan = setup.plan_change([loop], [loop])
     heaters = [2 * puc + arm for circuit in stays for puc in circuit.path.pucs for arm in (0, 1)]
     assert np.array_equal(plan.currents_ma[heaters], setup.active.currents_ma[heaters])
+
+
+def test_a_server_that_does_not_answer_when_the_manager_begins_is_replaced(bench: Bench, tmp_path: Path) -> None:
+    known_of(bench)
+    bench.emulated.faults.kill_modules(["sfp-b"])
+    with managed(bench, tmp_path) as manager:
+        manager.begin()
+        assert (manager.state.places, manager.state.failed) == ({"b": "c"}, {"b": "its modules do not answer"})
+        assert standing(manager) == A_TO_C
+
+
+def test_a_job_that_cannot_begin_is_refused_with_the_reason_and_tried_again(bench: Bench, tmp_path: Path) -> None:
+    known_of(bench)
+    bench.emulated.faults.kill_modules(["sfp-b", "sfp-c"])
+    with managed(bench, tmp_path) as manager:
+        manager.begin()
+        assert list(manager.state.refused) == ["a-b"]
+        assert standing(manager) == []
+        bench.emulated.faults.revive_modules(["sfp-b"])
+        bench.clock.sleep(1.0)
+        manager.repaired("b")
+        assert manager.state.refused == {}
+        assert standing(manager) == ["sfp-a:sfp-b", "sfp-b:sfp-a"]

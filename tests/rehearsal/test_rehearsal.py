@@ -52,6 +52,7 @@ def test_a_job_over_pairs_of_sockets_survives_every_fault_bit_for_bit() -> None:
     check(rehearsed(network="pairs", job="numpy"))
 
 
+@pytest.mark.long
 @namespaces
 def test_frames_of_a_job_pass_between_namespaces_while_light_arrives() -> None:
     found = rehearsed(network="tap", job="numpy")
