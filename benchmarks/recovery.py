@@ -284,8 +284,8 @@ def rehearsal(trials: int) -> None:
                     first = rows["first_step"]
                     print(
                         f"{words}, {each.job}, {each.network}, {each.fault}: first step {first['at_ms']:.0f} ms "
-                        f"({first['least_ms']:.0f}, {first['most_ms']:.0f}), goal {goals[each.fault]:.0f}; bit-identical "
-                        f"{sum(each.identical)} of {len(each.identical)}. Cumulative medians: {cells}"
+                        f"({first['least_ms']:.0f}, {first['most_ms']:.0f}), goal {goals[each.fault]:.0f}; "
+                        f"bit-identical {sum(each.identical)} of {len(each.identical)}. Cumulative medians: {cells}"
                     )
             finally:
                 fabric.close()

@@ -103,6 +103,7 @@ def test_a_broken_path_calls_for_another_way_and_not_for_a_spare(prototype: Fabr
     assert all(proof.proven for proof in prototype.confirm())
 
 
+@pytest.mark.long
 def test_without_a_spare_the_job_is_refused_with_every_reason_and_leaves_nothing(manager: FabricManager) -> None:
     manager.fail("c")
     assert standing(manager) == ["sfp-a:sfp-b", "sfp-b:sfp-a"]
@@ -179,12 +180,14 @@ def test_a_spare_whose_light_fails_is_taken_out_and_nothing_else_moves(manager: 
     assert standing(manager) == ["sfp-a:sfp-b", "sfp-b:sfp-a"]
 
 
+@pytest.mark.long
 def test_loss_of_signal_alone_is_enough(bench: Bench, tmp_path: Path) -> None:
     with managed(bench, tmp_path, detectors=[Modules()]) as manager:
         manager.begin()
         assert lose(manager, "b").verdict.detectors == ("modules",)
 
 
+@pytest.mark.long
 def test_a_dark_fibre_is_noticed_with_no_word_from_any_host(bench: Bench, tmp_path: Path) -> None:
     with managed(bench, tmp_path, detectors=[Photodiodes()]) as manager:
         manager.begin()
