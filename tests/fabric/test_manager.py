@@ -1,12 +1,14 @@
 """The manager: what stands by, what is noticed, what takes whose place, and what a killed manager leaves behind."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import known_of, managed
 
+from firmware_protocol import Feature
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest
 from lumion_hw.errors import CircuitError, ConfigError, LinkError
@@ -257,3 +259,20 @@ def test_a_job_that_cannot_begin_is_refused_with_the_reason_and_tried_again(benc
         manager.repaired("b")
         assert manager.state.refused == {}
         assert standing(manager) == ["sfp-a:sfp-b", "sfp-b:sfp-a"]
+
+
+@pytest.mark.parametrize("telemetry", [True, False])
+def test_a_controller_that_cannot_watch_is_watched_by_the_host(telemetry: bool, bench: Bench, tmp_path: Path) -> None:
+    # The board without the feature, and without streams: then its monitors are asked again and again.
+    board = bench.emulated.faults.board("mesh0")
+    known_of(bench)
+    profile = replace(
+        board.profile, features=board.profile.features & ~(1 << Feature.MONITOR_WATCH), n_streams=4 if telemetry else 0
+    )
+    board.profile = board.core.profile = profile
+    bench.mesh.controller.open()  # type: ignore[attr-defined]
+    assert (bench.mesh.controller.info.watches_light, bench.mesh.controller.info.telemetry) == (False, telemetry)
+    with managed(bench, tmp_path, detectors=[Photodiodes()]) as manager:
+        manager.begin()
+        assert lose(manager, "b").verdict.detectors == ("photodiodes",)
+        assert standing(manager) == A_TO_C
