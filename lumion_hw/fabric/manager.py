@@ -17,10 +17,11 @@ from typing import Any, Protocol, Self
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.model import JobModel
-from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService
-from lumion_hw.clock import deadline_after
+from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService, Upkeep
+from lumion_hw.clock import ClockEvent, deadline_after
 from lumion_hw.errors import BusyError, ConfigError, LumionError, RoutingError
 from lumion_hw.fabric.detectors import Detector, Watched, detectors_of
+from lumion_hw.fabric.detectors.light import Modules
 from lumion_hw.fabric.evidence import FadeCounts, FailureVerdict, FedBy, Judge
 from lumion_hw.fabric.journal import FabricJournal, FabricState
 from lumion_hw.fabric.servers import find_unit, job_requests, units
@@ -30,6 +31,9 @@ from lumion_hw.quantities import w_from_dbm
 
 _SLICE_S = 0.05
 """Longest wait of one detector while others look as well: then it asks whether they have found something."""
+_STEP_S = 0.5
+_HOLD_AGAIN_S = 1.0
+"""After an error of a polarization controller."""
 _DARK_W = w_from_dbm(-25.0)
 
 Told = Callable[[str, dict[str, Any]], None]
@@ -120,6 +124,7 @@ class FabricManager:
         self._hooks: JobHooks = hooks or NoHooks()
         model = self.bench.model
         self._detectors = list(detectors_of(model.fabric) if detectors is None else detectors)
+        self._watching = self._detectors
         self._tell = tell
         self.standby = Standby(service)
         self.judge = Judge({}, model.fabric.fade_s, FadeCounts(journal.state.fades, 0, journal.state.false_alarms))
@@ -127,6 +132,11 @@ class FabricManager:
         self.fault_cpu_s: float | None = None
         self._guard = threading.Lock()
         self._planner: threading.Thread | None = None
+        self._upkeep: Upkeep | None = None
+        self._is_keeping = False
+        self._alone_depth = 0
+        self._pause: _Pause | None = None
+        self._searched: set[str] = set()
 
     # -- what is to stand ---------------------------------------------------------------------------------------------
 
@@ -173,10 +183,11 @@ class FabricManager:
             LumionError: A device failed, or a journal cannot be written.
         """
         finished = None
-        if self.state.open is not None:
-            finished = self._go_on(_verdict(self.state.open))
-        self.connect()
-        self.refresh()
+        with self._alone():
+            if self.state.open is not None:
+                finished = self._go_on(_verdict(self.state.open))
+            self.connect()
+            self.refresh()
         return finished
 
     def _go_on(self, verdict: FailureVerdict) -> Recovery | None:
@@ -271,10 +282,11 @@ class FabricManager:
 
     def refresh(self) -> None:
         """Let spares stand by, make plans anew, and watch what stands now."""
-        self.standby.avoided = self.state.avoided
-        self.standby.warm(self.spares)
-        self._watch_anew()
-        self.plan()
+        with self._alone():
+            self.standby.avoided = self.state.avoided
+            self.standby.warm(self.spares)
+            self._watch_anew()
+            self.plan()
 
     def plan(self) -> None:
         """Make plans for every single failure, in the background where the clock is a real one."""
@@ -308,6 +320,17 @@ class FabricManager:
         watched = Watched(self.bench, tuple(each for each in circuits if _name(each.request) in fed), names)
         for detector in self._detectors:
             detector.start(watched)
+        self._watching = [*self._detectors, *self._stand_in(watched)]
+
+    def _stand_in(self, watched: Watched) -> list[Detector]:
+        """Return what watches circuits that a detector cannot: light that is gone already never goes out."""
+        unwatched = {name for each in self._detectors for name in getattr(each, "unwatched", ())}
+        if not unwatched or any(isinstance(each, Modules) for each in self._detectors):
+            return []
+        receivers = Modules()
+        circuits = tuple(each for each in watched.circuits if _name(each.request) in unwatched)
+        receivers.start(dataclasses.replace(watched, circuits=circuits))
+        return [receivers]
 
     def close(self) -> None:
         """End the watch; circuits stay as they are. Idempotent."""
@@ -325,8 +348,21 @@ class FabricManager:
 
     # -- watch --------------------------------------------------------------------------------------------------------
 
-    def run(self, for_s: float | None = None, *, ended: Callable[[], bool] = lambda: False) -> list[Recovery]:
-        """Watch, and recover from what fails, for a time or until something is so.
+    def run(
+        self,
+        for_s: float | None = None,
+        *,
+        ended: Callable[[], bool] = lambda: False,
+        between: Callable[[], None] = lambda: None,
+        every_s: float = _STEP_S,
+    ) -> list[Recovery]:
+        """Watch, recover from what fails, and keep the polarizations, for a time or until something is so.
+
+        Args:
+            for_s: How long, ``None`` without an end.
+            ended: Asked between two steps whether that was all.
+            between: Called between two steps, for what others ask of this manager.
+            every_s: Longest step.
 
         Returns:
             The recoveries made.
@@ -337,20 +373,84 @@ class FabricManager:
         """
         deadline = deadline_after(self.bench.clock, math.inf if for_s is None else for_s)
         made: list[Recovery] = []
-        while self.bench.clock.now() < deadline and not ended():
-            recovery = self.step(min(deadline - self.bench.clock.now(), 1.0))
-            if recovery is not None:
-                made.append(recovery)
+        over = threading.Event()
+
+        def watch() -> None:
+            try:
+                while self.bench.clock.now() < deadline and not ended():
+                    recovery = self.step(min(deadline - self.bench.clock.now(), every_s))
+                    if recovery is not None:
+                        made.append(recovery)
+                    between()
+            finally:
+                over.set()
+
+        self._upkeep = self._upkeep or Upkeep(self.service)
+        self.judge.searched = self._upkeep.searching
+        self._is_keeping = True
+        self.bench.clock.side_by_side([watch, partial(self._keep, self._upkeep, deadline, over.is_set)])
         return made
 
     def step(self, timeout_s: float) -> Recovery | None:
         """Watch until something has failed and is recovered from, or a time has passed."""
         before = dataclasses.replace(self.judge.counters)
-        recovery = self._watch(timeout_s)
-        if recovery is None:
-            recovery = self._explained()
-        self._note_counters(before)
-        return None if recovery is None else self._after(recovery)
+        try:
+            recovery = self._watch(timeout_s)
+            if recovery is None:
+                recovery = self._explained()
+            self._note_counters(before)
+            return None if recovery is None else self._after(recovery)
+        finally:
+            if self._pause is not None:
+                with self._alone():
+                    pass
+
+    # -- keep ---------------------------------------------------------------------------------------------------------
+
+    def _keep(self, upkeep: Upkeep, deadline: float, over: Callable[[], bool]) -> None:
+        """Keep polarizations beside the watch, but while circuits are being changed."""
+        clock, is_new = self.bench.clock, True
+        try:
+            while not over() and clock.now() < deadline:
+                pause = self._pause
+                if pause is not None:
+                    pause.has_begun.set()
+                    pause.is_over.wait()
+                    is_new = True
+                    continue
+                try:
+                    if is_new:
+                        upkeep.renew()
+                        is_new = False
+                    upkeep.follow(min(clock.now() + _STEP_S, deadline), lambda: over() or self._pause is not None)
+                except LumionError as error:
+                    self._raise_if_controller(error)
+                    self.bench.events.add("not held", reason=str(error))
+                    clock.sleep(_HOLD_AGAIN_S)
+        finally:
+            self._is_keeping = False
+            if self._pause is not None:
+                self._pause.has_begun.set()
+
+    def _hush(self) -> None:
+        """Ask whoever keeps polarizations to leave them from now on; nobody is waited for."""
+        if self._pause is None and self._is_keeping:
+            self._pause = _Pause(self.bench.clock.event(), self.bench.clock.event())
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Change circuits while nobody keeps polarizations; then what stands is taken up anew."""
+        self._hush()
+        if self._pause is not None and self._is_keeping and not self._alone_depth:
+            self._pause.has_begun.wait()
+        self._alone_depth += 1
+        try:
+            yield
+        finally:
+            self._alone_depth -= 1
+            if not self._alone_depth and self._pause is not None:
+                pause, self._pause = self._pause, None
+                pause.is_over.set()
 
     def _watch(self, timeout_s: float) -> Recovery | None:
         """Let all detectors look until there is a verdict, a fade becomes more than that, or the time is over."""
@@ -366,7 +466,7 @@ class FabricManager:
                 if began_s >= end_s and detector.waits:
                     stop.set()
                     return
-                most_s = end_s - began_s if len(self._detectors) == 1 else min(end_s - began_s, _SLICE_S)
+                most_s = end_s - began_s if len(self._watching) == 1 else min(end_s - began_s, _SLICE_S)
                 news = detector.look(max(most_s, 0.0))
                 with self._guard:
                     for each in news:
@@ -384,8 +484,8 @@ class FabricManager:
                         return
                     clock.sleep(max(rest_s, 0.0))
 
-        self.bench.clock.side_by_side([partial(look, detector) for detector in self._detectors])
-        if not self._detectors:
+        self.bench.clock.side_by_side([partial(look, detector) for detector in self._watching])
+        if not self._watching:
             self.bench.clock.sleep(timeout_s)
         return made[0] if made else self._acted(late[0]) if late else None
 
@@ -394,8 +494,26 @@ class FabricManager:
         for circuit in self.judge.unexplained(self.bench.clock.now()):
             module = self.judge.fed[circuit].module
             sends, words = self._sends(module)
+            if sends and self._may_be_polarization(circuit):
+                continue
             return self._acted(self.judge.explain(circuit, sends, words, self.bench.clock.now()))
         return None
+
+    def _may_be_polarization(self, circuit: str) -> bool:
+        """Have the polarization of a dark circuit searched, once, if its light does not reach the mesh at all.
+
+        A fibre that somebody has moved looks like one that is cut; a cell that is broken sends the light elsewhere.
+        """
+        upkeep = self._upkeep
+        self._searched &= set(self.judge.dark)
+        if upkeep is None or not self._is_keeping or circuit in self._searched:
+            return False
+        place = upkeep.place_of(circuit)
+        if place is None or place.place != "fibre before the mesh" or not upkeep.search_soon(circuit):
+            return False
+        self._searched.add(circuit)
+        self._tell("searching", {"circuit": circuit, "words": f"{circuit}: {place}; its polarization is searched"})
+        return True
 
     def _sends(self, module: str) -> tuple[bool | None, str]:
         """Return whether a transmitter says that it sends light; ``None`` if it does not answer."""
@@ -446,9 +564,10 @@ class FabricManager:
         self.journal.note("repaired", dataclasses.replace(self.state, failed=failed), unit=name)
         self.judge.forget(name)
         self._tell("repaired", {"unit": name})
-        self._retry_refused()
-        self.connect()
-        self.refresh()
+        with self._alone():
+            self._retry_refused()
+            self.connect()
+            self.refresh()
 
     def put_back(self) -> None:
         """Take everything for repaired, and let every member stand where the bench file has it: after a rehearsal.
@@ -460,8 +579,9 @@ class FabricManager:
         for name in (*self.state.failed, *self.judge.dark):
             self.judge.forget(name)
         self.journal.note("put back", state)
-        self.connect()
-        self.refresh()
+        with self._alone():
+            self.connect()
+            self.refresh()
 
     def _retry_refused(self) -> None:
         """Give jobs that had no circuits those that are possible by now."""
@@ -484,6 +604,7 @@ class FabricManager:
 
     def _acted(self, verdict: FailureVerdict) -> Recovery | None:
         """Recover from a verdict; what cannot be recovered from is refused, with the reason in the journal."""
+        self._hush()
         self.bench.events.add("verdict", **_plain(verdict))
         self._tell("verdict", _plain(verdict))
         return self.recover(verdict)
@@ -744,6 +865,19 @@ class FabricManager:
         self.journal.end("refused", dataclasses.replace(self.state, failed=failed, refused=refused), words=words)
         self._tell("refused", {"jobs": [job.name for job in jobs], "words": words})
         self.refresh()
+
+
+@dataclass(frozen=True)
+class _Pause:
+    """Circuits are being changed, and polarizations are left as they are until that is over.
+
+    Attributes:
+        has_begun: Told by whoever keeps them.
+        is_over: Told to whoever keeps them.
+    """
+
+    has_begun: ClockEvent
+    is_over: ClockEvent
 
 
 class _ToldTimer(SpanTimer):

@@ -124,12 +124,13 @@ class BenchFabric:
     def _run(self) -> None:
         try:
             self._tell_light()
-            while not self._stopping.is_set():
-                while not self._asked.empty():
-                    self._asked.get()()
-                self._manager.step(_LOOK_S)
+            self._manager.run(ended=self._stopping.is_set, between=self._do_what_is_asked, every_s=_LOOK_S)
         except BaseException as error:  # noqa: BLE001 - told to whoever waits
             self._failure = error
+
+    def _do_what_is_asked(self) -> None:
+        while not self._asked.empty():
+            self._asked.get()()
 
     def _do(self, action: Callable[[], None], *, wait: bool = True) -> None:
         """Have something done in the bench's thread."""
