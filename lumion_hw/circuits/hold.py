@@ -35,6 +35,7 @@ _ATTEMPT_EVERY_S = 30.0
 """Searches and looks at phases cost light while they go on: not again before this has passed."""
 _OWN_SHARE = 0.9
 """Part of the light at a port from which it counts as one circuit's."""
+_DARK_DB = 10.0
 _SEEN_S = 0.02
 """After a search, until whoever watches the light has seen that it is back."""
 
@@ -184,8 +185,8 @@ class Upkeep:
         """Look at all circuits once, end leases, and mend what can be mended. Raises as :meth:`run`."""
         self._service.lock.check()
         if self._service.expire():
-            before, self._held = self._held, self._taken_up()
-            self._follow_light(before)
+            held_before, self._held = self._held, self._taken_up()
+            self._follow_light(held_before)
         before = [(held.health.marks, held.health.fault) for held in self._held]
         self._look()
         for held in self._held:
@@ -395,11 +396,19 @@ class Upkeep:
         self._reads += bool(monitors_ma)
         for held in self._held:
             seen = self._glimpse(held, monitors_ma)
-            if seen.fibre_dbm is not None and seen.fibre_dbm > _level(held.well):
-                held.well = seen
+            if held.well is None or _level(seen) > _level(held.well):
+                held.well = self._better(held, seen)
             well_dbm = None if held.well is None else held.well.fibre_dbm
             if well_dbm is not None:
                 held.health.lost_db = None if seen.fibre_dbm is None else round(well_dbm - seen.fibre_dbm, 3)
+
+    def _better(self, held: _Held, seen: LightSeen) -> LightSeen:
+        """Return what is seen first of a circuit, or what its budget promises where far less is seen than that."""
+        promised_ma = self._exits.promised_ma(held.circuit)
+        if promised_ma is None or dbm_from_w(promised_ma * 1e-3) - _level(seen) < BROKEN_DB:
+            return seen
+        monitors_ma = {**seen.monitors_ma, held.circuit.exit.port: promised_ma}
+        return LightSeen(seen.launch_dbm, dbm_from_w(promised_ma * 1e-3), False, monitors_ma)
 
     def _glimpse(self, held: _Held, monitors_ma: dict[int, float]) -> LightSeen:
         current_ma = monitors_ma.get(held.circuit.exit.port, 0.0)
@@ -416,7 +425,7 @@ class Upkeep:
             held.is_single
             and held.circuit.entry.polarization is not None
             and lost_db is not None
-            and SEARCH_DB < lost_db < BROKEN_DB
+            and SEARCH_DB < lost_db < _DARK_DB
             and has_time
         )
 

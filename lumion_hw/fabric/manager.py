@@ -18,6 +18,7 @@ from typing import Any, Protocol, Self
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.model import JobModel
 from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService, Upkeep
+from lumion_hw.circuits.exit_power import ExitPower
 from lumion_hw.clock import ClockEvent, deadline_after
 from lumion_hw.errors import BusyError, ConfigError, LumionError, RoutingError
 from lumion_hw.fabric.detectors import Detector, Watched, detectors_of
@@ -144,6 +145,12 @@ class FabricManager:
     def state(self) -> FabricState:
         """What is known."""
         return self.journal.state
+
+    @property
+    def upkeep(self) -> Upkeep:
+        """What keeps the polarizations while :meth:`run` watches, and how the circuits are."""
+        self._upkeep = self._upkeep or Upkeep(self.service)
+        return self._upkeep
 
     @property
     def jobs(self) -> tuple[JobModel, ...]:
@@ -317,7 +324,14 @@ class FabricManager:
             if each.request.source in sender
         }
         self.judge.watch(fed)
-        watched = Watched(self.bench, tuple(each for each in circuits if _name(each.request) in fed), names)
+        exits = ExitPower(self.bench, self.service.setup.record)
+        promised = {_name(each.request): exits.promised_ma(each) for each in circuits}
+        watched = Watched(
+            self.bench,
+            tuple(each for each in circuits if _name(each.request) in fed),
+            names,
+            {name: each for name, each in promised.items() if each is not None},
+        )
         for detector in self._detectors:
             detector.start(watched)
         self._watching = [*self._detectors, *self._stand_in(watched)]
@@ -385,10 +399,10 @@ class FabricManager:
             finally:
                 over.set()
 
-        self._upkeep = self._upkeep or Upkeep(self.service)
-        self.judge.searched = self._upkeep.searching
+        self.judge.searched = self.upkeep.searching
         self._is_keeping = True
-        self.bench.clock.side_by_side([watch, partial(self._keep, self._upkeep, deadline, over.is_set)])
+        keep: Callable[[], None] = partial(self._keep, self.upkeep, deadline, over.is_set)
+        self.bench.clock.side_by_side([watch, keep])
         return made
 
     def step(self, timeout_s: float) -> Recovery | None:

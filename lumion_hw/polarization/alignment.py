@@ -256,9 +256,7 @@ class Tracking:
         self._drives = SqueezerDrives(controller.actuators, periods, present)
         chain = RetarderChain(len(present))
         self._phases = self._drives.phases(present)
-        self._tracker = PolarizationTracker(
-            chain, light, self._phases, *self._drives.phase_limits, drift_rad=drift_rad
-        )
+        self._tracker = PolarizationTracker(chain, light, self._phases, *self._drives.phase_limits, drift_rad=drift_rad)
 
     def step(self) -> TrackState:
         """Set, wait, read and follow once. Raises what controller and reading raise; nothing is lost by that."""

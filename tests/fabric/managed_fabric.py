@@ -1,4 +1,4 @@
-"""The manager of a bench's fabric, as a program of its own would open it. known_mesh.py lies with the tests of circuits."""
+"""The manager of a bench's fabric, as a program of its own opens it. known_mesh.py lies with the tests of circuits."""
 
 import contextlib
 import sys
