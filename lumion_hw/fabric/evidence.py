@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 TOGETHER_S = 0.02
 """Light of several fibres that goes out within this time has gone out together: what they share is their server."""
@@ -65,6 +65,12 @@ class FailureVerdict:
     at_s: float
     detectors: tuple[str, ...]
     circuits: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> FailureVerdict:
+        """Return a verdict that was written down with ``dataclasses.asdict``."""
+        named = {name: tuple(document[name]) for name in ("detectors", "circuits")}
+        return cls(**{**document, **named})
 
 
 @dataclass(frozen=True)

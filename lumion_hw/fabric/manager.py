@@ -13,64 +13,29 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Self
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.model import JobModel
 from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService, Upkeep
 from lumion_hw.circuits.exit_power import ExitPower
-from lumion_hw.clock import ClockEvent, deadline_after
+from lumion_hw.clock import deadline_after
 from lumion_hw.errors import BusyError, ConfigError, LumionError, RoutingError
 from lumion_hw.fabric.detectors import Detector, Watched, detectors_of
 from lumion_hw.fabric.detectors.light import Modules
 from lumion_hw.fabric.evidence import FadeCounts, FailureVerdict, FedBy, Judge
+from lumion_hw.fabric.hooks import JobHooks, NoHooks
 from lumion_hw.fabric.journal import FabricJournal, FabricState
+from lumion_hw.fabric.keeping import PolarizationKeeper
 from lumion_hw.fabric.servers import find_unit, job_requests, units
-from lumion_hw.fabric.spans import Span, SpanTimer, span_documents
+from lumion_hw.fabric.spans import Span, SpanTimer, Told, ToldTimer, span_documents
 from lumion_hw.fabric.standby import Standby, StandbyPlan, loops
 from lumion_hw.quantities import w_from_dbm
 
 _SLICE_S = 0.05
 """Longest wait of one detector while others look as well: then it asks whether they have found something."""
 _STEP_S = 0.5
-_HOLD_AGAIN_S = 1.0
-"""After an error of a polarization controller."""
 _DARK_W = w_from_dbm(-25.0)
-
-Told = Callable[[str, dict[str, Any]], None]
-"""Told of what happens: ``verdict``, ``span``, ``recovered``, ``refused``, ``fade`` …, and particulars."""
-
-
-class JobHooks(Protocol):
-    """What a job does when its fabric changes. ``stop`` orders and returns; the others wait until it is done."""
-
-    def stop(self, job: str, members: Sequence[str], failed: str) -> None:
-        """Order the survivors out of the old group."""
-
-    def rebuild(self, job: str, members: Sequence[str]) -> None:
-        """Form the new group: the spare has the rank of the lost member."""
-
-    def restore(self, job: str, members: Sequence[str]) -> None:
-        """Give the spare the state of a peer."""
-
-    def go(self, job: str, members: Sequence[str]) -> None:
-        """Go on."""
-
-
-class NoHooks:
-    """For fabrics whose jobs look after themselves."""
-
-    def stop(self, job: str, members: Sequence[str], failed: str) -> None:
-        """Do nothing."""
-
-    def rebuild(self, job: str, members: Sequence[str]) -> None:
-        """Do nothing."""
-
-    def restore(self, job: str, members: Sequence[str]) -> None:
-        """Do nothing."""
-
-    def go(self, job: str, members: Sequence[str]) -> None:
-        """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -133,10 +98,7 @@ class FabricManager:
         self.fault_cpu_s: float | None = None
         self._guard = threading.Lock()
         self._planner: threading.Thread | None = None
-        self._upkeep: Upkeep | None = None
-        self._is_keeping = False
-        self._alone_depth = 0
-        self._pause: _Pause | None = None
+        self._keeper = PolarizationKeeper(service)
         self._searched: set[str] = set()
 
     # -- what is to stand ---------------------------------------------------------------------------------------------
@@ -149,8 +111,7 @@ class FabricManager:
     @property
     def upkeep(self) -> Upkeep:
         """What keeps the polarizations while :meth:`run` watches, and how the circuits are."""
-        self._upkeep = self._upkeep or Upkeep(self.service)
-        return self._upkeep
+        return self._keeper.upkeep
 
     @property
     def jobs(self) -> tuple[JobModel, ...]:
@@ -190,9 +151,9 @@ class FabricManager:
             LumionError: A device failed, or a journal cannot be written.
         """
         finished = None
-        with self._alone():
+        with self._keeper.alone():
             if self.state.open is not None:
-                finished = self._go_on(_verdict(self.state.open))
+                finished = self._go_on(FailureVerdict.of(self.state.open))
             self.connect()
             self.refresh()
         return finished
@@ -289,7 +250,7 @@ class FabricManager:
 
     def refresh(self) -> None:
         """Let spares stand by, make plans anew, and watch what stands now."""
-        with self._alone():
+        with self._keeper.alone():
             self.standby.avoided = self.state.avoided
             self.standby.warm(self.spares)
             self._watch_anew()
@@ -399,9 +360,9 @@ class FabricManager:
             finally:
                 over.set()
 
+        self._keeper.begin()
         self.judge.searched = self.upkeep.searching
-        self._is_keeping = True
-        keep: Callable[[], None] = partial(self._keep, self.upkeep, deadline, over.is_set)
+        keep: Callable[[], None] = partial(self._keeper.keep, deadline, over.is_set)
         self.bench.clock.side_by_side([watch, keep])
         return made
 
@@ -415,56 +376,7 @@ class FabricManager:
             self._note_counters(before)
             return None if recovery is None else self._after(recovery)
         finally:
-            if self._pause is not None:
-                with self._alone():
-                    pass
-
-    # -- keep ---------------------------------------------------------------------------------------------------------
-
-    def _keep(self, upkeep: Upkeep, deadline: float, over: Callable[[], bool]) -> None:
-        """Keep polarizations beside the watch, but while circuits are being changed."""
-        clock, is_new = self.bench.clock, True
-        try:
-            while not over() and clock.now() < deadline:
-                pause = self._pause
-                if pause is not None:
-                    pause.has_begun.set()
-                    pause.is_over.wait()
-                    is_new = True
-                    continue
-                try:
-                    if is_new:
-                        upkeep.renew()
-                        is_new = False
-                    upkeep.follow(min(clock.now() + _STEP_S, deadline), lambda: over() or self._pause is not None)
-                except LumionError as error:
-                    self._raise_if_controller(error)
-                    self.bench.events.add("not held", reason=str(error))
-                    clock.sleep(_HOLD_AGAIN_S)
-        finally:
-            self._is_keeping = False
-            if self._pause is not None:
-                self._pause.has_begun.set()
-
-    def _hush(self) -> None:
-        """Ask whoever keeps polarizations to leave them from now on; nobody is waited for."""
-        if self._pause is None and self._is_keeping:
-            self._pause = _Pause(self.bench.clock.event(), self.bench.clock.event())
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Change circuits while nobody keeps polarizations; then what stands is taken up anew."""
-        self._hush()
-        if self._pause is not None and self._is_keeping and not self._alone_depth:
-            self._pause.has_begun.wait()
-        self._alone_depth += 1
-        try:
-            yield
-        finally:
-            self._alone_depth -= 1
-            if not self._alone_depth and self._pause is not None:
-                pause, self._pause = self._pause, None
-                pause.is_over.set()
+            self._keeper.speak()
 
     def _watch(self, timeout_s: float) -> Recovery | None:
         """Let all detectors look until there is a verdict, a fade becomes more than that, or the time is over."""
@@ -518,12 +430,11 @@ class FabricManager:
 
         A fibre that somebody has moved looks like one that is cut; a cell that is broken sends the light elsewhere.
         """
-        upkeep = self._upkeep
         self._searched &= set(self.judge.dark)
-        if upkeep is None or not self._is_keeping or circuit in self._searched:
+        if not self._keeper.is_keeping or circuit in self._searched:
             return False
-        place = upkeep.place_of(circuit)
-        if place is None or place.place != "fibre before the mesh" or not upkeep.search_soon(circuit):
+        place = self.upkeep.place_of(circuit)
+        if place is None or place.place != "fibre before the mesh" or not self.upkeep.search_soon(circuit):
             return False
         self._searched.add(circuit)
         self._tell("searching", {"circuit": circuit, "words": f"{circuit}: {place}; its polarization is searched"})
@@ -578,7 +489,7 @@ class FabricManager:
         self.journal.note("repaired", dataclasses.replace(self.state, failed=failed), unit=name)
         self.judge.forget(name)
         self._tell("repaired", {"unit": name})
-        with self._alone():
+        with self._keeper.alone():
             self._retry_refused()
             self.connect()
             self.refresh()
@@ -593,7 +504,7 @@ class FabricManager:
         for name in (*self.state.failed, *self.judge.dark):
             self.judge.forget(name)
         self.journal.note("put back", state)
-        with self._alone():
+        with self._keeper.alone():
             self.connect()
             self.refresh()
 
@@ -618,9 +529,9 @@ class FabricManager:
 
     def _acted(self, verdict: FailureVerdict) -> Recovery | None:
         """Recover from a verdict; what cannot be recovered from is refused, with the reason in the journal."""
-        self._hush()
-        self.bench.events.add("verdict", **_plain(verdict))
-        self._tell("verdict", _plain(verdict))
+        self._keeper.hush()
+        self.bench.events.add("verdict", **dataclasses.asdict(verdict))
+        self._tell("verdict", dataclasses.asdict(verdict))
         return self.recover(verdict)
 
     def recover(self, verdict: FailureVerdict) -> Recovery | None:
@@ -633,7 +544,7 @@ class FabricManager:
             LumionError: The mesh controller failed, or a journal cannot be written; the recovery stays begun.
         """
         fault_s = verdict.since_s if self.fault_s is None else self.fault_s
-        timer = _ToldTimer(self.bench, fault_s, self.fault_cpu_s, self._tell)
+        timer = ToldTimer(self.bench, fault_s, self.fault_cpu_s, self._tell)
         self.fault_s = self.fault_cpu_s = None
         timer.mark("detected")
         self.journal.begin(verdict)
@@ -748,7 +659,7 @@ class FabricManager:
             self._raise_if_controller(error)
             self._tell("not confirmed", {"reason": str(error)})
             return recovery
-        timer = _ToldTimer(self.bench, self._fault_of(recovery), None, self._tell, list(recovery.spans))
+        timer = ToldTimer(self.bench, self._fault_of(recovery), None, self._tell, list(recovery.spans))
         timer.mark("link_up")
         confirmed = dataclasses.replace(recovery, spans=tuple(timer.spans), proofs=proofs)
         self.journal.note(
@@ -881,43 +792,5 @@ class FabricManager:
         self.refresh()
 
 
-@dataclass(frozen=True)
-class _Pause:
-    """Circuits are being changed, and polarizations are left as they are until that is over.
-
-    Attributes:
-        has_begun: Told by whoever keeps them.
-        is_over: Told to whoever keeps them.
-    """
-
-    has_begun: ClockEvent
-    is_over: ClockEvent
-
-
-class _ToldTimer(SpanTimer):
-    """Stamps spans and tells of each as it ends."""
-
-    def __init__(
-        self, bench: Bench, fault_s: float, began_cpu_s: float | None, tell: Told, spans: Sequence[Span] = ()
-    ) -> None:
-        super().__init__(bench, fault_s, began_cpu_s, spans)
-        self._tell = tell
-
-    def mark(self, name: str) -> None:
-        """End a span now."""
-        super().mark(name)
-        self._tell("span", dataclasses.asdict(self.spans[-1]))
-
-
 def _name(request: CircuitRequest) -> str:
     return f"{request.source}:{request.target}"
-
-
-def _plain(verdict: FailureVerdict) -> dict[str, Any]:
-    return dataclasses.asdict(verdict)
-
-
-def _verdict(document: Any) -> FailureVerdict:
-    return FailureVerdict(
-        **{**document, "detectors": tuple(document["detectors"]), "circuits": tuple(document["circuits"])}
-    )
