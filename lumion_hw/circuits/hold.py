@@ -95,6 +95,7 @@ class _Held:
     health: CircuitHealth
     well: LightSeen | None = None
     tracking: Tracking | None = None
+    began_with: Alignment | None = None
     attempted_s: float = -math.inf
     was_searched: bool = False
     next_puc: int = 0
@@ -272,16 +273,24 @@ class Upkeep:
         return taken
 
     def _follow_light(self, before: Sequence[_Held]) -> None:
-        """Follow the polarizations that were followed until now, and those of which a search is known."""
-        followed = {held.circuit.entry.polarization: held.tracking for held in before if held.tracking is not None}
+        """Follow on what was followed until now, and begin with what has been searched since."""
+        followed = {held.circuit.entry.polarization: held for held in before if held.tracking is not None}
         for held in self._held:
-            tracking = followed.get(held.circuit.entry.polarization)
-            if held.tracking is None and tracking is not None and held.is_single:
+            controller = held.circuit.entry.polarization
+            found = None if controller is None else self._service.alignments.get(controller)
+            if found is None or not held.is_single:
+                continue
+            earlier = followed.get(controller)
+            if earlier is None or earlier.began_with is not found:
+                # Searched since: what was known of this controller is of other settings.
+                self._track(held, found)
+            elif earlier is not held:
                 # A spare's own light, or a circuit led another way: the same light, read at another exit.
-                held.tracking = self._led_elsewhere(held, tracking)
-            alignment = self._service.alignments.get(held.health.name)
-            if held.tracking is None and alignment is not None:
-                self._track(held, alignment)
+                held.tracking, held.began_with = earlier.tracking, found
+            else:
+                continue
+            if held.tracking is not None:
+                held.tracking = self._led_elsewhere(held, held.tracking)
 
     def _own_ports(self, circuits: Sequence[PlannedCircuit]) -> list[frozenset[int]]:
         """Return the ports that see next to nothing but strays of each circuit, by the solved field."""
@@ -493,6 +502,7 @@ class Upkeep:
         held.tracking = None
         if name is not None and controller is not None and found.light is not None:
             held.tracking = self._aligner.track(name, controller, self._read(held), found)
+            held.began_with = self._service.alignments[name] = found
 
     def _track_until(self, end_s: float, ended: Callable[[], bool] = lambda: False) -> None:
         """Follow all tracked polarizations side by side until a time, no faster than the budget allows."""
