@@ -203,19 +203,19 @@ class Upkeep:
         self._glance()  # how much light there is has to be known before anything happens to it
         self._follow_light(before)
 
-    def follow(self, until_s: float, ended: Callable[[], bool] = lambda: False) -> None:
+    def follow(self, for_s: float, ended: Callable[[], bool] = lambda: False) -> None:
         """Keep polarizations, beside somebody who watches the circuits and may change them at any moment.
 
         Nothing but polarization controllers is moved, nothing but light is read, nothing is written down.
 
         Args:
-            until_s: Instant of the bench's clock at which to stop.
+            for_s: How long.
             ended: Something else has begun: what is read from then on may be other light, and is passed over.
 
         Raises:
             LumionError: A device failed in a way that is no fault of a circuit.
         """
-        self._ended = ended
+        self._ended, until_s = ended, self._clock.now() + for_s
         try:
             while not ended() and self._clock.now() < until_s:
                 if self._clock.now() >= self._glanced_s + self._period_s:

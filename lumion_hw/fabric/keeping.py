@@ -52,15 +52,15 @@ class PolarizationKeeper:
         """Say that :meth:`keep` is about to run: from now on whoever changes circuits waits for it."""
         self.is_keeping = bool(self.upkeep)
 
-    def keep(self, deadline: float, over: Callable[[], bool]) -> None:
-        """Keep polarizations until an instant, or until something is so.
+    def keep(self, over: Callable[[], bool]) -> None:
+        """Keep polarizations until something is so.
 
         Raises:
             LumionError: The mesh controller failed, or another program has taken the bench.
         """
         bench, is_new = self._service.setup.bench, True
         try:
-            while not over() and self._clock.now() < deadline:
+            while not over():
                 pause = self._pause
                 if pause is not None:
                     pause.has_begun.set()
@@ -71,8 +71,7 @@ class PolarizationKeeper:
                     if is_new:
                         self.upkeep.renew()
                         is_new = False
-                    until_s = min(self._clock.now() + _SLICE_S, deadline)
-                    self.upkeep.follow(until_s, lambda: over() or self._pause is not None)
+                    self.upkeep.follow(_SLICE_S, lambda: over() or self._pause is not None)
                 except LumionError as error:
                     if isinstance(error, BusyError) or error.device == bench.model.mesh_section.controller:
                         raise

@@ -362,7 +362,7 @@ class FabricManager:
 
         self._keeper.begin()
         self.judge.searched = self.upkeep.searching
-        keep: Callable[[], None] = partial(self._keeper.keep, deadline, over.is_set)
+        keep: Callable[[], None] = partial(self._keeper.keep, over.is_set)
         self.bench.clock.side_by_side([watch, keep])
         return made
 
