@@ -160,7 +160,8 @@ class Chip:
     def leaving(self, cells: ChipCells, port: int) -> Complex:
         """Return the fields that leave all ports for unit light that comes to one, shape ``(n_ports,)``."""
         amplitude = self._facets(cells)
-        return amplitude * amplitude[port] * self._waves.leaving(cells, port, self.draws.mirrors)
+        leaving: Complex = amplitude * amplitude[port] * self._waves.leaving(cells, port, self.draws.mirrors)
+        return leaving
 
     def tm_leaving(self, cells: ChipCells, port: int) -> Complex:
         """Return the same for TM, which meets other couplers, less heat and more loss."""

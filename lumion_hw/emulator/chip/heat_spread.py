@@ -1,8 +1,8 @@
 """How the heat of a heater spreads over the chip: phase per heat of other arms and of joints.
 
-Published is the shift of a ring of six PUCs per π of a heated PUC, against distance (Teofilovic 2024; samples and their
-fit in pm: 0.906·exp(-d/1.18 mm) + 0.12). The PUC was heated on both arms, so that a single heater's heat for π is half of
-what was put in. The scatter about the curve, the die's edge and the metal are what the samples do not show.
+Published is the shift of a ring of six PUCs per π of a heated PUC, against distance (Teofilovic 2024; samples and
+their fit in pm: 0.906·exp(-d/1.18 mm) + 0.12). The PUC was heated on both arms, so that a single heater's heat for π
+is half of what was put in. The scatter about the curve, the die's edge and the metal are what the samples do not show.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Light in the emulated chip: all waves in both directions, with what joints and facets send back.
 
-Every PUC-port u = 4·PUC + 2·end + rail has a wave a_u that enters the PUC there and a wave b_u that leaves it. Cells make
-b of a; joints pass the b of one PUC-port to the a of the other, and send a little back; at a port of the mesh the facet
-does the same, and light comes in. The a are the unknowns of one linear system.
+Every PUC-port u = 4·PUC + 2·end + rail has a wave a_u that enters the PUC there and a wave b_u that leaves it. Cells
+make b of a; joints pass the b of one PUC-port to the a of the other, and send a little back; at a port of the mesh the
+facet does the same, and light comes in. The a are the unknowns of one linear system.
 """
 
 from __future__ import annotations

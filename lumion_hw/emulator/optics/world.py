@@ -402,6 +402,18 @@ class OpticalWorld:
             self._columns[key] = column
         return self._columns[key]
 
+    @property
+    def slopes(self) -> ChipSlopes:
+        """How the chip follows the frequency of light, and the frequency at which its hidden truth holds."""
+        return self._chip.slopes
+
+    def true_fields(self, port: int, frequency_hz: float) -> NDArray[np.complex128]:
+        """Return the fields that leave all ports for unit light in the mesh at one, at the present heat: TE alone.
+
+        For tests and benchmarks, as all of the hidden truth.
+        """
+        return self._chip.leaving(self.cells(frequency_hz), port)
+
     def cells(self, frequency_hz: float | None = None) -> ChipCells:
         """Return the chip's cells at the present heat.
 
