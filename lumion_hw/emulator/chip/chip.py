@@ -51,11 +51,6 @@ class ChipDraws:
     tm: tuple[Real, Real]
 
     @classmethod
-    def none(cls, mesh: MeshTopology) -> ChipDraws:
-        """Return those of an ideal chip."""
-        return cls.drawn(mesh, EffectSizes(), np.random.default_rng(0))
-
-    @classmethod
     def drawn(cls, mesh: MeshTopology, sizes: EffectSizes, rng: np.random.Generator) -> ChipDraws:
         """Draw a chip; the order of the draws is part of a seed."""
         n_pucs, n_joints, n_ports = mesh.n_pucs, len(mesh.joints), mesh.n_ports
@@ -120,11 +115,6 @@ class Chip:
     def __init__(self, mesh: MeshTopology, draws: ChipDraws, slopes: ChipSlopes) -> None:
         self.draws, self.slopes = draws, slopes
         self._waves = Waves(mesh, sends_back=draws.mirrors is not None)
-
-    @property
-    def tm_has_its_own_way(self) -> bool:
-        """TM is another wave than TE on this chip."""
-        return self.draws.sizes.tm_path > 0.0
 
     def cells(self, parts: ChipParts, heat_mw: Real, common_rad: float, frequency_hz: float | None) -> ChipCells:
         """Return all cells at some heat and frequency.

@@ -34,11 +34,6 @@ class HeaterDraws:
     ground_return_share: float
 
     @classmethod
-    def none(cls, heaters: int) -> HeaterDraws:
-        """Return heaters without any."""
-        return cls(np.zeros(heaters), np.zeros((heaters, _HARMONICS)), 0.0)
-
-    @classmethod
     def drawn(cls, heaters: int, sizes: EffectSizes, rng: np.random.Generator) -> HeaterDraws:
         """Return drawn ones."""
         return cls(

@@ -42,7 +42,7 @@ class Waves:
 
     Args:
         mesh: The graph.
-        sends_back: Joints and facets send light back; without it a fourth of the work is saved.
+        sends_back: Joints and facets send light back; without it the matrix is sparser.
     """
 
     def __init__(self, mesh: MeshTopology, *, sends_back: bool) -> None:
