@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,11 +31,13 @@ from calibration.diagnose.drift_trajectory import DriftTrajectories, drift_of, d
 from calibration.diagnose.element_faults import died_heater, exchanged_channels
 from calibration.fit.frequencies import other_branches
 from calibration.fit.global_fit import FitResult, GlobalFit, Round
+from calibration.fit.growth import RowScore, chosen_row, score_rows, width_after
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import mean_squared_residual
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
+from calibration.model.physics import PHYSICS, ROWS, Physics
 from calibration.model.priors import Prior
 from calibration.model.space import LAW_TERMS
 from lumion_hw.mesh.record import Defect
@@ -54,6 +56,10 @@ _COUPLER_GROUPS = ("coupler_common_rad", "coupler_difference_rad")
 _SUSPECTS = 5
 _EXCHANGED_SHARE = 0.6
 _SWEPT_ALIVE_SIGMA = 8.0
+# Model discrepancy beyond which a fit is not near enough for its slopes to tell what physics is missing.
+_NEARLY = 0.3
+# A width that changes by less, in the logarithm, is left as it is.
+_OTHER_WIDTH = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +76,10 @@ class DiagnosedFit:
         deaths: Heaters that died.
         followed: How often trajectories were taken out since the last settings were added.
         rough: Whether it was fitted in full steps from a start that was not near enough, and did not converge.
+        physics: What had to be taken in beyond the model of every chip.
+        gains: By name of a row of it, what it gained when it was taken in, in units of the logarithm of the evidence.
+        refused: Rows that were tried and did not explain what they promised.
+        doubts: Why the errors stated cannot be believed, or the fit at all; in words.
     """
 
     fit: FitResult
@@ -81,11 +91,15 @@ class DiagnosedFit:
     deaths: tuple[Death, ...] = ()
     followed: int = 0
     rough: bool = False
+    physics: Physics = field(default_factory=Physics)
+    gains: Mapping[str, float] = field(default_factory=dict)
+    refused: frozenset[str] = frozenset()
+    doubts: tuple[str, ...] = ()
 
     @property
     def certified(self) -> bool:
-        """Whether all is explained, with the channel map as given."""
-        return self.fit.certified and not self.exchanged
+        """Whether all is explained, with the channel map as given, and errors are what they are stated to be."""
+        return self.fit.certified and not self.exchanged and not self.doubts
 
     @property
     def parameters(self) -> MeshParameters:
@@ -123,6 +137,7 @@ class FaultDiagnosis:
         likelihood: The readings to explain.
         whole: All settings of the run, those of the likelihood the last ones with heat.
         done: Told of every round of a fit.
+        trying: Told in words what is tried as an explanation.
     """
 
     model: MeshModel
@@ -135,6 +150,24 @@ class FaultDiagnosis:
     likelihood: Likelihood
     whole: TimedReadings
     done: Callable[[Round], None] = lambda _: None
+    trying: Callable[[str], None] = lambda _: None
+
+    def beyond(self, physics: Physics) -> FaultDiagnosis:
+        """Return the diagnosis of the same readings with other physics beyond the model of every chip."""
+        if physics is self.model.space.physics:
+            return self
+        model = self.model.beyond(physics)
+        free = np.ones(model.space.size, dtype=np.bool_)
+        kept = min(model.space.size, self.model.space.size, self._plain)
+        free[:kept] = self.free[:kept]
+        return replace(self, model=model, prior=self.prior.beyond(model.space), free=free)
+
+    @property
+    def _plain(self) -> int:
+        """Number of parameters of the model of every chip."""
+        space = self.model.space
+        first: list[int] = [space.groups[name].start for name in space.physics.names]
+        return min(first, default=space.size)
 
     def begin(self, start: MeshParameters) -> DiagnosedFit:
         """Fit from a start without looking for causes. Heaters without a law there count as dead."""
@@ -144,15 +177,66 @@ class FaultDiagnosis:
 
     def settle(self, now: DiagnosedFit) -> DiagnosedFit:
         """Look for causes until all readings are explained or no known cause is left."""
-        return self._named(self._exchanged(self._settled(now)))
+        me = self.beyond(now.physics)
+        return me._named(me._exchanged(me._settled(now)))
 
     def go_on(self, before: DiagnosedFit) -> DiagnosedFit:
         """Fit all readings from a fit of fewer of them, then look for causes as :meth:`settle` does."""
-        return self.settle(self._again(self._expected(before), before.fit))
+        me = self.beyond(before.physics)
+        return me.settle(me._again(me._expected(before), before.fit))
 
     def stated(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit with its errors stated for where it ended."""
-        return replace(now, fit=self._fitting(now.likelihood, now.dead).stated(now.fit))
+        """Return the fit with all physics that light asks for, and its errors stated for where it ended."""
+        now = self.grown(now) if now.fit.certified else now
+        me = self.beyond(now.physics)
+        return replace(now, fit=me._fitting(now.likelihood, now.dead).stated(now.fit))
+
+    # -- physics beyond the model of every chip -----------------------------------------------------------------------
+
+    def grown(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return the fit with as many rows of the table as light asks for, each fitted and asked anew."""
+        for _ in PHYSICS:
+            score = self._row(now)
+            if score is None:
+                break
+            now = self._with_row(now, score)
+        return now
+
+    def _row(self, now: DiagnosedFit) -> RowScore | None:
+        """Return the row to take in next, if light asks for one and there is work left."""
+        names = [row.name for row in PHYSICS if row.name not in now.physics.widths and row.name not in now.refused]
+        if self.model.work.is_used_up or not names or now.exchanged:
+            return None
+        me = self.beyond(now.physics)
+        self.trying("physics beyond the model")
+        return chosen_row(score_rows(me.model, now.fit, now.likelihood, me.prior, names))
+
+    def _with_row(self, now: DiagnosedFit, score: RowScore) -> DiagnosedFit:
+        """Return the fit with a row taken in; without it, and the row refused, if that explains no more."""
+        self.trying(ROWS[score.name].words)
+        _log.info("%s: gain %.0f, width %.3g", score.name, score.gain, score.width)
+        width = min(score.width, ROWS[score.name].largest)
+        case = replace(now, physics=now.physics.having(score.name, width, score.pairs))
+        fit = self.beyond(case.physics)._fit(now.fit.parameters, now.likelihood, now.dead, near=True)
+        better = now.fit.chi2_per_reading * now.fit.readings - fit.chi2_per_reading * fit.readings
+        if fit.discrepancy > now.fit.discrepancy or (fit.discrepancy == now.fit.discrepancy and better < score.gain):
+            return replace(now, refused=now.refused | {score.name})
+        return self._widths(replace(case, fit=fit, gains={**now.gains, score.name: score.gain}, rough=False))
+
+    def _widths(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return the fit with the widths of its rows found anew from what was fitted."""
+        if not now.fit.certified:
+            return now
+        physics = now.physics
+        for name, width in now.physics.widths.items():
+            physics = physics.having(name, width_after(self.beyond(now.physics).model.space, now.fit, name, width))
+        moved = any(
+            abs(np.log(physics.widths[name] / width)) > _OTHER_WIDTH for name, width in now.physics.widths.items()
+        )
+        if not moved:
+            return now
+        fit = self.beyond(physics)._fit(now.fit.parameters, now.likelihood, now.dead, near=True)
+        return replace(now, physics=physics, fit=fit) if fit.certified else now
 
     def _named(self, now: DiagnosedFit) -> DiagnosedFit:
         """Return the diagnosed fit with what happened in words."""
@@ -172,9 +256,14 @@ class FaultDiagnosis:
     def _settled(self, now: DiagnosedFit) -> DiagnosedFit:
         """Return the fit after the last cause that explains more, at most six of them."""
         for _ in range(_MOST_ROUNDS):
-            other = self._explained(now)
+            if now.physics is not self.model.space.physics:
+                return self.beyond(now.physics)._settled(now)
+            other = None if self.model.work.is_used_up else self._explained(now)
             if other is None:
                 break
+            if other.physics is not now.physics or other.refused != now.refused:
+                now = other  # fitted already
+                continue
             again = self._again(other, now.fit if other.deaths == now.deaths else None)
             law = other is not now and other.trajectories is now.trajectories and other.deaths == now.deaths
             # Another law that explains no more is a wrong trail; going on from it would try all heaters in turn.
@@ -221,7 +310,13 @@ class FaultDiagnosis:
         if now.fit.discrepancy > 0.0 and not now.rough:
             # Whatever explains more goes first, and all is fitted again: a death looks like a drift for the settings
             # after it, and the other way round.
+            self.trying("an element that died")
             death = heater_death(self.model, now.fit.parameters, now.likelihood, now.dead)
+            row = self._row(now) if now.fit.discrepancy < _NEARLY else None
+            others = [0.0 if death is None else death.gain]
+            others.append(0.0 if trajectories is None else self._gain(now, trajectories))
+            if row is not None and row.gain > max(others):
+                return self._with_row(now, row)
             if death is not None and (trajectories is None or death.gain > self._gain(now, trajectories)):
                 _log.info("%s; discrepancy %.3g before", death, now.fit.discrepancy)
                 return replace(now, dead=now.dead | {death.number}, deaths=(*now.deaths, death))

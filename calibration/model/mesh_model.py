@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
+from calibration.model.physics import PairDirections, Physics
+from calibration.model.response import DETECTOR_ROWS, Response
 from calibration.model.space import LAW_TERMS, ParameterSpace
+from calibration.model.work import DERIVATIVES, SLOPES, Work
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.cell import UnitCells, heated_loss
 from lumion_hw.mesh.crosstalk import HeaterDistances, ThermalCrosstalk
 from lumion_hw.mesh.scattering import Solver
 from lumion_hw.mesh.topology import MeshTopology
@@ -60,9 +63,13 @@ class Heating:
         self._own = np.eye(2 * mesh.n_pucs, dtype=np.bool_)
 
     def crosstalk(self, parameters: MeshParameters) -> ThermalCrosstalk:
-        """Return the crosstalk of the kernel."""
+        """Return the crosstalk of the kernel, and of pairs beyond it."""
         amplitude, length_mm, floor = parameters.crosstalk_rad_per_mw
-        return self._distances.crosstalk(lambda mm: amplitude * np.exp(-mm / length_mm) + floor)
+        found = self._distances.crosstalk(lambda mm: amplitude * np.exp(-mm / length_mm) + floor)
+        if (pairs := parameters.further.get("crosstalk_pairs")) is None:
+            return found
+        arms = len(found.arm_rad_per_mw)
+        return ThermalCrosstalk(found.arm_rad_per_mw + pairs[:arms], found.joint_rad_per_mw + pairs[arms:])
 
     def phases(self, parameters: MeshParameters, currents_ma: Real) -> Heated:
         """Return the phases of N settings, currents of shape ``(N, 2E)``."""
@@ -107,6 +114,12 @@ class Heating:
         result["heat_factor"] = by_heat * (self._mw_per_ma2 * heated.square * heated.bent)[:, None]
         result["crosstalk"] = self._by_kernel(parameters, heated.heat_mw, arm, joint)
         return result
+
+    def by_pairs(self, pairs: PairDirections, heated: Heated, arm: Real, joint: Real) -> Real:
+        """Return derivatives by the coordinates of pairs, shape ``(N, M, K)``; arguments as of :meth:`chain`."""
+        by_phase = np.concatenate([arm, joint], axis=-1).astype(np.float32)
+        product: Real = by_phase @ pairs.phases(heated.heat_mw)
+        return product
 
     def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Real, joint: Real) -> Real:
         """Return the derivatives by amplitude, decay length and floor, shape ``(N, M, 3)``."""
@@ -167,10 +180,11 @@ class _SettingLight:
         factors: Shape ``(J, n)`` or ``(J, 1)``; what joints do to a field.
         heated: What heat did.
         entering: Shape ``(n, 1, 4E)``; waves entering every PUC-port.
-        reading: Shape ``(n, M)``; what the monitors should read, in mA.
+        linear: Shape ``(n, M)``; photocurrents in proportion to the light, in mA.
         waves: Shape ``(n, 4E, k)``; waves entering every PUC-port for unit light at k ports.
         monitors: Shape ``(M,)``; which of these ports are those of the monitors.
         by_field: Shape ``(n, M)``; 2·scale·S*, with which the adjoint light of a monitor counts.
+        reflected: Shape ``(n, M, M)``; how fields at monitors follow what each facet sends back; empty if none does.
     """
 
     number: NDArray[np.int64]
@@ -179,10 +193,11 @@ class _SettingLight:
     factors: Complex
     heated: Heated
     entering: Complex
-    reading: Real
+    linear: Real
     waves: Complex
     monitors: NDArray[np.int64]
     by_field: Complex
+    reflected: Complex
 
     def adjoint(self) -> Complex:
         """Return the adjoint light of every monitor, shape ``(n, M, 4E)``."""
@@ -211,6 +226,13 @@ class MeshModel:
         reference_hz: Frequency at which phases are given. What heat adds to the optical path is a length, and its
             phase proportional to frequency.
         compiled: Whether the solver's compiled loops are used; by default if they are there.
+        physics: What there is beyond the model of every chip.
+        work: Where predictions are counted.
+
+    Attributes:
+        mesh: The mesh.
+        space: Its parameters.
+        work: What was spent on predictions.
     """
 
     def __init__(
@@ -223,9 +245,12 @@ class MeshModel:
         seconds: Mapping[int, int] | None = None,
         reference_hz: float = REFERENCE_HZ,
         compiled: bool | None = None,
+        physics: Physics | None = None,
+        work: Work | None = None,
     ) -> None:
-        self.mesh = mesh
-        self.space = ParameterSpace(mesh, sources, monitors, seconds)
+        self.mesh, self.work = mesh, work or Work()
+        self._heater_ohm, self._compiled = heater_ohm, compiled
+        self.space = ParameterSpace(mesh, sources, monitors, seconds, physics)
         self.heating = Heating(mesh, heater_ohm)
         self._reference_hz = reference_hz
         self._solver = Solver(mesh, compiled=compiled)
@@ -237,6 +262,30 @@ class MeshModel:
         numbers = {port: number for number, port in enumerate(self.space.seconds)}
         self._second_number = np.array([numbers.get(port, -1) for port in sources], dtype=np.int64)
 
+    def beyond(self, physics: Physics) -> MeshModel:
+        """Return the model of the same mesh in the same light with other physics beyond that of every chip."""
+        space = self.space
+        return MeshModel(
+            self.mesh, space.sources, space.monitors, self._heater_ohm, seconds=space.seconds,
+            reference_hz=self._reference_hz, compiled=self._compiled, physics=physics, work=self.work,
+        )  # fmt: skip
+
+    def by_waveguides(self, parameters: MeshParameters, observations: Observations) -> tuple[Real, Real]:
+        """Return derivatives of readings by phases of arms and joints, ``(N, M, 2E + J)``, and heat, ``(N, 2E)``.
+
+        Raises:
+            ConfigError: As :meth:`predict`.
+        """
+        number = self._sources_of(observations)
+        lights = self._lights(parameters, observations, number)
+        columns: list[Real] = []
+        for light in lights:
+            by_phase = self._by_phase(light, light.adjoint())
+            turns = (1.0 + light.detuning_hz / self._reference_hz)[:, None]
+            columns.append(np.concatenate([by_phase["arm"], by_phase["joint"]], axis=-1) * turns)
+        response = self._response(parameters, lights)
+        return response.of_slopes(functools.reduce(np.add, columns)), lights[0].heated.heat_mw
+
     def predict(self, parameters: MeshParameters, observations: Observations) -> Real:
         """Return what every monitor should read, shape ``(N, M)``, in mA; the readings taken are not looked at.
 
@@ -245,6 +294,8 @@ class MeshModel:
         """
         number = self._sources_of(observations)
         reading = np.empty((len(observations), len(self._monitors)))
+        self.work.spent += reading.size
+        reflecting = parameters.further.get("facet_reflection")
         # Settings of one source share the ports of the solution: one right side each instead of all of them.
         for source in np.unique(number):
             chosen = np.flatnonzero(number == source)
@@ -252,10 +303,16 @@ class MeshModel:
             cells, _ = self._cells(parameters, part, number[chosen])
             ports = [self.space.sources[source]]
             ports += [self.space.seconds[port] for port in ports if port in self.space.seconds]
-            field = self._solver.solve(cells, cells.reference_hz, ports)[:, self._monitors]
+            if reflecting is None:
+                field = self._solver.solve(cells, cells.reference_hz, ports)[:, self._monitors]
+            else:
+                every = self._solver.solve(cells, cells.reference_hz, [*self._monitors, *ports])[:, self._monitors]
+                among, field = every[..., : len(self._monitors)], every[..., len(self._monitors) :]
+                field = np.asarray(np.linalg.solve(_without_echo(among, _amplitudes(reflecting)), field), np.complex128)
             shares = self._shares(parameters, number[chosen])
             power = sum(np.abs(field[..., nth]) ** 2 * shares[nth] for nth in range(len(ports)))
-            reading[chosen] = power * self._scale(parameters, number[chosen])
+            full = self._scale(parameters, number[chosen])
+            reading[chosen] = Response.of(parameters.further, power * full, number[chosen], full).reading_ma
         return reading
 
     def linearise(self, parameters: MeshParameters, observations: Observations) -> Iterator[Linearised]:
@@ -333,7 +390,10 @@ class MeshModel:
             phase_upper=turns * heated.arm_rad[:, 0::2] + parameters.passive_phase_rad + common + half,
             phase_lower=turns * heated.arm_rad[:, 1::2] + common - half,
             joint_phase=turns * heated.joint_rad + parameters.joint_phase_rad,
+            arm_difference_db=parameters.further.get("arm_difference_db", 0.0),
         )
+        if (per_mw := parameters.further.get("heat_loss_db_per_mw")) is not None:
+            cells = heated_loss(cells, heated.heat_mw * per_mw)
         return cells, heated
 
     def _couplers(self, parameters: MeshParameters, detuning_hz: Real) -> tuple[Real, Real]:
@@ -361,15 +421,24 @@ class MeshModel:
         """
         number = self._sources_of(observations)
         total = np.zeros(self.space.size)
+        self.work.spent += SLOPES * weight.size
         for first in range(0, len(observations), BATCH):
             part = slice(first, first + BATCH)
-            for nth, light in enumerate(self._lights(parameters, observations[part], number[part])):
-                by_phase = self._by_phase(light, light.together(weight[part]))
+            lights = self._lights(parameters, observations[part], number[part])
+            response = self._response(parameters, lights)
+            felt = response.of_weights(weight[part])
+            for nth, light in enumerate(lights):
+                by_phase = self._by_phase(light, light.together(felt))
                 total += self._by_parameter(parameters, light, by_phase).sum(axis=(0, 1))
-                per_db = _LN10_PER_10 * weight[part] * light.reading
+                self._add_reflection_slope(total, light, felt)
+                per_db = _LN10_PER_10 * felt * light.linear
                 for levels, rows in self._levels(light.number, nth):
                     np.add.at(total, levels, per_db[rows].sum(axis=1))
-                total[self.space.groups["monitor_db"]] += per_db.sum(axis=0)
+            total[self.space.groups["monitor_db"]] += (_LN10_PER_10 * felt * response.light_ma).sum(axis=0)
+            past = response.light_ma - sum(light.linear for light in lights)
+            np.add.at(total, self.space.groups["source_db"].start + number[part], (_LN10_PER_10 * felt * past).sum(1))
+            for name, columns in self._by_detector(parameters, response, number[part]):
+                total[self.space.groups[name]] += np.einsum("nm,nmp->p", weight[part], columns)
         return total
 
     # -- derivatives --------------------------------------------------------------------------------------------------
@@ -387,8 +456,12 @@ class MeshModel:
         waves = self._solver.entering(elements, factors, self.mesh.port_puc_port[ports], everywhere)
         monitors, *places = np.split(inverse, len(self._monitors) + len(part) * np.arange(len(lit)))
         scale, lights = self._scale(parameters, number), []
-        for place, share in zip(places, self._shares(parameters, number), strict=True):
-            light = waves[np.arange(len(part)), :, place]
+        every = [waves[np.arange(len(part)), :, place] for place in places]
+        reflected = np.zeros((len(part), 0, 0), dtype=np.complex128)
+        if "facet_reflection" in self.space.physics.names or "facet_reflection" in parameters.further:
+            waves, every, reflected = self._reflecting(parameters, elements, waves[..., monitors], every)
+            monitors = np.arange(len(self._monitors))
+        for light, share in zip(every, self._shares(parameters, number), strict=True):
             feeding = light[:, self._solver.port_feeds, None]
             field = self._solver.leaving(elements, feeding)[:, self._monitors, 0]
             lights.append(
@@ -399,13 +472,58 @@ class MeshModel:
                     factors=factors,
                     heated=heated,
                     entering=light[:, None],
-                    reading=np.abs(field) ** 2 * (scale * share),
+                    linear=np.abs(field) ** 2 * (scale * share),
                     waves=waves,
                     monitors=monitors,
                     by_field=2.0 * (scale * share) * field.conj(),
+                    reflected=reflected * field[:, None] if reflected.size else reflected,
                 )
             )
         return lights
+
+    def _reflecting(
+        self, parameters: MeshParameters, elements: Complex, at_monitors: Complex, every: list[Complex]
+    ) -> tuple[Complex, list[Complex], Complex]:
+        """Return adjoint light of monitors and light of the settings with what facets send back, and its response.
+
+        Waves leaving are S·x of those entering, and x = source + R·S·x: what facets do is known from S among them.
+        """
+        n_monitors = len(self._monitors)
+        amplitude = _amplitudes(parameters.further.get("facet_reflection", np.zeros(2 * n_monitors)))
+        feeding = np.concatenate([at_monitors, np.stack(every, axis=-1)], axis=-1)[:, self._solver.port_feeds]
+        fields = self._solver.leaving(elements, feeding)[:, self._monitors]
+        among = fields[..., :n_monitors]
+        echo = np.linalg.inv(_without_echo(among, amplitude))
+        total = echo @ fields[..., n_monitors:]
+        lit = [
+            light + (at_monitors @ (amplitude * total[..., nth])[..., None])[..., 0] for nth, light in enumerate(every)
+        ]
+        return at_monitors @ np.swapaxes(echo, 1, 2), lit, echo @ among
+
+    def _response(self, parameters: MeshParameters, lights: list[_SettingLight]) -> Response:
+        """Return how readings follow the light of all lights together."""
+        linear = functools.reduce(np.add, [light.linear for light in lights])
+        number = lights[0].number
+        return Response.of(parameters.further, linear, number, self._scale(parameters, number))
+
+    def _by_detector(
+        self, parameters: MeshParameters, response: Response, number: NDArray[np.int64]
+    ) -> Iterator[tuple[str, Real]]:
+        """Yield derivatives of readings by what is behind the mesh, by group, each ``(n, M, size)``."""
+        for name in self.space.physics.names:
+            if name in DETECTOR_ROWS:
+                full = self._scale(parameters, number)
+                yield name, response.columns(name, number, full, len(self.space.sources))
+
+    def _by_reflection(self, light: _SettingLight) -> Real:
+        """Return derivatives of photocurrents by what facets send back, ``(n, M, 2M)``."""
+        product = light.by_field[..., None] * light.reflected
+        return np.concatenate([product.real, -product.imag], axis=-1)
+
+    def _add_reflection_slope(self, total: Real, light: _SettingLight, weight: Real) -> None:
+        if "facet_reflection" in self.space.physics.names:
+            where = self.space.groups["facet_reflection"]
+            total[where] += np.einsum("nm,nmp->p", weight, self._by_reflection(light))
 
     def _levels(self, number: NDArray[np.int64], nth: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Yield the levels that the light at the first or second ports follows, and the settings in which it does."""
@@ -418,15 +536,27 @@ class MeshModel:
         self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64], settings: slice
     ) -> Linearised:
         monitors = np.arange(len(self._monitors))
-        each: list[Linearised] = []
-        for nth, light in enumerate(self._lights(parameters, part, number)):
+        each: list[Real] = []
+        lights = self._lights(parameters, part, number)
+        self.work.spent += DERIVATIVES * len(part) * len(monitors)
+        for nth, light in enumerate(lights):
             jacobian = self._by_parameter(parameters, light, self._by_phase(light, light.adjoint()))
-            per_db = _LN10_PER_10 * light.reading
-            for levels, rows in self._levels(number, nth):
+            per_db = _LN10_PER_10 * light.linear
+            for levels, rows in self._levels(light.number, nth):
                 jacobian[rows, :, levels] = per_db[rows]
-            jacobian[:, monitors, self.space.groups["monitor_db"].start + monitors] = per_db
-            each.append(Linearised(settings, light.reading, jacobian))
-        return functools.reduce(Linearised.beside, each)
+            if "facet_reflection" in self.space.physics.names:
+                jacobian[..., self.space.groups["facet_reflection"]] = self._by_reflection(light)
+            each.append(jacobian)
+        jacobian, response = functools.reduce(np.add, each), self._response(parameters, lights)
+        jacobian[:, monitors, self.space.groups["monitor_db"].start + monitors] = _LN10_PER_10 * response.light_ma
+        if "background_share" in parameters.further:
+            past = response.light_ma - functools.reduce(np.add, [light.linear for light in lights])
+            jacobian[np.arange(len(number)), :, self.space.groups["source_db"].start + number] += _LN10_PER_10 * past
+        if any(name in parameters.further for name in DETECTOR_ROWS):
+            jacobian = response.of_slopes(jacobian)
+        for name, columns in self._by_detector(parameters, response, number):
+            jacobian[..., self.space.groups[name]] = columns
+        return Linearised(settings, response.reading_ma, jacobian)
 
     def _by_phase(self, light: _SettingLight, adjoint: Complex) -> dict[str, Real]:
         """Return derivatives by arm and joint phases, coupler angles and losses; each ``(n, K, E)`` or ``(n, K, J)``.
@@ -437,8 +567,13 @@ class MeshModel:
         cells = light.cells
         (a_u, a_l), (b_u, b_l) = _between_couplers(cells, light.entering)  # light met from end A and from end B
         (p_u, p_l), (q_u, q_l) = _between_couplers(cells, adjoint)
-        gain = 10.0 ** (-cells.loss_db / 20.0)
-        upper, lower = (gain * np.exp(-1j * phase)[:, None] for phase in (cells.phase_upper, cells.phase_lower))
+        half = 0.5 * np.asarray(cells.arm_difference_db)
+        upper, lower = (
+            (10.0 ** (-loss_db / 20.0) * np.exp(-1j * phase))[:, None]
+            for loss_db, phase in (
+                (cells.loss_db + half, cells.phase_upper), (cells.loss_db - half, cells.phase_lower)
+            )
+        )  # fmt: skip
         # Upper and lower arm; a came in by end A and leaves by end B, b the other way.
         ua, ub, la, lb = upper * a_u, upper * b_u, lower * a_l, lower * b_l
         through_u, through_l = q_u * ua + p_u * ub, q_l * la + p_l * lb
@@ -455,7 +590,22 @@ class MeshModel:
             "first": first.imag,
             "second": second.imag,
             "loss_db": -_NEPER_PER_DB * (through_u + through_l).real,
+            "arm_difference_db": -0.5 * _NEPER_PER_DB * (through_u - through_l).real,
         }
+
+    def _by_physics(self, by_phase: dict[str, Real], heated: Heated, arm: Real, joint: Real) -> dict[str, Real]:
+        """Return the derivatives by the rows of the table that act in the mesh, by group."""
+        names, found = self.space.physics.names, dict[str, Real]()
+        if "arm_difference_db" in names:
+            found["arm_difference_db"] = by_phase["arm_difference_db"]
+        if "heat_loss_db_per_mw" in names:
+            mean, difference = by_phase["loss_db"], by_phase["arm_difference_db"]
+            by_upper, by_lower = 0.5 * mean + difference, 0.5 * mean - difference
+            upper, lower = heated.heat_mw[:, None, 0::2], heated.heat_mw[:, None, 1::2]
+            found["heat_loss_db_per_mw"] = (by_upper * upper + by_lower * lower).sum(axis=-1, keepdims=True)
+        if "crosstalk_pairs" in names and self.space.physics.pairs:
+            found["crosstalk_pairs"] = self.heating.by_pairs(self.space.physics.pairs, heated, arm, joint)
+        return found
 
     def _by_parameter(self, parameters: MeshParameters, light: _SettingLight, by_phase: dict[str, Real]) -> Real:
         """Return the derivatives by all parameters but levels, shape ``(n, K, size)``; those are zero."""
@@ -469,6 +619,7 @@ class MeshModel:
         columns["coupler_common_rad"] = first + second
         columns["coupler_difference_rad"] = 0.5 * (first - second)
         columns["loops"] = joint @ space.directions
+        columns |= self._by_physics(by_phase, heated, arm * turns, joint * turns)
         for name, values in columns.items():
             jacobian[..., space.groups[name]] = values
         # The frequency of a source acts through delay, both slopes, and what heat adds to the path.
@@ -487,6 +638,19 @@ class MeshModel:
         by_turns = (arm @ heated.arm_rad[..., None] + joint @ heated.joint_rad[..., None])[..., 0]
         jacobian[settings, :, source] += by_turns / self._reference_hz
         return jacobian
+
+
+def _amplitudes(reflection: Real) -> Complex:
+    """Return the field that every facet sends back, shape ``(M,)``, from its real and imaginary parts."""
+    real, imaginary = np.split(reflection, 2)
+    amplitude: Complex = real + 1j * imaginary
+    return amplitude
+
+
+def _without_echo(among: Complex, amplitude: Complex) -> Complex:
+    """Return 1 - S·R of facets, shape ``(n, M, M)``."""
+    matrix: Complex = np.eye(len(amplitude)) - among * amplitude
+    return matrix
 
 
 def _between_couplers(cells: UnitCells, waves: Complex) -> tuple[tuple[Complex, Complex], tuple[Complex, Complex]]:

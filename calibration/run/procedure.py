@@ -29,8 +29,10 @@ from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import Observations, seen_by
+from calibration.model.physics import Physics
 from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, run_prior
 from calibration.model.space import ParameterSpace
+from calibration.model.work import Work
 from calibration.record.conversion import Origin, record_from
 from calibration.run.blas_threads import on_one_blas_thread
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
@@ -105,6 +107,7 @@ class Calibration:
         self._extended: Extended | None = None
         self._complete = False
         self._conditions = Conditions()
+        self._work = Work()
 
     @property
     def fitted(self) -> Observations | None:
@@ -202,6 +205,8 @@ class Calibration:
             self.device.heater_ohm,
             seconds=self.device.seconds,
             reference_hz=frequency_hz_from_wavelength_m(self._reference_nm * 1e-9),
+            physics=self._diagnosed.physics if self._diagnosed else None,
+            work=self._work,
         )
 
     def _likelihood(self, start: Start) -> Likelihood:
@@ -251,7 +256,7 @@ class Calibration:
 
     def _diagnosis(self, start: Start) -> FaultDiagnosis:
         """Return the fault diagnosis of the random settings of a start."""
-        model = self._model(start)
+        model = self._model(start).beyond(Physics())
         prior = run_prior(model.space, start.parameters, self.device)
         free = model.space.mask(FREE_WITH_MODULES if self.device.source_spread_hz else FREE_GROUPS)
         rounds = itertools.count(1)
@@ -335,7 +340,8 @@ class Calibration:
         survey = start.survey if start else None
         sources = survey.sources if survey else tuple(sorted(self.probe.sources))
         monitors = survey.monitors if survey else self.probe.monitors
-        space = ParameterSpace(self.probe.mesh, sources, monitors, self.device.seconds)
+        physics = self._diagnosed.physics if self._diagnosed else None
+        space = ParameterSpace(self.probe.mesh, sources, monitors, self.device.seconds, physics)
         nominal = self._bootstrap.nominal(space.sources, space.monitors)
         parameters = self._diagnosed.parameters if self._diagnosed else nominal
         covariance = fit.covariance() if fit else None
@@ -378,6 +384,7 @@ class Calibration:
             conditions=self._held_under(),
             defects=defects,
             quality=self.quality,
+            gains=diagnosed.gains if diagnosed else {},
             provenance={"software": f"lumion-hw {__version__}", "seed": str(self.seed)},
         )
 
