@@ -31,7 +31,8 @@ from calibration.diagnose.drift_trajectory import DriftTrajectories, drift_of, d
 from calibration.diagnose.element_faults import died_heater, exchanged_channels
 from calibration.fit.frequencies import other_branches
 from calibration.fit.global_fit import FitResult, GlobalFit, Round
-from calibration.fit.growth import RowScore, chosen_row, score_rows, width_after
+from calibration.fit.growth import RowScore, Scores, chosen_row, score_rows, width_after
+from calibration.fit.stated_errors import stated_errors
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import mean_squared_residual
@@ -79,6 +80,7 @@ class DiagnosedFit:
         physics: What had to be taken in beyond the model of every chip.
         gains: By name of a row of it, what it gained when it was taken in, in units of the logarithm of the evidence.
         refused: Rows that were tried and did not explain what they promised.
+        widened: By group, the factor by which errors were widened when they were stated.
         doubts: Why the errors stated cannot be believed, or the fit at all; in words.
     """
 
@@ -94,6 +96,7 @@ class DiagnosedFit:
     physics: Physics = field(default_factory=Physics)
     gains: Mapping[str, float] = field(default_factory=dict)
     refused: frozenset[str] = frozenset()
+    widened: Mapping[str, float] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
 
     @property
@@ -187,34 +190,42 @@ class FaultDiagnosis:
 
     def stated(self, now: DiagnosedFit) -> DiagnosedFit:
         """Return the fit with all physics that light asks for, and its errors stated for where it ended."""
-        now = self.grown(now) if now.fit.certified else now
         me = self.beyond(now.physics)
-        return replace(now, fit=me._fitting(now.likelihood, now.dead).stated(now.fit))
+        if not now.fit.certified:
+            return replace(now, fit=me._fitting(now.likelihood, now.dead).stated(now.fit))
+        for _ in PHYSICS:
+            scores = self.beyond(now.physics)._scores(now)
+            row = None if self.model.work.is_used_up else chosen_row(scores.rows, now.refused)
+            if row is None:
+                break
+            now = self.beyond(now.physics)._with_row(now, row)
+        me = self.beyond(now.physics)
+        found = stated_errors(me.model.space, now.fit, scores)
+        return replace(now, fit=found.fit, widened=found.widened, doubts=found.doubts)
 
     # -- physics beyond the model of every chip -----------------------------------------------------------------------
 
-    def grown(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit with as many rows of the table as light asks for, each fitted and asked anew."""
-        for _ in PHYSICS:
-            score = self._row(now)
-            if score is None:
-                break
-            now = self._with_row(now, score)
-        return now
+    def _scores(self, now: DiagnosedFit) -> Scores:
+        self.trying("physics beyond the model")
+        names = [row.name for row in PHYSICS if row.name not in now.physics.widths]
+        return score_rows(self.model, now.fit, now.likelihood, self.prior, names)
 
     def _row(self, now: DiagnosedFit) -> RowScore | None:
         """Return the row to take in next, if light asks for one and there is work left."""
-        names = [row.name for row in PHYSICS if row.name not in now.physics.widths and row.name not in now.refused]
-        if self.model.work.is_used_up or not names or now.exchanged:
+        if self.model.work.is_used_up or now.exchanged:
             return None
-        me = self.beyond(now.physics)
-        self.trying("physics beyond the model")
-        return chosen_row(score_rows(me.model, now.fit, now.likelihood, me.prior, names))
+        return chosen_row(self._scores(now).rows, now.refused)
 
     def _with_row(self, now: DiagnosedFit, score: RowScore) -> DiagnosedFit:
         """Return the fit with a row taken in; without it, and the row refused, if that explains no more."""
         self.trying(ROWS[score.name].words)
-        _log.info("%s: gain %.0f, width %.3g", score.name, score.gain, score.width)
+        _log.info(
+            "%s: gain %.0f, width %.3g; discrepancy %.3g before",
+            score.name,
+            score.gain,
+            score.width,
+            now.fit.discrepancy,
+        )
         width = min(score.width, ROWS[score.name].largest)
         case = replace(now, physics=now.physics.having(score.name, width, score.pairs))
         fit = self.beyond(case.physics)._fit(now.fit.parameters, now.likelihood, now.dead, near=True)

@@ -12,7 +12,7 @@ are worth having is asked of light that did not find them: each half of the sett
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from calibration.fit.global_fit import FitResult
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
-from calibration.model.normal_equations import white_rows
+from calibration.model.normal_equations import WhiteRows, white_rows
 from calibration.model.physics import MOST_PAIRS, PHYSICS, ROWS, PairDirections, Physics
 from calibration.model.priors import Prior
 from calibration.model.space import ParameterSpace
+from lumion_hw.mesh.record import CROSSTALK_PAIRS
 
 Real = NDArray[np.float64]
 
@@ -36,6 +37,8 @@ _ABLE = 0.8
 _MOST_NUMBERS = 2e7
 # Settings in a row that belong to one half: those next to each other have most of their heat in common.
 _STRETCH = 40
+# Settings in a row whose errors are taken to belong together.
+_TOGETHER = 20
 _POWERS = 2
 _OVERSAMPLED = 20
 _WIDTHS = 121
@@ -53,7 +56,8 @@ class RowScore:
         held_out: Gain of the likelihood of settings that did not find the parameters, by the same amount.
         width: Width of its parameters that explains most.
         mean_square: Mean of the squared width, by the evidence.
-        by_width: Shape ``(P, k)``; how the parameters of the fit follow those of the row, if these are left out.
+        left_out: Shape ``(P, P)``; covariance of the parameters of the fit by leaving these out, which have not been
+            found to be zero.
         pairs: Directions of pairs, if it is the row of these.
     """
 
@@ -62,13 +66,12 @@ class RowScore:
     held_out: float
     width: float
     mean_square: float
-    by_width: Real
+    left_out: Real
     pairs: PairDirections | None = None
 
-    @property
-    def too_large(self) -> bool:
-        """Whether it takes more than any chip has."""
-        return self.width > ROWS[self.name].largest
+    def __str__(self) -> str:
+        """Return one line."""
+        return f"{self.name}: gain {self.gain:.0f}, held out {self.held_out:.0f}, width {self.width:.3g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +83,30 @@ class _Gram:
     main: int
 
 
-def score_rows(
-    model: MeshModel, fit: FitResult, likelihood: Likelihood, prior: Prior, names: Sequence[str]
-) -> list[RowScore]:
-    """Return the scores of rows that a fit has not taken in, those first that explain most.
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """What one pass over the data says about a fit; P free parameters.
+
+    Attributes:
+        rows: Scores of the rows that are not in it, those first that gain most.
+        information: Shape ``(P, P)``; Fisher information of the readings where the fit ended.
+        by_stretch: Shape ``(c, P)``; slope of the likelihood by stretches of settings with the same light.
+        by_monitor: Shape ``(M, P)``; the same by monitors.
+        tail: Shape ``(P, P)``; covariance by pairs in directions that are not fitted, for a width of one; ``None``
+            where pairs are not fitted.
+        misfit: Shape ``(N, M)``; white residuals.
+    """
+
+    rows: tuple[RowScore, ...]
+    information: Real
+    by_stretch: Real
+    by_monitor: Real
+    tail: Real | None
+    misfit: Real
+
+
+def score_rows(model: MeshModel, fit: FitResult, likelihood: Likelihood, prior: Prior, names: Sequence[str]) -> Scores:
+    """Return the scores of rows that a fit has not taken in, and what the same pass says about its errors.
 
     Args:
         model: The model of the fit.
@@ -92,17 +115,29 @@ def score_rows(
         prior: The prior of the fit, over all parameters of the model.
         names: The rows.
     """
-    small = [name for name in names if name != "crosstalk_pairs"]
+    small = [name for name in names if name != CROSSTALK_PAIRS]
     ahead = prior.information(fit.free)
     away = ahead @ (fit.vector - prior.mean)[fit.free]
-    grams, rows = _gathered(model, fit, likelihood, small, pairs="crosstalk_pairs" in names)
-    found = [_scored(name, gram, ahead, away) for name, gram in grams.items()]
-    if rows is not None:
-        directions, gram = _pairs_gram(model, fit, rows, ahead)
+    pass_ = _Pass(model, fit, likelihood, small, pairs=CROSSTALK_PAIRS in (*names, *model.space.physics.names))
+    found = [_scored(name, gram, ahead, away) for name, gram in pass_.grams().items()]
+    tail = None
+    if (rows := pass_.rows) is not None:
         share = len(rows.settings) / len(likelihood.observations)
-        score = _scored("crosstalk_pairs", gram, ahead * share, away * share)
-        found.append(replace(score, gain=score.gain / share, pairs=directions))
-    return sorted(found, key=lambda score: -score.gain)
+        pairs = _Pairs(model, fit, rows)
+        if CROSSTALK_PAIRS in names:
+            directions, gram = pairs.gram(ahead * share)
+            score = _scored(CROSSTALK_PAIRS, gram, ahead * share, away * share)
+            found.append(replace(score, gain=score.gain / share, pairs=directions))
+        elif model.space.physics.pairs is not None:
+            tail = pairs.beside(model.space.physics.pairs, ahead * share)
+    return Scores(
+        tuple(sorted(found, key=lambda score: -score.gain)),
+        pass_.information[:, : pass_.main, : pass_.main].sum(axis=0),
+        np.array(pass_.by_stretch),
+        pass_.by_monitor,
+        tail,
+        pass_.misfit,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,44 +151,65 @@ class _Rows:
     heat_mw: Real
 
 
-def _gathered(
-    model: MeshModel, fit: FitResult, likelihood: Likelihood, small: Sequence[str], *, pairs: bool
-) -> tuple[dict[str, _Gram], _Rows | None]:
-    """Return the normal equations of every small row, and rows of as many settings as memory has room for."""
-    physics = Physics(
-        {row.name: row.usual for row in PHYSICS if row.name in (*model.space.physics.names, *small)},
-        model.space.physics.pairs,
-        model.space.physics.held,
-    )
-    wider = model.beyond(physics)
-    main = np.concatenate(
-        [np.arange(wider.space.groups[n].start, wider.space.groups[n].stop) for n in model.space.groups]
-    )
-    main = main[fit.free]
-    places = {name: wider.space.group(name) for name in small}
-    wanted = np.concatenate([main, *(np.arange(place.start, place.stop) for place in places.values())])
-    halves = (np.arange(len(likelihood.observations)) // _STRETCH) % 2
-    information = np.zeros((2, len(wanted), len(wanted)))
-    slope = np.zeros((2, len(wanted)))
-    kept = _kept(model, likelihood, len(main)) if pairs else np.zeros(0, dtype=np.int64)
-    parts: list[tuple[Real, ...]] = []
-    for part in white_rows(wider, fit.parameters, likelihood, wanted, fit.discrepancy, kept if pairs else None):
+class _Pass:
+    """One pass over the settings of a fit: sums for small rows, and rows of as many settings as there is room for."""
+
+    def __init__(
+        self, model: MeshModel, fit: FitResult, likelihood: Likelihood, small: Sequence[str], *, pairs: bool
+    ) -> None:
+        widths = {row.name: row.usual for row in PHYSICS if row.name in (*model.space.physics.names, *small)}
+        wider = model.beyond(Physics(widths, model.space.physics.pairs, model.space.physics.held))
+        groups = (wider.space.groups[name] for name in model.space.groups)
+        main = np.concatenate([np.arange(place.start, place.stop) for place in groups])[fit.free]
+        self._places = {name: wider.space.group(name) for name in small}
+        wanted = np.concatenate([main, *(np.arange(place.start, place.stop) for place in self._places.values())])
+        self.main, size = len(main), len(wanted)
+        self.information, self.slope = np.zeros((2, size, size)), np.zeros((2, size))
+        self.by_monitor, self.by_stretch = np.zeros((len(model.space.monitors), self.main)), list[Real]()
+        self.misfit = np.zeros(likelihood.target_ma.shape)
+        kept = _kept(model, likelihood, len(main)) if pairs else np.zeros(0, dtype=np.int64)
+        parts: list[tuple[Real, ...]] = []
+        stretches = _stretches(likelihood.observations.source)
+        self.by_stretch = [np.zeros(self.main) for _ in range(int(stretches.max()) + 1)]
+        for part in white_rows(wider, fit.parameters, likelihood, wanted, fit.discrepancy, kept):
+            self._add(part, stretches[part.settings])
+            if part.kept.any():
+                parts.append(
+                    (part.rows[part.kept][..., : self.main], part.by_phase, part.misfit[part.kept], part.heat_mw)
+                )
+        joined = (np.concatenate(each) for each in zip(*parts, strict=True))
+        self.rows = _Rows(kept, *joined) if parts else None
+
+    def _add(self, part: WhiteRows, stretches: NDArray[np.int64]) -> None:
+        self.misfit[part.settings] = part.misfit
+        numbers = np.arange(part.settings.start, part.settings.start + len(part.misfit))
         for half in (0, 1):
-            mine = halves[part.settings] == half
-            block = part.rows[mine].reshape(-1, len(wanted))
-            information[half] += block.T @ block
-            slope[half] += part.misfit[mine].ravel() @ block
-        if part.kept.any():
-            parts.append((part.rows[part.kept][..., : len(main)], part.by_phase, part.misfit[part.kept], part.heat_mw))
-    grams, first = {}, len(main)
-    for name, place in places.items():
-        chosen = np.concatenate([np.arange(len(main)), np.arange(first, first + place.stop - place.start)])
-        first += place.stop - place.start
-        cut = [matrix[np.ix_(chosen, chosen)] for matrix in information]
-        grams[name] = _Gram((cut[0], cut[1]), (slope[0][chosen], slope[1][chosen]), len(main))
-    if not pairs:
-        return grams, None
-    return grams, _Rows(kept, *(np.concatenate(each) for each in zip(*parts, strict=True)))
+            mine = (numbers // _STRETCH) % 2 == half
+            block = part.rows[mine].reshape(-1, part.rows.shape[-1])
+            self.information[half] += block.T @ block
+            self.slope[half] += part.misfit[mine].ravel() @ block
+        slopes = part.rows[..., : self.main] * part.misfit[..., None]
+        self.by_monitor += slopes.sum(axis=0)
+        for stretch, slope in zip(stretches, slopes.sum(axis=1), strict=True):
+            self.by_stretch[stretch] += slope
+
+    def grams(self) -> dict[str, _Gram]:
+        """Return the normal equations of every small row."""
+        found, first = {}, self.main
+        for name, place in self._places.items():
+            chosen = np.concatenate([np.arange(self.main), np.arange(first, first + place.stop - place.start)])
+            first += place.stop - place.start
+            cut = [matrix[np.ix_(chosen, chosen)] for matrix in self.information]
+            found[name] = _Gram((cut[0], cut[1]), (self.slope[0][chosen], self.slope[1][chosen]), self.main)
+        return found
+
+
+def _stretches(source: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of the stretch that every setting belongs to: light at one source, and not too many."""
+    begins = np.concatenate([[True], np.diff(source) != 0])
+    since = np.arange(len(source)) - np.maximum.accumulate(np.where(begins, np.arange(len(source)), 0))
+    number: NDArray[np.int64] = np.cumsum(begins | (since % _TOGETHER == 0)) - 1
+    return number
 
 
 def _kept(model: MeshModel, likelihood: Likelihood, main: int) -> NDArray[np.int64]:
@@ -188,12 +244,16 @@ def _scored(name: str, gram: _Gram, ahead: Real, away: Real) -> RowScore:
     weight = np.exp(evidence - evidence.max()) * widths * allowed
     mean_square = float((weight * widths**2).sum() / weight.sum()) if weight.any() else row.largest**2
     held_out = sum(_held_out(gram, ahead, away, float(widths[best]), judge) for judge in (0, 1))
-    return RowScore(name, float(evidence[best]), held_out, float(widths[best]), mean_square, by_row[:, :-1])
+    known = np.linalg.inv(inner + np.eye(len(inner)) / mean_square)
+    likely = known @ outer
+    moved = by_row[:, :-1] @ likely
+    left_out = by_row[:, :-1] @ known @ by_row[:, :-1].T + np.outer(moved, moved)
+    return RowScore(name, float(evidence[best]), held_out, float(widths[best]), mean_square, left_out, pairs=None)
 
 
-def chosen_row(scores: Sequence[RowScore]) -> RowScore | None:
+def chosen_row(scores: Sequence[RowScore], but: Collection[str] = ()) -> RowScore | None:
     """Return the row to take in: of those that gain about as much as the best, the cheapest; ``None`` if none gains."""
-    asked = [score for score in scores if score.gain > LEAST_GAIN and score.held_out > LEAST_GAIN]
+    asked = [s for s in scores if s.gain > LEAST_GAIN and s.held_out > LEAST_GAIN and s.name not in but]
     best = max((score.gain for score in asked), default=0.0)
     able = [score for score in asked if score.gain > _ABLE * best]
     order = [row.name for row in PHYSICS]
@@ -246,46 +306,79 @@ def _held_out(gram: _Gram, ahead: Real, away: Real, width: float, judge: int) ->
     return gain
 
 
-def _pairs_gram(model: MeshModel, fit: FitResult, rows: _Rows, ahead: Real) -> tuple[PairDirections, _Gram]:
-    """Return the directions of pairs that light tells best, and their normal equations."""
-    kernel = model.heating.crosstalk(replace(fit.parameters, further={}))
-    curve = np.concatenate([kernel.arm_rad_per_mw, kernel.joint_rad_per_mw])
-    flat = rows.main.reshape(-1, rows.main.shape[-1])
-    share = rows.heat_mw.shape[0] / fit.settings
-    factor = np.linalg.cholesky(flat.T @ flat + share * ahead)
-    seen = np.linalg.solve(factor, flat.T).astype(np.float32)
-    by_phase, heat = rows.by_phase.astype(np.float32), rows.heat_mw.astype(np.float32)
+class _Pairs:
+    """What light tells of pairs of a waveguide and a heater, by the rows of some settings.
 
-    def ahead_of(directions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Light by directions ``(W, 2E, c)``, what fitted parameters can do as well taken out: ``(N·M, c)``."""
-        phases = np.tensordot(heat, np.moveaxis(directions * curve[..., None].astype(np.float32), 1, 0), axes=1)
-        light = (by_phase @ phases).reshape(-1, directions.shape[2])
-        return np.asarray(light - seen.T @ (seen @ light))
+    Args:
+        model: The model of the fit.
+        fit: The fit.
+        rows: The rows.
+    """
 
-    def back_of(light: NDArray[np.float32]) -> NDArray[np.float32]:
-        light = (light - seen.T @ (seen @ light)).reshape(*by_phase.shape[:2], -1)
-        phases = np.swapaxes(by_phase, 1, 2) @ light
-        return np.asarray(
-            np.moveaxis(np.tensordot(heat, phases, axes=(0, 0)), 0, 1) * curve[..., None].astype(np.float32)
-        )
+    def __init__(self, model: MeshModel, fit: FitResult, rows: _Rows) -> None:
+        kernel = model.heating.crosstalk(replace(fit.parameters, further={}))
+        self._curve = np.concatenate([kernel.arm_rad_per_mw, kernel.joint_rad_per_mw])
+        self._single = self._curve[..., None].astype(np.float32)
+        self._rows = rows
+        self._by_phase, self._heat = rows.by_phase.astype(np.float32), rows.heat_mw.astype(np.float32)
+        self._main = rows.main.reshape(-1, rows.main.shape[-1])
 
-    # Subspace iteration (Halko, Martinsson, Tropp 2011): what light tells of 38,592 pairs lies in far fewer directions.
-    count = min(MOST_PAIRS + _OVERSAMPLED, curve.size)
-    basis = np.random.default_rng(0).standard_normal((*curve.shape, count)).astype(np.float32)
-    basis *= (curve > 0.0)[..., None]
-    for _ in range(_POWERS):
-        basis = back_of(ahead_of(basis))
-        basis = np.linalg.qr(basis.reshape(-1, count))[0].astype(np.float32).reshape(basis.shape)
-    light = ahead_of(basis).astype(np.float64)
-    vectors = np.linalg.eigh(light.T @ light)[1]
-    best = vectors[:, ::-1][:, : min(MOST_PAIRS, count)].astype(np.float32)
-    directions = PairDirections(curve, np.asarray(basis @ best))
-    columns = (by_phase @ directions.phases(rows.heat_mw).astype(np.float32)).astype(np.float64)
-    whole = np.concatenate([rows.main, columns], axis=-1)
-    halves = (rows.settings // _STRETCH) % 2
-    grams, slopes = [], []
-    for half in (0, 1):
-        block = whole[halves == half].reshape(-1, whole.shape[-1])
-        grams.append(block.T @ block)
-        slopes.append(rows.misfit[halves == half].ravel() @ block)
-    return directions, _Gram((grams[0], grams[1]), (slopes[0], slopes[1]), rows.main.shape[-1])
+    def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the light by directions ``(W, 2E, c)``, shape ``(N·M, c)``."""
+        phases = np.tensordot(self._heat, np.moveaxis(directions * self._single, 1, 0), axes=1)
+        return np.asarray((self._by_phase @ phases).reshape(-1, directions.shape[2]), np.float32)
+
+    def _back(self, light: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return its transpose: what light of shape ``(N·M, c)`` says of all pairs, ``(W, 2E, c)``."""
+        phases = np.swapaxes(self._by_phase, 1, 2) @ light.reshape(*self._by_phase.shape[:2], -1)
+        pairs = np.moveaxis(np.tensordot(self._heat, phases, axes=(0, 0)), 0, 1)
+        return np.asarray(pairs * self._single, np.float32)
+
+    def gram(self, ahead: Real) -> tuple[PairDirections, _Gram]:
+        """Return the directions that light tells best, and their normal equations."""
+        factor = np.linalg.cholesky(self._main.T @ self._main + ahead)
+        seen = np.linalg.solve(factor, self._main.T).astype(np.float32)
+
+        def without_main(light: NDArray[np.float32]) -> NDArray[np.float32]:
+            return np.asarray(light - seen.T @ (seen @ light))
+
+        # Subspace iteration (Halko, Martinsson, Tropp 2011): what light tells lies in far fewer directions than pairs.
+        curve = self._curve
+        count = min(MOST_PAIRS + _OVERSAMPLED, curve.size)
+        basis = np.random.default_rng(0).standard_normal((*curve.shape, count)).astype(np.float32)
+        basis *= (curve > 0.0)[..., None]
+        for _ in range(_POWERS):
+            basis = self._back(without_main(self._light(basis)))
+            basis = np.linalg.qr(basis.reshape(-1, count))[0].astype(np.float32).reshape(basis.shape)
+        light = without_main(self._light(basis)).astype(np.float64)
+        best = np.linalg.eigh(light.T @ light)[1][:, ::-1][:, : min(MOST_PAIRS, count)].astype(np.float32)
+        directions = PairDirections(curve, np.asarray(basis @ best))
+        columns = self._light(directions.vectors).reshape(*self._by_phase.shape[:2], -1)
+        whole = np.concatenate([self._rows.main, columns], axis=-1)
+        halves = (self._rows.settings // _STRETCH) % 2
+        grams, slopes = [], []
+        for half in (0, 1):
+            block = whole[halves == half].reshape(-1, whole.shape[-1])
+            grams.append(block.T @ block)
+            slopes.append(self._rows.misfit[halves == half].ravel() @ block)
+        return directions, _Gram((grams[0], grams[1]), (slopes[0], slopes[1]), self._main.shape[1])
+
+    def beside(self, fitted: PairDirections, ahead: Real) -> Real:
+        """Return the covariance of the fitted parameters by pairs beside the directions fitted, for a width of one."""
+        total = self._main.T @ self._main + ahead
+        felt = np.zeros_like(total)
+        for first in range(0, total.shape[0], MOST_PAIRS):
+            part = slice(first, first + MOST_PAIRS)
+            by_pair = self._back(self._main[:, part].astype(np.float32))
+            # Of the directions that are fitted nothing is left out.
+            known = np.tensordot(fitted.vectors, by_pair, axes=([0, 1], [0, 1]))
+            by_pair -= np.asarray(fitted.vectors @ known)
+            felt[part] = self._main_by(by_pair)
+        inverse = np.linalg.inv(total)
+        covariance: Real = inverse @ felt @ inverse
+        return 0.5 * (covariance + covariance.T)
+
+    def _main_by(self, pairs: NDArray[np.float32]) -> Real:
+        """Return how slopes by the fitted parameters follow directions, shape ``(c, P)``."""
+        product: Real = self._light(pairs).astype(np.float64).T @ self._main
+        return product

@@ -60,7 +60,7 @@ def warnings_of(start: Start, diagnosed: DiagnosedFit, model: MeshModel, likelih
         likelihood: The readings.
     """
     if diagnosed.fit.certified:
-        return ()
+        return tuple(f"not certified: {doubt}" for doubt in diagnosed.doubts)
     worst = worst_explained(model, diagnosed.fit.parameters, likelihood)[:_MOST_NAMED]
     named = f"; worst: {'; '.join(worst)}" if worst else ""
     suspected = [defect.evidence for defect in diagnosed.defects]

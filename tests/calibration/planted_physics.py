@@ -52,10 +52,10 @@ def compression(per_ma: float) -> Plant:
 
 
 def offset(ma: float, seed: int = 0) -> Plant:
-    """Photodiodes read something of their own in light, which the dark does not show: normal, with this spread."""
+    """Photodiodes read something of their own in light, which the dark does not show: half normal, with this spread."""
 
     def read(current: Real, ports: NDArray[np.int64]) -> Real:
-        own = ma * np.random.default_rng(seed).standard_normal(64)[ports]
+        own = ma * np.abs(np.random.default_rng(seed).standard_normal(64)[ports])
         return np.asarray(np.where(current.sum() > 1e-3, current + own, current))
 
     return _read_as(read)
