@@ -190,9 +190,8 @@ class FaultDiagnosis:
 
     def stated(self, now: DiagnosedFit) -> DiagnosedFit:
         """Return the fit with all physics that light asks for, and its errors stated for where it ended."""
-        me = self.beyond(now.physics)
         if not now.fit.certified:
-            return replace(now, fit=me._fitting(now.likelihood, now.dead).stated(now.fit))
+            return self._unexplained(now)
         for _ in PHYSICS:
             scores = self.beyond(now.physics)._scores(now)
             row = None if self.model.work.is_used_up else chosen_row(scores.rows, now.refused)
@@ -202,6 +201,14 @@ class FaultDiagnosis:
         me = self.beyond(now.physics)
         found = stated_errors(me.model.space, now.fit, scores)
         return replace(now, fit=found.fit, widened=found.widened, doubts=found.doubts)
+
+    def _unexplained(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return a fit that does not explain its readings with what they say of the reasons."""
+        me = self.beyond(now.physics)
+        scores = me._scores(now)
+        used_up = ("all the work that is allowed was spent on explanations",) if self.model.work.is_used_up else ()
+        found = stated_errors(me.model.space, now.fit, scores)
+        return replace(now, fit=found.fit, widened=found.widened, doubts=(*used_up, *found.doubts))
 
     # -- physics beyond the model of every chip -----------------------------------------------------------------------
 
@@ -480,7 +487,8 @@ class FaultDiagnosis:
         stuck = np.array([heater // 2 for heater in sorted(dead) if heater % 2 == 0 and heater + 1 in dead], np.int64)
         for name in _COUPLER_GROUPS:
             free[self.model.space.group(name).start + stuck] = False
-        return GlobalFit(self.model, likelihood, self.prior, free, self.done)
+        # A fit that gets no better ends with the work that is allowed; what was found by then is said not to hold.
+        return GlobalFit(self.model, likelihood, self.prior, free, self.done, lambda _: self.model.work.is_used_up)
 
 
 def _places(whole: Observations, part: Observations) -> NDArray[np.int64]:

@@ -94,7 +94,8 @@ class Scores:
         by_monitor: Shape ``(M, P)``; the same by monitors.
         tail: Shape ``(P, P)``; covariance by pairs in directions that are not fitted, for a width of one; ``None``
             where pairs are not fitted.
-        misfit: Shape ``(N, M)``; white residuals.
+        by_reading: Shape ``(N, M)``; squares of the white residuals.
+        by_source: Shape ``(S,)``; their mean by source of the light.
     """
 
     rows: tuple[RowScore, ...]
@@ -102,7 +103,8 @@ class Scores:
     by_stretch: Real
     by_monitor: Real
     tail: Real | None
-    misfit: Real
+    by_reading: Real
+    by_source: Real
 
 
 def score_rows(model: MeshModel, fit: FitResult, likelihood: Likelihood, prior: Prior, names: Sequence[str]) -> Scores:
@@ -136,7 +138,8 @@ def score_rows(model: MeshModel, fit: FitResult, likelihood: Likelihood, prior: 
         np.array(pass_.by_stretch),
         pass_.by_monitor,
         tail,
-        pass_.misfit,
+        pass_.misfit**2,
+        np.array([_mean_square(pass_.misfit[likelihood.observations.source == port]) for port in model.space.sources]),
     )
 
 
@@ -202,6 +205,10 @@ class _Pass:
             cut = [matrix[np.ix_(chosen, chosen)] for matrix in self.information]
             found[name] = _Gram((cut[0], cut[1]), (self.slope[0][chosen], self.slope[1][chosen]), self.main)
         return found
+
+
+def _mean_square(values: Real) -> float:
+    return float(np.mean(values**2)) if values.size else 0.0
 
 
 def _stretches(source: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -104,21 +104,36 @@ def doubts_of(space: ParameterSpace, fit: FitResult, scores: Scores, factors: di
         for row in missing
     ]
     worst = max((factors[name] for name in _JUDGED if name in factors), default=0.0)
-    if worst > MOST_WIDENED:
+    if worst > MOST_WIDENED or not fit.certified:
         suspect = max(scores.rows, key=lambda row: row.gain, default=None)
-        words = f"; {ROWS[suspect.name].words} would explain most of it" if suspect and suspect.gain > 0.0 else ""
+        known = suspect is not None and suspect.gain > LEAST_GAIN
+        best = f"{ROWS[suspect.name].words} would explain most of it" if suspect and known else "no known physics would"
         found.append(
-            f"residuals belong together, errors are {worst:.1f} times what noise makes them{words}; "
-            f"{_where(space, scores)}"
+            f"residuals belong together and make errors {worst:.1f} times what noise makes them; {best}; "
+            f"{_where(space, fit, scores)}"
         )
     return tuple(found)
 
 
-def _where(space: ParameterSpace, scores: Scores) -> str:
-    """Return which monitors the residuals are at."""
-    square = (scores.misfit**2).mean(axis=0)
-    order = np.argsort(-square)[:_MOST_NAMED]
-    return "worst at the monitors of ports " + ", ".join(str(space.monitors[int(index)]) for index in order)
+def _where(space: ParameterSpace, fit: FitResult, scores: Scores) -> str:
+    """Return the light and the PUCs that residuals are worst at, in words."""
+    worst = []
+    for kind, ports, square in (
+        ("monitors of ports", space.monitors, scores.by_reading.mean(axis=0)),
+        ("light from ports", space.sources, scores.by_source),
+    ):
+        order = np.argsort(-square)[: min(_MOST_NAMED, len(ports) // 2 or 1)]
+        named = (f"{ports[int(index)]} (χ² {square[int(index)]:.2f})" for index in order)
+        worst.append(f"{kind} {', '.join(named)}")
+    pucs = np.flatnonzero(fit.free)
+    place = space.groups["passive_phase_rad"]
+    mine = np.flatnonzero((pucs >= place.start) & (pucs < place.stop))
+    if len(mine) and len(scores.by_stretch):
+        felt = np.diag(scores.information)[mine]
+        square = (scores.by_stretch[:, mine] ** 2).sum(axis=0) / np.maximum(felt, 1e-300)
+        order = np.argsort(-square)[:_MOST_NAMED]
+        worst.append("PUCs " + ", ".join(str(int(pucs[mine[index]]) - place.start) for index in order))
+    return "worst at " + ", at ".join(worst)
 
 
 def _of(space: ParameterSpace, name: str, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -8,6 +8,11 @@ from dataclasses import dataclass
 SLOPES, DERIVATIVES = 2, 5
 """What slopes by all parameters, and derivatives of every reading, cost against predicting the reading."""
 
+USUAL = 500
+"""What the fits of an undisturbed run cost, per reading of its random settings (docs/performance.md)."""
+MOST = 3
+"""As many times that may be spent, whatever the chip."""
+
 
 @dataclass
 class Work:

@@ -202,7 +202,7 @@ def settings_bound(bench: Bench, record: CalibrationRecord, truth: MeshParameter
     model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
     floor_ma = 1e-6 * bench.mesh.responsivity_a_per_w  # -60 dBm
     noise = NoiseModel(0.005, float(np.hypot(floor_ma, bench.mesh.monitor_step_ma / np.sqrt(12.0))))
-    prior = default_prior(space, truth).anchored("source_detuning_hz", space, 1e5)
+    prior = default_prior(model.space, truth).anchored("source_detuning_hz", model.space, 1e5)
     return plan_bound(model, truth, fitted, noise, prior, FREE_WITH_MODULES)
 
 

@@ -65,7 +65,8 @@ def warnings_of(start: Start, diagnosed: DiagnosedFit, model: MeshModel, likelih
     named = f"; worst: {'; '.join(worst)}" if worst else ""
     suspected = [defect.evidence for defect in diagnosed.defects]
     named += f"; suspected: {'; '.join(suspected)}" if suspected else ""
-    return (*start.warnings, f"the global fit does not explain all readings{named}")
+    doubts = (f"not certified: {doubt}" for doubt in diagnosed.doubts)
+    return (*start.warnings, f"the global fit does not explain all readings{named}", *doubts)
 
 
 def worst_explained(

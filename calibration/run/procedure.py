@@ -32,7 +32,7 @@ from calibration.model.observations import Observations, seen_by
 from calibration.model.physics import Physics
 from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, run_prior
 from calibration.model.space import ParameterSpace
-from calibration.model.work import Work
+from calibration.model.work import MOST, USUAL, Work
 from calibration.record.conversion import Origin, record_from
 from calibration.run.blas_threads import on_one_blas_thread
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
@@ -139,6 +139,8 @@ class Calibration:
         """Bootstrap, global fit, fibres, further wavelengths, verification."""
         self._tune()
         self._start = self._bootstrap.run()
+        readings = len(self._start.random) * len(self._start.survey.monitors)
+        self._work.allowed = MOST * USUAL * readings
 
         def found(start: Start, diagnosed: DiagnosedFit) -> None:
             self._start, self._diagnosed = start, diagnosed
@@ -150,6 +152,7 @@ class Calibration:
         self.quality |= {"monitor_noise_relative": noise.relative, "monitor_noise_floor_ma": noise.floor_ma}
         self.quality |= {"unexplained_share": start.search.unexplained, "fit_certified": float(diagnosed.certified)}
         self.quality["fit_chi2_per_dof"] = diagnosed.fit.chi2_per_dof
+        self.quality["work_share"] = self._work.spent / self._work.allowed
         self.quality |= {f"widened_{name}": factor for name, factor in diagnosed.widened.items()}
         if diagnosed.exchanged:  # with this map nothing that would be programmed is what was meant
             return
@@ -262,8 +265,11 @@ class Calibration:
         free = model.space.mask(FREE_WITH_MODULES if self.device.source_spread_hz else FREE_GROUPS)
         rounds = itertools.count(1)
 
+        tried: list[str] = []
+
         def done(_: Round) -> None:
-            self.progress("global fit", min(next(rounds), MOST_ROUNDS), MOST_ROUNDS)
+            stage = f"global fit, trying {tried[-1]}" if tried else "global fit"
+            self.progress(stage, min(next(rounds), MOST_ROUNDS), MOST_ROUNDS)
 
         whole = seen_by(self.logbook.observations(), start.survey.monitors, start.survey.dark_ma)
         return FaultDiagnosis(
@@ -277,6 +283,7 @@ class Calibration:
             self._likelihood(start),
             TimedReadings(whole, times_s(self.logbook.entries)),
             done,
+            tried.append,
         )
 
     def _verify(self) -> None:
@@ -429,6 +436,8 @@ def first_fit(
     # Another search first and explanations then: a search takes seconds, every explanation fits of its own. From a
     # false valley they find deaths and drifts that never were.
     for settled in (False, *(True,) * _MORE_STARTS):
+        if diagnosis(now[0]).model.work.is_used_up:
+            break
         if not now[1].fit.certified and (settled or now[0].trusted):
             now = _elsewhere(bootstrap, *now, diagnosis, settled=settled)
             found(*now)
@@ -436,6 +445,8 @@ def first_fit(
             now = now[0], diagnosis(now[0]).settle(now[1])
             found(*now)
     start, diagnosed = now
+    if diagnosis(start).model.work.is_used_up:
+        return now
     return start, diagnosed if diagnosed.fit.certified else diagnosis(start).exchanged_from(start.parameters, diagnosed)
 
 
@@ -452,6 +463,7 @@ def _elsewhere(
     A search that ends in the same valley says that this is the right one.
     """
     other = bootstrap.again(start)
+    diagnosis(start).model.work.spent += other.search.work
     if same_valley(other.search, start.search):
         return start, diagnosed
     found = diagnosis(other).begin(other.parameters)
