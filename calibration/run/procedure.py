@@ -145,7 +145,8 @@ class Calibration:
         def found(start: Start, diagnosed: DiagnosedFit) -> None:
             self._start, self._diagnosed = start, diagnosed
 
-        start, diagnosed = self._measure_on(*first_fit(self._bootstrap, self._start, self._diagnosis, found))
+        first = first_fit(self._bootstrap, self._start, self._diagnosis, found, self._work)
+        start, diagnosed = self._measure_on(*first)
         diagnosed = self._diagnosis(start).stated(diagnosed)
         found(start, diagnosed)
         noise = start.survey.noise
@@ -422,6 +423,7 @@ def first_fit(
     start: Start,
     diagnosis: Callable[[Start], FaultDiagnosis],
     found: Callable[[Start, DiagnosedFit], None],
+    work: Work | None = None,
 ) -> tuple[Start, DiagnosedFit]:
     """Fit from a start, and from others until one explains the readings; return that start and its diagnosed.
 
@@ -430,22 +432,25 @@ def first_fit(
         start: Where its first search ended.
         diagnosis: Returns the fault diagnosis of the readings of a start.
         found: Told of every start and diagnosed on the way.
+        work: What is spent and may be; without end if not given.
     """
+    work = work or Work()
     now = start, diagnosis(start).begin(start.parameters)
     found(*now)
     # Another search first and explanations then: a search takes seconds, every explanation fits of its own. From a
     # false valley they find deaths and drifts that never were.
     for settled in (False, *(True,) * _MORE_STARTS):
-        if diagnosis(now[0]).model.work.is_used_up:
+        if work.is_used_up:
             break
         if not now[1].fit.certified and (settled or now[0].trusted):
             now = _elsewhere(bootstrap, *now, diagnosis, settled=settled)
+            work.spent += now[0].search.work
             found(*now)
         if not settled:
             now = now[0], diagnosis(now[0]).settle(now[1])
             found(*now)
     start, diagnosed = now
-    if diagnosis(start).model.work.is_used_up:
+    if work.is_used_up:
         return now
     return start, diagnosed if diagnosed.fit.certified else diagnosis(start).exchanged_from(start.parameters, diagnosed)
 
@@ -463,7 +468,6 @@ def _elsewhere(
     A search that ends in the same valley says that this is the right one.
     """
     other = bootstrap.again(start)
-    diagnosis(start).model.work.spent += other.search.work
     if same_valley(other.search, start.search):
         return start, diagnosed
     found = diagnosis(other).begin(other.parameters)
