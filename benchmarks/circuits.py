@@ -332,11 +332,11 @@ def leakage(seeds: int, bench_name: str) -> None:
 
 def idle_levels(bench: Bench, plan: CircuitPlan) -> Iterator[tuple[float, float]]:
     """Yield true and predicted level of every circuit at every idle receiver, dB."""
-    world, mesh = bench.emulated.world, bench.mesh.topology
+    world = bench.emulated.world
     for circuit in plan.circuits:
         index = next(i for i, path in enumerate(bench.wiring.inputs) if path == circuit.entry)
         hertz = world.chains[index].frequency_hz
-        field = Solver(mesh).solve(world.cells(hertz), hertz, [circuit.entry.port])[:, 0]
+        field = world.true_fields(circuit.entry.port, hertz)
         fibre = np.abs(field) ** 2 * 10.0 ** (-world.truth.access_loss_db / 10.0)
         for each in circuit.budget.leakage:
             if each.is_idle:

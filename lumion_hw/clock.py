@@ -69,6 +69,9 @@ class Clock(Protocol):
     def event(self) -> ClockEvent:
         """Return something for jobs that stand side by side to wait for."""
 
+    def own_event(self) -> ClockEvent:
+        """Return something for this thread alone to wait for, be it a job or one that the clock has not started."""
+
 
 def outcome(job: Callable[[], T]) -> Future[T]:
     """Do a job now and return how it ended."""
@@ -233,6 +236,11 @@ class VirtualClock:
     def event(self) -> ClockEvent:
         """Return something for jobs that stand side by side to wait for."""
         return _VirtualEvent(self)
+
+    def own_event(self) -> ClockEvent:
+        """Return something for this thread alone to wait for; see :meth:`Clock.own_event`."""
+        # Threads that the clock has not started have no turn here that they could hand over.
+        return _VirtualEvent(self) if self.me() in self.runners else threading.Event()
 
     def due_now(self, wait: _Wait) -> None:
         """Let a wait be over as soon as its turn comes."""
@@ -457,5 +465,9 @@ class SystemClock:
         return answers(futures)
 
     def event(self) -> ClockEvent:
+        """Return an event of the threading library."""
+        return threading.Event()
+
+    def own_event(self) -> ClockEvent:
         """Return an event of the threading library."""
         return threading.Event()

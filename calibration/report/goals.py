@@ -32,7 +32,6 @@ from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.mesh.inverse import heater_currents_ma
 from lumion_hw.mesh.known_mesh import KnownMesh
 from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.scattering import Solver
 from lumion_hw.mesh.topology import State
 from lumion_hw.mesh.unitary import fidelity_up_to_port_phases, program_unitary
 
@@ -318,10 +317,10 @@ def unitary_fidelity(bench: Bench, record: CalibrationRecord, rng: np.random.Gen
     except LimitError:
         return 0.0
     bench.mesh.program(setting.currents_ma)
-    cells = bench.emulated.world.cells()
-    light_hz = cells.reference_hz + reference_offset_hz(bench, record)
-    field = Solver(known.mesh).solve(cells, light_hz, setting.block.inputs)[list(setting.block.outputs)]
-    return fidelity_up_to_port_phases(wanted, np.asarray(field, dtype=np.complex128))
+    world = bench.emulated.world
+    light_hz = world.slopes.reference_hz + reference_offset_hz(bench, record)
+    field = np.stack([world.true_fields(port, light_hz) for port in setting.block.inputs], axis=1)
+    return fidelity_up_to_port_phases(wanted, field[list(setting.block.outputs)])
 
 
 def _rms(values: Real) -> float:

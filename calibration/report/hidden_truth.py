@@ -107,7 +107,7 @@ def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:
     world = bench.emulated.world
     found = {entry.port: entry.source_detuning_hz for entry in record.ports if entry.source_detuning_hz}
     off = [
-        chain.frequency_hz - world.cells().reference_hz - found[path.port]
+        chain.frequency_hz - world.slopes.reference_hz - found[path.port]
         for chain, path in zip(world.chains, world.wiring.inputs, strict=True)
         if path.port in found
     ]
@@ -120,7 +120,7 @@ def _extinction_db(
     """Program all PUCs to one state and return the extinction of each, from the true cells."""
     bench.mesh.program(heater_currents_ma(record, dict.fromkeys(found.tolist(), state)))
     cells = bench.emulated.world.cells()
-    transfer = cells.transfer(cells.reference_hz)[found]
+    transfer = cells.transfer()[found]
     bar, cross = np.abs(transfer[:, 0, 0]) ** 2, np.abs(transfer[:, 1, 0]) ** 2
     wanted, other = (bar, cross) if state == "bar" else (cross, bar)
     extinction: NDArray[np.float64] = 10 * np.log10(wanted / np.maximum(other, 1e-15))
@@ -147,11 +147,12 @@ def true_parameters(bench: Bench, record: CalibrationRecord) -> MeshParameters:
     world = bench.emulated.world
     truth, cells, found, space = world.truth, world.cells(), parameters_of(record), space_of(record)
     offset_hz = reference_offset_hz(bench, record)
-    slope, eta_slope = (float(np.mean(one)) for one in (cells.differential_slope_per_hz, cells.eta_slope_per_hz))
+    slopes = world.slopes
+    slope, eta_slope = cells.differential_slope_per_hz, slopes.eta_slope_per_nm * slopes.nm_per_hz
     first, second = np.arcsin(np.sqrt(truth.eta_in)), np.arcsin(np.sqrt(truth.eta_out))
     of_port = {path.port: chain.frequency_hz for path, chain in zip(world.wiring.inputs, world.chains, strict=True)}
     stated = np.asarray(found.source_detuning_hz)
-    off = np.array([of_port[port] - cells.reference_hz - offset_hz for port in space.sources])
+    off = np.array([of_port[port] - slopes.reference_hz - offset_hz for port in space.sources])
     return MeshParameters(
         passive_phase_rad=truth.passive_phase + slope * offset_hz,
         heater_law=true_laws(bench, heater_reach_ma(record)),

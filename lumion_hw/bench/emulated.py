@@ -85,4 +85,5 @@ def _physics(model: BenchModel, mesh: MeshSection, controller: DeviceModel | Non
         temperature_sigma_k=section.temperature_sigma_k,
         resistance_drift_per_root_day=section.resistance_drift_per_root_day,
         phase_drift_rad_per_root_day=section.phase_drift_rad_per_root_day,
+        effects=section.effect_sizes(),
     )

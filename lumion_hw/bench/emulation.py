@@ -6,11 +6,12 @@ are assumed: docs/sources.md#figures-of-the-mesh.
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
 from lumion_hw.bench.fields import Flag, Number, StrictModel
+from lumion_hw.emulator.chip.effects import CHIP_EFFECTS, EffectSizes, Physics
 
 
 class HeaterEfficiencyModel(StrictModel):
@@ -27,8 +28,28 @@ class HeaterEfficiencyModel(StrictModel):
         return self
 
 
+if TYPE_CHECKING:
+
+    class EffectsModel(StrictModel):
+        """Sizes of effects in the place of those of the kind of chip; 0 switches one off."""
+
+else:
+    _SIZES: dict[str, Any] = {
+        each.name: (Number | None, Field(None, ge=0.0, le=each.most, description=each.does)) for each in CHIP_EFFECTS
+    }
+    EffectsModel = create_model("EffectsModel", __base__=StrictModel, **_SIZES)
+    EffectsModel.__doc__ = "Sizes of effects in the place of those of the kind of chip; 0 switches one off."
+
+
 class EmulationModel(StrictModel):
     """Spreads, noise and drift of the emulated bench. Everything random is drawn from the run's one seed."""
+
+    physics: Physics = Field(
+        "ideal", description="What the chip does beyond the model of a calibration: nothing, or as chips do."
+    )
+    effects: EffectsModel = Field(
+        default_factory=EffectsModel, description="Sizes of single effects in the place of those of `physics`."
+    )
 
     puc_loss_sigma_db: Number = Field(0.03, ge=0.0, le=5.0, description="Spread of the loss per PUC.")
     access_loss_sigma_db: Number = Field(1.0, ge=0.0, le=10.0, description="Spread of the loss between port and mesh.")
@@ -68,3 +89,7 @@ class EmulationModel(StrictModel):
         0.0, ge=0.0, le=10.0, description="Random walk of the unheated phases of PUCs and joints."
     )
     tm_rejection_db: Number = Field(25.0, ge=0.0, le=80.0, description="Extra loss of TM light at each mesh port.")
+
+    def effect_sizes(self) -> EffectSizes:
+        """Return the size of every effect: of the kind of chip, or as the file has it."""
+        return EffectSizes.of(self.physics, self.effects.model_dump(exclude_none=True))

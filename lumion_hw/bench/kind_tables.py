@@ -45,7 +45,22 @@ def fault_table() -> str:
     return markdown([*of_bench, *of_all, *((kind.name, fault) for kind in own_kinds() for fault in kind.faults())])
 
 
-PAGES: Mapping[str, Callable[[], str]] = {"docs/bench-file.md": device_table, "docs/testing.md": fault_table}
+def effect_table() -> str:
+    """Return the table of what the emulated chip does of docs/emulated-chip.md."""
+    from lumion_hw.emulator.chip.effects import CHIP_EFFECTS
+
+    rows = ["| `emulation.effects` | `realistic` | `harsh` | what it does | sizes from |", "|---|---|---|---|---|"]
+    for each in CHIP_EFFECTS:
+        sizes = f"{each.realistic:g} | {each.harsh:g}"
+        rows.append(f"| `{each.name}` | {sizes} | {each.does} | {each.source} |")
+    return "\n".join(rows)
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "docs/bench-file.md": device_table,
+    "docs/testing.md": fault_table,
+    "docs/emulated-chip.md": effect_table,
+}
 """Pages with a table, by path in the checkout."""
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from lumion_hw.bench.bench import Bench
+from lumion_hw.circuits.planned import PlannedCircuit
 from lumion_hw.clock import Clock, ClockEvent
 from lumion_hw.errors import CircuitError, DeviceError
 from lumion_hw.interfaces import PowerReading
@@ -136,6 +137,15 @@ class ExitPower:
         if out.meter is None or self._has_photodiode(out):
             return w_from_dbm(fibre_dbm + self.facet_loss_db(out.port))
         return w_from_dbm(fibre_dbm - out.loss_db) * out.tap_fraction
+
+    def promised_ma(self, circuit: PlannedCircuit) -> float | None:
+        """Return the photocurrent at a circuit's exit that its budget promises; ``None`` without a photodiode."""
+        if not self._has_photodiode(circuit.exit):
+            return None
+        budget, entry, port = circuit.budget, circuit.entry, circuit.exit.port
+        fibre_dbm = budget.launch_dbm + entry.gain_db - entry.loss_db - budget.mesh_loss_db
+        leaving_w = w_from_dbm(fibre_dbm + self.facet_loss_db(port))
+        return leaving_w * 1e3 * self._responsivity_a_per_w(port)
 
     def _has_photodiode(self, out: OutputPath) -> bool:
         # A controller without photodiodes has the meters stand in for them: they tell the same, no sooner.

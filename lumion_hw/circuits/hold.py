@@ -22,6 +22,7 @@ from lumion_hw.circuits.state import StandingCircuit, proof_document
 from lumion_hw.errors import CircuitError, DeviceError, LimitError, LumionError
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.polarization import Aligner, Alignment, Tracking
+from lumion_hw.quantities import dbm_from_w
 
 DEGRADED_DB = 1.0
 """Light lost against what was proven, from which a circuit is marked as degraded."""
@@ -34,6 +35,9 @@ _ATTEMPT_EVERY_S = 30.0
 """Searches and looks at phases cost light while they go on: not again before this has passed."""
 _OWN_SHARE = 0.9
 """Part of the light at a port from which it counts as one circuit's."""
+_DARK_DB = 10.0
+_SEEN_S = 0.02
+"""After a search, until whoever watches the light has seen that it is back."""
 
 Told = Callable[[float, "Sequence[CircuitHealth]"], None]
 """Told the time held and how all circuits are, after every look."""
@@ -91,6 +95,7 @@ class _Held:
     health: CircuitHealth
     well: LightSeen | None = None
     tracking: Tracking | None = None
+    began_with: Alignment | None = None
     attempted_s: float = -math.inf
     was_searched: bool = False
     next_puc: int = 0
@@ -116,6 +121,7 @@ class Upkeep:
     Attributes:
         health: How each circuit is.
         drifted_rad: By how much the phases of PUCs were off that were set right, by PUC.
+        searching: Circuits whose polarization is being searched: their light goes and comes meanwhile.
     """
 
     def __init__(self, service: CircuitService, *, period_s: float = 1.0, reads_per_s: float = 20.0) -> None:
@@ -130,7 +136,12 @@ class Upkeep:
         self._noted_s = self._start_s
         self._reads = 0
         self.drifted_rad: dict[int, float] = {}
+        self.searching: set[str] = set()
+        self._ended: Callable[[], bool] = lambda: False
+        self._glanced_s = -math.inf
+        self._held: list[_Held] = []
         self._held = self._taken_up()
+        self._follow_light(())
 
     @property
     def health(self) -> tuple[CircuitHealth, ...]:
@@ -175,7 +186,8 @@ class Upkeep:
         """Look at all circuits once, end leases, and mend what can be mended. Raises as :meth:`run`."""
         self._service.lock.check()
         if self._service.expire():
-            self._held = self._taken_up()
+            held_before, self._held = self._held, self._taken_up()
+            self._follow_light(held_before)
         before = [(held.health.marks, held.health.fault) for held in self._held]
         self._look()
         for held in self._held:
@@ -183,6 +195,53 @@ class Upkeep:
         changed = [(held.health.marks, held.health.fault) for held in self._held] != before
         if changed or self._clock.now() - self._noted_s >= _NOTE_EVERY_S:
             self._note()
+
+    def renew(self) -> None:
+        """Take up what stands now, where somebody else has changed it; light that was followed is followed on."""
+        before, self._held = self._held, self._taken_up()
+        self.searching &= {held.health.name for held in self._held}
+        self._glance()  # how much light there is has to be known before anything happens to it
+        self._follow_light(before)
+
+    def follow(self, for_s: float, ended: Callable[[], bool] = lambda: False) -> None:
+        """Keep polarizations, beside somebody who watches the circuits and may change them at any moment.
+
+        Nothing but polarization controllers is moved, nothing but light is read, nothing is written down.
+
+        Args:
+            for_s: How long.
+            ended: Something else has begun: what is read from then on may be other light, and is passed over.
+
+        Raises:
+            LumionError: A device failed in a way that is no fault of a circuit.
+        """
+        self._ended, until_s = ended, self._clock.now() + for_s
+        try:
+            while not ended() and self._clock.now() < until_s:
+                if self._clock.now() >= self._glanced_s + self._period_s:
+                    self._glance()
+                lost = next((held for held in self._held if self._is_to_be_searched(held)), None)
+                if lost is not None:
+                    self._search_apart(lost)
+                else:
+                    self._track_until(min(until_s, self._glanced_s + self._period_s), ended)
+        finally:
+            self._ended = lambda: False
+
+    def place_of(self, name: str) -> FaultFound | None:
+        """Return where a circuit has lost its light by what the mesh's monitors say now; ``None`` if they cannot."""
+        held = next((each for each in self._held if each.health.name == name), None)
+        if held is None or held.well is None:
+            return None
+        return fault_of(held.well, self._glimpse(held, self._monitors_ma()), held.circuit.exit.port, held.own_ports)
+
+    def search_soon(self, name: str) -> bool:
+        """Have :meth:`follow` search the polarization of a dark circuit once; return whether there is one to search."""
+        for held in self._held:
+            if held.health.name == name and held.is_single and held.circuit.entry.polarization is not None:
+                self.searching.add(name)
+                return True
+        return False
 
     def summary(self) -> dict[str, Any]:
         """Return what it has cost, and phases that have drifted."""
@@ -200,21 +259,38 @@ class Upkeep:
 
     def _taken_up(self) -> list[_Held]:
         """Return what stands, with what was known of it before."""
-        known = {held.circuit.request: held for held in getattr(self, "_held", [])}
+        known = {(held.circuit.request, held.circuit.paths): held for held in self._held}
         active = self._setup.active
         circuits = active.circuits if active else ()
         standing = {circuit.name: circuit for circuit in self._service.state.circuits}
         taken = []
         for circuit in circuits:
             name = f"{circuit.request.source}:{circuit.request.target}"
-            held = known.get(circuit.request) or _Held(circuit, CircuitHealth(name, marks=standing[name].marks))
-            taken.append(held)
-            alignment = self._service.alignments.get(name)
-            if held.tracking is None and alignment is not None:
-                self._track(held, alignment)
+            held = known.get((circuit.request, circuit.paths))
+            taken.append(held or _Held(circuit, CircuitHealth(name, marks=standing[name].marks)))
         for held, ports in zip(taken, self._own_ports(circuits), strict=True):
             held.own_ports = ports
         return taken
+
+    def _follow_light(self, before: Sequence[_Held]) -> None:
+        """Follow on what was followed until now, and begin with what has been searched since."""
+        followed = {held.circuit.entry.polarization: held for held in before if held.tracking is not None}
+        for held in self._held:
+            controller = held.circuit.entry.polarization
+            found = None if controller is None else self._service.alignments.get(controller)
+            if found is None or not held.is_single:
+                continue
+            earlier = followed.get(controller)
+            if earlier is None or earlier.began_with is not found:
+                # Searched since: what was known of this controller is of other settings.
+                self._track(held, found)
+            elif earlier is not held:
+                # A spare's own light, or a circuit led another way: the same light, read at another exit.
+                held.tracking, held.began_with = earlier.tracking, found
+            else:
+                continue
+            if held.tracking is not None:
+                held.tracking = self._led_elsewhere(held, held.tracking)
 
     def _own_ports(self, circuits: Sequence[PlannedCircuit]) -> list[frozenset[int]]:
         """Return the ports that see next to nothing but strays of each circuit, by the solved field."""
@@ -320,6 +396,65 @@ class Upkeep:
         else:
             log.add("alarm", circuit=name, place=found.place, detail=found.detail)
 
+    # -- beside somebody else -----------------------------------------------------------------------------------------
+
+    def _glance(self) -> None:
+        """See how much light all circuits have, by one scan of the mesh's monitors; exits without one are left out."""
+        self._glanced_s = self._clock.now()
+        monitors_ma = self._monitors_ma()
+        self._reads += bool(monitors_ma)
+        for held in self._held:
+            seen = self._glimpse(held, monitors_ma)
+            if held.well is None or _level(seen) > _level(held.well):
+                held.well = self._better(held, seen)
+            well_dbm = None if held.well is None else held.well.fibre_dbm
+            if well_dbm is not None:
+                held.health.lost_db = None if seen.fibre_dbm is None else round(well_dbm - seen.fibre_dbm, 3)
+
+    def _better(self, held: _Held, seen: LightSeen) -> LightSeen:
+        """Return what is seen first of a circuit, or what its budget promises where far less is seen than that."""
+        promised_ma = self._exits.promised_ma(held.circuit)
+        if promised_ma is None or dbm_from_w(promised_ma * 1e-3) - _level(seen) < BROKEN_DB:
+            return seen
+        monitors_ma = {**seen.monitors_ma, held.circuit.exit.port: promised_ma}
+        return LightSeen(seen.launch_dbm, dbm_from_w(promised_ma * 1e-3), False, monitors_ma)
+
+    def _glimpse(self, held: _Held, monitors_ma: dict[int, float]) -> LightSeen:
+        current_ma = monitors_ma.get(held.circuit.exit.port, 0.0)
+        level_dbm = dbm_from_w(current_ma * 1e-3) if current_ma > 0.0 else None  # relative: it is compared only
+        return LightSeen(0.0, level_dbm, False, monitors_ma)
+
+    def _is_to_be_searched(self, held: _Held) -> bool:
+        if held.health.name in self.searching:
+            return True
+        lost_db = held.health.lost_db
+        has_time = self._clock.now() >= held.attempted_s + _ATTEMPT_EVERY_S
+        # In the dark it is for whoever watches to say whether that is a fade, a fault, or a fibre that was moved.
+        return (
+            held.is_single
+            and held.circuit.entry.polarization is not None
+            and lost_db is not None
+            and SEARCH_DB < lost_db < _DARK_DB
+            and has_time
+        )
+
+    def _search_apart(self, held: _Held) -> None:
+        """Search one polarization, having said so: its light goes and comes meanwhile."""
+        held.attempted_s = self._clock.now()
+        self.searching.add(held.health.name)
+        try:
+            self._search(held)
+            self._clock.sleep(_SEEN_S)
+        finally:
+            self.searching.discard(held.health.name)
+
+    def _led_elsewhere(self, held: _Held, tracking: Tracking) -> Tracking | None:
+        try:
+            tracking.read_elsewhere(self._read(held))
+        except DeviceError:  # no light there: what is searched next finds it
+            return None
+        return tracking
+
     # -- mending ------------------------------------------------------------------------------------------------------
 
     def _mend(self, held: _Held) -> None:
@@ -341,6 +476,8 @@ class Upkeep:
 
     def _read(self, held: _Held) -> Callable[[], float]:
         def read() -> float:
+            if self._ended():
+                raise DeviceError("not read: the circuits are being changed")
             self._reads += 1
             held.health.reads += 1
             return self._exits.read_soon_w(held.circuit.exit)  # as the search of the set-up reads, in its unit
@@ -365,21 +502,22 @@ class Upkeep:
         held.tracking = None
         if name is not None and controller is not None and found.light is not None:
             held.tracking = self._aligner.track(name, controller, self._read(held), found)
+            held.began_with = self._service.alignments[name] = found
 
-    def _track_until(self, end_s: float) -> None:
+    def _track_until(self, end_s: float, ended: Callable[[], bool] = lambda: False) -> None:
         """Follow all tracked polarizations side by side until a time, no faster than the budget allows."""
         # What the looks leave of the budget, but not less than a tenth of it: light that moves is not left alone.
         left_per_s = max(self._reads_per_s - (len(self._held) + 1) / self._period_s, 0.1 * self._reads_per_s)
         interval_s = max(len([held for held in self._held if held.tracking]), 1) / left_per_s
         next_s = self._clock.now()
-        while next_s + interval_s <= end_s:
+        while next_s + interval_s <= end_s and not ended():
             tracked = [held for held in self._held if held.tracking is not None and held.health.fault is None]
             if not tracked:
                 break
             self._clock.side_by_side([functools.partial(self._track_once, held) for held in tracked])
             next_s = max(next_s + interval_s, self._clock.now())
             self._clock.sleep(max(next_s - self._clock.now(), 0.0))
-        if end_s < math.inf:
+        if end_s < math.inf and not ended():
             self._clock.sleep(max(end_s - self._clock.now(), 0.0))
 
     def _track_once(self, held: _Held) -> None:
@@ -388,6 +526,8 @@ class Upkeep:
         try:
             state = held.tracking.step()
         except DeviceError as error:  # a reading out of range: the next look tells what is wrong
+            if self._ended():
+                return
             self._setup.bench.events.add("not tracked", circuit=held.health.name, reason=str(error))
             return
         if state.lost:

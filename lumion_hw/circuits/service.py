@@ -67,7 +67,7 @@ class CircuitService:
     Attributes:
         setup: Path set-up on the open bench.
         aligner: Polarization search, which keeps what it learns of the controllers.
-        alignments: What searches of this program have found, by circuit.
+        alignments: What searches of this program have found last, by polarization controller.
         journal: What is connected.
         lock: The bench's lock.
         now: The time of day, as the bench's clock goes.
@@ -188,8 +188,10 @@ class CircuitService:
         with self._change("connect", names):
             proofs = self.setup.connect(requests, align=align, milestone=milestone)
             self._end(proofs)
-        aligned = {_name(proof.circuit.request): proof.alignment for proof in proofs}
-        self.alignments |= {name: found for name, found in aligned.items() if found is not None}
+        for proof in proofs:
+            controller = proof.circuit.entry.polarization
+            if proof.alignment is not None and controller is not None:
+                self.alignments[controller] = proof.alignment
         return proofs
 
     def switch(self, plan: CircuitPlan, *, milestone: Milestone = lambda name: None) -> tuple[CircuitProof, ...]:

@@ -51,7 +51,6 @@ def emulate(
     from lumion_hw.clock import SystemClock
     from lumion_hw.emulator.wires.server import EmulatorServer
     from lumion_hw.files.writing import check_target, over, write_file
-    from lumion_hw.mesh.scattering import Solver
 
     for path, what in ((endpoints, "the endpoints file"), (visa, "the VISA file")):
         if path is not None:
@@ -59,9 +58,8 @@ def emulate(
     model = load(file)
     clock = SystemClock()
     bench = emulated_bench(model, clock, seed, warm=not cold)
-    # The first light loads the sparse solver, which takes longer than a host waits for a module: let it be now.
-    cells = bench.world.cells()
-    Solver(bench.world.mesh).solve(cells, cells.reference_hz, bench.world.mesh.fibre_ports[:1])
+    # The first light loads the solver, which takes longer than a host waits for a module: let it be now.
+    bench.world.true_fields(bench.world.mesh.fibre_ports[0], bench.world.slopes.reference_hz)
     stop = threading.Event()
     with tempfile.TemporaryDirectory(prefix="lumion-") as directory:
         server = EmulatorServer(clock)

@@ -56,15 +56,14 @@ def run(target: BenchTarget, for_s: float | None, hook: tuple[str, ...]) -> None
 
 
 def _run(manager: FabricManager, for_s: float | None, directory: Path) -> None:
-    clock = manager.bench.clock
-    deadline = float("inf") if for_s is None else clock.now() + for_s
-    while clock.now() < deadline:
-        manager.step(min(deadline - clock.now(), 0.5))
+    def between() -> None:
         for request in _taken(directory / _REQUESTS):
             try:
                 _do(manager, request)
             except ConfigError as error:
                 note(str(error))
+
+    manager.run(for_s, between=between)
 
 
 def _do(manager: FabricManager, request: Mapping[str, Any]) -> None:

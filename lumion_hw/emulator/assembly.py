@@ -105,7 +105,7 @@ class EmulatedBench:
         self.clock = clock
         self._seed = seed
         physics = spec.physics
-        truth = draw_mesh(spec.mesh, physics, self.rng("mesh truth"))
+        truth = draw_mesh(spec.mesh, physics, self.rng("mesh truth"), self.rng("chip effects"))
         self.slow_drift = SlowDrift(truth, physics, clock.now, self.rng("slow drift"), aged_s)
         self.world = OpticalWorld(
             spec.mesh,
@@ -117,6 +117,7 @@ class EmulatedBench:
             clock,
             self.rng("world noise"),
             self.slow_drift,
+            self.rng("photodiode offsets"),
         )
         self.warm = warm
         self.transponders: dict[str, Any] = {}

@@ -8,9 +8,9 @@ common; or when its processes say so. Dark fibre is not a dead process: each ver
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 TOGETHER_S = 0.02
 """Light of several fibres that goes out within this time has gone out together: what they share is their server."""
@@ -66,6 +66,12 @@ class FailureVerdict:
     detectors: tuple[str, ...]
     circuits: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> FailureVerdict:
+        """Return a verdict that was written down with ``dataclasses.asdict``."""
+        named = {name: tuple(document[name]) for name in ("detectors", "circuits")}
+        return cls(**{**document, **named})
+
 
 @dataclass(frozen=True)
 class FedBy:
@@ -103,11 +109,13 @@ class Judge:
         fed: Circuits in service and who feeds them.
         fade_s: Dark for less, a fibre alone has only faded.
         counters: Fades, verdicts, false alarms.
+        searched: Circuits whose polarization is being searched: their light goes and comes, which says nothing.
     """
 
     fed: Mapping[str, FedBy]
     fade_s: float
     counters: FadeCounts = field(default_factory=FadeCounts)
+    searched: Collection[str] = ()
     _dark: dict[str, dict[str, Evidence]] = field(default_factory=dict)
     _gone: dict[str, Evidence] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
@@ -133,7 +141,7 @@ class Judge:
                 if name in self._told or self.fed[name].unit in self._told:
                     self._told -= {name, self.fed[name].unit}
                     self.counters.false_alarms += 1
-                else:
+                elif name not in self.searched:
                     self.counters.fades += 1
         elif evidence.sees == "gone":
             self._gone.setdefault(name, evidence)
@@ -164,6 +172,7 @@ class Judge:
             name: self._first([name])[0].at_s + self.fade_s
             for name in self._dark
             if name not in self._told and name not in self._asked and self.fed[name].unit not in self._told
+            if name not in self.searched
         }
 
     def explain(self, circuit: str, sends: bool | None, words: str, now_s: float) -> FailureVerdict:
@@ -209,7 +218,7 @@ class Judge:
 
     def _went_together(self, unit: str, circuits: Iterable[str]) -> bool:
         """Return whether all light of a unit went out, over two fibres at least, within one short time."""
-        circuits = tuple(circuits)
+        circuits = tuple(name for name in circuits if name not in self.searched)
         modules = {self.fed[name].module for name in circuits}
         if len(modules) < 2 or any(name not in self._dark for name in circuits):
             return False

@@ -1,13 +1,46 @@
-"""Job hooks that call a program."""
+"""What a job does when its fabric changes: nothing, or what a program of its own does."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from typing import Protocol
 
 from lumion_hw.errors import ConfigError
 
 _TIMEOUT_S = 600.0
+
+
+class JobHooks(Protocol):
+    """What a job does when its fabric changes. ``stop`` orders and returns; the others wait until it is done."""
+
+    def stop(self, job: str, members: Sequence[str], failed: str) -> None:
+        """Order the survivors out of the old group."""
+
+    def rebuild(self, job: str, members: Sequence[str]) -> None:
+        """Form the new group: the spare has the rank of the lost member."""
+
+    def restore(self, job: str, members: Sequence[str]) -> None:
+        """Give the spare the state of a peer."""
+
+    def go(self, job: str, members: Sequence[str]) -> None:
+        """Go on."""
+
+
+class NoHooks:
+    """For fabrics whose jobs look after themselves."""
+
+    def stop(self, job: str, members: Sequence[str], failed: str) -> None:
+        """Do nothing."""
+
+    def rebuild(self, job: str, members: Sequence[str]) -> None:
+        """Do nothing."""
+
+    def restore(self, job: str, members: Sequence[str]) -> None:
+        """Do nothing."""
+
+    def go(self, job: str, members: Sequence[str]) -> None:
+        """Do nothing."""
 
 
 class CommandHooks:

@@ -13,59 +13,29 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Self
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.model import JobModel
-from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService
+from lumion_hw.circuits import CircuitPlan, CircuitProof, CircuitRequest, CircuitService, Upkeep
+from lumion_hw.circuits.exit_power import ExitPower
 from lumion_hw.clock import deadline_after
 from lumion_hw.errors import BusyError, ConfigError, LumionError, RoutingError
 from lumion_hw.fabric.detectors import Detector, Watched, detectors_of
+from lumion_hw.fabric.detectors.light import Modules
 from lumion_hw.fabric.evidence import FadeCounts, FailureVerdict, FedBy, Judge
+from lumion_hw.fabric.hooks import JobHooks, NoHooks
 from lumion_hw.fabric.journal import FabricJournal, FabricState
+from lumion_hw.fabric.keeping import PolarizationKeeper
 from lumion_hw.fabric.servers import find_unit, job_requests, units
-from lumion_hw.fabric.spans import Span, SpanTimer, span_documents
+from lumion_hw.fabric.spans import Span, SpanTimer, Told, ToldTimer, span_documents
 from lumion_hw.fabric.standby import Standby, StandbyPlan, loops
 from lumion_hw.quantities import w_from_dbm
 
 _SLICE_S = 0.05
 """Longest wait of one detector while others look as well: then it asks whether they have found something."""
+_STEP_S = 0.5
 _DARK_W = w_from_dbm(-25.0)
-
-Told = Callable[[str, dict[str, Any]], None]
-"""Told of what happens: ``verdict``, ``span``, ``recovered``, ``refused``, ``fade`` …, and particulars."""
-
-
-class JobHooks(Protocol):
-    """What a job does when its fabric changes. ``stop`` orders and returns; the others wait until it is done."""
-
-    def stop(self, job: str, members: Sequence[str], failed: str) -> None:
-        """Order the survivors out of the old group."""
-
-    def rebuild(self, job: str, members: Sequence[str]) -> None:
-        """Form the new group: the spare has the rank of the lost member."""
-
-    def restore(self, job: str, members: Sequence[str]) -> None:
-        """Give the spare the state of a peer."""
-
-    def go(self, job: str, members: Sequence[str]) -> None:
-        """Go on."""
-
-
-class NoHooks:
-    """For fabrics whose jobs look after themselves."""
-
-    def stop(self, job: str, members: Sequence[str], failed: str) -> None:
-        """Do nothing."""
-
-    def rebuild(self, job: str, members: Sequence[str]) -> None:
-        """Do nothing."""
-
-    def restore(self, job: str, members: Sequence[str]) -> None:
-        """Do nothing."""
-
-    def go(self, job: str, members: Sequence[str]) -> None:
-        """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +90,7 @@ class FabricManager:
         self._hooks: JobHooks = hooks or NoHooks()
         model = self.bench.model
         self._detectors = list(detectors_of(model.fabric) if detectors is None else detectors)
+        self._watching = self._detectors
         self._tell = tell
         self.standby = Standby(service)
         self.judge = Judge({}, model.fabric.fade_s, FadeCounts(journal.state.fades, 0, journal.state.false_alarms))
@@ -127,6 +98,8 @@ class FabricManager:
         self.fault_cpu_s: float | None = None
         self._guard = threading.Lock()
         self._planner: threading.Thread | None = None
+        self._keeper = PolarizationKeeper(service)
+        self._searched: set[str] = set()
 
     # -- what is to stand ---------------------------------------------------------------------------------------------
 
@@ -134,6 +107,11 @@ class FabricManager:
     def state(self) -> FabricState:
         """What is known."""
         return self.journal.state
+
+    @property
+    def upkeep(self) -> Upkeep:
+        """What keeps the polarizations while :meth:`run` watches, and how the circuits are."""
+        return self._keeper.upkeep
 
     @property
     def jobs(self) -> tuple[JobModel, ...]:
@@ -173,10 +151,11 @@ class FabricManager:
             LumionError: A device failed, or a journal cannot be written.
         """
         finished = None
-        if self.state.open is not None:
-            finished = self._go_on(_verdict(self.state.open))
-        self.connect()
-        self.refresh()
+        with self._keeper.alone():
+            if self.state.open is not None:
+                finished = self._go_on(FailureVerdict.of(self.state.open))
+            self.connect()
+            self.refresh()
         return finished
 
     def _go_on(self, verdict: FailureVerdict) -> Recovery | None:
@@ -271,10 +250,11 @@ class FabricManager:
 
     def refresh(self) -> None:
         """Let spares stand by, make plans anew, and watch what stands now."""
-        self.standby.avoided = self.state.avoided
-        self.standby.warm(self.spares)
-        self._watch_anew()
-        self.plan()
+        with self._keeper.alone():
+            self.standby.avoided = self.state.avoided
+            self.standby.warm(self.spares)
+            self._watch_anew()
+            self.plan()
 
     def plan(self) -> None:
         """Make plans for every single failure, in the background where the clock is a real one."""
@@ -305,9 +285,27 @@ class FabricManager:
             if each.request.source in sender
         }
         self.judge.watch(fed)
-        watched = Watched(self.bench, tuple(each for each in circuits if _name(each.request) in fed), names)
+        exits = ExitPower(self.bench, self.service.setup.record)
+        promised = {_name(each.request): exits.promised_ma(each) for each in circuits}
+        watched = Watched(
+            self.bench,
+            tuple(each for each in circuits if _name(each.request) in fed),
+            names,
+            {name: each for name, each in promised.items() if each is not None},
+        )
         for detector in self._detectors:
             detector.start(watched)
+        self._watching = [*self._detectors, *self._stand_in(watched)]
+
+    def _stand_in(self, watched: Watched) -> list[Detector]:
+        """Return what watches circuits that a detector cannot: light that is gone already never goes out."""
+        unwatched = {name for each in self._detectors for name in getattr(each, "unwatched", ())}
+        if not unwatched or any(isinstance(each, Modules) for each in self._detectors):
+            return []
+        receivers = Modules()
+        circuits = tuple(each for each in watched.circuits if _name(each.request) in unwatched)
+        receivers.start(dataclasses.replace(watched, circuits=circuits))
+        return [receivers]
 
     def close(self) -> None:
         """End the watch; circuits stay as they are. Idempotent."""
@@ -325,8 +323,21 @@ class FabricManager:
 
     # -- watch --------------------------------------------------------------------------------------------------------
 
-    def run(self, for_s: float | None = None, *, ended: Callable[[], bool] = lambda: False) -> list[Recovery]:
-        """Watch, and recover from what fails, for a time or until something is so.
+    def run(
+        self,
+        for_s: float | None = None,
+        *,
+        ended: Callable[[], bool] = lambda: False,
+        between: Callable[[], None] = lambda: None,
+        every_s: float = _STEP_S,
+    ) -> list[Recovery]:
+        """Watch, recover from what fails, and keep the polarizations, for a time or until something is so.
+
+        Args:
+            for_s: How long, ``None`` without an end.
+            ended: Asked between two steps whether that was all.
+            between: Called between two steps, for what others ask of this manager.
+            every_s: Longest step.
 
         Returns:
             The recoveries made.
@@ -337,20 +348,35 @@ class FabricManager:
         """
         deadline = deadline_after(self.bench.clock, math.inf if for_s is None else for_s)
         made: list[Recovery] = []
-        while self.bench.clock.now() < deadline and not ended():
-            recovery = self.step(min(deadline - self.bench.clock.now(), 1.0))
-            if recovery is not None:
-                made.append(recovery)
+        over = threading.Event()
+
+        def watch() -> None:
+            try:
+                while self.bench.clock.now() < deadline and not ended():
+                    recovery = self.step(min(deadline - self.bench.clock.now(), every_s))
+                    if recovery is not None:
+                        made.append(recovery)
+                    between()
+            finally:
+                over.set()
+
+        self._keeper.begin()
+        self.judge.searched = self.upkeep.searching
+        keep: Callable[[], None] = partial(self._keeper.keep, over.is_set)
+        self.bench.clock.side_by_side([watch, keep])
         return made
 
     def step(self, timeout_s: float) -> Recovery | None:
         """Watch until something has failed and is recovered from, or a time has passed."""
         before = dataclasses.replace(self.judge.counters)
-        recovery = self._watch(timeout_s)
-        if recovery is None:
-            recovery = self._explained()
-        self._note_counters(before)
-        return None if recovery is None else self._after(recovery)
+        try:
+            recovery = self._watch(timeout_s)
+            if recovery is None:
+                recovery = self._explained()
+            self._note_counters(before)
+            return None if recovery is None else self._after(recovery)
+        finally:
+            self._keeper.speak()
 
     def _watch(self, timeout_s: float) -> Recovery | None:
         """Let all detectors look until there is a verdict, a fade becomes more than that, or the time is over."""
@@ -366,7 +392,7 @@ class FabricManager:
                 if began_s >= end_s and detector.waits:
                     stop.set()
                     return
-                most_s = end_s - began_s if len(self._detectors) == 1 else min(end_s - began_s, _SLICE_S)
+                most_s = end_s - began_s if len(self._watching) == 1 else min(end_s - began_s, _SLICE_S)
                 news = detector.look(max(most_s, 0.0))
                 with self._guard:
                     for each in news:
@@ -384,8 +410,8 @@ class FabricManager:
                         return
                     clock.sleep(max(rest_s, 0.0))
 
-        self.bench.clock.side_by_side([partial(look, detector) for detector in self._detectors])
-        if not self._detectors:
+        self.bench.clock.side_by_side([partial(look, detector) for detector in self._watching])
+        if not self._watching:
             self.bench.clock.sleep(timeout_s)
         return made[0] if made else self._acted(late[0]) if late else None
 
@@ -394,8 +420,25 @@ class FabricManager:
         for circuit in self.judge.unexplained(self.bench.clock.now()):
             module = self.judge.fed[circuit].module
             sends, words = self._sends(module)
+            if sends and self._may_be_polarization(circuit):
+                continue
             return self._acted(self.judge.explain(circuit, sends, words, self.bench.clock.now()))
         return None
+
+    def _may_be_polarization(self, circuit: str) -> bool:
+        """Have the polarization of a dark circuit searched, once, if its light does not reach the mesh at all.
+
+        A fibre that somebody has moved looks like one that is cut; a cell that is broken sends the light elsewhere.
+        """
+        self._searched &= set(self.judge.dark)
+        if not self._keeper.is_keeping or circuit in self._searched:
+            return False
+        place = self.upkeep.place_of(circuit)
+        if place is None or place.place != "fibre before the mesh" or not self.upkeep.search_soon(circuit):
+            return False
+        self._searched.add(circuit)
+        self._tell("searching", {"circuit": circuit, "words": f"{circuit}: {place}; its polarization is searched"})
+        return True
 
     def _sends(self, module: str) -> tuple[bool | None, str]:
         """Return whether a transmitter says that it sends light; ``None`` if it does not answer."""
@@ -446,9 +489,10 @@ class FabricManager:
         self.journal.note("repaired", dataclasses.replace(self.state, failed=failed), unit=name)
         self.judge.forget(name)
         self._tell("repaired", {"unit": name})
-        self._retry_refused()
-        self.connect()
-        self.refresh()
+        with self._keeper.alone():
+            self._retry_refused()
+            self.connect()
+            self.refresh()
 
     def put_back(self) -> None:
         """Take everything for repaired, and let every member stand where the bench file has it: after a rehearsal.
@@ -460,8 +504,9 @@ class FabricManager:
         for name in (*self.state.failed, *self.judge.dark):
             self.judge.forget(name)
         self.journal.note("put back", state)
-        self.connect()
-        self.refresh()
+        with self._keeper.alone():
+            self.connect()
+            self.refresh()
 
     def _retry_refused(self) -> None:
         """Give jobs that had no circuits those that are possible by now."""
@@ -484,8 +529,9 @@ class FabricManager:
 
     def _acted(self, verdict: FailureVerdict) -> Recovery | None:
         """Recover from a verdict; what cannot be recovered from is refused, with the reason in the journal."""
-        self.bench.events.add("verdict", **_plain(verdict))
-        self._tell("verdict", _plain(verdict))
+        self._keeper.hush()
+        self.bench.events.add("verdict", **dataclasses.asdict(verdict))
+        self._tell("verdict", dataclasses.asdict(verdict))
         return self.recover(verdict)
 
     def recover(self, verdict: FailureVerdict) -> Recovery | None:
@@ -498,7 +544,7 @@ class FabricManager:
             LumionError: The mesh controller failed, or a journal cannot be written; the recovery stays begun.
         """
         fault_s = verdict.since_s if self.fault_s is None else self.fault_s
-        timer = _ToldTimer(self.bench, fault_s, self.fault_cpu_s, self._tell)
+        timer = ToldTimer(self.bench, fault_s, self.fault_cpu_s, self._tell)
         self.fault_s = self.fault_cpu_s = None
         timer.mark("detected")
         self.journal.begin(verdict)
@@ -613,7 +659,7 @@ class FabricManager:
             self._raise_if_controller(error)
             self._tell("not confirmed", {"reason": str(error)})
             return recovery
-        timer = _ToldTimer(self.bench, self._fault_of(recovery), None, self._tell, list(recovery.spans))
+        timer = ToldTimer(self.bench, self._fault_of(recovery), None, self._tell, list(recovery.spans))
         timer.mark("link_up")
         confirmed = dataclasses.replace(recovery, spans=tuple(timer.spans), proofs=proofs)
         self.journal.note(
@@ -746,30 +792,5 @@ class FabricManager:
         self.refresh()
 
 
-class _ToldTimer(SpanTimer):
-    """Stamps spans and tells of each as it ends."""
-
-    def __init__(
-        self, bench: Bench, fault_s: float, began_cpu_s: float | None, tell: Told, spans: Sequence[Span] = ()
-    ) -> None:
-        super().__init__(bench, fault_s, began_cpu_s, spans)
-        self._tell = tell
-
-    def mark(self, name: str) -> None:
-        """End a span now."""
-        super().mark(name)
-        self._tell("span", dataclasses.asdict(self.spans[-1]))
-
-
 def _name(request: CircuitRequest) -> str:
     return f"{request.source}:{request.target}"
-
-
-def _plain(verdict: FailureVerdict) -> dict[str, Any]:
-    return dataclasses.asdict(verdict)
-
-
-def _verdict(document: Any) -> FailureVerdict:
-    return FailureVerdict(
-        **{**document, "detectors": tuple(document["detectors"]), "circuits": tuple(document["circuits"])}
-    )

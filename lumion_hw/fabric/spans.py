@@ -7,12 +7,15 @@ time that this software took for each.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from lumion_hw.bench.bench import Bench
 from lumion_hw.files.shown import xml_text
+
+Told = Callable[[str, dict[str, Any]], None]
+"""Told of what happens: ``verdict``, ``span``, ``recovered``, ``refused``, ``fade`` …, and particulars."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,21 @@ class SpanTimer:
         self.spans.append(span)
         self._last_s, self._last_cpu_s = now_s, cpu_s
         self._bench.events.add("span", name=name, bench_ms=span.bench_ms, cpu_ms=span.cpu_ms)
+
+
+class ToldTimer(SpanTimer):
+    """Stamps spans and tells of each as it ends."""
+
+    def __init__(
+        self, bench: Bench, fault_s: float, began_cpu_s: float | None, tell: Told, spans: Sequence[Span] = ()
+    ) -> None:
+        super().__init__(bench, fault_s, began_cpu_s, spans)
+        self._tell = tell
+
+    def mark(self, name: str) -> None:
+        """End a span now."""
+        super().mark(name)
+        self._tell("span", asdict(self.spans[-1]))
 
 
 def span_documents(spans: Sequence[Span]) -> list[dict[str, Any]]:

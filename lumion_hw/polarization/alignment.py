@@ -255,16 +255,21 @@ class Tracking:
         present = controller.read()
         self._drives = SqueezerDrives(controller.actuators, periods, present)
         chain = RetarderChain(len(present))
-        self._tracker = PolarizationTracker(
-            chain, light, self._drives.phases(present), *self._drives.phase_limits, drift_rad=drift_rad
-        )
+        self._phases = self._drives.phases(present)
+        self._tracker = PolarizationTracker(chain, light, self._phases, *self._drives.phase_limits, drift_rad=drift_rad)
 
     def step(self) -> TrackState:
         """Set, wait, read and follow once. Raises what controller and reading raise; nothing is lost by that."""
         settings = self._drives.settings(self._tracker.next())
         self._controller.set(settings)
+        self._phases = self._drives.phases(settings)
         self._clock.sleep(self._controller.settle_s)
-        return self._tracker.update(self._drives.phases(settings), self._read())
+        return self._tracker.update(self._phases, self._read())
+
+    def read_elsewhere(self, read: ReadPower) -> None:
+        """Read the same light at another place from now on, where more or less of it arrives. Raises what it raises."""
+        self._tracker.rescale(self._phases, read())
+        self._read = read
 
     def freeze(self) -> NDArray[np.float64]:
         """Put the controller to the estimated maximum, without dither, and return these settings."""

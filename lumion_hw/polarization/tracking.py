@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.errors import DeviceError
 from lumion_hw.polarization.retarders import RetarderChain, cross_matrix
 from lumion_hw.polarization.state_fit import LightEstimate
 
@@ -163,6 +164,19 @@ class PolarizationTracker:
         loss_db = 10.0 / np.log(10.0) * (error + self._dither() ** 2) / 4.0
         returning = tuple(sorted(self._returning))
         return TrackState(power, float(loss_db), self._drift_rad, returning, at_end, self._missing >= _LOST_READS)
+
+    def rescale(self, phases: NDArray[np.float64], power: float) -> None:
+        """Take a reading for what the light at these phases is worth from now on: it is read at another place.
+
+        Raises:
+            DeviceError: It is dark there.
+        """
+        expected, _ = self._predicted(phases)
+        if not power > 0.0:
+            raise DeviceError("no light at the place where the polarization is to be followed from now on")
+        self._ln_p0 += math.log(power / expected)
+        self._missing = 0
+        self._recent.clear()  # what was bright elsewhere says nothing here
 
     def _dither(self) -> float:
         """Return the distance at which to read: the more the light moves, the farther."""

@@ -110,7 +110,7 @@ class BenchFabric:
         """What is emulated."""
         return (
             "mesh, heaters, photodiodes, controller, modules, fibres and amplifiers: an emulated bench at the pace of "
-            "the wall clock",
+            "the wall clock; polarizations are aligned and not followed",
             "network ports: TAP devices or sockets; accelerators: none; network path of this machine",
         )
 
@@ -127,6 +127,7 @@ class BenchFabric:
             while not self._stopping.is_set():
                 while not self._asked.empty():
                     self._asked.get()()
+                # Polarizations are not kept meanwhile: fibres hardly turn in a minute, and these cores train.
                 self._manager.step(_LOOK_S)
         except BaseException as error:  # noqa: BLE001 - told to whoever waits
             self._failure = error

@@ -337,6 +337,10 @@ def llama(seed: int) -> Model:
 class GlooGroup:
     """Ranks of a torch.distributed group of gloo; one prefix of the store per generation.
 
+    The group is gloo's own object, not the default group of torch.distributed: a collective that does not wake when its
+    connections are shut down (torch 2.13: one in some dozens, where the send queue of a dark link was full) is left
+    behind, and the next generation begins beside it.
+
     Args:
         rank: Own rank.
         world: Number of ranks.
@@ -348,21 +352,22 @@ class GlooGroup:
     def __init__(self, rank: int, world: int, generation: int, store: tuple[str, int], timeout_s: float = 10.0) -> None:
         from datetime import timedelta
 
-        dist: Any = importlib.import_module("torch.distributed")
-        self.rank, self.world, self._dist = rank, world, dist
+        self._dist: Any = importlib.import_module("torch.distributed")
+        self.rank, self.world = rank, world
+        self._waits_for = threading.Event()
+        self._is_cut = False
         limit = timedelta(seconds=timeout_s)
         before = _sockets()
-        shared = dist.TCPStore(store[0], store[1], is_master=False, timeout=limit, wait_for_workers=False)
-        dist.init_process_group(
-            "gloo", store=dist.PrefixStore(f"g{generation}", shared), rank=rank, world_size=world, timeout=limit
-        )
+        shared = self._dist.TCPStore(store[0], store[1], is_master=False, timeout=limit, wait_for_workers=False)
+        prefixed = self._dist.PrefixStore(f"g{generation}", shared)
+        self._gloo = self._dist.ProcessGroupGloo(prefixed, rank, world, limit)
         self._own = _sockets() - before
 
     def sum(self, values: Floats) -> Floats:
         """Return the sum over all ranks."""
         torch: Any = importlib.import_module("torch")
         total = torch.from_numpy(values.copy())
-        self._dist.all_reduce(total)
+        self._done(self._gloo.allreduce([total]))
         found: Floats = total.numpy()
         return found
 
@@ -370,13 +375,29 @@ class GlooGroup:
         """Return a number of each rank."""
         torch: Any = importlib.import_module("torch")
         found = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
-        self._dist.all_gather(found, torch.tensor([number]))
+        self._done(self._gloo.allgather([found], [torch.tensor([number])]))
         return [int(each) for each in found]
 
     def broadcast(self, values: Floats, source: int) -> None:
         """Overwrite ``values`` by those of one rank."""
         torch: Any = importlib.import_module("torch")
-        self._dist.broadcast(torch.from_numpy(values), source)
+        # What is left behind must not write into the state of the job any more.
+        arriving = torch.from_numpy(values.copy())
+        options = self._dist.BroadcastOptions()
+        options.rootRank = source
+        self._done(self._gloo.broadcast([arriving], options))
+        values[:] = arriving.numpy()
+
+    def _done(self, work: Any) -> None:
+        """Wait for a collective, or until the group is left."""
+        over = threading.Event()  # one of its own: what was left behind may end at any time
+        self._waits_for = over
+        work.get_future().then(lambda _: over.set())
+        if not self._is_cut:
+            over.wait()
+        if self._is_cut:
+            raise DeviceError("the group was left in the middle of a collective")
+        work.wait()
 
     def cut(self) -> None:
         """Shut down the connections of this group: torch offers nothing that wakes who waits in a collective."""
@@ -387,11 +408,14 @@ class GlooGroup:
                     # With the listening one closed the others do not wake (torch 2.13).
                     if not connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                         connection.shutdown(socket.SHUT_RDWR)
+        self._is_cut = True
+        self._waits_for.set()
 
     def end(self) -> None:
-        """Let go of it, after :meth:`cut`."""
-        with contextlib.suppress(Exception):
-            self._dist.destroy_process_group()
+        """Let go of it, after :meth:`cut`; in a thread, since gloo waits for what was left behind."""
+        left = [self._gloo]
+        self._gloo = None
+        threading.Thread(target=left.clear, daemon=True).start()
 
 
 def _sockets() -> set[int]:

@@ -12,6 +12,7 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PUBLISHED_KERNEL
 from lumion_hw.emulator.optics.truth import MeshTruth, PhysicsParameters, draw_mesh
 from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.crosstalk import ThermalCrosstalk
 from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.scattering import Solver
 
@@ -79,7 +80,8 @@ class SimulatedMesh:
             np.zeros(self.mesh.n_pucs),
             truth.joint_phase,
         )
-        return truth.crosstalk.warmed(cold, self.heat_mw(currents_ma) * turns, truth.p_pi_mw)
+        crosstalk = ThermalCrosstalk(truth.crosstalk.arm_rad_per_mw, truth.crosstalk.joint_rad_per_mw)
+        return crosstalk.warmed(cold, self.heat_mw(currents_ma) * turns, truth.p_pi_mw)
 
     def detuned_cells(self, currents_ma: Real, detuning_hz: Real | float) -> UnitCells:
         """The same for light of another frequency: delay and slopes count (docs/sources.md)."""

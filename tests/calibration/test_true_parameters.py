@@ -41,7 +41,7 @@ def test_modules_are_found_as_far_apart_as_they_are_and_their_mean_is_the_refere
     world = bench.emulated.world
     offset_hz = reference_offset_hz(bench, record)
     for chain, path in zip(world.chains, world.wiring.inputs, strict=True):
-        true_hz = chain.frequency_hz - world.cells().reference_hz
+        true_hz = chain.frequency_hz - world.slopes.reference_hz
         assert abs(true_hz - offset_hz - found[path.port]) < 0.02e9  # 1.4 mrad per PUC
 
 

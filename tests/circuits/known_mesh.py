@@ -14,7 +14,6 @@ from lumion_hw.circuits import CircuitRequest, PathSetup, PlannedCircuit
 from lumion_hw.interfaces import CoherentTransponder
 from lumion_hw.mesh.heater import HeaterLaw
 from lumion_hw.mesh.record import CalibrationRecord, CrosstalkEntry, HeaterEntry, PortEntry, PucEntry
-from lumion_hw.mesh.scattering import Solver
 from lumion_hw.polarization import Aligner
 
 SMALL = Path(__file__).parents[1] / "data" / "small.yaml"
@@ -92,7 +91,7 @@ def true_arm_losses_db(bench: Bench, circuit: PlannedCircuit) -> list[float]:
     for arm in circuit.arms:
         index = next(i for i, path in enumerate(bench.wiring.inputs) if path == arm.entry)
         hertz = world.chains[index].frequency_hz
-        field = Solver(bench.mesh.topology).solve(world.cells(hertz), hertz, [arm.entry.port])[arm.exit.port, 0]
+        field = world.true_fields(arm.entry.port, hertz)[arm.exit.port]
         outside_db = access_db[arm.entry.port] + access_db[arm.exit.port] + arm.fixed_loss_db - arm.entry.gain_db
         losses_db.append(float(outside_db - 20.0 * np.log10(abs(field))))
     return losses_db

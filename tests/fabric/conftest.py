@@ -1,48 +1,14 @@
-"""Fixtures of the tests of the fabric. The benches are those of the tests of circuits: known_mesh.py lies there."""
+"""Fixtures of the tests of the fabric."""
 
-import contextlib
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "circuits"))
-
-from known_mesh import SMALL, record_of_truth
+from managed_fabric import SMALL, managed
 
 from lumion_hw import Bench
-from lumion_hw.circuits import BenchLock, CircuitJournal, CircuitService
-from lumion_hw.fabric import FabricJournal, FabricManager
-from lumion_hw.mesh.record import CalibrationRecord
-
-Managed = Callable[..., contextlib.AbstractContextManager[FabricManager]]
-
-
-_KNOWN: dict[int, tuple[Bench, CalibrationRecord]] = {}
-
-
-def known_of(bench: Bench) -> CalibrationRecord:
-    """Return the record of a bench, written down once: that switches its transmitters on and off."""
-    if id(bench) not in _KNOWN:
-        _KNOWN[id(bench)] = bench, record_of_truth(bench)
-    return _KNOWN[id(bench)][1]
-
-
-@contextlib.contextmanager
-def managed(bench: Bench, directory: Path, **options: Any) -> Iterator[FabricManager]:
-    """Manage a bench's fabric, with journals in a directory, as a program of its own would."""
-    with (
-        BenchLock(directory, "test") as lock,
-        CircuitJournal(directory, bench.model.name, bench.mesh.topology.sha256) as circuits,
-        FabricJournal(directory, bench.model.name) as fabric,
-    ):
-        service = CircuitService(bench, known_of(bench), circuits, lock)
-        service.restore()
-        with FabricManager(service, fabric, **options) as manager:
-            yield manager
+from lumion_hw.fabric import FabricManager
 
 
 @pytest.fixture

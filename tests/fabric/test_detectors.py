@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from known_mesh import SMALL
+from managed_fabric import SMALL
 
 from lumion_hw import Bench
 from lumion_hw.bench.model import DetectorModel, FabricModel

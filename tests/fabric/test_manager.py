@@ -1,19 +1,21 @@
 """The manager: what stands by, what is noticed, what takes whose place, and what a killed manager leaves behind."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import known_of, managed
+import yaml
+from managed_fabric import SMALL, known_of, managed
 
 from firmware_protocol import Feature
 from lumion_hw import Bench
 from lumion_hw.circuits import CircuitRequest
 from lumion_hw.errors import CircuitError, ConfigError, LinkError
 from lumion_hw.fabric import FabricManager, Recovery, read_fabric
-from lumion_hw.fabric.detectors.light import Modules, Photodiodes
+from lumion_hw.fabric.detectors.light import Modules, PhotodiodeOptions, Photodiodes
 from lumion_hw.fabric.evidence import FailureVerdict
 
 SPANS = ["detected", "spare_chosen", "route_found", "programmed", "settled", "proven", "link_up"]
@@ -66,6 +68,64 @@ def test_a_fade_of_one_fibre_starts_nothing(prototype: FabricManager) -> None:
     assert bench.emulated.faults.board("mesh0").core.generation == generation
     assert prototype.judge.counters.fades == fades + 1
     assert not prototype.state.failed or "server0" not in prototype.state.failed
+
+
+@pytest.fixture
+def patient(bench: Bench, tmp_path: Path) -> Iterator[FabricManager]:
+    """The manager of the small bench, begun; its photodiodes are scanned less often, so that minutes take seconds."""
+    with managed(bench, tmp_path, detectors=[rare_scans()]) as begun:
+        begun.begin()
+        begun.run(1.0)
+        yield begun
+
+
+def rare_scans() -> Photodiodes:
+    return Photodiodes(PhotodiodeOptions(detector="photodiodes", period_s=0.01, hold_s=0.02))
+
+
+def test_a_fibre_that_somebody_moved_is_searched_and_costs_neither_way_nor_spare(patient: FabricManager) -> None:
+    before = standing(patient)
+    ways = patient.service.setup.active.circuits  # type: ignore[union-attr]
+    patient.bench.emulated.faults.turn_polarization("sfp-a")
+    assert patient.run(10.0) == []
+    assert (patient.judge.counters.verdicts, patient.judge.dark) == (0, ())
+    assert standing(patient) == before
+    assert patient.service.setup.active.circuits == ways  # type: ignore[union-attr]
+    assert all(proof.proven for proof in patient.confirm())
+
+
+def test_a_fibre_that_is_cut_is_searched_once_and_then_the_server_is_replaced(patient: FabricManager) -> None:
+    patient.bench.emulated.faults.drift_power(1, lambda _: -60.0)
+    (recovery,) = patient.run(10.0)
+    assert (recovery.failed, recovery.spare) == ("a", "c")
+    assert "fibre, cell or port" in recovery.verdict.words
+    assert standing(patient) == ["sfp-b:sfp-c", "sfp-c:sfp-b"]
+
+
+@pytest.mark.long
+def test_polarizations_are_kept_while_fibres_turn_and_after_a_spare_has_stepped_in(tmp_path: Path) -> None:
+    model = yaml.safe_load(SMALL.read_text(encoding="utf-8"))
+    # Left alone exp(-0.003 * 200) of a state is left after these 200 s, and of three fibres one has lost more.
+    model["emulation"] = {"fibre_drift_rad2_per_s": 0.003}
+    (tmp_path / "turning.yaml").write_text(yaml.safe_dump(model), encoding="utf-8")
+    with (
+        Bench.emulate(tmp_path / "turning.yaml", seed=5) as bench,
+        managed(bench, tmp_path / "state", detectors=[rare_scans()]) as manager,
+    ):
+        manager.begin()
+        world, of = bench.emulated.world, {path.source: i for i, path in enumerate(bench.wiring.inputs)}
+
+        def least_coupled(*modules: str) -> float:
+            fields = [world._arriving(of[module]) for module in modules]
+            return min(float(abs(field[0]) ** 2 / np.vdot(field, field).real) for field in fields)
+
+        assert manager.run(200.0) == []
+        assert least_coupled("sfp-a", "sfp-b", "sfp-c") > 0.9
+        assert manager.judge.counters.verdicts == 0
+        bench.emulated.faults.kill_modules(["sfp-b"])
+        assert [recovery.spare for recovery in manager.run(3.0)] == ["c"]
+        assert manager.run(200.0) == []
+        assert least_coupled("sfp-a", "sfp-c") > 0.9
 
 
 def test_spares_stand_by_lit_and_aligned(manager: FabricManager) -> None:
@@ -244,6 +304,16 @@ def test_a_server_that_does_not_answer_when_the_manager_begins_is_replaced(bench
     with managed(bench, tmp_path) as manager:
         manager.begin()
         assert (manager.state.places, manager.state.failed) == ({"b": "c"}, {"b": "its modules do not answer"})
+        assert standing(manager) == A_TO_C
+
+
+def test_a_member_that_died_while_no_manager_ran_is_replaced_by_the_next(bench: Bench, tmp_path: Path) -> None:
+    with managed(bench, tmp_path, detectors=[rare_scans()]) as manager:
+        manager.begin()
+    bench.emulated.faults.kill_modules(["sfp-b"])
+    with managed(bench, tmp_path, detectors=[rare_scans()]) as manager:
+        manager.begin()
+        assert [recovery.failed for recovery in manager.run(2.0)] == ["b"], "its circuits stand as they were noted"
         assert standing(manager) == A_TO_C
 
 

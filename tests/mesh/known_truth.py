@@ -40,15 +40,16 @@ def drawn(mesh: HexMesh, seed: int, **physics: float) -> MeshTruth:
 
 def true_cells(truth: MeshTruth, currents_ma: Real) -> UnitCells:
     """Return what the mesh really is at given currents: implicit heater law, crosstalk on arms and joints."""
-    cold = UnitCells(
+    heat_mw = truth.heater_power_mw(currents_ma)
+    arms = np.pi * heat_mw / truth.p_pi_mw + truth.crosstalk.arm_rad_per_mw @ heat_mw
+    return UnitCells(
         truth.loss_db,
         truth.eta_in,
         truth.eta_out,
-        truth.passive_phase,
-        np.zeros(len(truth.loss_db)),
-        truth.joint_phase,
+        truth.passive_phase + arms[0::2],
+        arms[1::2],
+        truth.joint_phase + truth.crosstalk.joint_rad_per_mw @ heat_mw,
     )
-    return truth.crosstalk.warmed(cold, truth.heater_power_mw(currents_ma), truth.p_pi_mw)
 
 
 def record_of(mesh: HexMesh, truth: MeshTruth) -> CalibrationRecord:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 
 import pytest
 from waiting import PATIENCE_S
 
+from lumion_hw.clock import VirtualClock
 from lumion_hw.sessions.framed.session import TurnLock
 
 
@@ -91,3 +93,17 @@ def test_it_knows_whether_it_is_shared() -> None:
 
     in_thread(other).join(PATIENCE_S)
     assert lock.shared
+
+
+def test_jobs_on_one_virtual_clock_share_a_lock_while_time_passes() -> None:
+    clock, told = VirtualClock(), list[tuple[str, float]]()
+    lock = TurnLock(clock.own_event)
+
+    def job(name: str) -> None:
+        for _ in range(2):
+            with lock:
+                clock.sleep(1.0)
+                told.append((name, clock.now()))
+
+    clock.side_by_side([partial(job, "a"), partial(job, "b")])
+    assert told == [("a", 1.0), ("b", 2.0), ("a", 3.0), ("b", 4.0)], "in turn, and never both at a time"

@@ -1,4 +1,4 @@
-"""The heat of a chip's heaters: it follows what drives them with one time constant."""
+"""The heat of a chip's heaters: it follows what drives them with one time constant, a share of it with a slower one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 _SETTLED_TAU = 25.0
 """Time constants after which heat is taken as settled: the rest is below 1e-10."""
+SLOW_TAU_S = 20e-3
+"""Second time constant, of substrate and package (assumed)."""
 
 
 class Heat:
@@ -20,13 +22,16 @@ class Heat:
         heaters: How many there are.
         tau_s: Time constant.
         at_s: Present instant; all are cold.
+        slow_share: Share that follows with :data:`SLOW_TAU_S` instead.
 
     Attributes:
         present_mw: Heat at the instant last looked at, shape ``(heaters,)``.
     """
 
-    def __init__(self, heaters: int, tau_s: float, at_s: float) -> None:
-        self._tau_s = tau_s
+    def __init__(self, heaters: int, tau_s: float, at_s: float, slow_share: float = 0.0) -> None:
+        shares = [(1.0 - slow_share, tau_s), (slow_share, SLOW_TAU_S)]
+        self._parts = [(share, part_tau_s, np.zeros(heaters)) for share, part_tau_s in shares if share > 0.0]
+        self._settled_s = _SETTLED_TAU * max(part_tau_s for _, part_tau_s, _ in self._parts)
         self.present_mw: NDArray[np.float64] = np.zeros(heaters)
         self._target_mw = self.present_mw
         self._followed_s = at_s
@@ -43,8 +48,14 @@ class Heat:
         """Let the heat come to an instant; return whether it has settled."""
         elapsed_s = max(at_s - self._followed_s, 0.0)
         self._followed_s = max(at_s, self._followed_s)
-        if at_s - self._aimed_s > _SETTLED_TAU * self._tau_s:
+        settled = at_s - self._aimed_s > self._settled_s
+        if settled:
             self.present_mw = self._target_mw  # exactly: whoever keeps solutions relies on it
-            return True
-        self.present_mw = self._target_mw + (self.present_mw - self._target_mw) * math.exp(-elapsed_s / self._tau_s)
-        return False
+        parts = []
+        for share, tau_s, heat_mw in self._parts:
+            now_mw = self._target_mw + (heat_mw - self._target_mw) * math.exp(-elapsed_s / tau_s)
+            parts.append((share, tau_s, self._target_mw if settled else now_mw))
+        self._parts = parts
+        if not settled:
+            self.present_mw = sum((share * heat_mw for share, _, heat_mw in parts), np.zeros(len(self._target_mw)))
+        return settled

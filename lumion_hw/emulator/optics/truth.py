@@ -6,13 +6,15 @@ UPV 2025; Teofilovic et al., JLT 2024); what is marked *assumed* has no publishe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.emulator.chip.chip import ChipDraws, ChipParts
+from lumion_hw.emulator.chip.effects import EffectSizes
+from lumion_hw.emulator.chip.heat_spread import HeatSpread
 from lumion_hw.interfaces.wiring import Wiring
-from lumion_hw.mesh.crosstalk import ThermalCrosstalk
 from lumion_hw.mesh.topology import MeshTopology
 from lumion_hw.quantities import frequency_hz_from_wavelength_m
 
@@ -50,6 +52,7 @@ class PhysicsParameters:
         phase_drift_rad_per_root_day: Random walk of every passive phase, of PUCs and joints (assumed).
         squeezer_period_min_mv: Least drive of a polarization squeezer for a full turn (assumed).
         squeezer_period_max_mv: Largest drive for a full turn (assumed).
+        effects: What the chip does beyond that.
     """
 
     puc_loss_db: float = 0.5  # 0.46 to 0.55 dB published
@@ -80,6 +83,7 @@ class PhysicsParameters:
     phase_drift_rad_per_root_day: float = 0.0
     squeezer_period_min_mv: float = 3200.0
     squeezer_period_max_mv: float = 4200.0
+    effects: EffectSizes = field(default_factory=EffectSizes)
 
 
 @dataclass
@@ -101,6 +105,7 @@ class MeshTruth:
         access_loss_db: Shape ``(n_ports,)``.
         monitor_scale: Shape ``(n_ports,)``; photodiode responsivity over nominal.
         stuck_current_ma: Heater to current it really carries, for heaters that do not obey.
+        draws: What was drawn of the chip beyond that.
         common_phase_rad: What the chip's temperature adds to both arms of every PUC.
     """
 
@@ -112,24 +117,32 @@ class MeshTruth:
     p_pi_mw: NDArray[np.float64]
     heater_ohm: NDArray[np.float64]
     nonlinearity_per_mw: NDArray[np.float64]
-    crosstalk: ThermalCrosstalk
+    crosstalk: HeatSpread
     access_loss_db: NDArray[np.float64]
     monitor_scale: NDArray[np.float64]
     stuck_current_ma: dict[int, float]
+    draws: ChipDraws
     common_phase_rad: float = 0.0
 
-    def heater_power_mw(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the power each heater turns into heat at rest, shape ``(2E,)``.
+    @property
+    def parts(self) -> ChipParts:
+        """What light meets, as it is now: faults and time change it."""
+        return ChipParts(
+            self.loss_db,
+            self.eta_in,
+            self.eta_out,
+            self.passive_phase,
+            self.joint_phase,
+            self.p_pi_mw,
+            self.crosstalk,
+        )
 
-        Current drive with a resistance that rises with its own heat, P = I²R0 / (1 - γ·R0·I²); the law runs away where
-        the denominator vanishes, so it is held at a tenth: the board's limits lie far below.
-        """
-        current = currents_ma.copy()
+    def heater_power_mw(self, currents_ma: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the power each heater turns into heat at rest, shape ``(2E,)``."""
+        current = self.draws.heaters.carried_ma(currents_ma.copy())
         for heater, stuck in self.stuck_current_ma.items():
             current[heater] = stuck
-        cold_mw = current**2 * self.heater_ohm * 1e-3
-        power: NDArray[np.float64] = cold_mw / np.maximum(1.0 - self.nonlinearity_per_mw * cold_mw, 0.1)
-        return power
+        return self.draws.heaters.heat_mw(current, self.heater_ohm, self.nonlinearity_per_mw)
 
 
 @dataclass
@@ -153,15 +166,29 @@ class ChainTruth:
     squeezer_offset_rad: NDArray[np.float64]
 
 
-def draw_mesh(mesh: MeshTopology, physics: PhysicsParameters, rng: np.random.Generator) -> MeshTruth:
-    """Draw the hidden parameters of a mesh."""
+def draw_mesh(
+    mesh: MeshTopology,
+    physics: PhysicsParameters,
+    rng: np.random.Generator,
+    effects_rng: np.random.Generator | None = None,
+) -> MeshTruth:
+    """Draw the hidden parameters of a mesh.
+
+    Args:
+        mesh: Its graph.
+        physics: Spreads, and sizes of effects.
+        rng: Draws what every chip has.
+        effects_rng: Draws the effects, so that a chip with them is the one without, and something more.
+    """
+    effects_rng = effects_rng or np.random.default_rng(0)
     n_pucs, n_joints, heaters = mesh.n_pucs, len(mesh.joints), 2 * mesh.n_pucs
     common = physics.coupler_common_sigma * rng.standard_normal(n_pucs)
     difference = physics.coupler_difference_rad * rng.standard_normal(n_pucs)
     # The order of the draws is part of a seed: another order is another bench.
     spread = np.clip(rng.standard_normal(mesh.n_ports), -2.5, 2.5)
     loss = physics.puc_loss_db + physics.puc_loss_sigma_db * np.clip(rng.standard_normal(n_pucs), -2.0, 2.0)
-    crosstalk = ThermalCrosstalk.by_distance(mesh, physics.p_pi_typical_mw)
+    draws = ChipDraws.drawn(mesh, physics.effects, effects_rng)
+    heat = HeatSpread.drawn(mesh, physics.p_pi_typical_mw, physics.effects, effects_rng)
     turn = 2 * np.pi if physics.random_passive_phases else 0.0
     return MeshTruth(
         loss_db=np.maximum(loss, 0.0),
@@ -173,10 +200,11 @@ def draw_mesh(mesh: MeshTopology, physics: PhysicsParameters, rng: np.random.Gen
         p_pi_mw=rng.triangular(physics.p_pi_min_mw, physics.p_pi_typical_mw, physics.p_pi_max_mw, heaters),
         heater_ohm=physics.heater_ohm * (1.0 + physics.heater_ohm_sigma * rng.standard_normal(heaters)),
         nonlinearity_per_mw=physics.thermal_nonlinearity_per_mw * (1.0 + 0.1 * rng.standard_normal(heaters)),
-        crosstalk=crosstalk if physics.crosstalk else ThermalCrosstalk.none(mesh),
+        crosstalk=heat if physics.crosstalk else HeatSpread.none(mesh),
         access_loss_db=physics.access_loss_db + physics.access_loss_sigma_db * spread,
         monitor_scale=1.0 + physics.monitor_scale_sigma * rng.standard_normal(mesh.n_ports),
         stuck_current_ma={},
+        draws=draws,
     )
 
 

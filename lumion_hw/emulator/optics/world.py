@@ -12,6 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.clock import Clock
+from lumion_hw.emulator.chip.cell import ChipCells
+from lumion_hw.emulator.chip.chip import Chip, ChipSlopes
+from lumion_hw.emulator.chip.photodiodes import Photodiodes
 from lumion_hw.emulator.optics.bench_time import BenchTime
 from lumion_hw.emulator.optics.coherent_paths import CoherentLaunch, CoherentReception, PathPair, path_pair
 from lumion_hw.emulator.optics.disturbances import Disturbances
@@ -21,9 +24,6 @@ from lumion_hw.emulator.optics.polarization import Jones, retarder, stokes_of
 from lumion_hw.emulator.optics.slow_drift import SlowDrift
 from lumion_hw.emulator.optics.truth import ChainTruth, MeshTruth, PhysicsParameters
 from lumion_hw.interfaces.wiring import OutputPath, Wiring
-from lumion_hw.mesh.cell import UnitCells
-from lumion_hw.mesh.facets import entering_fraction
-from lumion_hw.mesh.scattering import Solver
 from lumion_hw.mesh.topology import MeshTopology
 from lumion_hw.quantities import (
     OSNR_OF_0_DBM_DB,
@@ -53,6 +53,7 @@ class OpticalWorld:
         clock: The bench's clock.
         rng: Noise and drift of the fibres.
         slow_drift: What time does to the mesh; nothing if not given.
+        offsets_rng: Draws what time does to the photodiodes.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class OpticalWorld:
         clock: Clock,
         rng: np.random.Generator,
         slow_drift: SlowDrift | None = None,
+        offsets_rng: np.random.Generator | None = None,
     ) -> None:
         self.mesh = mesh
         self.wiring = wiring
@@ -75,10 +77,16 @@ class OpticalWorld:
         self._clock = clock
         self._rng = rng
         self._slow_drift = slow_drift
-        self._solver = Solver(mesh)
         self._nominal_nm = nominal_nm
-        self._reference_hz = frequency_hz_from_wavelength_m(nominal_nm * 1e-9)
-        self._slope_per_hz = -nominal_nm / self._reference_hz  # dλ/df in nm per Hz
+        reference_hz = frequency_hz_from_wavelength_m(nominal_nm * 1e-9)
+        slopes = ChipSlopes(
+            reference_hz,
+            -nominal_nm / reference_hz,  # dλ/df in nm per Hz
+            physics.eta_slope_per_nm,
+            physics.differential_slope_per_nm,
+        )
+        self._chip = Chip(mesh, mesh_truth.draws, slopes)
+        self._photodiodes = Photodiodes(physics.effects, offsets_rng or np.random.default_rng(0), clock.now())
         self._inputs_of: dict[str, list[int]] = {}
         for index, path in enumerate(wiring.inputs):
             self._inputs_of.setdefault(path.source, []).append(index)
@@ -89,13 +97,13 @@ class OpticalWorld:
         self._launched_w = np.zeros(len(wiring.inputs))
         self._turns: list[Jones] = [np.eye(2, dtype=np.complex128) for _ in chains]
         self._driven_ma = np.zeros(2 * mesh.n_pucs)
-        self._heat = Heat(2 * mesh.n_pucs, physics.thermal_tau_s, clock.now())
+        self._heat = Heat(2 * mesh.n_pucs, physics.thermal_tau_s, clock.now(), physics.effects.slow_heat_share)
         self._drifted_at_s = clock.now()
-        self._columns: dict[tuple[int, float, float], NDArray[np.complex128]] = {}
+        self._columns: dict[tuple[int, bool, float, float], NDArray[np.complex128]] = {}
         self.time = BenchTime(clock.now)
         self.disturbances = Disturbances()
         self.swapped: list[tuple[int, int]] = []
-        self._coupled: dict[int, float] = {}
+        self._coupled: dict[int, tuple[float, float]] = {}
         self._coherent: dict[str, CoherentLaunch] = {}
         self.before_reading: list[Callable[[], None]] = []
         self.before_changing: list[Callable[[], None]] = []
@@ -197,9 +205,12 @@ class OpticalWorld:
         if index not in self._coupled:
             self._coupled[index] = self._entering_fraction(index)
         drift = self.disturbances.power(self.wiring.inputs[index].port, self._now())
-        shares = np.abs(self._fields(index, self.chains[index].frequency_hz)) ** 2
-        leaving: NDArray[np.float64] = launched_w * drift * self._coupled[index] * shares
-        return leaving
+        frequency_hz = self.chains[index].frequency_hz
+        te, tm = self._coupled[index]
+        leaving: NDArray[np.float64] = te * np.abs(self._fields(index, frequency_hz)) ** 2
+        if tm > 0.0:
+            leaving += tm * np.abs(self._fields(index, frequency_hz, tm=True)) ** 2
+        return launched_w * drift * leaving
 
     def monitor_ma(
         self, ports: NDArray[np.int64], responsivity_a_per_w: float, n_avg: int, at_s: float | None = None
@@ -221,9 +232,10 @@ class OpticalWorld:
         # Noise in proportion to the light and noise of the amplifier have no relation; a mean over scans weakens both.
         sigma_w = np.hypot(self._physics.monitor_noise_relative * power_w, floor_w) / np.sqrt(n_avg)
         noisy_w = power_w + sigma_w * self._rng.standard_normal(len(ports))
+        current_ma = self._photodiodes.read_ma(noisy_w * responsivity_a_per_w * 1e3, self._now())
         # A photocurrent has one sign, and the converter ends at 0.
-        current_ma: NDArray[np.float64] = np.maximum(noisy_w, 0.0) * responsivity_a_per_w * 1e3
-        return current_ma
+        read_ma: NDArray[np.float64] = np.maximum(current_ma, 0.0)
+        return read_ma
 
     def received_w(self, transponder: str) -> float:
         """Return the power at a module's receiver."""
@@ -353,14 +365,21 @@ class OpticalWorld:
         # A splitter-rotator gives one output what is TE, and the other what is TM, turned to TE.
         return arriving[::-1] if tributary == "y" else arriving
 
-    def _entering_fraction(self, index: int) -> float:
-        """Return TE power in the mesh over launched power, for one input."""
+    def _entering_fraction(self, index: int) -> tuple[float, float]:
+        """Return power in the mesh over launched power, for one input: as TE, and as TM that goes its own way.
+
+        TM leaks in through the port. TE and TM add in power: were TM a field that goes the way of TE, some polarization
+        would hide it altogether.
+        """
         path = self.wiring.inputs[index]
+        gain = self._input_gain(index)
         if path.source in self._coherent:  # half of it, whatever its polarization: both tributaries count alike
-            return 0.5 * self._input_gain(index)
-        return float(entering_fraction(self._arriving(index), 0.0, self._physics.tm_rejection_db)) * self._input_gain(
-            index
-        )
+            return 0.5 * gain, 0.0
+        arriving = self._arriving(index)
+        te = abs(arriving[0]) ** 2
+        tm = 10.0 ** (-self._physics.tm_rejection_db / 10.0) * abs(arriving[1]) ** 2
+        own = self._physics.effects.tm_path
+        return float((te + (1.0 - own) * tm) * gain), float(own * tm * gain)
 
     def _input_gain(self, index: int) -> float:
         """Return TE power in the mesh over TE power launched, for one input."""
@@ -368,13 +387,14 @@ class OpticalWorld:
         loss_db = path.loss_db + self.truth.access_loss_db[path.port] - path.gain_db
         return float(10.0 ** (-loss_db / 10.0))
 
-    def _fields(self, index: int, frequency_hz: float) -> NDArray[np.complex128]:
-        """Return S_qp from one input to all ports; kept while the heat has settled."""
+    def _fields(self, index: int, frequency_hz: float, *, tm: bool = False) -> NDArray[np.complex128]:
+        """Return the fields at all ports for unit light into the mesh by one input; kept while the heat has settled."""
         # While heat moves every look finds another chip; once it rests, a column serves until something changes.
         settled = self._heat.follow(self._now())
-        key = (index, frequency_hz, self.disturbances.common_phase_rad(self._now()))
+        key = (index, tm, frequency_hz, self.disturbances.common_phase_rad(self._now()))
         if not settled or key not in self._columns:
-            column = self._solver.solve(self.cells(frequency_hz), frequency_hz, [self.wiring.inputs[index].port])[:, 0]
+            port, cells = self.wiring.inputs[index].port, self.cells(frequency_hz)
+            column = self._chip.tm_leaving(cells, port) if tm else self._chip.leaving(cells, port)
             if not settled:
                 return column
             if len(self._columns) >= _MOST_COLUMNS:
@@ -382,29 +402,27 @@ class OpticalWorld:
             self._columns[key] = column
         return self._columns[key]
 
-    def cells(self, frequency_hz: float | None = None) -> UnitCells:
-        """Return the unit cells at the present heat, about the reference frequency.
+    @property
+    def slopes(self) -> ChipSlopes:
+        """How the chip follows the frequency of light, and the frequency at which its hidden truth holds."""
+        return self._chip.slopes
+
+    def true_fields(self, port: int, frequency_hz: float) -> NDArray[np.complex128]:
+        """Return the fields that leave all ports for unit light in the mesh at one, at the present heat: TE alone.
+
+        For tests and benchmarks, as all of the hidden truth.
+        """
+        return self._chip.leaving(self.cells(frequency_hz), port)
+
+    def cells(self, frequency_hz: float | None = None) -> ChipCells:
+        """Return the chip's cells at the present heat.
 
         Args:
-            frequency_hz: Frequency of the light, if it matters: what heat adds to the optical path is the same length
-                at every wavelength (dn/dT hardly changes over tens of nm), so its phase is proportional to frequency.
+            frequency_hz: Frequency of the light; that at which splittings and phases hold if not given.
         """
         self._heat.follow(self._now())
-        truth = self.truth
-        common = truth.common_phase_rad + self.disturbances.common_phase_rad(self._now())
-        cold = UnitCells(
-            loss_db=truth.loss_db,
-            eta_in=truth.eta_in,
-            eta_out=truth.eta_out,
-            phase_upper=truth.passive_phase + common,
-            phase_lower=np.full(self.mesh.n_pucs, common),
-            joint_phase=truth.joint_phase,
-            reference_hz=self._reference_hz,
-            eta_slope_per_hz=self._physics.eta_slope_per_nm * self._slope_per_hz,
-            differential_slope_per_hz=self._physics.differential_slope_per_nm * self._slope_per_hz,
-        )
-        turns = 1.0 if frequency_hz is None else frequency_hz / self._reference_hz
-        return truth.crosstalk.warmed(cold, self._heat.present_mw * turns, truth.p_pi_mw)
+        common = self.truth.common_phase_rad + self.disturbances.common_phase_rad(self._now())
+        return self._chip.cells(self.truth.parts, self._heat.present_mw, common, frequency_hz)
 
     def _about_to_change(self) -> None:
         """Let who watches the light by itself see it as it has been until now."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pydantic import ConfigDict, ValidationError
@@ -36,11 +36,13 @@ class Watched:
         bench: The bench.
         circuits: Circuits in service, those of spares that stand by among them.
         units: Servers and accelerators in service.
+        promised_ma: Photocurrent that the budget of a circuit promises at its exit, by circuit, where a photodiode is.
     """
 
     bench: Bench
     circuits: tuple[PlannedCircuit, ...]
     units: tuple[str, ...]
+    promised_ma: Mapping[str, float] = field(default_factory=dict)
 
 
 class Detector(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,9 +14,12 @@ from lumion_hw.errors import LinkError
 from lumion_hw.fabric.detectors.hold_off import HostWatch
 from lumion_hw.fabric.detectors.kind import DetectorOptions, Watched
 from lumion_hw.fabric.evidence import Evidence
+from lumion_hw.fabric.servers import find_unit
 from lumion_hw.interfaces import LightState, LightThreshold, LightWatcher
 
 _LEVEL_SCANS = 16
+_SILENT_ASKS, _SILENT_AGAIN_S = 3, 1.0
+"""A module that is silent once may be busy; so often, so far apart, it is dead."""
 _FEWEST_STEPS = 40.0
 """Steps of the converter that the light of an exit has to be worth, so that a tenth of it is still four."""
 
@@ -64,7 +67,9 @@ class Photodiodes:
             name = f"{circuit.request.source}:{circuit.request.target}"
             monitor = monitor_of.get(circuit.exit.port)
             level_ma = 0.0 if monitor is None else levels_ma[monitor]
-            if monitor is None or level_ma < _FEWEST_STEPS * mesh.monitor_step_ma:
+            # Too dim to judge by, or dark already: a level taken now would pass for a good one for ever.
+            dark_ma = watched.promised_ma.get(name, 0.0) * 10.0 ** (-options.dark_db / 10.0)
+            if monitor is None or level_ma < max(_FEWEST_STEPS * mesh.monitor_step_ma, dark_ma):
                 unwatched.append(name)
                 continue
             if math.isnan(level_ma):  # saturated: as bright as it can tell
@@ -121,7 +126,7 @@ class Photodiodes:
 
 
 class Modules:
-    """Asks receivers for loss of signal, again and again."""
+    """Asks receivers for loss of signal, again and again; a server all of whose receivers stay silent is gone."""
 
     name = "modules"
     waits = False
@@ -137,14 +142,16 @@ class Modules:
         self._watched: Watched | None = None
         self._lit_s: dict[str, float] = {}
         self._dark: set[str] = set()
-        self._silent: set[str] = set()
+        self._silences: dict[str, int] = {}
+        self._ask_again_s: dict[str, float] = {}
+        self._gone: set[str] = set()
 
     def start(self, watched: Watched) -> None:
         """Ask the receivers of these circuits from now on."""
         now_s = watched.bench.clock.now()
         self._watched, self.period_s = watched, watched.bench.model.fabric.detect_poll_s
         self._lit_s = {f"{each.request.source}:{each.request.target}": now_s for each in watched.circuits}
-        self._dark, self._silent = set(), set()
+        self._dark, self._silences, self._ask_again_s, self._gone = set(), {}, {}, set()
 
     def look(self, timeout_s: float) -> Sequence[Evidence]:
         """Ask all of them once, side by side."""
@@ -152,19 +159,21 @@ class Modules:
         watched = self._watched
         if watched is None:
             return ()
-        bench = watched.bench
+        clock = watched.bench.clock
         names = {each.request.target: f"{each.request.source}:{each.request.target}" for each in watched.circuits}
-        # A module that did not answer is not asked again: its time-out would delay the verdict on the others.
-        asked = sorted(names.keys() - self._silent)
+        # The time-out of a module that does not answer delays the verdict on others: it is asked less often.
+        asked = sorted(target for target in names if clock.now() >= self._ask_again_s.get(target, -math.inf))
         found: list[Evidence] = []
 
         def ask(target: str) -> None:
             try:
-                los = bench.transponders[target].status().rx_los
+                los = watched.bench.transponders[target].status().rx_los
             except LinkError:
-                self._silent.add(target)
+                self._silences[target] = self._silences.get(target, 0) + 1
+                self._ask_again_s[target] = clock.now() + _SILENT_AGAIN_S
                 return
-            now_s, name = bench.clock.now(), names[target]
+            self._silences.pop(target, None)
+            now_s, name = clock.now(), names[target]
             was_s = self._lit_s.get(name, now_s)
             if los and name not in self._dark:
                 self._dark.add(name)
@@ -175,7 +184,21 @@ class Modules:
                     self._dark.discard(name)
                     found.append(Evidence(self.name, "lit", name, was_s, now_s, now_s))
 
-        bench.side_by_side([(target, partial(ask, target)) for target in asked])
+        watched.bench.side_by_side([(target, partial(ask, target)) for target in asked])
+        return [*found, *self._silent_units(watched, names)]
+
+    def _silent_units(self, watched: Watched, receivers: Collection[str]) -> list[Evidence]:
+        now_s, found = watched.bench.clock.now(), list[Evidence]()
+        for unit in watched.units:
+            own = [nic for nic in find_unit(watched.bench.model, unit).nics if nic in receivers]
+            is_gone = bool(own) and all(self._silences.get(nic, 0) >= _SILENT_ASKS for nic in own)
+            if is_gone and unit not in self._gone:
+                self._gone.add(unit)
+                words = f"{', '.join(own)} did not answer {_SILENT_ASKS} times in a row"
+                found.append(Evidence(self.name, "gone", unit, now_s, now_s, now_s, words))
+            elif not is_gone and unit in self._gone:
+                self._gone.discard(unit)
+                found.append(Evidence(self.name, "back", unit, now_s, now_s, now_s))
         return found
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import secrets
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import TracebackType
@@ -38,7 +38,7 @@ from firmware_protocol import (
     retry_timeout_s,
 )
 from firmware_protocol.timing import MARGIN_S
-from lumion_hw.clock import Clock
+from lumion_hw.clock import Clock, ClockEvent
 from lumion_hw.errors import BusyError, LinkLost
 from lumion_hw.links.base import Link
 from lumion_hw.links.owner import Owner, fork_safe
@@ -49,18 +49,23 @@ from lumion_hw.sessions.framed.line import HOST_MTU, Line, Loss, SessionState
 
 
 class TurnLock:
-    """A re-entrant lock that a thread which lets it go and takes it again cannot keep from others.
+    """A re-entrant lock that is handed on in the order in which it was asked for.
 
     A plain ``RLock`` is often won again by the thread that has just released it: whoever waits for events in short
-    turns would make the others wait for several of them.
+    turns would make the others wait for several of them. Waiting is for an event of the clock, so that jobs side by
+    side on a virtual clock, of which one at a time runs, can share a session as well.
+
+    Args:
+        event: Makes an event; that of the clock the session lives by.
 
     Attributes:
         shared: More than one thread has held it so far.
     """
 
-    def __init__(self) -> None:
-        self._door = threading.Lock()
-        self._lock = threading.RLock()
+    def __init__(self, event: Callable[[], ClockEvent] = threading.Event) -> None:
+        self._event = event
+        self._guard = threading.Lock()  # never held while time passes
+        self._waiting: deque[tuple[int, ClockEvent]] = deque()
         self._owner = 0
         self._depth = 0
         self._first_owner = 0
@@ -72,34 +77,52 @@ class TurnLock:
 
     def _at_fork_reinit(self) -> None:
         """Be free: the thread that held it was left behind in another process."""
-        self._door, self._lock = threading.Lock(), threading.RLock()
+        self._guard = threading.Lock()
+        self._waiting.clear()
         self._owner = self._depth = 0
 
     def acquire(self, *, blocking: bool = True) -> bool:
         """Take the lock; with ``blocking`` false return ``False`` at once when another thread has or awaits it."""
         me = threading.get_ident()
-        if self._owner != me:
-            # The door is taken before the lock and given back at once. Whoever
-            # waits stands at it, so a thread that comes back has to queue behind.
-            if not self._door.acquire(blocking):
+        with self._guard:
+            if self._owner == me:
+                self._depth += 1
+                return True
+            if not self._owner and not self._waiting:
+                self._give_to(me)
+                return True
+            if not blocking:
                 return False
-            try:
-                if not self._lock.acquire(blocking):
-                    return False
-            finally:
-                self._door.release()
-            self._owner = me
-            self._first_owner = self._first_owner or me
-            self.shared = self.shared or self._first_owner != me
-        self._depth += 1
+            waiting = me, self._event()
+            self._waiting.append(waiting)
+        try:
+            waiting[1].wait()
+        except BaseException:  # Ctrl-C: others must not wait for a thread that has given up
+            with self._guard:
+                if waiting in self._waiting:
+                    self._waiting.remove(waiting)
+            if self._owner == me:
+                self.release()
+            raise
         return True
 
     def release(self) -> None:
-        """Let the lock go; the thread that waits at the door is next."""
+        """Let the lock go; the thread that has waited longest has it then."""
         self._depth -= 1
-        if not self._depth:
+        if self._depth:
+            return
+        with self._guard:
             self._owner = 0
-            self._lock.release()
+            following = self._waiting.popleft() if self._waiting else None
+            if following is not None:
+                self._give_to(following[0])
+        if following is not None:
+            following[1].set()
+
+    def _give_to(self, thread: int) -> None:
+        self._owner, self._depth = thread, 1
+        self._first_owner = self._first_owner or thread
+        self.shared = self.shared or self._first_owner != thread
 
     def __enter__(self) -> None:
         self.acquire()
@@ -151,7 +174,7 @@ class FramedSession:
         self._baud = baud
         self._session_ids = session_ids or (lambda: secrets.randbelow(0xFFFF) + 1)
         self._first_seq = first_seq
-        self._lock = fork_safe(TurnLock())
+        self._lock = fork_safe(TurnLock(clock.own_event))
         self._owner = Owner()
         self._exchanging = False
         self._hello: HelloReply | None = None

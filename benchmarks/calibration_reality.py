@@ -1,0 +1,153 @@
+"""What the calibration states, and what is true, on chips with physics that its model does not know.
+
+Run: .venv/bin/python benchmarks/calibration_reality.py [--bench small|prototype] [--seeds 10] [--rows NAME ...]
+     [--workers 2] [--out FILE] [--table FILE ...]
+
+A row is one effect of the emulated chip alone (docs/emulated-chip.md), at the sizes of `realistic` and of `harsh`; the
+ideal chip; and all effects together. Results are appended to --out as they come, one JSON document per line, so that
+rows can be run one by one; --table prints what such files hold and measures nothing. The hidden truth is read for
+judging only. `small` is the bench of the tests, 15 PUCs; `prototype` the built-in one, 72 PUCs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+import yaml
+
+HERE = Path(__file__).parent
+# This folder holds a module of the name of the package it measures.
+sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != HERE]
+
+GROUPS = {
+    "passive_phase_rad": "passive",
+    "loops": "loops",
+    "coupler_common_rad": "coupler common",
+    "coupler_difference_rad": "coupler difference",
+    "loss_db": "loss",
+}
+"""Groups of parameters, and the heads of the columns that hold error over stated error."""
+
+
+def rows() -> dict[str, dict[str, Any]]:
+    """Return the emulation section of every row, by its name."""
+    from lumion_hw.emulator.chip.effects import CHIP_EFFECTS
+
+    found: dict[str, dict[str, Any]] = {"ideal": {}}
+    for effect in CHIP_EFFECTS:
+        for size in dict.fromkeys((effect.realistic, effect.harsh)):
+            found[f"{effect.name} {size:g}"] = {"effects": {effect.name: size}}
+    return found | {"realistic": {"physics": "realistic"}, "harsh": {"physics": "harsh"}}
+
+
+def one(bench: str, row: str, seed: int) -> dict[str, Any]:
+    """Calibrate and judge one bench of one row."""
+    from lumion_hw.bench.loader import builtin_path
+
+    source = HERE.parent / "tests" / "data" / "small.yaml" if bench == "small" else builtin_path("lumion-prototype")
+    model = yaml.safe_load(Path(source).read_text(encoding="utf-8"))
+    model["emulation"] = model.get("emulation", {}) | rows()[row]
+    named = {"bench": bench, "row": row, "seed": seed}
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "bench.yaml"
+        path.write_text(yaml.safe_dump(model), encoding="utf-8")
+        try:
+            return named | _goal_benchmark().calibrated(path, seed)
+        except Exception as error:  # noqa: BLE001 - one seed must not end a run of an hour
+            return named | {"figures": {}, "normalised": {}, "faults": [f"{type(error).__name__}: {error}"]}
+
+
+def _goal_benchmark() -> Any:
+    spec = importlib.util.spec_from_file_location("goal_benchmark", HERE / "calibration.py")
+    if spec is None or spec.loader is None:
+        raise RuntimeError("benchmarks/calibration.py is missing")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def results(bench: str, names: Sequence[str], seeds: Sequence[int], workers: int) -> Iterator[dict[str, Any]]:
+    """Yield every result as it comes."""
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(one, bench, name, seed) for name in names for seed in seeds]):
+            yield done.result()
+
+
+def print_table(found: Sequence[Mapping[str, Any]]) -> None:
+    """Print a row per effect: medians over seeds, and errors over stated ones pooled over certified seeds."""
+    head = (
+        "chip",
+        "certified",
+        "passive mrad",
+        "bound",
+        *GROUPS.values(),
+        "held-out dB",
+        "extinction short dB",
+        "CPU s",
+        "s",
+    )
+    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    for name in [row for row in rows() if any(each["row"] == row for each in found)]:
+        of_row = [each for each in found if each["row"] == name]
+        certified = [each for each in of_row if each["figures"].get("fit_certified")]
+        cells = [name, f"{len(certified)} of {len(of_row)}"]
+        cells += [
+            _median(of_row, figure, form) for figure, form in (("passive_mrad", ".2f"), ("passive_bound_mrad", ".2f"))
+        ]
+        cells += [_pooled(certified or of_row, group) for group in GROUPS]
+        figures = (("held_out_db", ".3f"), ("extinction_short_db", ".2f"), ("cpu_s", ".0f"), ("hardware_s", ".0f"))
+        cells += [_median(of_row, figure, form) for figure, form in figures]
+        print("| " + " | ".join(cells) + " |")
+
+
+def _median(found: Sequence[Mapping[str, Any]], figure: str, form: str) -> str:
+    values = [each["figures"][figure] for each in found if figure in each["figures"]]
+    return format(float(np.median(values)), form) if values else "–"
+
+
+def _pooled(found: Sequence[Mapping[str, Any]], group: str) -> str:
+    values = [value for each in found for value in each["normalised"].get(group, ())]
+    return f"{np.sqrt(np.mean(np.square(values))):.2f}" if values else "–"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bench", choices=("small", "prototype"), default="prototype")
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--seeds", type=int, default=10, help="seeds of every row")
+    parser.add_argument("--rows", nargs="+", choices=list(rows()), metavar="NAME", help="which rows; all if not given")
+    parser.add_argument("--workers", type=int, default=2, help="processes")
+    parser.add_argument("--out", type=Path, help="file that results are appended to")
+    parser.add_argument("--table", type=Path, nargs="+", help="print the table of these files, measure nothing")
+    given = parser.parse_args()
+    if given.table:
+        print_table([json.loads(line) for path in given.table for line in path.read_text().splitlines()])
+        return
+    found = []
+    for result in results(
+        given.bench, given.rows or list(rows()), range(given.first, given.first + given.seeds), given.workers
+    ):
+        found.append(result)
+        if given.out:
+            with given.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(result) + "\n")
+        for fault in result["faults"]:
+            print(f"<!-- {result['row']}, seed {result['seed']}: {fault} -->", flush=True)
+    print_table(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The unit cell of the emulated chip: two couplers and two arms that differ in phase and in loss.
+
+Fields vary as e^{+jωt}: a phase delays and multiplies by e^{-jφ}. A coupler of power splitting η passes √(1-η) straight
+and -j√η across. Light from end A to end B meets the coupler η1, then the arms, then η2; the way back is the transpose,
+since nothing here is magnetic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Real = NDArray[np.float64]
+Complex = NDArray[np.complex128]
+
+
+@dataclass(frozen=True, eq=False)
+class ChipCells:
+    """All cells and joints of a chip at one instant and one optical frequency. E PUCs, J joints.
+
+    Attributes:
+        eta_in: Shape ``(E,)``; power splitting of the coupler at end A.
+        eta_out: Shape ``(E,)``; of that at end B.
+        loss_upper_db: Shape ``(E,)``; loss from end to end by the upper arm.
+        loss_lower_db: Shape ``(E,)``; by the lower one.
+        phase_upper: Shape ``(E,)``; phase of the upper arm in rad, without the delay of the detuning.
+        phase_lower: Shape ``(E,)``.
+        joint_phase: Shape ``(J,)``; phase of every joint in rad.
+        detuning_hz: Distance from the frequency at which phases and splittings hold.
+        delay_s: Group delay of a PUC.
+        differential_slope_per_hz: Change of the phase of the upper arm over the lower per Hz.
+    """
+
+    eta_in: Real
+    eta_out: Real
+    loss_upper_db: Real
+    loss_lower_db: Real
+    phase_upper: Real
+    phase_lower: Real
+    joint_phase: Real
+    detuning_hz: float
+    delay_s: float
+    differential_slope_per_hz: float
+
+    def transfer(self) -> Complex:
+        """Return T of every cell, shape ``(E, 2, 2)``: waves at (B, L), (B, R) for waves at (A, L), (A, R)."""
+        half_rad = 0.5 * self.differential_slope_per_hz * self.detuning_hz
+        common_rad = 2.0 * np.pi * self.delay_s * self.detuning_hz
+        arms = np.stack([
+            10.0 ** (-self.loss_upper_db / 20.0) * np.exp(-1j * (self.phase_upper + common_rad + half_rad)),
+            10.0 ** (-self.loss_lower_db / 20.0) * np.exp(-1j * (self.phase_lower + common_rad - half_rad)),
+        ])  # fmt: skip
+        first, second = _coupler(self.eta_in), _coupler(self.eta_out)
+        transfer: Complex = np.einsum("eik,ke,ekj->eij", second, arms, first)
+        return transfer
+
+
+def _coupler(eta: Real) -> Complex:
+    across = -1j * np.sqrt(np.clip(eta, 0.0, 1.0))
+    straight = np.sqrt(1.0 - np.clip(eta, 0.0, 1.0))
+    return np.moveaxis(np.array([[straight, across], [across, straight]]), 2, 0)

@@ -1,0 +1,111 @@
+"""How the heat of a heater spreads over the chip: phase per heat of other arms and of joints.
+
+Published is the shift of a ring of six PUCs per π of a heated PUC, against distance (Teofilovic 2024; samples and
+their fit in pm: 0.906·exp(-d/1.18 mm) + 0.12). The PUC was heated on both arms, so that a single heater's heat for π
+is half of what was put in. The scatter about the curve, the die's edge and the metal are what the samples do not show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.emulator.chip.effects import EffectSizes
+from lumion_hw.mesh.topology import MeshTopology
+
+Real = NDArray[np.float64]
+
+PUC_MM = 0.81141
+"""Basic unit length (Sánchez-Jácome 2025), here also the length of a lattice edge (assumed)."""
+_ARM_OFF_MIDDLE_MM = 0.025  # half the distance of the two arms (assumed)
+_FREE_SPECTRAL_RANGE_PM = 119.0  # of the ring of six
+_DECAY_MM = 1.18
+
+
+@dataclass(frozen=True, eq=False)
+class HeatSpread:
+    """Phase per heat. Heater ``2·PUC`` lies on the upper arm, the next one on the lower.
+
+    Attributes:
+        arm_rad_per_mw: Shape ``(2E, 2E)``; phase of an arm (row) for the heat of another arm's heater (column).
+        joint_rad_per_mw: Shape ``(J, 2E)``; the same for joints.
+    """
+
+    arm_rad_per_mw: Real
+    joint_rad_per_mw: Real
+
+    @classmethod
+    def none(cls, mesh: MeshTopology) -> HeatSpread:
+        """Return that of heaters that warm nothing but their own arm."""
+        n = 2 * mesh.n_pucs
+        return cls(np.zeros((n, n)), np.zeros((len(mesh.joints), n)))
+
+    @classmethod
+    def drawn(
+        cls, mesh: MeshTopology, heat_per_pi_mw: float, sizes: EffectSizes, rng: np.random.Generator | None = None
+    ) -> HeatSpread:
+        """Return that of a chip.
+
+        Args:
+            mesh: Its graph and places.
+            heat_per_pi_mw: Typical heat of a heater for π on its own arm.
+            sizes: Effects.
+            rng: Draws the scatter; not needed without.
+        """
+        heaters, joints = arm_places_mm(mesh), mesh.joint_places * PUC_MM
+        arms = _curve(_distances(heaters, heaters), heat_per_pi_mw)
+        arms[np.diag_indices_from(arms)] = 0.0  # what a heater does to its own arm is its Pπ
+        onto_joints = _curve(_distances(joints, heaters), heat_per_pi_mw)
+        on_edge = 1.0 + sizes.crosstalk_edge * _edge_share(heaters, mesh)
+        found = []
+        for places, phase in ((heaters, arms), (joints, onto_joints)):
+            scaled = phase * on_edge * _along_metal(places, heaters, sizes.crosstalk_routing)
+            if rng is not None and sizes.crosstalk_scatter:
+                sigma = sizes.crosstalk_scatter
+                scaled = scaled * np.exp(sigma * rng.standard_normal(scaled.shape) - 0.5 * sigma**2)
+            found.append(scaled)
+        return cls(*found)
+
+
+def arm_places_mm(mesh: MeshTopology) -> Real:
+    """Return the middles of all arms, upper and lower in turn, shape ``(2E, 2)``."""
+    ends = mesh.end_places * PUC_MM
+    middle, way = 0.5 * (ends[:, 0] + ends[:, 1]), ends[:, 1] - ends[:, 0]
+    way = way / np.hypot(way[:, 0], way[:, 1])[:, None]
+    # Arm u lies to the left of who travels from A to B.
+    aside = _ARM_OFF_MIDDLE_MM * np.column_stack([-way[:, 1], way[:, 0]])
+    places: Real = np.stack([middle + aside, middle - aside], axis=1).reshape(-1, 2)
+    return places
+
+
+def _distances(to: Real, heaters: Real) -> Real:
+    distances: Real = np.linalg.norm(to[:, None, :] - heaters[None, :, :], axis=2)
+    return distances
+
+
+def _curve(distance_mm: Real, heat_per_pi_mw: float) -> Real:
+    shift_pm = 0.906 * np.exp(-distance_mm / _DECAY_MM) + 0.12
+    ring_rad = 2.0 * np.pi * shift_pm / _FREE_SPECTRAL_RANGE_PM
+    # Spread over six PUCs, for the heat of two heaters at π.
+    per_puc: Real = ring_rad / 6.0 / (2.0 * heat_per_pi_mw)
+    return per_puc
+
+
+def _edge_share(heaters: Real, mesh: MeshTopology) -> Real:
+    """Return 1 for a heater at the die's edge, falling to 0 inside with the range of the crosstalk."""
+    corners = mesh.end_places.reshape(-1, 2) * PUC_MM
+    low, high = corners.min(axis=0) - 0.5 * PUC_MM, corners.max(axis=0) + 0.5 * PUC_MM
+    to_edge = np.minimum(heaters - low, high - heaters).min(axis=1)
+    share: Real = np.exp(-to_edge / _DECAY_MM)
+    return share
+
+
+def _along_metal(to: Real, heaters: Real, size: float) -> Real:
+    """Return 1 + size along x, 1 - size along y, 1 between: cos 2β of the angle to the metal lines."""
+    way = to[:, None, :] - heaters[None, :, :]
+    squared = (way**2).sum(axis=2)
+    cosine = np.divide(way[..., 0] ** 2 - way[..., 1] ** 2, squared, out=np.zeros_like(squared), where=squared > 0.0)
+    factor: Real = 1.0 + size * cosine
+    return factor

@@ -1,0 +1,77 @@
+"""From currents to heat, and from heat to the phase of a heater's own arm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.emulator.chip.effects import EffectSizes
+
+Real = NDArray[np.float64]
+
+_GROUP = 12
+"""Heaters on one ground return: a connector of twelve drives (assumed)."""
+_GROUP_MA = 3.0
+_CONTACT_HEAT_SHARE = 0.1
+"""Part of the contacts' heat that reaches the arm along the metal (assumed)."""
+_HARMONICS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class HeaterDraws:
+    """What is drawn of every heater beyond its resistance and Pπ.
+
+    Attributes:
+        contact_ohm: Shape ``(2E,)``.
+        irregular: Shape ``(2E, 3)``; amplitudes of the irregular part of the phase over the heat.
+        ground_return_share: Share of the current lost while the rest of the group carries 3 mA.
+    """
+
+    contact_ohm: Real
+    irregular: Real
+    ground_return_share: float
+
+    @classmethod
+    def drawn(cls, heaters: int, sizes: EffectSizes, rng: np.random.Generator) -> HeaterDraws:
+        """Return drawn ones."""
+        return cls(
+            # Contacts scatter more than films: by a third (assumed).
+            sizes.heater_contact_ohm * np.abs(1.0 + 0.3 * rng.standard_normal(heaters)),
+            # Sines of rms 1/√2 each, so that all three together have the size asked for.
+            sizes.heater_irregularity * np.sqrt(2.0 / _HARMONICS) * rng.standard_normal((heaters, _HARMONICS)),
+            sizes.ground_return_share,
+        )
+
+    def carried_ma(self, driven_ma: Real) -> Real:
+        """Return the currents that heaters carry: others on the same return lift its potential."""
+        if not self.ground_return_share:
+            return driven_ma
+        carried = driven_ma.copy()
+        for first in range(0, len(driven_ma), _GROUP):
+            group = driven_ma[first : first + _GROUP]
+            others_ma = (group.sum() - group) / max(len(group) - 1, 1)
+            carried[first : first + _GROUP] = group * (1.0 - self.ground_return_share * others_ma / _GROUP_MA)
+        return carried
+
+    def heat_mw(self, current_ma: Real, heater_ohm: Real, rise_per_mw: Real) -> Real:
+        """Return the heat of every heater at rest, shape ``(2E,)``.
+
+        The resistance rises with its own heat, R = R0·(1 + γ·P), so that P = I²R0 / (1 - γ·I²R0) under a given current;
+        the law runs away where the denominator vanishes and is held at a tenth: the board's limits lie far below.
+        """
+        squared = current_ma**2 * 1e-3
+        cold_mw = squared * heater_ohm
+        heat: Real = cold_mw / np.maximum(1.0 - rise_per_mw * cold_mw, 0.1)
+        return heat + _CONTACT_HEAT_SHARE * squared * self.contact_ohm
+
+    def own_phase_rad(self, heat_mw: Real, heat_per_pi_mw: Real) -> Real:
+        """Return the phase of every heater's own arm: π per Pπ, and what is irregular about it."""
+        turns = heat_mw / heat_per_pi_mw
+        phase: Real = np.pi * turns
+        if self.irregular.any():
+            orders = np.arange(1, _HARMONICS + 1)
+            waves = np.sin(2.0 * np.pi * orders * turns[:, None] / 3.0)
+            phase = phase * (1.0 + (self.irregular * waves).sum(axis=1))
+        return phase

@@ -1,0 +1,63 @@
+"""What a photodiode and its channel make of light: compression, leakage between channels, an offset that wanders."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.emulator.chip.effects import EffectSizes
+
+Real = NDArray[np.float64]
+
+_OFFSET_TIME_S = 600.0
+
+
+class Photodiodes:
+    """The monitors of a chip.
+
+    Args:
+        sizes: Effects.
+        rng: Draws the wandering of the offsets.
+        now_s: Present instant; offsets begin at 0.
+    """
+
+    def __init__(self, sizes: EffectSizes, rng: np.random.Generator, now_s: float) -> None:
+        self._compression_per_ma = sizes.photodiode_compression_per_ma
+        self._leakage = sizes.photodiode_leakage
+        self._sigma_ma = 1e-6 * sizes.photodiode_offset_drift_na
+        self._rng = rng
+        self._offset_ma: Real = np.zeros(0)
+        self._at_s = now_s
+
+    @property
+    def are_ideal(self) -> bool:
+        """A current is the light times the responsivity, and nothing else."""
+        return not (self._compression_per_ma or self._leakage or self._sigma_ma)
+
+    def read_ma(self, current_ma: Real, at_s: float) -> Real:
+        """Return what is read for the currents of an ideal diode in every channel, shape ``(n,)``."""
+        if self.are_ideal:
+            return current_ma
+        read = current_ma / (1.0 + self._compression_per_ma * np.maximum(current_ma, 0.0))
+        if self._leakage:
+            beside = np.zeros_like(read)
+            beside[1:] += read[:-1]
+            beside[:-1] += read[1:]
+            read = read + self._leakage * beside
+        return read + self._offsets_ma(len(read), at_s)
+
+    def _offsets_ma(self, channels: int, at_s: float) -> Real:
+        if not self._sigma_ma:
+            return np.zeros(channels)
+        if len(self._offset_ma) != channels:
+            self._offset_ma = np.zeros(channels)
+        elapsed_s = at_s - self._at_s
+        if elapsed_s > 0.0:
+            # Exact for any step of an Ornstein-Uhlenbeck process.
+            kept = math.exp(-elapsed_s / _OFFSET_TIME_S)
+            step = self._sigma_ma * math.sqrt(1.0 - kept**2)
+            self._offset_ma = kept * self._offset_ma + step * self._rng.standard_normal(channels)
+            self._at_s = at_s
+        return self._offset_ma

@@ -1,0 +1,24 @@
+"""Whatever happens in whatever order: jobs end connected or refused, and nothing is left over."""
+
+from pathlib import Path
+
+import pytest
+from chaos import EVENTS, sequence
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_what_is_left_after_chaos(number: int, tmp_path: Path) -> None:
+    chaos = sequence(number, tmp_path)
+    assert set(chaos.done) <= set(EVENTS)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(2, 22))
+def test_what_is_left_after_more_chaos(number: int, tmp_path: Path) -> None:
+    sequence(number, tmp_path)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("number", range(22, 222))
+def test_what_is_left_after_chaos_without_end(number: int, tmp_path: Path) -> None:
+    sequence(number, tmp_path)
