@@ -14,7 +14,6 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.space import space_of
 from calibration.record.conversion import parameters_of
 from lumion_hw.bench.bench import Bench
-from lumion_hw.mesh.cell import UnitCells
 from lumion_hw.mesh.inverse import heater_currents_ma
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import State
@@ -72,7 +71,7 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
     rest_rad = np.pi * rest_mw / truth.p_pi_mw + truth.crosstalk.arm_rad_per_mw @ rest_mw
     slope_per_hz = world.cells().differential_slope_per_hz
     at_rest = truth.passive_phase + rest_rad[0::2] - rest_rad[1::2] + slope_per_hz * reference_offset_hz(bench, record)
-    bar_allowed, cross_allowed = allowed_db(world.cells())
+    bar_allowed, cross_allowed = allowed_db(bench)
     return TruthReport(
         phase_error_rad=(phases - at_rest[found] + np.pi) % (2 * np.pi) - np.pi,
         loss_error_db=record.loss_db - truth.loss_db,
@@ -83,13 +82,13 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
     )
 
 
-def allowed_db(cells: UnitCells) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the best extinctions of bar and cross that the hidden cells allow at any phase, each ``(E,)``."""
-    # Taken from the cells themselves: whatever they are made of, two phases at right angles tell both amplitudes that
+    # Taken from the cells themselves, whatever they are made of: half a turn of one arm tells both amplitudes that
     # interfere in an output.
-    arms = [np.zeros_like(cells.phase_upper), np.full_like(cells.phase_upper, np.pi)]
+    cells = bench.emulated.world.cells()
     level, turned = (
-        replace(cells, phase_upper=arm, phase_lower=np.zeros_like(arm)).transfer(cells.reference_hz) for arm in arms
+        replace(cells, phase_upper=np.full_like(cells.phase_upper, arm)).transfer() for arm in (0.0, np.pi)
     )
     by_upper, by_lower = 0.5 * np.abs(level - turned), 0.5 * np.abs(level + turned)
     least, most = (by_upper - by_lower) ** 2, (by_upper + by_lower) ** 2
