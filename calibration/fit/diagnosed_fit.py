@@ -58,7 +58,7 @@ _SUSPECTS = 5
 _EXCHANGED_SHARE = 0.6
 _SWEPT_ALIVE_SIGMA = 8.0
 # Model discrepancy beyond which a fit is not near enough for its slopes to tell what physics is missing.
-_NEARLY = 0.3
+_NEARLY = 0.1
 # A width that changes by less, in the logarithm, is left as it is.
 _OTHER_WIDTH = 0.2
 
@@ -176,7 +176,10 @@ class FaultDiagnosis:
         """Fit from a start without looking for causes. Heaters without a law there count as dead."""
         # Heaters without a law are dead from the start and take no part in the fit.
         dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
-        return self._branched(DiagnosedFit(self._fit(start, self._alive, dead), self._alive, dead))
+        now = self._branched(DiagnosedFit(self._fit(start, self._alive, dead), self._alive, dead))
+        # From near, physics that is missing shows in the slopes; from a false valley it would only seem to.
+        near = 0.0 < now.fit.discrepancy < _NEARLY and now.fit.converged
+        return self._grown(now) if near else now
 
     def settle(self, now: DiagnosedFit) -> DiagnosedFit:
         """Look for causes until all readings are explained or no known cause is left."""
@@ -222,6 +225,15 @@ class FaultDiagnosis:
         if self.model.work.is_used_up or now.exchanged:
             return None
         return chosen_row(self._scores(now).rows, now.refused)
+
+    def _grown(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return a fit that does not explain its readings with the rows that light asks for, one after the other."""
+        for _ in PHYSICS:
+            row = self.beyond(now.physics)._row(now) if now.fit.discrepancy > 0.0 else None
+            if row is None:
+                break
+            now = self.beyond(now.physics)._with_row(now, row)
+        return now
 
     def _with_row(self, now: DiagnosedFit, score: RowScore) -> DiagnosedFit:
         """Return the fit with a row taken in; without it, and the row refused, if that explains no more."""

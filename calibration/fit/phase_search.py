@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
 from calibration.model.observations import NoiseModel, Observations
-from calibration.model.work import DERIVATIVES
 
 Real = NDArray[np.float64]
 
@@ -306,7 +305,7 @@ class PhaseSearch:
             part = chosen[first : first + _CHUNK]
             source = self._source[part]
             monitor = self._drawn(len(part))
-            self._work += DERIVATIVES * monitor.size
+            self._work += monitor.size
             amplitude, derivative, by_second = self._linearise(point, part, monitor, *scale[2:])
             factor = scale[0][source][:, None] * scale[1][monitor]
             weight = self._weight[part[:, None], monitor]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import PairDirections, Physics
-from calibration.model.response import DETECTOR_ROWS, Response
+from calibration.model.response import DETECTOR_ROWS, REFLECTIONS, Response
 from calibration.model.space import LAW_TERMS, ParameterSpace
 from calibration.model.work import DERIVATIVES, SLOPES, Work
 from lumion_hw.errors import ConfigError
@@ -170,6 +170,35 @@ class Linearised:
 
 
 @dataclass(frozen=True, eq=False)
+class _Echoes:
+    """Light with what joints and facets send back, in n settings.
+
+    Attributes:
+        adjoint: Shape ``(n, 4E, M)``; adjoint light of the monitors.
+        lit: Per light of a setting, shape ``(n, 4E)``.
+        field: Shape ``(n, M, k)``; fields at the monitors by k lights.
+        by_facet: Shape ``(n, M, M)``; how fields at monitors follow what enters at each.
+        ends_adjoint: Shape ``(n, 2J, M)``; adjoint light towards the joints, from their first ends, then their second.
+        ends_lit: Shape ``(n, 2J, k)``; light towards them.
+    """
+
+    adjoint: Complex
+    lit: list[Complex]
+    field: Complex
+    by_facet: Complex
+    ends_adjoint: Complex
+    ends_lit: Complex
+
+    def by_amplitude(self, name: str, nth: int) -> Complex:
+        """Return how fields at the monitors follow the field sent back, by element of a row, shape ``(n, M, size)``."""
+        if name == "facet_reflection":
+            at_facets: Complex = self.by_facet * self.field[:, None, :, nth]
+            return at_facets
+        at_joints: Complex = np.swapaxes(self.ends_adjoint, 1, 2) * self.ends_lit[:, None, :, nth]
+        return at_joints
+
+
+@dataclass(frozen=True, eq=False)
 class _SettingLight:
     """Light in some settings, n of them, from their sources and, backwards, from all monitors.
 
@@ -184,7 +213,8 @@ class _SettingLight:
         waves: Shape ``(n, 4E, k)``; waves entering every PUC-port for unit light at k ports.
         monitors: Shape ``(M,)``; which of these ports are those of the monitors.
         by_field: Shape ``(n, M)``; 2·scale·S*, with which the adjoint light of a monitor counts.
-        reflected: Shape ``(n, M, M)``; how fields at monitors follow what each facet sends back; empty if none does.
+        echoes: What joints and facets send back, if they do.
+        nth: Which of the lights of the setting it is.
     """
 
     number: NDArray[np.int64]
@@ -197,7 +227,8 @@ class _SettingLight:
     waves: Complex
     monitors: NDArray[np.int64]
     by_field: Complex
-    reflected: Complex
+    echoes: _Echoes | None
+    nth: int
 
     def adjoint(self) -> Complex:
         """Return the adjoint light of every monitor, shape ``(n, M, 4E)``."""
@@ -295,7 +326,12 @@ class MeshModel:
         number = self._sources_of(observations)
         reading = np.empty((len(observations), len(self._monitors)))
         self.work.spent += reading.size
-        reflecting = parameters.further.get("facet_reflection")
+        if self._is_reflecting(parameters):
+            for first in range(0, len(observations), BATCH):
+                some = slice(first, first + BATCH)
+                lights = self._lights(parameters, observations[some], number[some])
+                reading[some] = self._response(parameters, lights).reading_ma
+            return reading
         # Settings of one source share the ports of the solution: one right side each instead of all of them.
         for source in np.unique(number):
             chosen = np.flatnonzero(number == source)
@@ -303,12 +339,7 @@ class MeshModel:
             cells, _ = self._cells(parameters, part, number[chosen])
             ports = [self.space.sources[source]]
             ports += [self.space.seconds[port] for port in ports if port in self.space.seconds]
-            if reflecting is None:
-                field = self._solver.solve(cells, cells.reference_hz, ports)[:, self._monitors]
-            else:
-                every = self._solver.solve(cells, cells.reference_hz, [*self._monitors, *ports])[:, self._monitors]
-                among, field = every[..., : len(self._monitors)], every[..., len(self._monitors) :]
-                field = np.asarray(np.linalg.solve(_without_echo(among, _amplitudes(reflecting)), field), np.complex128)
+            field = self._solver.solve(cells, cells.reference_hz, ports)[:, self._monitors]
             shares = self._shares(parameters, number[chosen])
             power = sum(np.abs(field[..., nth]) ** 2 * shares[nth] for nth in range(len(ports)))
             full = self._scale(parameters, number[chosen])
@@ -430,12 +461,14 @@ class MeshModel:
             for nth, light in enumerate(lights):
                 by_phase = self._by_phase(light, light.together(felt))
                 total += self._by_parameter(parameters, light, by_phase).sum(axis=(0, 1))
-                self._add_reflection_slope(total, light, felt)
+                for name, columns in self._by_reflection(light):
+                    total[self.space.groups[name]] += np.einsum("nm,nmp->p", felt, columns)
                 per_db = _LN10_PER_10 * felt * light.linear
                 for levels, rows in self._levels(light.number, nth):
                     np.add.at(total, levels, per_db[rows].sum(axis=1))
-            total[self.space.groups["monitor_db"]] += (_LN10_PER_10 * felt * response.light_ma).sum(axis=0)
-            past = response.light_ma - sum(light.linear for light in lights)
+            before = response.light_ma / response.ripple
+            total[self.space.groups["monitor_db"]] += (_LN10_PER_10 * felt * before).sum(axis=0)
+            past = before - sum(light.linear for light in lights)
             np.add.at(total, self.space.groups["source_db"].start + number[part], (_LN10_PER_10 * felt * past).sum(1))
             for name, columns in self._by_detector(parameters, response, number[part]):
                 total[self.space.groups[name]] += np.einsum("nm,nmp->p", weight[part], columns)
@@ -457,13 +490,17 @@ class MeshModel:
         monitors, *places = np.split(inverse, len(self._monitors) + len(part) * np.arange(len(lit)))
         scale, lights = self._scale(parameters, number), []
         every = [waves[np.arange(len(part)), :, place] for place in places]
-        reflected = np.zeros((len(part), 0, 0), dtype=np.complex128)
-        if "facet_reflection" in self.space.physics.names or "facet_reflection" in parameters.further:
-            waves, every, reflected = self._reflecting(parameters, elements, waves[..., monitors], every)
-            monitors = np.arange(len(self._monitors))
-        for light, share in zip(every, self._shares(parameters, number), strict=True):
-            feeding = light[:, self._solver.port_feeds, None]
-            field = self._solver.leaving(elements, feeding)[:, self._monitors, 0]
+        echoes: _Echoes | None = None
+        if self._is_reflecting(parameters):
+            echoes = self._echoes(parameters, elements, factors, waves[..., monitors], every)
+            waves, every, monitors = echoes.adjoint, echoes.lit, np.arange(len(self._monitors))
+        for nth, share in enumerate(self._shares(parameters, number)):
+            light = every[nth]
+            if echoes is None:
+                feeding = light[:, self._solver.port_feeds, None]
+                field = self._solver.leaving(elements, feeding)[:, self._monitors, 0]
+            else:
+                field = echoes.field[..., nth]
             lights.append(
                 _SettingLight(
                     number=number,
@@ -476,29 +513,52 @@ class MeshModel:
                     waves=waves,
                     monitors=monitors,
                     by_field=2.0 * (scale * share) * field.conj(),
-                    reflected=reflected * field[:, None] if reflected.size else reflected,
+                    echoes=echoes,
+                    nth=nth,
                 )
             )
         return lights
 
-    def _reflecting(
-        self, parameters: MeshParameters, elements: Complex, at_monitors: Complex, every: list[Complex]
-    ) -> tuple[Complex, list[Complex], Complex]:
-        """Return adjoint light of monitors and light of the settings with what facets send back, and its response.
+    def _is_reflecting(self, parameters: MeshParameters) -> bool:
+        return any(name in self.space.physics.names or name in parameters.further for name in REFLECTIONS)
 
-        Waves leaving are S·x of those entering, and x = source + R·S·x: what facets do is known from S among them.
+    def _echoes(
+        self,
+        parameters: MeshParameters,
+        elements: Complex,
+        factors: Complex,
+        at_monitors: Complex,
+        every: list[Complex],
+    ) -> _Echoes:
+        """Return light with what joints and facets send back.
+
+        Joints to first order: light that leaves a PUC towards one comes back by ρ, and goes on from there as adjoint
+        light came. Facets exactly: waves leaving are S·x of those entering, and x = source + R·S·x.
         """
-        n_monitors = len(self._monitors)
-        amplitude = _amplitudes(parameters.further.get("facet_reflection", np.zeros(2 * n_monitors)))
-        feeding = np.concatenate([at_monitors, np.stack(every, axis=-1)], axis=-1)[:, self._solver.port_feeds]
-        fields = self._solver.leaving(elements, feeding)[:, self._monitors]
-        among = fields[..., :n_monitors]
-        echo = np.linalg.inv(_without_echo(among, amplitude))
-        total = echo @ fields[..., n_monitors:]
-        lit = [
-            light + (at_monitors @ (amplitude * total[..., nth])[..., None])[..., 0] for nth, light in enumerate(every)
-        ]
-        return at_monitors @ np.swapaxes(echo, 1, 2), lit, echo @ among
+        m, (u, v) = len(self._monitors), self.mesh.joints.T
+        waves = np.concatenate([at_monitors, np.stack(every, axis=-1)], axis=-1)
+        back = 1.0 / np.broadcast_to(factors.T, (len(waves), len(u)))[..., None]
+        # What leaves towards a joint is what has come out of its other end, before the joint.
+        ends = np.concatenate([waves[:, v] * back, waves[:, u] * back], axis=1)
+        fields = self._solver.leaving(elements, waves[:, self._solver.port_feeds])[:, self._monitors]
+        further = parameters.further
+        if (joints := further.get("joint_reflection")) is not None:
+            fields = fields + np.swapaxes(ends[..., :m], 1, 2) @ (_amplitudes(joints)[:, None] * ends)
+        amplitude = _amplitudes(further.get("facet_reflection", np.zeros(2 * m)))
+        among = fields[..., :m]
+        echo = np.linalg.inv(np.eye(m) - among * amplitude)
+        total = echo @ fields[..., m:]
+        entering = amplitude[:, None] * total
+        lit = waves[..., m:] + waves[..., :m] @ entering
+        turned = np.swapaxes(echo, 1, 2)
+        return _Echoes(
+            adjoint=waves[..., :m] @ turned,
+            lit=[lit[..., nth] for nth in range(len(every))],
+            field=total,
+            by_facet=echo @ among,
+            ends_adjoint=ends[..., :m] @ turned,
+            ends_lit=ends[..., m:] + ends[..., :m] @ entering,
+        )
 
     def _response(self, parameters: MeshParameters, lights: list[_SettingLight]) -> Response:
         """Return how readings follow the light of all lights together."""
@@ -515,15 +575,12 @@ class MeshModel:
                 full = self._scale(parameters, number)
                 yield name, response.columns(name, number, full, len(self.space.sources))
 
-    def _by_reflection(self, light: _SettingLight) -> Real:
-        """Return derivatives of photocurrents by what facets send back, ``(n, M, 2M)``."""
-        product = light.by_field[..., None] * light.reflected
-        return np.concatenate([product.real, -product.imag], axis=-1)
-
-    def _add_reflection_slope(self, total: Real, light: _SettingLight, weight: Real) -> None:
-        if "facet_reflection" in self.space.physics.names:
-            where = self.space.groups["facet_reflection"]
-            total[where] += np.einsum("nm,nmp->p", weight, self._by_reflection(light))
+    def _by_reflection(self, light: _SettingLight) -> Iterator[tuple[str, Real]]:
+        """Yield derivatives of photocurrents by what facets and joints send back, by group, each ``(n, M, size)``."""
+        for name in self.space.physics.names:
+            if name in REFLECTIONS and light.echoes is not None:
+                product = light.by_field[..., None] * light.echoes.by_amplitude(name, light.nth)
+                yield name, np.concatenate([product.real, -product.imag], axis=-1)
 
     def _levels(self, number: NDArray[np.int64], nth: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Yield the levels that the light at the first or second ports follows, and the settings in which it does."""
@@ -544,13 +601,15 @@ class MeshModel:
             per_db = _LN10_PER_10 * light.linear
             for levels, rows in self._levels(light.number, nth):
                 jacobian[rows, :, levels] = per_db[rows]
-            if "facet_reflection" in self.space.physics.names:
-                jacobian[..., self.space.groups["facet_reflection"]] = self._by_reflection(light)
+            for name, columns in self._by_reflection(light):
+                jacobian[..., self.space.groups[name]] = columns
             each.append(jacobian)
         jacobian, response = functools.reduce(np.add, each), self._response(parameters, lights)
-        jacobian[:, monitors, self.space.groups["monitor_db"].start + monitors] = _LN10_PER_10 * response.light_ma
+        before = response.light_ma / response.ripple
+        jacobian[:, monitors, self.space.groups["monitor_db"].start + monitors] = _LN10_PER_10 * before
         if "background_share" in parameters.further:
-            past = response.light_ma - functools.reduce(np.add, [light.linear for light in lights])
+            linear = functools.reduce(np.add, [light.linear for light in lights])
+            past = before - linear
             jacobian[np.arange(len(number)), :, self.space.groups["source_db"].start + number] += _LN10_PER_10 * past
         if any(name in parameters.further for name in DETECTOR_ROWS):
             jacobian = response.of_slopes(jacobian)
@@ -645,12 +704,6 @@ def _amplitudes(reflection: Real) -> Complex:
     real, imaginary = np.split(reflection, 2)
     amplitude: Complex = real + 1j * imaginary
     return amplitude
-
-
-def _without_echo(among: Complex, amplitude: Complex) -> Complex:
-    """Return 1 - S·R of facets, shape ``(n, M, M)``."""
-    matrix: Complex = np.eye(len(amplitude)) - among * amplitude
-    return matrix
 
 
 def _between_couplers(cells: UnitCells, waves: Complex) -> tuple[tuple[Complex, Complex], tuple[Complex, Complex]]:

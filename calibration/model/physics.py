@@ -18,7 +18,7 @@ from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
 
-Per = Literal["chip", "puc", "monitor", "neighbours", "source and monitor", "port", "pair"]
+Per = Literal["chip", "puc", "monitor", "neighbours", "source and monitor", "port", "joint", "pair"]
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,14 @@ PHYSICS: tuple[PhysicsRow, ...] = (
     PhysicsRow(
         "facet_reflection", "facets that reflect", "port", 0.013, 0.1,
         "-40 to -30 dB: a field of 0.01 to 0.03, real and imaginary part (assumed)",
+    ),
+    PhysicsRow(
+        "port_ripple_db", "loss of ports that ripples with wavelength, so that it hangs on the source",
+        "source and monitor", 0.02, 1.0, "assumed",
+    ),
+    PhysicsRow(
+        "joint_reflection", "joints that reflect", "joint", 0.003, 0.05,
+        "-50 to -40 dB at joints of waveguides: a field of 0.003 to 0.01 (assumed)",
     ),
     PhysicsRow(
         "crosstalk_pairs", "crosstalk of pairs off its curve", "pair", 0.1, 0.6,
@@ -150,6 +158,7 @@ def size_of(row: PhysicsRow, mesh: MeshTopology, n_sources: int, n_monitors: int
         "neighbours": 2 * (n_monitors - 1),
         "source and monitor": n_sources * n_monitors,
         "port": 2 * n_monitors,
+        "joint": 4 * len(mesh.joints),
         "pair": waveguides * 2 * mesh.n_pucs,
     }
     return sizes[row.per]
