@@ -31,7 +31,7 @@ from calibration.diagnose.drift_trajectory import DriftTrajectories, drift_of, d
 from calibration.diagnose.element_faults import died_heater, exchanged_channels
 from calibration.fit.frequencies import other_branches
 from calibration.fit.global_fit import FitResult, GlobalFit, Round
-from calibration.fit.growth import RowScore, Scores, chosen_row, score_rows, width_after
+from calibration.fit.growth import RowScore, Scores, score_rows, width_after
 from calibration.fit.stated_errors import stated_errors
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -59,8 +59,6 @@ _EXCHANGED_SHARE = 0.6
 _SWEPT_ALIVE_SIGMA = 8.0
 # Model discrepancy beyond which a fit is not near enough for its slopes to tell what physics is missing.
 _NEARLY = 0.1
-# A width that changes by less, in the logarithm, is left as it is.
-_OTHER_WIDTH = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,12 +195,12 @@ class FaultDiagnosis:
             return self._unexplained(now)
         for _ in PHYSICS:
             scores = self.beyond(now.physics)._scores(now)
-            row = None if self.model.work.is_used_up else chosen_row(scores.rows, now.refused)
-            if row is None:
+            if self.model.work.is_used_up or not scores.chosen:
                 break
-            now = self.beyond(now.physics)._with_row(now, row)
+            now = self.beyond(now.physics)._with_rows(now, scores.chosen)
         me = self.beyond(now.physics)
-        found = stated_errors(me.model.space, now.fit, scores)
+        fit = me._fitting(now.likelihood, now.dead).stated(now.fit)
+        found = stated_errors(me.model.space, fit, scores)
         return replace(now, fit=found.fit, widened=found.widened, doubts=found.doubts)
 
     def _unexplained(self, now: DiagnosedFit) -> DiagnosedFit:
@@ -218,55 +216,46 @@ class FaultDiagnosis:
     def _scores(self, now: DiagnosedFit) -> Scores:
         self.trying("physics beyond the model")
         names = [row.name for row in PHYSICS if row.name not in now.physics.widths]
-        return score_rows(self.model, now.fit, now.likelihood, self.prior, names)
+        return score_rows(self.model, now.fit, now.likelihood, self.prior, names, now.refused)
 
-    def _row(self, now: DiagnosedFit) -> RowScore | None:
-        """Return the row to take in next, if light asks for one and there is work left."""
+    def _rows(self, now: DiagnosedFit) -> tuple[RowScore, ...]:
+        """Return the rows to take in next, if light asks for any and there is work left."""
         if self.model.work.is_used_up or now.exchanged:
-            return None
-        return chosen_row(self._scores(now).rows, now.refused)
+            return ()
+        return self._scores(now).chosen
 
     def _grown(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return a fit that does not explain its readings with the rows that light asks for, one after the other."""
+        """Return a fit that does not explain its readings with the rows that light asks for."""
         for _ in PHYSICS:
-            row = self.beyond(now.physics)._row(now) if now.fit.discrepancy > 0.0 else None
-            if row is None:
+            rows = self.beyond(now.physics)._rows(now) if now.fit.discrepancy > 0.0 else ()
+            if not rows:
                 break
-            now = self.beyond(now.physics)._with_row(now, row)
+            now = self.beyond(now.physics)._with_rows(now, rows)
         return now
 
-    def _with_row(self, now: DiagnosedFit, score: RowScore) -> DiagnosedFit:
-        """Return the fit with a row taken in; without it, and the row refused, if that explains no more."""
-        self.trying(ROWS[score.name].words)
-        _log.info(
-            "%s: gain %.0f, width %.3g; discrepancy %.3g before",
-            score.name,
-            score.gain,
-            score.width,
-            now.fit.discrepancy,
-        )
-        width = min(score.width, ROWS[score.name].largest)
-        case = replace(now, physics=now.physics.having(score.name, width, score.pairs))
-        fit = self.beyond(case.physics)._fit(now.fit.parameters, now.likelihood, now.dead, near=True)
-        better = now.fit.chi2_per_reading * now.fit.readings - fit.chi2_per_reading * fit.readings
-        if fit.discrepancy > now.fit.discrepancy or (fit.discrepancy == now.fit.discrepancy and better < score.gain):
-            return replace(now, refused=now.refused | {score.name})
-        return self._widths(replace(case, fit=fit, gains={**now.gains, score.name: score.gain}, rough=False))
-
-    def _widths(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit with the widths of its rows found anew from what was fitted."""
-        if not now.fit.certified:
-            return now
-        physics = now.physics
-        for name, width in now.physics.widths.items():
-            physics = physics.having(name, width_after(self.beyond(now.physics).model.space, now.fit, name, width))
-        moved = any(
-            abs(np.log(physics.widths[name] / width)) > _OTHER_WIDTH for name, width in now.physics.widths.items()
-        )
-        if not moved:
-            return now
+    def _with_rows(self, now: DiagnosedFit, rows: Sequence[RowScore]) -> DiagnosedFit:
+        """Return the fit with rows taken in; without them, and the rows refused, if that explains no more."""
+        self.trying(" and ".join(ROWS[row.name].words for row in rows))
+        _log.info("%s; discrepancy %.3g before", "; ".join(map(str, rows)), now.fit.discrepancy)
+        physics = self._widths(now)
+        for row in rows:
+            physics = physics.having(row.name, min(row.width, ROWS[row.name].largest), row.pairs)
         fit = self.beyond(physics)._fit(now.fit.parameters, now.likelihood, now.dead, near=True)
-        return replace(now, physics=physics, fit=fit) if fit.certified else now
+        better = now.fit.chi2_per_reading * now.fit.readings - fit.chi2_per_reading * fit.readings
+        no_less = fit.discrepancy == now.fit.discrepancy and better < rows[0].gain
+        if fit.discrepancy > now.fit.discrepancy or no_less:
+            if len(rows) > 1:  # too much at once: the first alone
+                return self._with_rows(now, rows[:1])
+            return replace(now, refused=now.refused | {row.name for row in rows})
+        gains = {**now.gains, **{row.name: row.gain for row in rows}}
+        return replace(now, physics=physics, fit=fit, gains=gains, rough=False)
+
+    def _widths(self, now: DiagnosedFit) -> Physics:
+        """Return the physics of a fit with its widths as the fit itself says they are."""
+        physics = now.physics
+        for name, width in now.physics.widths.items() if now.fit.certified else ():
+            physics = physics.having(name, width_after(self.model.space, now.fit, name, width))
+        return physics
 
     def _named(self, now: DiagnosedFit) -> DiagnosedFit:
         """Return the diagnosed fit with what happened in words."""
@@ -342,11 +331,11 @@ class FaultDiagnosis:
             # after it, and the other way round.
             self.trying("an element that died")
             death = heater_death(self.model, now.fit.parameters, now.likelihood, now.dead)
-            row = self._row(now) if now.fit.discrepancy < _NEARLY else None
+            rows = self._rows(now) if now.fit.discrepancy < _NEARLY else ()
             others = [0.0 if death is None else death.gain]
             others.append(0.0 if trajectories is None else self._gain(now, trajectories))
-            if row is not None and row.gain > max(others):
-                return self._with_row(now, row)
+            if rows and sum(row.gain for row in rows) > max(others):
+                return self._with_rows(now, rows)
             if death is not None and (trajectories is None or death.gain > self._gain(now, trajectories)):
                 _log.info("%s; discrepancy %.3g before", death, now.fit.discrepancy)
                 return replace(now, dead=now.dead | {death.number}, deaths=(*now.deaths, death))

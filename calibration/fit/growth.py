@@ -12,7 +12,7 @@ are worth having is asked of light that did not find them: each half of the sett
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,8 +33,12 @@ LEAST_GAIN = 25.0
 """Gain of the evidence, and of light that is held out, below which nothing is taken in."""
 # Rows that gain this share of the best are as good: of these the cheapest is taken.
 _ABLE = 0.8
+# Readings that a pass looks at.
+_MOST_READINGS = 12_000
+# Directions of pairs that light tells less than this share of, of what their width is, are not fitted.
+_TOLD = 0.1
 # Numbers held at once for the directions of pairs: 160 MB.
-_MOST_NUMBERS = 2e7
+_MOST_NUMBERS = 3e7
 # Settings in a row that belong to one half: those next to each other have most of their heat in common.
 _STRETCH = 40
 # Settings in a row whose errors are taken to belong together.
@@ -55,7 +59,6 @@ class RowScore:
         gain: Gain of the evidence, in units of the logarithm.
         held_out: Gain of the likelihood of settings that did not find the parameters, by the same amount.
         width: Width of its parameters that explains most.
-        mean_square: Mean of the squared width, by the evidence.
         left_out: Shape ``(P, P)``; covariance of the parameters of the fit by leaving these out, which have not been
             found to be zero.
         pairs: Directions of pairs, if it is the row of these.
@@ -65,9 +68,13 @@ class RowScore:
     gain: float
     held_out: float
     width: float
-    mean_square: float
     left_out: Real
     pairs: PairDirections | None = None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether light asks for it: light that found its parameters and light that did not."""
+        return self.gain > LEAST_GAIN and self.held_out > LEAST_GAIN
 
     def __str__(self) -> str:
         """Return one line."""
@@ -89,7 +96,8 @@ class Scores:
 
     Attributes:
         rows: Scores of the rows that are not in it, those first that gain most.
-        information: Shape ``(P, P)``; Fisher information of the readings where the fit ended.
+        chosen: The rows to take in together: each gains beside those before it.
+        information: Shape ``(P, P)``; Fisher information of the settings looked at, where the fit ended.
         by_stretch: Shape ``(c, P)``; slope of the likelihood by stretches of settings with the same light.
         by_monitor: Shape ``(M, P)``; the same by monitors.
         tail: Shape ``(P, P)``; covariance by pairs in directions that are not fitted, for a width of one; ``None``
@@ -99,6 +107,7 @@ class Scores:
     """
 
     rows: tuple[RowScore, ...]
+    chosen: tuple[RowScore, ...]
     information: Real
     by_stretch: Real
     by_monitor: Real
@@ -107,7 +116,14 @@ class Scores:
     by_source: Real
 
 
-def score_rows(model: MeshModel, fit: FitResult, likelihood: Likelihood, prior: Prior, names: Sequence[str]) -> Scores:
+def score_rows(
+    model: MeshModel,
+    fit: FitResult,
+    likelihood: Likelihood,
+    prior: Prior,
+    names: Sequence[str],
+    but: Collection[str] = (),
+) -> Scores:
     """Return the scores of rows that a fit has not taken in, and what the same pass says about its errors.
 
     Args:
@@ -116,31 +132,126 @@ def score_rows(model: MeshModel, fit: FitResult, likelihood: Likelihood, prior: 
         likelihood: What it explains.
         prior: The prior of the fit, over all parameters of the model.
         names: The rows.
+        but: Those that are not to be taken in, whatever they gain.
     """
     small = [name for name in names if name != CROSSTALK_PAIRS]
-    ahead = prior.information(fit.free)
+    few = _thinned(likelihood)
+    share = len(few.observations) / len(likelihood.observations)
+    ahead = prior.information(fit.free) * share
     away = ahead @ (fit.vector - prior.mean)[fit.free]
-    pass_ = _Pass(model, fit, likelihood, small, pairs=CROSSTALK_PAIRS in (*names, *model.space.physics.names))
-    found = [_scored(name, gram, ahead, away) for name, gram in pass_.grams().items()]
-    tail = None
-    if (rows := pass_.rows) is not None:
-        share = len(rows.settings) / len(likelihood.observations)
-        pairs = _Pairs(model, fit, rows)
+    known = model.space.physics
+    pass_ = _Pass(model, fit, few, small, pairs=CROSSTALK_PAIRS in (*names, *known.names))
+    found = _Selection(pass_.gram(), ahead, away, pass_.places, share)
+    rows, chosen, tail = found.rows(), found.chosen(but), None
+    if (kept := pass_.rows) is not None:
+        pairs = _Pairs(model, fit, kept, pass_.main)
+        of_pairs = ahead * len(kept.heat_mw) / len(few.observations)
         if CROSSTALK_PAIRS in names:
-            directions, gram = pairs.gram(ahead * share)
-            score = _scored(CROSSTALK_PAIRS, gram, ahead * share, away * share)
-            found.append(replace(score, gain=score.gain / share, pairs=directions))
-        elif model.space.physics.pairs is not None:
-            tail = pairs.beside(model.space.physics.pairs, ahead * share)
+            score = pairs.score(of_pairs, [(pass_.place(row.name), row.width) for row in chosen], share)
+            rows = sorted([*rows, score], key=lambda row: -row.gain)
+            chosen = [*chosen, *([score] if score.is_asked and score.name not in but else [])]
+        elif known.pairs is not None:
+            tail = pairs.beside(known.pairs, of_pairs)
     return Scores(
-        tuple(sorted(found, key=lambda score: -score.gain)),
+        tuple(rows),
+        tuple(chosen),
         pass_.information[:, : pass_.main, : pass_.main].sum(axis=0),
         np.array(pass_.by_stretch),
         pass_.by_monitor,
         tail,
         pass_.misfit**2,
-        np.array([_mean_square(pass_.misfit[likelihood.observations.source == port]) for port in model.space.sources]),
+        np.array([_mean_square(pass_.misfit[few.observations.source == port]) for port in model.space.sources]),
     )
+
+
+def _thinned(likelihood: Likelihood) -> Likelihood:
+    """Return a likelihood of as many settings as it takes to tell, evenly over the run."""
+    settings, monitors = likelihood.target_ma.shape
+    most = min(settings, max(_MOST_READINGS // monitors, 1))
+    chosen = np.unique(np.linspace(0, settings - 1, most).astype(np.int64))
+    return replace(likelihood, observations=likelihood.observations[chosen])
+
+
+class _Selection:
+    """Rows scored beside each other by the normal equations of all of them: one after the other is taken in.
+
+    Args:
+        gram: Of fitted parameters and those of all rows.
+        ahead: Shape ``(P, P)``; information of the prior of the fitted ones.
+        away: Shape ``(P,)``; its slope, with the sign of a cost.
+        places: Where rows are among all of them.
+        share: Share of the settings that were looked at.
+    """
+
+    def __init__(self, gram: _Gram, ahead: Real, away: Real, places: Mapping[str, slice], share: float) -> None:
+        self._gram, self._ahead, self._away, self._share = gram, ahead, away, share
+        n = self._n = gram.main
+        self._places = {name: slice(place.start - n, place.stop - n) for name, place in places.items()}
+        whole, slope = gram.information[0] + gram.information[1], gram.slope[0] + gram.slope[1]
+        solved = np.linalg.solve(whole[:n, :n] + ahead, np.column_stack([whole[:n, n:], slope[:n] - away]))
+        self._by_row = np.asarray(solved[:, :-1], np.float64)
+        self._inner: Real = whole[n:, n:] - whole[n:, :n] @ solved[:, :-1]
+        self._outer: Real = slope[n:] - whole[n:, :n] @ solved[:, -1]
+
+    def rows(self) -> list[RowScore]:
+        """Return the scores of all rows, each by itself, those first that gain most."""
+        found = [self._score(name, self._inner, self._outer, ()) for name in self._places]
+        return sorted(found, key=lambda row: -row.gain)
+
+    def chosen(self, but: Collection[str]) -> list[RowScore]:
+        """Return the rows to take in: again and again the cheapest of those that gain about as much as the best."""
+        inner, outer, taken = self._inner.copy(), self._outer.copy(), list[RowScore]()
+        order = [row.name for row in PHYSICS]
+        while True:
+            left = [name for name in self._places if name not in but and name not in {row.name for row in taken}]
+            scores = [self._score(name, inner, outer, taken) for name in left]
+            asked = [score for score in scores if score.is_asked]
+            best = max((score.gain for score in asked), default=0.0)
+            able = [score for score in asked if score.gain > _ABLE * best]
+            if not able:
+                return taken
+            row = min(able, key=lambda score: order.index(score.name))
+            taken.append(row)
+            # The rest as it is beside this row: its parameters follow.
+            place = self._places[row.name]
+            own = inner[place, place] + np.eye(place.stop - place.start) * row.width**-2.0
+            turned = np.linalg.solve(own, np.column_stack([inner[place], outer[place]]))
+            by_own = inner[:, place].copy()
+            inner, outer = inner - by_own @ turned[:, :-1], outer - by_own @ turned[:, -1]
+
+    def _score(self, name: str, inner: Real, outer: Real, beside: Sequence[RowScore]) -> RowScore:
+        place, row = self._places[name], ROWS[name]
+        information, slope = inner[place, place], outer[place]
+        widths, evidence = evidence_of(information, slope, row.largest)
+        best = int(evidence.argmax())
+        gain, width = float(evidence[best]) / self._share, float(widths[best])
+        held_out = 0.0
+        if gain > LEAST_GAIN:
+            held_out = _held_out(self._gram, self._ahead, self._away, self._with(beside), self._with([(name, width)]))
+        mean_square = _mean_square_width(widths, evidence, row.largest)
+        left_out = _left_out(self._by_row[:, place], information, slope, mean_square, self._share)
+        return RowScore(name, gain, held_out / self._share, width, left_out)
+
+    def _with(self, rows: Sequence[RowScore] | Sequence[tuple[str, float]]) -> dict[slice, float]:
+        named = [(row.name, row.width) if isinstance(row, RowScore) else row for row in rows]
+        return {
+            slice(self._places[name].start + self._n, self._places[name].stop + self._n): width for name, width in named
+        }
+
+
+def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
+    """Return the mean of the squared width by its evidence, flat in its logarithm up to the largest (assumed)."""
+    allowed = widths <= largest
+    weight = np.exp(evidence - evidence[allowed].max()) * allowed
+    return float((weight * widths**2).sum() / weight.sum())
+
+
+def _left_out(by_row: Real, information: Real, slope: Real, mean_square: float, share: float) -> Real:
+    """Return the covariance of fitted parameters by leaving out those of a row, which are not known to be zero."""
+    known = np.linalg.inv(information / share + np.eye(len(information)) / mean_square)
+    moved = by_row @ (known @ (slope / share))
+    left_out: Real = by_row @ known @ by_row.T + np.outer(moved, moved)
+    return left_out
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,22 +275,22 @@ class _Pass:
         wider = model.beyond(Physics(widths, model.space.physics.pairs, model.space.physics.held))
         groups = (wider.space.groups[name] for name in model.space.groups)
         main = np.concatenate([np.arange(place.start, place.stop) for place in groups])[fit.free]
-        self._places = {name: wider.space.group(name) for name in small}
-        wanted = np.concatenate([main, *(np.arange(place.start, place.stop) for place in self._places.values())])
+        groups_of = {name: wider.space.group(name) for name in small}
+        wanted = np.concatenate([main, *(np.arange(place.start, place.stop) for place in groups_of.values())])
         self.main, size = len(main), len(wanted)
+        ends = len(main) + np.cumsum([0, *(place.stop - place.start for place in groups_of.values())])
+        self.places = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(groups_of)}
         self.information, self.slope = np.zeros((2, size, size)), np.zeros((2, size))
         self.by_monitor, self.by_stretch = np.zeros((len(model.space.monitors), self.main)), list[Real]()
         self.misfit = np.zeros(likelihood.target_ma.shape)
-        kept = _kept(model, likelihood, len(main)) if pairs else np.zeros(0, dtype=np.int64)
+        kept = _kept(model, likelihood, size) if pairs else np.zeros(0, dtype=np.int64)
         parts: list[tuple[Real, ...]] = []
         stretches = _stretches(likelihood.observations.source)
         self.by_stretch = [np.zeros(self.main) for _ in range(int(stretches.max()) + 1)]
         for part in white_rows(wider, fit.parameters, likelihood, wanted, fit.discrepancy, kept):
             self._add(part, stretches[part.settings])
             if part.kept.any():
-                parts.append(
-                    (part.rows[part.kept][..., : self.main], part.by_phase, part.misfit[part.kept], part.heat_mw)
-                )
+                parts.append((part.rows[part.kept], part.by_phase, part.misfit[part.kept], part.heat_mw))
         joined = (np.concatenate(each) for each in zip(*parts, strict=True))
         self.rows = _Rows(kept, *joined) if parts else None
 
@@ -196,15 +307,13 @@ class _Pass:
         for stretch, slope in zip(stretches, slopes.sum(axis=1), strict=True):
             self.by_stretch[stretch] += slope
 
-    def grams(self) -> dict[str, _Gram]:
-        """Return the normal equations of every small row."""
-        found, first = {}, self.main
-        for name, place in self._places.items():
-            chosen = np.concatenate([np.arange(self.main), np.arange(first, first + place.stop - place.start)])
-            first += place.stop - place.start
-            cut = [matrix[np.ix_(chosen, chosen)] for matrix in self.information]
-            found[name] = _Gram((cut[0], cut[1]), (self.slope[0][chosen], self.slope[1][chosen]), self.main)
-        return found
+    def gram(self) -> _Gram:
+        """Return the normal equations of fitted parameters and all small rows."""
+        return _Gram((self.information[0], self.information[1]), (self.slope[0], self.slope[1]), self.main)
+
+    def place(self, name: str) -> slice:
+        """Return where a row is among all parameters."""
+        return self.places[name]
 
 
 def _mean_square(values: Real) -> float:
@@ -226,45 +335,6 @@ def _kept(model: MeshModel, likelihood: Likelihood, main: int) -> NDArray[np.int
     settings = len(likelihood.observations)
     most = min(settings, max(int(_MOST_NUMBERS / each), 1))
     return np.unique(np.linspace(0, settings - 1, most).astype(np.int64))
-
-
-def _scored(name: str, gram: _Gram, ahead: Real, away: Real) -> RowScore:
-    """Return the score of a row whose normal equations are given.
-
-    Args:
-        name: The row.
-        gram: Of fitted parameters and those of the row.
-        ahead: Shape ``(P, P)``; information of the prior.
-        away: Shape ``(P,)``; slope of the prior, with the sign of a cost.
-    """
-    n = gram.main
-    whole, slope = gram.information[0] + gram.information[1], gram.slope[0] + gram.slope[1]
-    total = whole[:n, :n] + ahead
-    by_row: Real = np.asarray(np.linalg.solve(total, np.column_stack([whole[:n, n:], slope[:n] - away])), np.float64)
-    inner = whole[n:, n:] - whole[n:, :n] @ by_row[:, :-1]
-    outer = slope[n:] - whole[n:, :n] @ by_row[:, -1]
-    row = ROWS[name]
-    widths, evidence = evidence_of(inner, outer, row.largest)
-    best = int(evidence.argmax())
-    # Flat in the width below the largest (assumed), so that what light cannot tell stays with the table.
-    allowed = widths <= row.largest
-    weight = np.exp(evidence - evidence.max()) * widths * allowed
-    mean_square = float((weight * widths**2).sum() / weight.sum()) if weight.any() else row.largest**2
-    held_out = sum(_held_out(gram, ahead, away, float(widths[best]), judge) for judge in (0, 1))
-    known = np.linalg.inv(inner + np.eye(len(inner)) / mean_square)
-    likely = known @ outer
-    moved = by_row[:, :-1] @ likely
-    left_out = by_row[:, :-1] @ known @ by_row[:, :-1].T + np.outer(moved, moved)
-    return RowScore(name, float(evidence[best]), held_out, float(widths[best]), mean_square, left_out, pairs=None)
-
-
-def chosen_row(scores: Sequence[RowScore], but: Collection[str] = ()) -> RowScore | None:
-    """Return the row to take in: of those that gain about as much as the best, the cheapest; ``None`` if none gains."""
-    asked = [s for s in scores if s.gain > LEAST_GAIN and s.held_out > LEAST_GAIN and s.name not in but]
-    best = max((score.gain for score in asked), default=0.0)
-    able = [score for score in asked if score.gain > _ABLE * best]
-    order = [row.name for row in PHYSICS]
-    return min(able, key=lambda score: order.index(score.name), default=None)
 
 
 def width_after(space: ParameterSpace, fit: FitResult, name: str, width: float) -> float:
@@ -296,20 +366,21 @@ def evidence_of(information: Real, slope: Real, largest: float) -> tuple[Real, R
     return widths, evidence
 
 
-def _held_out(gram: _Gram, ahead: Real, away: Real, width: float, judge: int) -> float:
-    """Return how much better one half of the settings is explained by what the other half says of a row."""
-    n, seen = gram.main, 1 - judge
-    prior = np.zeros_like(gram.information[0])
-    prior[:n, :n] = 0.5 * ahead
-    prior[np.arange(n, len(prior)), np.arange(n, len(prior))] = width**-2
-    slope = gram.slope[seen].copy()
-    slope[:n] -= 0.5 * away
-    total = gram.information[seen] + prior
-    gain = 0.0
-    for count, sign in ((len(prior), 1.0), (n, -1.0)):
-        step = np.zeros(len(prior))
-        step[:count] = np.linalg.solve(total[:count, :count], slope[:count])
-        gain += sign * float(gram.slope[judge] @ step - 0.5 * step @ gram.information[judge] @ step)
+def _held_out(gram: _Gram, ahead: Real, away: Real, beside: Mapping[slice, float], row: Mapping[slice, float]) -> float:
+    """Return how much better each half of the settings is explained by what the other says of a row, beside others."""
+    n, gain = gram.main, 0.0
+    for rows, sign in (({**beside, **row}, 1.0), (beside, -1.0)):
+        chosen = np.concatenate([np.arange(n), *(np.arange(place.start, place.stop) for place in rows)])
+        widths = np.concatenate([np.full(place.stop - place.start, width) for place, width in rows.items()] or [[]])
+        prior = np.zeros((len(chosen), len(chosen)))
+        prior[:n, :n] = 0.5 * ahead
+        prior[np.arange(n, len(chosen)), np.arange(n, len(chosen))] = widths**-2.0
+        for judge in (0, 1):
+            slope, seen = gram.slope[1 - judge][chosen].copy(), gram.information[1 - judge][np.ix_(chosen, chosen)]
+            slope[:n] -= 0.5 * away
+            step = np.linalg.solve(seen + prior, slope)
+            judged = gram.information[judge][np.ix_(chosen, chosen)]
+            gain += sign * float(gram.slope[judge][chosen] @ step - 0.5 * step @ judged @ step)
     return gain
 
 
@@ -320,15 +391,17 @@ class _Pairs:
         model: The model of the fit.
         fit: The fit.
         rows: The rows.
+        main: Number of parameters of the fit; those of small rows follow.
     """
 
-    def __init__(self, model: MeshModel, fit: FitResult, rows: _Rows) -> None:
+    def __init__(self, model: MeshModel, fit: FitResult, rows: _Rows, main: int) -> None:
         kernel = model.heating.crosstalk(replace(fit.parameters, further={}))
         self._curve = np.concatenate([kernel.arm_rad_per_mw, kernel.joint_rad_per_mw])
         self._single = self._curve[..., None].astype(np.float32)
-        self._rows = rows
+        self._rows, self._settings = rows, int(rows.settings[-1]) + 1
         self._by_phase, self._heat = rows.by_phase.astype(np.float32), rows.heat_mw.astype(np.float32)
-        self._main = rows.main.reshape(-1, rows.main.shape[-1])
+        self._whole, self._n = rows.main.reshape(-1, rows.main.shape[-1]), main
+        self._main: Real = self._whole[:, :main]
 
     def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the light by directions ``(W, 2E, c)``, shape ``(N·M, c)``."""
@@ -341,13 +414,43 @@ class _Pairs:
         pairs = np.moveaxis(np.tensordot(self._heat, phases, axes=(0, 0)), 0, 1)
         return np.asarray(pairs * self._single, np.float32)
 
-    def gram(self, ahead: Real) -> tuple[PairDirections, _Gram]:
-        """Return the directions that light tells best, and their normal equations."""
-        factor = np.linalg.cholesky(self._main.T @ self._main + ahead)
-        seen = np.linalg.solve(factor, self._main.T).astype(np.float32)
+    def score(self, ahead: Real, beside: Sequence[tuple[slice, float]], share: float) -> RowScore:
+        """Return the score of pairs beside rows that are taken in, in the directions that light tells best.
 
-        def without_main(light: NDArray[np.float32]) -> NDArray[np.float32]:
-            return np.asarray(light - seen.T @ (seen @ light))
+        Args:
+            ahead: Information of the prior of the fitted parameters, of these settings.
+            beside: Where the rows to be taken in are, and their widths.
+            share: Share of all settings that a pass looks at.
+        """
+        taken = np.concatenate([np.arange(self._n), *(np.arange(place.start, place.stop) for place, _ in beside)])
+        seen, here = self._whole[:, taken], len(self._rows.heat_mw) / self._settings
+        prior = np.zeros((len(taken), len(taken)))
+        prior[: self._n, : self._n] = ahead
+        first = self._n
+        for place, width in beside:
+            size = place.stop - place.start
+            prior[np.arange(first, first + size), np.arange(first, first + size)] = width**-2.0
+            first += size
+        basis, columns = self._directions(seen, prior)
+        halves = (self._rows.settings // _STRETCH) % 2
+        whole = np.concatenate([seen, columns], axis=1).reshape(*self._by_phase.shape[:2], -1)
+        blocks = [whole[halves == half].reshape(-1, whole.shape[-1]) for half in (0, 1)]
+        slopes = [self._rows.misfit[halves == half].ravel() @ block for half, block in enumerate(blocks)]
+        n, last = len(taken), slice(len(taken), whole.shape[-1])
+        gram = _Gram((blocks[0].T @ blocks[0], blocks[1].T @ blocks[1]), (slopes[0], slopes[1]), n)
+        found = _Selection(gram, prior, np.zeros(n), {CROSSTALK_PAIRS: last}, here * share).rows()[0]
+        # Directions that light hardly tells are left to the errors.
+        told = np.flatnonzero((columns**2).sum(axis=0) / (here * share) * found.width**2 > _TOLD)
+        directions = PairDirections(self._curve, np.asarray(basis[:, :, told]))
+        return replace(found, left_out=found.left_out[: self._n, : self._n], pairs=directions)
+
+    def _directions(self, known: Real, prior: Real) -> tuple[NDArray[np.float32], Real]:
+        """Return the directions that light tells best, and the light by them, what is known taken out."""
+        factor = np.linalg.cholesky(known.T @ known + prior)
+        seen = np.asarray(np.linalg.solve(factor, known.T), np.float32)
+
+        def without(light: NDArray[np.float32]) -> NDArray[np.float32]:
+            return np.asarray(light - seen.T @ (seen @ light), np.float32)
 
         # Subspace iteration (Halko, Martinsson, Tropp 2011): what light tells lies in far fewer directions than pairs.
         curve = self._curve
@@ -355,20 +458,12 @@ class _Pairs:
         basis = np.random.default_rng(0).standard_normal((*curve.shape, count)).astype(np.float32)
         basis *= (curve > 0.0)[..., None]
         for _ in range(_POWERS):
-            basis = self._back(without_main(self._light(basis)))
+            basis = self._back(without(self._light(basis)))
             basis = np.linalg.qr(basis.reshape(-1, count))[0].astype(np.float32).reshape(basis.shape)
-        light = without_main(self._light(basis)).astype(np.float64)
+        light = without(self._light(basis)).astype(np.float64)
         best = np.linalg.eigh(light.T @ light)[1][:, ::-1][:, : min(MOST_PAIRS, count)].astype(np.float32)
-        directions = PairDirections(curve, np.asarray(basis @ best))
-        columns = self._light(directions.vectors).reshape(*self._by_phase.shape[:2], -1)
-        whole = np.concatenate([self._rows.main, columns], axis=-1)
-        halves = (self._rows.settings // _STRETCH) % 2
-        grams, slopes = [], []
-        for half in (0, 1):
-            block = whole[halves == half].reshape(-1, whole.shape[-1])
-            grams.append(block.T @ block)
-            slopes.append(self._rows.misfit[halves == half].ravel() @ block)
-        return directions, _Gram((grams[0], grams[1]), (slopes[0], slopes[1]), self._main.shape[1])
+        turned: NDArray[np.float32] = np.asarray(basis @ best, np.float32)
+        return turned, self._light(turned).astype(np.float64)
 
     def beside(self, fitted: PairDirections, ahead: Real) -> Real:
         """Return the covariance of the fitted parameters by pairs beside the directions fitted, for a width of one."""

@@ -51,7 +51,6 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
         fit: The fit.
         scores: What a pass over the data says about it.
     """
-    fit = replace(fit, information=scores.information)
     plain = fit.inverse
     whole = plain + sum((row.left_out for row in scores.rows), np.zeros_like(plain))
     if scores.tail is not None:
@@ -78,6 +77,7 @@ def sandwich_factors(
     The larger one of the ways to put residuals together counts (White 1980; Cameron, Gelbach, Miller 2011).
     """
     numbers, inverse = np.flatnonzero(fit.free), fit.inverse
+    # Of the settings looked at: fewer of them scatter more, and expect to.
     expected = np.einsum("ij,jk,ik->i", inverse, scores.information, inverse)
     found: dict[str, float] = {}
     for name in clusters:
@@ -98,7 +98,7 @@ def doubts_of(space: ParameterSpace, fit: FitResult, scores: Scores, factors: di
         if width >= ROWS[name].largest * 0.999:
             row = ROWS[name]
             found.append(f"{row.words}: light asks for more than {row.largest:g} ({name}), which no chip has")
-    missing = [row for row in scores.rows if row.gain > LEAST_GAIN and row.held_out > LEAST_GAIN]
+    missing = [row for row in scores.rows if row.is_asked]
     found += [
         f"{ROWS[row.name].words} would explain more of the light (evidence {row.gain:.0f}), but was not fitted"
         for row in missing

@@ -327,6 +327,7 @@ class MeshModel:
         reading = np.empty((len(observations), len(self._monitors)))
         self.work.spent += reading.size
         if self._is_reflecting(parameters):
+            self.work.spent += (SLOPES - 1) * reading.size  # as much light as slopes take
             for first in range(0, len(observations), BATCH):
                 some = slice(first, first + BATCH)
                 lights = self._lights(parameters, observations[some], number[some])
