@@ -117,6 +117,7 @@ class Upkeep:
         service: The circuits, restored.
         period_s: Time between two looks at all circuits.
         reads_per_s: Most readings of power per second, for all circuits together.
+        begins: Asks the polarization controllers where they stand, which takes its time; else :meth:`renew` does.
 
     Attributes:
         health: How each circuit is.
@@ -124,7 +125,9 @@ class Upkeep:
         searching: Circuits whose polarization is being searched: their light goes and comes meanwhile.
     """
 
-    def __init__(self, service: CircuitService, *, period_s: float = 1.0, reads_per_s: float = 20.0) -> None:
+    def __init__(
+        self, service: CircuitService, *, period_s: float = 1.0, reads_per_s: float = 20.0, begins: bool = True
+    ) -> None:
         self._service = service
         self._setup = service.setup
         self._clock = service.setup.bench.clock
@@ -141,7 +144,8 @@ class Upkeep:
         self._glanced_s = -math.inf
         self._held: list[_Held] = []
         self._held = self._taken_up()
-        self._follow_light(())
+        if begins:
+            self._follow_light(())
 
     @property
     def health(self) -> tuple[CircuitHealth, ...]:

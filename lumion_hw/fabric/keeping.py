@@ -46,7 +46,7 @@ class PolarizationKeeper:
     @cached_property
     def upkeep(self) -> Upkeep:
         """What follows the light, and how the circuits are."""
-        return Upkeep(self._service)
+        return Upkeep(self._service, begins=False)  # whoever watches does not wait for it
 
     def begin(self) -> None:
         """Say that :meth:`keep` is about to run: from now on whoever changes circuits waits for it."""

@@ -144,6 +144,7 @@ def test_with_one_fibre_the_transmitter_is_asked_before_a_spare_is_spent(manager
 
 
 def test_a_broken_path_calls_for_another_way_and_not_for_a_spare(prototype: FabricManager) -> None:
+    prototype.run(1.0)  # how the light is while all is well tells a broken cell from a broken fibre
     assert prototype.service.setup.active is not None
     circuits = prototype.service.setup.active.circuits
     used = [puc for circuit in circuits for path in circuit.paths for puc in path.pucs]
