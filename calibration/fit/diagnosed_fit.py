@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,11 +31,14 @@ from calibration.diagnose.drift_trajectory import DriftTrajectories, drift_of, d
 from calibration.diagnose.element_faults import died_heater, exchanged_channels
 from calibration.fit.frequencies import other_branches
 from calibration.fit.global_fit import FitResult, GlobalFit, Round
+from calibration.fit.growth import RowScore, Scores, score_rows, width_after
+from calibration.fit.stated_errors import stated_errors
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import mean_squared_residual
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
+from calibration.model.physics import PHYSICS, ROWS, Physics
 from calibration.model.priors import Prior
 from calibration.model.space import LAW_TERMS
 from lumion_hw.mesh.record import Defect
@@ -54,6 +57,8 @@ _COUPLER_GROUPS = ("coupler_common_rad", "coupler_difference_rad")
 _SUSPECTS = 5
 _EXCHANGED_SHARE = 0.6
 _SWEPT_ALIVE_SIGMA = 8.0
+# Model discrepancy beyond which a fit is not near enough for its slopes to tell what physics is missing.
+_NEARLY = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +75,11 @@ class DiagnosedFit:
         deaths: Heaters that died.
         followed: How often trajectories were taken out since the last settings were added.
         rough: Whether it was fitted in full steps from a start that was not near enough, and did not converge.
+        physics: What had to be taken in beyond the model of every chip.
+        gains: By name of a row of it, what it gained when it was taken in, in units of the logarithm of the evidence.
+        refused: Rows that were tried and did not explain what they promised.
+        widened: By group, the factor by which errors were widened when they were stated.
+        doubts: Why the errors stated cannot be believed, or the fit at all; in words.
     """
 
     fit: FitResult
@@ -81,11 +91,16 @@ class DiagnosedFit:
     deaths: tuple[Death, ...] = ()
     followed: int = 0
     rough: bool = False
+    physics: Physics = field(default_factory=Physics)
+    gains: Mapping[str, float] = field(default_factory=dict)
+    refused: frozenset[str] = frozenset()
+    widened: Mapping[str, float] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
 
     @property
     def certified(self) -> bool:
-        """Whether all is explained, with the channel map as given."""
-        return self.fit.certified and not self.exchanged
+        """Whether all is explained, with the channel map as given, and errors are what they are stated to be."""
+        return self.fit.certified and not self.exchanged and not self.doubts
 
     @property
     def parameters(self) -> MeshParameters:
@@ -123,6 +138,7 @@ class FaultDiagnosis:
         likelihood: The readings to explain.
         whole: All settings of the run, those of the likelihood the last ones with heat.
         done: Told of every round of a fit.
+        trying: Told in words what is tried as an explanation.
     """
 
     model: MeshModel
@@ -135,24 +151,111 @@ class FaultDiagnosis:
     likelihood: Likelihood
     whole: TimedReadings
     done: Callable[[Round], None] = lambda _: None
+    trying: Callable[[str], None] = lambda _: None
+
+    def beyond(self, physics: Physics) -> FaultDiagnosis:
+        """Return the diagnosis of the same readings with other physics beyond the model of every chip."""
+        if physics is self.model.space.physics:
+            return self
+        model = self.model.beyond(physics)
+        free = np.ones(model.space.size, dtype=np.bool_)
+        kept = min(model.space.size, self.model.space.size, self._plain)
+        free[:kept] = self.free[:kept]
+        return replace(self, model=model, prior=self.prior.beyond(model.space), free=free)
+
+    @property
+    def _plain(self) -> int:
+        """Number of parameters of the model of every chip."""
+        space = self.model.space
+        first: list[int] = [space.groups[name].start for name in space.physics.names]
+        return min(first, default=space.size)
 
     def begin(self, start: MeshParameters) -> DiagnosedFit:
         """Fit from a start without looking for causes. Heaters without a law there count as dead."""
         # Heaters without a law are dead from the start and take no part in the fit.
         dead = frozenset(np.flatnonzero(start.heater_law[:, 0] == 0.0).tolist())
-        return self._branched(DiagnosedFit(self._fit(start, self._alive, dead), self._alive, dead))
+        now = self._branched(DiagnosedFit(self._fit(start, self._alive, dead), self._alive, dead))
+        # From near, physics that is missing shows in the slopes; from a false valley it would only seem to.
+        near = 0.0 < now.fit.discrepancy < _NEARLY and now.fit.converged
+        return self._grown(now) if near else now
 
     def settle(self, now: DiagnosedFit) -> DiagnosedFit:
         """Look for causes until all readings are explained or no known cause is left."""
-        return self._named(self._exchanged(self._settled(now)))
+        me = self.beyond(now.physics)
+        return me._named(me._exchanged(me._settled(now)))
 
     def go_on(self, before: DiagnosedFit) -> DiagnosedFit:
         """Fit all readings from a fit of fewer of them, then look for causes as :meth:`settle` does."""
-        return self.settle(self._again(self._expected(before), before.fit))
+        me = self.beyond(before.physics)
+        return me.settle(me._again(me._expected(before), before.fit))
 
     def stated(self, now: DiagnosedFit) -> DiagnosedFit:
-        """Return the fit with its errors stated for where it ended."""
-        return replace(now, fit=self._fitting(now.likelihood, now.dead).stated(now.fit))
+        """Return the fit with all physics that light asks for, and its errors stated for where it ended."""
+        if not now.fit.certified:
+            return self._unexplained(now)
+        for _ in PHYSICS:
+            scores = self.beyond(now.physics)._scores(now)
+            if self.model.work.is_used_up or not scores.chosen:
+                break
+            now = self.beyond(now.physics)._with_rows(now, scores.chosen)
+        me = self.beyond(now.physics)
+        fit = me._fitting(now.likelihood, now.dead).stated(now.fit)
+        found = stated_errors(me.model.space, fit, scores)
+        return replace(now, fit=found.fit, widened=found.widened, doubts=found.doubts)
+
+    def _unexplained(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return a fit that does not explain its readings with what they say of the reasons."""
+        me = self.beyond(now.physics)
+        scores = me._scores(now)
+        used_up = ("all the work that is allowed was spent on explanations",) if self.model.work.is_used_up else ()
+        found = stated_errors(me.model.space, now.fit, scores)
+        return replace(now, fit=found.fit, widened=found.widened, doubts=(*used_up, *found.doubts))
+
+    # -- physics beyond the model of every chip -----------------------------------------------------------------------
+
+    def _scores(self, now: DiagnosedFit) -> Scores:
+        self.trying("physics beyond the model")
+        names = [row.name for row in PHYSICS if row.name not in now.physics.widths]
+        return score_rows(self.model, now.fit, now.likelihood, self.prior, names, now.refused)
+
+    def _rows(self, now: DiagnosedFit) -> tuple[RowScore, ...]:
+        """Return the rows to take in next, if light asks for any and there is work left."""
+        if self.model.work.is_used_up or now.exchanged:
+            return ()
+        return self._scores(now).chosen
+
+    def _grown(self, now: DiagnosedFit) -> DiagnosedFit:
+        """Return a fit that does not explain its readings with the rows that light asks for."""
+        for _ in PHYSICS:
+            rows = self.beyond(now.physics)._rows(now) if now.fit.discrepancy > 0.0 else ()
+            if not rows:
+                break
+            now = self.beyond(now.physics)._with_rows(now, rows)
+        return now
+
+    def _with_rows(self, now: DiagnosedFit, rows: Sequence[RowScore]) -> DiagnosedFit:
+        """Return the fit with rows taken in; without them, and the rows refused, if that explains no more."""
+        self.trying(" and ".join(ROWS[row.name].words for row in rows))
+        _log.info("%s; discrepancy %.3g before", "; ".join(map(str, rows)), now.fit.discrepancy)
+        physics = self._widths(now)
+        for row in rows:
+            physics = physics.having(row.name, min(row.width, ROWS[row.name].largest), row.pairs)
+        fit = self.beyond(physics)._fit(now.fit.parameters, now.likelihood, now.dead, near=True)
+        better = now.fit.chi2_per_reading * now.fit.readings - fit.chi2_per_reading * fit.readings
+        no_less = fit.discrepancy == now.fit.discrepancy and better < rows[0].gain
+        if fit.discrepancy > now.fit.discrepancy or no_less:
+            if len(rows) > 1:  # too much at once: the first alone
+                return self._with_rows(now, rows[:1])
+            return replace(now, refused=now.refused | {row.name for row in rows})
+        gains = {**now.gains, **{row.name: row.gain for row in rows}}
+        return replace(now, physics=physics, fit=fit, gains=gains, rough=False)
+
+    def _widths(self, now: DiagnosedFit) -> Physics:
+        """Return the physics of a fit with its widths as the fit itself says they are."""
+        physics = now.physics
+        for name, width in now.physics.widths.items() if now.fit.certified else ():
+            physics = physics.having(name, width_after(self.model.space, now.fit, name, width))
+        return physics
 
     def _named(self, now: DiagnosedFit) -> DiagnosedFit:
         """Return the diagnosed fit with what happened in words."""
@@ -172,9 +275,14 @@ class FaultDiagnosis:
     def _settled(self, now: DiagnosedFit) -> DiagnosedFit:
         """Return the fit after the last cause that explains more, at most six of them."""
         for _ in range(_MOST_ROUNDS):
-            other = self._explained(now)
+            if now.physics is not self.model.space.physics:
+                return self.beyond(now.physics)._settled(now)
+            other = None if self.model.work.is_used_up else self._explained(now)
             if other is None:
                 break
+            if other.physics is not now.physics or other.refused != now.refused:
+                now = other  # fitted already
+                continue
             again = self._again(other, now.fit if other.deaths == now.deaths else None)
             law = other is not now and other.trajectories is now.trajectories and other.deaths == now.deaths
             # Another law that explains no more is a wrong trail; going on from it would try all heaters in turn.
@@ -221,7 +329,13 @@ class FaultDiagnosis:
         if now.fit.discrepancy > 0.0 and not now.rough:
             # Whatever explains more goes first, and all is fitted again: a death looks like a drift for the settings
             # after it, and the other way round.
+            self.trying("an element that died")
             death = heater_death(self.model, now.fit.parameters, now.likelihood, now.dead)
+            rows = self._rows(now) if now.fit.discrepancy < _NEARLY else ()
+            others = [0.0 if death is None else death.gain]
+            others.append(0.0 if trajectories is None else self._gain(now, trajectories))
+            if rows and sum(row.gain for row in rows) > max(others):
+                return self._with_rows(now, rows)
             if death is not None and (trajectories is None or death.gain > self._gain(now, trajectories)):
                 _log.info("%s; discrepancy %.3g before", death, now.fit.discrepancy)
                 return replace(now, dead=now.dead | {death.number}, deaths=(*now.deaths, death))
@@ -374,7 +488,8 @@ class FaultDiagnosis:
         stuck = np.array([heater // 2 for heater in sorted(dead) if heater % 2 == 0 and heater + 1 in dead], np.int64)
         for name in _COUPLER_GROUPS:
             free[self.model.space.group(name).start + stuck] = False
-        return GlobalFit(self.model, likelihood, self.prior, free, self.done)
+        # A fit that gets no better ends with the work that is allowed; what was found by then is said not to hold.
+        return GlobalFit(self.model, likelihood, self.prior, free, self.done, lambda _: self.model.work.is_used_up)
 
 
 def _places(whole: Observations, part: Observations) -> NDArray[np.int64]:

@@ -93,6 +93,8 @@ class FitResult:
         readings: How many readings are used.
         rounds: What each step did.
         settings: How many settings were fitted.
+        widening: Shape ``(P, P)``; covariance that comes on top, of what the model leaves out
+            (:mod:`calibration.fit.stated_errors`); ``None`` before the errors are stated.
     """
 
     parameters: MeshParameters
@@ -106,6 +108,7 @@ class FitResult:
     readings: int
     rounds: tuple[Round, ...]
     settings: int
+    widening: Real | None = None
 
     @property
     def certified(self) -> bool:
@@ -116,18 +119,19 @@ class FitResult:
     def chi2_per_dof(self) -> float:
         """Sum of squared residuals over readings less what of the parameters they determine, not the prior."""
         # Parameters held by their prior cost no degree of freedom: the trace counts what readings have determined.
-        determined = float((self._inverse * self.information).sum())
+        determined = float((self.inverse * self.information).sum())
         return self.chi2_per_reading * self.readings / max(self.readings - determined, 1.0)
 
     def covariance(self) -> Real:
         """Return the covariance of all parameters, prior included, shape ``(size, size)``; 0 where they were held."""
         result = np.zeros((len(self.vector), len(self.vector)))
-        result[np.ix_(self.free, self.free)] = self._inverse
+        widening = 0.0 if self.widening is None else self.widening
+        result[np.ix_(self.free, self.free)] = self.inverse + widening
         return result
 
     @cached_property
-    def _inverse(self) -> Real:
-        """Shape ``(P, P)``; covariance of the free parameters."""
+    def inverse(self) -> Real:
+        """Shape ``(P, P)``; covariance of the free parameters if the model holds."""
         total = self.information + self.prior_information
         scale = _scale(total)
         unit = np.outer(scale, scale)
@@ -194,7 +198,8 @@ class GlobalFit:
 
     def _free_first(self, *, early: bool) -> None:
         """Free all that is wanted; early only what moves light much, so that no fine parameter replaces a coarse."""
-        self._free = self._wanted & ~self._model.space.mask(_LATE_GROUPS) if early else self._wanted
+        late = (*_LATE_GROUPS, *self._model.space.physics.names)
+        self._free = self._wanted & ~self._model.space.mask(late) if early else self._wanted
         self._prior_information = self._prior.information(self._free)
 
     def run(
@@ -261,7 +266,7 @@ class GlobalFit:
         drift_ma = drift_at(self._model, parameters, settings, reading_ma, likelihood.drift)
         discrepancy = likelihood.discrepancy(reading_ma, drift_ma)
         # Another fit's information holds where that fit explained its readings, for the same free parameters only.
-        if known is None or discrepancy > 0.0 or not known.certified or (known.free != self._free).any():
+        if known is None or discrepancy > 0.0 or not known.certified or not np.array_equal(known.free, self._free):
             return self._gathered(point, discrepancy)
         information = known.information
         if len(settings) > known.settings:

@@ -180,6 +180,7 @@ class SearchResult:
         steps: Steps made from the last start.
         starts: Starts made.
         agreed: Whether two starts ended in the same valley: no chance find, however much of the light it leaves open.
+        work: Readings evaluated, as :class:`calibration.model.work.Work` counts them.
     """
 
     passive_rad: Real
@@ -190,6 +191,7 @@ class SearchResult:
     steps: int
     starts: int
     agreed: bool = False
+    work: int = 0
 
 
 class PhaseSearch:
@@ -218,7 +220,7 @@ class PhaseSearch:
         rng: np.random.Generator,
     ) -> None:
         self._model, self._source, self._heated = model, source_number, (arm_rad, joint_rad)
-        self._plan, self._rng = plan, rng
+        self._plan, self._rng, self._work = plan, rng, 0
         self._n_sources = int(source_number.max()) + 1
         reading = observations.reading_ma
         self._amplitude = np.sqrt(np.maximum(np.nan_to_num(reading), 0.0))
@@ -242,7 +244,7 @@ class PhaseSearch:
             best = replace(min(best, other, key=lambda one: one.unexplained), agreed=agreed)
             if agreed:
                 break  # what is left unexplained is not the search's to find
-        return replace(best, starts=starts)
+        return replace(best, starts=starts, work=self._work)
 
     def _from(self, passive_rad: Real, levels: Levels, start: int, done: Callable[[int, float], None]) -> SearchResult:
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
@@ -303,6 +305,7 @@ class PhaseSearch:
             part = chosen[first : first + _CHUNK]
             source = self._source[part]
             monitor = self._drawn(len(part))
+            self._work += monitor.size
             amplitude, derivative, by_second = self._linearise(point, part, monitor, *scale[2:])
             factor = scale[0][source][:, None] * scale[1][monitor]
             weight = self._weight[part[:, None], monitor]

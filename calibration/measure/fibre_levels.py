@@ -11,6 +11,7 @@ from calibration.measure.probe import Probe
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
+from calibration.model.response import of_the_mesh
 
 SETTINGS_PER_SOURCE = 6
 # Below this on the chip, a small error of the model is a large one in dB.
@@ -52,7 +53,8 @@ def fibre_losses_db(
     bare = MeshModel(model.mesh, model.space.sources, ports, heater_ohm, seconds=model.space.seconds)
     shape = (len(few), len(ports))
     there = replace(few, monitors=ports, reading_ma=np.zeros(shape), saturated=np.zeros(shape, dtype=np.bool_))
-    leaving_mw = bare.predict(replace(parameters, monitor_ma_per_mw=np.ones(len(ports))), there)
+    alone = replace(parameters, monitor_ma_per_mw=np.ones(len(ports)), further=of_the_mesh(parameters.further))
+    leaving_mw = bare.predict(alone, there)
     leaving_dbm = 10.0 * np.log10(np.maximum(leaving_mw, 1e-30))
     losses: dict[int, tuple[float, float]] = {}
     for column, port in enumerate(ports):

@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
+from calibration.model.physics import PairDirections, Physics
+from calibration.model.response import DETECTOR_ROWS, REFLECTIONS, Response
 from calibration.model.space import LAW_TERMS, ParameterSpace
+from calibration.model.work import DERIVATIVES, SLOPES, Work
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.cell import UnitCells, heated_loss
 from lumion_hw.mesh.crosstalk import HeaterDistances, ThermalCrosstalk
 from lumion_hw.mesh.scattering import Solver
 from lumion_hw.mesh.topology import MeshTopology
@@ -60,9 +63,13 @@ class Heating:
         self._own = np.eye(2 * mesh.n_pucs, dtype=np.bool_)
 
     def crosstalk(self, parameters: MeshParameters) -> ThermalCrosstalk:
-        """Return the crosstalk of the kernel."""
+        """Return the crosstalk of the kernel, and of pairs beyond it."""
         amplitude, length_mm, floor = parameters.crosstalk_rad_per_mw
-        return self._distances.crosstalk(lambda mm: amplitude * np.exp(-mm / length_mm) + floor)
+        found = self._distances.crosstalk(lambda mm: amplitude * np.exp(-mm / length_mm) + floor)
+        if (pairs := parameters.further.get("crosstalk_pairs")) is None:
+            return found
+        arms = len(found.arm_rad_per_mw)
+        return ThermalCrosstalk(found.arm_rad_per_mw + pairs[:arms], found.joint_rad_per_mw + pairs[arms:])
 
     def phases(self, parameters: MeshParameters, currents_ma: Real) -> Heated:
         """Return the phases of N settings, currents of shape ``(N, 2E)``."""
@@ -107,6 +114,12 @@ class Heating:
         result["heat_factor"] = by_heat * (self._mw_per_ma2 * heated.square * heated.bent)[:, None]
         result["crosstalk"] = self._by_kernel(parameters, heated.heat_mw, arm, joint)
         return result
+
+    def by_pairs(self, pairs: PairDirections, heated: Heated, arm: Real, joint: Real) -> Real:
+        """Return derivatives by the coordinates of pairs, shape ``(N, M, K)``; arguments as of :meth:`chain`."""
+        by_phase = np.concatenate([arm, joint], axis=-1).astype(np.float32)
+        product: Real = by_phase @ pairs.phases(heated.heat_mw)
+        return product
 
     def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Real, joint: Real) -> Real:
         """Return the derivatives by amplitude, decay length and floor, shape ``(N, M, 3)``."""
@@ -157,6 +170,35 @@ class Linearised:
 
 
 @dataclass(frozen=True, eq=False)
+class _Echoes:
+    """Light with what joints and facets send back, in n settings.
+
+    Attributes:
+        adjoint: Shape ``(n, 4E, M)``; adjoint light of the monitors.
+        lit: Per light of a setting, shape ``(n, 4E)``.
+        field: Shape ``(n, M, k)``; fields at the monitors by k lights.
+        by_facet: Shape ``(n, M, M)``; how fields at monitors follow what enters at each.
+        ends_adjoint: Shape ``(n, 2J, M)``; adjoint light towards the joints, from their first ends, then their second.
+        ends_lit: Shape ``(n, 2J, k)``; light towards them.
+    """
+
+    adjoint: Complex
+    lit: list[Complex]
+    field: Complex
+    by_facet: Complex
+    ends_adjoint: Complex
+    ends_lit: Complex
+
+    def by_amplitude(self, name: str, nth: int) -> Complex:
+        """Return how fields at the monitors follow the field sent back, by element of a row, shape ``(n, M, size)``."""
+        if name == "facet_reflection":
+            at_facets: Complex = self.by_facet * self.field[:, None, :, nth]
+            return at_facets
+        at_joints: Complex = np.swapaxes(self.ends_adjoint, 1, 2) * self.ends_lit[:, None, :, nth]
+        return at_joints
+
+
+@dataclass(frozen=True, eq=False)
 class _SettingLight:
     """Light in some settings, n of them, from their sources and, backwards, from all monitors.
 
@@ -167,10 +209,12 @@ class _SettingLight:
         factors: Shape ``(J, n)`` or ``(J, 1)``; what joints do to a field.
         heated: What heat did.
         entering: Shape ``(n, 1, 4E)``; waves entering every PUC-port.
-        reading: Shape ``(n, M)``; what the monitors should read, in mA.
+        linear: Shape ``(n, M)``; photocurrents in proportion to the light, in mA.
         waves: Shape ``(n, 4E, k)``; waves entering every PUC-port for unit light at k ports.
         monitors: Shape ``(M,)``; which of these ports are those of the monitors.
         by_field: Shape ``(n, M)``; 2·scale·S*, with which the adjoint light of a monitor counts.
+        echoes: What joints and facets send back, if they do.
+        nth: Which of the lights of the setting it is.
     """
 
     number: NDArray[np.int64]
@@ -179,10 +223,12 @@ class _SettingLight:
     factors: Complex
     heated: Heated
     entering: Complex
-    reading: Real
+    linear: Real
     waves: Complex
     monitors: NDArray[np.int64]
     by_field: Complex
+    echoes: _Echoes | None
+    nth: int
 
     def adjoint(self) -> Complex:
         """Return the adjoint light of every monitor, shape ``(n, M, 4E)``."""
@@ -211,6 +257,13 @@ class MeshModel:
         reference_hz: Frequency at which phases are given. What heat adds to the optical path is a length, and its
             phase proportional to frequency.
         compiled: Whether the solver's compiled loops are used; by default if they are there.
+        physics: What there is beyond the model of every chip.
+        work: Where predictions are counted.
+
+    Attributes:
+        mesh: The mesh.
+        space: Its parameters.
+        work: What was spent on predictions.
     """
 
     def __init__(
@@ -223,9 +276,12 @@ class MeshModel:
         seconds: Mapping[int, int] | None = None,
         reference_hz: float = REFERENCE_HZ,
         compiled: bool | None = None,
+        physics: Physics | None = None,
+        work: Work | None = None,
     ) -> None:
-        self.mesh = mesh
-        self.space = ParameterSpace(mesh, sources, monitors, seconds)
+        self.mesh, self.work = mesh, work or Work()
+        self._heater_ohm, self._compiled = heater_ohm, compiled
+        self.space = ParameterSpace(mesh, sources, monitors, seconds, physics)
         self.heating = Heating(mesh, heater_ohm)
         self._reference_hz = reference_hz
         self._solver = Solver(mesh, compiled=compiled)
@@ -237,6 +293,30 @@ class MeshModel:
         numbers = {port: number for number, port in enumerate(self.space.seconds)}
         self._second_number = np.array([numbers.get(port, -1) for port in sources], dtype=np.int64)
 
+    def beyond(self, physics: Physics) -> MeshModel:
+        """Return the model of the same mesh in the same light with other physics beyond that of every chip."""
+        space = self.space
+        return MeshModel(
+            self.mesh, space.sources, space.monitors, self._heater_ohm, seconds=space.seconds,
+            reference_hz=self._reference_hz, compiled=self._compiled, physics=physics, work=self.work,
+        )  # fmt: skip
+
+    def by_waveguides(self, parameters: MeshParameters, observations: Observations) -> tuple[Real, Real]:
+        """Return derivatives of readings by phases of arms and joints, ``(N, M, 2E + J)``, and heat, ``(N, 2E)``.
+
+        Raises:
+            ConfigError: As :meth:`predict`.
+        """
+        number = self._sources_of(observations)
+        lights = self._lights(parameters, observations, number)
+        columns: list[Real] = []
+        for light in lights:
+            by_phase = self._by_phase(light, light.adjoint())
+            turns = (1.0 + light.detuning_hz / self._reference_hz)[:, None]
+            columns.append(np.concatenate([by_phase["arm"], by_phase["joint"]], axis=-1) * turns)
+        response = self._response(parameters, lights)
+        return response.of_slopes(functools.reduce(np.add, columns)), lights[0].heated.heat_mw
+
     def predict(self, parameters: MeshParameters, observations: Observations) -> Real:
         """Return what every monitor should read, shape ``(N, M)``, in mA; the readings taken are not looked at.
 
@@ -245,6 +325,14 @@ class MeshModel:
         """
         number = self._sources_of(observations)
         reading = np.empty((len(observations), len(self._monitors)))
+        self.work.spent += reading.size
+        if self._is_reflecting(parameters):
+            self.work.spent += (SLOPES - 1) * reading.size  # as much light as slopes take
+            for first in range(0, len(observations), BATCH):
+                some = slice(first, first + BATCH)
+                lights = self._lights(parameters, observations[some], number[some])
+                reading[some] = self._response(parameters, lights).reading_ma
+            return reading
         # Settings of one source share the ports of the solution: one right side each instead of all of them.
         for source in np.unique(number):
             chosen = np.flatnonzero(number == source)
@@ -255,7 +343,8 @@ class MeshModel:
             field = self._solver.solve(cells, cells.reference_hz, ports)[:, self._monitors]
             shares = self._shares(parameters, number[chosen])
             power = sum(np.abs(field[..., nth]) ** 2 * shares[nth] for nth in range(len(ports)))
-            reading[chosen] = power * self._scale(parameters, number[chosen])
+            full = self._scale(parameters, number[chosen])
+            reading[chosen] = Response.of(parameters.further, power * full, number[chosen], full).reading_ma
         return reading
 
     def linearise(self, parameters: MeshParameters, observations: Observations) -> Iterator[Linearised]:
@@ -333,7 +422,10 @@ class MeshModel:
             phase_upper=turns * heated.arm_rad[:, 0::2] + parameters.passive_phase_rad + common + half,
             phase_lower=turns * heated.arm_rad[:, 1::2] + common - half,
             joint_phase=turns * heated.joint_rad + parameters.joint_phase_rad,
+            arm_difference_db=parameters.further.get("arm_difference_db", 0.0),
         )
+        if (per_mw := parameters.further.get("heat_loss_db_per_mw")) is not None:
+            cells = heated_loss(cells, heated.heat_mw * per_mw)
         return cells, heated
 
     def _couplers(self, parameters: MeshParameters, detuning_hz: Real) -> tuple[Real, Real]:
@@ -361,15 +453,26 @@ class MeshModel:
         """
         number = self._sources_of(observations)
         total = np.zeros(self.space.size)
+        self.work.spent += SLOPES * weight.size
         for first in range(0, len(observations), BATCH):
             part = slice(first, first + BATCH)
-            for nth, light in enumerate(self._lights(parameters, observations[part], number[part])):
-                by_phase = self._by_phase(light, light.together(weight[part]))
+            lights = self._lights(parameters, observations[part], number[part])
+            response = self._response(parameters, lights)
+            felt = response.of_weights(weight[part])
+            for nth, light in enumerate(lights):
+                by_phase = self._by_phase(light, light.together(felt))
                 total += self._by_parameter(parameters, light, by_phase).sum(axis=(0, 1))
-                per_db = _LN10_PER_10 * weight[part] * light.reading
+                for name, columns in self._by_reflection(light):
+                    total[self.space.groups[name]] += np.einsum("nm,nmp->p", felt, columns)
+                per_db = _LN10_PER_10 * felt * light.linear
                 for levels, rows in self._levels(light.number, nth):
                     np.add.at(total, levels, per_db[rows].sum(axis=1))
-                total[self.space.groups["monitor_db"]] += per_db.sum(axis=0)
+            before = response.light_ma / response.ripple
+            total[self.space.groups["monitor_db"]] += (_LN10_PER_10 * felt * before).sum(axis=0)
+            past = before - sum(light.linear for light in lights)
+            np.add.at(total, self.space.groups["source_db"].start + number[part], (_LN10_PER_10 * felt * past).sum(1))
+            for name, columns in self._by_detector(parameters, response, number[part]):
+                total[self.space.groups[name]] += np.einsum("nm,nmp->p", weight[part], columns)
         return total
 
     # -- derivatives --------------------------------------------------------------------------------------------------
@@ -387,10 +490,18 @@ class MeshModel:
         waves = self._solver.entering(elements, factors, self.mesh.port_puc_port[ports], everywhere)
         monitors, *places = np.split(inverse, len(self._monitors) + len(part) * np.arange(len(lit)))
         scale, lights = self._scale(parameters, number), []
-        for place, share in zip(places, self._shares(parameters, number), strict=True):
-            light = waves[np.arange(len(part)), :, place]
-            feeding = light[:, self._solver.port_feeds, None]
-            field = self._solver.leaving(elements, feeding)[:, self._monitors, 0]
+        every = [waves[np.arange(len(part)), :, place] for place in places]
+        echoes: _Echoes | None = None
+        if self._is_reflecting(parameters):
+            echoes = self._echoes(parameters, elements, factors, waves[..., monitors], every)
+            waves, every, monitors = echoes.adjoint, echoes.lit, np.arange(len(self._monitors))
+        for nth, share in enumerate(self._shares(parameters, number)):
+            light = every[nth]
+            if echoes is None:
+                feeding = light[:, self._solver.port_feeds, None]
+                field = self._solver.leaving(elements, feeding)[:, self._monitors, 0]
+            else:
+                field = echoes.field[..., nth]
             lights.append(
                 _SettingLight(
                     number=number,
@@ -399,13 +510,78 @@ class MeshModel:
                     factors=factors,
                     heated=heated,
                     entering=light[:, None],
-                    reading=np.abs(field) ** 2 * (scale * share),
+                    linear=np.abs(field) ** 2 * (scale * share),
                     waves=waves,
                     monitors=monitors,
                     by_field=2.0 * (scale * share) * field.conj(),
+                    echoes=echoes,
+                    nth=nth,
                 )
             )
         return lights
+
+    def _is_reflecting(self, parameters: MeshParameters) -> bool:
+        return any(name in self.space.physics.names or name in parameters.further for name in REFLECTIONS)
+
+    def _echoes(
+        self,
+        parameters: MeshParameters,
+        elements: Complex,
+        factors: Complex,
+        at_monitors: Complex,
+        every: list[Complex],
+    ) -> _Echoes:
+        """Return light with what joints and facets send back.
+
+        Joints to first order: light that leaves a PUC towards one comes back by ρ, and goes on from there as adjoint
+        light came. Facets exactly: waves leaving are S·x of those entering, and x = source + R·S·x.
+        """
+        m, (u, v) = len(self._monitors), self.mesh.joints.T
+        waves = np.concatenate([at_monitors, np.stack(every, axis=-1)], axis=-1)
+        back = 1.0 / np.broadcast_to(factors.T, (len(waves), len(u)))[..., None]
+        # What leaves towards a joint is what has come out of its other end, before the joint.
+        ends = np.concatenate([waves[:, v] * back, waves[:, u] * back], axis=1)
+        fields = self._solver.leaving(elements, waves[:, self._solver.port_feeds])[:, self._monitors]
+        further = parameters.further
+        if (joints := further.get("joint_reflection")) is not None:
+            fields = fields + np.swapaxes(ends[..., :m], 1, 2) @ (_amplitudes(joints)[:, None] * ends)
+        amplitude = _amplitudes(further.get("facet_reflection", np.zeros(2 * m)))
+        among = fields[..., :m]
+        echo = np.linalg.inv(np.eye(m) - among * amplitude)
+        total = echo @ fields[..., m:]
+        entering = amplitude[:, None] * total
+        lit = waves[..., m:] + waves[..., :m] @ entering
+        turned = np.swapaxes(echo, 1, 2)
+        return _Echoes(
+            adjoint=waves[..., :m] @ turned,
+            lit=[lit[..., nth] for nth in range(len(every))],
+            field=total,
+            by_facet=echo @ among,
+            ends_adjoint=ends[..., :m] @ turned,
+            ends_lit=ends[..., m:] + ends[..., :m] @ entering,
+        )
+
+    def _response(self, parameters: MeshParameters, lights: list[_SettingLight]) -> Response:
+        """Return how readings follow the light of all lights together."""
+        linear = functools.reduce(np.add, [light.linear for light in lights])
+        number = lights[0].number
+        return Response.of(parameters.further, linear, number, self._scale(parameters, number))
+
+    def _by_detector(
+        self, parameters: MeshParameters, response: Response, number: NDArray[np.int64]
+    ) -> Iterator[tuple[str, Real]]:
+        """Yield derivatives of readings by what is behind the mesh, by group, each ``(n, M, size)``."""
+        for name in self.space.physics.names:
+            if name in DETECTOR_ROWS:
+                full = self._scale(parameters, number)
+                yield name, response.columns(name, number, full, len(self.space.sources))
+
+    def _by_reflection(self, light: _SettingLight) -> Iterator[tuple[str, Real]]:
+        """Yield derivatives of photocurrents by what facets and joints send back, by group, each ``(n, M, size)``."""
+        for name in self.space.physics.names:
+            if name in REFLECTIONS and light.echoes is not None:
+                product = light.by_field[..., None] * light.echoes.by_amplitude(name, light.nth)
+                yield name, np.concatenate([product.real, -product.imag], axis=-1)
 
     def _levels(self, number: NDArray[np.int64], nth: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Yield the levels that the light at the first or second ports follows, and the settings in which it does."""
@@ -418,15 +594,29 @@ class MeshModel:
         self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64], settings: slice
     ) -> Linearised:
         monitors = np.arange(len(self._monitors))
-        each: list[Linearised] = []
-        for nth, light in enumerate(self._lights(parameters, part, number)):
+        each: list[Real] = []
+        lights = self._lights(parameters, part, number)
+        self.work.spent += DERIVATIVES * len(part) * len(monitors)
+        for nth, light in enumerate(lights):
             jacobian = self._by_parameter(parameters, light, self._by_phase(light, light.adjoint()))
-            per_db = _LN10_PER_10 * light.reading
-            for levels, rows in self._levels(number, nth):
+            per_db = _LN10_PER_10 * light.linear
+            for levels, rows in self._levels(light.number, nth):
                 jacobian[rows, :, levels] = per_db[rows]
-            jacobian[:, monitors, self.space.groups["monitor_db"].start + monitors] = per_db
-            each.append(Linearised(settings, light.reading, jacobian))
-        return functools.reduce(Linearised.beside, each)
+            for name, columns in self._by_reflection(light):
+                jacobian[..., self.space.groups[name]] = columns
+            each.append(jacobian)
+        jacobian, response = functools.reduce(np.add, each), self._response(parameters, lights)
+        before = response.light_ma / response.ripple
+        jacobian[:, monitors, self.space.groups["monitor_db"].start + monitors] = _LN10_PER_10 * before
+        if "background_share" in parameters.further:
+            linear = functools.reduce(np.add, [light.linear for light in lights])
+            past = before - linear
+            jacobian[np.arange(len(number)), :, self.space.groups["source_db"].start + number] += _LN10_PER_10 * past
+        if any(name in parameters.further for name in DETECTOR_ROWS):
+            jacobian = response.of_slopes(jacobian)
+        for name, columns in self._by_detector(parameters, response, number):
+            jacobian[..., self.space.groups[name]] = columns
+        return Linearised(settings, response.reading_ma, jacobian)
 
     def _by_phase(self, light: _SettingLight, adjoint: Complex) -> dict[str, Real]:
         """Return derivatives by arm and joint phases, coupler angles and losses; each ``(n, K, E)`` or ``(n, K, J)``.
@@ -437,8 +627,13 @@ class MeshModel:
         cells = light.cells
         (a_u, a_l), (b_u, b_l) = _between_couplers(cells, light.entering)  # light met from end A and from end B
         (p_u, p_l), (q_u, q_l) = _between_couplers(cells, adjoint)
-        gain = 10.0 ** (-cells.loss_db / 20.0)
-        upper, lower = (gain * np.exp(-1j * phase)[:, None] for phase in (cells.phase_upper, cells.phase_lower))
+        half = 0.5 * np.asarray(cells.arm_difference_db)
+        upper, lower = (
+            (10.0 ** (-loss_db / 20.0) * np.exp(-1j * phase))[:, None]
+            for loss_db, phase in (
+                (cells.loss_db + half, cells.phase_upper), (cells.loss_db - half, cells.phase_lower)
+            )
+        )  # fmt: skip
         # Upper and lower arm; a came in by end A and leaves by end B, b the other way.
         ua, ub, la, lb = upper * a_u, upper * b_u, lower * a_l, lower * b_l
         through_u, through_l = q_u * ua + p_u * ub, q_l * la + p_l * lb
@@ -455,7 +650,22 @@ class MeshModel:
             "first": first.imag,
             "second": second.imag,
             "loss_db": -_NEPER_PER_DB * (through_u + through_l).real,
+            "arm_difference_db": -0.5 * _NEPER_PER_DB * (through_u - through_l).real,
         }
+
+    def _by_physics(self, by_phase: dict[str, Real], heated: Heated, arm: Real, joint: Real) -> dict[str, Real]:
+        """Return the derivatives by the rows of the table that act in the mesh, by group."""
+        names, found = self.space.physics.names, dict[str, Real]()
+        if "arm_difference_db" in names:
+            found["arm_difference_db"] = by_phase["arm_difference_db"]
+        if "heat_loss_db_per_mw" in names:
+            mean, difference = by_phase["loss_db"], by_phase["arm_difference_db"]
+            by_upper, by_lower = 0.5 * mean + difference, 0.5 * mean - difference
+            upper, lower = heated.heat_mw[:, None, 0::2], heated.heat_mw[:, None, 1::2]
+            found["heat_loss_db_per_mw"] = (by_upper * upper + by_lower * lower).sum(axis=-1, keepdims=True)
+        if "crosstalk_pairs" in names and self.space.physics.pairs:
+            found["crosstalk_pairs"] = self.heating.by_pairs(self.space.physics.pairs, heated, arm, joint)
+        return found
 
     def _by_parameter(self, parameters: MeshParameters, light: _SettingLight, by_phase: dict[str, Real]) -> Real:
         """Return the derivatives by all parameters but levels, shape ``(n, K, size)``; those are zero."""
@@ -469,6 +679,7 @@ class MeshModel:
         columns["coupler_common_rad"] = first + second
         columns["coupler_difference_rad"] = 0.5 * (first - second)
         columns["loops"] = joint @ space.directions
+        columns |= self._by_physics(by_phase, heated, arm * turns, joint * turns)
         for name, values in columns.items():
             jacobian[..., space.groups[name]] = values
         # The frequency of a source acts through delay, both slopes, and what heat adds to the path.
@@ -487,6 +698,13 @@ class MeshModel:
         by_turns = (arm @ heated.arm_rad[..., None] + joint @ heated.joint_rad[..., None])[..., 0]
         jacobian[settings, :, source] += by_turns / self._reference_hz
         return jacobian
+
+
+def _amplitudes(reflection: Real) -> Complex:
+    """Return the field that every facet sends back, shape ``(M,)``, from its real and imaginary parts."""
+    real, imaginary = np.split(reflection, 2)
+    amplitude: Complex = real + 1j * imaginary
+    return amplitude
 
 
 def _between_couplers(cells: UnitCells, waves: Complex) -> tuple[tuple[Complex, Complex], tuple[Complex, Complex]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,6 +81,60 @@ def normal_equations(
         gradient += without_drift(misfit, drift).ravel() @ rows.reshape(-1, len(wanted))
     information += _product(block[:filled])
     return NormalEquations(information, gradient, reading, drift_ma)
+
+
+@dataclass(frozen=True, eq=False)
+class WhiteRows:
+    """Residuals and derivatives of some settings in units of their noise, what drifts from setting to setting out.
+
+    Attributes:
+        settings: Which settings.
+        rows: Shape ``(n, M, P)``.
+        misfit: Shape ``(n, M)``.
+        kept: Shape ``(n,)``; settings of which the rest is given, k of them.
+        by_phase: Shape ``(k, M, 2E + J)``; derivatives by the phases of arms and joints.
+        heat_mw: Shape ``(k, 2E)``; heat of every heater.
+    """
+
+    settings: slice
+    rows: Real
+    misfit: Real
+    kept: NDArray[np.bool_]
+    by_phase: Real
+    heat_mw: Real
+
+
+def white_rows(
+    model: MeshModel,
+    parameters: MeshParameters,
+    likelihood: Likelihood,
+    wanted: NDArray[np.int64],
+    discrepancy: float = 0.0,
+    kept: NDArray[np.int64] | None = None,
+) -> Iterator[WhiteRows]:
+    """Yield white residuals and derivatives about a point, some settings at a time.
+
+    Args:
+        model: The model.
+        parameters: The point.
+        likelihood: The readings, and what to make of them.
+        wanted: Shape ``(P,)``; numbers of the parameters.
+        discrepancy: η of the likelihood.
+        kept: Settings of which the derivatives by phases are wanted as well.
+    """
+    for part in model.linearise(parameters, likelihood.observations):
+        misfit, scale = _weighed(part.reading_ma, likelihood, discrepancy, part.settings)
+        drift = drift_slopes_ma(model, parameters, part, likelihood.drift) * scale[..., None]
+        rows = without_drift(part.jacobian[..., wanted] * scale[..., None], drift)
+        chosen = np.isin(
+            np.arange(part.settings.start, part.settings.start + len(misfit)), [] if kept is None else kept
+        )
+        by_phase, heat = np.zeros((0, misfit.shape[1], 0)), np.zeros((0, 0))
+        if chosen.any():
+            settings = likelihood.observations[part.settings][chosen]
+            by_phase, heat = model.by_waveguides(parameters, settings)
+            by_phase = without_drift(by_phase * scale[chosen][..., None], drift[chosen])
+        yield WhiteRows(part.settings, rows, without_drift(misfit, drift), chosen, by_phase, heat)
 
 
 def _product(block: Real) -> Real:

@@ -43,6 +43,22 @@ class Prior:
             sigma[space.group(name)] = value
         return Prior(self.mean, sigma, self.precision)
 
+    def beyond(self, space: ParameterSpace) -> Prior:
+        """Return the same prior for a space with other physics beyond the model of every chip: about nothing."""
+        rest = [name for name in space.groups if name not in space.physics.widths]
+        kept = space.groups[rest[-1]].stop  # physics stands last
+        widths = [
+            np.full(space.groups[name].stop - space.groups[name].start, s) for name, s in space.physics.widths.items()
+        ]
+        sigma = np.concatenate([self.sigma[:kept], *widths])
+        mean = np.concatenate([self.mean[:kept], np.zeros(len(sigma) - kept)])
+        if self.precision is None:
+            return Prior(mean, sigma)
+        precision = np.zeros((len(sigma), len(sigma)))
+        precision[np.arange(kept, len(sigma)), np.arange(kept, len(sigma))] = sigma[kept:] ** -2.0
+        precision[:kept, :kept] = self.precision[:kept, :kept]
+        return Prior(mean, sigma, precision)
+
     def anchored(self, name: str, space: ParameterSpace, sigma: float) -> Prior:
         """Return the same prior with the mean of a group known to ``sigma``; its differences stay as unknown.
 

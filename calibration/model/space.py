@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from calibration.model.gauge import visible_joint_directions
 from calibration.model.parameters import MeshParameters
+from calibration.model.physics import ROWS, Physics
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.mesh.record import CROSSTALK_PAIRS, CalibrationRecord
 from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
@@ -31,7 +32,7 @@ class ParameterSpace:
     ``rho2``, ``rho4`` and ``rho6`` (2E each), ``loops`` (N_loop), ``source_db`` (S), ``second_db`` (one
     per source that lights a second port; no such group if none does), ``monitor_db`` (M), ``crosstalk`` (3),
     ``heat_factor`` (2E), ``source_detuning_hz`` (S), ``delay_s``, ``differential_slope_rad_per_hz`` and
-    ``coupler_slope_rad_per_hz`` (1 each).
+    ``coupler_slope_rad_per_hz`` (1 each); then those of :mod:`calibration.model.physics` that were taken in.
 
     Args:
         mesh: The mesh.
@@ -39,6 +40,7 @@ class ParameterSpace:
         monitors: Port of every monitor.
         seconds: By port of a source, the second port that it lights, with light that has no relation to that at the
             first; in the order of ``MeshParameters.second_db``. Those of other sources are left out.
+        physics: What there is beyond the model of every chip.
     """
 
     def __init__(
@@ -47,8 +49,10 @@ class ParameterSpace:
         sources: tuple[int, ...],
         monitors: tuple[int, ...],
         seconds: Mapping[int, int] | None = None,
+        physics: Physics | None = None,
     ) -> None:
         self.mesh, self.sources, self.monitors = mesh, sources, monitors
+        self.physics = physics or Physics()
         self.seconds = {port: seconds[port] for port in sources if port in seconds} if seconds else {}
         self.directions = visible_joint_directions(mesh)
         sizes = dict.fromkeys(_PER_PUC, mesh.n_pucs)
@@ -59,6 +63,8 @@ class ParameterSpace:
         sizes |= {"monitor_db": len(monitors)}
         sizes |= {"crosstalk": 3, "heat_factor": 2 * mesh.n_pucs, "source_detuning_hz": len(sources)}
         sizes |= dict.fromkeys(_NUMBERS, 1)
+        # Last, and none of what is not needed: the vector of all else stays what it was.
+        sizes |= {name: self.physics.size(name, mesh, len(sources), len(monitors)) for name in self.physics.names}
         ends = np.cumsum(list(sizes.values()))
         self.groups: dict[str, slice] = {
             name: slice(int(end) - size, int(end)) for (name, size), end in zip(sizes.items(), ends, strict=True)
@@ -78,6 +84,11 @@ class ParameterSpace:
         # In decibels, as losses and sources are: then only sums of them show in a reading, and the gauges are linear.
         vector[self.groups["monitor_db"]] = 10.0 * np.log10(parameters.monitor_ma_per_mw)
         vector[self.groups["crosstalk"]] = parameters.crosstalk_rad_per_mw
+        for name in self.physics.names:
+            value = parameters.further.get(name)
+            if value is not None and name == "crosstalk_pairs" and self.physics.pairs:
+                value = self.physics.pairs.along(value)
+            vector[self.groups[name]] = 0.0 if value is None else value
         return vector
 
     def unpack(self, vector: Real) -> MeshParameters:
@@ -100,7 +111,18 @@ class ParameterSpace:
             second_db=part("second_db"),
             source_detuning_hz=part("source_detuning_hz"),
             **{name: float(part(name)[0]) for name in _NUMBERS},
+            further=self._further(vector),
         )
+
+    def _further(self, vector: Real) -> dict[str, Real]:
+        """Return the values of all physics beyond the model of every chip, fitted or held."""
+        found = dict(self.physics.held)
+        for name in self.physics.names:
+            value = vector[self.groups[name]].copy()
+            if name == "crosstalk_pairs" and self.physics.pairs:
+                value = self.physics.pairs.deviation_rad_per_mw(value)
+            found[name] = value
+        return found
 
     def vector(self, values: dict[str, float], otherwise: float = 0.0) -> Real:
         """Return a vector with one number per group, and ``otherwise`` in groups not named.
@@ -141,10 +163,10 @@ class ParameterSpace:
             return tuple(self.seconds.values())
         if name.startswith("source"):
             return self.sources
-        return self.monitors if name == "monitor_db" else ()
+        return self.monitors if name in ("monitor_db", "compression_per_ma", "offset_ma") else ()
 
     def _element(self, name: str, number: int) -> str:
-        if name in _PER_PUC:
+        if name in _PER_PUC or name == "arm_difference_db":
             return f"of PUC {number}"
         if name in (*LAW_TERMS, "heat_factor"):
             return f"of PUC {number // 2} {('upper', 'lower')[number % 2]} arm"
@@ -163,4 +185,13 @@ def space_of(record: CalibrationRecord) -> ParameterSpace:
         for entry in record.ports
         if entry.source_dbm is not None and entry.lit_with is not None
     }
-    return ParameterSpace(record.mesh, sources, record.monitor_ports, seconds)
+    return ParameterSpace(record.mesh, sources, record.monitor_ports, seconds, physics_of(record))
+
+
+def physics_of(record: CalibrationRecord) -> Physics:
+    """Return the physics of a record beyond the model of every chip; pairs are held and have no errors there."""
+    widths = {entry.name: entry.width for entry in record.physics if entry.name in ROWS}
+    held = record.further
+    if widths.pop(CROSSTALK_PAIRS, None) is None:
+        return Physics(widths)
+    return Physics(widths, held={CROSSTALK_PAIRS: held[CROSSTALK_PAIRS]})

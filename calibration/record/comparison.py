@@ -152,7 +152,7 @@ def _same_ends(
 
 def _without_sources(record: CalibrationRecord, monitors: tuple[int, ...]) -> CalibrationRecord:
     ports = tuple(replace(entry, source_dbm=None) for entry in record.ports)
-    return replace(record, ports=ports, monitor_ports=monitors, arrays={}, covariance=None)
+    return replace(record, ports=ports, monitor_ports=monitors, physics=(), arrays={}, covariance=None)
 
 
 def _difference(space: ParameterSpace, first: CalibrationRecord, second: CalibrationRecord) -> Real:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from calibration.fit.bound import Bound
 from calibration.model.device_under_test import Device
 from calibration.model.parameters import MeshParameters
+from calibration.model.physics import PHYSICS
 from calibration.model.space import ParameterSpace, space_of
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.chip import ChipParameters
@@ -19,6 +20,7 @@ from lumion_hw.mesh.crosstalk import BUL_MM
 from lumion_hw.mesh.heater import HeaterLaw
 from lumion_hw.mesh.prediction import COVARIANCE_FACTOR, LOOP_DIRECTIONS
 from lumion_hw.mesh.record import (
+    CROSSTALK_PAIRS,
     CalibrationRecord,
     Conditions,
     CouplerEntry,
@@ -27,6 +29,7 @@ from lumion_hw.mesh.record import (
     CrosstalkKernel,
     Defect,
     Dispersion,
+    FurtherPhysics,
     HeaterEntry,
     JointsEntry,
     PortEntry,
@@ -65,6 +68,7 @@ class Origin(Device):
         quality: Counts, residuals and times.
         provenance: Software, seed, plan and the like.
         parent_sha256: Content hash of the record this one was re-fitted from.
+        gains: By name of what was needed beyond the model of every chip, what it gained.
     """
 
     heater_max_ma: float
@@ -86,6 +90,7 @@ class Origin(Device):
     quality: Mapping[str, float] = field(default_factory=dict)
     provenance: Mapping[str, str] = field(default_factory=dict)
     parent_sha256: str | None = None
+    gains: Mapping[str, float] = field(default_factory=dict)
 
 
 def record_from(
@@ -110,8 +115,13 @@ def record_from(
     ends = {*mesh.fibre_ports, *space.sources, *space.seconds.values(), *space.monitors}
     writer = _Writer(space, parameters, origin, sigma)
     arrays: dict[str, NDArray[np.floating]] = {}
+    # Pairs are kept as what they come to: their directions are of no use to anybody, and take more room than all else.
+    kept = space.size - (space.physics.pairs.count if space.physics.pairs else 0)
     if covariance is not None:
+        covariance = covariance[:kept, :kept]
         arrays = {COVARIANCE_FACTOR: _factor(covariance), LOOP_DIRECTIONS: space.directions}
+    if CROSSTALK_PAIRS in parameters.further:
+        arrays[CROSSTALK_PAIRS] = parameters.further[CROSSTALK_PAIRS].astype(np.float32)
     return CalibrationRecord(
         device_serial=origin.serial,
         device_model=origin.model,
@@ -140,6 +150,7 @@ def record_from(
         covariance=_covariance_entry(space, covariance, bound),
         defects=origin.defects,
         mesh_document=mesh.to_dict(),
+        physics=_physics_entries(space, parameters, origin.gains),
         arrays=arrays,
     )
 
@@ -224,6 +235,7 @@ def origin_of(record: CalibrationRecord) -> Origin:
         quality=record.quality,
         provenance=record.provenance,
         parent_sha256=record.parent_sha256,
+        gains={entry.name: entry.gain for entry in record.physics},
     )
 
 
@@ -329,6 +341,21 @@ def _kernel(parameters: MeshParameters) -> CrosstalkKernel:
     return CrosstalkKernel(amplitude, length_mm, floor, BUL_MM)
 
 
+def _physics_entries(
+    space: ParameterSpace, parameters: MeshParameters, gains: Mapping[str, float]
+) -> tuple[FurtherPhysics, ...]:
+    """Return what was needed beyond the model of every chip, in the order of the table."""
+    pairs, entries = space.physics.pairs, []
+    for row in PHYSICS:
+        if (values := parameters.further.get(row.name)) is None:
+            continue
+        few = () if row.name == CROSSTALK_PAIRS else tuple(values.tolist())
+        count = pairs.count if row.name == CROSSTALK_PAIRS and pairs else values.size
+        width, gain = space.physics.widths.get(row.name, 0.0), gains.get(row.name, 0.0)
+        entries.append(FurtherPhysics(row.name, row.words, count, width, gain, few))
+    return tuple(entries)
+
+
 def _second_db(record: CalibrationRecord) -> Real:
     entries = [(record.port(first), record.port(second)) for first, second in space_of(record).seconds.items()]
     return np.array([(second.source_dbm or 0.0) - (first.source_dbm or 0.0) for first, second in entries])
@@ -349,7 +376,8 @@ def _factor(covariance: Real) -> NDArray[np.float32]:
 def _covariance_entry(space: ParameterSpace, covariance: Real | None, bound: Bound | None) -> CovarianceEntry | None:
     if covariance is None:
         return None
-    groups = tuple((name, place.stop - place.start) for name, place in space.groups.items())
+    fitted = [name for name in space.groups if name != CROSSTALK_PAIRS]
+    groups = tuple((name, space.groups[name].stop - space.groups[name].start) for name in fitted)
     free = int((np.diag(covariance) > 0.0).sum())
     if bound is None:
         return CovarianceEntry(groups, free, free)

@@ -62,12 +62,19 @@ def parameters_document(record: CalibrationRecord) -> dict[str, Any]:
         "reference_hz": record.reference_hz,
         "source_ports": list(space.sources),
         "monitor_ports": list(space.monitors),
-        "parameters": {each.name: _plain(getattr(found, each.name)) for each in fields(MeshParameters)},
+        "parameters": {name: _plain(value) for name, value in _named(found).items()},
     }
     if COVARIANCE_FACTOR in record.arrays:
         sigma = np.sqrt(np.diag(covariance_of(record)))
         document["standard_errors"] = {name: sigma[place].tolist() for name, place in space.groups.items()}
     return document
+
+
+def _named(found: MeshParameters) -> dict[str, Any]:
+    """Return all values by name, those of further physics beside the others."""
+    values = {each.name: getattr(found, each.name) for each in fields(MeshParameters)}
+    del values["further"]
+    return values | dict(found.further)
 
 
 def _plain(value: object) -> object:
@@ -148,7 +155,7 @@ def _csv(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def write_npz(record: CalibrationRecord, path: AnyPath, over: Over = "own") -> None:
     """Write parameters, ports and, if there is one, the covariance as an ``.npz`` of arrays."""
     found, space = parameters_of(record), space_of(record)
-    arrays = {each.name: np.atleast_1d(getattr(found, each.name)) for each in fields(MeshParameters)}
+    arrays = {name: np.atleast_1d(value) for name, value in _named(found).items()}
     arrays |= {"source_ports": np.array(space.sources, dtype=np.int64)}
     arrays |= {"monitor_ports": np.array(space.monitors, dtype=np.int64)}
     if COVARIANCE_FACTOR in record.arrays:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_WITH_MODULES, default_prior
+from calibration.model.response import DETECTOR_ROWS
 from calibration.model.space import LAW_TERMS, ParameterSpace, space_of
 from calibration.record.conversion import covariance_of, parameters_of
 from calibration.report.hidden_truth import compare, own_phase_rad, reference_offset_hz, true_parameters
@@ -200,7 +201,7 @@ def settings_bound(bench: Bench, record: CalibrationRecord, truth: MeshParameter
     model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
     floor_ma = 1e-6 * bench.mesh.responsivity_a_per_w  # -60 dBm
     noise = NoiseModel(0.005, float(np.hypot(floor_ma, bench.mesh.monitor_step_ma / np.sqrt(12.0))))
-    prior = default_prior(space, truth).anchored("source_detuning_hz", space, 1e5)
+    prior = default_prior(model.space, truth).anchored("source_detuning_hz", model.space, 1e5)
     return plan_bound(model, truth, fitted, noise, prior, FREE_WITH_MODULES)
 
 
@@ -260,18 +261,24 @@ def _compared(
     exact *= per_w
     plan = Observations(np.array(rows), source, space.monitors, read, np.isnan(read))
     model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm, seconds=space.seconds)
+    model = model.beyond(space.physics)
     parts = list(model.linearise(found, plan))
-    predicted = np.concatenate([part.reading_ma for part in parts])
-    variance = np.concatenate([((part.jacobian @ least) * part.jacobian).sum(axis=-1) for part in parts])
+    read_ma = np.concatenate([part.reading_ma for part in parts])
+    # What photodiodes make of it is no light.
+    lit = {name: value for name, value in found.further.items() if name not in DETECTOR_ROWS}
+    predicted = model.predict(replace(found, further=lit), plan)
+    plain = len(least)
+    rows = [part.jacobian[..., :plain] for part in parts]
+    variance = np.concatenate([((row @ least) * row).sum(axis=-1) for row in rows])
     # Darker light is leakage, where a milliradian can be a decibel (docs/performance.md).
     seen = exact > per_w * 10.0 ** (HELD_OUT_DBM / 10.0 - 3.0)
     bright = seen & np.isfinite(read)
-    predicted, exact, read = (
-        np.maximum(one, max(bench.mesh.monitor_step_ma, 1e-12)) for one in (predicted, exact, read)
+    predicted, exact, read, read_ma = (
+        np.maximum(one, max(bench.mesh.monitor_step_ma, 1e-12)) for one in (predicted, exact, read, read_ma)
     )
     return {
         "": _PER_NEPER_DB * np.log(predicted[seen] / exact[seen]),
-        "_read": _PER_NEPER_DB * np.log(predicted[bright] / read[bright]),
+        "_read": _PER_NEPER_DB * np.log(read_ma[bright] / read[bright]),
         "_noise": _PER_NEPER_DB * np.log(exact[bright] / read[bright]),
         "_bound": _PER_NEPER_DB * np.sqrt(variance[seen]) / exact[seen],
     }

@@ -5,7 +5,7 @@ For tests, benchmarks and ``verify --against-truth`` only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.space import space_of
 from calibration.record.conversion import parameters_of
 from lumion_hw.bench.bench import Bench
-from lumion_hw.mesh.cell import coupling_floors
 from lumion_hw.mesh.inverse import heater_currents_ma
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import State
@@ -32,7 +31,7 @@ class TruthReport:
         loss_error_db: Shape ``(n_pucs,)``; error of the losses.
         bar_extinction_db: Shape ``(n,)``; extinction reached with all PUCs programmed to bar.
         cross_extinction_db: Shape ``(n,)``; the same for cross.
-        bar_allowed_db: Shape ``(n,)``; what the hidden couplers allow.
+        bar_allowed_db: Shape ``(n,)``; what the hidden cells allow.
         cross_allowed_db: Shape ``(n,)``; the same for cross.
     """
 
@@ -72,16 +71,31 @@ def compare(bench: Bench, record: CalibrationRecord) -> TruthReport:
     rest_rad = np.pi * rest_mw / truth.p_pi_mw + truth.crosstalk.arm_rad_per_mw @ rest_mw
     slope_per_hz = world.cells().differential_slope_per_hz
     at_rest = truth.passive_phase + rest_rad[0::2] - rest_rad[1::2] + slope_per_hz * reference_offset_hz(bench, record)
-    # The hidden couplers alone set what any programming can reach.
-    floors = coupling_floors(truth.eta_in[found], truth.eta_out[found])
+    bar_allowed, cross_allowed = allowed_db(bench)
     return TruthReport(
         phase_error_rad=(phases - at_rest[found] + np.pi) % (2 * np.pi) - np.pi,
         loss_error_db=record.loss_db - truth.loss_db,
         bar_extinction_db=_extinction_db(bench, record, found, "bar"),
         cross_extinction_db=_extinction_db(bench, record, found, "cross"),
-        bar_allowed_db=-10 * np.log10(np.maximum(floors.bar_leak, 1e-12) / (1.0 - floors.bar_leak)),
-        cross_allowed_db=-10 * np.log10(np.maximum(floors.cross_leak, 1e-12) / (1.0 - floors.cross_leak)),
+        bar_allowed_db=bar_allowed[found],
+        cross_allowed_db=cross_allowed[found],
     )
+
+
+def allowed_db(bench: Bench) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the best extinctions of bar and cross that the hidden cells allow at any phase, each ``(E,)``."""
+    # Taken from the cells themselves, whatever they are made of: half a turn of one arm tells both amplitudes that
+    # interfere in an output.
+    cells = bench.emulated.world.cells()
+    level, turned = (
+        replace(cells, phase_upper=np.full_like(cells.phase_upper, arm)).transfer() for arm in (0.0, np.pi)
+    )
+    by_upper, by_lower = 0.5 * np.abs(level - turned), 0.5 * np.abs(level + turned)
+    least, most = (by_upper - by_lower) ** 2, (by_upper + by_lower) ** 2
+    bar, cross = (
+        10.0 * np.log10(most[:, one, 0] / np.maximum(least[:, other, 0], 1e-12)) for one, other in ((0, 1), (1, 0))
+    )
+    return bar, cross
 
 
 def reference_offset_hz(bench: Bench, record: CalibrationRecord) -> float:

@@ -60,12 +60,13 @@ def warnings_of(start: Start, diagnosed: DiagnosedFit, model: MeshModel, likelih
         likelihood: The readings.
     """
     if diagnosed.fit.certified:
-        return ()
+        return tuple(f"not certified: {doubt}" for doubt in diagnosed.doubts)
     worst = worst_explained(model, diagnosed.fit.parameters, likelihood)[:_MOST_NAMED]
     named = f"; worst: {'; '.join(worst)}" if worst else ""
     suspected = [defect.evidence for defect in diagnosed.defects]
     named += f"; suspected: {'; '.join(suspected)}" if suspected else ""
-    return (*start.warnings, f"the global fit does not explain all readings{named}")
+    doubts = (f"not certified: {doubt}" for doubt in diagnosed.doubts)
+    return (*start.warnings, f"the global fit does not explain all readings{named}", *doubts)
 
 
 def worst_explained(

@@ -29,8 +29,10 @@ from calibration.model.device_under_test import DeviceUnderTest
 from calibration.model.likelihood import SETTING_DRIFT, Likelihood, with_model_error
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import Observations, seen_by
+from calibration.model.physics import Physics
 from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, run_prior
 from calibration.model.space import ParameterSpace
+from calibration.model.work import MOST, USUAL, Work
 from calibration.record.conversion import Origin, record_from
 from calibration.run.blas_threads import on_one_blas_thread
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
@@ -105,6 +107,7 @@ class Calibration:
         self._extended: Extended | None = None
         self._complete = False
         self._conditions = Conditions()
+        self._work = Work()
 
     @property
     def fitted(self) -> Observations | None:
@@ -136,17 +139,22 @@ class Calibration:
         """Bootstrap, global fit, fibres, further wavelengths, verification."""
         self._tune()
         self._start = self._bootstrap.run()
+        readings = len(self._start.random) * len(self._start.survey.monitors)
+        self._work.allowed = MOST * USUAL * readings
 
         def found(start: Start, diagnosed: DiagnosedFit) -> None:
             self._start, self._diagnosed = start, diagnosed
 
-        start, diagnosed = self._measure_on(*first_fit(self._bootstrap, self._start, self._diagnosis, found))
+        first = first_fit(self._bootstrap, self._start, self._diagnosis, found, self._work)
+        start, diagnosed = self._measure_on(*first)
         diagnosed = self._diagnosis(start).stated(diagnosed)
         found(start, diagnosed)
         noise = start.survey.noise
         self.quality |= {"monitor_noise_relative": noise.relative, "monitor_noise_floor_ma": noise.floor_ma}
         self.quality |= {"unexplained_share": start.search.unexplained, "fit_certified": float(diagnosed.certified)}
         self.quality["fit_chi2_per_dof"] = diagnosed.fit.chi2_per_dof
+        self.quality["work_share"] = self._work.spent / self._work.allowed
+        self.quality |= {f"widened_{name}": factor for name, factor in diagnosed.widened.items()}
         if diagnosed.exchanged:  # with this map nothing that would be programmed is what was meant
             return
         for number, source in enumerate(start.survey.sources, start=1):
@@ -202,6 +210,8 @@ class Calibration:
             self.device.heater_ohm,
             seconds=self.device.seconds,
             reference_hz=frequency_hz_from_wavelength_m(self._reference_nm * 1e-9),
+            physics=self._diagnosed.physics if self._diagnosed else None,
+            work=self._work,
         )
 
     def _likelihood(self, start: Start) -> Likelihood:
@@ -251,13 +261,16 @@ class Calibration:
 
     def _diagnosis(self, start: Start) -> FaultDiagnosis:
         """Return the fault diagnosis of the random settings of a start."""
-        model = self._model(start)
+        model = self._model(start).beyond(Physics())
         prior = run_prior(model.space, start.parameters, self.device)
         free = model.space.mask(FREE_WITH_MODULES if self.device.source_spread_hz else FREE_GROUPS)
         rounds = itertools.count(1)
 
+        tried: list[str] = []
+
         def done(_: Round) -> None:
-            self.progress("global fit", min(next(rounds), MOST_ROUNDS), MOST_ROUNDS)
+            stage = f"global fit, trying {tried[-1]}" if tried else "global fit"
+            self.progress(stage, min(next(rounds), MOST_ROUNDS), MOST_ROUNDS)
 
         whole = seen_by(self.logbook.observations(), start.survey.monitors, start.survey.dark_ma)
         return FaultDiagnosis(
@@ -271,6 +284,7 @@ class Calibration:
             self._likelihood(start),
             TimedReadings(whole, times_s(self.logbook.entries)),
             done,
+            tried.append,
         )
 
     def _verify(self) -> None:
@@ -335,7 +349,8 @@ class Calibration:
         survey = start.survey if start else None
         sources = survey.sources if survey else tuple(sorted(self.probe.sources))
         monitors = survey.monitors if survey else self.probe.monitors
-        space = ParameterSpace(self.probe.mesh, sources, monitors, self.device.seconds)
+        physics = self._diagnosed.physics if self._diagnosed else None
+        space = ParameterSpace(self.probe.mesh, sources, monitors, self.device.seconds, physics)
         nominal = self._bootstrap.nominal(space.sources, space.monitors)
         parameters = self._diagnosed.parameters if self._diagnosed else nominal
         covariance = fit.covariance() if fit else None
@@ -378,6 +393,7 @@ class Calibration:
             conditions=self._held_under(),
             defects=defects,
             quality=self.quality,
+            gains=diagnosed.gains if diagnosed else {},
             provenance={"software": f"lumion-hw {__version__}", "seed": str(self.seed)},
         )
 
@@ -407,6 +423,7 @@ def first_fit(
     start: Start,
     diagnosis: Callable[[Start], FaultDiagnosis],
     found: Callable[[Start, DiagnosedFit], None],
+    work: Work | None = None,
 ) -> tuple[Start, DiagnosedFit]:
     """Fit from a start, and from others until one explains the readings; return that start and its diagnosed.
 
@@ -415,19 +432,26 @@ def first_fit(
         start: Where its first search ended.
         diagnosis: Returns the fault diagnosis of the readings of a start.
         found: Told of every start and diagnosed on the way.
+        work: What is spent and may be; without end if not given.
     """
+    work = work or Work()
     now = start, diagnosis(start).begin(start.parameters)
     found(*now)
     # Another search first and explanations then: a search takes seconds, every explanation fits of its own. From a
     # false valley they find deaths and drifts that never were.
     for settled in (False, *(True,) * _MORE_STARTS):
+        if work.is_used_up:
+            break
         if not now[1].fit.certified and (settled or now[0].trusted):
             now = _elsewhere(bootstrap, *now, diagnosis, settled=settled)
+            work.spent += now[0].search.work
             found(*now)
         if not settled:
             now = now[0], diagnosis(now[0]).settle(now[1])
             found(*now)
     start, diagnosed = now
+    if work.is_used_up:
+        return now
     return start, diagnosed if diagnosed.fit.certified else diagnosis(start).exchanged_from(start.parameters, diagnosed)
 
 

@@ -283,7 +283,9 @@ def _least_seen(
 
 
 def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
-    """Return the power leaving at every port, shape ``(N, n_ports)``."""
+    """Return the power leaving at every port as its monitor should show it, shape ``(N, n_ports)``."""
+    if record.physics:
+        return _shown_dbm(record, plan, detuning_hz)
     known, solver = KnownMesh.of(record), Solver(record.mesh)
     power = np.empty((len(plan), record.mesh.n_ports))
     for source in sorted({step.source for step in plan}):
@@ -298,6 +300,42 @@ def _predicted_dbm(record: CalibrationRecord, plan: list[_VerificationStep], det
         through = (np.abs(field) ** 2 * share).sum(axis=-1)
         power[chosen] = (entry.source_dbm or 0.0) + 10.0 * np.log10(np.maximum(through, 1e-30))
     return power
+
+
+def _shown_dbm(record: CalibrationRecord, plan: list[_VerificationStep], detuning_hz: float) -> Real:
+    """Return the same by the whole model: of a record that knows physics beyond the model of every chip."""
+    space, parameters = space_of(record), parameters_of(record)
+    model = _model_of(record, space.monitors)
+    reading = model.predict(parameters, _unread(plan, space.monitors, detuning_hz))
+    power = np.full((len(plan), record.mesh.n_ports), -300.0)
+    share = reading / parameters.monitor_ma_per_mw
+    power[:, list(space.monitors)] = 10.0 * np.log10(np.maximum(share, 1e-30))
+    return power
+
+
+def _model_of(record: CalibrationRecord, monitors: tuple[int, ...]) -> MeshModel:
+    space = space_of(record)
+    return MeshModel(
+        record.mesh,
+        space.sources,
+        monitors,
+        record.heater_ohm,
+        seconds=space.seconds,
+        reference_hz=record.reference_hz,
+        physics=space.physics,
+    )
+
+
+def _unread(plan: list[_VerificationStep], monitors: tuple[int, ...], detuning_hz: float) -> Observations:
+    nothing = np.zeros((len(plan), len(monitors)))
+    return Observations(
+        np.stack([step.currents_ma for step in plan]),
+        np.array([step.source for step in plan]),
+        monitors,
+        nothing,
+        nothing > 0.0,
+        detuning_hz,
+    )
 
 
 def _versions(record: CalibrationRecord) -> list[CalibrationRecord]:
@@ -376,23 +414,7 @@ def _slopes_db(
         parameters, space = parameters_of(record), space_of(record)
     except CalibrationError:
         return None
-    nothing = np.zeros((len(plan), len(known)))
-    settings = Observations(
-        np.stack([step.currents_ma for step in plan]),
-        np.array([step.source for step in plan]),
-        known,
-        nothing,
-        nothing > 0.0,
-        detuning_hz,
-    )
-    model = MeshModel(
-        record.mesh,
-        space.sources,
-        known,
-        record.heater_ohm,
-        seconds=space.seconds,
-        reference_hz=record.reference_hz,
-    )
+    settings, model = _unread(plan, known, detuning_hz), _model_of(record, known)
     slopes = np.zeros((len(plan), len(ports), space.size))
     columns = [ports.index(port) for port in known]
     per_ma = _DB_PER_SHARE / parameters.monitor_ma_per_mw / 10.0 ** (brighter_dbm[:, columns] / 10.0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -52,6 +52,7 @@ class UnitCells:
         eta_slope_per_hz: Change of both splittings per Hz; one number or shape ``(E,)``.
         differential_slope_per_hz: Change of φu - φl per Hz, in rad; one number or shape ``(E,)``.
         joint_loss_db: Loss of a joint; one number or shape ``(J,)``.
+        arm_difference_db: Loss of arm u less that of arm l, about their mean ``loss_db``; one number or shape ``(E,)``.
     """
 
     loss_db: NDArray[np.float64]
@@ -65,6 +66,7 @@ class UnitCells:
     eta_slope_per_hz: Parameter = 0.0
     differential_slope_per_hz: Parameter = 0.0
     joint_loss_db: Parameter = 0.0
+    arm_difference_db: Parameter = 0.0
 
     @classmethod
     def ideal(cls, n_pucs: int, n_joints: int, theta: NDArray[np.float64], loss_db: float = 0.0) -> UnitCells:
@@ -159,6 +161,9 @@ class UnitCells:
         gain = 10.0 ** (-self._spread(self.loss_db, frequency_hz) / 20.0)
         upper = gain * np.exp(-1j * self._spread(self.phase_upper, frequency_hz)) * (delay * half)
         lower = gain * np.exp(-1j * self._spread(self.phase_lower, frequency_hz)) * (delay * half.conj())
+        if np.any(self.arm_difference_db):
+            tilt = 10.0 ** (-self._spread(self.arm_difference_db, frequency_hz) / 40.0)
+            return upper * tilt, lower / tilt
         return upper, lower
 
     def _between(
@@ -202,6 +207,13 @@ class UnitCells:
         shift: NDArray[np.float64] = self._spread(self.eta_slope_per_hz, frequency_hz) * self.detuning_hz(frequency_hz)
         # Without a slope no axis of frequencies is needed; most of the work is saved.
         return shift if np.any(shift) else np.zeros(())
+
+
+def heated_loss(cells: UnitCells, arm_db: NDArray[np.float64]) -> UnitCells:
+    """Return cells whose arms lose more by heat, shape ``(…, 2E)``, arm u of PUC 0 first."""
+    upper, lower = arm_db[..., 0::2], arm_db[..., 1::2]
+    loss_db = cells.loss_db + 0.5 * (upper + lower)
+    return replace(cells, loss_db=loss_db, arm_difference_db=cells.arm_difference_db + upper - lower)
 
 
 def combined(

@@ -5,7 +5,8 @@ Why these fields are written here once, and what else describes a mesh: docs/dec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,10 @@ class ChipParameters:
         delay_s: Group delay of a PUC.
         differential_slope_rad_per_hz: Change of every φu - φl per Hz.
         coupler_slope_rad_per_hz: Change of every coupler angle per Hz.
+        further: Physics beyond all of this, by the names of :mod:`calibration.model.physics`; only what was needed to
+            explain the light. Here count ``arm_difference_db``, shape ``(E,)``: loss of the upper arm less that of the
+            lower; ``heat_loss_db_per_mw``, shape ``(1,)``: loss of an arm per heat on it; ``crosstalk_pairs``, shape
+            ``(2E + J, 2E)``: phase of every arm and joint per heat of every heater beyond the kernel, rad/mW.
     """
 
     passive_phase_rad: Real
@@ -51,6 +56,7 @@ class ChipParameters:
     delay_s: float = BASIC_UNIT_DELAY_S
     differential_slope_rad_per_hz: float = 0.0
     coupler_slope_rad_per_hz: float = 0.0
+    further: Mapping[str, Real] = field(default_factory=dict)
 
     @classmethod
     def of(cls, record: CalibrationRecord) -> ChipParameters:
@@ -84,6 +90,7 @@ class ChipParameters:
             delay_s=dispersion.delay_s,
             differential_slope_rad_per_hz=dispersion.differential_slope_rad_per_hz,
             coupler_slope_rad_per_hz=dispersion.coupler_slope_rad_per_hz,
+            further=record.further,
         )
 
     def cold_cells(self, reference_hz: float) -> UnitCells:
@@ -102,4 +109,5 @@ class ChipParameters:
             # η = sin² a, so dη = sin 2a · da; 2a is π/2 but for the imbalance.
             eta_slope_per_hz=np.sin(2.0 * common) * self.coupler_slope_rad_per_hz,
             differential_slope_per_hz=self.differential_slope_rad_per_hz,
+            arm_difference_db=self.further.get("arm_difference_db", 0.0),
         )

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import CalibrationError, LimitError
-from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.cell import UnitCells, heated_loss
 from lumion_hw.mesh.chip import ChipParameters
 from lumion_hw.mesh.crosstalk import BUL_MM, HeaterDistances, ThermalCrosstalk
-from lumion_hw.mesh.record import CalibrationRecord, CouplerEntry, CrosstalkKernel
+from lumion_hw.mesh.record import CROSSTALK_PAIRS, CalibrationRecord, CouplerEntry, CrosstalkKernel
 from lumion_hw.mesh.record_validity import Use, check_validity
 from lumion_hw.mesh.topology import MeshTopology
 from lumion_hw.quantities import wavelength_m_from_frequency_hz
@@ -164,7 +164,9 @@ class KnownMesh:
         if len(self.joint_rad_per_mw):
             joints = joints + heat @ self.joint_rad_per_mw.T * turns
         upper, lower = cold.phase_upper + arms[..., 0::2], cold.phase_lower + arms[..., 1::2]
-        return replace(cold, phase_upper=upper, phase_lower=lower, joint_phase=joints)
+        cells = replace(cold, phase_upper=upper, phase_lower=lower, joint_phase=joints)
+        per_mw = self.chip.further.get("heat_loss_db_per_mw")
+        return cells if per_mw is None else heated_loss(cells, heat * per_mw)
 
     def _turns(self, frequency_hz: float) -> float:
         """Return a frequency over the reference, if the record holds for it."""
@@ -197,6 +199,9 @@ def _crosstalk(record: CalibrationRecord) -> tuple[Real, Real]:
     if entry.kernel is not None:
         thermal = kernel_crosstalk(record.mesh, entry.kernel)
         arms, joints = thermal.arm_rad_per_mw, thermal.joint_rad_per_mw
+    pairs = record.further.get(CROSSTALK_PAIRS)
+    if pairs is not None and len(joints):
+        arms, joints = arms + pairs[:n_heaters], joints + pairs[n_heaters:]
     if entry.differential_rad_per_mw:
         arms[0::2] += np.asarray(entry.differential_rad_per_mw)
     return arms, joints

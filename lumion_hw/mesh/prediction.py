@@ -73,13 +73,19 @@ def predict(known: KnownMesh, currents_ma: Real, dac_step_ma: float = 0.0) -> Pr
     differential = (differential + np.pi) % (2.0 * np.pi) - np.pi
     sigma = np.hypot(_phase_sigma_rad(known, currents_ma), _rounding_sigma_rad(known, currents_ma, dac_step_ma))
     common, half = _coupler_angles(known)
-    most, least = np.cos(2.0 * common) ** 2, np.sin(2.0 * half) ** 2
+    # Either output adds up two amplitudes, by way of either arm; arms that lose differently leave more in a null.
+    tilt = 10.0 ** (-np.asarray(cells.arm_difference_db) / 40.0)
+    first, second = np.pi / 4.0 + common + half, np.pi / 4.0 + common - half
+    crossing = np.cos(second) * np.sin(first) / tilt, np.sin(second) * np.cos(first) * tilt
+    most, least = (crossing[0] + crossing[1]) ** 2, (crossing[0] - crossing[1]) ** 2
     coupling = most * np.cos(differential / 2) ** 2 + least * np.sin(differential / 2) ** 2
     slope = 0.5 * (most - least) * np.abs(np.sin(differential))
     # The mean of cos² over a small phase error: second order, which is all there is at a null.
     bend = -0.25 * (most - least) * np.cos(differential) * np.nan_to_num(sigma) ** 2
-    weaker = np.minimum(coupling + bend, 1.0 - coupling - bend)
-    extinction = 10.0 * np.log10((1.0 - weaker) / np.maximum(weaker, 1e-15))
+    passing = np.cos(second) * np.cos(first) * tilt, np.sin(second) * np.sin(first) / tilt
+    through = passing[0] ** 2 + passing[1] ** 2 - 2.0 * passing[0] * passing[1] * np.cos(differential)
+    weaker = np.minimum(coupling + bend, through - bend)
+    extinction = 10.0 * np.log10((coupling + through - weaker) / np.maximum(weaker, 1e-15))
     return Prediction(differential, sigma, coupling, slope * sigma, extinction)
 
 

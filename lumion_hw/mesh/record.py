@@ -27,6 +27,7 @@ from lumion_hw.mesh.record_entries import (
     CrosstalkKernel,
     Defect,
     Dispersion,
+    FurtherPhysics,
     HeaterEntry,
     JointsEntry,
     PortEntry,
@@ -46,6 +47,7 @@ __all__ = [
     "CrosstalkKernel",
     "Defect",
     "Dispersion",
+    "FurtherPhysics",
     "HeaterEntry",
     "JointsEntry",
     "PortEntry",
@@ -56,6 +58,8 @@ SCHEMA = "lumion-calibration"
 SCHEMA_VERSION = 2
 HEADER = ("schema", "schema_version", "record_id", "content_sha256", "arrays_file")
 """What stands before the content of a document and is not part of its hash."""
+CROSSTALK_PAIRS = "crosstalk_pairs"
+"""Array of a record: shape ``(2E + J, 2E)``; phase of arms and joints per heat of heaters beyond the kernel, rad/mW."""
 _STATES: tuple[State, State] = ("bar", "cross")
 
 
@@ -90,7 +94,8 @@ class CalibrationRecord:
         defects: The faults as data.
         raw: The raw readings, in a file of their own.
         mesh_document: The mesh as :meth:`MeshTopology.to_dict` writes it, for layouts that no label describes.
-        arrays: Large arrays by name, kept in the side file: ``covariance_factor``.
+        physics: What was needed beyond the model of every chip; written only where there is any.
+        arrays: Large arrays by name, kept in the side file: ``covariance_factor``, ``crosstalk_pairs``.
     """
 
     device_serial: str
@@ -119,6 +124,7 @@ class CalibrationRecord:
     defects: tuple[Defect, ...] = ()
     raw: ArrayFile | None = None
     mesh_document: dict[str, Any] | None = None
+    physics: tuple[FurtherPhysics, ...] = ()
     arrays: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __repr__(self) -> str:
@@ -170,6 +176,23 @@ class CalibrationRecord:
         """Name of this record: whose, when, and the beginning of the content hash."""
         when = self.created_utc.replace("-", "").replace(":", "").split("+")[0]
         return f"{self.device_serial}-{when}-{self.content_sha256[:12]}"
+
+    @property
+    def further(self) -> dict[str, NDArray[np.float64]]:
+        """Values of the physics beyond the model of every chip, by name; of pairs ``(2E + J, 2E)``, rad/mW.
+
+        Raises:
+            CalibrationError: The array of the pairs is not there.
+        """
+        values = {entry.name: np.array(entry.values) for entry in self.physics if entry.values}
+        for entry in self.physics:
+            if entry.name == CROSSTALK_PAIRS and not entry.values:
+                if CROSSTALK_PAIRS not in self.arrays:
+                    raise CalibrationError(
+                        "the record's crosstalk of pairs is missing", hint="Keep its side file beside the record."
+                    )
+                values[entry.name] = np.asarray(self.arrays[CROSSTALK_PAIRS], dtype=np.float64)
+        return values
 
     def states_of(self, puc: int) -> tuple[State, ...]:
         """Return the routing states that a PUC can take as far as faults go; not whether its heaters reach them."""
@@ -254,6 +277,8 @@ class CalibrationRecord:
                 del port["lit_with"]  # so that records from before there was any keep their hash
         if body["conditions"]["heater_tau_s"] is None:
             del body["conditions"]["heater_tau_s"]  # likewise
+        if not body["physics"]:
+            del body["physics"]  # likewise
         body["conventions"] = CONVENTIONS
         body["channel_map_sha256"] = content_hash([list(self.heater_channels), list(self.monitor_ports)])
         body["arrays_sha256"] = arrays_sha256(self.arrays) if self.arrays else None

@@ -182,6 +182,27 @@ class JointsEntry:
 
 
 @dataclass(frozen=True)
+class FurtherPhysics:
+    """Physics that was needed beyond the model of every chip.
+
+    Attributes:
+        name: Its group of parameters, with the unit: a row of ``calibration.model.physics``.
+        words: What it is.
+        parameters: How many parameters were fitted.
+        width: Width of these about zero, found from the light.
+        gain: By how much the logarithm of the evidence rose when it was taken in.
+        values: The parameters; of pairs of waveguide and heater there are none here, they are the array of that name.
+    """
+
+    name: str
+    words: str
+    parameters: int
+    width: float
+    gain: float
+    values: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
 class Dispersion:
     """What changes with wavelength; all about the reference frequency.
 

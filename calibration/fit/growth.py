@@ -1,0 +1,494 @@
+"""What physics the light asks for beyond the model: the score of every row of the table, from one pass over the data.
+
+At the end of a fit the slope of the likelihood by parameters that are not in it yet, and their information with that
+of the fitted parameters taken out, tell without another fit how much better the light would be explained: the evidence
+of a row whose parameters have the width s about zero,
+
+    L(s) = Σ ½·(s²u²/(1 + s²λ) - ln(1 + s²λ))        λ, u: eigenvalues of that information, slope along its vectors
+
+(Laplace; exact for a linear model; a score test of a component of variance at s = 0, Rao 1948). Whether the parameters
+are worth having is asked of light that did not find them: each half of the settings judges what the other half says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.fit.global_fit import FitResult
+from calibration.model.likelihood import Likelihood
+from calibration.model.mesh_model import MeshModel
+from calibration.model.normal_equations import WhiteRows, white_rows
+from calibration.model.physics import MOST_PAIRS, PHYSICS, ROWS, PairDirections, Physics
+from calibration.model.priors import Prior
+from calibration.model.space import ParameterSpace
+from lumion_hw.mesh.record import CROSSTALK_PAIRS
+
+Real = NDArray[np.float64]
+
+_Placed = Sequence[tuple[slice, float]]
+"""Rows by where they are among all parameters, with their widths."""
+LEAST_GAIN = 25.0
+"""Gain of the evidence, and of light that is held out, below which nothing is taken in."""
+# Rows that gain this share of the best are as good: of these the cheapest is taken.
+_ABLE = 0.8
+# Readings that a pass looks at.
+_MOST_READINGS = 12_000
+# Directions of pairs that light tells less than this share of, of what their width is, are not fitted.
+_TOLD = 0.1
+# Numbers held at once for the directions of pairs: 160 MB.
+_MOST_NUMBERS = 3e7
+# Settings in a row that belong to one half: those next to each other have most of their heat in common.
+_STRETCH = 40
+# Settings in a row whose errors are taken to belong together.
+_TOGETHER = 20
+_POWERS = 2
+_OVERSAMPLED = 20
+_WIDTHS = 121
+# Decades of widths that are looked at, below the largest.
+_DECADES = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class RowScore:
+    """What a row of the table would explain.
+
+    Attributes:
+        name: The row.
+        gain: Gain of the evidence, in units of the logarithm.
+        held_out: Gain of the likelihood of settings that did not find the parameters, by the same amount.
+        width: Width of its parameters that explains most.
+        left_out: Shape ``(P, P)``; covariance of the parameters of the fit by leaving these out, which have not been
+            found to be zero.
+        pairs: Directions of pairs, if it is the row of these.
+    """
+
+    name: str
+    gain: float
+    held_out: float
+    width: float
+    left_out: Real
+    pairs: PairDirections | None = None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether light asks for it: light that found its parameters and light that did not."""
+        return self.gain > LEAST_GAIN and self.held_out > LEAST_GAIN
+
+    def __str__(self) -> str:
+        """Return one line."""
+        return f"{self.name}: gain {self.gain:.0f}, held out {self.held_out:.0f}, width {self.width:.3g}"
+
+
+@dataclass(frozen=True, eq=False)
+class _Gram:
+    """Information and slope of the fitted parameters (first) and those of a row, for each half of the settings."""
+
+    information: tuple[Real, Real]
+    slope: tuple[Real, Real]
+    main: int
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """What one pass over the data says about a fit; P free parameters.
+
+    Attributes:
+        rows: Scores of the rows that are not in it, those first that gain most.
+        chosen: The rows to take in together: each gains beside those before it.
+        information: Shape ``(P, P)``; Fisher information of the settings looked at, where the fit ended.
+        by_stretch: Shape ``(c, P)``; slope of the likelihood by stretches of settings with the same light.
+        by_monitor: Shape ``(M, P)``; the same by monitors.
+        tail: Shape ``(P, P)``; covariance by pairs in directions that are not fitted, for a width of one; ``None``
+            where pairs are not fitted.
+        by_reading: Shape ``(N, M)``; squares of the white residuals.
+        by_source: Shape ``(S,)``; their mean by source of the light.
+    """
+
+    rows: tuple[RowScore, ...]
+    chosen: tuple[RowScore, ...]
+    information: Real
+    by_stretch: Real
+    by_monitor: Real
+    tail: Real | None
+    by_reading: Real
+    by_source: Real
+
+
+def score_rows(
+    model: MeshModel,
+    fit: FitResult,
+    likelihood: Likelihood,
+    prior: Prior,
+    names: Sequence[str],
+    but: Collection[str] = (),
+) -> Scores:
+    """Return the scores of rows that a fit has not taken in, and what the same pass says about its errors.
+
+    Args:
+        model: The model of the fit.
+        fit: The fit.
+        likelihood: What it explains.
+        prior: The prior of the fit, over all parameters of the model.
+        names: The rows.
+        but: Those that are not to be taken in, whatever they gain.
+    """
+    small = [name for name in names if name != CROSSTALK_PAIRS]
+    few = _thinned(likelihood)
+    share = len(few.observations) / len(likelihood.observations)
+    ahead = prior.information(fit.free) * share
+    away = ahead @ (fit.vector - prior.mean)[fit.free]
+    known = model.space.physics
+    pass_ = _Pass(model, fit, few, small, pairs=CROSSTALK_PAIRS in (*names, *known.names))
+    found = _Selection(pass_.gram(), ahead, away, pass_.places, share)
+    rows, chosen, tail = found.rows(), found.chosen(but), None
+    if (kept := pass_.rows) is not None:
+        pairs = _Pairs(model, fit, kept, pass_.main)
+        of_pairs = ahead * len(kept.heat_mw) / len(few.observations)
+        if CROSSTALK_PAIRS in names:
+            score = pairs.score(of_pairs, [(pass_.place(row.name), row.width) for row in chosen], share)
+            rows = sorted([*rows, score], key=lambda row: -row.gain)
+            chosen = [*chosen, *([score] if score.is_asked and score.name not in but else [])]
+        elif known.pairs is not None:
+            tail = pairs.beside(known.pairs, of_pairs)
+    return Scores(
+        tuple(rows),
+        tuple(chosen),
+        pass_.information[:, : pass_.main, : pass_.main].sum(axis=0),
+        np.array(pass_.by_stretch),
+        pass_.by_monitor,
+        tail,
+        pass_.misfit**2,
+        np.array([_mean_square(pass_.misfit[few.observations.source == port]) for port in model.space.sources]),
+    )
+
+
+def _thinned(likelihood: Likelihood) -> Likelihood:
+    """Return a likelihood of as many settings as it takes to tell, evenly over the run."""
+    settings, monitors = likelihood.target_ma.shape
+    most = min(settings, max(_MOST_READINGS // monitors, 1))
+    chosen = np.unique(np.linspace(0, settings - 1, most).astype(np.int64))
+    return replace(likelihood, observations=likelihood.observations[chosen])
+
+
+class _Selection:
+    """Rows scored beside each other by the normal equations of all of them: one after the other is taken in.
+
+    Args:
+        gram: Of fitted parameters and those of all rows.
+        ahead: Shape ``(P, P)``; information of the prior of the fitted ones.
+        away: Shape ``(P,)``; its slope, with the sign of a cost.
+        places: Where rows are among all of them.
+        share: Share of the settings that were looked at.
+    """
+
+    def __init__(self, gram: _Gram, ahead: Real, away: Real, places: Mapping[str, slice], share: float) -> None:
+        self._gram, self._ahead, self._away, self._share = gram, ahead, away, share
+        n = self._n = gram.main
+        self._places = {name: slice(place.start - n, place.stop - n) for name, place in places.items()}
+        whole, slope = gram.information[0] + gram.information[1], gram.slope[0] + gram.slope[1]
+        solved = np.linalg.solve(whole[:n, :n] + ahead, np.column_stack([whole[:n, n:], slope[:n] - away]))
+        self._by_row = np.asarray(solved[:, :-1], np.float64)
+        self._inner: Real = whole[n:, n:] - whole[n:, :n] @ solved[:, :-1]
+        self._outer: Real = slope[n:] - whole[n:, :n] @ solved[:, -1]
+
+    def rows(self) -> list[RowScore]:
+        """Return the scores of all rows, each by itself, those first that gain most."""
+        found = [self._score(name, self._inner, self._outer, ()) for name in self._places]
+        return sorted(found, key=lambda row: -row.gain)
+
+    def chosen(self, but: Collection[str]) -> list[RowScore]:
+        """Return the rows to take in: again and again the cheapest of those that gain about as much as the best."""
+        inner, outer, taken = self._inner.copy(), self._outer.copy(), list[RowScore]()
+        order = [row.name for row in PHYSICS]
+        while True:
+            left = [name for name in self._places if name not in but and name not in {row.name for row in taken}]
+            scores = [self._score(name, inner, outer, taken) for name in left]
+            asked = [score for score in scores if score.is_asked]
+            best = max((score.gain for score in asked), default=0.0)
+            able = [score for score in asked if score.gain > _ABLE * best]
+            if not able:
+                return taken
+            row = min(able, key=lambda score: order.index(score.name))
+            taken.append(row)
+            # The rest as it is beside this row: its parameters follow.
+            place = self._places[row.name]
+            own = inner[place, place] + np.eye(place.stop - place.start) * row.width**-2.0
+            turned = np.linalg.solve(own, np.column_stack([inner[place], outer[place]]))
+            by_own = inner[:, place].copy()
+            inner, outer = inner - by_own @ turned[:, :-1], outer - by_own @ turned[:, -1]
+
+    def _score(self, name: str, inner: Real, outer: Real, beside: Sequence[RowScore]) -> RowScore:
+        place, row = self._places[name], ROWS[name]
+        information, slope = inner[place, place], outer[place]
+        widths, evidence = evidence_of(information, slope, row.largest)
+        best = int(evidence.argmax())
+        gain, width = float(evidence[best]) / self._share, float(widths[best])
+        held_out = 0.0
+        if gain > LEAST_GAIN:
+            held_out = _held_out(
+                self._gram,
+                self._ahead,
+                self._away,
+                self._with([(one.name, one.width) for one in beside]),
+                self._with([(name, width)]),
+            )
+        mean_square = _mean_square_width(widths, evidence, row.largest)
+        left_out = _left_out(self._by_row[:, place], information, slope, mean_square, self._share)
+        return RowScore(name, gain, held_out / self._share, width, left_out)
+
+    def _with(self, rows: Sequence[tuple[str, float]]) -> list[tuple[slice, float]]:
+        """Return where rows are among all parameters, and their widths."""
+        places = [(self._places[name], width) for name, width in rows]
+        return [(slice(place.start + self._n, place.stop + self._n), width) for place, width in places]
+
+
+def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
+    """Return the mean of the squared width by its evidence, flat in its logarithm up to the largest (assumed)."""
+    allowed = widths <= largest
+    weight = np.exp(evidence - evidence[allowed].max()) * allowed
+    return float((weight * widths**2).sum() / weight.sum())
+
+
+def _left_out(by_row: Real, information: Real, slope: Real, mean_square: float, share: float) -> Real:
+    """Return the covariance of fitted parameters by leaving out those of a row, which are not known to be zero."""
+    known = np.linalg.inv(information / share + np.eye(len(information)) / mean_square)
+    moved = by_row @ (known @ (slope / share))
+    left_out: Real = by_row @ known @ by_row.T + np.outer(moved, moved)
+    return left_out
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """White rows of some settings: of fitted parameters and of the phases of waveguides, and their residuals."""
+
+    settings: NDArray[np.int64]
+    main: Real
+    by_phase: Real
+    misfit: Real
+    heat_mw: Real
+
+
+class _Pass:
+    """One pass over the settings of a fit: sums for small rows, and rows of as many settings as there is room for."""
+
+    def __init__(
+        self, model: MeshModel, fit: FitResult, likelihood: Likelihood, small: Sequence[str], *, pairs: bool
+    ) -> None:
+        widths = {row.name: row.usual for row in PHYSICS if row.name in (*model.space.physics.names, *small)}
+        wider = model.beyond(Physics(widths, model.space.physics.pairs, model.space.physics.held))
+        groups = (wider.space.groups[name] for name in model.space.groups)
+        main = np.concatenate([np.arange(place.start, place.stop) for place in groups])[fit.free]
+        groups_of = {name: wider.space.group(name) for name in small}
+        wanted = np.concatenate([main, *(np.arange(place.start, place.stop) for place in groups_of.values())])
+        self.main, size = len(main), len(wanted)
+        ends = len(main) + np.cumsum([0, *(place.stop - place.start for place in groups_of.values())])
+        self.places = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(groups_of)}
+        self.information, self.slope = np.zeros((2, size, size)), np.zeros((2, size))
+        self.by_monitor, self.by_stretch = np.zeros((len(model.space.monitors), self.main)), list[Real]()
+        self.misfit = np.zeros(likelihood.target_ma.shape)
+        kept = _kept(model, likelihood, size) if pairs else np.zeros(0, dtype=np.int64)
+        parts: list[tuple[Real, ...]] = []
+        stretches = _stretches(likelihood.observations.source)
+        self.by_stretch = [np.zeros(self.main) for _ in range(int(stretches.max()) + 1)]
+        for part in white_rows(wider, fit.parameters, likelihood, wanted, fit.discrepancy, kept):
+            self._add(part, stretches[part.settings])
+            if part.kept.any():
+                parts.append((part.rows[part.kept], part.by_phase, part.misfit[part.kept], part.heat_mw))
+        joined = (np.concatenate(each) for each in zip(*parts, strict=True))
+        self.rows = _Rows(kept, *joined) if parts else None
+
+    def _add(self, part: WhiteRows, stretches: NDArray[np.int64]) -> None:
+        self.misfit[part.settings] = part.misfit
+        numbers = np.arange(part.settings.start, part.settings.start + len(part.misfit))
+        for half in (0, 1):
+            mine = (numbers // _STRETCH) % 2 == half
+            block = part.rows[mine].reshape(-1, part.rows.shape[-1])
+            self.information[half] += block.T @ block
+            self.slope[half] += part.misfit[mine].ravel() @ block
+        slopes = part.rows[..., : self.main] * part.misfit[..., None]
+        self.by_monitor += slopes.sum(axis=0)
+        for stretch, slope in zip(stretches, slopes.sum(axis=1), strict=True):
+            self.by_stretch[stretch] += slope
+
+    def gram(self) -> _Gram:
+        """Return the normal equations of fitted parameters and all small rows."""
+        return _Gram((self.information[0], self.information[1]), (self.slope[0], self.slope[1]), self.main)
+
+    def place(self, name: str) -> slice:
+        """Return where a row is among all parameters."""
+        return self.places[name]
+
+
+def _mean_square(values: Real) -> float:
+    return float(np.mean(values**2)) if values.size else 0.0
+
+
+def _stretches(source: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the number of the stretch that every setting belongs to: light at one source, and not too many."""
+    begins = np.concatenate([[True], np.diff(source) != 0])
+    since = np.arange(len(source)) - np.maximum.accumulate(np.where(begins, np.arange(len(source)), 0))
+    number: NDArray[np.int64] = np.cumsum(begins | (since % _TOGETHER == 0)) - 1
+    return number
+
+
+def _kept(model: MeshModel, likelihood: Likelihood, main: int) -> NDArray[np.int64]:
+    """Return the settings whose rows are kept, evenly over the run."""
+    waveguides = 2 * model.mesh.n_pucs + len(model.mesh.joints)
+    each = len(model.space.monitors) * (main + waveguides)
+    settings = len(likelihood.observations)
+    most = min(settings, max(int(_MOST_NUMBERS / each), 1))
+    return np.unique(np.linspace(0, settings - 1, most).astype(np.int64))
+
+
+def width_after(space: ParameterSpace, fit: FitResult, name: str, width: float) -> float:
+    """Return the width of a row's parameters that the fit of them says, the largest of the table at most.
+
+    Args:
+        space: Where parameters have their places.
+        fit: The fit.
+        name: The row.
+        width: Width it was fitted with.
+    """
+    free = np.flatnonzero(fit.free)
+    place = space.groups[name]
+    chosen = (free >= place.start) & (free < place.stop)
+    known = np.linalg.inv(fit.inverse[np.ix_(chosen, chosen)])
+    row = ROWS[name]
+    slope = known @ fit.vector[free[chosen]]
+    widths, evidence = evidence_of(known - np.eye(len(known)) * width**-2, slope, row.largest)
+    return float(min(widths[int(evidence.argmax())], row.largest))
+
+
+def evidence_of(information: Real, slope: Real, largest: float) -> tuple[Real, Real]:
+    """Return widths from far below to beyond the largest, and the evidence of each."""
+    values, vectors = np.linalg.eigh(0.5 * (information + information.T))
+    values, along = np.maximum(values, 0.0), (vectors.T @ slope) ** 2
+    widths = largest * np.logspace(-_DECADES, 0.5, _WIDTHS)
+    known = 1.0 + np.outer(widths**2, values)
+    evidence = 0.5 * (widths[:, None] ** 2 * along / known - np.log(known)).sum(axis=1)
+    return widths, evidence
+
+
+def _held_out(gram: _Gram, ahead: Real, away: Real, beside: _Placed, row: _Placed) -> float:
+    """Return how much better each half of the settings is explained by what the other says of a row, beside others."""
+    n, gain = gram.main, 0.0
+    for rows, sign in (([*beside, *row], 1.0), (beside, -1.0)):
+        chosen = np.concatenate([np.arange(n), *(np.arange(place.start, place.stop) for place, _ in rows)])
+        spreads = [np.zeros(0), *(np.full(place.stop - place.start, width) for place, width in rows)]
+        widths: Real = np.concatenate(spreads)
+        prior = np.zeros((len(chosen), len(chosen)))
+        prior[:n, :n] = 0.5 * ahead
+        prior[np.arange(n, len(chosen)), np.arange(n, len(chosen))] = widths**-2.0
+        for judge in (0, 1):
+            slope, seen = gram.slope[1 - judge][chosen].copy(), gram.information[1 - judge][np.ix_(chosen, chosen)]
+            slope[:n] -= 0.5 * away
+            step = np.linalg.solve(seen + prior, slope)
+            judged = gram.information[judge][np.ix_(chosen, chosen)]
+            gain += sign * float(gram.slope[judge][chosen] @ step - 0.5 * step @ judged @ step)
+    return gain
+
+
+class _Pairs:
+    """What light tells of pairs of a waveguide and a heater, by the rows of some settings.
+
+    Args:
+        model: The model of the fit.
+        fit: The fit.
+        rows: The rows.
+        main: Number of parameters of the fit; those of small rows follow.
+    """
+
+    def __init__(self, model: MeshModel, fit: FitResult, rows: _Rows, main: int) -> None:
+        kernel = model.heating.crosstalk(replace(fit.parameters, further={}))
+        self._curve = np.concatenate([kernel.arm_rad_per_mw, kernel.joint_rad_per_mw])
+        self._single = self._curve[..., None].astype(np.float32)
+        self._rows, self._settings = rows, int(rows.settings[-1]) + 1
+        self._by_phase, self._heat = rows.by_phase.astype(np.float32), rows.heat_mw.astype(np.float32)
+        self._whole, self._n = rows.main.reshape(-1, rows.main.shape[-1]), main
+        self._main: Real = self._whole[:, :main]
+
+    def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the light by directions ``(W, 2E, c)``, shape ``(N·M, c)``."""
+        phases = np.tensordot(self._heat, np.moveaxis(directions * self._single, 1, 0), axes=1)
+        return np.asarray((self._by_phase @ phases).reshape(-1, directions.shape[2]), np.float32)
+
+    def _back(self, light: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return its transpose: what light of shape ``(N·M, c)`` says of all pairs, ``(W, 2E, c)``."""
+        phases = np.swapaxes(self._by_phase, 1, 2) @ light.reshape(*self._by_phase.shape[:2], -1)
+        pairs = np.moveaxis(np.tensordot(self._heat, phases, axes=(0, 0)), 0, 1)
+        return np.asarray(pairs * self._single, np.float32)
+
+    def score(self, ahead: Real, beside: Sequence[tuple[slice, float]], share: float) -> RowScore:
+        """Return the score of pairs beside rows that are taken in, in the directions that light tells best.
+
+        Args:
+            ahead: Information of the prior of the fitted parameters, of these settings.
+            beside: Where the rows to be taken in are, and their widths.
+            share: Share of all settings that a pass looks at.
+        """
+        taken = np.concatenate([np.arange(self._n), *(np.arange(place.start, place.stop) for place, _ in beside)])
+        seen, here = self._whole[:, taken], len(self._rows.heat_mw) / self._settings
+        prior = np.zeros((len(taken), len(taken)))
+        prior[: self._n, : self._n] = ahead
+        first = self._n
+        for place, width in beside:
+            size = place.stop - place.start
+            prior[np.arange(first, first + size), np.arange(first, first + size)] = width**-2.0
+            first += size
+        basis, columns = self._directions(seen, prior)
+        halves = (self._rows.settings // _STRETCH) % 2
+        whole = np.concatenate([seen, columns], axis=1).reshape(*self._by_phase.shape[:2], -1)
+        blocks = [whole[halves == half].reshape(-1, whole.shape[-1]) for half in (0, 1)]
+        slopes = [self._rows.misfit[halves == half].ravel() @ block for half, block in enumerate(blocks)]
+        n, last = len(taken), slice(len(taken), whole.shape[-1])
+        gram = _Gram((blocks[0].T @ blocks[0], blocks[1].T @ blocks[1]), (slopes[0], slopes[1]), n)
+        found = _Selection(gram, prior, np.zeros(n), {CROSSTALK_PAIRS: last}, here * share).rows()[0]
+        # Directions that light hardly tells are left to the errors.
+        told = np.flatnonzero((columns**2).sum(axis=0) / (here * share) * found.width**2 > _TOLD)
+        directions = PairDirections(self._curve, np.asarray(basis[:, :, told]))
+        return replace(found, left_out=found.left_out[: self._n, : self._n], pairs=directions)
+
+    def _directions(self, known: Real, prior: Real) -> tuple[NDArray[np.float32], Real]:
+        """Return the directions that light tells best, and the light by them, what is known taken out."""
+        factor = np.linalg.cholesky(known.T @ known + prior)
+        seen = np.asarray(np.linalg.solve(factor, known.T), np.float32)
+
+        def without(light: NDArray[np.float32]) -> NDArray[np.float32]:
+            return np.asarray(light - seen.T @ (seen @ light), np.float32)
+
+        # Subspace iteration (Halko, Martinsson, Tropp 2011): what light tells lies in far fewer directions than pairs.
+        curve = self._curve
+        count = min(MOST_PAIRS + _OVERSAMPLED, curve.size)
+        basis = np.random.default_rng(0).standard_normal((*curve.shape, count)).astype(np.float32)
+        basis *= (curve > 0.0)[..., None]
+        for _ in range(_POWERS):
+            basis = self._back(without(self._light(basis)))
+            basis = np.linalg.qr(basis.reshape(-1, count))[0].astype(np.float32).reshape(basis.shape)
+        light = without(self._light(basis)).astype(np.float64)
+        best = np.linalg.eigh(light.T @ light)[1][:, ::-1][:, : min(MOST_PAIRS, count)].astype(np.float32)
+        turned: NDArray[np.float32] = np.asarray(basis @ best, np.float32)
+        return turned, self._light(turned).astype(np.float64)
+
+    def beside(self, fitted: PairDirections, ahead: Real) -> Real:
+        """Return the covariance of the fitted parameters by pairs beside the directions fitted, for a width of one."""
+        total = self._main.T @ self._main + ahead
+        felt = np.zeros_like(total)
+        for first in range(0, total.shape[0], MOST_PAIRS):
+            part = slice(first, first + MOST_PAIRS)
+            by_pair = self._back(self._main[:, part].astype(np.float32))
+            # Of the directions that are fitted nothing is left out.
+            known = np.tensordot(fitted.vectors, by_pair, axes=([0, 1], [0, 1]))
+            by_pair -= np.asarray(fitted.vectors @ known)
+            felt[part] = self._main_by(by_pair)
+        inverse = np.linalg.inv(total)
+        covariance: Real = inverse @ felt @ inverse
+        return 0.5 * (covariance + covariance.T)
+
+    def _main_by(self, pairs: NDArray[np.float32]) -> Real:
+        """Return how slopes by the fitted parameters follow directions, shape ``(c, P)``."""
+        product: Real = self._light(pairs).astype(np.float64).T @ self._main
+        return product

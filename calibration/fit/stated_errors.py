@@ -1,0 +1,142 @@
+"""Standard errors that stay true where the model does not, and when even these cannot be believed.
+
+The covariance of a fit holds for a chip that obeys the model. On top comes what physics does that is not fitted: every
+row of the table that was left out, with the width that light leaves it, and pairs of crosstalk in directions that are
+not fitted. What no row describes shows in residuals that belong together, setting by setting or monitor by monitor:
+where slopes of the likelihood scatter more than their information says, errors are larger by as much (sandwich).
+docs/decisions/0021-stated-errors.md compares them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.fit.global_fit import FitResult
+from calibration.fit.growth import LEAST_GAIN, Scores
+from calibration.model.physics import ROWS
+from calibration.model.space import ParameterSpace
+from lumion_hw.mesh.record import CROSSTALK_PAIRS
+
+Real = NDArray[np.float64]
+
+MOST_WIDENED = 2.0
+"""Factor by which errors of a group may be widened by what no row of the table describes."""
+_JUDGED = ("passive_phase_rad", "loops", "coupler_common_rad", "coupler_difference_rad", "loss_db", "rho2")
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True, eq=False)
+class StatedErrors:
+    """A fit with the errors it is stated with.
+
+    Attributes:
+        fit: The fit, widened.
+        widened: By group, the factor by which its errors grew, root mean square.
+        doubts: Why it cannot be certified all the same; in words.
+    """
+
+    fit: FitResult
+    widened: dict[str, float]
+    doubts: tuple[str, ...]
+
+
+def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> StatedErrors:
+    """Return a fit with its errors widened to what they are.
+
+    Args:
+        space: Where parameters have their places.
+        fit: The fit.
+        scores: What a pass over the data says about it.
+    """
+    plain = fit.inverse
+    whole = plain + sum((row.left_out for row in scores.rows), np.zeros_like(plain))
+    if scores.tail is not None:
+        whole = whole + space.physics.widths[CROSSTALK_PAIRS] ** 2 * scores.tail
+    factors = sandwich_factors(space, fit, scores)
+    factor = np.ones(len(plain))
+    numbers = np.flatnonzero(fit.free)
+    for name, value in factors.items():
+        place = space.groups[name]
+        factor[(numbers >= place.start) & (numbers < place.stop)] = max(value, 1.0)
+    whole = whole * np.outer(factor, factor)
+    grown = np.sqrt(np.diag(whole) / np.maximum(np.diag(plain), 1e-300))
+    widened = {
+        name: float(np.sqrt(np.mean(grown[mine] ** 2))) for name in _JUDGED if (mine := _of(space, name, numbers)).any()
+    }
+    return StatedErrors(replace(fit, widening=whole - plain), widened, doubts_of(space, fit, scores, factors))
+
+
+def sandwich_factors(
+    space: ParameterSpace, fit: FitResult, scores: Scores, clusters: tuple[str, ...] = ("by_stretch", "by_monitor")
+) -> dict[str, float]:
+    """Return by group how much larger errors are than noise makes them, by slopes that scatter together.
+
+    The larger one of the ways to put residuals together counts (White 1980; Cameron, Gelbach, Miller 2011).
+    """
+    numbers, inverse = np.flatnonzero(fit.free), fit.inverse
+    # Of the settings looked at: fewer of them scatter more, and expect to.
+    expected = np.einsum("ij,jk,ik->i", inverse, scores.information, inverse)
+    found: dict[str, float] = {}
+    for name in clusters:
+        slopes: Real = getattr(scores, name)
+        # Slopes of a fit add up to that of the prior: what they have in common is none of their scatter.
+        seen = ((slopes - slopes.mean(axis=0)) @ inverse) ** 2
+        ratio = seen.sum(axis=0) * len(slopes) / max(len(slopes) - 1, 1) / np.maximum(expected, 1e-300)
+        for group in space.groups:
+            if (mine := _of(space, group, numbers) & (expected > 0.0)).any():
+                found[group] = max(found.get(group, 0.0), float(np.sqrt(np.mean(ratio[mine]))))
+    return found
+
+
+def doubts_of(space: ParameterSpace, fit: FitResult, scores: Scores, factors: dict[str, float]) -> tuple[str, ...]:
+    """Return in words why the errors of a fit cannot be believed; nothing if they can."""
+    found = []
+    for name, width in space.physics.widths.items():
+        if width >= ROWS[name].largest * 0.999:
+            row = ROWS[name]
+            found.append(f"{row.words}: light asks for more than {row.largest:g} ({name}), which no chip has")
+    missing = [row for row in scores.rows if row.is_asked]
+    found += [
+        f"{ROWS[row.name].words} would explain more of the light (evidence {row.gain:.0f}), but was not fitted"
+        for row in missing
+    ]
+    worst = max((factors[name] for name in _JUDGED if name in factors), default=0.0)
+    if worst > MOST_WIDENED or not fit.certified:
+        suspect = max(scores.rows, key=lambda row: row.gain, default=None)
+        known = suspect is not None and suspect.gain > LEAST_GAIN
+        best = f"{ROWS[suspect.name].words} would explain most of it" if suspect and known else "no known physics would"
+        found.append(
+            f"residuals belong together and make errors {worst:.1f} times what noise makes them; {best}; "
+            f"{_where(space, fit, scores)}"
+        )
+    return tuple(found)
+
+
+def _where(space: ParameterSpace, fit: FitResult, scores: Scores) -> str:
+    """Return the light and the PUCs that residuals are worst at, in words."""
+    worst = []
+    for kind, ports, square in (
+        ("monitors of ports", space.monitors, scores.by_reading.mean(axis=0)),
+        ("light from ports", space.sources, scores.by_source),
+    ):
+        order = np.argsort(-square)[: min(_MOST_NAMED, len(ports) // 2 or 1)]
+        named = (f"{ports[int(index)]} (χ² {square[int(index)]:.2f})" for index in order)
+        worst.append(f"{kind} {', '.join(named)}")
+    pucs = np.flatnonzero(fit.free)
+    place = space.groups["passive_phase_rad"]
+    mine = np.flatnonzero((pucs >= place.start) & (pucs < place.stop))
+    if len(mine) and len(scores.by_stretch):
+        felt = np.diag(scores.information)[mine]
+        square = (scores.by_stretch[:, mine] ** 2).sum(axis=0) / np.maximum(felt, 1e-300)
+        order = np.argsort(-square)[:_MOST_NAMED]
+        worst.append("PUCs " + ", ".join(str(int(pucs[mine[index]]) - place.start) for index in order))
+    return "worst at " + ", at ".join(worst)
+
+
+def _of(space: ParameterSpace, name: str, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+    place = space.groups[name]
+    inside: NDArray[np.bool_] = (numbers >= place.start) & (numbers < place.stop)
+    return inside

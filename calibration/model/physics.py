@@ -1,0 +1,164 @@
+"""Physics that a chip may have beyond the model of every chip: one table, and what of it a fit has taken in.
+
+A fit begins without any of it. Each row adds parameters about zero, independent and of one width, and that width is
+itself found from the light (:mod:`calibration.fit.growth`); at most the row's largest, beyond which no chip is. What a
+row does to light is in :mod:`calibration.model.mesh_model` (chip) and :mod:`calibration.model.response` (detectors).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.mesh.topology import MeshTopology
+
+Real = NDArray[np.float64]
+
+Per = Literal["chip", "puc", "monitor", "neighbours", "source and monitor", "port", "joint", "pair"]
+
+
+@dataclass(frozen=True)
+class PhysicsRow:
+    """One kind of physics that may be needed.
+
+    Attributes:
+        name: Its group of parameters, with the unit.
+        words: What it is, as a record and a certificate say it.
+        per: What there is one of.
+        usual: Width that a chip may well have: what it is taken for before light has told.
+        largest: Width that no chip exceeds: light that asks for more is refused.
+        source: Where the figures are from.
+        cost: What a parameter of it costs against one of the model of every chip.
+    """
+
+    name: str
+    words: str
+    per: Per
+    usual: float
+    largest: float
+    source: str
+    cost: float = 1.0
+
+
+PHYSICS: tuple[PhysicsRow, ...] = (
+    PhysicsRow("heat_loss_db_per_mw", "loss that rises with heat", "chip", 0.002, 0.1, "assumed"),
+    PhysicsRow("compression_per_ma", "photodiodes that compress", "monitor", 0.02, 0.2, "assumed"),
+    PhysicsRow("offset_ma", "photodiodes with an offset in light", "monitor", 1e-4, 0.02, "assumed"),
+    PhysicsRow(
+        "arm_difference_db", "arms of a PUC that lose differently", "puc", 0.03, 0.5,
+        "loss of PUCs spreads by 0.03 dB (Sánchez-Jácome 2025): that of arms is assumed to",
+    ),
+    PhysicsRow("monitor_leak", "photodiodes that leak into their neighbours", "neighbours", 1e-3, 0.05, "assumed"),
+    PhysicsRow(
+        "background_share", "light that reaches monitors past the mesh", "source and monitor", 3e-5, 3e-3,
+        "TM light 25 dB down (AIP Advances 10, 125214), spread over the ports (assumed)",
+    ),
+    PhysicsRow(
+        "facet_reflection", "facets that reflect", "port", 0.013, 0.1,
+        "-40 to -30 dB: a field of 0.01 to 0.03, real and imaginary part (assumed)",
+    ),
+    PhysicsRow(
+        "port_ripple_db", "loss of ports that ripples with wavelength, so that it hangs on the source",
+        "source and monitor", 0.02, 1.0, "assumed",
+    ),
+    PhysicsRow(
+        "joint_reflection", "joints that reflect", "joint", 0.003, 0.05,
+        "-50 to -40 dB at joints of waveguides: a field of 0.003 to 0.01 (assumed)",
+    ),
+    PhysicsRow(
+        "crosstalk_pairs", "crosstalk of pairs off its curve", "pair", 0.1, 0.6,
+        "the published kernel explains 0.50 to 0.55 pm of some 1 to 5 pm (Teofilovic 2024); relative to the kernel",
+        cost=2.0,
+    ),
+)  # fmt: skip
+"""All of it, the cheapest first."""
+ROWS: dict[str, PhysicsRow] = {row.name: row for row in PHYSICS}
+MOST_PAIRS = 500
+"""Directions of pairs that are fitted: those combinations of 38,592 pairs on the 72-PUC mesh that light tells best."""
+
+
+@dataclass(frozen=True, eq=False)
+class PairDirections:
+    """Directions in the space of pairs of a waveguide and a heater, along which crosstalk is fitted.
+
+    Attributes:
+        curve_rad_per_mw: Shape ``(W, 2E)``, W arms and joints; the kernel that pairs scatter about, 0 for own arms.
+        vectors: Shape ``(W, 2E, K)``; orthonormal directions of the relative deviations, in single precision.
+    """
+
+    curve_rad_per_mw: Real
+    vectors: NDArray[np.float32]
+
+    @property
+    def count(self) -> int:
+        """Number of directions."""
+        return int(self.vectors.shape[2])
+
+    def deviation_rad_per_mw(self, along: Real) -> Real:
+        """Return the crosstalk beyond the kernel, shape ``(W, 2E)``, of coordinates of shape ``(K,)``."""
+        deviation: Real = self.curve_rad_per_mw * (self.vectors @ along.astype(np.float32))
+        return deviation
+
+    def along(self, deviation_rad_per_mw: Real) -> Real:
+        """Return the coordinates of a deviation, shape ``(K,)``."""
+        curve = self.curve_rad_per_mw
+        relative = np.divide(deviation_rad_per_mw, curve, out=np.zeros_like(curve), where=curve > 0.0)
+        along: Real = np.tensordot(relative, self.vectors.astype(np.float64), axes=2)
+        return along
+
+    def phases(self, heat_mw: Real) -> Real:
+        """Return how phases of arms and joints follow the coordinates at N settings, shape ``(N, W, K)``."""
+        weighed = np.moveaxis(self.vectors * self.curve_rad_per_mw[..., None].astype(np.float32), 1, 0)
+        phases: Real = np.tensordot(heat_mw.astype(np.float32), weighed, axes=1)
+        return phases
+
+
+@dataclass(frozen=True, eq=False)
+class Physics:
+    """What a model has of the table.
+
+    Attributes:
+        widths: By name of a row, in the order of the table, the width of its parameters.
+        pairs: Directions of the pairs, if their row is among them.
+        held: By name of a row, values that are known and not fitted.
+    """
+
+    widths: Mapping[str, float] = field(default_factory=dict)
+    pairs: PairDirections | None = None
+    held: Mapping[str, Real] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The rows, in the order of the table."""
+        return tuple(row.name for row in PHYSICS if row.name in self.widths)
+
+    def having(self, name: str, width: float, pairs: PairDirections | None = None) -> Physics:
+        """Return the same with a row more, or with another width of one."""
+        widths = {row.name: self.widths.get(row.name, width) for row in PHYSICS if row.name in (*self.widths, name)}
+        return Physics(widths | {name: width}, pairs or self.pairs, self.held)
+
+    def size(self, name: str, mesh: MeshTopology, n_sources: int, n_monitors: int) -> int:
+        """Return the number of parameters of a row."""
+        if name == "crosstalk_pairs":
+            return self.pairs.count if self.pairs else 0
+        return size_of(ROWS[name], mesh, n_sources, n_monitors)
+
+
+def size_of(row: PhysicsRow, mesh: MeshTopology, n_sources: int, n_monitors: int) -> int:
+    """Return the number of parameters of a row of the table; of pairs, all of them."""
+    waveguides = 2 * mesh.n_pucs + len(mesh.joints)
+    sizes: dict[Per, int] = {
+        "chip": 1,
+        "puc": mesh.n_pucs,
+        "monitor": n_monitors,
+        "neighbours": 2 * (n_monitors - 1),
+        "source and monitor": n_sources * n_monitors,
+        "port": 2 * n_monitors,
+        "joint": 4 * len(mesh.joints),
+        "pair": waveguides * 2 * mesh.n_pucs,
+    }
+    return sizes[row.per]

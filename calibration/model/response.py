@@ -1,0 +1,118 @@
+"""What photodiodes make of the light they see: leaks, compression, offset, and light that came past the mesh.
+
+    e = X·(L·ripple + background)        reading = e·(1 - c·e) + o
+
+L is the photocurrent in proportion to the light, ripple what a port passes of the light of each source, X mixes
+neighbours, c compresses and o adds; with nothing of :mod:`calibration.model.physics` the reading is L. Monitors are
+neighbours in the order of their ports (assumed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Real = NDArray[np.float64]
+
+_LN10_PER_10 = np.log(10.0) / 10.0
+
+DETECTOR_ROWS = ("compression_per_ma", "offset_ma", "monitor_leak", "background_share", "port_ripple_db")
+"""Rows of the table that act behind the mesh."""
+
+
+REFLECTIONS = ("facet_reflection", "joint_reflection")
+"""Rows of the table by which light runs both ways."""
+_OF_MONITORS = (*DETECTOR_ROWS, *REFLECTIONS)
+
+
+def of_the_mesh(further: Mapping[str, Real]) -> dict[str, Real]:
+    """Return the physics of the mesh alone, whatever monitors and their facets do."""
+    return {name: value for name, value in further.items() if name not in _OF_MONITORS}
+
+
+@dataclass(frozen=True, eq=False)
+class Response:
+    """How readings follow light, at n settings.
+
+    Attributes:
+        ripple: Shape ``(n, M)`` or one number.
+        through_ma: Shape ``(n, M)``; L with its ripple.
+        light_ma: Shape ``(n, M)``; L with its ripple, and the light that came past the mesh.
+        mixed_ma: Shape ``(n, M)``; e.
+        reading_ma: Shape ``(n, M)``.
+        gain: Shape ``(n, M)``; how a reading follows e.
+        mixing: Shape ``(M, M)``; X, ``None`` if nothing leaks.
+    """
+
+    ripple: Real | float
+    through_ma: Real
+    light_ma: Real
+    mixed_ma: Real
+    reading_ma: Real
+    gain: Real
+    mixing: Real | None
+
+    @classmethod
+    def of(cls, further: Mapping[str, Real], linear_ma: Real, number: NDArray[np.int64], full_ma: Real) -> Response:
+        """Return the response at n settings.
+
+        Args:
+            further: What there is beyond photodiodes in proportion.
+            linear_ma: Shape ``(n, M)``; L.
+            number: Shape ``(n,)``; number of the source.
+            full_ma: Shape ``(n, M)``; L if all light of the source came.
+        """
+        ripple: Real | float = 1.0
+        if (ripple_db := further.get("port_ripple_db")) is not None:
+            ripple = 10.0 ** (ripple_db.reshape(-1, linear_ma.shape[1])[number] / 10.0)
+        light = through = linear_ma * ripple
+        if (past := further.get("background_share")) is not None:
+            light = light + past.reshape(-1, light.shape[1])[number] * full_ma
+        mixing = None if (leak := further.get("monitor_leak")) is None else mixing_of(leak)
+        mixed = light if mixing is None else light @ mixing.T
+        compression = further.get("compression_per_ma", 0.0)
+        reading = mixed * (1.0 - compression * mixed) + further.get("offset_ma", 0.0)
+        gain = np.broadcast_to(1.0 - 2.0 * compression * mixed, mixed.shape)
+        return cls(ripple, through, light, mixed, reading, gain, mixing)
+
+    def of_slopes(self, slopes: Real) -> Real:
+        """Return derivatives of readings from those of L, shape ``(n, M, P)``."""
+        slopes = slopes * np.broadcast_to(self.ripple, self.light_ma.shape)[..., None]
+        mixed: Real = slopes if self.mixing is None else self.mixing @ slopes
+        mixed *= self.gain[..., None]
+        return mixed
+
+    def of_weights(self, weight: Real) -> Real:
+        """Return the weights of L that a weighed sum of readings comes to, shape ``(n, M)``."""
+        felt: Real = weight * self.gain
+        return self.ripple * (felt if self.mixing is None else felt @ self.mixing)
+
+    def columns(self, name: str, number: NDArray[np.int64], full_ma: Real, n_sources: int) -> Real:
+        """Return derivatives of readings by the parameters of a row, shape ``(n, M, size)``."""
+        n, m = self.reading_ma.shape
+        every = np.arange(m)
+        if name == "monitor_leak":
+            columns = np.zeros((n, m, 2 * (m - 1)))
+            up, down = every[1:], every[:-1]
+            columns[:, up, up - 1] = (self.gain[:, up]) * self.light_ma[:, down]
+            columns[:, down, m - 1 + down] = self.gain[:, down] * self.light_ma[:, up]
+            return columns
+        if name in ("background_share", "port_ripple_db"):
+            by_light = full_ma if name == "background_share" else _LN10_PER_10 * self.through_ma
+            direct = np.zeros((n, m, n_sources, m))
+            mixing = np.eye(m) if self.mixing is None else self.mixing
+            direct[np.arange(n), :, number] = self.gain[..., None] * mixing * by_light[:, None]
+            return direct.reshape(n, m, -1)
+        columns = np.zeros((n, m, m))
+        columns[:, every, every] = -(self.mixed_ma**2) if name == "compression_per_ma" else 1.0
+        return columns
+
+
+def mixing_of(leak: Real) -> Real:
+    """Return X of leaks from the monitor before, then from the one after; shape ``(M, M)``."""
+    m = len(leak) // 2 + 1
+    mixing: Real = np.eye(m) + np.diag(leak[: m - 1], -1) + np.diag(leak[m - 1 :], 1)
+    return mixing
