@@ -42,7 +42,6 @@ from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CircuitError, LumionError
 from lumion_hw.mesh import HexMesh
 from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.scattering import Solver
 from lumion_hw.polarization import Aligner
 
 PHASE_SIGMA_RAD, PUC_SIGMA_DB, PORT_SIGMA_DB = 1e-3, 0.03, 0.05

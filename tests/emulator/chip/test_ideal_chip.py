@@ -1,7 +1,8 @@
 """An ideal chip reads what the emulator read before it had a chip of its own.
 
-`tests/data/ideal_chip.json` was written by `light_of` below with commit 9bcf835, the last in which the emulator computed its
-chip with the cells and the solver of `lumion_hw.mesh`. It is never made anew: another commit is no witness of that one.
+`tests/data/ideal_chip.json` was written by `light_of` below with commit 9bcf835, the last in which the emulator
+computed its chip with the cells and the solver of `lumion_hw.mesh`. It is never made anew: another commit is no witness
+of that one.
 """
 
 import json
