@@ -337,6 +337,9 @@ class VirtualClock:
             raise RuntimeError(_NOBODY_LEFT)
 
 
+_LOOK_FOR_SIGNALS_S = 0.1
+
+
 class _SideBySide(Generic[T]):
     """Jobs side by side on a virtual clock.
 
@@ -379,7 +382,8 @@ class _SideBySide(Generic[T]):
                     if not is_launched:
                         threading.Thread(target=self._begin, name="lumion-job", daemon=True).start()
                         is_launched = True
-                    self._ended.acquire()
+                    # A signal that comes just before a thread begins to wait is seen when the wait is over (CPython).
+                    self._ended.acquire(timeout=_LOOK_FOR_SIGNALS_S)
                 break
             except KeyboardInterrupt as error:
                 interrupt = error

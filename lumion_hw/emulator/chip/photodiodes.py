@@ -14,7 +14,7 @@ Real = NDArray[np.float64]
 _OFFSET_TIME_S = 600.0
 
 
-class Photodiodes:
+class PhotodiodeArray:
     """The monitors of a chip.
 
     Args:

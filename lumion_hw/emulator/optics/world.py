@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lumion_hw.clock import Clock
 from lumion_hw.emulator.chip.cell import ChipCells
 from lumion_hw.emulator.chip.chip import Chip, ChipSlopes
-from lumion_hw.emulator.chip.photodiodes import Photodiodes
+from lumion_hw.emulator.chip.photodiodes import PhotodiodeArray
 from lumion_hw.emulator.optics.bench_time import BenchTime
 from lumion_hw.emulator.optics.coherent_paths import CoherentLaunch, CoherentReception, PathPair, path_pair
 from lumion_hw.emulator.optics.disturbances import Disturbances
@@ -86,7 +86,7 @@ class OpticalWorld:
             physics.differential_slope_per_nm,
         )
         self._chip = Chip(mesh, mesh_truth.draws, slopes)
-        self._photodiodes = Photodiodes(physics.effects, offsets_rng or np.random.default_rng(0), clock.now())
+        self._photodiodes = PhotodiodeArray(physics.effects, offsets_rng or np.random.default_rng(0), clock.now())
         self._inputs_of: dict[str, list[int]] = {}
         for index, path in enumerate(wiring.inputs):
             self._inputs_of.setdefault(path.source, []).append(index)

@@ -10,7 +10,7 @@ from lumion_hw.emulator.chip.chip import Chip, ChipDraws, ChipParts, ChipSlopes
 from lumion_hw.emulator.chip.effects import CHIP_EFFECTS, EffectSizes
 from lumion_hw.emulator.chip.heat_spread import HeatSpread, arm_places_mm
 from lumion_hw.emulator.chip.heaters import HeaterDraws
-from lumion_hw.emulator.chip.photodiodes import Photodiodes
+from lumion_hw.emulator.chip.photodiodes import PhotodiodeArray
 from lumion_hw.mesh.hexagonal import HexMesh
 
 MESH = HexMesh.columns([2])
@@ -142,11 +142,11 @@ def test_the_heat_of_the_whole_chip_turns_every_arm() -> None:
 
 def test_photodiodes_compress_leak_and_wander() -> None:
     rng = np.random.default_rng(1)
-    compressed = Photodiodes(EffectSizes(photodiode_compression_per_ma=0.02), rng, 0.0)
+    compressed = PhotodiodeArray(EffectSizes(photodiode_compression_per_ma=0.02), rng, 0.0)
     assert compressed.read_ma(np.array([0.5]), 0.0)[0] == pytest.approx(0.5 / 1.01)
-    leaking = Photodiodes(EffectSizes(photodiode_leakage=0.01), rng, 0.0)
+    leaking = PhotodiodeArray(EffectSizes(photodiode_leakage=0.01), rng, 0.0)
     assert np.allclose(leaking.read_ma(np.array([0.0, 1.0, 0.0, 0.0]), 0.0), [0.01, 1.0, 0.01, 0.0])
-    wandering = Photodiodes(EffectSizes(photodiode_offset_drift_na=2.0), rng, 0.0)
+    wandering = PhotodiodeArray(EffectSizes(photodiode_offset_drift_na=2.0), rng, 0.0)
     assert np.all(wandering.read_ma(np.zeros(8), 0.0) == 0.0)
     late = [wandering.read_ma(np.zeros(8), 600.0 * k) for k in range(5, 205)]
     assert np.std(late) == pytest.approx(2e-6, rel=0.1)
