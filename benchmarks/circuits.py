@@ -42,7 +42,6 @@ from lumion_hw.clock import VirtualClock
 from lumion_hw.errors import CircuitError, LumionError
 from lumion_hw.mesh import HexMesh
 from lumion_hw.mesh.record import CalibrationRecord
-from lumion_hw.mesh.scattering import Solver
 from lumion_hw.polarization import Aligner
 
 PHASE_SIGMA_RAD, PUC_SIGMA_DB, PORT_SIGMA_DB = 1e-3, 0.03, 0.05
@@ -133,9 +132,7 @@ def missing_db(bench: Bench, circuit: PlannedCircuit) -> tuple[float, float]:
     chain.fibre_out = fibre
     world.disturb()
     polarization_db = 10.0 * np.log10((seen + other) / seen)
-    field = Solver(bench.mesh.topology).solve(
-        world.cells(chain.frequency_hz), chain.frequency_hz, [circuit.entry.port]
-    )[circuit.exit.port, 0]
+    field = world.true_fields(circuit.entry.port, chain.frequency_hz)[circuit.exit.port]
     passed_db = float(world.truth.loss_db[list(circuit.path.pucs)].sum())
     return float(polarization_db), float(-20.0 * np.log10(abs(field)) - passed_db)
 

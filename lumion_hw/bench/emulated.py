@@ -77,6 +77,7 @@ def _physics(model: BenchModel, mesh: MeshSection, controller: DeviceModel | Non
         heater_ohm_sigma=section.heater_ohm_sigma,
         thermal_nonlinearity_per_mw=section.thermal_nonlinearity_per_mw,
         thermal_tau_s=section.thermal_tau_s,
+        slow_heat_tau_s=section.slow_heat_tau_s,
         crosstalk=section.crosstalk,
         monitor_noise_relative=section.monitor_noise_relative,
         monitor_noise_floor_dbm=section.monitor_noise_floor_dbm,

@@ -70,6 +70,9 @@ class EmulationModel(StrictModel):
         0.02, ge=0.0, le=0.1, description="Relative rise of the heater resistance per mW of its own power."
     )
     thermal_tau_s: Number = Field(100e-6, gt=0.0, le=1.0, description="Time constant of a heater.")
+    slow_heat_tau_s: Number = Field(
+        20e-3, gt=0.0, le=1000.0, description="Time constant of the substrate, for `effects.slow_heat_share`."
+    )
     crosstalk: Flag = Field(True, description="Heaters warm their neighbours.")
     monitor_noise_relative: Number = Field(0.005, ge=0.0, le=0.5, description="Photodiode noise relative to the light.")
     monitor_noise_floor_dbm: Number = Field(-60.0, ge=-120.0, le=0.0, description="Photodiode noise in the dark, rms.")

@@ -105,7 +105,8 @@ class EmulatedBench:
         self.clock = clock
         self._seed = seed
         physics = spec.physics
-        truth = draw_mesh(spec.mesh, physics, self.rng("mesh truth"), self.rng("chip effects"))
+        effects_rng = self.rng("chip effects")
+        truth = draw_mesh(spec.mesh, physics, self.rng("mesh truth"), effects_rng, spec.heater_channels)
         self.slow_drift = SlowDrift(truth, physics, clock.now, self.rng("slow drift"), aged_s)
         self.world = OpticalWorld(
             spec.mesh,

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError, LumionError
-from lumion_hw.mesh.cell import Combine, combined
 from lumion_hw.mesh.elimination import Program, compile_elimination
 
 _log = logging.getLogger(__name__)
@@ -140,10 +139,6 @@ class WaveEquations:
 class Engine(Protocol):
     """Solves wave equations for n samples: T elements ``(4E, n)`` and joint factors ``(J, n)`` or ``(J, 1)``."""
 
-    def combine(self) -> Combine:
-        """Return what puts unit cells together."""
-        ...
-
     def between_ports(self, equations: WaveEquations, elements: Complex, factors: Complex) -> Complex:
         """Return the matrix between the ports kept, shape ``(n, n_ports, n_ports)``."""
         ...
@@ -185,13 +180,6 @@ def choose_engine(compiled: bool | None) -> Engine:
 class CompiledEngine:
     """Runs the elimination in compiled loops; they are compiled at first use and kept on disk for later processes."""
 
-    def combine(self) -> Combine:
-        """Return the compiled way."""
-        from lumion_hw.mesh.kernels import combine
-
-        compiled: Combine = combine
-        return compiled
-
     def between_ports(self, equations: WaveEquations, elements: Complex, factors: Complex) -> Complex:
         """Return the matrix between the ports kept; see :class:`Engine`."""
         from lumion_hw.mesh.kernels import LANES, run_eliminate
@@ -232,10 +220,6 @@ def _for_kernel(equations: WaveEquations, elements: Complex, factors: Complex) -
 
 class VectorEngine:
     """Runs the elimination in numpy, all samples at once; few samples go to the sparse LU one by one."""
-
-    def combine(self) -> Combine:
-        """Return the way in numpy."""
-        return combined
 
     def between_ports(self, equations: WaveEquations, elements: Complex, factors: Complex) -> Complex:
         """Return the matrix between the ports kept; see :class:`Engine`."""

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.mesh.cell import UnitCells
+from lumion_hw.mesh.cell import Combine, UnitCells, combined
 from lumion_hw.mesh.elimination import dissect
-from lumion_hw.mesh.engines import Engine, WaveEquations, choose_engine
+from lumion_hw.mesh.engines import CompiledEngine, Engine, WaveEquations, choose_engine
 from lumion_hw.mesh.topology import MeshTopology
 
 __all__ = ["Solver"]
@@ -153,7 +153,7 @@ class Solver:
     ) -> tuple[NDArray[np.complex128], NDArray[np.complex128], tuple[int, ...]]:
         """Return elements of T ``(4E, n)``, joint factors ``(J, n)`` or ``(J, 1)``, and the axes n stands for."""
         batch = cells.batch_shape(frequency_hz)
-        elements = cells.elements(frequency_hz, self._engine.combine()).reshape(4 * self.mesh.n_pucs, -1)
+        elements = cells.elements(frequency_hz, _combine(self._engine)).reshape(4 * self.mesh.n_pucs, -1)
         factors = cells.joint_factor(frequency_hz)
         if factors.size != len(factors):
             factors = np.broadcast_to(factors, (len(factors), *batch))
@@ -208,3 +208,13 @@ def feeds(puc_port: NDArray[np.int64], rail: NDArray[np.int64]) -> tuple[NDArray
     wave = 4 * puc + 2 * (1 - end) + rail
     element = np.where(end == 1, 2 * side + rail, 2 * rail + side)
     return wave, 4 * puc + element
+
+
+def _combine(engine: Engine) -> Combine:
+    """Return what puts unit cells together: compiled, where the elimination is."""
+    if not isinstance(engine, CompiledEngine):
+        return combined
+    from lumion_hw.mesh.kernels import combine
+
+    compiled: Combine = combine
+    return compiled

@@ -18,17 +18,17 @@ Complex = NDArray[np.complex128]
 
 @dataclass(frozen=True, eq=False)
 class ChipCells:
-    """All cells and joints of a chip at one instant and one optical frequency. E PUCs, J joints.
+    """All cells and joints of a chip at one instant. E PUCs, J joints; at n optical frequencies a first axis of n.
 
     Attributes:
-        eta_in: Shape ``(E,)``; power splitting of the coupler at end A.
-        eta_out: Shape ``(E,)``; of that at end B.
+        eta_in: Shape ``(E,)`` or ``(n, E)``; power splitting of the coupler at end A.
+        eta_out: The same for that at end B.
         loss_upper_db: Shape ``(E,)``; loss from end to end by the upper arm.
         loss_lower_db: Shape ``(E,)``; by the lower one.
-        phase_upper: Shape ``(E,)``; phase of the upper arm in rad, without the delay of the detuning.
-        phase_lower: Shape ``(E,)``.
-        joint_phase: Shape ``(J,)``; phase of every joint in rad.
-        detuning_hz: Distance from the frequency at which phases and splittings hold.
+        phase_upper: Shape ``(E,)`` or ``(n, E)``; phase of the upper arm in rad, without the delay of the detuning.
+        phase_lower: The same for the lower one.
+        joint_phase: Shape ``(J,)`` or ``(n, J)``; phase of every joint in rad.
+        detuning_hz: Shape ``(1,)`` or ``(n, 1)``; distance from the frequency at which phases and splittings hold.
         delay_s: Group delay of a PUC.
         differential_slope_per_hz: Change of the phase of the upper arm over the lower per Hz.
     """
@@ -40,24 +40,27 @@ class ChipCells:
     phase_upper: Real
     phase_lower: Real
     joint_phase: Real
-    detuning_hz: float
+    detuning_hz: Real
     delay_s: float
     differential_slope_per_hz: float
 
     def transfer(self) -> Complex:
-        """Return T of every cell, shape ``(E, 2, 2)``: waves at (B, L), (B, R) for waves at (A, L), (A, R)."""
+        """Return T of every cell, shape ``(..., E, 2, 2)``: waves at (B, L), (B, R) for waves at (A, L), (A, R)."""
         half_rad = 0.5 * self.differential_slope_per_hz * self.detuning_hz
         common_rad = 2.0 * np.pi * self.delay_s * self.detuning_hz
-        arms = np.stack([
-            10.0 ** (-self.loss_upper_db / 20.0) * np.exp(-1j * (self.phase_upper + common_rad + half_rad)),
-            10.0 ** (-self.loss_lower_db / 20.0) * np.exp(-1j * (self.phase_lower + common_rad - half_rad)),
-        ])  # fmt: skip
-        first, second = _coupler(self.eta_in), _coupler(self.eta_out)
-        transfer: Complex = np.einsum("eik,ke,ekj->eij", second, arms, first)
+        upper = 10.0 ** (-self.loss_upper_db / 20.0) * np.exp(-1j * (self.phase_upper + common_rad + half_rad))
+        lower = 10.0 ** (-self.loss_lower_db / 20.0) * np.exp(-1j * (self.phase_lower + common_rad - half_rad))
+        straight_in, across_in = _coupler(self.eta_in)
+        straight_out, across_out = _coupler(self.eta_out)
+        transfer = np.empty((*np.broadcast_shapes(upper.shape, straight_in.shape), 2, 2), dtype=np.complex128)
+        transfer[..., 0, 0] = straight_out * upper * straight_in + across_out * lower * across_in
+        transfer[..., 0, 1] = straight_out * upper * across_in + across_out * lower * straight_in
+        transfer[..., 1, 0] = across_out * upper * straight_in + straight_out * lower * across_in
+        transfer[..., 1, 1] = across_out * upper * across_in + straight_out * lower * straight_in
         return transfer
 
 
-def _coupler(eta: Real) -> Complex:
-    across = -1j * np.sqrt(np.clip(eta, 0.0, 1.0))
-    straight = np.sqrt(1.0 - np.clip(eta, 0.0, 1.0))
-    return np.moveaxis(np.array([[straight, across], [across, straight]]), 2, 0)
+def _coupler(eta: Real) -> tuple[Real, Complex]:
+    """Return the amplitudes that go straight and across."""
+    share = np.clip(eta, 0.0, 1.0)
+    return np.sqrt(1.0 - share), -1j * np.sqrt(share)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
+Integers = NDArray[np.int64]
 
 PUC_DELAY_S = 11.25e-12
 """Basic unit delay (Sánchez-Jácome 2025)."""
@@ -51,8 +53,21 @@ class ChipDraws:
     tm: tuple[Real, Real]
 
     @classmethod
-    def drawn(cls, mesh: MeshTopology, sizes: EffectSizes, rng: np.random.Generator) -> ChipDraws:
-        """Draw a chip; the order of the draws is part of a seed."""
+    def drawn(
+        cls,
+        mesh: MeshTopology,
+        sizes: EffectSizes,
+        rng: np.random.Generator,
+        heater_channels: Sequence[int] | None = None,
+    ) -> ChipDraws:
+        """Draw a chip; the order of the draws is part of a seed.
+
+        Args:
+            mesh: Its graph.
+            sizes: Effects.
+            rng: Draws it.
+            heater_channels: Drive channel of every heater; channel k drives heater k if not given.
+        """
         n_pucs, n_joints, n_ports = mesh.n_pucs, len(mesh.joints), mesh.n_ports
         differences = sizes.arm_loss_difference_db * rng.standard_normal(n_pucs)
         slopes = sizes.coupler_slope_sigma_per_nm * rng.standard_normal(n_pucs)
@@ -69,7 +84,8 @@ class ChipDraws:
                 joint=np.concatenate([amplitude * back[0], amplitude * back[0].conj()]),
                 passed=np.full(n_joints, np.sqrt(1.0 - sizes.joint_reflection), dtype=np.complex128),
             )
-        heaters = HeaterDraws.drawn(2 * n_pucs, sizes, rng)
+        channels = range(2 * n_pucs) if heater_channels is None else heater_channels
+        heaters = HeaterDraws.drawn(channels, sizes, rng)
         return cls(sizes, heaters, differences, slopes, periods, phases, mirrors, tm)
 
 
@@ -116,29 +132,31 @@ class Chip:
         self.draws, self.slopes = draws, slopes
         self._waves = Waves(mesh, sends_back=draws.mirrors is not None)
 
-    def cells(self, parts: ChipParts, heat_mw: Real, common_rad: float, frequency_hz: float | None) -> ChipCells:
-        """Return all cells at some heat and frequency.
+    def cells(self, parts: ChipParts, heat_mw: Real, common_rad: float, frequency_hz: float | Real | None) -> ChipCells:
+        """Return all cells at some heat.
 
         Args:
             parts: The hidden truth.
             heat_mw: Shape ``(2E,)``; heat of every heater.
             common_rad: Phase of all arms by the temperature of the chip.
-            frequency_hz: Optical frequency; the reference if not given.
+            frequency_hz: Optical frequency, or several of shape ``(n,)``; the reference if not given.
         """
         draws, slopes, sizes = self.draws, self.slopes, self.draws.sizes
-        hertz = slopes.reference_hz if frequency_hz is None else frequency_hz
+        hertz = np.asarray(slopes.reference_hz if frequency_hz is None else frequency_hz, dtype=np.float64)[..., None]
         # What heat adds to the optical path is the same length at every wavelength nearby.
         turns = hertz / slopes.reference_hz
         arms = draws.heaters.own_phase_rad(heat_mw, parts.heat_per_pi_mw) + parts.spread.arm_rad_per_mw @ heat_mw
         common = common_rad + sizes.chip_heating_rad_per_w * 1e-3 * float(heat_mw.sum())
         detuning_hz = hertz - slopes.reference_hz
         shift = (slopes.eta_slope_per_nm + draws.eta_slope_per_nm) * slopes.nm_per_hz * detuning_hz
-        upper_mw, lower_mw = heat_mw[0::2], heat_mw[1::2]
+        half_db = 0.5 * draws.arm_loss_difference_db
+        # No arm gives light, however far the two are apart: beyond twice the mean the better one has no loss.
+        mean_db = np.maximum(parts.loss_db, np.abs(half_db))
         return ChipCells(
             eta_in=parts.eta_in + shift,
             eta_out=parts.eta_out + shift,
-            loss_upper_db=parts.loss_db + 0.5 * draws.arm_loss_difference_db + sizes.heat_loss_db_per_mw * upper_mw,
-            loss_lower_db=parts.loss_db - 0.5 * draws.arm_loss_difference_db + sizes.heat_loss_db_per_mw * lower_mw,
+            loss_upper_db=mean_db + half_db + sizes.heat_loss_db_per_mw * heat_mw[0::2],
+            loss_lower_db=mean_db - half_db + sizes.heat_loss_db_per_mw * heat_mw[1::2],
             phase_upper=parts.passive_phase + common + turns * arms[0::2],
             phase_lower=common + turns * arms[1::2],
             joint_phase=parts.joint_phase + turns * (parts.spread.joint_rad_per_mw @ heat_mw),
@@ -147,16 +165,23 @@ class Chip:
             differential_slope_per_hz=slopes.differential_slope_per_nm * slopes.nm_per_hz,
         )
 
-    def leaving(self, cells: ChipCells, port: int) -> Complex:
-        """Return the fields that leave all ports for unit light that comes to one, shape ``(n_ports,)``."""
-        amplitude = self._facets(cells)
-        leaving: Complex = amplitude * amplitude[port] * self._waves.leaving(cells, port, self.draws.mirrors)
-        return leaving
+    def leaving(self, cells: ChipCells, ports: Integers) -> Complex:
+        """Return the fields that leave all ports for unit light that comes to one.
 
-    def tm_leaving(self, cells: ChipCells, port: int) -> Complex:
-        """Return the same for TM, which meets other couplers, less heat and more loss."""
+        Args:
+            cells: The chip at one frequency, or at as many as there are ports.
+            ports: Shape ``(n,)``; where light comes in, each for itself.
+
+        Returns:
+            Shape ``(n, n_ports)``.
+        """
+        fields: Complex = self._solved([cells], ports)[0]
+        return fields
+
+    def leaving_with_tm(self, cells: ChipCells, ports: Integers) -> tuple[Complex, Complex]:
+        """Return the same, and beside it that of TM, which meets other couplers, less heat and more loss."""
         tm_upper, tm_joint = self.draws.tm
-        eta = np.full(len(cells.eta_in), _TM_ETA)
+        eta = np.full(cells.eta_in.shape, _TM_ETA)
         other = replace(
             cells,
             eta_in=eta,
@@ -167,13 +192,31 @@ class Chip:
             phase_lower=_TM_HEATER_SHARE * cells.phase_lower,
             joint_phase=cells.joint_phase + tm_joint,
         )
-        return self.leaving(other, port)
+        found = self._solved([cells, other], ports)
+        return found[0], found[1]
 
-    def _facets(self, cells: ChipCells) -> Real:
+    def _solved(self, kinds: list[ChipCells], ports: Integers) -> Complex:
+        """Return the fields for light of several kinds, all in one elimination, shape ``(kinds, n, n_ports)``."""
+        transfer = np.stack([cells.transfer() for cells in kinds])
+        joint_phase = np.stack([cells.joint_phase for cells in kinds])
+        n_kinds, n_pucs, n_joints = len(kinds), self._waves.n_pucs, joint_phase.shape[-1]
+        samples = np.arange(transfer.size // (4 * n_pucs)).reshape(n_kinds, -1)
+        fields = self._waves.leaving(
+            transfer.reshape(-1, n_pucs, 2, 2),
+            joint_phase.reshape(-1, n_joints),
+            np.broadcast_to(samples, (n_kinds, len(ports))).ravel(),
+            np.tile(ports, n_kinds),
+            self.draws.mirrors,
+        ).reshape(n_kinds, len(ports), -1)
+        amplitude = np.broadcast_to(self._facets(kinds[0].detuning_hz), fields.shape[1:])
+        passed: Complex = amplitude * amplitude[np.arange(len(ports)), ports][:, None] * fields
+        return passed
+
+    def _facets(self, detuning_hz: Real) -> Real:
         """Return the amplitude that passes every facet: what is not sent back, times its ripple."""
         sizes, draws = self.draws.sizes, self.draws
         passed: Real = np.full(len(draws.ripple_phase), np.sqrt(1.0 - sizes.facet_reflection))
         if sizes.facet_ripple_db:
-            wave = np.cos(2.0 * np.pi * cells.detuning_hz / draws.ripple_period_hz + draws.ripple_phase)
+            wave = np.cos(2.0 * np.pi * detuning_hz / draws.ripple_period_hz + draws.ripple_phase)
             passed = passed * 10.0 ** (-0.5 * sizes.facet_ripple_db * wave / 20.0)
         return passed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from lumion_hw.emulator.chip.effects import EffectSizes
 
 Real = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 _GROUP = 12
 """Heaters on one ground return: a connector of twelve drives (assumed)."""
@@ -27,32 +29,41 @@ class HeaterDraws:
         contact_ohm: Shape ``(2E,)``.
         irregular: Shape ``(2E, 3)``; amplitudes of the irregular part of the phase over the heat.
         ground_return_share: Share of the current lost while the rest of the group carries 3 mA.
+        group: Shape ``(2E,)``; the ground return of every heater.
     """
 
     contact_ohm: Real
     irregular: Real
     ground_return_share: float
+    group: Integers
 
     @classmethod
-    def drawn(cls, heaters: int, sizes: EffectSizes, rng: np.random.Generator) -> HeaterDraws:
-        """Return drawn ones."""
+    def drawn(cls, channels: Sequence[int], sizes: EffectSizes, rng: np.random.Generator) -> HeaterDraws:
+        """Return drawn ones.
+
+        Args:
+            channels: Drive channel of every heater: so many in a row share a ground return.
+            sizes: Effects.
+            rng: Draws them.
+        """
+        heaters = len(channels)
         return cls(
             # Contacts scatter more than films: by a third (assumed).
             sizes.heater_contact_ohm * np.abs(1.0 + 0.3 * rng.standard_normal(heaters)),
             # Sines of rms 1/√2 each, so that all three together have the size asked for.
             sizes.heater_irregularity * np.sqrt(2.0 / _HARMONICS) * rng.standard_normal((heaters, _HARMONICS)),
             sizes.ground_return_share,
+            np.asarray(channels, dtype=np.int64) // _GROUP,
         )
 
     def carried_ma(self, driven_ma: Real) -> Real:
         """Return the currents that heaters carry: others on the same return lift its potential."""
         if not self.ground_return_share:
             return driven_ma
-        carried = driven_ma.copy()
-        for first in range(0, len(driven_ma), _GROUP):
-            group = driven_ma[first : first + _GROUP]
-            others_ma = (group.sum() - group) / max(len(group) - 1, 1)
-            carried[first : first + _GROUP] = group * (1.0 - self.ground_return_share * others_ma / _GROUP_MA)
+        total_ma, count = np.bincount(self.group, weights=driven_ma), np.bincount(self.group)
+        others_ma = (total_ma[self.group] - driven_ma) / np.maximum(count[self.group] - 1, 1)
+        # A return that takes more than there is leaves none: currents do not turn round.
+        carried: Real = driven_ma * np.maximum(1.0 - self.ground_return_share * others_ma / _GROUP_MA, 0.0)
         return carried
 
     def heat_mw(self, current_ma: Real, heater_ohm: Real, rise_per_mw: Real) -> Real:

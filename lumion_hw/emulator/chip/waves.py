@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.emulator.chip.cell import ChipCells
 from lumion_hw.mesh.elimination import dissect
 from lumion_hw.mesh.engines import WaveEquations, choose_engine
 from lumion_hw.mesh.topology import MeshTopology
 
+Real = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 Integers = NDArray[np.int64]
 
@@ -46,32 +46,42 @@ class Waves:
     """
 
     def __init__(self, mesh: MeshTopology, *, sends_back: bool) -> None:
-        self._mesh, self.sends_back = mesh, sends_back
+        self._mesh, self.n_pucs = mesh, mesh.n_pucs
         self._engine = choose_engine(None)
         self._graph = _graph_of(mesh, sends_back)
 
-    def leaving(self, cells: ChipCells, port: int, mirrors: Mirrors | None = None) -> Complex:
-        """Return the fields that leave all ports for unit light into one, shape ``(n_ports,)``.
+    def leaving(
+        self, transfer: Complex, joint_phase: Real, sample: Integers, port: Integers, mirrors: Mirrors | None = None
+    ) -> Complex:
+        """Return the fields that leave all ports for unit light that comes to one.
 
         Args:
-            cells: The chip.
-            port: Where light comes in.
+            transfer: Shape ``(samples, E, 2, 2)``; T of all cells of every sample: a heat, a frequency, a polarization.
+            joint_phase: Shape ``(samples, J)``.
+            sample: Shape ``(n,)``; the sample that each light goes through. Each is eliminated once.
+            port: Shape ``(n,)``; where each comes in.
             mirrors: What is sent back; needed where this was made for it.
+
+        Returns:
+            Shape ``(n, n_ports)``.
         """
-        graph, mesh = self._graph, self._mesh
-        elements = cells.transfer().reshape(-1)
-        factors = np.exp(-1j * cells.joint_phase)
+        graph = self._graph
+        elements = np.ascontiguousarray(transfer.reshape(len(transfer), -1).T)
+        factors = np.exp(-1j * joint_phase).T
         if mirrors is not None:
-            factors = np.concatenate([factors * mirrors.passed, np.tile(factors, 2) * mirrors.joint, mirrors.facet])
-        entering = self._engine.waves(
+            facet = np.broadcast_to(mirrors.facet[:, None], (len(mirrors.facet), factors.shape[1]))
+            sent_back = np.tile(factors, (2, 1)) * mirrors.joint[:, None]
+            factors = np.concatenate([factors * mirrors.passed[:, None], sent_back, facet])
+        sources, source = np.unique(port, return_inverse=True)
+        waves = self._engine.waves(
             graph.equations,
-            np.ascontiguousarray(elements[:, None]),
-            np.ascontiguousarray(factors[:, None]),
-            graph.place[mesh.port_puc_port[[port]]],
+            elements,
+            np.ascontiguousarray(factors),
+            graph.place[self._mesh.port_puc_port[sources]],
             graph.place[graph.out_wave],
-        )[0, :, 0]
-        parts = elements[graph.out_element] * entering
-        leaving: Complex = parts[0::2] + parts[1::2]
+        )
+        parts = elements[graph.out_element].T[sample] * waves[sample, :, source]
+        leaving: Complex = parts[:, 0::2] + parts[:, 1::2]
         return leaving
 
 

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from lumion_hw.emulator.optics.truth import MeshTruth
 from lumion_hw.errors import DeviceError
-from lumion_hw.mesh.inverse import DIFFERENTIAL_RAD
 
-STATE_OF_WORD = {"x": "cross", "=": "bar"}
+_DIFFERENTIAL_RAD = {"x": 0.0, "=": math.pi}  # phase of the upper arm over the lower: in step, light crosses
 _CROSSTALK_ROUNDS = 20  # each shrinks the error by the crosstalk, which is small against 1
 _TURN = 2.0 * math.pi
 
@@ -35,7 +34,7 @@ def unit_currents_ma(truth: MeshTruth, states: Mapping[int, str]) -> NDArray[np.
     n_pucs = len(truth.passive_phase)
     if not all(0 <= puc < n_pucs for puc in states):
         raise DeviceError(f"there is no PUC {max(states)}, only 0 to {n_pucs - 1}")
-    wanted = {puc: DIFFERENTIAL_RAD[STATE_OF_WORD[word]] for puc, word in states.items()}
+    wanted = {puc: _DIFFERENTIAL_RAD[word] for puc, word in states.items()}
     heat_mw = np.zeros(2 * n_pucs)
     for _ in range(_CROSSTALK_ROUNDS):
         stray = truth.crosstalk.arm_rad_per_mw @ heat_mw

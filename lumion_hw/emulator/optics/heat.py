@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 _SETTLED_TAU = 25.0
 """Time constants after which heat is taken as settled: the rest is below 1e-10."""
-SLOW_TAU_S = 20e-3
-"""Second time constant, of substrate and package (assumed)."""
 
 
 class Heat:
@@ -22,14 +20,17 @@ class Heat:
         heaters: How many there are.
         tau_s: Time constant.
         at_s: Present instant; all are cold.
-        slow_share: Share that follows with :data:`SLOW_TAU_S` instead.
+        slow_share: Share that follows with another time constant.
+        slow_tau_s: That one.
 
     Attributes:
         present_mw: Heat at the instant last looked at, shape ``(heaters,)``.
     """
 
-    def __init__(self, heaters: int, tau_s: float, at_s: float, slow_share: float = 0.0) -> None:
-        shares = [(1.0 - slow_share, tau_s), (slow_share, SLOW_TAU_S)]
+    def __init__(
+        self, heaters: int, tau_s: float, at_s: float, slow_share: float = 0.0, slow_tau_s: float = 20e-3
+    ) -> None:
+        shares = [(1.0 - slow_share, tau_s), (slow_share, slow_tau_s)]
         self._parts = [(share, part_tau_s, np.zeros(heaters)) for share, part_tau_s in shares if share > 0.0]
         self._settled_s = _SETTLED_TAU * max(part_tau_s for _, part_tau_s, _ in self._parts)
         self.present_mw: NDArray[np.float64] = np.zeros(heaters)

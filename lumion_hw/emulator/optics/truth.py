@@ -6,6 +6,7 @@ UPV 2025; Teofilovic et al., JLT 2024); what is marked *assumed* has no publishe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,6 +53,7 @@ class PhysicsParameters:
         phase_drift_rad_per_root_day: Random walk of every passive phase, of PUCs and joints (assumed).
         squeezer_period_min_mv: Least drive of a polarization squeezer for a full turn (assumed).
         squeezer_period_max_mv: Largest drive for a full turn (assumed).
+        slow_heat_tau_s: Time constant of the substrate below a heater, where an effect has it (assumed).
         effects: What the chip does beyond that.
     """
 
@@ -83,6 +85,7 @@ class PhysicsParameters:
     phase_drift_rad_per_root_day: float = 0.0
     squeezer_period_min_mv: float = 3200.0
     squeezer_period_max_mv: float = 4200.0
+    slow_heat_tau_s: float = 20e-3
     effects: EffectSizes = field(default_factory=EffectSizes)
 
 
@@ -171,6 +174,7 @@ def draw_mesh(
     physics: PhysicsParameters,
     rng: np.random.Generator,
     effects_rng: np.random.Generator | None = None,
+    heater_channels: Sequence[int] | None = None,
 ) -> MeshTruth:
     """Draw the hidden parameters of a mesh.
 
@@ -179,6 +183,7 @@ def draw_mesh(
         physics: Spreads, and sizes of effects.
         rng: Draws what every chip has.
         effects_rng: Draws the effects, so that a chip with them is the one without, and something more.
+        heater_channels: Drive channel of every heater; channel k drives heater k if not given.
     """
     effects_rng = effects_rng or np.random.default_rng(0)
     n_pucs, n_joints, heaters = mesh.n_pucs, len(mesh.joints), 2 * mesh.n_pucs
@@ -187,7 +192,7 @@ def draw_mesh(
     # The order of the draws is part of a seed: another order is another bench.
     spread = np.clip(rng.standard_normal(mesh.n_ports), -2.5, 2.5)
     loss = physics.puc_loss_db + physics.puc_loss_sigma_db * np.clip(rng.standard_normal(n_pucs), -2.0, 2.0)
-    draws = ChipDraws.drawn(mesh, physics.effects, effects_rng)
+    draws = ChipDraws.drawn(mesh, physics.effects, effects_rng, heater_channels)
     heat = HeatSpread.drawn(mesh, physics.p_pi_typical_mw, physics.effects, effects_rng)
     turn = 2 * np.pi if physics.random_passive_phases else 0.0
     return MeshTruth(

@@ -97,9 +97,11 @@ class OpticalWorld:
         self._launched_w = np.zeros(len(wiring.inputs))
         self._turns: list[Jones] = [np.eye(2, dtype=np.complex128) for _ in chains]
         self._driven_ma = np.zeros(2 * mesh.n_pucs)
-        self._heat = Heat(2 * mesh.n_pucs, physics.thermal_tau_s, clock.now(), physics.effects.slow_heat_share)
+        slow = physics.effects.slow_heat_share, physics.slow_heat_tau_s
+        self._heat = Heat(2 * mesh.n_pucs, physics.thermal_tau_s, clock.now(), *slow)
         self._drifted_at_s = clock.now()
-        self._columns: dict[tuple[int, bool, float, float], NDArray[np.complex128]] = {}
+        self._columns: dict[tuple[int, bool, float], NDArray[np.complex128]] = {}
+        self._columns_of = (math.inf, 0.0)  # instant while heat moves, and phase of all arms they are of
         self.time = BenchTime(clock.now)
         self.disturbances = Disturbances()
         self.swapped: list[tuple[int, int]] = []
@@ -388,19 +390,39 @@ class OpticalWorld:
         return float(10.0 ** (-loss_db / 10.0))
 
     def _fields(self, index: int, frequency_hz: float, *, tm: bool = False) -> NDArray[np.complex128]:
-        """Return the fields at all ports for unit light into the mesh by one input; kept while the heat has settled."""
-        # While heat moves every look finds another chip; once it rests, a column serves until something changes.
-        settled = self._heat.follow(self._now())
-        key = (index, tm, frequency_hz, self.disturbances.common_phase_rad(self._now()))
-        if not settled or key not in self._columns:
-            port, cells = self.wiring.inputs[index].port, self.cells(frequency_hz)
-            column = self._chip.tm_leaving(cells, port) if tm else self._chip.leaving(cells, port)
-            if not settled:
-                return column
-            if len(self._columns) >= _MOST_COLUMNS:
-                self._columns.clear()
-            self._columns[key] = column
-        return self._columns[key]
+        """Return the fields at all ports for unit light into the mesh by one input; kept while nothing moves."""
+        # While heat moves every instant finds another chip; once it rests, a column serves until something changes.
+        settled, now = self._heat.follow(self._now()), self._now()
+        state = math.inf if settled else now, self.disturbances.common_phase_rad(now)
+        if state != self._columns_of or len(self._columns) >= _MOST_COLUMNS:
+            self._columns.clear()
+            self._columns_of = state
+        if (index, tm, frequency_hz) not in self._columns:
+            self._solve(index, frequency_hz)
+        return self._columns[index, tm, frequency_hz]
+
+    def _solve(self, index: int, frequency_hz: float) -> None:
+        """Solve for the light of one input, and with it for that of all other inputs that has not been solved for.
+
+        Whoever looks at one looks at all, and eight together cost little more than one: they fill the lanes of the
+        elimination.
+        """
+        wanted = [(index, frequency_hz)]
+        if frequency_hz == self.chains[index].frequency_hz:
+            lit = [
+                (other, self.chains[other].frequency_hz) for other in np.flatnonzero(self._launched_w > 0.0).tolist()
+            ]
+            wanted += [each for each in lit if each[0] != index and (each[0], False, each[1]) not in self._columns]
+        ports = np.array([self.wiring.inputs[each].port for each, _ in wanted])
+        cells = self._cells(np.array([hertz for _, hertz in wanted]))
+        kinds: tuple[NDArray[np.complex128], ...]
+        if self._physics.effects.tm_path > 0.0:
+            kinds = self._chip.leaving_with_tm(cells, ports)
+        else:
+            kinds = (self._chip.leaving(cells, ports),)
+        for tm, columns in enumerate(kinds):
+            for (each, hertz), column in zip(wanted, columns, strict=True):
+                self._columns[each, bool(tm), hertz] = column
 
     @property
     def slopes(self) -> ChipSlopes:
@@ -412,7 +434,8 @@ class OpticalWorld:
 
         For tests and benchmarks, as all of the hidden truth.
         """
-        return self._chip.leaving(self.cells(frequency_hz), port)
+        column: NDArray[np.complex128] = self._chip.leaving(self.cells(frequency_hz), np.array([port]))[0]
+        return column
 
     def cells(self, frequency_hz: float | None = None) -> ChipCells:
         """Return the chip's cells at the present heat.
@@ -421,6 +444,10 @@ class OpticalWorld:
             frequency_hz: Frequency of the light; that at which splittings and phases hold if not given.
         """
         self._heat.follow(self._now())
+        return self._cells(frequency_hz)
+
+    def _cells(self, frequency_hz: float | NDArray[np.float64] | None) -> ChipCells:
+        """Return the chip's cells at the heat last looked at."""
         common = self.truth.common_phase_rad + self.disturbances.common_phase_rad(self._now())
         return self._chip.cells(self.truth.parts, self._heat.present_mw, common, frequency_hz)
 
