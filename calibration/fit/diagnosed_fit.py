@@ -57,6 +57,8 @@ _COUPLER_GROUPS = ("coupler_common_rad", "coupler_difference_rad")
 _SUSPECTS = 5
 _EXCHANGED_SHARE = 0.6
 _SWEPT_ALIVE_SIGMA = 8.0
+# Steps towards the least of another branch: it is a few standard errors away, and for a comparison near is enough.
+_BRANCH_ROUNDS = 3
 # Model discrepancy beyond which a fit is not near enough for its slopes to tell what physics is missing.
 _NEARLY = 0.1
 
@@ -177,7 +179,10 @@ class FaultDiagnosis:
         now = self._branched(DiagnosedFit(self._fit(start, self._alive, dead), self._alive, dead))
         # From near, physics that is missing shows in the slopes; from a false valley it would only seem to.
         near = 0.0 < now.fit.discrepancy < _NEARLY and now.fit.converged
-        return self._grown(now) if near else now
+        if not near or (grown := self._grown(now)) is now:
+            return now
+        # Half a turn per PUC shows in little: physics that was missing may have decided for the wrong side.
+        return self.beyond(grown.physics)._branched(grown)
 
     def settle(self, now: DiagnosedFit) -> DiagnosedFit:
         """Look for causes until all readings are explained or no known cause is left."""
@@ -193,12 +198,15 @@ class FaultDiagnosis:
         """Return the fit with all physics that light asks for, and its errors stated for where it ended."""
         if not now.fit.certified:
             return self._unexplained(now)
+        before = now
         for _ in PHYSICS:
             scores = self.beyond(now.physics)._scores(now)
             if self.model.work.is_used_up or not scores.chosen:
                 break
             now = self.beyond(now.physics)._with_rows(now, scores.chosen)
         me = self.beyond(now.physics)
+        if now.physics is not before.physics and (other := me._branched(now)) is not now:
+            now, scores = other, me._scores(other)
         fit = me._fitting(now.likelihood, now.dead).stated(now.fit)
         found = stated_errors(me.model.space, fit, scores)
         return replace(now, fit=found.fit, widened=found.widened, doubts=found.doubts)
@@ -299,7 +307,8 @@ class FaultDiagnosis:
         readings = int(now.likelihood.used.sum())
         best, least = now, now.fit.chi2_per_reading * readings
         for point, cost in other_branches(now.fit.parameters, float(self.prior.sigma[group].mean())):
-            fit = self._fit(point, now.likelihood, now.dead, near=True, known=now.fit)
+            fitting = self._fitting(now.likelihood, now.dead)
+            fit = fitting.run(point, _BRANCH_ROUNDS, near=True, known=now.fit, kept=True)
             # The readings decide, against what the frequencies cost: on the wrong side the slope of the arms is bent,
             # and every passive phase with it by most of a milliradian.
             if fit.chi2_per_reading * readings + cost < least:

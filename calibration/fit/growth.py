@@ -41,12 +41,18 @@ _MOST_READINGS = 12_000
 _TOLD = 0.1
 # Numbers held at once for the directions of pairs: 160 MB.
 _MOST_NUMBERS = 3e7
+# Readings whose information is summed up in one product.
+_AT_ONCE = 3_000
 # Settings in a row that belong to one half: those next to each other have most of their heat in common.
 _STRETCH = 40
 # Settings in a row whose errors are taken to belong together.
 _TOGETHER = 20
 _POWERS = 2
 _OVERSAMPLED = 20
+# Directions at random by which traces over all pairs are estimated: to an eighth.
+_PROBES = 64
+# Slopes by pairs beyond what noise makes them, from which on pairs are looked at one direction at a time.
+_ASKED_SIGMA = 3.0
 _WIDTHS = 121
 # Decades of widths that are looked at, below the largest.
 _DECADES = 4.0
@@ -158,7 +164,7 @@ def score_rows(
         tuple(rows),
         tuple(chosen),
         pass_.information[:, : pass_.main, : pass_.main].sum(axis=0),
-        np.array(pass_.by_stretch),
+        pass_.by_stretch,
         pass_.by_monitor,
         tail,
         pass_.misfit**2,
@@ -190,14 +196,14 @@ class _Selection:
         n = self._n = gram.main
         self._places = {name: slice(place.start - n, place.stop - n) for name, place in places.items()}
         whole, slope = gram.information[0] + gram.information[1], gram.slope[0] + gram.slope[1]
-        solved = np.linalg.solve(whole[:n, :n] + ahead, np.column_stack([whole[:n, n:], slope[:n] - away]))
+        solved = _solved(whole[:n, :n] + ahead, np.column_stack([whole[:n, n:], slope[:n] - away]))
         self._by_row = np.asarray(solved[:, :-1], np.float64)
         self._inner: Real = whole[n:, n:] - whole[n:, :n] @ solved[:, :-1]
         self._outer: Real = slope[n:] - whole[n:, :n] @ solved[:, -1]
 
     def rows(self) -> list[RowScore]:
         """Return the scores of all rows, each by itself, those first that gain most."""
-        found = [self._score(name, self._inner, self._outer, ()) for name in self._places]
+        found = [self._held_out(self._score(name, self._inner, self._outer), ()) for name in self._places]
         return sorted(found, key=lambda row: -row.gain)
 
     def chosen(self, but: Collection[str]) -> list[RowScore]:
@@ -206,10 +212,14 @@ class _Selection:
         order = [row.name for row in PHYSICS]
         while True:
             left = [name for name in self._places if name not in but and name not in {row.name for row in taken}]
-            scores = [self._score(name, inner, outer, taken) for name in left]
-            asked = [score for score in scores if score.is_asked]
-            best = max((score.gain for score in asked), default=0.0)
-            able = [score for score in asked if score.gain > _ABLE * best]
+            scores = sorted((self._score(name, inner, outer) for name in left), key=lambda row: -row.gain)
+            able: list[RowScore] = []
+            for score in scores:
+                # What gains less than the best that is asked need not be asked.
+                if score.gain < LEAST_GAIN or (able and score.gain < _ABLE * able[0].gain):
+                    break
+                if (held := self._held_out(score, taken)).is_asked:
+                    able.append(held)
             if not able:
                 return taken
             row = min(able, key=lambda score: order.index(score.name))
@@ -217,28 +227,28 @@ class _Selection:
             # The rest as it is beside this row: its parameters follow.
             place = self._places[row.name]
             own = inner[place, place] + np.eye(place.stop - place.start) * row.width**-2.0
-            turned = np.linalg.solve(own, np.column_stack([inner[place], outer[place]]))
+            turned = _solved(own, np.column_stack([inner[place], outer[place]]))
             by_own = inner[:, place].copy()
             inner, outer = inner - by_own @ turned[:, :-1], outer - by_own @ turned[:, -1]
 
-    def _score(self, name: str, inner: Real, outer: Real, beside: Sequence[RowScore]) -> RowScore:
+    def _score(self, name: str, inner: Real, outer: Real) -> RowScore:
         place, row = self._places[name], ROWS[name]
         information, slope = inner[place, place], outer[place]
         widths, evidence = evidence_of(information, slope, row.largest)
         best = int(evidence.argmax())
         gain, width = float(evidence[best]) / self._share, float(widths[best])
-        held_out = 0.0
-        if gain > LEAST_GAIN:
-            held_out = _held_out(
-                self._gram,
-                self._ahead,
-                self._away,
-                self._with([(one.name, one.width) for one in beside]),
-                self._with([(name, width)]),
-            )
         mean_square = _mean_square_width(widths, evidence, row.largest)
         left_out = _left_out(self._by_row[:, place], information, slope, mean_square, self._share)
-        return RowScore(name, gain, held_out / self._share, width, left_out)
+        return RowScore(name, gain, 0.0, width, left_out)
+
+    def _held_out(self, score: RowScore, beside: Sequence[RowScore]) -> RowScore:
+        """Return a score with what light that is held out gains, if light gains at all."""
+        if score.gain < LEAST_GAIN:
+            return score
+        with_it = self._with([(score.name, score.width)])
+        others = self._with([(one.name, one.width) for one in beside])
+        gain = _held_out(self._gram, self._ahead, self._away, others, with_it)
+        return replace(score, held_out=gain / self._share)
 
     def _with(self, rows: Sequence[tuple[str, float]]) -> list[tuple[slice, float]]:
         """Return where rows are among all parameters, and their widths."""
@@ -288,16 +298,19 @@ class _Pass:
         ends = len(main) + np.cumsum([0, *(place.stop - place.start for place in groups_of.values())])
         self.places = {name: slice(int(ends[i]), int(ends[i + 1])) for i, name in enumerate(groups_of)}
         self.information, self.slope = np.zeros((2, size, size)), np.zeros((2, size))
-        self.by_monitor, self.by_stretch = np.zeros((len(model.space.monitors), self.main)), list[Real]()
+        self._waiting: tuple[list[Real], list[Real]] = ([], [])
+        self.by_monitor = np.zeros((len(model.space.monitors), self.main))
         self.misfit = np.zeros(likelihood.target_ma.shape)
         kept = _kept(model, likelihood, size) if pairs else np.zeros(0, dtype=np.int64)
         parts: list[tuple[Real, ...]] = []
         stretches = _stretches(likelihood.observations.source)
-        self.by_stretch = [np.zeros(self.main) for _ in range(int(stretches.max()) + 1)]
+        self.by_stretch = np.zeros((int(stretches.max()) + 1, self.main))
         for part in white_rows(wider, fit.parameters, likelihood, wanted, fit.discrepancy, kept):
             self._add(part, stretches[part.settings])
             if part.kept.any():
                 parts.append((part.rows[part.kept], part.by_phase, part.misfit[part.kept], part.heat_mw))
+        for half in (0, 1):
+            self._sum_up(half)
         joined = (np.concatenate(each) for each in zip(*parts, strict=True))
         self.rows = _Rows(kept, *joined) if parts else None
 
@@ -307,12 +320,20 @@ class _Pass:
         for half in (0, 1):
             mine = (numbers // _STRETCH) % 2 == half
             block = part.rows[mine].reshape(-1, part.rows.shape[-1])
-            self.information[half] += block.T @ block
             self.slope[half] += part.misfit[mine].ravel() @ block
+            self._waiting[half].append(block)
+            if sum(map(len, self._waiting[half])) > _AT_ONCE:
+                self._sum_up(half)
         slopes = part.rows[..., : self.main] * part.misfit[..., None]
         self.by_monitor += slopes.sum(axis=0)
-        for stretch, slope in zip(stretches, slopes.sum(axis=1), strict=True):
-            self.by_stretch[stretch] += slope
+        np.add.at(self.by_stretch, stretches, slopes.sum(axis=1))
+
+    def _sum_up(self, half: int) -> None:
+        """Add the information of the rows that wait: many at once, for a sum of few costs as much as the matrix."""
+        if rows := self._waiting[half]:
+            block = np.concatenate(rows)
+            self.information[half] += block.T @ block
+            rows.clear()
 
     def gram(self) -> _Gram:
         """Return the normal equations of fitted parameters and all small rows."""
@@ -386,7 +407,7 @@ def _held_out(gram: _Gram, ahead: Real, away: Real, beside: _Placed, row: _Place
         for judge in (0, 1):
             slope, seen = gram.slope[1 - judge][chosen].copy(), gram.information[1 - judge][np.ix_(chosen, chosen)]
             slope[:n] -= 0.5 * away
-            step = np.linalg.solve(seen + prior, slope)
+            step = _solved(seen + prior, slope)
             judged = gram.information[judge][np.ix_(chosen, chosen)]
             gain += sign * float(gram.slope[judge][chosen] @ step - 0.5 * step @ judged @ step)
     return gain
@@ -406,7 +427,7 @@ class _Pairs:
         kernel = model.heating.crosstalk(replace(fit.parameters, further={}))
         self._curve = np.concatenate([kernel.arm_rad_per_mw, kernel.joint_rad_per_mw])
         self._single = self._curve[..., None].astype(np.float32)
-        self._rows, self._settings = rows, int(rows.settings[-1]) + 1
+        self._rows, self._settings, self._explained = rows, int(rows.settings[-1]) + 1, fit.discrepancy == 0.0
         self._by_phase, self._heat = rows.by_phase.astype(np.float32), rows.heat_mw.astype(np.float32)
         self._whole, self._n = rows.main.reshape(-1, rows.main.shape[-1]), main
         self._main: Real = self._whole[:, :main]
@@ -439,7 +460,11 @@ class _Pairs:
             size = place.stop - place.start
             prior[np.arange(first, first + size), np.arange(first, first + size)] = width**-2.0
             first += size
-        basis, columns = self._directions(seen, prior)
+        known = _seen(seen, prior)
+        # A fit that does not explain its readings says nothing of what noise alone would do.
+        if self._explained and (unasked := self._unasked(seen, prior, known, here * share)):
+            return unasked
+        basis, columns = self._directions(known)
         halves = (self._rows.settings // _STRETCH) % 2
         whole = np.concatenate([seen, columns], axis=1).reshape(*self._by_phase.shape[:2], -1)
         blocks = [whole[halves == half].reshape(-1, whole.shape[-1]) for half in (0, 1)]
@@ -452,23 +477,40 @@ class _Pairs:
         directions = PairDirections(self._curve, np.asarray(basis[:, :, told]))
         return replace(found, left_out=found.left_out[: self._n, : self._n], pairs=directions)
 
-    def _directions(self, known: Real, prior: Real) -> tuple[NDArray[np.float32], Real]:
+    def _at_random(self, count: int) -> NDArray[np.float32]:
+        """Return directions in which every pair is off by about one, shape ``(W, 2E, c)``."""
+        directions = np.random.default_rng(0).standard_normal((*self._curve.shape, count), np.float32)
+        directions *= (self._curve > 0.0)[..., None]
+        return directions
+
+    def _unasked(self, seen: Real, prior: Real, known: NDArray[np.float32], here: float) -> RowScore | None:
+        """Return a score without any directions if slopes by pairs are no larger than noise makes them.
+
+        Score test of a variance (Rao 1948), its traces by directions at random (Hutchinson 1989).
+        """
+        misfit = self._rows.misfit.reshape(-1, 1)
+        slope = float((self._back(_without(known, misfit.astype(np.float32))) ** 2).sum())
+        light = _without(known, self._light(self._at_random(_PROBES)))
+        expected = float((light**2).sum()) / _PROBES
+        spread = 2.0 * float((self._back(light) ** 2).sum()) / _PROBES
+        variance = (slope - expected) / (0.5 * spread)
+        error = np.sqrt(spread) / (0.5 * spread)
+        if variance > _ASKED_SIGMA * error:
+            return None
+        # What width noise may hide, and what that does to the fit. More settings would show it as much better.
+        width = float(np.sqrt((max(variance, 0.0) + error) * here))
+        moved = _solved(seen.T @ seen + prior, seen.T @ self._light(self._at_random(_PROBES)))[: self._n]
+        left_out: Real = width**2 / _PROBES * (moved @ moved.T)
+        return RowScore(CROSSTALK_PAIRS, 0.0, 0.0, width, left_out)
+
+    def _directions(self, known: NDArray[np.float32]) -> tuple[NDArray[np.float32], Real]:
         """Return the directions that light tells best, and the light by them, what is known taken out."""
-        factor = np.linalg.cholesky(known.T @ known + prior)
-        seen = np.asarray(np.linalg.solve(factor, known.T), np.float32)
-
-        def without(light: NDArray[np.float32]) -> NDArray[np.float32]:
-            return np.asarray(light - seen.T @ (seen @ light), np.float32)
-
         # Subspace iteration (Halko, Martinsson, Tropp 2011): what light tells lies in far fewer directions than pairs.
-        curve = self._curve
-        count = min(MOST_PAIRS + _OVERSAMPLED, curve.size)
-        basis = np.random.default_rng(0).standard_normal((*curve.shape, count)).astype(np.float32)
-        basis *= (curve > 0.0)[..., None]
+        count = min(MOST_PAIRS + _OVERSAMPLED, self._curve.size)
+        basis = self._at_random(count)
         for _ in range(_POWERS):
-            basis = self._back(without(self._light(basis)))
-            basis = np.linalg.qr(basis.reshape(-1, count))[0].astype(np.float32).reshape(basis.shape)
-        light = without(self._light(basis)).astype(np.float64)
+            basis = _orthonormal(self._back(_without(known, self._light(basis))))
+        light = _without(known, self._light(basis)).astype(np.float64)
         best = np.linalg.eigh(light.T @ light)[1][:, ::-1][:, : min(MOST_PAIRS, count)].astype(np.float32)
         turned: NDArray[np.float32] = np.asarray(basis @ best, np.float32)
         return turned, self._light(turned).astype(np.float64)
@@ -492,3 +534,39 @@ class _Pairs:
         """Return how slopes by the fitted parameters follow directions, shape ``(c, P)``."""
         product: Real = self._light(pairs).astype(np.float64).T @ self._main
         return product
+
+
+def _solved(matrix: Real, right: Real) -> Real:
+    """Return the solution of symmetric equations."""
+    from scipy.linalg import cho_factor, cho_solve
+
+    solved: Real = cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
+    return solved
+
+
+def _seen(known: Real, prior: Real) -> NDArray[np.float32]:
+    """Return what takes out of light of shape ``(N·M,)`` what known parameters explain, shape ``(P, N·M)``."""
+    from scipy.linalg import solve_triangular
+
+    factor = np.linalg.cholesky(known.T @ known + prior)
+    single = factor.astype(np.float32), known.T.astype(np.float32)
+    return np.asarray(solve_triangular(*single, lower=True, check_finite=False), np.float32)
+
+
+def _without(seen: NDArray[np.float32], light: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.asarray(light - seen.T @ (seen @ light), np.float32)
+
+
+def _orthonormal(directions: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return an orthonormal basis of directions ``(W, 2E, c)``, by the factor of their products, twice."""
+    from scipy.linalg import solve_triangular
+
+    basis = directions.reshape(-1, directions.shape[2])
+    for _ in range(2):
+        scale = np.linalg.norm(basis, axis=0)
+        basis = basis / np.maximum(scale, np.float32(1e-30))
+        product = basis.T.astype(np.float64) @ basis.astype(np.float64)
+        product[np.diag_indices_from(product)] += 1e-6
+        turned = solve_triangular(np.linalg.cholesky(product), np.eye(len(product)), lower=True, check_finite=False)
+        basis = np.asarray(basis @ turned.T.astype(np.float32))
+    return basis.reshape(directions.shape)

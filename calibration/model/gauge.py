@@ -64,6 +64,24 @@ def gauge_fixed_difference(mesh: MeshTopology, difference_rad: NDArray[np.float6
     return residual
 
 
+def common_phase_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> float:
+    """Return the phase common to all PUCs, hence to all joints, that explains most of a difference, modulo half a turn.
+
+    A frequency or a temperature turns loops of six PUCs six times as far: it goes first, before loops are wrapped.
+
+    Args:
+        mesh: The mesh.
+        difference_rad: Shape ``(J,)``; joint phases of one answer minus those of another.
+    """
+    basis = loop_basis(mesh)
+    around, turns = basis @ difference_rad, basis.sum(axis=1)
+    # Loops have even numbers of PUCs. The grid is fine enough for the largest of them to stay within a radian.
+    tried = np.linspace(0.0, np.pi, 16 * max(int(np.abs(turns).max()), 1), endpoint=False)
+    best = tried[int((wrapped(around - tried[:, None] * turns) ** 2).sum(axis=1).argmin())]
+    rest = wrapped(around - best * turns)
+    return float(wrapped(best + turns @ rest / max(float(turns @ turns), 1.0)))
+
+
 def loop_rms_rad(mesh: MeshTopology, difference_rad: NDArray[np.float64]) -> float:
     """Return the gauge-fixed rms difference of two sets of joint phases per loop, √(Σ r² / N_loop)."""
     residual = gauge_fixed_difference(mesh, difference_rad)

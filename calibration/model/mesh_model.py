@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import PairDirections, Physics
-from calibration.model.response import DETECTOR_ROWS, REFLECTIONS, Response
+from calibration.model.response import DETECTOR_ROWS, REFLECTIONS, Response, of_one_way
 from calibration.model.space import LAW_TERMS, ParameterSpace
 from calibration.model.work import DERIVATIVES, SLOPES, Work
 from lumion_hw.errors import ConfigError
@@ -117,9 +118,14 @@ class Heating:
 
     def by_pairs(self, pairs: PairDirections, heated: Heated, arm: Real, joint: Real) -> Real:
         """Return derivatives by the coordinates of pairs, shape ``(N, M, K)``; arguments as of :meth:`chain`."""
-        by_phase = np.concatenate([arm, joint], axis=-1).astype(np.float32)
-        product: Real = by_phase @ pairs.phases(heated.heat_mw)
-        return product
+        by_phase = np.concatenate([arm, joint], axis=-1)
+        if by_phase.shape[1] == 1:
+            # One weighed sum of readings: its sum over all settings is all that is wanted of it.
+            only = np.zeros((len(by_phase), 1, pairs.count))
+            only[0, 0] = pairs.summed(by_phase[:, 0], heated.heat_mw)
+            return only
+        product = by_phase.astype(np.float32) @ pairs.phases(heated.heat_mw)
+        return product.astype(np.float64)
 
     def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Real, joint: Real) -> Real:
         """Return the derivatives by amplitude, decay length and floor, shape ``(N, M, 3)``."""
@@ -171,31 +177,84 @@ class Linearised:
 
 @dataclass(frozen=True, eq=False)
 class _Echoes:
-    """Light with what joints and facets send back, in n settings.
+    """Light with what joints and facets send back, in n settings: M ports of monitors, and k lights from sources.
 
     Attributes:
-        adjoint: Shape ``(n, 4E, M)``; adjoint light of the monitors.
-        lit: Per light of a setting, shape ``(n, 4E)``.
-        field: Shape ``(n, M, k)``; fields at the monitors by k lights.
-        by_facet: Shape ``(n, M, M)``; how fields at monitors follow what enters at each.
-        ends_adjoint: Shape ``(n, 2J, M)``; adjoint light towards the joints, from their first ends, then their second.
-        ends_lit: Shape ``(n, 2J, k)``; light towards them.
+        waves: Shape ``(n, 4E, M + k)``; waves entering every PUC-port for unit light at each, nothing sent back.
+        joints: Shape ``(J, 2)``; the PUC-ports they join.
+        back: Shape ``(n, J, 1)`` or ``(1, J, 1)``; one over what joints do to a field.
+        echo: Shape ``(n, M, M)``; what enters at the facets, all echoes together, by what would without.
+        among: Shape ``(n, M, M)``; fields at monitors for unit light at each, nothing sent back.
+        sent_back: Shape ``(n, M, k)``; fields that the facets send back.
+        field: Shape ``(n, M, k)``; fields at the monitors.
     """
 
-    adjoint: Complex
-    lit: list[Complex]
+    waves: Complex
+    joints: NDArray[np.int64]
+    back: Complex
+    echo: Complex
+    among: Complex
+    sent_back: Complex
     field: Complex
-    by_facet: Complex
-    ends_adjoint: Complex
-    ends_lit: Complex
+
+    @cached_property
+    def adjoint(self) -> Complex:
+        """Shape ``(n, 4E, M)``; adjoint light of the monitors."""
+        adjoint: Complex = self.waves[..., : self._m] @ self._turned
+        return adjoint
+
+    def together(self, amount: Complex) -> Complex:
+        """Return the adjoint light of all monitors, each by its amount, ``(n, M)``; shape ``(n, 1, 4E)``."""
+        return np.moveaxis(self.waves[..., : self._m] @ (self._turned @ amount[..., None]), 2, 1)
+
+    @cached_property
+    def lit(self) -> list[Complex]:
+        """Per light of a setting, shape ``(n, 4E)``."""
+        lit = self.waves[..., self._m :] + self.waves[..., : self._m] @ self.sent_back
+        return [lit[..., nth] for nth in range(lit.shape[-1])]
+
+    @property
+    def _m(self) -> int:
+        return int(self.among.shape[1])
+
+    @property
+    def _turned(self) -> Complex:
+        return np.swapaxes(self.echo, 1, 2)
+
+    @cached_property
+    def _ends(self) -> Complex:
+        return towards_joints(self.waves, self.joints, self.back)
 
     def by_amplitude(self, name: str, nth: int) -> Complex:
         """Return how fields at the monitors follow the field sent back, by element of a row, shape ``(n, M, size)``."""
         if name == "facet_reflection":
-            at_facets: Complex = self.by_facet * self.field[:, None, :, nth]
+            at_facets: Complex = (self.echo @ self.among) * self.field[:, None, :, nth]
             return at_facets
-        at_joints: Complex = np.swapaxes(self.ends_adjoint, 1, 2) * self.ends_lit[:, None, :, nth]
+        adjoint = self._ends[..., : self._m] @ self._turned
+        at_joints: Complex = np.swapaxes(adjoint, 1, 2) * self._lit_ends(nth)[:, None]
         return at_joints
+
+    def summed(self, name: str, nth: int, amount: Complex) -> Complex:
+        """Return the same summed over settings and monitors, each by its amount, ``(n, M)``; shape ``(size,)``."""
+        turned = self._turned @ amount[..., None]
+        if name == "facet_reflection":
+            at_facets: Complex = ((np.swapaxes(self.among, 1, 2) @ turned)[..., 0] * self.field[..., nth]).sum(axis=0)
+            return at_facets
+        at_joints: Complex = ((self._ends[..., : self._m] @ turned)[..., 0] * self._lit_ends(nth)).sum(axis=0)
+        return at_joints
+
+    def _lit_ends(self, nth: int) -> Complex:
+        """Return the light of a source towards the joints, shape ``(n, 2J)``."""
+        echoed = self._ends[..., : self._m] @ self.sent_back[..., nth : nth + 1]
+        lit: Complex = self._ends[..., self._m + nth] + echoed[..., 0]
+        return lit
+
+
+def towards_joints(waves: Complex, joints: NDArray[np.int64], back: Complex) -> Complex:
+    """Return the light towards the joints, from their first ends, then their second, shape ``(n, 2J, k)``."""
+    # What leaves towards a joint is what has come out of its other end, before the joint.
+    u, v = joints.T
+    return np.concatenate([waves[:, v] * back, waves[:, u] * back], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,7 +267,7 @@ class _SettingLight:
         cells: The unit cells.
         factors: Shape ``(J, n)`` or ``(J, 1)``; what joints do to a field.
         heated: What heat did.
-        entering: Shape ``(n, 1, 4E)``; waves entering every PUC-port.
+        lit: Shape ``(n, 4E)``; waves entering every PUC-port, nothing sent back.
         linear: Shape ``(n, M)``; photocurrents in proportion to the light, in mA.
         waves: Shape ``(n, 4E, k)``; waves entering every PUC-port for unit light at k ports.
         monitors: Shape ``(M,)``; which of these ports are those of the monitors.
@@ -222,7 +281,7 @@ class _SettingLight:
     cells: UnitCells
     factors: Complex
     heated: Heated
-    entering: Complex
+    lit: Complex
     linear: Real
     waves: Complex
     monitors: NDArray[np.int64]
@@ -232,15 +291,38 @@ class _SettingLight:
 
     def adjoint(self) -> Complex:
         """Return the adjoint light of every monitor, shape ``(n, M, 4E)``."""
-        every: Complex = np.ascontiguousarray(np.moveaxis(self.waves, 2, 1))[:, self.monitors]
+        waves, monitors = (self.waves, self.monitors) if self.echoes is None else (self.echoes.adjoint, slice(None))
+        every: Complex = np.ascontiguousarray(np.moveaxis(waves, 2, 1))[:, monitors]
         every *= self.by_field[..., None]
         return every
 
     def together(self, weight: Real) -> Complex:
         """Return the adjoint light of all monitors, each with its weight, ``(n, M)``; shape ``(n, 1, 4E)``."""
+        if self.echoes is not None:
+            return self.echoes.together(weight * self.by_field)
         amount = np.zeros((len(weight), self.waves.shape[2], 1), dtype=np.complex128)
         amount[:, self.monitors, 0] = weight * self.by_field
         return np.moveaxis(self.waves @ amount, 2, 1)
+
+    @cached_property
+    def entering(self) -> Complex:
+        """Shape ``(n, 1, 4E)``; waves entering every PUC-port."""
+        return (self.lit if self.echoes is None else self.echoes.lit[self.nth])[:, None]
+
+
+    def by_reflection(self, name: str) -> Complex:
+        """Return how photocurrents follow the fields that facets or joints send back, shape ``(n, M, size)``."""
+        sent: Complex = self._echoes.by_amplitude(name, self.nth)
+        return sent * self.by_field[..., None]
+
+    def summed(self, name: str, weight: Real) -> Complex:
+        """Return the same for the weighed sum of all photocurrents, shape ``(size,)``."""
+        return self._echoes.summed(name, self.nth, weight * self.by_field)
+
+    @property
+    def _echoes(self) -> _Echoes:
+        assert self.echoes is not None
+        return self.echoes
 
 
 class MeshModel:
@@ -326,7 +408,7 @@ class MeshModel:
         number = self._sources_of(observations)
         reading = np.empty((len(observations), len(self._monitors)))
         self.work.spent += reading.size
-        if self._is_reflecting(parameters):
+        if any(name in parameters.further for name in REFLECTIONS):
             self.work.spent += (SLOPES - 1) * reading.size  # as much light as slopes take
             for first in range(0, len(observations), BATCH):
                 some = slice(first, first + BATCH)
@@ -365,7 +447,8 @@ class MeshModel:
             ConfigError: As :meth:`predict`.
         """
         # A frequency is a phase common to all PUCs, 2πτ·δf. A difference of two predictions costs a fraction of the
-        # derivatives by all parameters, of which it would be one.
+        # derivatives by all parameters, of which it would be one. What is sent back hardly changes it, and costs most.
+        parameters = replace(parameters, further=of_one_way(parameters.further))
         step_hz = _STEP_RAD / (2.0 * np.pi * parameters.delay_s)
         ahead, behind = (
             self.predict(parameters, replace(observations, detuning_hz=observations.detunings_hz + shift_hz))
@@ -462,8 +545,8 @@ class MeshModel:
             for nth, light in enumerate(lights):
                 by_phase = self._by_phase(light, light.together(felt))
                 total += self._by_parameter(parameters, light, by_phase).sum(axis=(0, 1))
-                for name, columns in self._by_reflection(light):
-                    total[self.space.groups[name]] += np.einsum("nm,nmp->p", felt, columns)
+                for name in self._reflecting(light):
+                    total[self.space.groups[name]] += _parts(light.summed(name, felt))
                 per_db = _LN10_PER_10 * felt * light.linear
                 for levels, rows in self._levels(light.number, nth):
                     np.add.at(total, levels, per_db[rows].sum(axis=1))
@@ -492,9 +575,8 @@ class MeshModel:
         scale, lights = self._scale(parameters, number), []
         every = [waves[np.arange(len(part)), :, place] for place in places]
         echoes: _Echoes | None = None
-        if self._is_reflecting(parameters):
+        if any(name in self.space.physics.names or name in parameters.further for name in REFLECTIONS):
             echoes = self._echoes(parameters, elements, factors, waves[..., monitors], every)
-            waves, every, monitors = echoes.adjoint, echoes.lit, np.arange(len(self._monitors))
         for nth, share in enumerate(self._shares(parameters, number)):
             light = every[nth]
             if echoes is None:
@@ -509,7 +591,7 @@ class MeshModel:
                     cells=cells,
                     factors=factors,
                     heated=heated,
-                    entering=light[:, None],
+                    lit=light,
                     linear=np.abs(field) ** 2 * (scale * share),
                     waves=waves,
                     monitors=monitors,
@@ -519,9 +601,6 @@ class MeshModel:
                 )
             )
         return lights
-
-    def _is_reflecting(self, parameters: MeshParameters) -> bool:
-        return any(name in self.space.physics.names or name in parameters.further for name in REFLECTIONS)
 
     def _echoes(
         self,
@@ -536,30 +615,20 @@ class MeshModel:
         Joints to first order: light that leaves a PUC towards one comes back by ρ, and goes on from there as adjoint
         light came. Facets exactly: waves leaving are S·x of those entering, and x = source + R·S·x.
         """
-        m, (u, v) = len(self._monitors), self.mesh.joints.T
+        m, joints = len(self._monitors), self.mesh.joints
         waves = np.concatenate([at_monitors, np.stack(every, axis=-1)], axis=-1)
-        back = 1.0 / np.broadcast_to(factors.T, (len(waves), len(u)))[..., None]
-        # What leaves towards a joint is what has come out of its other end, before the joint.
-        ends = np.concatenate([waves[:, v] * back, waves[:, u] * back], axis=1)
+        back: Complex = (1.0 / factors.T)[..., None]
         fields = self._solver.leaving(elements, waves[:, self._solver.port_feeds])[:, self._monitors]
         further = parameters.further
-        if (joints := further.get("joint_reflection")) is not None:
-            fields = fields + np.swapaxes(ends[..., :m], 1, 2) @ (_amplitudes(joints)[:, None] * ends)
+        if (sending := further.get("joint_reflection")) is not None:
+            ends = towards_joints(waves, joints, back)
+            fields = fields + np.swapaxes(ends[..., :m], 1, 2) @ (_amplitudes(sending)[:, None] * ends)
         amplitude = _amplitudes(further.get("facet_reflection", np.zeros(2 * m)))
         among = fields[..., :m]
         echo = np.linalg.inv(np.eye(m) - among * amplitude)
         total = echo @ fields[..., m:]
-        entering = amplitude[:, None] * total
-        lit = waves[..., m:] + waves[..., :m] @ entering
-        turned = np.swapaxes(echo, 1, 2)
-        return _Echoes(
-            adjoint=waves[..., :m] @ turned,
-            lit=[lit[..., nth] for nth in range(len(every))],
-            field=total,
-            by_facet=echo @ among,
-            ends_adjoint=ends[..., :m] @ turned,
-            ends_lit=ends[..., m:] + ends[..., :m] @ entering,
-        )
+        sent_back: Complex = amplitude[:, None] * total
+        return _Echoes(waves, joints, back, np.asarray(echo, np.complex128), among, sent_back, total)
 
     def _response(self, parameters: MeshParameters, lights: list[_SettingLight]) -> Response:
         """Return how readings follow the light of all lights together."""
@@ -576,12 +645,9 @@ class MeshModel:
                 full = self._scale(parameters, number)
                 yield name, response.columns(name, number, full, len(self.space.sources))
 
-    def _by_reflection(self, light: _SettingLight) -> Iterator[tuple[str, Real]]:
-        """Yield derivatives of photocurrents by what facets and joints send back, by group, each ``(n, M, size)``."""
-        for name in self.space.physics.names:
-            if name in REFLECTIONS and light.echoes is not None:
-                product = light.by_field[..., None] * light.echoes.by_amplitude(name, light.nth)
-                yield name, np.concatenate([product.real, -product.imag], axis=-1)
+    def _reflecting(self, light: _SettingLight) -> tuple[str, ...]:
+        """Return the rows of the table that send light back."""
+        return () if light.echoes is None else tuple(name for name in self.space.physics.names if name in REFLECTIONS)
 
     def _levels(self, number: NDArray[np.int64], nth: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Yield the levels that the light at the first or second ports follows, and the settings in which it does."""
@@ -602,8 +668,8 @@ class MeshModel:
             per_db = _LN10_PER_10 * light.linear
             for levels, rows in self._levels(light.number, nth):
                 jacobian[rows, :, levels] = per_db[rows]
-            for name, columns in self._by_reflection(light):
-                jacobian[..., self.space.groups[name]] = columns
+            for name in self._reflecting(light):
+                jacobian[..., self.space.groups[name]] = _parts(light.by_reflection(name))
             each.append(jacobian)
         jacobian, response = functools.reduce(np.add, each), self._response(parameters, lights)
         before = response.light_ma / response.ripple
@@ -698,6 +764,12 @@ class MeshModel:
         by_turns = (arm @ heated.arm_rad[..., None] + joint @ heated.joint_rad[..., None])[..., 0]
         jacobian[settings, :, source] += by_turns / self._reference_hz
         return jacobian
+
+
+def _parts(by_amplitude: Complex) -> Real:
+    """Return derivatives by real and imaginary parts of amplitudes from those of a real number by the amplitudes."""
+    parts: Real = np.concatenate([by_amplitude.real, -by_amplitude.imag], axis=-1)
+    return parts
 
 
 def _amplitudes(reflection: Real) -> Complex:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -110,11 +111,22 @@ class PairDirections:
         along: Real = np.tensordot(relative, self.vectors.astype(np.float64), axes=2)
         return along
 
-    def phases(self, heat_mw: Real) -> Real:
-        """Return how phases of arms and joints follow the coordinates at N settings, shape ``(N, W, K)``."""
+    @cached_property
+    def _by_heat(self) -> NDArray[np.float32]:
+        """Shape ``(2E, W·K)``; how phases follow the coordinates for a mW of every heater."""
         weighed = np.moveaxis(self.vectors * self.curve_rad_per_mw[..., None].astype(np.float32), 1, 0)
-        phases: Real = np.tensordot(heat_mw.astype(np.float32), weighed, axes=1)
-        return phases
+        return np.ascontiguousarray(weighed).reshape(weighed.shape[0], -1)
+
+    def phases(self, heat_mw: Real) -> NDArray[np.float32]:
+        """Return how phases of arms and joints follow the coordinates at N settings, shape ``(N, W, K)``."""
+        phases: NDArray[np.float32] = heat_mw.astype(np.float32) @ self._by_heat
+        return phases.reshape(len(heat_mw), *self.vectors.shape[::2])
+
+    def summed(self, by_phase: Real, heat_mw: Real) -> Real:
+        """Return the sum over N settings of what follows phases, ``(N, W)``, by the coordinates, shape ``(K,)``."""
+        by_pair = (by_phase.T @ heat_mw) * self.curve_rad_per_mw
+        summed: Real = np.tensordot(by_pair.astype(np.float32), self.vectors, axes=2).astype(np.float64)
+        return summed
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,6 +33,11 @@ def of_the_mesh(further: Mapping[str, Real]) -> dict[str, Real]:
     return {name: value for name, value in further.items() if name not in _OF_MONITORS}
 
 
+def of_one_way(further: Mapping[str, Real]) -> dict[str, Real]:
+    """Return the physics of light that nothing sends back."""
+    return {name: value for name, value in further.items() if name not in REFLECTIONS}
+
+
 @dataclass(frozen=True, eq=False)
 class Response:
     """How readings follow light, at n settings.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from calibration.fit.bound import Bound, plan_bound
 from calibration.measure.probe import Probe
-from calibration.model.gauge import gauge_fixed_difference, wrapped
+from calibration.model.gauge import common_phase_rad, gauge_fixed_difference, wrapped
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
@@ -151,12 +151,13 @@ def phase_errors(
     error = space.pack(found) - space.pack(truth)
     passive, loops = space.groups["passive_phase_rad"], space.groups["loops"]
     error[passive] = wrapped(error[passive])
-    error[loops] = space.directions.T @ gauge_fixed_difference(
-        space.mesh, found.joint_phase_rad - truth.joint_phase_rad
-    )
-    fixed = without_common(space)
     # Mean frequency and temperature turn all loops alike and are no error of the mesh.
-    common = error[loops] - fixed @ error[loops]
+    joints = found.joint_phase_rad - truth.joint_phase_rad
+    common_rad = common_phase_rad(space.mesh, joints)
+    alike = space.directions.T @ np.ones(len(joints))
+    error[loops] = space.directions.T @ gauge_fixed_difference(space.mesh, joints - common_rad)
+    fixed = without_common(space)
+    common = error[loops] - fixed @ error[loops] + common_rad * alike
     error[loops] = fixed @ error[loops]
     covariance[loops, loops] = fixed @ covariance[loops, loops] @ fixed
     difference = space.groups["coupler_difference_rad"]

@@ -113,7 +113,7 @@ class AdaptiveMeasurement:
 
     Attributes:
         logbook: Access to the mesh; what it has counted so far counts against the goal.
-        model: The model.
+        model: The model of the last fit.
         likelihood: The readings so far, and what to make of them.
         most_ma: Shape ``(2E,)``; largest current of every heater.
         goal: When to end.
@@ -140,14 +140,17 @@ class AdaptiveMeasurement:
     done: Callable[[int, int], None] = lambda done, total: None
 
     def run(
-        self, fit: FitResult, observations: Observations, refit: Callable[[Observations, FitResult], FitResult]
+        self,
+        fit: FitResult,
+        observations: Observations,
+        refit: Callable[[Observations, FitResult], tuple[MeshModel, FitResult]],
     ) -> tuple[FitResult, Observations, PlanningOutcome]:
         """Measure and fit again until the goal is reached or cannot be.
 
         Args:
             fit: The first fit.
             observations: What it has explained.
-            refit: Fits observations, from where a fit stands.
+            refit: Fits observations, from where a fit stands; with the model, which may have grown.
         """
         first, why = len(observations), ""
         known = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
@@ -159,7 +162,7 @@ class AdaptiveMeasurement:
                 break
             observations = observations + self._measured(plan)
             self.done(len(observations) - first, len(observations) - first)
-            fit = refit(observations, fit)
+            self.model, fit = refit(observations, fit)
             known = Knowledge.of(self.model.space, fit, self.goal.sigma_rad)
             if not fit.certified:
                 why = "the fit no longer explains all readings"

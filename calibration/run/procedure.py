@@ -246,10 +246,10 @@ class Calibration:
             done=lambda done, total: self.progress("chosen settings", done, total),
         )
 
-        def refit(observations: Observations, last: FitResult) -> FitResult:
+        def refit(observations: Observations, last: FitResult) -> tuple[MeshModel, FitResult]:
             nonlocal diagnosed
             diagnosed = self._diagnosed = self._diagnosis(replace(start, random=observations)).go_on(diagnosed)
-            return diagnosed.fit
+            return self._model(start), diagnosed.fit
 
         with self.logbook.stage("chosen settings"):
             _, random, outcome = measuring.run(diagnosed.fit, start.random, refit)

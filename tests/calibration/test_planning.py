@@ -48,10 +48,10 @@ class Bench:
         observations = replace(taken, monitors=seen, reading_ma=reading, saturated=saturated)
         model = MeshModel(SMALL, bench.sources, seen)
         made = cls(logbook, model, observations, None)  # type: ignore[arg-type]
-        made.fit = made.refit(observations, None)
+        _, made.fit = made.refit(observations, None)
         return made
 
-    def refit(self, observations: Observations, last: FitResult | None) -> FitResult:
+    def refit(self, observations: Observations, last: FitResult | None) -> tuple[MeshModel, FitResult]:
         hidden = self.logbook.probe.simulated  # type: ignore[attr-defined]
         start = start_near(hidden, 0.02, 0.01)
         sources = [hidden.ports.index(port) for port in self.model.space.sources]
@@ -59,7 +59,7 @@ class Bench:
         start = replace(start, source_db=start.source_db[sources], monitor_ma_per_mw=start.monitor_ma_per_mw[monitors])
         prior = default_prior(self.model.space, start)
         fit = GlobalFit(self.model, Likelihood(observations, NOISE), prior)
-        return fit.run(start) if last is None else fit.run(last.parameters, near=True)
+        return self.model, fit.run(start) if last is None else fit.run(last.parameters, near=True)
 
     def pursue(self, goal: Goal, dead: tuple[str, ...] = ()) -> tuple[FitResult, Observations, PlanningOutcome]:
         measuring = AdaptiveMeasurement(
@@ -118,7 +118,7 @@ def test_chosen_settings_take_less_than_half_of_the_time_of_random_ones() -> Non
     taken = replace(
         hidden.measure(plan.currents_ma[:within], plan.source[:within]), monitors=bench.model.space.monitors
     )
-    fit = bench.refit(bench.observations + taken, bench.fit)
+    _, fit = bench.refit(bench.observations + taken, bench.fit)
     assert outcome.sigma_rad <= goal < _rms(bench, fit)
 
 
@@ -156,7 +156,7 @@ def test_phases_that_no_setting_shows_are_named_and_the_rest_is_measured() -> No
         == np.flatnonzero(unseen).tolist()
     )
     bench.fit = blind
-    bench.refit = lambda observations, last: replace(blind, information=4.0 * information)  # type: ignore[method-assign]
+    bench.refit = lambda observations, last: (bench.model, replace(blind, information=4.0 * information))  # type: ignore[method-assign]
     goal = 0.5 * known.rms_rad(bench.model.space, known.wanted) * 1.001
     _, _, outcome = bench.pursue(Goal(goal), dead=("monitor at port 9: dark",))
     assert outcome.settings > 0
