@@ -31,7 +31,7 @@ from calibration.diagnose.drift_trajectory import DriftTrajectories, drift_of, d
 from calibration.diagnose.element_faults import died_heater, exchanged_channels
 from calibration.fit.frequencies import other_branches
 from calibration.fit.global_fit import FitResult, GlobalFit, Round
-from calibration.fit.growth import RowScore, Scores, score_rows, width_after
+from calibration.fit.growth import RowScore, Scores, pair_directions, score_rows, width_after
 from calibration.fit.stated_errors import stated_errors
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
@@ -41,7 +41,7 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.physics import PHYSICS, ROWS, Physics
 from calibration.model.priors import Prior
 from calibration.model.space import LAW_TERMS
-from lumion_hw.mesh.record import Defect
+from lumion_hw.mesh.record import CROSSTALK_PAIRS, Defect
 
 Real = NDArray[np.float64]
 
@@ -192,7 +192,14 @@ class FaultDiagnosis:
     def go_on(self, before: DiagnosedFit) -> DiagnosedFit:
         """Fit all readings from a fit of fewer of them, then look for causes as :meth:`settle` does."""
         me = self.beyond(before.physics)
-        return me.settle(me._again(me._expected(before), before.fit))
+        now = me._expected(before)
+        if before.physics.pairs is not None and not self.model.work.is_used_up:
+            # On readings as they are taken now: what has drifted is out.
+            likelihood = replace(me._alive, observations=me._taken_out(now))
+            pairs = pair_directions(me.model, now.fit, likelihood, me.prior)
+            now = replace(now, physics=now.physics.having(CROSSTALK_PAIRS, now.physics.widths[CROSSTALK_PAIRS], pairs))
+            return self.beyond(now.physics).settle(self.beyond(now.physics)._again(now))
+        return me.settle(me._again(now, before.fit))
 
     def stated(self, now: DiagnosedFit) -> DiagnosedFit:
         """Return the fit with all physics that light asks for, and its errors stated for where it ended."""

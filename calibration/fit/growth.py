@@ -25,6 +25,7 @@ from calibration.model.normal_equations import WhiteRows, white_rows
 from calibration.model.physics import MOST_PAIRS, PHYSICS, ROWS, PairDirections, Physics
 from calibration.model.priors import Prior
 from calibration.model.space import ParameterSpace
+from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record import CROSSTALK_PAIRS
 
 Real = NDArray[np.float64]
@@ -37,6 +38,8 @@ LEAST_GAIN = 25.0
 _ABLE = 0.8
 # Readings that a pass looks at.
 _MOST_READINGS = 12_000
+# The same where directions of pairs are chosen for all settings.
+_MOST_FOR_PAIRS = 25_000
 # Directions of pairs that light tells less than this share of, of what their width is, are not fitted.
 _TOLD = 0.1
 # Numbers held at once for the directions of pairs: 160 MB.
@@ -143,14 +146,14 @@ def score_rows(
         but: Those that are not to be taken in, whatever they gain.
     """
     small = [name for name in names if name != CROSSTALK_PAIRS]
-    few = _thinned(likelihood)
+    few = _thinned(likelihood, _MOST_READINGS)
     share = len(few.observations) / len(likelihood.observations)
     ahead = prior.information(fit.free) * share
     away = ahead @ (fit.vector - prior.mean)[fit.free]
     known = model.space.physics
     pass_ = _Pass(model, fit, few, small, pairs=CROSSTALK_PAIRS in (*names, *known.names))
     found = _Selection(pass_.gram(), ahead, away, pass_.places, share)
-    rows, chosen, tail = found.rows(), found.chosen(but), None
+    rows, chosen, tail = found.rows(but), found.chosen(but), None
     if (kept := pass_.rows) is not None:
         pairs = _Pairs(model, fit, kept, pass_.main)
         of_pairs = ahead * len(kept.heat_mw) / len(few.observations)
@@ -172,10 +175,37 @@ def score_rows(
     )
 
 
-def _thinned(likelihood: Likelihood) -> Likelihood:
+def pair_directions(model: MeshModel, fit: FitResult, likelihood: Likelihood, prior: Prior) -> PairDirections:
+    """Return the directions of pairs that light tells best, of a fit that has pairs in others.
+
+    Light of further settings tells other combinations of pairs than that which directions were first chosen by.
+
+    Args:
+        model: The model of the fit.
+        fit: The fit, of some of the settings at least.
+        likelihood: The settings.
+        prior: The prior of the fit, over all parameters of the model.
+    """
+    physics = model.space.physics
+    widths = {name: width for name, width in physics.widths.items() if name != CROSSTALK_PAIRS}
+    held = {CROSSTALK_PAIRS: fit.parameters.further[CROSSTALK_PAIRS]}
+    other = model.beyond(Physics(widths, held=held))
+    few, size = _thinned(likelihood, _MOST_FOR_PAIRS), other.space.size
+    beside = replace(fit, free=fit.free[:size], vector=fit.vector[:size])
+    pass_ = _Pass(other, beside, few, (), pairs=True)
+    if pass_.rows is None or physics.pairs is None:
+        raise CalibrationError("there is no light to choose directions of pairs by", hint="Measure random settings.")
+    share = len(pass_.rows.heat_mw) / len(likelihood.observations)
+    pairs = _Pairs(model, fit, pass_.rows, pass_.main)
+    return pairs.best(
+        prior.beyond(other.space).information(beside.free) * share, physics.widths[CROSSTALK_PAIRS], share
+    )
+
+
+def _thinned(likelihood: Likelihood, most_readings: int) -> Likelihood:
     """Return a likelihood of as many settings as it takes to tell, evenly over the run."""
     settings, monitors = likelihood.target_ma.shape
-    most = min(settings, max(_MOST_READINGS // monitors, 1))
+    most = min(settings, max(most_readings // monitors, 1))
     chosen = np.unique(np.linspace(0, settings - 1, most).astype(np.int64))
     return replace(likelihood, observations=likelihood.observations[chosen])
 
@@ -201,10 +231,11 @@ class _Selection:
         self._inner: Real = whole[n:, n:] - whole[n:, :n] @ solved[:, :-1]
         self._outer: Real = slope[n:] - whole[n:, :n] @ solved[:, -1]
 
-    def rows(self) -> list[RowScore]:
-        """Return the scores of all rows, each by itself, those first that gain most."""
-        found = [self._held_out(self._score(name, self._inner, self._outer), ()) for name in self._places]
-        return sorted(found, key=lambda row: -row.gain)
+    def rows(self, but: Collection[str]) -> list[RowScore]:
+        """Return the scores of all rows, those first that gain most; with held-out light of those refused."""
+        found = [self._score(name, self._inner, self._outer) for name in self._places]
+        asked = [self._held_out(score, ()) if score.name in but else score for score in found]
+        return sorted(asked, key=lambda row: -row.gain)
 
     def chosen(self, but: Collection[str]) -> list[RowScore]:
         """Return the rows to take in: again and again the cheapest of those that gain about as much as the best."""
@@ -305,7 +336,7 @@ class _Pass:
         parts: list[tuple[Real, ...]] = []
         stretches = _stretches(likelihood.observations.source)
         self.by_stretch = np.zeros((int(stretches.max()) + 1, self.main))
-        for part in white_rows(wider, fit.parameters, likelihood, wanted, fit.discrepancy, kept):
+        for part in white_rows(wider, fit.parameters, likelihood, wanted, 0.0, kept):
             self._add(part, stretches[part.settings])
             if part.kept.any():
                 parts.append((part.rows[part.kept], part.by_phase, part.misfit[part.kept], part.heat_mw))
@@ -471,11 +502,24 @@ class _Pairs:
         slopes = [self._rows.misfit[halves == half].ravel() @ block for half, block in enumerate(blocks)]
         n, last = len(taken), slice(len(taken), whole.shape[-1])
         gram = _Gram((blocks[0].T @ blocks[0], blocks[1].T @ blocks[1]), (slopes[0], slopes[1]), n)
-        found = _Selection(gram, prior, np.zeros(n), {CROSSTALK_PAIRS: last}, here * share).rows()[0]
-        # Directions that light hardly tells are left to the errors.
-        told = np.flatnonzero((columns**2).sum(axis=0) / (here * share) * found.width**2 > _TOLD)
-        directions = PairDirections(self._curve, np.asarray(basis[:, :, told]))
+        found = _Selection(gram, prior, np.zeros(n), {CROSSTALK_PAIRS: last}, here * share).rows((CROSSTALK_PAIRS,))[0]
+        directions = self._told(basis, columns, found.width, here * share)
         return replace(found, left_out=found.left_out[: self._n, : self._n], pairs=directions)
+
+    def best(self, ahead: Real, width: float, share: float) -> PairDirections:
+        """Return the directions that light tells best beside all that is fitted.
+
+        Args:
+            ahead: Information of the prior of the fitted parameters, of these settings.
+            width: Width of the pairs.
+            share: Share of all settings that these are.
+        """
+        return self._told(*self._directions(_seen(self._main, ahead)), width, share)
+
+    def _told(self, basis: NDArray[np.float32], light: Real, width: float, share: float) -> PairDirections:
+        # Directions that light hardly tells are left to the errors.
+        told = np.flatnonzero((light**2).sum(axis=0) / share * width**2 > _TOLD)
+        return PairDirections(self._curve, np.asarray(basis[:, :, told]))
 
     def _at_random(self, count: int) -> NDArray[np.float32]:
         """Return directions in which every pair is off by about one, shape ``(W, 2E, c)``."""

@@ -98,7 +98,7 @@ def doubts_of(space: ParameterSpace, fit: FitResult, scores: Scores, factors: di
         if width >= ROWS[name].largest * 0.999:
             row = ROWS[name]
             found.append(f"{row.words}: light asks for more than {row.largest:g} ({name}), which no chip has")
-    missing = [row for row in scores.rows if row.is_asked]
+    missing = [*scores.chosen, *(row for row in scores.rows if row.is_asked)]
     found += [
         f"{ROWS[row.name].words} would explain more of the light (evidence {row.gain:.0f}), but was not fitted"
         for row in missing

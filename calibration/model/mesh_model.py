@@ -309,7 +309,6 @@ class _SettingLight:
         """Shape ``(n, 1, 4E)``; waves entering every PUC-port."""
         return (self.lit if self.echoes is None else self.echoes.lit[self.nth])[:, None]
 
-
     def by_reflection(self, name: str) -> Complex:
         """Return how photocurrents follow the fields that facets or joints send back, shape ``(n, M, size)``."""
         sent: Complex = self._echoes.by_amplitude(name, self.nth)

@@ -9,7 +9,7 @@ number of settings would do: some phases may not show in any light that this ben
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -21,7 +21,9 @@ from calibration.measure.logbook import HardwareTimes, Logbook, LogbookEntry
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import Observations, seen_by
+from calibration.model.physics import Physics
 from calibration.model.priors import PHASE_GROUPS, Prior
+from calibration.model.response import of_one_way
 from calibration.model.space import ParameterSpace
 
 Real = NDArray[np.float64]
@@ -256,12 +258,25 @@ def designer_after(
     times: HardwareTimes,
     wanted: NDArray[np.bool_] | None = None,
 ) -> Designer:
-    """Return a designer that starts from what a fit knows."""
+    """Return a designer that starts from what a fit knows; physics beyond the model of every chip is held as found."""
+    known: Real = fit.information + fit.prior_information
+    free, vector, parameters = fit.free, fit.vector, fit.parameters
+    if model.space.physics.names:
+        # Its parameters would make choosing several times as long, and phases are what settings are chosen for.
+        plain = ~model.space.mask(model.space.physics.names)
+        kept = np.flatnonzero(plain[free])
+        inner, rest = known[np.ix_(kept, kept)], np.flatnonzero(~plain[free])
+        across = known[np.ix_(kept, rest)]
+        known = inner - across @ np.linalg.solve(known[np.ix_(rest, rest)], across.T)
+        parameters = replace(fit.parameters, further=of_one_way(fit.parameters.further))
+        model = model.beyond(Physics(held=parameters.further))
+        free, vector = free[: model.space.size], vector[: model.space.size]
+        wanted = None if wanted is None else wanted[: model.space.size]
     precision = np.zeros((model.space.size, model.space.size))
     # What the fit knows is the prior of the design, exactly: settings are chosen for what is still missing.
-    precision[np.ix_(fit.free, fit.free)] = fit.information + fit.prior_information
-    prior = Prior(fit.vector, np.full(model.space.size, np.inf), precision)
-    return Designer(model, fit.parameters, likelihood.noise, prior, fit.free, times, wanted, likelihood.drift)
+    precision[np.ix_(free, free)] = known
+    prior = Prior(vector, np.full(model.space.size, np.inf), precision)
+    return Designer(model, parameters, likelihood.noise, prior, free, times, wanted, likelihood.drift)
 
 
 def _sigma(space: ParameterSpace, fit: FitResult, information: Real) -> Real:
