@@ -78,7 +78,7 @@ def sandwich_factors(
     """
     numbers, inverse = np.flatnonzero(fit.free), fit.inverse
     # Of the settings looked at: fewer of them scatter more, and expect to.
-    expected = np.einsum("ij,jk,ik->i", inverse, scores.information, inverse)
+    expected = ((inverse @ scores.information) * inverse).sum(axis=1)
     found: dict[str, float] = {}
     for name in clusters:
         slopes: Real = getattr(scores, name)

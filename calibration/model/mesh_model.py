@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
-from calibration.model.physics import PairDirections, Physics
+from calibration.model.physics import Physics
 from calibration.model.response import DETECTOR_ROWS, REFLECTIONS, Response, of_one_way
 from calibration.model.space import LAW_TERMS, ParameterSpace
 from calibration.model.work import DERIVATIVES, SLOPES, Work
@@ -116,17 +116,6 @@ class Heating:
         result["crosstalk"] = self._by_kernel(parameters, heated.heat_mw, arm, joint)
         return result
 
-    def by_pairs(self, pairs: PairDirections, heated: Heated, arm: Real, joint: Real) -> Real:
-        """Return derivatives by the coordinates of pairs, shape ``(N, M, K)``; arguments as of :meth:`chain`."""
-        by_phase = np.concatenate([arm, joint], axis=-1)
-        if by_phase.shape[1] == 1:
-            # One weighed sum of readings: its sum over all settings is all that is wanted of it.
-            only = np.zeros((len(by_phase), 1, pairs.count))
-            only[0, 0] = pairs.summed(by_phase[:, 0], heated.heat_mw)
-            return only
-        product = by_phase.astype(np.float32) @ pairs.phases(heated.heat_mw)
-        return product.astype(np.float64)
-
     def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Real, joint: Real) -> Real:
         """Return the derivatives by amplitude, decay length and floor, shape ``(N, M, 3)``."""
         amplitude, length_mm, _ = parameters.crosstalk_rad_per_mw
@@ -175,86 +164,98 @@ class Linearised:
         return Linearised(self.settings, self.reading_ma + other.reading_ma, self.jacobian + other.jacobian)
 
 
+# Echoes from facet to facet that are summed up where they are not inverted: of a tenth of the field, 1e-8 is left out.
+_ECHOES = 8
+
+
 @dataclass(frozen=True, eq=False)
 class _Echoes:
-    """Light with what joints and facets send back, in n settings: M ports of monitors, and k lights from sources.
+    """Light with what joints and facets send back, in n settings: p ports, M of them with monitors, k lights.
+
+    Facets exactly: waves leaving are S·x of those entering, and x = source + R·S·x. Joints to first order: light comes
+    back from the middle of one (assumed) by ρ, and goes on from there as adjoint light came; what facets send back is
+    not sent back by joints once more, and how ρ follows phases is left out of the derivatives.
 
     Attributes:
-        waves: Shape ``(n, 4E, M + k)``; waves entering every PUC-port for unit light at each, nothing sent back.
-        joints: Shape ``(J, 2)``; the PUC-ports they join.
-        back: Shape ``(n, J, 1)`` or ``(1, J, 1)``; one over what joints do to a field.
-        echo: Shape ``(n, M, M)``; what enters at the facets, all echoes together, by what would without.
-        among: Shape ``(n, M, M)``; fields at monitors for unit light at each, nothing sent back.
-        sent_back: Shape ``(n, M, k)``; fields that the facets send back.
-        field: Shape ``(n, M, k)``; fields at the monitors.
+        monitors: Shape ``(M,)``; the ports of the monitors.
+        from_ports: Shape ``(n, 4E, p)``; waves entering every PUC-port for unit light at each, nothing sent back.
+        from_lights: Shape ``(n, 4E, k)``; the same for the lights.
+        ends: Shape ``(2J,)``; the PUC-ports that light within joints comes from, of all first ends, then the second.
+        back: Shape ``(n, 2J, 1)``; one over what half a joint does to a field.
+        among: Shape ``(n, p, p)``; S.
+        facet: Shape ``(p,)``; R.
+        leaving: Shape ``(n, p, k)``; fields at the ports.
     """
 
-    waves: Complex
-    joints: NDArray[np.int64]
+    monitors: NDArray[np.int64]
+    from_ports: Complex
+    from_lights: Complex
+    ends: NDArray[np.int64]
     back: Complex
-    echo: Complex
     among: Complex
-    sent_back: Complex
-    field: Complex
+    facet: Complex
+    leaving: Complex
+
+    @property
+    def field(self) -> Complex:
+        """Shape ``(n, M, k)``; fields at the monitors."""
+        return self.leaving[:, self.monitors]
 
     @cached_property
     def adjoint(self) -> Complex:
         """Shape ``(n, 4E, M)``; adjoint light of the monitors."""
-        adjoint: Complex = self.waves[..., : self._m] @ self._turned
+        adjoint: Complex = self.from_ports @ np.swapaxes(self._echo, 1, 2)
         return adjoint
 
     def together(self, amount: Complex) -> Complex:
         """Return the adjoint light of all monitors, each by its amount, ``(n, M)``; shape ``(n, 1, 4E)``."""
-        return np.moveaxis(self.waves[..., : self._m] @ (self._turned @ amount[..., None]), 2, 1)
+        return np.moveaxis(self.from_ports @ self._felt(amount), 2, 1)
 
     @cached_property
     def lit(self) -> list[Complex]:
         """Per light of a setting, shape ``(n, 4E)``."""
-        lit = self.waves[..., self._m :] + self.waves[..., : self._m] @ self.sent_back
+        lit = self.from_lights + self.from_ports @ (self.facet[:, None] * self.leaving)
         return [lit[..., nth] for nth in range(lit.shape[-1])]
-
-    @property
-    def _m(self) -> int:
-        return int(self.among.shape[1])
-
-    @property
-    def _turned(self) -> Complex:
-        return np.swapaxes(self.echo, 1, 2)
-
-    @cached_property
-    def _ends(self) -> Complex:
-        return towards_joints(self.waves, self.joints, self.back)
 
     def by_amplitude(self, name: str, nth: int) -> Complex:
         """Return how fields at the monitors follow the field sent back, by element of a row, shape ``(n, M, size)``."""
         if name == "facet_reflection":
-            at_facets: Complex = (self.echo @ self.among) * self.field[:, None, :, nth]
+            at_facets: Complex = (self._echo @ self.among) * self.leaving[:, None, :, nth]
             return at_facets
-        adjoint = self._ends[..., : self._m] @ self._turned
-        at_joints: Complex = np.swapaxes(adjoint, 1, 2) * self._lit_ends(nth)[:, None]
+        adjoint = self.adjoint[:, self.ends] * self.back
+        at_joints: Complex = np.swapaxes(adjoint, 1, 2) * self._within(self.lit[nth])[:, None]
         return at_joints
 
     def summed(self, name: str, nth: int, amount: Complex) -> Complex:
         """Return the same summed over settings and monitors, each by its amount, ``(n, M)``; shape ``(size,)``."""
-        turned = self._turned @ amount[..., None]
+        felt = self._felt(amount)
         if name == "facet_reflection":
-            at_facets: Complex = ((np.swapaxes(self.among, 1, 2) @ turned)[..., 0] * self.field[..., nth]).sum(axis=0)
+            at_facets: Complex = ((np.swapaxes(self.among, 1, 2) @ felt)[..., 0] * self.leaving[..., nth]).sum(axis=0)
             return at_facets
-        at_joints: Complex = ((self._ends[..., : self._m] @ turned)[..., 0] * self._lit_ends(nth)).sum(axis=0)
+        adjoint = self._within((self.from_ports @ felt)[..., 0])
+        at_joints: Complex = (adjoint * self._within(self.lit[nth])).sum(axis=0)
         return at_joints
 
-    def _lit_ends(self, nth: int) -> Complex:
-        """Return the light of a source towards the joints, shape ``(n, 2J)``."""
-        echoed = self._ends[..., : self._m] @ self.sent_back[..., nth : nth + 1]
-        lit: Complex = self._ends[..., self._m + nth] + echoed[..., 0]
-        return lit
+    def _within(self, waves: Complex) -> Complex:
+        """Return the light in the middle of the joints, shape ``(n, 2J)``: what comes out there, less half a joint."""
+        within: Complex = waves[:, self.ends] * self.back[..., 0]
+        return within
 
+    def _felt(self, amount: Complex) -> Complex:
+        """Return how what leaves the ports counts if monitors do by their amounts, shape ``(n, p, 1)``."""
+        own = np.zeros((*self.among.shape[:2], 1), dtype=np.complex128)
+        own[:, self.monitors, 0] = amount
+        back = np.swapaxes(self.among, 1, 2)
+        felt = own
+        for _ in range(_ECHOES):
+            felt = own + self.facet[:, None] * (back @ felt)
+        return felt
 
-def towards_joints(waves: Complex, joints: NDArray[np.int64], back: Complex) -> Complex:
-    """Return the light towards the joints, from their first ends, then their second, shape ``(n, 2J, k)``."""
-    # What leaves towards a joint is what has come out of its other end, before the joint.
-    u, v = joints.T
-    return np.concatenate([waves[:, v] * back, waves[:, u] * back], axis=1)
+    @cached_property
+    def _echo(self) -> Complex:
+        """Shape ``(n, M, p)``; what leaves by the monitors' ports, all echoes together, by what would without."""
+        whole = np.linalg.inv(np.eye(self.among.shape[1]) - self.among * self.facet)
+        return np.asarray(whole[:, self.monitors], np.complex128)
 
 
 @dataclass(frozen=True, eq=False)
@@ -392,9 +393,7 @@ class MeshModel:
         lights = self._lights(parameters, observations, number)
         columns: list[Real] = []
         for light in lights:
-            by_phase = self._by_phase(light, light.adjoint())
-            turns = (1.0 + light.detuning_hz / self._reference_hz)[:, None]
-            columns.append(np.concatenate([by_phase["arm"], by_phase["joint"]], axis=-1) * turns)
+            columns.append(self._by_waveguide(light, self._by_phase(light, light.adjoint())))
         response = self._response(parameters, lights)
         return response.of_slopes(functools.reduce(np.add, columns)), lights[0].heated.heat_mw
 
@@ -534,7 +533,8 @@ class MeshModel:
             ConfigError: As :meth:`predict`.
         """
         number = self._sources_of(observations)
-        total = np.zeros(self.space.size)
+        total, pairs = np.zeros(self.space.size), self.space.physics.pairs
+        by_pair = np.zeros((2 * self.mesh.n_pucs + len(self.mesh.joints), 2 * self.mesh.n_pucs))
         self.work.spent += SLOPES * weight.size
         for first in range(0, len(observations), BATCH):
             part = slice(first, first + BATCH)
@@ -544,6 +544,8 @@ class MeshModel:
             for nth, light in enumerate(lights):
                 by_phase = self._by_phase(light, light.together(felt))
                 total += self._by_parameter(parameters, light, by_phase).sum(axis=(0, 1))
+                if pairs:
+                    by_pair += self._by_pair(light, by_phase)
                 for name in self._reflecting(light):
                     total[self.space.groups[name]] += _parts(light.summed(name, felt))
                 per_db = _LN10_PER_10 * felt * light.linear
@@ -555,6 +557,8 @@ class MeshModel:
             np.add.at(total, self.space.groups["source_db"].start + number[part], (_LN10_PER_10 * felt * past).sum(1))
             for name, columns in self._by_detector(parameters, response, number[part]):
                 total[self.space.groups[name]] += np.einsum("nm,nmp->p", weight[part], columns)
+        if pairs:
+            total[self.space.groups["crosstalk_pairs"]] = pairs.summed(by_pair)
         return total
 
     # -- derivatives --------------------------------------------------------------------------------------------------
@@ -565,16 +569,19 @@ class MeshModel:
         elements, factors, _ = self._solver.coefficients(cells, cells.reference_hz)
         # Without second ports the second light is left out whole: nothing changes for such benches, to the bit.
         lit = [self._lit[number], self._lit_second[number]][: 2 if self.space.seconds else 1]
-        ports, inverse = np.unique(np.concatenate([self._monitors, *lit]), return_inverse=True)
+        reflecting = any(name in self.space.physics.names or name in parameters.further for name in REFLECTIONS)
+        # Light that the facets of dark ports send back comes to the monitors as well.
+        seen = np.arange(self.mesh.n_ports) if reflecting else self._monitors
+        ports, inverse = np.unique(np.concatenate([seen, *lit]), return_inverse=True)
         everywhere = np.arange(4 * self.mesh.n_pucs)
         # The mesh is reciprocal: light sent in at a monitor is the adjoint of what it reads. One solution for all ports
         # gives every derivative, 28 readings by 1006 parameters in 0.7 ms (docs/decisions/0006).
         waves = self._solver.entering(elements, factors, self.mesh.port_puc_port[ports], everywhere)
-        monitors, *places = np.split(inverse, len(self._monitors) + len(part) * np.arange(len(lit)))
+        monitors, *places = np.split(inverse, len(seen) + len(part) * np.arange(len(lit)))
         scale, lights = self._scale(parameters, number), []
         every = [waves[np.arange(len(part)), :, place] for place in places]
         echoes: _Echoes | None = None
-        if any(name in self.space.physics.names or name in parameters.further for name in REFLECTIONS):
+        if reflecting:
             echoes = self._echoes(parameters, elements, factors, waves[..., monitors], every)
         for nth, share in enumerate(self._shares(parameters, number)):
             light = every[nth]
@@ -606,28 +613,26 @@ class MeshModel:
         parameters: MeshParameters,
         elements: Complex,
         factors: Complex,
-        at_monitors: Complex,
+        at_ports: Complex,
         every: list[Complex],
     ) -> _Echoes:
-        """Return light with what joints and facets send back.
-
-        Joints to first order: light that leaves a PUC towards one comes back by ρ, and goes on from there as adjoint
-        light came. Facets exactly: waves leaving are S·x of those entering, and x = source + R·S·x.
-        """
-        m, joints = len(self._monitors), self.mesh.joints
-        waves = np.concatenate([at_monitors, np.stack(every, axis=-1)], axis=-1)
-        back: Complex = (1.0 / factors.T)[..., None]
-        fields = self._solver.leaving(elements, waves[:, self._solver.port_feeds])[:, self._monitors]
-        further = parameters.further
+        """Return light with what joints and facets send back."""
+        p, (u, v) = self.mesh.n_ports, self.mesh.joints.T
+        lit = np.stack(every, axis=-1)
+        # Light within a joint has come out of its other end.
+        ends, half = np.concatenate([v, u]), 1.0 / np.sqrt(factors.T)
+        back = np.broadcast_to(np.concatenate([half, half], axis=1), (len(lit), len(ends)))[..., None]
+        further, among = parameters.further, self._solver.leaving(elements, at_ports[:, self._solver.port_feeds])
+        alone = self._solver.leaving(elements, lit[:, self._solver.port_feeds])
         if (sending := further.get("joint_reflection")) is not None:
-            ends = towards_joints(waves, joints, back)
-            fields = fields + np.swapaxes(ends[..., :m], 1, 2) @ (_amplitudes(sending)[:, None] * ends)
-        amplitude = _amplitudes(further.get("facet_reflection", np.zeros(2 * m)))
-        among = fields[..., :m]
-        echo = np.linalg.inv(np.eye(m) - among * amplitude)
-        total = echo @ fields[..., m:]
-        sent_back: Complex = amplitude[:, None] * total
-        return _Echoes(waves, joints, back, np.asarray(echo, np.complex128), among, sent_back, total)
+            sent = np.zeros_like(lit)
+            sent[:, ends] = back**2 * _amplitudes(sending)[:, None] * lit[:, ends]
+            alone = alone + np.swapaxes(at_ports, 1, 2) @ sent
+        facet = _amplitudes(further.get("facet_reflection", np.zeros(2 * p)))
+        leaving = alone
+        for _ in range(_ECHOES):
+            leaving = alone + among @ (facet[:, None] * leaving)
+        return _Echoes(self._monitors, at_ports, lit, ends, back, among, facet, leaving)
 
     def _response(self, parameters: MeshParameters, lights: list[_SettingLight]) -> Response:
         """Return how readings follow the light of all lights together."""
@@ -663,7 +668,12 @@ class MeshModel:
         lights = self._lights(parameters, part, number)
         self.work.spent += DERIVATIVES * len(part) * len(monitors)
         for nth, light in enumerate(lights):
-            jacobian = self._by_parameter(parameters, light, self._by_phase(light, light.adjoint()))
+            by_phase = self._by_phase(light, light.adjoint())
+            jacobian = self._by_parameter(parameters, light, by_phase)
+            if pairs := self.space.physics.pairs:
+                jacobian[..., self.space.groups["crosstalk_pairs"]] = self._by_waveguide(light, by_phase).astype(
+                    np.float32
+                ) @ pairs.phases(light.heated.heat_mw)
             per_db = _LN10_PER_10 * light.linear
             for levels, rows in self._levels(light.number, nth):
                 jacobian[rows, :, levels] = per_db[rows]
@@ -718,8 +728,19 @@ class MeshModel:
             "arm_difference_db": -0.5 * _NEPER_PER_DB * (through_u - through_l).real,
         }
 
-    def _by_physics(self, by_phase: dict[str, Real], heated: Heated, arm: Real, joint: Real) -> dict[str, Real]:
-        """Return the derivatives by the rows of the table that act in the mesh, by group."""
+    def _by_pair(self, light: _SettingLight, by_phase: dict[str, Real]) -> Real:
+        """Return the derivatives of a weighed sum of readings by phases of waveguides and heat, shape ``(W, 2E)``."""
+        by_pair: Real = self._by_waveguide(light, by_phase)[:, 0].T @ light.heated.heat_mw
+        return by_pair
+
+    def _by_waveguide(self, light: _SettingLight, by_phase: dict[str, Real]) -> Real:
+        """Return derivatives by the phases that heat gives arms and joints at the reference, shape ``(n, K, W)``."""
+        turns = (1.0 + light.detuning_hz / self._reference_hz)[:, None]
+        by_waveguide: Real = np.concatenate([by_phase["arm"], by_phase["joint"]], axis=-1) * turns
+        return by_waveguide
+
+    def _by_physics(self, by_phase: dict[str, Real], heated: Heated) -> dict[str, Real]:
+        """Return the derivatives by the rows of the table that act in cells, by group."""
         names, found = self.space.physics.names, dict[str, Real]()
         if "arm_difference_db" in names:
             found["arm_difference_db"] = by_phase["arm_difference_db"]
@@ -728,8 +749,6 @@ class MeshModel:
             by_upper, by_lower = 0.5 * mean + difference, 0.5 * mean - difference
             upper, lower = heated.heat_mw[:, None, 0::2], heated.heat_mw[:, None, 1::2]
             found["heat_loss_db_per_mw"] = (by_upper * upper + by_lower * lower).sum(axis=-1, keepdims=True)
-        if "crosstalk_pairs" in names and self.space.physics.pairs:
-            found["crosstalk_pairs"] = self.heating.by_pairs(self.space.physics.pairs, heated, arm, joint)
         return found
 
     def _by_parameter(self, parameters: MeshParameters, light: _SettingLight, by_phase: dict[str, Real]) -> Real:
@@ -744,7 +763,7 @@ class MeshModel:
         columns["coupler_common_rad"] = first + second
         columns["coupler_difference_rad"] = 0.5 * (first - second)
         columns["loops"] = joint @ space.directions
-        columns |= self._by_physics(by_phase, heated, arm * turns, joint * turns)
+        columns |= self._by_physics(by_phase, heated)
         for name, values in columns.items():
             jacobian[..., space.groups[name]] = values
         # The frequency of a source acts through delay, both slopes, and what heat adds to the path.

@@ -26,10 +26,10 @@ class MeshParameters(ChipParameters):
 
     Of ``further`` count here besides ``compression_per_ma`` and ``offset_ma``, shape ``(M,)``; ``monitor_leak``, shape
     ``(2(M - 1),)``: from the monitor before, then from that after; ``background_share``, shape ``(S·M,)``: light past
-    the mesh over that of the source; ``facet_reflection``, shape ``(2M,)``: real, then imaginary part of a field;
-    ``joint_reflection``, shape ``(4J,)``: the same of the first, then the second end of every joint, in the gauge of
-    the joint phases; ``port_ripple_db``, shape ``(S·M,)``: power at a monitor by the light of a source over what is
-    usual.
+    the mesh over that of the source; ``facet_reflection``, shape ``(2p,)``, p ports: real, then imaginary part of a
+    field; ``joint_reflection``, shape ``(4J,)``: the same of the first, then the second end of every joint, in the
+    gauge of the joint phases; ``port_ripple_db``, shape ``(S·M,)``: power at a monitor by the light of a source over
+    what is usual.
     """
 
     source_db: Real

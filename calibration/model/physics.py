@@ -122,10 +122,10 @@ class PairDirections:
         phases: NDArray[np.float32] = heat_mw.astype(np.float32) @ self._by_heat
         return phases.reshape(len(heat_mw), *self.vectors.shape[::2])
 
-    def summed(self, by_phase: Real, heat_mw: Real) -> Real:
-        """Return the sum over N settings of what follows phases, ``(N, W)``, by the coordinates, shape ``(K,)``."""
-        by_pair = (by_phase.T @ heat_mw) * self.curve_rad_per_mw
-        summed: Real = np.tensordot(by_pair.astype(np.float32), self.vectors, axes=2).astype(np.float64)
+    def summed(self, by_pair: Real) -> Real:
+        """Return by the coordinates, shape ``(K,)``, what is given by phases of waveguides and heat, ``(W, 2E)``."""
+        felt = (by_pair * self.curve_rad_per_mw).astype(np.float32)
+        summed: Real = np.tensordot(felt, self.vectors, axes=2).astype(np.float64)
         return summed
 
 
@@ -169,7 +169,7 @@ def size_of(row: PhysicsRow, mesh: MeshTopology, n_sources: int, n_monitors: int
         "monitor": n_monitors,
         "neighbours": 2 * (n_monitors - 1),
         "source and monitor": n_sources * n_monitors,
-        "port": 2 * n_monitors,
+        "port": 2 * mesh.n_ports,
         "joint": 4 * len(mesh.joints),
         "pair": waveguides * 2 * mesh.n_pucs,
     }
