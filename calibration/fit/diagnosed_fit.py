@@ -32,7 +32,7 @@ from calibration.diagnose.element_faults import died_heater, exchanged_channels
 from calibration.fit.frequencies import other_branches
 from calibration.fit.global_fit import FitResult, GlobalFit, Round
 from calibration.fit.growth import RowScore, Scores, pair_directions, score_rows, width_after
-from calibration.fit.stated_errors import stated_errors
+from calibration.fit.stated_errors import harmful, stated_errors
 from calibration.model.likelihood import Likelihood
 from calibration.model.mesh_model import MeshModel
 from calibration.model.normal_equations import mean_squared_residual
@@ -205,18 +205,22 @@ class FaultDiagnosis:
         """Return the fit with all physics that light asks for, and its errors stated for where it ended."""
         if not now.fit.certified:
             return self._unexplained(now)
-        before = now
-        for _ in PHYSICS:
-            scores = self.beyond(now.physics)._scores(now)
-            if self.model.work.is_used_up or not scores.chosen:
-                break
+        before, scores = now, self._harmful(now)
+        while scores.chosen and not self.model.work.is_used_up:
             now = self.beyond(now.physics)._with_rows(now, scores.chosen)
+            scores = self._harmful(now)
         me = self.beyond(now.physics)
         if now.physics is not before.physics and (other := me._branched(now)) is not now:
-            now, scores = other, me._scores(other)
+            now, scores = other, self._harmful(other)
         fit = me._fitting(now.likelihood, now.dead).stated(now.fit)
         found = stated_errors(me.model.space, fit, scores)
         return replace(now, fit=found.fit, widened=found.widened, doubts=found.doubts)
+
+    def _harmful(self, now: DiagnosedFit) -> Scores:
+        """Return the scores of a fit that explains its readings; chosen are only rows that it cannot do without."""
+        me = self.beyond(now.physics)
+        scores = me._scores(now)
+        return replace(scores, chosen=harmful(me.model.space, now.fit, scores.chosen))
 
     def _unexplained(self, now: DiagnosedFit) -> DiagnosedFit:
         """Return a fit that does not explain its readings with what they say of the reasons."""

@@ -9,13 +9,14 @@ docs/decisions/0021-stated-errors.md compares them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibration.fit.global_fit import FitResult
-from calibration.fit.growth import LEAST_GAIN, Scores
+from calibration.fit.growth import LEAST_GAIN, RowScore, Scores
 from calibration.model.physics import ROWS
 from calibration.model.space import ParameterSpace
 from lumion_hw.mesh.record import CROSSTALK_PAIRS
@@ -24,6 +25,9 @@ Real = NDArray[np.float64]
 
 MOST_WIDENED = 2.0
 """Factor by which errors of a group may be widened by what no row of the table describes."""
+# Growth of a group's errors by leaving out a row, below which the row is left out: a fit with it costs more than it is
+# worth.
+_HARMLESS = 1.1
 _JUDGED = ("passive_phase_rad", "loops", "coupler_common_rad", "coupler_difference_rad", "loss_db", "rho2")
 _MOST_NAMED = 4
 
@@ -41,6 +45,18 @@ class StatedErrors:
     fit: FitResult
     widened: dict[str, float]
     doubts: tuple[str, ...]
+
+
+def harmful(space: ParameterSpace, fit: FitResult, rows: Sequence[RowScore]) -> tuple[RowScore, ...]:
+    """Return the rows that a fit cannot do without: left out, they would make the errors of some group larger."""
+    plain, numbers = np.diag(fit.inverse), np.flatnonzero(fit.free)
+    groups = [mine for name in _JUDGED if (mine := _of(space, name, numbers)).any()]
+    found = []
+    for row in rows:
+        grown = 1.0 + np.diag(row.left_out) / np.maximum(plain, 1e-300)
+        if max(float(np.sqrt(np.mean(grown[mine]))) for mine in groups) > _HARMLESS:
+            found.append(row)
+    return tuple(found)
 
 
 def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> StatedErrors:
