@@ -290,7 +290,7 @@ class _Selection:
 def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
     """Return the mean of the squared width by its evidence, flat in its logarithm up to the largest (assumed)."""
     allowed = widths <= largest
-    weight = np.exp(evidence - evidence[allowed].max()) * allowed
+    weight = np.exp(np.where(allowed, evidence - evidence[allowed].max(), -np.inf))
     return float((weight * widths**2).sum() / weight.sum())
 
 

@@ -1,0 +1,129 @@
+"""Rows of physics beyond the model of every chip: what they do to light, by differences and by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from simulated_mesh import SimulatedMesh
+
+from calibration.model.gauge import common_phase_rad, gauge_fixed_difference
+from calibration.model.mesh_model import MeshModel
+from calibration.model.observations import Observations
+from calibration.model.parameters import MeshParameters
+from calibration.model.physics import PHYSICS, ROWS, PairDirections, Physics
+from lumion_hw.mesh.hexagonal import HexMesh
+
+Real = NDArray[np.float64]
+
+SMALL = HexMesh.columns((2, 3, 2))
+WAVEGUIDES = 2 * SMALL.n_pucs + len(SMALL.joints)
+
+
+@pytest.fixture(scope="module")
+def small() -> SimulatedMesh:
+    return SimulatedMesh.draw(SMALL, 3)
+
+
+def _settings(small: SimulatedMesh, monitors: tuple[int, ...], count: int = 24) -> Observations:
+    currents, source = small.random_settings(count)
+    nothing = np.zeros((count, len(monitors)))
+    return Observations(currents, source, monitors, nothing, nothing > 0)
+
+
+def _pairs(rng: np.random.Generator) -> PairDirections:
+    shape = WAVEGUIDES, 2 * SMALL.n_pucs
+    vectors, _ = np.linalg.qr(rng.standard_normal((shape[0] * shape[1], 6)))
+    return PairDirections(rng.uniform(1e-4, 2e-3, shape), vectors.reshape(*shape, 6).astype(np.float32))
+
+
+def _physics(*names: str) -> Physics:
+    pairs = _pairs(np.random.default_rng(8)) if "crosstalk_pairs" in names else None
+    return Physics({name: ROWS[name].usual for name in names}, pairs)
+
+
+def _drawn(model: MeshModel, plain: MeshParameters, share: float = 1.0) -> Real:
+    """Return a vector with all further physics of its usual size."""
+    rng = np.random.default_rng(5)
+    vector = model.space.pack(plain)
+    for name, width in model.space.physics.widths.items():
+        place = model.space.groups[name]
+        vector[place] = share * width * rng.standard_normal(place.stop - place.start)
+    return vector
+
+
+@pytest.mark.parametrize("row", PHYSICS, ids=lambda row: row.name)
+def test_derivatives_of_a_row_are_those_of_its_predictions(small: SimulatedMesh, row: object) -> None:
+    name = row.name  # type: ignore[attr-defined]
+    model = MeshModel(SMALL, small.ports, small.ports).beyond(_physics(name))
+    settings, vector = _settings(small, small.ports), _drawn(model, small.parameters())
+    jacobian = np.concatenate([part.jacobian for part in model.linearise(model.space.unpack(vector), settings)])
+    place, width = model.space.groups[name], ROWS[name].usual
+    for number in np.linspace(place.start, place.stop - 1, 4).astype(int):
+        step = np.zeros_like(vector)
+        step[number] = 1e-3 * width
+        ahead, behind = (model.predict(model.space.unpack(vector + way * step), settings) for way in (1.0, -1.0))
+        expected = (ahead - behind) / (2e-3 * width)
+        np.testing.assert_allclose(jacobian[..., number], expected, rtol=0.0, atol=1e-4 * np.abs(expected).max())
+
+
+def test_the_slope_of_a_weighed_sum_has_all_rows_in_it(small: SimulatedMesh) -> None:
+    model = MeshModel(SMALL, small.ports, small.ports).beyond(_physics(*ROWS))
+    settings, parameters = _settings(small, small.ports), model.space.unpack(_drawn(model, small.parameters()))
+    weight = np.random.default_rng(4).standard_normal(settings.reading_ma.shape)
+    terms = [part.jacobian * weight[part.settings][..., None] for part in model.linearise(parameters, settings)]
+    expected = np.concatenate(terms).sum(axis=(0, 1))
+    slope = model.slope(parameters, settings, weight)
+    for name, where in model.space.groups.items():
+        # Pairs are kept in single precision.
+        share = 1e-5 if name == "crosstalk_pairs" else 1e-10
+        np.testing.assert_allclose(slope[where], expected[where], rtol=0.0, atol=share * np.abs(expected[where]).max())
+
+
+def test_facets_send_back_what_a_sum_over_all_echoes_says_those_of_dark_ports_too(small: SimulatedMesh) -> None:
+    monitors = small.ports[:5]
+    settings = _settings(small, monitors)
+    plain = replace(small.parameters(), monitor_ma_per_mw=small.parameters().monitor_ma_per_mw[:5])
+    model = MeshModel(SMALL, small.ports, monitors).beyond(_physics("facet_reflection"))
+    vector = _drawn(model, plain, 5.0)
+    parts = np.split(vector[model.space.groups["facet_reflection"]], 2)
+    sent_back = parts[0] + 1j * parts[1]
+    predicted = model.predict(model.space.unpack(vector), settings)
+    # Fields between all ports, from a model that knows no reflections.
+    bare = MeshModel(SMALL, small.ports, monitors)
+    plain = bare.space.unpack(bare.space.pack(plain))  # phases as the vector holds them: facets are in that gauge
+    cells, _ = bare._cells(plain, settings, bare._sources_of(settings))
+    between = bare._solver.solve(cells, cells.reference_hz)
+    leaving = np.linalg.solve(np.eye(SMALL.n_ports) - between * sent_back, between)
+    there = leaving[np.arange(len(settings)), :, settings.source][:, list(monitors)]
+    expected = np.abs(there) ** 2 * bare._scale(plain, bare._sources_of(settings))
+    np.testing.assert_allclose(predicted, expected, rtol=1e-6)
+    # Without those of the dark ports it would be other light.
+    silent = vector.copy()
+    dark = [port for port in range(SMALL.n_ports) if port not in small.ports[:5]]
+    silent[model.space.groups["facet_reflection"].start + np.array(dark)] = 0.0
+    without = model.predict(model.space.unpack(silent), settings)
+    assert np.abs(without / expected - 1.0).max() > 1e-3
+
+
+def test_physics_that_is_known_is_held_and_has_no_parameters(small: SimulatedMesh) -> None:
+    model = MeshModel(SMALL, small.ports, small.ports).beyond(_physics("compression_per_ma"))
+    settings, vector = _settings(small, small.ports), _drawn(model, small.parameters())
+    parameters = model.space.unpack(vector)
+    held = model.beyond(Physics(held=parameters.further))
+    assert held.space.size == MeshModel(SMALL, small.ports, small.ports).space.size
+    again = held.space.unpack(vector[: held.space.size])
+    np.testing.assert_allclose(held.predict(again, settings), model.predict(parameters, settings), rtol=1e-12)
+
+
+def test_a_phase_common_to_all_pucs_is_found_however_far_it_turns_loops() -> None:
+    rng = np.random.default_rng(2)
+    for common in (0.3, 1.4, 2.0944, 3.0, -2.5):
+        small = 1e-3 * rng.standard_normal(len(SMALL.joints))
+        turns = 2.0 * np.pi * rng.integers(-2, 3, len(SMALL.joints))
+        found = common_phase_rad(SMALL, small + turns + common)
+        # Loops have even numbers of PUCs: half a turn of each is no difference.
+        assert abs((found - common + 0.5 * np.pi) % np.pi - 0.5 * np.pi) < 2e-3
+        assert np.abs(gauge_fixed_difference(SMALL, small + turns + common - found)).max() < 0.02
