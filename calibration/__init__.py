@@ -7,7 +7,7 @@ The flow of a calibration, which :class:`calibration.run.procedure.Calibration` 
 3. random         a few hundred random settings, the raw material of all that follows     measure/design.py, Walk
 4. search         all passive and loop phases at once, roughly: a start for the fit       fit/phase_search.py
 5. global fit     all parameters from all readings, by maximum likelihood                 fit/global_fit.py
-6. diagnosis      what broke or drifted meanwhile is taken out, and all is fitted again   fit/diagnosed_fit.py
+6. diagnosis      what broke, drifted, or is physics of its own, and all fitted again     fit/diagnosed_fit.py
 7. measuring on   settings that tell most per second, until the goal is reached           run/planning.py
 8. fibres         losses from the mesh into its fibres, further wavelengths if asked for  measure/fibre_levels.py
 9. verification   light on settings that no fit has seen, compared with the prediction    run/verification.py

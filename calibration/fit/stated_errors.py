@@ -74,9 +74,11 @@ def stated_errors(space: ParameterSpace, fit: FitResult, scores: Scores) -> Stat
     factors = sandwich_factors(space, fit, scores)
     factor = np.ones(len(plain))
     numbers = np.flatnonzero(fit.free)
+    known = np.diag(whole) / np.maximum(np.diag(plain), 1e-300)
     for name, value in factors.items():
-        place = space.groups[name]
-        factor[(numbers >= place.start) & (numbers < place.stop)] = max(value, 1.0)
+        # Both see the same light: what rows that were left out explain of the scatter is not counted twice.
+        mine = _of(space, name, numbers)
+        factor[mine] = max(value / np.sqrt(np.mean(known[mine])), 1.0)
     whole = whole * np.outer(factor, factor)
     grown = np.sqrt(np.diag(whole) / np.maximum(np.diag(plain), 1e-300))
     widened = {

@@ -1,0 +1,136 @@
+"""Cost of a calibration against the size of the mesh: CPU, memory, hardware time, and their exponents.
+
+Run: .venv/bin/python benchmarks/calibration_scale.py [--pucs 15 30 72 138 265] [--seed 5] [--out FILE]
+     [--table FILE ...]
+
+The whole procedure through drivers and bytes on hexagonal meshes, each in a process of its own, one after the other.
+Every fibre port has a monitor; light comes in at eight of them (three of the smallest), spread evenly. CPU time is that
+of the calibration and of the bench it is emulated on, memory the largest resident size of the process. The exponent is
+the slope over the number of PUCs, both in logarithms, from 72 PUCs on and over all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import multiprocessing
+import os
+import resource
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+import yaml
+
+HERE = Path(__file__).parent
+# This folder holds a module of the name of the package it measures.
+sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != HERE]
+
+MESHES: dict[int, dict[str, Any]] = {
+    15: {"columns": [2]},
+    30: {"rings": 2},
+    72: {"columns": [2, 3, 2, 3, 2, 3, 2]},
+    138: {"columns": [7, 8, 7, 8, 7]},
+    265: {"columns": [8, 9, 8, 9, 8, 9, 8, 9, 8]},
+}
+COLUMNS = (
+    ("settings", "settings", ".0f"),
+    ("certified", "fit_certified", ".0f"),
+    ("passive mrad", "passive_mrad", ".2f"),
+    ("bound", "passive_bound_mrad", ".2f"),
+    ("CPU s", "cpu_s", ".0f"),
+    ("memory MB", "memory_mb", ".0f"),
+    ("hardware s", "hardware_s", ".0f"),
+)
+COSTS = ("cpu_s", "memory_mb", "hardware_s")
+
+
+def document(pucs: int) -> dict[str, Any]:
+    """Return the bench of a size."""
+    from lumion_hw.mesh.topologies import mesh_laid_out
+
+    ((word, numbers),) = MESHES[pucs].items()
+    ports = mesh_laid_out(word, numbers if isinstance(numbers, list) else [numbers]).fibre_ports
+    count = 3 if pucs == 15 else 8
+    lit = [ports[len(ports) * number // count] for number in range(count)]
+    modules = [f"sfp-{number}" for number in range(count)]
+    power_mw = 1000.0 * pucs / 72.0
+    devices: dict[str, Any] = {
+        "mesh0": {"kind": "lumion-mesh", "heater_max_ma": 2.5, "heater_ohm": 1000.0, "total_power_mw": power_mw}
+    }
+    devices |= {name: {"kind": "sfp-8472"} for name in modules}
+    devices |= {f"pol-{number}": {"kind": "oz-epc04"} for number in range(count)}
+    inputs = [
+        {"transponder": name, "port": port, "polarization": f"pol-{number}", "loss_db": 0.5, "gain_db": 11.0}
+        for number, (name, port) in enumerate(zip(modules, lit, strict=True))
+    ]
+    return {
+        "version": 1,
+        "name": f"mesh-of-{pucs}",
+        "devices": devices,
+        "mesh": {"controller": "mesh0"} | MESHES[pucs],
+        "wiring": {"inputs": inputs},
+    }
+
+
+def one(pucs: int, seed: int) -> dict[str, Any]:
+    """Calibrate and judge the bench of one size."""
+    spec = importlib.util.spec_from_file_location("goal_benchmark", HERE / "calibration.py")
+    if spec is None or spec.loader is None:
+        raise RuntimeError("benchmarks/calibration.py is missing")
+    goals: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(goals)
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "bench.yaml"
+        path.write_text(yaml.safe_dump(document(pucs)), encoding="utf-8")
+        found = goals.calibrated(path, seed)
+    # Linux counts it in kB.
+    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+    return {"pucs": pucs, "faults": found["faults"], "figures": found["figures"] | {"memory_mb": memory_mb}}
+
+
+def print_table(found: Sequence[Mapping[str, Any]]) -> None:
+    """Print a row per size, and the exponents."""
+    print("| PUCs | " + " | ".join(title for title, _, _ in COLUMNS) + " |\n|" + "---|" * (len(COLUMNS) + 1))
+    for each in sorted(found, key=lambda one: one["pucs"]):
+        cells = [format(each["figures"].get(name, np.nan), form) for _, name, form in COLUMNS]
+        print(f"| {each['pucs']} | " + " | ".join(cells) + " |")
+    for least in (0, 72):
+        rows = [each for each in found if each["pucs"] >= least]
+        if len({each["pucs"] for each in rows}) > 1:
+            sizes = np.log([each["pucs"] for each in rows])
+            slopes = [np.polyfit(sizes, np.log([each["figures"][name] for each in rows]), 1)[0] for name in COSTS]
+            named = ", ".join(f"{name} {slope:.2f}" for name, slope in zip(COSTS, slopes, strict=True))
+            print(f"\nExponents from {max(least, min(each['pucs'] for each in rows))} PUCs on: {named}.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pucs", type=int, nargs="+", choices=sorted(MESHES), default=sorted(MESHES))
+    parser.add_argument("--seed", type=int, default=5)
+    parser.add_argument("--out", type=Path, help="file that results are appended to")
+    parser.add_argument("--table", type=Path, nargs="+", help="print the table of these files, measure nothing")
+    given = parser.parse_args()
+    if given.table:
+        print_table([json.loads(line) for path in given.table for line in path.read_text().splitlines()])
+        return
+    found = []
+    for pucs in given.pucs:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            found.append(pool.apply(one, (pucs, given.seed)))
+        for fault in found[-1]["faults"]:
+            print(f"<!-- {pucs} PUCs: {fault} -->", flush=True)
+        if given.out:
+            with given.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(found[-1]) + "\n")
+    print_table(found)
+
+
+if __name__ == "__main__":
+    main()
