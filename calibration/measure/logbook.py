@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.measure.probe import Probe
-from calibration.model.observations import Observations
+from calibration.model.observations import Observations, behind_ma2
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.topology import MeshTopology
 
@@ -43,6 +43,7 @@ class LogbookEntry:
         answer: What the bench said.
         at_s: Bench time of the run when it was there.
         asked_hz: Frequency a source was to be tuned to.
+        spent_s: Bench time that the settings took, moving the light not counted.
     """
 
     kind: Kind
@@ -51,6 +52,7 @@ class LogbookEntry:
     answer: Real
     at_s: float = 0.0
     asked_hz: float = 0.0
+    spent_s: float = 0.0
 
     def asks_as(self, other: LogbookEntry) -> bool:
         """Return whether both ask the same."""
@@ -69,6 +71,7 @@ class LogbookEntry:
             "source": self.source,
             "at_s": self.at_s,
             "asked_hz": self.asked_hz,
+            "spent_s": self.spent_s,
             "currents_ma": _packed(self.currents_ma),
             "answer": _packed(self.answer),
         }
@@ -84,8 +87,9 @@ class LogbookEntry:
             kind: Kind = document["kind"]
             currents_ma, answer = _unpacked(document["currents_ma"]), _unpacked(document["answer"])
             at_s, asked_hz = float(document["at_s"]), float(document["asked_hz"])
+            spent_s = float(document.get("spent_s", 0.0))  # not in journals from before it was needed
             _check(kind, currents_ma, answer)
-            return cls(kind, int(document["source"]), currents_ma, answer, at_s, asked_hz)
+            return cls(kind, int(document["source"]), currents_ma, answer, at_s, asked_hz, spent_s)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CalibrationError(f"no entry of a journal: {error!r}") from error
 
@@ -116,13 +120,14 @@ def _unpacked(document: Mapping[str, Any]) -> Real:
 
 
 def times_s(entries: Sequence[LogbookEntry]) -> Real:
-    """Return the bench time of every setting of a run: a batch takes all the time since what was asked before."""
+    """Return the bench time of every setting of a run; a batch that does not say took all since what was before."""
     times, before_s = [], entries[0].at_s if entries else 0.0
     for entry in entries:
         if entry.kind == "settings":
             count = len(entry.currents_ma)
             # A sweep executed by the controller has one time for all its settings: they are spread evenly over it.
-            times.append(before_s + (entry.at_s - before_s) * np.arange(1, count + 1) / count)
+            spent_s = entry.spent_s or entry.at_s - before_s
+            times.append(entry.at_s - spent_s * np.arange(count - 1, -1, -1) / count)
         before_s = entry.at_s
     return np.concatenate(times) if times else np.zeros(0)
 
@@ -250,6 +255,7 @@ class Logbook:
         self._lit: int | None = None
         self._lit_known = False
         self._there = False
+        self._began_s = 0.0
         self._applied: tuple[int | None, NDArray[np.float64]] | None = None
         self._effort = MeasurementEffort()
         self.light_db: Mapping[int, float] = {}
@@ -408,6 +414,7 @@ class Logbook:
 
         def ask() -> NDArray[np.float64]:
             self._light_up()
+            self._began_s = self.elapsed_s()
             self._there = False  # a failure in between leaves the heaters in no known state
             readings = measure()
             self._there = True
@@ -444,7 +451,10 @@ class Logbook:
             entry = old
         else:
             answer = ask()
-            entry = replace(entry, answer=answer, at_s=self.elapsed_s())
+            at_s = self.elapsed_s()
+            entry = replace(
+                entry, answer=answer, at_s=at_s, spent_s=at_s - self._began_s if kind == "settings" else 0.0
+            )
             self.keep(entry)
         self.entries.append(entry)
         return entry.answer
@@ -496,7 +506,8 @@ class Logbook:
         lengths = [len(batch.currents_ma) for batch in batches]
         source = np.repeat([batch.source for batch in batches], lengths).astype(np.int64)
         detuning = np.repeat(self._detunings_hz(), lengths)
-        taken = Observations(currents, source, monitors, reading, np.isnan(reading), detuning)
+        behind = behind_ma2(currents, times_s(self.entries))
+        taken = Observations(currents, source, monitors, reading, np.isnan(reading), detuning, behind)
         return taken[slice(first, last)]
 
     def _detunings_hz(self) -> list[float]:

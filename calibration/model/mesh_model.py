@@ -36,7 +36,7 @@ class Heated:
     """What heaters do to N settings.
 
     Attributes:
-        square: Shape ``(N, 2E)``; squared currents, mA².
+        square: Shape ``(N, 2E)``; squared currents, mA², as heat has followed them.
         bent: Shape ``(N, 2E)``; own phase over that of ρ2 alone; 0 where there is no law.
         heat_mw: Shape ``(N, 2E)``; heat of every heater.
         arm_rad: Shape ``(N, 2E)``; phase of every arm by its own heater and the others.
@@ -72,9 +72,11 @@ class Heating:
         arms = len(found.arm_rad_per_mw)
         return ThermalCrosstalk(found.arm_rad_per_mw + pairs[:arms], found.joint_rad_per_mw + pairs[arms:])
 
-    def phases(self, parameters: MeshParameters, currents_ma: Real) -> Heated:
-        """Return the phases of N settings, currents of shape ``(N, 2E)``."""
+    def phases(self, parameters: MeshParameters, currents_ma: Real, behind_ma2: Real | None = None) -> Heated:
+        """Return the phases of N settings, currents ``(N, 2E)``, with what those before have left, ``(N, 2E, T)``."""
         square = currents_ma**2
+        if behind_ma2 is not None and (shares := parameters.further.get("slow_heat_share")) is not None:
+            square = square + behind_ma2 @ shares
         rho2, rho4, rho6 = parameters.heater_law.T
         own = square * (rho2 + square * (rho4 + square * rho6))
         # A dead heater has no law: it neither turns its own arm nor warms the others.
@@ -115,6 +117,18 @@ class Heating:
         result["heat_factor"] = by_heat * (self._mw_per_ma2 * heated.square * heated.bent)[:, None]
         result["crosstalk"] = self._by_kernel(parameters, heated.heat_mw, arm, joint)
         return result
+
+    def by_square(self, parameters: MeshParameters, heated: Heated, arm: Real, joint: Real) -> Real:
+        """Return derivatives by the squared currents, shape ``(N, M, 2E)``; arguments as of :meth:`chain`."""
+        kernel = self.crosstalk(parameters)
+        by_heat = arm @ kernel.arm_rad_per_mw + joint @ kernel.joint_rad_per_mw
+        rho2, rho4, rho6 = parameters.heater_law.T
+        own = rho2 + heated.square * (2.0 * rho4 + 3.0 * heated.square * rho6)
+        # Heat is proportional to the law.
+        scale = self._mw_per_ma2 * np.asarray(parameters.heat_factor)
+        per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=rho2 != 0.0)
+        by_square: Real = (arm + by_heat * per_rho) * own[:, None]
+        return by_square
 
     def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Real, joint: Real) -> Real:
         """Return the derivatives by amplitude, decay length and floor, shape ``(N, M, 3)``."""
@@ -268,6 +282,7 @@ class _SettingLight:
         cells: The unit cells.
         factors: Shape ``(J, n)`` or ``(J, 1)``; what joints do to a field.
         heated: What heat did.
+        behind_ma2: Shape ``(n, 2E, T)``; what settings before have left; ``None`` if nothing.
         lit: Shape ``(n, 4E)``; waves entering every PUC-port, nothing sent back.
         linear: Shape ``(n, M)``; photocurrents in proportion to the light, in mA.
         waves: Shape ``(n, 4E, k)``; waves entering every PUC-port for unit light at k ports.
@@ -282,6 +297,7 @@ class _SettingLight:
     cells: UnitCells
     factors: Complex
     heated: Heated
+    behind_ma2: Real | None
     lit: Complex
     linear: Real
     waves: Complex
@@ -489,7 +505,7 @@ class MeshModel:
         self, parameters: MeshParameters, part: Observations, number: NDArray[np.int64]
     ) -> tuple[UnitCells, Heated]:
         """Return the cells of every setting, all light at the reference frequency, and what heat did to them."""
-        heated = self.heating.phases(parameters, part.currents_ma)
+        heated = self.heating.phases(parameters, part.currents_ma, part.behind_ma2)
         detuning = self._detuning_hz(parameters, part, number)
         common = 2.0 * np.pi * parameters.delay_s * detuning
         half = 0.5 * parameters.differential_slope_rad_per_hz * detuning
@@ -597,6 +613,7 @@ class MeshModel:
                     cells=cells,
                     factors=factors,
                     heated=heated,
+                    behind_ma2=part.behind_ma2,
                     lit=light,
                     linear=np.abs(field) ** 2 * (scale * share),
                     waves=waves,
@@ -764,6 +781,9 @@ class MeshModel:
         columns["coupler_difference_rad"] = 0.5 * (first - second)
         columns["loops"] = joint @ space.directions
         columns |= self._by_physics(by_phase, heated)
+        if "slow_heat_share" in space.physics.names and light.behind_ma2 is not None:
+            by_square = self.heating.by_square(parameters, heated, arm * turns, joint * turns)
+            columns["slow_heat_share"] = by_square @ light.behind_ma2
         for name, values in columns.items():
             jacobian[..., space.groups[name]] = values
         # The frequency of a source acts through delay, both slopes, and what heat adds to the path.

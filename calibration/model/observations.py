@@ -8,6 +8,26 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+SLOW_TAUS_S = (6e-3, 20e-3, 60e-3)
+"""Time constants of heat that comes late: above those of heaters, up to some settings of a run."""
+
+
+def behind_ma2(currents_ma: NDArray[np.float64], taken_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return ``behind_ma2`` of settings in the order they were set, shape ``(N, 2E, T)``.
+
+    Args:
+        currents_ma: Shape ``(N, 2E)``; heaters were off before the first.
+        taken_s: Shape ``(N,)``; when each was read, the next one set at once.
+    """
+    square, taus = currents_ma**2, np.array(SLOW_TAUS_S)
+    behind = np.zeros((*square.shape, len(taus)))
+    late = np.zeros((square.shape[1], len(taus)))
+    since_s = np.diff(taken_s, prepend=taken_s[:1])
+    for number, now in enumerate(square):
+        late = now[:, None] + (late - now[:, None]) * np.exp(-since_s[number] / taus)
+        behind[number] = late - now[:, None]
+    return behind
+
 
 @dataclass(frozen=True, eq=False)
 class Observations:
@@ -22,6 +42,8 @@ class Observations:
         reading_ma: Shape ``(N, M)``; photocurrents, NaN where a monitor was saturated or gave nothing.
         saturated: Shape ``(N, M)``; where it was saturated.
         detuning_hz: Shape ``(N,)`` or one number; stated frequency of the light above the reference of the calibration.
+        behind_ma2: Shape ``(N, 2E, T)``; by how much squared currents, averaged over what came before with each of
+            :data:`SLOW_TAUS_S`, are above those set; ``None`` where settings are at rest.
     """
 
     currents_ma: NDArray[np.float64]
@@ -30,6 +52,7 @@ class Observations:
     reading_ma: NDArray[np.float64]
     saturated: NDArray[np.bool_]
     detuning_hz: NDArray[np.float64] | float = 0.0
+    behind_ma2: NDArray[np.float64] | None = None
 
     @property
     def detunings_hz(self) -> NDArray[np.float64]:
@@ -49,6 +72,7 @@ class Observations:
             self.reading_ma[chosen],
             self.saturated[chosen],
             self.detunings_hz[chosen],
+            None if self.behind_ma2 is None else self.behind_ma2[chosen],
         )
 
     def __add__(self, other: Observations) -> Observations:
@@ -63,6 +87,9 @@ class Observations:
             np.concatenate([self.reading_ma, other.reading_ma]),
             np.concatenate([self.saturated, other.saturated]),
             np.concatenate([self.detunings_hz, other.detunings_hz]),
+            None
+            if self.behind_ma2 is None or other.behind_ma2 is None
+            else np.concatenate([self.behind_ma2, other.behind_ma2]),
         )
 
 

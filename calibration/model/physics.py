@@ -15,11 +15,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.observations import SLOW_TAUS_S
 from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
 
-Per = Literal["chip", "puc", "monitor", "neighbours", "source and monitor", "port", "joint", "pair"]
+Per = Literal["time constant", "chip", "puc", "monitor", "neighbours", "source and monitor", "port", "joint", "pair"]
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class PhysicsRow:
 
 
 PHYSICS: tuple[PhysicsRow, ...] = (
+    PhysicsRow("slow_heat_share", "heat that comes late", "time constant", 1e-3, 0.1, "assumed"),
     PhysicsRow("heat_loss_db_per_mw", "loss that rises with heat", "chip", 0.002, 0.1, "assumed"),
     PhysicsRow("compression_per_ma", "photodiodes that compress", "monitor", 0.02, 0.2, "assumed"),
     PhysicsRow("offset_ma", "photodiodes with an offset in light", "monitor", 1e-4, 0.02, "assumed"),
@@ -164,6 +166,7 @@ def size_of(row: PhysicsRow, mesh: MeshTopology, n_sources: int, n_monitors: int
     """Return the number of parameters of a row of the table; of pairs, all of them."""
     waveguides = 2 * mesh.n_pucs + len(mesh.joints)
     sizes: dict[Per, int] = {
+        "time constant": len(SLOW_TAUS_S),
         "chip": 1,
         "puc": mesh.n_pucs,
         "monitor": n_monitors,

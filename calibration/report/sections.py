@@ -166,6 +166,16 @@ def _faults(material: Material) -> Iterator[Block]:
         yield "None was found."
 
 
+def _physics(material: Material) -> Iterator[Block]:
+    rows: list[list[object]] = [
+        [each.words, each.name, each.parameters, each.width, each.gain] for each in material.record.physics
+    ]
+    if not rows:
+        yield "The model of every chip explains the light; nothing was taken in beyond it."
+        return
+    yield ReportTable(("what", "name, with unit", "parameters", "width", "gain of evidence"), rows)
+
+
 def _element(record: CalibrationRecord, defect: Defect) -> str:
     if defect.element == "heater" and defect.number < 2 * len(record.pucs):
         return KnownMesh.of(record).heater_name(defect.number)
@@ -346,6 +356,7 @@ _SECTIONS: tuple[tuple[str, Callable[[Material], Iterator[Block]]], ...] = (
     ("Result", _result),
     ("Faults and what to do", _faults),
     ("Range of validity", _validity),
+    ("Physics beyond the model", _physics),
     ("Phases", _phases),
     ("Losses and couplers", _losses),
     ("Heaters", _heaters),

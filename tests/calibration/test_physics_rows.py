@@ -11,7 +11,7 @@ from simulated_mesh import SimulatedMesh
 
 from calibration.model.gauge import common_phase_rad, gauge_fixed_difference
 from calibration.model.mesh_model import MeshModel
-from calibration.model.observations import Observations
+from calibration.model.observations import SLOW_TAUS_S, Observations, behind_ma2
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import PHYSICS, ROWS, PairDirections, Physics
 from lumion_hw.mesh.hexagonal import HexMesh
@@ -30,7 +30,8 @@ def small() -> SimulatedMesh:
 def _settings(small: SimulatedMesh, monitors: tuple[int, ...], count: int = 24) -> Observations:
     currents, source = small.random_settings(count)
     nothing = np.zeros((count, len(monitors)))
-    return Observations(currents, source, monitors, nothing, nothing > 0)
+    behind = behind_ma2(currents, 0.01 * np.arange(count))
+    return Observations(currents, source, monitors, nothing, nothing > 0, behind_ma2=behind)
 
 
 def _pairs(rng: np.random.Generator) -> PairDirections:
@@ -127,3 +128,13 @@ def test_a_phase_common_to_all_pucs_is_found_however_far_it_turns_loops() -> Non
         # Loops have even numbers of PUCs: half a turn of each is no difference.
         assert abs((found - common + 0.5 * np.pi) % np.pi - 0.5 * np.pi) < 2e-3
         assert np.abs(gauge_fixed_difference(SMALL, small + turns + common - found)).max() < 0.02
+
+
+def test_what_is_behind_is_what_each_time_constant_has_left_of_the_settings_before() -> None:
+    """Two steps by hand: 3 mA from rest at 10 ms, 1 mA at 25 ms."""
+    currents, taken_s = np.array([[0.0], [3.0], [1.0]]), np.array([0.0, 10e-3, 25e-3])
+    behind = behind_ma2(currents, taken_s)
+    for number, tau_s in enumerate(SLOW_TAUS_S):
+        first = 9.0 * (1.0 - np.exp(-10e-3 / tau_s))
+        second = 1.0 + (first - 1.0) * np.exp(-15e-3 / tau_s)
+        np.testing.assert_allclose(behind[:, 0, number], [0.0, first - 9.0, second - 1.0], atol=1e-12)

@@ -106,6 +106,7 @@ def test_an_ideal_chip_needs_no_row(tmp_path: Path) -> None:
         {"crosstalk_scatter": 0.3},
         {"facet_reflection": 1e-3},
         {"tm_path": 1.0},
+        {"slow_heat_share": 0.01},
     ],
     ids=lambda effects: " ".join(f"{name} {size:g}" for name, size in effects.items()),
 )

@@ -56,6 +56,9 @@ def show(record: str, as_json: bool) -> None:
             ]
         )
     echo_table("PUCs", ("PUC", "passive rad", "± mrad", "loss dB", "upper reach rad", "lower reach rad", "note"), rows)
+    if loaded.physics:
+        physics = [[one.words, one.parameters, f"{one.width:.3g}", f"{one.gain:.0f}"] for one in loaded.physics]
+        echo_table("Physics beyond the model", ("what", "parameters", "width", "gain of evidence"), physics)
     if loaded.defects:
         faults = [
             [one.kind, f"{one.element} {one.number}", one.evidence, _states(one.usable_states)]
