@@ -28,9 +28,10 @@ from calibration.fit.phase_search import PassiveGuess, PhaseSearch, SearchPlan, 
 from calibration.measure.design import Walk
 from calibration.measure.logbook import HardwareTimes, Logbook
 from calibration.model.gauge import loop_rms_rad, wrapped
+from calibration.model.heating import Heating
 from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
 from calibration.model.likelihood import Likelihood
-from calibration.model.mesh_model import Heating, MeshModel
+from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, default_prior

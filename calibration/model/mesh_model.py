@@ -1,9 +1,9 @@
 """What every monitor of a mesh should read at every setting, and how that depends on every parameter.
 
-Two halves. :class:`Heating` turns heater currents into the phases of arms and joints; :class:`MeshModel` turns those
-phases into photocurrents. Both give exact derivatives: light comes in at one port, and adjoint light at every monitor,
-in one solution of the wave equations (docs/calibration.md, 2). Inside a PUC waves are taken between the couplers,
-where each parameter acts on one arm.
+Two halves. :class:`~calibration.model.heating.Heating` turns heater currents into the phases of arms and joints;
+:class:`MeshModel` turns those phases into photocurrents. Both give exact derivatives: light comes in at one port, and
+adjoint light at every monitor, in one solution of the wave equations (docs/calibration.md, 2). Inside a PUC waves are
+taken between the couplers, where each parameter acts on one arm.
 """
 
 from __future__ import annotations
@@ -16,136 +16,20 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.model.echoes import Echoes
+from calibration.model.heating import Heated, Heating
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import Physics
 from calibration.model.response import DETECTOR_ROWS, REFLECTIONS, Response, of_one_way
-from calibration.model.space import LAW_TERMS, ParameterSpace
+from calibration.model.space import ParameterSpace
 from calibration.model.work import DERIVATIVES, SLOPES, Work
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.cell import UnitCells, heated_loss
-from lumion_hw.mesh.crosstalk import HeaterDistances, ThermalCrosstalk
 from lumion_hw.mesh.scattering import Solver
 from lumion_hw.mesh.topology import MeshTopology
 
 Real = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Heated:
-    """What heaters do to N settings.
-
-    Attributes:
-        square: Shape ``(N, 2E)``; squared currents, mA², as heat has followed them.
-        bent: Shape ``(N, 2E)``; own phase over that of ρ2 alone; 0 where there is no law.
-        heat_mw: Shape ``(N, 2E)``; heat of every heater.
-        arm_rad: Shape ``(N, 2E)``; phase of every arm by its own heater and the others.
-        joint_rad: Shape ``(N, J)``; phase of every joint by heat.
-    """
-
-    square: Real
-    bent: Real
-    heat_mw: Real
-    arm_rad: Real
-    joint_rad: Real
-
-
-class Heating:
-    """The thermal half of the model of a mesh.
-
-    Args:
-        mesh: The mesh.
-        heater_ohm: Nominal resistance of a heater.
-    """
-
-    def __init__(self, mesh: MeshTopology, heater_ohm: float = 1000.0) -> None:
-        self._distances = HeaterDistances.of(mesh)
-        self._mw_per_ma2 = heater_ohm * 1e-3
-        self._own = np.eye(2 * mesh.n_pucs, dtype=np.bool_)
-
-    def crosstalk(self, parameters: MeshParameters) -> ThermalCrosstalk:
-        """Return the crosstalk of the kernel, and of pairs beyond it."""
-        amplitude, length_mm, floor = parameters.crosstalk_rad_per_mw
-        found = self._distances.crosstalk(lambda mm: amplitude * np.exp(-mm / length_mm) + floor)
-        if (pairs := parameters.further.get("crosstalk_pairs")) is None:
-            return found
-        arms = len(found.arm_rad_per_mw)
-        return ThermalCrosstalk(found.arm_rad_per_mw + pairs[:arms], found.joint_rad_per_mw + pairs[arms:])
-
-    def phases(self, parameters: MeshParameters, currents_ma: Real, behind_ma2: Real | None = None) -> Heated:
-        """Return the phases of N settings, currents ``(N, 2E)``, with what those before have left, ``(N, 2E, T)``."""
-        square = currents_ma**2
-        if behind_ma2 is not None and (shares := parameters.further.get("slow_heat_share")) is not None:
-            square = square + behind_ma2 @ shares
-        rho2, rho4, rho6 = parameters.heater_law.T
-        own = square * (rho2 + square * (rho4 + square * rho6))
-        # A dead heater has no law: it neither turns its own arm nor warms the others.
-        live = rho2 != 0.0
-        relative = np.divide(parameters.heater_law, rho2[:, None], out=np.zeros((len(rho2), 3)), where=live[:, None])
-        bent = relative[:, 0] + square * (relative[:, 1] + square * relative[:, 2])
-        # Resistance rises with heat, and the law bends by as much: own phase is proportional to the heat. With the
-        # nominal resistance alone crosstalk would be wrong by 3 % (docs/decisions/0006).
-        heat = self._mw_per_ma2 * square * bent * parameters.heat_factor
-        kernel = self.crosstalk(parameters)
-        return Heated(square, bent, heat, own + heat @ kernel.arm_rad_per_mw.T, heat @ kernel.joint_rad_per_mw.T)
-
-    def chain(self, parameters: MeshParameters, heated: Heated, arm: Real, joint: Real) -> dict[str, Real]:
-        """Turn derivatives by phases into those by laws, heat factors and the kernel.
-
-        Args:
-            parameters: The point.
-            heated: What :meth:`phases` gave there, for N settings.
-            arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms.
-            joint: Shape ``(N, M, J)``; by those of the joints.
-
-        Returns:
-            By group of :class:`calibration.model.space.ParameterSpace`, each of shape ``(N, M, size)``.
-        """
-        kernel = self.crosstalk(parameters)
-        # One product for all heaters: how a reading follows the heat of each, by way of every arm and joint it warms.
-        by_heat = arm @ kernel.arm_rad_per_mw + joint @ kernel.joint_rad_per_mw
-        scale = self._mw_per_ma2 * np.broadcast_to(np.asarray(parameters.heat_factor), heated.square.shape[1:])
-        rho2 = parameters.heater_law[:, 0]
-        live = rho2 != 0.0
-        per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=live)
-        result: dict[str, Real] = {}
-        for term, name in enumerate(LAW_TERMS):
-            power = heated.square ** (term + 1)
-            # `bent` is the law over ρ2·I², so that ρ2 stands above and below: a larger ρ2 at the same ρ4 bends less.
-            heat = per_rho * (heated.square * (1.0 - heated.bent) if term == 0 else power)
-            result[name] = np.where(live, arm * power[:, None] + by_heat * heat[:, None], 0.0)
-        result["heat_factor"] = by_heat * (self._mw_per_ma2 * heated.square * heated.bent)[:, None]
-        result["crosstalk"] = self._by_kernel(parameters, heated.heat_mw, arm, joint)
-        return result
-
-    def by_square(self, parameters: MeshParameters, heated: Heated, arm: Real, joint: Real) -> Real:
-        """Return derivatives by the squared currents, shape ``(N, M, 2E)``; arguments as of :meth:`chain`."""
-        kernel = self.crosstalk(parameters)
-        by_heat = arm @ kernel.arm_rad_per_mw + joint @ kernel.joint_rad_per_mw
-        rho2, rho4, rho6 = parameters.heater_law.T
-        own = rho2 + heated.square * (2.0 * rho4 + 3.0 * heated.square * rho6)
-        # Heat is proportional to the law.
-        scale = self._mw_per_ma2 * np.asarray(parameters.heat_factor)
-        per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=rho2 != 0.0)
-        by_square: Real = (arm + by_heat * per_rho) * own[:, None]
-        return by_square
-
-    def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Real, joint: Real) -> Real:
-        """Return the derivatives by amplitude, decay length and floor, shape ``(N, M, 3)``."""
-        amplitude, length_mm, _ = parameters.crosstalk_rad_per_mw
-        columns = []
-        # The kernel is linear in amplitude and floor; its decay length enters by the derivative of the exponential.
-        for shape in (
-            lambda mm: np.exp(-mm / length_mm),
-            lambda mm: amplitude * mm / length_mm**2 * np.exp(-mm / length_mm),
-            np.ones_like,
-        ):
-            part = self._distances.crosstalk(shape)
-            warmed = (heat_mw @ part.arm_rad_per_mw.T)[:, :, None], (heat_mw @ part.joint_rad_per_mw.T)[:, :, None]
-            columns.append((arm @ warmed[0] + joint @ warmed[1])[..., 0])
-        return np.stack(columns, axis=-1)
-
-
 Complex = NDArray[np.complex128]
 
 REFERENCE_HZ = 193.4145e12
@@ -176,100 +60,6 @@ class Linearised:
     def beside(self, other: Linearised) -> Linearised:
         """Return both lights at once in the same settings: without relation to each other, they add by power."""
         return Linearised(self.settings, self.reading_ma + other.reading_ma, self.jacobian + other.jacobian)
-
-
-# Echoes from facet to facet that are summed up where they are not inverted: of a tenth of the field, 1e-8 is left out.
-_ECHOES = 8
-
-
-@dataclass(frozen=True, eq=False)
-class _Echoes:
-    """Light with what joints and facets send back, in n settings: p ports, M of them with monitors, k lights.
-
-    Facets exactly: waves leaving are S·x of those entering, and x = source + R·S·x. Joints to first order: light comes
-    back from the middle of one (assumed) by ρ, and goes on from there as adjoint light came; what facets send back is
-    not sent back by joints once more, and how ρ follows phases is left out of the derivatives.
-
-    Attributes:
-        monitors: Shape ``(M,)``; the ports of the monitors.
-        from_ports: Shape ``(n, 4E, p)``; waves entering every PUC-port for unit light at each, nothing sent back.
-        from_lights: Shape ``(n, 4E, k)``; the same for the lights.
-        ends: Shape ``(2J,)``; the PUC-ports that light within joints comes from, of all first ends, then the second.
-        back: Shape ``(n, 2J, 1)``; one over what half a joint does to a field.
-        among: Shape ``(n, p, p)``; S.
-        facet: Shape ``(p,)``; R.
-        leaving: Shape ``(n, p, k)``; fields at the ports.
-    """
-
-    monitors: NDArray[np.int64]
-    from_ports: Complex
-    from_lights: Complex
-    ends: NDArray[np.int64]
-    back: Complex
-    among: Complex
-    facet: Complex
-    leaving: Complex
-
-    @property
-    def field(self) -> Complex:
-        """Shape ``(n, M, k)``; fields at the monitors."""
-        return self.leaving[:, self.monitors]
-
-    @cached_property
-    def adjoint(self) -> Complex:
-        """Shape ``(n, 4E, M)``; adjoint light of the monitors."""
-        adjoint: Complex = self.from_ports @ np.swapaxes(self._echo, 1, 2)
-        return adjoint
-
-    def together(self, amount: Complex) -> Complex:
-        """Return the adjoint light of all monitors, each by its amount, ``(n, M)``; shape ``(n, 1, 4E)``."""
-        return np.moveaxis(self.from_ports @ self._felt(amount), 2, 1)
-
-    @cached_property
-    def lit(self) -> list[Complex]:
-        """Per light of a setting, shape ``(n, 4E)``."""
-        lit = self.from_lights + self.from_ports @ (self.facet[:, None] * self.leaving)
-        return [lit[..., nth] for nth in range(lit.shape[-1])]
-
-    def by_amplitude(self, name: str, nth: int) -> Complex:
-        """Return how fields at the monitors follow the field sent back, by element of a row, shape ``(n, M, size)``."""
-        if name == "facet_reflection":
-            at_facets: Complex = (self._echo @ self.among) * self.leaving[:, None, :, nth]
-            return at_facets
-        adjoint = self.adjoint[:, self.ends] * self.back
-        at_joints: Complex = np.swapaxes(adjoint, 1, 2) * self._within(self.lit[nth])[:, None]
-        return at_joints
-
-    def summed(self, name: str, nth: int, amount: Complex) -> Complex:
-        """Return the same summed over settings and monitors, each by its amount, ``(n, M)``; shape ``(size,)``."""
-        felt = self._felt(amount)
-        if name == "facet_reflection":
-            at_facets: Complex = ((np.swapaxes(self.among, 1, 2) @ felt)[..., 0] * self.leaving[..., nth]).sum(axis=0)
-            return at_facets
-        adjoint = self._within((self.from_ports @ felt)[..., 0])
-        at_joints: Complex = (adjoint * self._within(self.lit[nth])).sum(axis=0)
-        return at_joints
-
-    def _within(self, waves: Complex) -> Complex:
-        """Return the light in the middle of the joints, shape ``(n, 2J)``: what comes out there, less half a joint."""
-        within: Complex = waves[:, self.ends] * self.back[..., 0]
-        return within
-
-    def _felt(self, amount: Complex) -> Complex:
-        """Return how what leaves the ports counts if monitors do by their amounts, shape ``(n, p, 1)``."""
-        own = np.zeros((*self.among.shape[:2], 1), dtype=np.complex128)
-        own[:, self.monitors, 0] = amount
-        back = np.swapaxes(self.among, 1, 2)
-        felt = own
-        for _ in range(_ECHOES):
-            felt = own + self.facet[:, None] * (back @ felt)
-        return felt
-
-    @cached_property
-    def _echo(self) -> Complex:
-        """Shape ``(n, M, p)``; what leaves by the monitors' ports, all echoes together, by what would without."""
-        whole = np.linalg.inv(np.eye(self.among.shape[1]) - self.among * self.facet)
-        return np.asarray(whole[:, self.monitors], np.complex128)
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,7 +93,7 @@ class _SettingLight:
     waves: Complex
     monitors: NDArray[np.int64]
     by_field: Complex
-    echoes: _Echoes | None
+    echoes: Echoes | None
     nth: int
 
     def adjoint(self) -> Complex:
@@ -336,7 +126,7 @@ class _SettingLight:
         return self._echoes.summed(name, self.nth, weight * self.by_field)
 
     @property
-    def _echoes(self) -> _Echoes:
+    def _echoes(self) -> Echoes:
         assert self.echoes is not None
         return self.echoes
 
@@ -596,7 +386,7 @@ class MeshModel:
         monitors, *places = np.split(inverse, len(seen) + len(part) * np.arange(len(lit)))
         scale, lights = self._scale(parameters, number), []
         every = [waves[np.arange(len(part)), :, place] for place in places]
-        echoes: _Echoes | None = None
+        echoes: Echoes | None = None
         if reflecting:
             echoes = self._echoes(parameters, elements, factors, waves[..., monitors], every)
         for nth, share in enumerate(self._shares(parameters, number)):
@@ -632,24 +422,17 @@ class MeshModel:
         factors: Complex,
         at_ports: Complex,
         every: list[Complex],
-    ) -> _Echoes:
+    ) -> Echoes:
         """Return light with what joints and facets send back."""
-        p, (u, v) = self.mesh.n_ports, self.mesh.joints.T
-        lit = np.stack(every, axis=-1)
-        # Light within a joint has come out of its other end.
-        ends, half = np.concatenate([v, u]), 1.0 / np.sqrt(factors.T)
-        back = np.broadcast_to(np.concatenate([half, half], axis=1), (len(lit), len(ends)))[..., None]
-        further, among = parameters.further, self._solver.leaving(elements, at_ports[:, self._solver.port_feeds])
-        alone = self._solver.leaving(elements, lit[:, self._solver.port_feeds])
-        if (sending := further.get("joint_reflection")) is not None:
-            sent = np.zeros_like(lit)
-            sent[:, ends] = back**2 * _amplitudes(sending)[:, None] * lit[:, ends]
-            alone = alone + np.swapaxes(at_ports, 1, 2) @ sent
-        facet = _amplitudes(further.get("facet_reflection", np.zeros(2 * p)))
-        leaving = alone
-        for _ in range(_ECHOES):
-            leaving = alone + among @ (facet[:, None] * leaving)
-        return _Echoes(self._monitors, at_ports, lit, ends, back, among, facet, leaving)
+        further, feeds, lit = parameters.further, self._solver.port_feeds, np.stack(every, axis=-1)
+        return Echoes.of(
+            self._monitors,
+            (at_ports, self._solver.leaving(elements, at_ports[:, feeds])),
+            (lit, self._solver.leaving(elements, lit[:, feeds])),
+            (self.mesh.joints, factors),
+            further.get("facet_reflection"),
+            further.get("joint_reflection"),
+        )
 
     def _response(self, parameters: MeshParameters, lights: list[_SettingLight]) -> Response:
         """Return how readings follow the light of all lights together."""
@@ -808,13 +591,6 @@ def _parts(by_amplitude: Complex) -> Real:
     """Return derivatives by real and imaginary parts of amplitudes from those of a real number by the amplitudes."""
     parts: Real = np.concatenate([by_amplitude.real, -by_amplitude.imag], axis=-1)
     return parts
-
-
-def _amplitudes(reflection: Real) -> Complex:
-    """Return the field that every facet sends back, shape ``(M,)``, from its real and imaginary parts."""
-    real, imaginary = np.split(reflection, 2)
-    amplitude: Complex = real + 1j * imaginary
-    return amplitude
 
 
 def _between_couplers(cells: UnitCells, waves: Complex) -> tuple[tuple[Complex, Complex], tuple[Complex, Complex]]:

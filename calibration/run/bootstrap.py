@@ -22,8 +22,8 @@ from calibration.measure.heater_fringe import HeaterFit
 from calibration.measure.heater_sweeps import HeaterSweepPlan, HeaterSweeps
 from calibration.measure.logbook import Logbook
 from calibration.measure.survey import Survey, take_survey
+from calibration.model.heating import Heating
 from calibration.model.ideal_mesh import TYPICAL_LOSS_DB, AmplitudeModel, MeanLight
-from calibration.model.mesh_model import Heating
 from calibration.model.observations import Observations, seen_by
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import PUBLISHED_KERNEL

@@ -19,8 +19,8 @@ from calibration.fit.phase_search import (
     same_valley,
 )
 from calibration.model.gauge import loop_rms_rad, wrapped
+from calibration.model.heating import Heating
 from calibration.model.ideal_mesh import AmplitudeModel, MeanLight
-from calibration.model.mesh_model import Heating
 from calibration.model.observations import NoiseModel, Observations
 from lumion_hw.emulator.optics.truth import PhysicsParameters
 from lumion_hw.mesh.cell import UnitCells

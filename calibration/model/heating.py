@@ -1,0 +1,130 @@
+"""The thermal half of the model of a mesh: from currents to the phases of arms and joints, and back to derivatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.model.parameters import MeshParameters
+from calibration.model.space import LAW_TERMS
+from lumion_hw.mesh.crosstalk import HeaterDistances, ThermalCrosstalk
+from lumion_hw.mesh.topology import MeshTopology
+
+Real = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Heated:
+    """What heaters do to N settings.
+
+    Attributes:
+        square: Shape ``(N, 2E)``; squared currents, mA², as heat has followed them.
+        bent: Shape ``(N, 2E)``; own phase over that of ρ2 alone; 0 where there is no law.
+        heat_mw: Shape ``(N, 2E)``; heat of every heater.
+        arm_rad: Shape ``(N, 2E)``; phase of every arm by its own heater and the others.
+        joint_rad: Shape ``(N, J)``; phase of every joint by heat.
+    """
+
+    square: Real
+    bent: Real
+    heat_mw: Real
+    arm_rad: Real
+    joint_rad: Real
+
+
+class Heating:
+    """The thermal half of the model of a mesh.
+
+    Args:
+        mesh: The mesh.
+        heater_ohm: Nominal resistance of a heater.
+    """
+
+    def __init__(self, mesh: MeshTopology, heater_ohm: float = 1000.0) -> None:
+        self._distances = HeaterDistances.of(mesh)
+        self._mw_per_ma2 = heater_ohm * 1e-3
+        self._own = np.eye(2 * mesh.n_pucs, dtype=np.bool_)
+
+    def crosstalk(self, parameters: MeshParameters) -> ThermalCrosstalk:
+        """Return the crosstalk of the kernel, and of pairs beyond it."""
+        amplitude, length_mm, floor = parameters.crosstalk_rad_per_mw
+        found = self._distances.crosstalk(lambda mm: amplitude * np.exp(-mm / length_mm) + floor)
+        if (pairs := parameters.further.get("crosstalk_pairs")) is None:
+            return found
+        arms = len(found.arm_rad_per_mw)
+        return ThermalCrosstalk(found.arm_rad_per_mw + pairs[:arms], found.joint_rad_per_mw + pairs[arms:])
+
+    def phases(self, parameters: MeshParameters, currents_ma: Real, behind_ma2: Real | None = None) -> Heated:
+        """Return the phases of N settings, currents ``(N, 2E)``, with what those before have left, ``(N, 2E, T)``."""
+        square = currents_ma**2
+        if behind_ma2 is not None and (shares := parameters.further.get("slow_heat_share")) is not None:
+            square = square + behind_ma2 @ shares
+        rho2, rho4, rho6 = parameters.heater_law.T
+        own = square * (rho2 + square * (rho4 + square * rho6))
+        # A dead heater has no law: it neither turns its own arm nor warms the others.
+        live = rho2 != 0.0
+        relative = np.divide(parameters.heater_law, rho2[:, None], out=np.zeros((len(rho2), 3)), where=live[:, None])
+        bent = relative[:, 0] + square * (relative[:, 1] + square * relative[:, 2])
+        # Resistance rises with heat, and the law bends by as much: own phase is proportional to the heat. With the
+        # nominal resistance alone crosstalk would be wrong by 3 % (docs/decisions/0006).
+        heat = self._mw_per_ma2 * square * bent * parameters.heat_factor
+        kernel = self.crosstalk(parameters)
+        return Heated(square, bent, heat, own + heat @ kernel.arm_rad_per_mw.T, heat @ kernel.joint_rad_per_mw.T)
+
+    def chain(self, parameters: MeshParameters, heated: Heated, arm: Real, joint: Real) -> dict[str, Real]:
+        """Turn derivatives by phases into those by laws, heat factors and the kernel.
+
+        Args:
+            parameters: The point.
+            heated: What :meth:`phases` gave there, for N settings.
+            arm: Shape ``(N, M, 2E)``; derivatives of M numbers per setting by the phases of the arms.
+            joint: Shape ``(N, M, J)``; by those of the joints.
+
+        Returns:
+            By group of :class:`calibration.model.space.ParameterSpace`, each of shape ``(N, M, size)``.
+        """
+        kernel = self.crosstalk(parameters)
+        # One product for all heaters: how a reading follows the heat of each, by way of every arm and joint it warms.
+        by_heat = arm @ kernel.arm_rad_per_mw + joint @ kernel.joint_rad_per_mw
+        scale = self._mw_per_ma2 * np.broadcast_to(np.asarray(parameters.heat_factor), heated.square.shape[1:])
+        rho2 = parameters.heater_law[:, 0]
+        live = rho2 != 0.0
+        per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=live)
+        result: dict[str, Real] = {}
+        for term, name in enumerate(LAW_TERMS):
+            power = heated.square ** (term + 1)
+            # `bent` is the law over ρ2·I², so that ρ2 stands above and below: a larger ρ2 at the same ρ4 bends less.
+            heat = per_rho * (heated.square * (1.0 - heated.bent) if term == 0 else power)
+            result[name] = np.where(live, arm * power[:, None] + by_heat * heat[:, None], 0.0)
+        result["heat_factor"] = by_heat * (self._mw_per_ma2 * heated.square * heated.bent)[:, None]
+        result["crosstalk"] = self._by_kernel(parameters, heated.heat_mw, arm, joint)
+        return result
+
+    def by_square(self, parameters: MeshParameters, heated: Heated, arm: Real, joint: Real) -> Real:
+        """Return derivatives by the squared currents, shape ``(N, M, 2E)``; arguments as of :meth:`chain`."""
+        kernel = self.crosstalk(parameters)
+        by_heat = arm @ kernel.arm_rad_per_mw + joint @ kernel.joint_rad_per_mw
+        rho2, rho4, rho6 = parameters.heater_law.T
+        own = rho2 + heated.square * (2.0 * rho4 + 3.0 * heated.square * rho6)
+        # Heat is proportional to the law.
+        scale = self._mw_per_ma2 * np.asarray(parameters.heat_factor)
+        per_rho = np.divide(scale, rho2, out=np.zeros_like(rho2), where=rho2 != 0.0)
+        by_square: Real = (arm + by_heat * per_rho) * own[:, None]
+        return by_square
+
+    def _by_kernel(self, parameters: MeshParameters, heat_mw: Real, arm: Real, joint: Real) -> Real:
+        """Return the derivatives by amplitude, decay length and floor, shape ``(N, M, 3)``."""
+        amplitude, length_mm, _ = parameters.crosstalk_rad_per_mw
+        columns = []
+        # The kernel is linear in amplitude and floor; its decay length enters by the derivative of the exponential.
+        for shape in (
+            lambda mm: np.exp(-mm / length_mm),
+            lambda mm: amplitude * mm / length_mm**2 * np.exp(-mm / length_mm),
+            np.ones_like,
+        ):
+            part = self._distances.crosstalk(shape)
+            warmed = (heat_mw @ part.arm_rad_per_mw.T)[:, :, None], (heat_mw @ part.joint_rad_per_mw.T)[:, :, None]
+            columns.append((arm @ warmed[0] + joint @ warmed[1])[..., 0])
+        return np.stack(columns, axis=-1)
