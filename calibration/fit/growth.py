@@ -303,7 +303,7 @@ def _left_out(by_row: Real, information: Real, slope: Real, mean_square: float, 
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
+class _KeptRows:
     """White rows of some settings: of fitted parameters and of the phases of waveguides, and their residuals."""
 
     settings: NDArray[np.int64]
@@ -343,7 +343,7 @@ class _Pass:
         for half in (0, 1):
             self._sum_up(half)
         joined = (np.concatenate(each) for each in zip(*parts, strict=True))
-        self.rows = _Rows(kept, *joined) if parts else None
+        self.rows = _KeptRows(kept, *joined) if parts else None
 
     def _add(self, part: WhiteRows, stretches: NDArray[np.int64]) -> None:
         self.misfit[part.settings] = part.misfit
@@ -454,7 +454,7 @@ class _Pairs:
         main: Number of parameters of the fit; those of small rows follow.
     """
 
-    def __init__(self, model: MeshModel, fit: FitResult, rows: _Rows, main: int) -> None:
+    def __init__(self, model: MeshModel, fit: FitResult, rows: _KeptRows, main: int) -> None:
         kernel = model.heating.crosstalk(replace(fit.parameters, further={}))
         self._curve = np.concatenate([kernel.arm_rad_per_mw, kernel.joint_rad_per_mw])
         self._single = self._curve[..., None].astype(np.float32)

@@ -180,7 +180,7 @@ class SearchResult:
         steps: Steps made from the last start.
         starts: Starts made.
         agreed: Whether two starts ended in the same valley: no chance find, however much of the light it leaves open.
-        work: Readings evaluated, as :class:`calibration.model.work.Work` counts them.
+        work: Readings evaluated, as :class:`calibration.model.work.FitWork` counts them.
     """
 
     passive_rad: Real

@@ -23,7 +23,7 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.physics import Physics
 from calibration.model.response import DETECTOR_ROWS, REFLECTIONS, Response, of_one_way
 from calibration.model.space import ParameterSpace
-from calibration.model.work import DERIVATIVES, SLOPES, Work
+from calibration.model.work import DERIVATIVES, SLOPES, FitWork
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.cell import UnitCells, heated_loss
 from lumion_hw.mesh.scattering import Solver
@@ -165,9 +165,9 @@ class MeshModel:
         reference_hz: float = REFERENCE_HZ,
         compiled: bool | None = None,
         physics: Physics | None = None,
-        work: Work | None = None,
+        work: FitWork | None = None,
     ) -> None:
-        self.mesh, self.work = mesh, work or Work()
+        self.mesh, self.work = mesh, work or FitWork()
         self._heater_ohm, self._compiled = heater_ohm, compiled
         self.space = ParameterSpace(mesh, sources, monitors, seconds, physics)
         self.heating = Heating(mesh, heater_ohm)

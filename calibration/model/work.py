@@ -15,7 +15,7 @@ MOST = 3
 
 
 @dataclass
-class Work:
+class FitWork:
     """A count of readings evaluated, shared by all models of a run.
 
     Attributes:

@@ -32,7 +32,7 @@ from calibration.model.observations import Observations, seen_by
 from calibration.model.physics import Physics
 from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, run_prior
 from calibration.model.space import ParameterSpace
-from calibration.model.work import MOST, USUAL, Work
+from calibration.model.work import MOST, USUAL, FitWork
 from calibration.record.conversion import Origin, record_from
 from calibration.run.blas_threads import on_one_blas_thread
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
@@ -107,7 +107,7 @@ class Calibration:
         self._extended: Extended | None = None
         self._complete = False
         self._conditions = Conditions()
-        self._work = Work()
+        self._work = FitWork()
 
     @property
     def fitted(self) -> Observations | None:
@@ -423,7 +423,7 @@ def first_fit(
     start: Start,
     diagnosis: Callable[[Start], FaultDiagnosis],
     found: Callable[[Start, DiagnosedFit], None],
-    work: Work | None = None,
+    work: FitWork | None = None,
 ) -> tuple[Start, DiagnosedFit]:
     """Fit from a start, and from others until one explains the readings; return that start and its diagnosed.
 
@@ -434,7 +434,7 @@ def first_fit(
         found: Told of every start and diagnosed on the way.
         work: What is spent and may be; without end if not given.
     """
-    work = work or Work()
+    work = work or FitWork()
     now = start, diagnosis(start).begin(start.parameters)
     found(*now)
     # Another search first and explanations then: a search takes seconds, every explanation fits of its own. From a
