@@ -450,8 +450,8 @@ def first_fit(
             now = now[0], diagnosis(now[0]).settle(now[1])
             found(*now)
     start, diagnosed = now
-    if work.is_used_up:
-        return now
+    # The last cause has an allowance of its own: searches for a better start may have used up all else.
+    work.allowed = max(work.allowed, work.spent + work.allowed / MOST)
     return start, diagnosed if diagnosed.fit.certified else diagnosis(start).exchanged_from(start.parameters, diagnosed)
 
 
