@@ -1,0 +1,73 @@
+"""Pictures of schedules and timelines, with matplotlib (extra ``plots``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lumion_hw.acquisition.plotting import FORMATS, require_plots
+from lumion_hw.errors import ConfigError
+from lumion_hw.files import AnyPath
+from lumion_hw.files.made_here import MADE_BY
+from lumion_hw.files.shown import one_line
+from lumion_hw.files.writing import Over, check_target, write_file
+from lumion_hw.schedules.schedule import Schedule
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST_ROUNDS = 512
+_MOST_INCHES = 24.0
+
+
+def new_figure(width_in: float, height_in: float) -> Figure:
+    """Return an empty figure. Raises ``ConfigError`` if matplotlib is missing."""
+    require_plots()
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(min(width_in, _MOST_INCHES), min(height_in, _MOST_INCHES)), layout="constrained")
+
+
+def save_figure(figure: Figure, target: AnyPath, over: Over = "own") -> None:
+    """Write a figure, all or nothing. Raises ``ConfigError`` if its name fits no format or it cannot be written."""
+    path = Path(target)
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        raise ConfigError(f"{path}: no such kind of picture", hint=f"Name it with {', '.join(FORMATS)}.")
+    check_target(path, "the picture", over)
+    said = {("Software" if suffix == ".png" else "Creator"): MADE_BY}
+    write_file(path, "the picture", lambda file: figure.savefig(file, format=suffix[1:], metadata=said), over)
+
+
+def plot_schedule(schedule: Schedule, target: AnyPath, over: Over = "own") -> None:
+    """Draw a schedule: rounds from left to right, ranks from top to bottom, an arrow per transfer.
+
+    Circuits that carry nothing are grey; transfers that add are red, others blue.
+
+    Args:
+        schedule: The schedule.
+        target: The picture: .png, .svg or .pdf.
+        over: What may be written over.
+
+    Raises:
+        ConfigError: matplotlib is missing, the schedule has too many rounds, or the picture cannot be written.
+    """
+    if len(schedule.rounds) > _MOST_ROUNDS:
+        raise ConfigError(f"{len(schedule.rounds)} rounds; a picture shows {_MOST_ROUNDS}", hint="Take fewer ranks.")
+    figure = new_figure(2.0 + 0.35 * max(len(schedule.rounds), 6), 1.5 + 0.16 * max(schedule.ranks, 8))
+    axes = figure.subplots()
+    for number, each in enumerate(schedule.rounds):
+        sent = {(one.source, one.target): one.adds for one in each.transfers}
+        # Side by side within the round, so that arrows of one round do not hide each other.
+        for place, (a, b) in enumerate(each.circuits):
+            x = number + 0.8 * (place + 0.5) / len(each.circuits) - 0.4
+            colour = {None: "0.8", True: "tab:red", False: "tab:blue"}[sent.get((a, b))]
+            axes.annotate("", (x, b), (x, a), arrowprops={"arrowstyle": "->", "color": colour, "shrinkA": 0, "lw": 0.8})
+    axes.set_xlim(-0.6, len(schedule.rounds) - 0.4)
+    axes.set_ylim(schedule.ranks - 0.5, -0.5)
+    axes.set_xlabel("round")
+    axes.set_ylabel("rank")
+    axes.set_title(one_line(str(schedule).split("\n", maxsplit=1)[0]).replace("$", r"\$"), fontsize="small")
+    for number in range(1, len(schedule.rounds)):
+        axes.axvline(number - 0.5, color="0.9", linewidth=0.5)
+    save_figure(figure, target, over)
