@@ -13,13 +13,14 @@ Rotations were found with CP-SAT (benchmarks/schedules.py rotations) and are kep
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lumion_hw.schedules.matchings import heavy_matching
 from lumion_hw.schedules.schedule import Schedule, ScheduleRound, Transfer, both_ways, check_ranks
 
 _TRIES = 8
@@ -190,60 +191,3 @@ def _worthiest(held: NDArray[np.bool_], free: Sequence[int], random: np.random.G
                 if one_way[x, y] > 0.0:
                     sent[free[x], free[y]] = int(chunk[x, y])
     return pairs, sent
-
-
-def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
-    """Return a matching of about the largest weight; not proven to be the largest.
-
-    The best assignment (permutation) falls into cycles; every other pair along each is kept, and pairs are then swapped
-    two by two while that helps.
-
-    Args:
-        weight: Shape ``(n, n)``, symmetric, with a diagonal far below the rest.
-    """
-    from scipy.optimize import linear_sum_assignment
-
-    after = linear_sum_assignment(weight, maximize=True)[1].tolist()
-    pairs: _Pairs = []
-    left = []
-    seen = [False] * len(after)
-    for start in range(len(after)):
-        cycle = []
-        while not seen[start]:
-            seen[start] = True
-            cycle.append(start)
-            start = after[start]  # noqa: PLW2901 - on along the cycle
-        chosen = _best_of_cycle(cycle, lambda pair: float(weight[pair]))
-        pairs += chosen
-        left += sorted(set(cycle) - {rank for pair in chosen for rank in pair})
-    while len(left) > 1:
-        a, b = divmod(int(weight[np.ix_(left, left)].argmax()), len(left))
-        pairs.append((left[a], left[b]))
-        left = [rank for place, rank in enumerate(left) if place not in (a, b)]
-    return _swapped(weight, pairs)
-
-
-def _best_of_cycle(cycle: Sequence[int], weight: Callable[[tuple[int, int]], float]) -> _Pairs:
-    """Return every other pair along a cycle, from the best place to begin."""
-    size = len(cycle)
-    starts = range(size if size % 2 else min(size, 2))
-    ways = [[(cycle[(s + 2 * i) % size], cycle[(s + 2 * i + 1) % size]) for i in range(size // 2)] for s in starts]
-    return max(ways, key=lambda pairs: sum(map(weight, pairs)), default=[])
-
-
-def _swapped(weight: NDArray[np.float64], pairs: _Pairs) -> _Pairs:
-    """Let two pairs change partners as long as the weight grows."""
-    pairs = list(pairs)
-    while len(pairs) > 1:
-        a, b = np.array(pairs).T
-        now = weight[a, b][:, None] + weight[a, b][None, :]
-        straight = weight[np.ix_(a, a)] + weight[np.ix_(b, b)] - now
-        crossed = weight[np.ix_(a, b)] + weight[np.ix_(b, a)] - now
-        gain = np.maximum(straight, crossed)
-        np.fill_diagonal(gain, -np.inf)
-        i, j = divmod(int(gain.argmax()), len(pairs))
-        if gain[i, j] < 1e-9:
-            break
-        (p, q), (r, s) = pairs[i], pairs[j]
-        pairs[i], pairs[j] = ((p, r), (q, s)) if straight[i, j] >= crossed[i, j] else ((p, s), (q, r))
-    return pairs
