@@ -279,7 +279,7 @@ class LeaseTable:
 
     def _check_ports(self, ports: Sequence[str]) -> None:
         if unknown := [port for port in ports if port not in self._ports]:
-            raise ConfigError(
+            raise UnknownNameError(
                 f"no port {unknown[0]!r} can be lent", hint=f"There are {', '.join(sorted(self._ports))}."
             )
 

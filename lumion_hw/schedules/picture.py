@@ -11,6 +11,7 @@ from lumion_hw.files import AnyPath
 from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.shown import one_line
 from lumion_hw.files.writing import Over, check_target, write_file
+from lumion_hw.schedules.phases import IterationTimes, PhasePlan
 from lumion_hw.schedules.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -70,4 +71,43 @@ def plot_schedule(schedule: Schedule, target: AnyPath, over: Over = "own") -> No
     axes.set_title(one_line(str(schedule).split("\n", maxsplit=1)[0]).replace("$", r"\$"), fontsize="small")
     for number in range(1, len(schedule.rounds)):
         axes.axvline(number - 0.5, color="0.9", linewidth=0.5)
+    save_figure(figure, target, over)
+
+
+def plot_iteration(plan: PhasePlan, times: IterationTimes, target: AnyPath, over: Over = "own") -> None:
+    """Draw one iteration: a bar per phase over each port it uses, and in black where that port is dark.
+
+    Args:
+        plan: The phases.
+        times: When they start and what is dark, by the model or as measured.
+        target: The picture: .png, .svg or .pdf.
+        over: What the picture may be written over.
+
+    Raises:
+        ConfigError: matplotlib is missing, or the picture cannot be written.
+    """
+    lanes = ["phase", *(port for name in plan.modules for port in (f"{name}>", f">{name}"))]
+    place = {lane: number for number, lane in enumerate(lanes)}
+    figure = new_figure(9.0, 1.2 + 0.28 * len(lanes))
+    axes = figure.subplots()
+    unit, scale = ("s", 1.0) if times.total_s >= 1.0 else ("ms", 1e3)
+    for number, (phase, start_s) in enumerate(zip(plan.phases, times.starts_s, strict=True)):
+        ports = [port for a, b in phase.circuits for port in (f"{a}>", f">{b}")]
+        for lane in ("phase", *ports):
+            width = scale * phase.duration_s
+            axes.barh(place[lane], width, left=scale * start_s, height=0.8, color=f"C{number % 10}", alpha=0.7)
+        axes.text(scale * (start_s + 0.5 * phase.duration_s), 0, phase.tag, ha="center", va="center", fontsize="small")
+    for span in times.dark:
+        # What begins in the iteration before is drawn at the end, where the same span of the next one is.
+        for shift_s in (0.0, times.total_s):
+            start_s = max(span.starts_s + shift_s, 0.0)
+            end_s = min(span.ends_s + shift_s, times.total_s)
+            if start_s < end_s:
+                axes.barh(place[span.port], scale * (end_s - start_s), left=scale * start_s, height=0.8, color="black")
+    axes.set_yticks(range(len(lanes)), [one_line(lane).replace("$", r"\$") for lane in lanes])
+    axes.set_ylim(len(lanes) - 0.5, -0.5)
+    axes.set_xlim(0.0, scale * times.total_s)
+    axes.set_xlabel(f"time ({unit})")
+    share = 100.0 * times.waiting_share
+    axes.set_title(f"{one_line(plan.job)}: one iteration, {share:.2f} % of it waiting for circuits", fontsize="small")
     save_figure(figure, target, over)
