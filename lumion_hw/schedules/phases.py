@@ -23,7 +23,7 @@ from lumion_hw.errors import ConfigError, LimitError, LumionError, RoutingError
 from lumion_hw.files.reading import MEGABYTE, read_file
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.schedules.cost import LONGEST_DELTA_S
-from lumion_hw.schedules.on_mesh import MeshRouter, MeshStep
+from lumion_hw.schedules.on_mesh import MeshRouter, MeshSchedule, MeshStep
 from lumion_hw.schedules.schedule import Circuits
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class PhasePlan:
         return tuple(sorted({name for phase in self.phases for pair in phase.circuits for name in pair}))
 
     def configurations(self) -> tuple[ModuleCircuits, ...]:
-        """Return what stands in each phase once iterations repeat: its circuits, and others that they leave room for."""
+        """Return what stands in each phase once iterations repeat: its circuits, and others they leave room for."""
         standing: ModuleCircuits = ()
         found: list[ModuleCircuits] = []
         for phase in self.phases * 2:
@@ -121,6 +121,27 @@ def _validated(data: object) -> tuple[PhasePlan | None, list[Check]]:
     checks = list(model.checks())
     phases = tuple(JobPhase(each.tag, each.duration_s, each.all_circuits()) for each in model.phases)
     return (None if checks else PhasePlan(model.job, phases, model.iterations)), checks
+
+
+def schedule_phases(found: MeshSchedule, modules: Sequence[str], duration_s: float) -> PhasePlan:
+    """Return the steps of a schedule on a mesh as phases of equal length, one after the other.
+
+    Args:
+        found: The steps.
+        modules: Device names by rank.
+        duration_s: How long each step lasts once its circuits are up.
+
+    Raises:
+        ConfigError: There are fewer modules than ranks.
+    """
+    ranks = 1 + max(rank for step in found.steps for pair in step.circuits for rank in pair)
+    if ranks > len(modules):
+        raise ConfigError(f"{ranks} ranks on {len(modules)} modules", hint="Give one module per rank.")
+    phases = tuple(
+        JobPhase(f"step-{place}", duration_s, tuple(sorted((modules[a], modules[b]) for a, b in step.circuits)))
+        for place, step in enumerate(found.steps)
+    )
+    return PhasePlan("schedule", phases, iterations=1)
 
 
 # -- the model --------------------------------------------------------------------------------------------------------
@@ -269,7 +290,7 @@ def prepare(model: BenchModel, record: CalibrationRecord, plan: PhasePlan) -> di
         LumionError: A circuit's budget is refused; the message names the phase.
     """
     names = plan.modules
-    router = _router(model, record, names)
+    router = bench_router(model, record, names)
     wanted = plan.configurations()
     steps: list[tuple[MeshStep, bool]] = []
     before: Circuits = ()
@@ -313,8 +334,12 @@ def _numbered(names: Sequence[str], circuits: ModuleCircuits) -> Circuits:
     return tuple(sorted((names.index(a), names.index(b)) for a, b in circuits))
 
 
-def _router(model: BenchModel, record: CalibrationRecord, names: Sequence[str]) -> MeshRouter:
-    """Return the router of a calibrated mesh between modules."""
+def bench_router(model: BenchModel, record: CalibrationRecord, names: Sequence[str]) -> MeshRouter:
+    """Return the router of a calibrated mesh between modules, one rank each.
+
+    Raises:
+        ConfigError: A module is not there or not wired for one polarization.
+    """
     wiring = model.to_wiring()
     inputs = {each.transponder: each.port for each in wiring.inputs if each.tributary is None}
     outputs = {each.transponder: each.port for each in wiring.outputs if each.tributary is None}

@@ -17,14 +17,18 @@ from lumion_hw.circuits import PathSetup
 from lumion_hw.circuits.standing import avoiding
 from lumion_hw.errors import CircuitError, ConfigError, LimitError, RoutingError, UnknownNameError
 from lumion_hw.polarization import Aligner
+from lumion_hw.schedules.collectives import make_schedule
+from lumion_hw.schedules.on_mesh import on_mesh
 from lumion_hw.schedules.phase_run import PhaseSwitch, measured_iteration, model_beside
 from lumion_hw.schedules.phases import (
     JobPhase,
     PhasePlan,
+    bench_router,
     iteration_times,
     load_phases,
     prepare,
     prepared_document,
+    schedule_phases,
     warnings,
 )
 from lumion_hw.schedules.picture import plot_iteration
@@ -71,7 +75,7 @@ def test_a_file_of_phases(tmp_path: Path) -> None:
         ("version: 1", "version: 2", r"1:10: version: expected 1, found the number 2"),
         ("0.05", "-1", r"5:\d+: phases\[0\].duration_s: expected more than 0"),
         ("0.05", ".nan", r"phases\[0\].duration_s: expected a finite number"),
-        ("duration_s: 0.05", "seconds: 0.05", r"5:16: phases\[0\].seconds: "),
+        ("duration_s: 0.05", "seconds: 0.05", r"5:17: phases\[0\].seconds: "),
         ("tag: compute", "tag: data", r"6:\d+: phases\[1\].tag: expected tag 'data' to be used once.*phases\[0\].tag"),
         (
             "[[sfp-a, sfp-b]]",
@@ -297,6 +301,22 @@ def test_a_circuit_that_does_not_come_puts_the_configuration_before_back(
     assert setup.active is driven
     assert np.array_equal(setup.bench.mesh.drives(driven.currents_ma), np.ones(len(driven.currents_ma), dtype=bool))
     assert switch.switch("data").dark_s
+
+
+def test_a_schedule_is_carried_out_step_by_step_by_light(setup: PathSetup) -> None:
+    schedule = make_schedule("all-to-all-shifts", 3)
+    names = ("sfp-a", "sfp-b", "sfp-c")
+    found = on_mesh(bench_router(setup.bench.model, setup.record, names), schedule)
+    plan = schedule_phases(found, names, 0.01)
+    served = {pair for phase in plan.phases for pair in phase.circuits}
+    assert len(served) == 6  # every module sends to every other
+    switch = PhaseSwitch(setup, prepare(setup.bench.model, setup.record, plan))
+    proofs = switch.rehearse()
+    assert all(proof.proven for each in proofs.values() for proof in each)
+    assert {(p.circuit.request.source, p.circuit.request.target) for each in proofs.values() for p in each} == served
+    assert [each.tag for each in switch.run(plan)] == [phase.tag for phase in plan.phases]
+    with pytest.raises(ConfigError, match="3 ranks on 2 modules"):
+        schedule_phases(found, names[:2], 0.01)
 
 
 def test_modules_that_are_not_there_and_phases_without_ways_are_refused(setup: PathSetup) -> None:
