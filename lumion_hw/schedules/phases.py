@@ -23,7 +23,7 @@ from lumion_hw.errors import ConfigError, LimitError, LumionError, RoutingError
 from lumion_hw.files.reading import MEGABYTE, read_file
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.schedules.cost import LONGEST_DELTA_S
-from lumion_hw.schedules.on_mesh import MeshRouter, MeshSchedule, MeshStep
+from lumion_hw.schedules.mesh_steps import MeshRouter, MeshSchedule, MeshStep
 from lumion_hw.schedules.schedule import Circuits
 
 if TYPE_CHECKING:

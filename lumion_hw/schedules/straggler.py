@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from lumion_hw.schedules.matchings import heavy_matching
 from lumion_hw.schedules.schedule import Schedule, ScheduleRound, Transfer, both_ways, check_ranks
 
-_TRIES = 8
+_TRIES = 12
 """Random tries for numbers of ranks without a rule; the first that keeps the bound is taken."""
 _NOISE = 0.3
 """Share of chance in what a transfer is worth, against 1 and more."""
@@ -142,8 +142,8 @@ def _searched(ranks: int, rotation: Rotation, random: np.random.Generator) -> li
     while not held.all():
         t = len(rounds)
         if rotation and t < late:
-            pairs = [((x + t) % late, (y + t) % late) for x, y, _, _ in rotation]
             sent = _rotated(rotation, t, held, random)
+            pairs = sorted({(min(pair), max(pair)) for pair in sent})
         else:
             pairs, sent = _worthiest(
                 held, [rank for rank in range(ranks) if t >= late or rank not in (t, late)], random

@@ -18,7 +18,7 @@ from lumion_hw.circuits.standing import avoiding
 from lumion_hw.errors import CircuitError, ConfigError, LimitError, RoutingError, UnknownNameError
 from lumion_hw.polarization import Aligner
 from lumion_hw.schedules.collectives import make_schedule
-from lumion_hw.schedules.on_mesh import on_mesh
+from lumion_hw.schedules.mesh_steps import on_mesh
 from lumion_hw.schedules.phase_run import PhaseSwitch, measured_iteration, model_beside
 from lumion_hw.schedules.phases import (
     JobPhase,

@@ -7,7 +7,7 @@ import pytest
 from lumion_hw.errors import ConfigError, NoPathError
 from lumion_hw.mesh import HexMesh
 from lumion_hw.schedules.collectives import make_schedule
-from lumion_hw.schedules.on_mesh import MeshRouter, MeshSchedule, _fewest_parts, on_mesh, split
+from lumion_hw.schedules.mesh_steps import MeshRouter, MeshSchedule, _fewest_parts, on_mesh, split
 from lumion_hw.schedules.schedule import Schedule
 
 SMALL = HexMesh.columns([2])
