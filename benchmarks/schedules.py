@@ -23,8 +23,7 @@ from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.path.pop(0)  # this folder would hide the package calibration
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import numpy as np
 
@@ -51,6 +50,7 @@ from lumion_hw.schedules import (
     verify,
 )
 
+ROOT = Path(__file__).parents[1]
 KNOWN = {6: 7, 10: 12, 12: 14, 14: 17, 18: 21, 20: 23, 22: 26, 24: 27, 26: 30, 28: 32, 30: 34, 48: 53}
 """Best counts known before, by one matching of most weight per round or the generator of the authors."""
 NAMES = ("ring", "halving-doubling", "stragglar", "all-to-all", "bruck")

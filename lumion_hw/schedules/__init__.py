@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         LeaseRequest,
         LeaseTable,
         StaleLeaseError,
+        serve_leases,
     )
     from lumion_hw.schedules.mesh_steps import MeshRouter, MeshSchedule, MeshStep, on_mesh
     from lumion_hw.schedules.phase_run import (
@@ -101,6 +102,7 @@ __all__ = [
     "ring_broadcast",
     "save_schedule",
     "schedule_phases",
+    "serve_leases",
     "stragglar",
     "verify",
 ]
@@ -144,6 +146,7 @@ if not TYPE_CHECKING:
                 "LeaseRequest",
                 "LeaseTable",
                 "StaleLeaseError",
+                "serve_leases",
             ),
             "mesh_steps": (
                 "MeshRouter",

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 
+from lumion_hw.circuits import CircuitRequest, PathSetup
 from lumion_hw.clock import Clock
 from lumion_hw.errors import ConfigError, LumionError, UnknownNameError
 from lumion_hw.files import AnyPath
@@ -290,6 +291,43 @@ class LeaseTable:
             write_file(self._path, "last number of a lease", text)
         self._number = number
         return number
+
+
+def serve_leases(setup: PathSetup, table: LeaseTable) -> tuple[tuple[Lease, ...], tuple[Lease, ...]]:
+    """Take down the circuits of leases that have ended and set up those of leases that have begun, both ways.
+
+    Ports are device names of modules. A circuit that cannot be set up ends its lease.
+
+    Args:
+        setup: Path set-up of the bench.
+        table: The leases.
+
+    Returns:
+        What :meth:`LeaseTable.turn` returned.
+
+    Raises:
+        LumionError: A circuit could not be set up or proven; its lease has ended, all others are served.
+    """
+    ended, begun = table.turn()
+    standing = set() if setup.active is None else {circuit.request for circuit in setup.active.circuits}
+    gone = [request for lease in ended for request in _both_ways(lease) if request in standing]
+    if gone:
+        setup.disconnect(gone)
+    failures: list[LumionError] = []
+    for lease in begun:
+        try:
+            setup.connect(_both_ways(lease))
+        except LumionError as error:
+            table.release(lease.number)
+            failures.append(error)
+    if failures:
+        raise failures[0] if len(failures) == 1 else ExceptionGroup("leased circuits could not be set up", failures)
+    return ended, begun
+
+
+def _both_ways(lease: Lease) -> list[CircuitRequest]:
+    there = CircuitRequest(*lease.ports)
+    return [there, there.reverse()]
 
 
 def _last_number(path: Path) -> int:

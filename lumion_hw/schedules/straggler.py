@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from lumion_hw.schedules.matchings import heavy_matching
 from lumion_hw.schedules.schedule import Schedule, ScheduleRound, Transfer, both_ways, check_ranks
 
-_TRIES = 12
+_ROTATED_TRIES, _TRIES = 60, 4
 """Random tries for numbers of ranks without a rule; the first that keeps the bound is taken."""
 _NOISE = 0.3
 """Share of chance in what a transfer is worth, against 1 and more."""
@@ -60,7 +60,7 @@ def stragglar(ranks: int, *, seed: int = 0) -> Schedule:
     else:
         rotation = rotations().get(ranks, ())
         rounds = _searched(ranks, rotation, np.random.default_rng(seed))
-        for again in range(1, _TRIES):
+        for again in range(1, _ROTATED_TRIES if rotation else _TRIES):
             if len(rounds) == least_rounds(ranks):
                 break
             other = _searched(ranks, rotation, np.random.default_rng((seed, again)))

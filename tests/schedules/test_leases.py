@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lumion_hw import Bench
+from lumion_hw.circuits import PathSetup
+from lumion_hw.circuits.standing import avoiding
 from lumion_hw.clock import VirtualClock
-from lumion_hw.errors import ConfigError
+from lumion_hw.errors import ConfigError, LumionError
+from lumion_hw.polarization import Aligner
 from lumion_hw.schedules.leases import (
     Lease,
     LeaseRank,
@@ -18,7 +23,11 @@ from lumion_hw.schedules.leases import (
     LeaseRequest,
     LeaseTable,
     StaleLeaseError,
+    serve_leases,
 )
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "circuits"))
+from known_mesh import SMALL, record_of_truth
 
 PORTS = ("a", "b", "c", "d")
 
@@ -195,3 +204,28 @@ def test_leases_never_overlap_on_a_port(actions: list) -> None:
         assert numbers == sorted(set(numbers))
         lent = {port for each in table.leases if each.starts_s <= clock.now() for port in each.ports}
         assert set(standing) == lent
+
+
+def test_circuits_come_and_go_with_their_leases() -> None:
+    with Bench.emulate(SMALL, seed=5) as bench:
+        setup = PathSetup(bench, record_of_truth(bench), Aligner(bench.clock))
+        table = LeaseTable(bench.clock, ("sfp-a", "sfp-b", "sfp-c"))
+        table.request(LeaseRequest("borrower", "sfp-a", ("sfp-b",), 30.0))
+        later = table.request(LeaseRequest("other", "sfp-c", ("sfp-b",), 30.0, wait_s=60.0))
+        assert len(serve_leases(setup, table)[1]) == 1
+        assert setup.active is not None
+        assert {str(each.request) for each in setup.active.circuits} == {"sfp-a to sfp-b", "sfp-b to sfp-a"}
+        bench.clock.sleep(table.next_s - bench.clock.now())
+        assert serve_leases(setup, table)[1] == (later,)
+        assert {str(each.request) for each in setup.active.circuits} == {"sfp-c to sfp-b", "sfp-b to sfp-c"}
+        assert all(proof.proven for proof in setup.prove())
+        table.release(later.number)
+        serve_leases(setup, table)
+        assert setup.active is None
+        failing = table.request(LeaseRequest("lost", "sfp-a", ("sfp-b",), 30.0))
+        setup.record = avoiding(setup.record, range(15))
+        with pytest.raises(LumionError):
+            serve_leases(setup, table)
+        assert [lease.number for lease in table.leases if lease.ends_s > bench.clock.now()] == []
+        with pytest.raises(StaleLeaseError):
+            table.renew(failing.number, 1.0)
