@@ -68,7 +68,8 @@ def plot_schedule(schedule: Schedule, target: AnyPath, over: Over = "own") -> No
     axes.set_ylim(schedule.ranks - 0.5, -0.5)
     axes.set_xlabel("round")
     axes.set_ylabel("rank")
-    axes.set_title(one_line(str(schedule).split("\n", maxsplit=1)[0]).replace("$", r"\$"), fontsize="small")
+    title = f"{one_line(schedule.name)}, {schedule.ranks} ranks: {len(schedule.rounds)} rounds"
+    axes.set_title(title.replace("$", r"\$"), fontsize="small")
     for number in range(1, len(schedule.rounds)):
         axes.axvline(number - 0.5, color="0.9", linewidth=0.5)
     save_figure(figure, target, over)
