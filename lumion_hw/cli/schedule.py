@@ -161,6 +161,8 @@ def verify(file: str, seed: int, as_json: bool) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME|FILE...")
 @click.option("--ranks", type=_RANKS, help="Number of ranks, for names.")
 @click.option("--buffer", "buffer_bytes", type=Number("bytes", 0.0, 1e18), required=True, help="Bytes of one rank.")
+@out_option("Draw time against dark time here: .png, .svg or .pdf.", "--plot")
+@force_option
 @click.option("--late", type=_SECONDS, help="How late a straggler is, in s; by default late enough.")
 @_cost_options
 @json_option
@@ -168,6 +170,8 @@ def cost(
     names: Sequence[str],
     ranks: int | None,
     buffer_bytes: float,
+    plot: Path | None,
+    force: bool,
     late: float | None,
     rate: float,
     alpha: float,
@@ -186,8 +190,13 @@ def cost(
 
     model = _model(rate, alpha, delta, relock, hidden)
     rows, said = [], []
-    for name in names:
-        made = _named_or_read(name, ranks)
+    schedules = [_named_or_read(name, ranks) for name in names]
+    if plot is not None:
+        from lumion_hw.files.writing import over
+        from lumion_hw.schedules.picture import plot_costs
+
+        plot_costs(schedules, model, buffer_bytes, plot, over(force))
+    for made in schedules:
         own, fixed = cost_of(made), best_static(made, model, buffer_bytes)
         late_s = math.inf if late is None else late
         beside = None if fixed is None else cost_of(fixed)
@@ -238,6 +247,8 @@ def cost(
 @click.option("--combine", is_flag=True, help="Plan the way back: the transposed matrix.")
 @click.option("--configurations", "count", type=click.IntRange(1, MANY), help="Most configurations; all by default.")
 @click.option("--duplex", is_flag=True, help="Matchings only; needs --configurations.")
+@out_option("Draw what is served here: .png, .svg or .pdf.", "--plot")
+@force_option
 @click.option("--rest-rate", type=_RATE, help="Bytes per s of an electrical network that takes what is left.")
 @_cost_options
 @json_option
@@ -248,6 +259,8 @@ def demand(
     combine: bool,
     count: int | None,
     duplex: bool,
+    plot: Path | None,
+    force: bool,
     rest_rate: float | None,
     rate: float,
     alpha: float,
@@ -268,6 +281,11 @@ def demand(
     wanted = wanted.reversed() if combine else wanted
     found = birkhoff(wanted) if count is None else bounded(wanted, count, duplex=duplex)
     model = _model(rate, alpha, delta, relock, hidden)
+    if plot is not None:
+        from lumion_hw.files.writing import over
+        from lumion_hw.schedules.picture import plot_served
+
+        plot_served(found, plot, over(force))
     best = None if rest_rate is None else found.best_count(model, rest_rate)
     if as_json:
         echo_json(
@@ -426,10 +444,20 @@ def phases(
         alone = [each.alone for each in prepared.values()]
         document["configurations"] = prepared_document(prepared)
         if run:
-            from lumion_hw.circuits import PathSetup
+            from lumion_hw.circuits import BenchLock, PathSetup, read_state
+            from lumion_hw.cli.circuits import BenchTarget
+            from lumion_hw.errors import ConfigError
             from lumion_hw.schedules.phase_run import PhaseSwitch
 
-            with open_bench(bench_file, emulate, seed, endpoints) as bench:
+            target = BenchTarget(bench_file, emulate, seed, endpoints, None, record, None, 0.0, as_json)
+            with (
+                target.directory() as directory,
+                BenchLock(directory, "lumion schedule phases"),
+                open_bench(bench_file, emulate, seed, endpoints) as bench,
+            ):
+                if standing := read_state(directory)[0].circuits:
+                    names = ", ".join(circuit.name for circuit in standing)
+                    raise ConfigError(f"{names}: connected already", hint="Take them down with `lumion disconnect`.")
                 switch = PhaseSwitch(PathSetup(bench, calibrated), prepared)
                 switch.rehearse()
                 measured = switch.run(plan, iterations=iterations)

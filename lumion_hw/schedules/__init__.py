@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         prepare,
         schedule_phases,
     )
-    from lumion_hw.schedules.picture import plot_iteration, plot_schedule
+    from lumion_hw.schedules.picture import plot_costs, plot_iteration, plot_schedule, plot_served
     from lumion_hw.schedules.schedule import Schedule, ScheduleRound, Transfer
     from lumion_hw.schedules.straggler import least_rounds, stragglar
     from lumion_hw.schedules.verification import verify
@@ -94,8 +94,10 @@ __all__ = [
     "model_beside",
     "on_mesh",
     "optimal",
+    "plot_costs",
     "plot_iteration",
     "plot_schedule",
+    "plot_served",
     "port_times_s",
     "prepare",
     "read_counts",

@@ -94,7 +94,7 @@ class MeshRouter:
     max_hops: int | None = None
     faults: MeshFaults | None = None
     unusable: Collection[tuple[int, State]] = ()
-    _ways: dict[tuple[int, int], Path] = field(default_factory=dict)
+    _ways: dict[tuple[int, int], Path] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._one_fibre = list(self.inputs) == list(self.outputs)

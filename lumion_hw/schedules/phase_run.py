@@ -153,8 +153,8 @@ class PhaseSwitch:
     ) -> tuple[MeasuredPhase, ...]:
         """Go through the phases; each starts when its circuits are proven, and never before.
 
-        A configuration is asked for as soon as the ports that it changes have been used, while the phase before may
-        still go on over others.
+        A configuration is asked for as soon as the circuits that it ends, and the ports that it joins anew, have been
+        used, while the phase before may still go on over others.
 
         Args:
             plan: The phases that were prepared.
@@ -172,8 +172,9 @@ class PhaseSwitch:
             for phase in plan.phases:
                 prepared, switched = self._prepared[phase.tag], None
                 if self._changes(phase.tag):
-                    ports = [port for a, b in self._new(phase.tag) for port in (f"{a}>", f">{b}")]
-                    free_s = end_s if prepared.alone else max((used_s.get(port, 0.0) for port in ports), default=0.0)
+                    gone = [pair for pair, _ in self._standing() if pair not in prepared.circuits]
+                    ports = [port for a, b in (*self._new(phase.tag), *gone) for port in (f"{a}>", f">{b}")]
+                    free_s = max(used_s.get(port, 0.0) for port in ports)
                     _sleep_till(clock.now, clock.sleep, free_s)
                     switched = self.switch(phase.tag)
                 _sleep_till(clock.now, clock.sleep, end_s)

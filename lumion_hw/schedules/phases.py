@@ -74,11 +74,16 @@ class PhasePlan:
         standing: ModuleCircuits = ()
         found: list[ModuleCircuits] = []
         for phase in self.phases * 2:
-            senders, receivers = {a for a, _ in phase.circuits}, {b for _, b in phase.circuits}
-            left = [(a, b) for a, b in standing if a not in senders and b not in receivers]
-            standing = tuple(sorted((*phase.circuits, *left)))
+            standing = _followed(standing, phase.circuits)
             found.append(standing)
         return tuple(found[len(self.phases) :])
+
+
+def _followed(standing: ModuleCircuits, wanted: ModuleCircuits) -> ModuleCircuits:
+    """Return circuits that are wanted, and of those that stand the ones they leave room for."""
+    senders, receivers = {a for a, _ in wanted}, {b for _, b in wanted}
+    left = [(a, b) for a, b in standing if a not in senders and b not in receivers]
+    return tuple(sorted((*wanted, *left)))
 
 
 def load_phases(path: str | os.PathLike[str]) -> PhasePlan:
@@ -191,12 +196,12 @@ def iteration_times(
 ) -> IterationTimes:
     """Return the times of one iteration: a phase waits for what of its circuits' darkness earlier phases do not hide.
 
-    A configuration is asked for when the last port that it changes has been used.
+    A configuration is asked for when the circuits that it ends, and the ports that it joins anew, have been used.
 
     Args:
         plan: The phases.
         delta_s: Dark time of a port that changes its partner: one number, or one per phase.
-        alone: Phases whose configuration has no room for circuits of the phase before: they are asked for at its end.
+        alone: Phases that have no room on the mesh for circuits besides their own.
 
     Raises:
         LimitError: A dark time is negative, not finite or longer than a day.
@@ -206,29 +211,29 @@ def iteration_times(
         if not 0.0 <= value <= LONGEST_DELTA_S:
             raise LimitError("dark time of a port", asked=value, limit=LONGEST_DELTA_S, unit="s")
     is_alone = [False] * len(plan.phases) if alone is None else list(alone)
-    configurations = plan.configurations()
     used_s: dict[str, float] = {}
     now_s = begin_s = ready_s = 0.0
     rows: list[tuple[float, float, float | None, list[DarkSpan]]] = []
-    standing = set(configurations[-1])
+    standing = plan.configurations()[-1]
     for turn in range(2 * len(plan.phases)):
         number = turn % len(plan.phases)
         if turn == len(plan.phases):
             begin_s = now_s
         phase = plan.phases[number]
+        then = phase.circuits if is_alone[number] else _followed(standing, phase.circuits)
         new = [pair for pair in phase.circuits if pair not in standing]
         asked_s = None
         spans: list[DarkSpan] = []
         start_s = now_s
         if new:
-            ports = _ports(new)
+            gone = [pair for pair in standing if pair not in then]
             # One configuration after the other: the one before has to be up.
-            asked_s = now_s if is_alone[number] else max(ready_s, *(used_s.get(port, 0.0) for port in ports))
+            asked_s = max(ready_s, *(used_s.get(port, 0.0) for port in _ports([*new, *gone])))
             ready_s = asked_s + deltas_s[number]
             start_s = max(now_s, ready_s)
-            spans = [DarkSpan(port, asked_s, ready_s) for port in ports]
+            spans = [DarkSpan(port, asked_s, ready_s) for port in _ports(new)]
         rows.append((start_s, start_s - now_s, asked_s, spans))
-        standing = set(phase.circuits if is_alone[number] else configurations[number])
+        standing = then
         now_s = start_s + phase.duration_s
         used_s |= dict.fromkeys(_ports(phase.circuits), now_s)
     rows = rows[len(plan.phases) :]
@@ -291,14 +296,14 @@ def prepare(model: BenchModel, record: CalibrationRecord, plan: PhasePlan) -> di
     """
     names = plan.modules
     router = bench_router(model, record, names)
-    wanted = plan.configurations()
     steps: list[tuple[MeshStep, bool]] = []
     before: Circuits = ()
     # Twice round, as the last phase is followed by the first.
     for turn in range(2 * len(plan.phases)):
         number = turn % len(plan.phases)
         phase = plan.phases[number]
-        whole, own = _numbered(names, wanted[number]), _numbered(names, phase.circuits)
+        stands = tuple((names[a], names[b]) for a, b in before)
+        whole, own = _numbered(names, _followed(stands, phase.circuits)), _numbered(names, phase.circuits)
         try:
             steps.append((router.step(number, whole, before), False))
         except RoutingError as refusal:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from lumion_hw.acquisition.plotting import FORMATS, require_plots
 from lumion_hw.errors import ConfigError
@@ -11,6 +14,8 @@ from lumion_hw.files import AnyPath
 from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.shown import one_line
 from lumion_hw.files.writing import Over, check_target, write_file
+from lumion_hw.schedules.cost import CostModel, best_static, cost_of, size_text
+from lumion_hw.schedules.decomposition import Decomposition
 from lumion_hw.schedules.phases import IterationTimes, PhasePlan
 from lumion_hw.schedules.schedule import Schedule
 
@@ -72,6 +77,63 @@ def plot_schedule(schedule: Schedule, target: AnyPath, over: Over = "own") -> No
     axes.set_title(title.replace("$", r"\$"), fontsize="small")
     for number in range(1, len(schedule.rounds)):
         axes.axvline(number - 0.5, color="0.9", linewidth=0.5)
+    save_figure(figure, target, over)
+
+
+def plot_costs(
+    schedules: Sequence[Schedule], model: CostModel, buffer_bytes: float, target: AnyPath, over: Over = "own"
+) -> None:
+    """Draw how long schedules take against the dark time of a change, and in grey the fixed configurations beside them.
+
+    Args:
+        schedules: The schedules.
+        model: The fabric; its own dark time is marked.
+        buffer_bytes: Buffer of one rank.
+        target: The picture: .png, .svg or .pdf.
+        over: What the picture may be written over.
+
+    Raises:
+        ConfigError: matplotlib is missing, or the picture cannot be written.
+    """
+    figure = new_figure(7.0, 4.5)
+    axes = figure.subplots()
+    deltas_s = np.logspace(-7.0, 0.0, 141)
+    fixed = [each for each in (best_static(one, model, buffer_bytes) for one in schedules) if each is not None]
+    names = {each.name for each in schedules}
+    beside = {each.name: each for each in fixed if each.name not in names}
+    for each, colour in [*((each, None) for each in schedules), *((each, "0.6") for each in beside.values())]:
+        cost = cost_of(each)
+        times_s = [cost.time_s(model.with_delta_s(float(delta_s)), buffer_bytes) for delta_s in deltas_s]
+        label = f"{one_line(each.name)}, {each.ranks} ranks".replace("$", r"\$")
+        axes.loglog(deltas_s, times_s, label=label, color=colour, linestyle="--" if colour else "-")
+    if model.delta_s > 0.0:
+        axes.axvline(model.delta_s, color="0.8", linewidth=1.0)
+    axes.set_xlabel("dark time of a change (s)")
+    axes.set_ylabel(f"time for {size_text(buffer_bytes)} per rank (s)")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
+    save_figure(figure, target, over)
+
+
+def plot_served(found: Decomposition, target: AnyPath, over: Over = "own") -> None:
+    """Draw the share of a demand that is served, by the number of configurations.
+
+    Args:
+        found: The configurations.
+        target: The picture: .png, .svg or .pdf.
+        over: What the picture may be written over.
+
+    Raises:
+        ConfigError: matplotlib is missing, or the picture cannot be written.
+    """
+    figure = new_figure(6.0, 3.5)
+    axes = figure.subplots()
+    total = max(found.demand.total_bytes, 1)
+    axes.plot([100.0 * served / total for served in found.served_after_bytes], marker=".", markersize=3.0)
+    axes.set_xlabel("configurations")
+    axes.set_ylabel("served (%)")
+    axes.set_ylim(0.0, 102.0)
+    axes.grid(alpha=0.3)
     save_figure(figure, target, over)
 
 

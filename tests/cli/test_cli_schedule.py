@@ -63,6 +63,12 @@ def test_make_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("s.svg", "s.png"):
         printed(capsys, "make", "ring", "--ranks", 4, "--plot", tmp_path / name)
         printed(capsys, "make", "ring", "--ranks", 5, "--plot", tmp_path / name)  # its own it writes over
+    printed(capsys, "cost", "ring", "bruck", "--ranks", 8, "--buffer", 2**20, "--plot", tmp_path / "c.svg")
+    assert "<!-- bruck, 8 ranks -->" in (tmp_path / "c.svg").read_text()
+    assert "ring, 8 ranks -->" in (tmp_path / "c.svg").read_text()
+    (tmp_path / "m.csv").write_text("0,1\n1,0\n")
+    printed(capsys, "demand", tmp_path / "m.csv", "--plot", tmp_path / "d.svg")
+    assert "served" in (tmp_path / "d.svg").read_text()
     (tmp_path / "mine.svg").write_text("<svg>mine</svg>")
     assert main(["schedule", "make", "ring", "--ranks", "4", "--plot", str(tmp_path / "mine.svg")]) == 2
     assert "not made by this program" in capsys.readouterr().err

@@ -279,6 +279,27 @@ def test_measured_darkness_is_that_of_the_light_itself_and_what_stays_stays_brig
     assert dark_s < bright_s + 3e-3  # and not much later than it could: two scans of the photodiodes
 
 
+def test_a_phase_that_fills_the_mesh_alone_waits_for_what_it_ends(setup: PathSetup) -> None:
+    # With PUC 12 out of use the two circuits cannot stand together, although they share no port.
+    phases = (
+        JobPhase("one", 0.02, (("sfp-a", "sfp-b"),)),
+        JobPhase("idle", 0.002, ()),
+        JobPhase("two", 0.03, (("sfp-c", "sfp-a"),)),
+    )
+    plan = PhasePlan("j", phases)
+    prepared = prepare(setup.bench.model, avoiding(setup.record, [12]), plan)
+    assert [each.alone for each in prepared.values()] == [True, False, True]
+    assert prepared["idle"].circuits == phases[0].circuits
+    assert iteration_times(plan, 0.004).waits_s == pytest.approx((0.0, 0.0, 0.0))  # were there room
+    times = iteration_times(plan, 0.004, [each.alone for each in prepared.values()])
+    assert times.waits_s == pytest.approx((0.004, 0.0, 0.002))
+    switch = PhaseSwitch(setup, prepared)
+    switch.rehearse()
+    done = switch.run(plan, iterations=3)
+    said = model_beside(done, prepared, plan)
+    assert measured_iteration(done, 2, plan).waits_s == pytest.approx(said.waits_s, abs=1e-4)
+
+
 def test_a_phase_does_not_start_over_circuits_that_do_not_stand(switch: PhaseSwitch, job: PhasePlan) -> None:
     switch.switch("pipeline")
     with pytest.raises(CircuitError, match="phase data: sfp-b to sfp-c, sfp-c to sfp-a is dark"):
