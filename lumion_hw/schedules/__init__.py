@@ -177,8 +177,10 @@ if not TYPE_CHECKING:
                 "schedule_phases",
             ),
             "picture": (
+                "plot_costs",
                 "plot_iteration",
                 "plot_schedule",
+                "plot_served",
             ),
             "schedule": (
                 "Schedule",
