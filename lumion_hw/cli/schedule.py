@@ -64,7 +64,7 @@ def _named_or_read(name: str, ranks: int | None) -> Schedule:
 
 
 @schedule.command("list")
-@click.option("--ranks", type=_RANKS, default=8, show_default=True, help="Number of ranks.")
+@click.option("--ranks", type=click.IntRange(2, 256), default=8, show_default=True, help="Number of ranks.")
 @json_option
 def list_(ranks: int, as_json: bool) -> None:
     """List all schedules that there are for a number of ranks."""

@@ -26,6 +26,8 @@ LONGEST_DELTA_S = 86400.0
 MOST_BYTES = 1e18
 ADVISED_DELTAS_S = (1e-5, 1e-4, 1e-3, 1e-2)
 """From fast switches of research to what a slow controller or a MEMS switch needs."""
+_MOST_TRANSFERS = 2**18
+"""Of a broadcast along a ring; beyond a few thousand pieces another one gains nothing."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -166,11 +168,12 @@ def best_static(schedule: Schedule, model: CostModel, buffer_bytes: float) -> Sc
 
 
 def _best_pieces(ranks: int, model: CostModel, buffer_bytes: float) -> int:
-    """Return the k that makes (n - 2 + k)(alpha + b / k) least."""
+    """Return the k that makes (n - 2 + k)(alpha + b / k) least, or as many as are worth listing."""
+    most = max(1, min(MOST_PIECES, _MOST_TRANSFERS // ranks))
     if model.alpha_s == 0.0:
-        return MOST_PIECES
+        return most
     best = math.sqrt((ranks - 2) * _buffer_s(model, buffer_bytes) / model.alpha_s)
-    return min(max(round(best), 1), MOST_PIECES)
+    return min(max(round(best), 1), most)
 
 
 def port_times_s(schedule: Schedule, model: CostModel, buffer_bytes: float) -> tuple[float, tuple[float, ...]]:

@@ -92,6 +92,8 @@ class Schedule:
             raise ConfigError(f"{self.name}: no collective {self.collective!r}", hint=f"There are {COLLECTIVES}.")
         if self.collective == "all-to-all" and self.chunks != self.ranks**2:
             raise ConfigError(f"{self.name}: {self.chunks} chunks; an all-to-all of {self.ranks} has {self.ranks**2}")
+        if (self.chunks == 0) != (self.collective == "matchings") or self.chunks < 0:
+            raise ConfigError(f"{self.name}: {self.chunks} chunks for {self.collective}")
         for number, each in enumerate(self.rounds):
             where = f"{self.name}, round {number}"
             _check_circuits(each.circuits, self.ranks, self.duplex, where)

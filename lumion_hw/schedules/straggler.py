@@ -25,6 +25,8 @@ from lumion_hw.schedules.schedule import Schedule, ScheduleRound, Transfer, both
 
 _ROTATED_TRIES, _TRIES = 60, 4
 """Random tries for numbers of ranks without a rule; the first that keeps the bound is taken."""
+_MANY = 200
+"""Ranks above which one try takes seconds, and is the only one."""
 _NOISE = 0.3
 """Share of chance in what a transfer is worth, against 1 and more."""
 _LATE = 2.0
@@ -60,7 +62,7 @@ def stragglar(ranks: int, *, seed: int = 0) -> Schedule:
     else:
         rotation = rotations().get(ranks, ())
         rounds = _searched(ranks, rotation, np.random.default_rng(seed))
-        for again in range(1, _ROTATED_TRIES if rotation else _TRIES):
+        for again in range(1, _ROTATED_TRIES if rotation else _TRIES if ranks <= _MANY else 1):
             if len(rounds) == least_rounds(ranks):
                 break
             other = _searched(ranks, rotation, np.random.default_rng((seed, again)))
@@ -176,7 +178,11 @@ def _worthiest(held: NDArray[np.bool_], free: Sequence[int], random: np.random.G
     ranks = len(held)
     copies = np.maximum(held.sum(axis=0), 1)
     worth = 1.0 + _LATE ** np.ceil(np.log2(ranks / copies)) + _NOISE * random.random(held.shape[1])
-    mine = held[free]
+    # Chunks that nobody has yet, or everybody, are of no use to anyone.
+    active = np.flatnonzero(held.any(axis=0) & ~held.all(axis=0))
+    if not len(active):
+        return [], {}
+    mine, worth = held[list(free)][:, active], worth[active]
     value = np.where(mine[:, None, :] & ~mine[None, :, :], worth, 0.0)
     chunk, one_way = value.argmax(axis=2), value.max(axis=2)
     both = one_way + one_way.T
@@ -189,5 +195,5 @@ def _worthiest(held: NDArray[np.bool_], free: Sequence[int], random: np.random.G
             pairs.append((free[a], free[b]))
             for x, y in ((a, b), (b, a)):
                 if one_way[x, y] > 0.0:
-                    sent[free[x], free[y]] = int(chunk[x, y])
+                    sent[free[x], free[y]] = int(active[chunk[x, y]])
     return pairs, sent

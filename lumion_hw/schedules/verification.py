@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.errors import ConfigError
+from lumion_hw.errors import ConfigError, LimitError
 from lumion_hw.schedules.schedule import Schedule, Transfer
 
 _LARGEST = 2**48
 """Sums of all ranks of the largest schedule stay below 2**63; two different ones are equal by chance once in 2**48."""
+_MOST_NUMBERS = 2**24
+"""Of all ranks and chunks together: three arrays of so many fit into half a gigabyte."""
 _Array = NDArray[np.int64]
 _Mask = NDArray[np.bool_]
 
@@ -25,10 +27,18 @@ def verify(schedule: Schedule, *, seed: int = 0) -> None:
 
     Raises:
         ConfigError: The schedule does not do what its collective says; the message names round, rank and chunk.
+        LimitError: It has too many ranks and chunks to be executed.
     """
     if schedule.collective == "matchings":
         _check_pairs(schedule)
         return
+    if (numbers := schedule.ranks * schedule.chunks) > _MOST_NUMBERS:
+        raise LimitError(
+            f"{schedule.name} cannot be executed: chunks of all ranks",
+            asked=numbers,
+            limit=_MOST_NUMBERS,
+            unit="chunks",
+        )
     own = np.random.default_rng(seed).integers(1, _LARGEST, (schedule.ranks, schedule.chunks), dtype=np.int64)
     held, value = _beginning(schedule, own)
     for number, each in enumerate(schedule.rounds):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lumion_hw.errors import ConfigError, UnknownNameError
+from lumion_hw.errors import ConfigError, LimitError, UnknownNameError
 from lumion_hw.schedules.collectives import MAKERS, make_schedule, ring_broadcast
 from lumion_hw.schedules.documents import load_schedule, save_schedule, schedule_document, schedule_from
 from lumion_hw.schedules.matchings import circle, xor
@@ -174,6 +174,13 @@ def test_matchings_that_join_a_pair_twice_or_never_are_found() -> None:
 def test_numbers_of_ranks_that_do_not_fit_are_refused(name: str, ranks: int, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_schedule(name, ranks)
+
+
+def test_a_schedule_without_chunks_or_too_large_to_be_executed_is_refused() -> None:
+    with pytest.raises(ConfigError, match="0 chunks for all-reduce"):
+        Schedule("empty", "all-reduce", 4, 0, False, ())
+    with pytest.raises(LimitError, match="cannot be executed"):
+        verify(Schedule("vast", "all-gather", 4, 10**12, False, ()))
 
 
 def test_unknown_schedules_and_pieces_are_refused() -> None:
