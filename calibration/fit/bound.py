@@ -23,6 +23,7 @@ from calibration.model.observations import NoiseModel, Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, Prior
 from calibration.model.space import ParameterSpace
+from calibration.model.symmetric import inverse_of, scale_of
 
 Real = NDArray[np.float64]
 
@@ -55,10 +56,11 @@ class Bound:
     prior_information: Real
     reachable_rank: int | None = None
 
-    @property
+    @cached_property
     def rank(self) -> int:
         """Number of independent combinations that the readings show."""
-        values, _ = self._spectrum
+        scale = scale_of(self.information)
+        values = np.linalg.eigvalsh(self.information / np.outer(scale, scale))
         return int((values > _NOTHING).sum())
 
     @property
@@ -72,14 +74,8 @@ class Bound:
         Combinations that neither readings nor prior show are left out: they add nothing to it.
         """
         total = self.information + self.prior_information
-        scale = _unit(total)
-        # Each parameter in units of what is known of it alone: only then can "hardly seen" be told from "in small
-        # units".
-        values, vectors = np.linalg.eigh(total / np.outer(scale, scale))
-        seen = values > _NOTHING
-        inner = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T / np.outer(scale, scale)
         result = np.zeros((self.space.size, self.space.size))
-        result[np.ix_(self.free, self.free)] = inner
+        result[np.ix_(self.free, self.free)] = inverse_of(total, _NOTHING)
         return result
 
     def sigma(self, name: str) -> Real:
@@ -124,7 +120,7 @@ class Bound:
             rows[row] /= rows[row, pivot]
             others = np.arange(len(rows)) != row
             rows[others] -= np.outer(rows[others, pivot], rows[row])
-        rows /= _unit(self.information)
+        rows /= scale_of(self.information)
         _take_out_single(rows)
         largest = rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)]
         directions: Real = rows / largest[:, None]
@@ -141,7 +137,7 @@ class Bound:
     @cached_property
     def _spectrum(self) -> tuple[Real, Real]:
         """Eigenvalues and vectors of the information, each parameter in units of what is known of it alone."""
-        scale = _unit(self.information)
+        scale = scale_of(self.information)
         values, vectors = np.linalg.eigh(self.information / np.outer(scale, scale))
         return values, vectors
 
@@ -215,10 +211,3 @@ def _take_out_single(rows: Real) -> None:
                 break
         else:
             return
-
-
-def _unit(matrix: Real) -> Real:
-    """Return the roots of a diagonal, 1 where it is zero."""
-    root = np.sqrt(np.maximum(np.diag(matrix), 0.0))
-    unit: Real = np.where(root > 0.0, root, 1.0)
-    return unit

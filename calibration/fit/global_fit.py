@@ -11,6 +11,7 @@ for the noise alone.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from calibration.model.normal_equations import (
 )
 from calibration.model.parameters import MeshParameters
 from calibration.model.priors import FREE_GROUPS, PHASE_GROUPS, Prior, modulo_a_turn
+from calibration.model.symmetric import inverse_of, scale_of, solved
 
 Real = NDArray[np.float64]
 
@@ -55,7 +57,11 @@ _KEPT_SIGMA = 1.5
 _LEAST_CURVED = 1e-3
 _DAMPING_START, _DAMPING_NEAR = 1e-3, 1e-7
 _DAMPING_LEAST = 1e-9
+# Less is not felt: hardly a direction has so little of its parameters' curvature.
+_DAMPING_FELT = 1e-5
 _DAMPING_MOST = 1e6
+# Steps that lead uphill before information kept from another point is gathered anew.
+_MOST_IN_VAIN = 3
 # No phase turns farther in one step.
 _LARGEST_TURN_RAD = 0.4
 _LARGEST_DB = 3.0
@@ -132,13 +138,8 @@ class FitResult:
     @cached_property
     def inverse(self) -> Real:
         """Shape ``(P, P)``; covariance of the free parameters if the model holds."""
-        total = self.information + self.prior_information
-        scale = _scale(total)
-        unit = np.outer(scale, scale)
-        # Scaled to a unit diagonal first: units from rad to Hz span twenty decades. A pseudo-inverse, since what
-        # neither readings nor prior know has no variance to state.
-        inverse: Real = np.linalg.pinv(total / unit, hermitian=True) / unit
-        return inverse
+        # What neither readings nor prior know has no variance to state.
+        return inverse_of(self.information + self.prior_information)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,8 +163,9 @@ class _Here:
 
 @dataclass(frozen=True, eq=False)
 class _FitStep:
-    """A step: where it leads, the readings there, its rms in standard errors, and the damping from there on."""
+    """A step: where it begins and leads, the readings there, its rms in standard errors, the damping from there on."""
 
+    here: _Here
     point: Real
     reading_ma: Real
     size_sigma: float
@@ -237,7 +239,7 @@ class GlobalFit:
             if freed:
                 early = False
                 self._free_first(early=False)
-            before, here, damping = here, self._after(here, step, anew=freed), step.damping
+            before, here, damping = here, self._after(step.here, step, anew=freed), step.damping
             history.append(Round(here.discrepancy, self._chi2(here.equations), step.size_sigma))
             _log.debug("round %d: %s, damping %.1e", len(history), history[-1], damping)
             self._done(history[-1])
@@ -316,7 +318,7 @@ class GlobalFit:
     def _step(self, here: _Here, damping: float) -> _FitStep:
         """Return the step to the next point; the point itself if no step leads downhill."""
         slope, cost = self._slope(here), self._cost(here, here.point, here.equations.reading_ma)
-        while True:
+        for tried in itertools.count(1):
             # Levenberg-Marquardt: ten times more damping until the cost falls, a tenth of it afterwards.
             turn = _solve(here.curvature, slope, damping)
             turn *= self._shortening(turn)
@@ -324,11 +326,15 @@ class GlobalFit:
             ahead[self._free] += turn
             reading_ma, size = self._reading_ma(ahead), _rms(turn, here.curvature)
             if self._cost(here, ahead, reading_ma) <= cost:
-                return _FitStep(ahead, reading_ma, size, max(damping / 10.0, _DAMPING_LEAST))
+                return _FitStep(here, ahead, reading_ma, size, max(damping / 10.0, _DAMPING_LEAST))
             # No step leads downhill: the point stays, and the fit converges or is given up.
             if size < _CONVERGED or damping > _DAMPING_MOST:
-                return _FitStep(here.point, here.equations.reading_ma, 0.0, damping)
-            damping *= 10.0
+                return _FitStep(here, here.point, here.equations.reading_ma, 0.0, damping)
+            damping = max(10.0 * damping, _DAMPING_FELT)
+            # What shows as its square only, such as some coupler differences, may show in another way by now.
+            if tried == _MOST_IN_VAIN and here.gathered is not here.point:
+                return self._step(self._gathered(here.point, here.discrepancy), _DAMPING_NEAR)
+        raise AssertionError("damping ends every search")
 
     def _shortening(self, step: Real) -> float:
         """Return what to multiply a step by so that no phase and no level moves too far at once."""
@@ -399,18 +405,10 @@ def _bent(curvature: Real, step: Real, change: Real) -> Real:
     return bent
 
 
-def _scale(matrix: Real) -> Real:
-    """Return the roots of a diagonal, 1 where it is zero."""
-    root = np.sqrt(np.maximum(np.diag(matrix), 0.0))
-    return np.where(root > 0.0, root, 1.0)
-
-
 def _solve(matrix: Real, slope: Real, damping: float) -> Real:
     """Return the damped step; every parameter is damped in units of its own scale."""
-    from scipy.linalg import cho_factor, cho_solve
-
-    scale = _scale(matrix)
+    scale = scale_of(matrix)
     scaled = matrix / np.outer(scale, scale)
     scaled[np.diag_indices_from(scaled)] += damping
-    step: Real = cho_solve(cho_factor(scaled, overwrite_a=True, check_finite=False), slope / scale) / scale
+    step: Real = solved(scaled, slope / scale) / scale
     return step

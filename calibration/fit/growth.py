@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from calibration.model.normal_equations import WhiteRows, white_rows
 from calibration.model.physics import MOST_PAIRS, PHYSICS, ROWS, PairDirections, Physics
 from calibration.model.priors import Prior
 from calibration.model.space import ParameterSpace
+from calibration.model.symmetric import solved
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record import CROSSTALK_PAIRS
 
@@ -54,6 +56,7 @@ _POWERS = 2
 _OVERSAMPLED = 20
 # Directions at random by which traces over all pairs are estimated: to an eighth.
 _PROBES = 64
+_PROBES_BESIDE = 256
 # Slopes by pairs beyond what noise makes them, from which on pairs are looked at one direction at a time.
 _ASKED_SIGMA = 3.0
 _WIDTHS = 121
@@ -226,10 +229,10 @@ class _Selection:
         n = self._n = gram.main
         self._places = {name: slice(place.start - n, place.stop - n) for name, place in places.items()}
         whole, slope = gram.information[0] + gram.information[1], gram.slope[0] + gram.slope[1]
-        solved = _solved(whole[:n, :n] + ahead, np.column_stack([whole[:n, n:], slope[:n] - away]))
-        self._by_row = np.asarray(solved[:, :-1], np.float64)
-        self._inner: Real = whole[n:, n:] - whole[n:, :n] @ solved[:, :-1]
-        self._outer: Real = slope[n:] - whole[n:, :n] @ solved[:, -1]
+        following = solved(whole[:n, :n] + ahead, np.column_stack([whole[:n, n:], slope[:n] - away]))
+        self._by_row = np.asarray(following[:, :-1], np.float64)
+        self._inner: Real = whole[n:, n:] - whole[n:, :n] @ following[:, :-1]
+        self._outer: Real = slope[n:] - whole[n:, :n] @ following[:, -1]
 
     def rows(self, but: Collection[str]) -> list[RowScore]:
         """Return the scores of all rows, those first that gain most; with held-out light of those refused."""
@@ -258,7 +261,7 @@ class _Selection:
             # The rest as it is beside this row: its parameters follow.
             place = self._places[row.name]
             own = inner[place, place] + np.eye(place.stop - place.start) * row.width**-2.0
-            turned = _solved(own, np.column_stack([inner[place], outer[place]]))
+            turned = solved(own, np.column_stack([inner[place], outer[place]]))
             by_own = inner[:, place].copy()
             inner, outer = inner - by_own @ turned[:, :-1], outer - by_own @ turned[:, -1]
 
@@ -276,15 +279,14 @@ class _Selection:
         """Return a score with what light that is held out gains, if light gains at all."""
         if score.gain < LEAST_GAIN:
             return score
-        with_it = self._with([(score.name, score.width)])
-        others = self._with([(one.name, one.width) for one in beside])
-        gain = _held_out(self._gram, self._ahead, self._away, others, with_it)
+        others = [(self._places[one.name], one.width) for one in beside]
+        mine = (self._places[score.name], score.width)
+        gain = sum(judged.gain([*others, mine]) - judged.gain(others) for judged in self._judged)
         return replace(score, held_out=gain / self._share)
 
-    def _with(self, rows: Sequence[tuple[str, float]]) -> list[tuple[slice, float]]:
-        """Return where rows are among all parameters, and their widths."""
-        places = [(self._places[name], width) for name, width in rows]
-        return [(slice(place.start + self._n, place.stop + self._n), width) for place, width in places]
+    @cached_property
+    def _judged(self) -> tuple[_Judged, ...]:
+        return tuple(_Judged.of(self._gram, half, self._ahead, self._away) for half in (0, 1))
 
 
 def _mean_square_width(widths: Real, evidence: Real, largest: float) -> float:
@@ -425,23 +427,48 @@ def evidence_of(information: Real, slope: Real, largest: float) -> tuple[Real, R
     return widths, evidence
 
 
-def _held_out(gram: _Gram, ahead: Real, away: Real, beside: _Placed, row: _Placed) -> float:
-    """Return how much better each half of the settings is explained by what the other says of a row, beside others."""
-    n, gain = gram.main, 0.0
-    for rows, sign in (([*beside, *row], 1.0), (beside, -1.0)):
-        chosen = np.concatenate([np.arange(n), *(np.arange(place.start, place.stop) for place, _ in rows)])
-        spreads = [np.zeros(0), *(np.full(place.stop - place.start, width) for place, width in rows)]
-        widths: Real = np.concatenate(spreads)
-        prior = np.zeros((len(chosen), len(chosen)))
-        prior[:n, :n] = 0.5 * ahead
-        prior[np.arange(n, len(chosen)), np.arange(n, len(chosen))] = widths**-2.0
-        for judge in (0, 1):
-            slope, seen = gram.slope[1 - judge][chosen].copy(), gram.information[1 - judge][np.ix_(chosen, chosen)]
-            slope[:n] -= 0.5 * away
-            step = _solved(seen + prior, slope)
-            judged = gram.information[judge][np.ix_(chosen, chosen)]
-            gain += sign * float(gram.slope[judge][chosen] @ step - 0.5 * step @ judged @ step)
-    return gain
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """What one half of the settings says of m parameters of rows, the fitted ones following, and the other judges.
+
+    Attributes:
+        information: Shape ``(m, m)``; of the half that finds them.
+        slope: Shape ``(m,)``.
+        judged_information: Shape ``(m, m)``; of the half that judges, the fitted ones following as the first has it.
+        judged_slope: Shape ``(m,)``.
+    """
+
+    information: Real
+    slope: Real
+    judged_information: Real
+    judged_slope: Real
+
+    @classmethod
+    def of(cls, gram: _Gram, half: int, ahead: Real, away: Real) -> _Judged:
+        """Return what a half finds."""
+        n, found, judge = gram.main, gram.information[half], gram.information[1 - half]
+        slope, judge_slope = gram.slope[half], gram.slope[1 - half]
+        right = np.column_stack([found[:n, n:], slope[:n] - 0.5 * away])
+        following = solved(found[:n, :n] + 0.5 * ahead, right)
+        by_row, alone = following[:, :-1], following[:, -1]
+        felt = judge[:n, :n] @ following - np.column_stack([judge[:n, n:], np.zeros(n)])
+        across = by_row.T @ felt
+        return cls(
+            found[n:, n:] - found[n:, :n] @ by_row,
+            slope[n:] - found[n:, :n] @ alone,
+            across[:, :-1] + judge[n:, n:] - judge[n:, :n] @ by_row,
+            judge_slope[n:] - by_row.T @ judge_slope[:n] + across[:, -1] - judge[n:, :n] @ alone,
+        )
+
+    def gain(self, rows: _Placed) -> float:
+        """Return how much better the judge's light is explained by what the other half says of some rows."""
+        chosen = np.concatenate([np.zeros(0, np.int64), *(np.arange(place.start, place.stop) for place, _ in rows)])
+        inner = self.information[np.ix_(chosen, chosen)].copy()
+        spread = np.concatenate([np.zeros(0), *(np.full(place.stop - place.start, width) for place, width in rows)])
+        inner[np.diag_indices_from(inner)] += spread**-2.0
+        step = solved(inner, self.slope[chosen]) if len(chosen) else np.zeros(0)
+        judged = self.judged_information[np.ix_(chosen, chosen)]
+        return float(self.judged_slope[chosen] @ step - 0.5 * step @ judged @ step)
 
 
 class _Pairs:
@@ -543,8 +570,7 @@ class _Pairs:
             return None
         # What width noise may hide, and what that does to the fit. More settings would show it as much better.
         width = float(np.sqrt((max(variance, 0.0) + error) * here))
-        moved = _solved(seen.T @ seen + prior, seen.T @ self._light(self._at_random(_PROBES)))[: self._n]
-        left_out: Real = width**2 / _PROBES * (moved @ moved.T)
+        left_out = width**2 * self._following(seen, prior, self._at_random(_PROBES))
         return RowScore(CROSSTALK_PAIRS, 0.0, 0.0, width, left_out)
 
     def _directions(self, known: NDArray[np.float32]) -> tuple[NDArray[np.float32], Real]:
@@ -554,38 +580,28 @@ class _Pairs:
         basis = self._at_random(count)
         for _ in range(_POWERS):
             basis = _orthonormal(self._back(_without(known, self._light(basis))))
-        light = _without(known, self._light(basis)).astype(np.float64)
+        whole = self._light(basis)
+        light = _without(known, whole).astype(np.float64)
         best = np.linalg.eigh(light.T @ light)[1][:, ::-1][:, : min(MOST_PAIRS, count)].astype(np.float32)
-        turned: NDArray[np.float32] = np.asarray(basis @ best, np.float32)
-        return turned, self._light(turned).astype(np.float64)
+        return np.asarray(basis @ best, np.float32), (whole @ best).astype(np.float64)
 
     def beside(self, fitted: PairDirections, ahead: Real) -> Real:
-        """Return the covariance of the fitted parameters by pairs beside the directions fitted, for a width of one."""
-        total = self._main.T @ self._main + ahead
-        felt = np.zeros_like(total)
-        for first in range(0, total.shape[0], MOST_PAIRS):
-            part = slice(first, first + MOST_PAIRS)
-            by_pair = self._back(self._main[:, part].astype(np.float32))
-            # Of the directions that are fitted nothing is left out.
-            known = np.tensordot(fitted.vectors, by_pair, axes=([0, 1], [0, 1]))
-            by_pair -= np.asarray(fitted.vectors @ known)
-            felt[part] = self._main_by(by_pair)
-        inverse = np.linalg.inv(total)
-        covariance: Real = inverse @ felt @ inverse
-        return 0.5 * (covariance + covariance.T)
+        """Return the covariance of the fitted parameters by pairs beside the directions fitted, for a width of one.
 
-    def _main_by(self, pairs: NDArray[np.float32]) -> Real:
-        """Return how slopes by the fitted parameters follow directions, shape ``(c, P)``."""
-        product: Real = self._light(pairs).astype(np.float64).T @ self._main
-        return product
+        By directions at random (Hutchinson 1989): variances to a tenth.
+        """
+        directions = self._at_random(_PROBES_BESIDE)
+        # Of the directions that are fitted nothing is left out.
+        known = np.tensordot(fitted.vectors, directions, axes=([0, 1], [0, 1]))
+        directions -= np.asarray(fitted.vectors @ known)
+        return self._following(self._main, ahead, directions)
 
-
-def _solved(matrix: Real, right: Real) -> Real:
-    """Return the solution of symmetric equations."""
-    from scipy.linalg import cho_factor, cho_solve
-
-    solved: Real = cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
-    return solved
+    def _following(self, known: Real, prior: Real, directions: NDArray[np.float32]) -> Real:
+        """Return the mean square of how the fitted parameters follow directions that known ones are fitted without."""
+        count = directions.shape[2]
+        moved = solved(known.T @ known + prior, known.T @ self._light(directions))[: self._n]
+        covariance: Real = moved @ moved.T / count
+        return covariance
 
 
 def _seen(known: Real, prior: Real) -> NDArray[np.float32]:
@@ -602,15 +618,8 @@ def _without(seen: NDArray[np.float32], light: NDArray[np.float32]) -> NDArray[n
 
 
 def _orthonormal(directions: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return an orthonormal basis of directions ``(W, 2E, c)``, by the factor of their products, twice."""
-    from scipy.linalg import solve_triangular
+    """Return an orthonormal basis of directions ``(W, 2E, c)``."""
+    from scipy.linalg import qr
 
-    basis = directions.reshape(-1, directions.shape[2])
-    for _ in range(2):
-        scale = np.linalg.norm(basis, axis=0)
-        basis = basis / np.maximum(scale, np.float32(1e-30))
-        product = basis.T.astype(np.float64) @ basis.astype(np.float64)
-        product[np.diag_indices_from(product)] += 1e-6
-        turned = solve_triangular(np.linalg.cholesky(product), np.eye(len(product)), lower=True, check_finite=False)
-        basis = np.asarray(basis @ turned.T.astype(np.float32))
-    return basis.reshape(directions.shape)
+    basis, _ = qr(directions.reshape(-1, directions.shape[2]), mode="economic", check_finite=False)
+    return np.asarray(basis, np.float32).reshape(directions.shape)

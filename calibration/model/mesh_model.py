@@ -11,17 +11,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.model.echoes import Echoes
 from calibration.model.heating import Heated, Heating
 from calibration.model.observations import Observations
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import Physics
-from calibration.model.response import DETECTOR_ROWS, REFLECTIONS, Response, of_one_way
+from calibration.model.response import DETECTOR_ROWS, Response
 from calibration.model.space import ParameterSpace
 from calibration.model.work import DERIVATIVES, SLOPES, FitWork
 from lumion_hw.errors import ConfigError
@@ -70,65 +68,41 @@ class _SettingLight:
         number: Shape ``(n,)``; number of the source.
         detuning_hz: Shape ``(n, 1)``.
         cells: The unit cells.
-        factors: Shape ``(J, n)`` or ``(J, 1)``; what joints do to a field.
+        elements: Shape ``(4E, n)``; those of T.
+        joints: Shape ``(n, 1, J)``; what joints do to a field.
         heated: What heat did.
         behind_ma2: Shape ``(n, 2E, T)``; what settings before have left; ``None`` if nothing.
-        lit: Shape ``(n, 4E)``; waves entering every PUC-port, nothing sent back.
+        entering: Shape ``(n, 1, 4E)``; waves entering every PUC-port.
         linear: Shape ``(n, M)``; photocurrents in proportion to the light, in mA.
         waves: Shape ``(n, 4E, k)``; waves entering every PUC-port for unit light at k ports.
         monitors: Shape ``(M,)``; which of these ports are those of the monitors.
         by_field: Shape ``(n, M)``; 2·scale·S*, with which the adjoint light of a monitor counts.
-        echoes: What joints and facets send back, if they do.
-        nth: Which of the lights of the setting it is.
     """
 
     number: NDArray[np.int64]
     detuning_hz: Real
     cells: UnitCells
-    factors: Complex
+    elements: Complex
+    joints: Complex
     heated: Heated
     behind_ma2: Real | None
-    lit: Complex
+    entering: Complex
     linear: Real
     waves: Complex
     monitors: NDArray[np.int64]
     by_field: Complex
-    echoes: Echoes | None
-    nth: int
 
     def adjoint(self) -> Complex:
         """Return the adjoint light of every monitor, shape ``(n, M, 4E)``."""
-        waves, monitors = (self.waves, self.monitors) if self.echoes is None else (self.echoes.adjoint, slice(None))
-        every: Complex = np.ascontiguousarray(np.moveaxis(waves, 2, 1))[:, monitors]
+        every: Complex = np.ascontiguousarray(np.moveaxis(self.waves, 2, 1))[:, self.monitors]
         every *= self.by_field[..., None]
         return every
 
     def together(self, weight: Real) -> Complex:
         """Return the adjoint light of all monitors, each with its weight, ``(n, M)``; shape ``(n, 1, 4E)``."""
-        if self.echoes is not None:
-            return self.echoes.together(weight * self.by_field)
         amount = np.zeros((len(weight), self.waves.shape[2], 1), dtype=np.complex128)
         amount[:, self.monitors, 0] = weight * self.by_field
         return np.moveaxis(self.waves @ amount, 2, 1)
-
-    @cached_property
-    def entering(self) -> Complex:
-        """Shape ``(n, 1, 4E)``; waves entering every PUC-port."""
-        return (self.lit if self.echoes is None else self.echoes.lit[self.nth])[:, None]
-
-    def by_reflection(self, name: str) -> Complex:
-        """Return how photocurrents follow the fields that facets or joints send back, shape ``(n, M, size)``."""
-        sent: Complex = self._echoes.by_amplitude(name, self.nth)
-        return sent * self.by_field[..., None]
-
-    def summed(self, name: str, weight: Real) -> Complex:
-        """Return the same for the weighed sum of all photocurrents, shape ``(size,)``."""
-        return self._echoes.summed(name, self.nth, weight * self.by_field)
-
-    @property
-    def _echoes(self) -> Echoes:
-        assert self.echoes is not None
-        return self.echoes
 
 
 class MeshModel:
@@ -212,13 +186,6 @@ class MeshModel:
         number = self._sources_of(observations)
         reading = np.empty((len(observations), len(self._monitors)))
         self.work.spent += reading.size
-        if any(name in parameters.further for name in REFLECTIONS):
-            self.work.spent += (SLOPES - 1) * reading.size  # as much light as slopes take
-            for first in range(0, len(observations), BATCH):
-                some = slice(first, first + BATCH)
-                lights = self._lights(parameters, observations[some], number[some])
-                reading[some] = self._response(parameters, lights).reading_ma
-            return reading
         # Settings of one source share the ports of the solution: one right side each instead of all of them.
         for source in np.unique(number):
             chosen = np.flatnonzero(number == source)
@@ -251,8 +218,7 @@ class MeshModel:
             ConfigError: As :meth:`predict`.
         """
         # A frequency is a phase common to all PUCs, 2πτ·δf. A difference of two predictions costs a fraction of the
-        # derivatives by all parameters, of which it would be one. What is sent back hardly changes it, and costs most.
-        parameters = replace(parameters, further=of_one_way(parameters.further))
+        # derivatives by all parameters, of which it would be one.
         step_hz = _STEP_RAD / (2.0 * np.pi * parameters.delay_s)
         ahead, behind = (
             self.predict(parameters, replace(observations, detuning_hz=observations.detunings_hz + shift_hz))
@@ -310,6 +276,8 @@ class MeshModel:
             phase_lower=turns * heated.arm_rad[:, 1::2] + common - half,
             joint_phase=turns * heated.joint_rad + parameters.joint_phase_rad,
             arm_difference_db=parameters.further.get("arm_difference_db", 0.0),
+            joint_reflection=_amplitudes(parameters.further.get("joint_reflection")),
+            facet_reflection=_amplitudes(parameters.further.get("facet_reflection")),
         )
         if (per_mw := parameters.further.get("heat_loss_db_per_mw")) is not None:
             cells = heated_loss(cells, heated.heat_mw * per_mw)
@@ -348,12 +316,13 @@ class MeshModel:
             response = self._response(parameters, lights)
             felt = response.of_weights(weight[part])
             for nth, light in enumerate(lights):
-                by_phase = self._by_phase(light, light.together(felt))
+                adjoint = light.together(felt)
+                by_phase = self._by_phase(light, adjoint)
                 total += self._by_parameter(parameters, light, by_phase).sum(axis=(0, 1))
                 if pairs:
                     by_pair += self._by_pair(light, by_phase)
-                for name in self._reflecting(light):
-                    total[self.space.groups[name]] += _parts(light.summed(name, felt))
+                for name, sent in self._by_reflection(light, adjoint):
+                    total[self.space.groups[name]] += sent.sum(axis=(0, 1))
                 per_db = _LN10_PER_10 * felt * light.linear
                 for levels, rows in self._levels(light.number, nth):
                     np.add.at(total, levels, per_db[rows].sum(axis=1))
@@ -375,64 +344,35 @@ class MeshModel:
         elements, factors, _ = self._solver.coefficients(cells, cells.reference_hz)
         # Without second ports the second light is left out whole: nothing changes for such benches, to the bit.
         lit = [self._lit[number], self._lit_second[number]][: 2 if self.space.seconds else 1]
-        reflecting = any(name in self.space.physics.names or name in parameters.further for name in REFLECTIONS)
-        # Light that the facets of dark ports send back comes to the monitors as well.
-        seen = np.arange(self.mesh.n_ports) if reflecting else self._monitors
-        ports, inverse = np.unique(np.concatenate([seen, *lit]), return_inverse=True)
+        ports, inverse = np.unique(np.concatenate([self._monitors, *lit]), return_inverse=True)
         everywhere = np.arange(4 * self.mesh.n_pucs)
         # The mesh is reciprocal: light sent in at a monitor is the adjoint of what it reads. One solution for all ports
         # gives every derivative, 28 readings by 1006 parameters in 0.7 ms (docs/decisions/0006).
         waves = self._solver.entering(elements, factors, self.mesh.port_puc_port[ports], everywhere)
-        monitors, *places = np.split(inverse, len(seen) + len(part) * np.arange(len(lit)))
+        monitors, *places = np.split(inverse, len(self._monitors) + len(part) * np.arange(len(lit)))
         scale, lights = self._scale(parameters, number), []
-        every = [waves[np.arange(len(part)), :, place] for place in places]
-        echoes: Echoes | None = None
-        if reflecting:
-            echoes = self._echoes(parameters, elements, factors, waves[..., monitors], every)
-        for nth, share in enumerate(self._shares(parameters, number)):
-            light = every[nth]
-            if echoes is None:
-                feeding = light[:, self._solver.port_feeds, None]
-                field = self._solver.leaving(elements, feeding)[:, self._monitors, 0]
-            else:
-                field = echoes.field[..., nth]
+        joints = np.broadcast_to(factors[: len(self.mesh.joints)].T, (len(part), len(self.mesh.joints)))[:, None]
+        for place, share in zip(places, self._shares(parameters, number), strict=True):
+            light = waves[np.arange(len(part)), :, place]
+            feeding = light[:, self._solver.port_feeds, None]
+            field = self._solver.leaving(elements, feeding)[:, self._monitors, 0]
             lights.append(
                 _SettingLight(
                     number=number,
                     detuning_hz=self._detuning_hz(parameters, part, number),
                     cells=cells,
-                    factors=factors,
+                    elements=elements,
+                    joints=joints,
                     heated=heated,
                     behind_ma2=part.behind_ma2,
-                    lit=light,
+                    entering=light[:, None],
                     linear=np.abs(field) ** 2 * (scale * share),
                     waves=waves,
                     monitors=monitors,
                     by_field=2.0 * (scale * share) * field.conj(),
-                    echoes=echoes,
-                    nth=nth,
                 )
             )
         return lights
-
-    def _echoes(
-        self,
-        parameters: MeshParameters,
-        elements: Complex,
-        factors: Complex,
-        at_ports: Complex,
-        every: list[Complex],
-    ) -> Echoes:
-        """Return light with what joints and facets send back."""
-        further, feeds, lit = parameters.further, self._solver.port_feeds, np.stack(every, axis=-1)
-        return Echoes.of(
-            self._monitors,
-            (at_ports, self._solver.leaving(elements, at_ports[:, feeds])),
-            (lit, self._solver.leaving(elements, lit[:, feeds])),
-            (self.mesh.joints, factors),
-            further.get("facet_reflection"),
-            further.get("joint_reflection"),
-        )
 
     def _response(self, parameters: MeshParameters, lights: list[_SettingLight]) -> Response:
         """Return how readings follow the light of all lights together."""
@@ -449,10 +389,6 @@ class MeshModel:
                 full = self._scale(parameters, number)
                 yield name, response.columns(name, number, full, len(self.space.sources))
 
-    def _reflecting(self, light: _SettingLight) -> tuple[str, ...]:
-        """Return the rows of the table that send light back."""
-        return () if light.echoes is None else tuple(name for name in self.space.physics.names if name in REFLECTIONS)
-
     def _levels(self, number: NDArray[np.int64], nth: int) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Yield the levels that the light at the first or second ports follows, and the settings in which it does."""
         yield self.space.groups["source_db"].start + number, np.arange(len(number))
@@ -468,7 +404,8 @@ class MeshModel:
         lights = self._lights(parameters, part, number)
         self.work.spent += DERIVATIVES * len(part) * len(monitors)
         for nth, light in enumerate(lights):
-            by_phase = self._by_phase(light, light.adjoint())
+            adjoint = light.adjoint()
+            by_phase = self._by_phase(light, adjoint)
             jacobian = self._by_parameter(parameters, light, by_phase)
             if pairs := self.space.physics.pairs:
                 jacobian[..., self.space.groups["crosstalk_pairs"]] = self._by_waveguide(light, by_phase).astype(
@@ -477,8 +414,8 @@ class MeshModel:
             per_db = _LN10_PER_10 * light.linear
             for levels, rows in self._levels(light.number, nth):
                 jacobian[rows, :, levels] = per_db[rows]
-            for name in self._reflecting(light):
-                jacobian[..., self.space.groups[name]] = _parts(light.by_reflection(name))
+            for name, sent in self._by_reflection(light, adjoint):
+                jacobian[..., self.space.groups[name]] = sent
             each.append(jacobian)
         jacobian, response = functools.reduce(np.add, each), self._response(parameters, lights)
         before = response.light_ma / response.ripple
@@ -515,9 +452,9 @@ class MeshModel:
         first = q_u * (upper * a_l) + p_l * ub + q_l * (lower * a_u) + p_u * lb
         second = q_l * ua + p_u * (upper * b_l) + q_u * la + p_l * (lower * b_u)
         u, v = self.mesh.joints.T
-        # Waves are those after the joint; what it does to them is taken off again for the light before it.
-        back = 1.0 / np.broadcast_to(light.factors.T, (len(light.number), len(u)))[:, None]
-        joint = adjoint[..., u] * (light.entering[..., v] * back) + adjoint[..., v] * (light.entering[..., u] * back)
+        # All that comes out of a joint has its phase, light sent back by it too.
+        (one, other), entering = self._into_joints(light, adjoint), light.entering
+        joint = one * entering[..., u] + other * entering[..., v]
         arm = np.stack([through_u.imag, through_l.imag], axis=-1)
         return {
             "arm": arm.reshape(*arm.shape[:2], -1),
@@ -527,6 +464,31 @@ class MeshModel:
             "loss_db": -_NEPER_PER_DB * (through_u + through_l).real,
             "arm_difference_db": -0.5 * _NEPER_PER_DB * (through_u - through_l).real,
         }
+
+    def _into_joints(self, light: _SettingLight, waves: Complex) -> tuple[Complex, Complex]:
+        """Return the waves leaving cells into joints, ``(n, K, J)``, at first and second ends, from those entering."""
+        one, other = (waves[..., ends] / light.joints for ends in self.mesh.joints.T)
+        if (sent := light.cells.joint_reflection) is None:
+            return other, one
+        # What comes out of either end is what went in at the other one, and what this one sends back.
+        first, second = np.split(sent, 2)
+        both = 1.0 - first * second
+        return (other - second * one) / both, (one - first * other) / both
+
+    def _by_reflection(self, light: _SettingLight, adjoint: Complex) -> Iterator[tuple[str, Real]]:
+        """Yield derivatives by what facets or joints send back, by group, ``(n, K, size)``: real, imaginary parts."""
+        names = self.space.physics.names
+        if "facet_reflection" in names:
+            feeds = self._solver.port_feeds
+            lit, felt = (
+                np.moveaxis(self._solver.leaving(light.elements, np.moveaxis(waves[..., feeds], 1, 2)), 2, 1)
+                for waves in (light.entering, adjoint)
+            )
+            yield "facet_reflection", _parts(lit * felt)
+        if "joint_reflection" in names:
+            ends = zip(self._into_joints(light, light.entering), self._into_joints(light, adjoint), strict=True)
+            first, second = (lit * felt * light.joints for lit, felt in ends)
+            yield "joint_reflection", _parts(np.concatenate([first, second], axis=-1))
 
     def _by_pair(self, light: _SettingLight, by_phase: dict[str, Real]) -> Real:
         """Return the derivatives of a weighed sum of readings by phases of waveguides and heat, shape ``(W, 2E)``."""
@@ -585,6 +547,15 @@ class MeshModel:
         by_turns = (arm @ heated.arm_rad[..., None] + joint @ heated.joint_rad[..., None])[..., 0]
         jacobian[settings, :, source] += by_turns / self._reference_hz
         return jacobian
+
+
+def _amplitudes(reflection: Real | None) -> Complex | None:
+    """Return fields sent back from their real parts, then imaginary ones; ``None`` for none."""
+    if reflection is None:
+        return None
+    real, imaginary = np.split(reflection, 2)
+    amplitude: Complex = real + 1j * imaginary
+    return amplitude
 
 
 def _parts(by_amplitude: Complex) -> Real:

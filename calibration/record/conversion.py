@@ -14,6 +14,7 @@ from calibration.model.device_under_test import Device
 from calibration.model.parameters import MeshParameters
 from calibration.model.physics import PHYSICS
 from calibration.model.space import ParameterSpace, space_of
+from calibration.model.symmetric import root_of
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.chip import ChipParameters
 from lumion_hw.mesh.crosstalk import BUL_MM
@@ -38,7 +39,6 @@ from lumion_hw.mesh.record import (
 
 Real = NDArray[np.float64]
 
-_RANK_TOLERANCE = 1e-14
 _GRID = 400
 # Spread of the losses of PUCs (docs/calibration.md, 1.3), where readings told nothing.
 _PRIOR_LOSS_SIGMA_DB = 0.03
@@ -119,7 +119,7 @@ def record_from(
     kept = space.size - (space.physics.pairs.count if space.physics.pairs else 0)
     if covariance is not None:
         covariance = covariance[:kept, :kept]
-        arrays = {COVARIANCE_FACTOR: _factor(covariance), LOOP_DIRECTIONS: space.directions}
+        arrays = {COVARIANCE_FACTOR: root_of(covariance).astype(np.float32), LOOP_DIRECTIONS: space.directions}
     if CROSSTALK_PAIRS in parameters.further:
         arrays[CROSSTALK_PAIRS] = parameters.further[CROSSTALK_PAIRS].astype(np.float32)
     return CalibrationRecord(
@@ -359,18 +359,6 @@ def _physics_entries(
 def _second_db(record: CalibrationRecord) -> Real:
     entries = [(record.port(first), record.port(second)) for first, second in space_of(record).seconds.items()]
     return np.array([(second.source_dbm or 0.0) - (first.source_dbm or 0.0) for first, second in entries])
-
-
-def _factor(covariance: Real) -> NDArray[np.float32]:
-    """Return F with F·Fᵀ = covariance, as few columns as it takes, in single precision."""
-    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    unit = np.where(scale > 0.0, scale, 1.0)
-    # In units of the standard errors: parameters differ by many orders of magnitude, and what is small in its unit must
-    # not be cut off as rounding.
-    values, vectors = np.linalg.eigh(covariance / np.outer(unit, unit))
-    kept = values > _RANK_TOLERANCE * max(float(values.max(initial=0.0)), 1e-300)
-    factor: NDArray[np.float32] = (unit[:, None] * vectors[:, kept] * np.sqrt(values[kept])).astype(np.float32)
-    return factor
 
 
 def _covariance_entry(space: ParameterSpace, covariance: Real | None, bound: Bound | None) -> CovarianceEntry | None:

@@ -25,6 +25,7 @@ from calibration.model.physics import Physics
 from calibration.model.priors import PHASE_GROUPS, Prior
 from calibration.model.response import of_one_way
 from calibration.model.space import ParameterSpace
+from calibration.model.symmetric import inverse_of
 
 Real = NDArray[np.float64]
 
@@ -282,10 +283,8 @@ def designer_after(
 def _sigma(space: ParameterSpace, fit: FitResult, information: Real) -> Real:
     """Return the standard errors by some information and the prior, shape ``(size,)``; a prior holds all of them."""
     whole = at_mean_frequency(space, fit.free, information + fit.prior_information)
-    scale = np.sqrt(np.maximum(np.diag(whole), 1e-300))
-    inner = np.linalg.pinv(whole / np.outer(scale, scale), hermitian=True, rcond=1e-14)
     sigma = np.zeros(space.size)
-    sigma[fit.free] = np.sqrt(np.maximum(np.diag(inner), 0.0)) / scale
+    sigma[fit.free] = np.sqrt(np.maximum(np.diag(inverse_of(whole)), 0.0))
     return sigma
 
 

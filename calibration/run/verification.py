@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from calibration.measure.logbook import Logbook
 from calibration.measure.probe import TUNING_ERROR_HZ, Probe, tune_sources
 from calibration.model.mesh_model import MeshModel
 from calibration.model.observations import NoiseModel, Observations
@@ -201,23 +202,29 @@ def verify(
     if not sources:
         return Verification(())
     plan = _plan(probe, record, sources, settings, np.random.default_rng(np.random.SeedSequence([seed, 0x7E57])))
-    readings = np.full((len(plan), len(probe.monitors)), np.nan)
+    # It keeps when settings were taken: heat of those before may still be coming.
+    logbook = probe if isinstance(probe, Logbook) else Logbook(probe)
+    first = len(logbook)
     for source in sources:
         own = [index for index, step in enumerate(plan) if step.source == source]
         if own:
-            probe.light(source)
-            readings[own] = probe.measure_many(np.stack([plan[index].currents_ma for index in own]))
+            logbook.light(source)
+            logbook.measure_many(np.stack([plan[index].currents_ma for index in own]))
             done(own[-1] + 1, len(plan))
-    return _judged(probe, record, plan, readings, detuning_hz)
+    taken = logbook.observations(first)
+    if taken.behind_ma2 is not None:
+        plan = [replace(step, behind_ma2=late) for step, late in zip(plan, taken.behind_ma2, strict=True)]
+    return _judged(probe, record, plan, taken.reading_ma, detuning_hz)
 
 
 @dataclass(frozen=True, eq=False)
 class _VerificationStep:
-    """A setting that no fit has seen."""
+    """A setting that no fit has seen; once it was taken, with what those before have left (``Observations``)."""
 
     kind: Kind
     source: int
     currents_ma: Real
+    behind_ma2: Real | None = None
 
 
 def _with_levels(record: CalibrationRecord, probe: Probe) -> CalibrationRecord:
@@ -328,6 +335,7 @@ def _model_of(record: CalibrationRecord, monitors: tuple[int, ...]) -> MeshModel
 
 def _unread(plan: list[_VerificationStep], monitors: tuple[int, ...], detuning_hz: float) -> Observations:
     nothing = np.zeros((len(plan), len(monitors)))
+    behind = [step.behind_ma2 for step in plan if step.behind_ma2 is not None]
     return Observations(
         np.stack([step.currents_ma for step in plan]),
         np.array([step.source for step in plan]),
@@ -335,6 +343,7 @@ def _unread(plan: list[_VerificationStep], monitors: tuple[int, ...], detuning_h
         nothing,
         nothing > 0.0,
         detuning_hz,
+        np.stack(behind) if len(behind) == len(plan) else None,
     )
 
 

@@ -53,6 +53,9 @@ class UnitCells:
         differential_slope_per_hz: Change of φu - φl per Hz, in rad; one number or shape ``(E,)``.
         joint_loss_db: Loss of a joint; one number or shape ``(J,)``.
         arm_difference_db: Loss of arm u less that of arm l, about their mean ``loss_db``; one number or shape ``(E,)``.
+        joint_reflection: Shape ``(2J,)``; field that a joint sends back from its middle (assumed), complex: into the
+            first PUC-port of every joint, then into the second. Nothing by default.
+        facet_reflection: Shape ``(n_ports,)``; field that each port sends back into the mesh, complex.
     """
 
     loss_db: NDArray[np.float64]
@@ -67,6 +70,8 @@ class UnitCells:
     differential_slope_per_hz: Parameter = 0.0
     joint_loss_db: Parameter = 0.0
     arm_difference_db: Parameter = 0.0
+    joint_reflection: NDArray[np.complex128] | None = None
+    facet_reflection: NDArray[np.complex128] | None = None
 
     @classmethod
     def ideal(cls, n_pucs: int, n_joints: int, theta: NDArray[np.float64], loss_db: float = 0.0) -> UnitCells:
@@ -88,7 +93,8 @@ class UnitCells:
         Raises:
             ConfigError: Two parameters have different numbers of samples, or more axes than one of samples.
         """
-        arrays = {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        arrays = {name: np.asarray(value) for name, value in given.items() if value is not None}
         counts = {array.shape[0] for array in arrays.values() if array.ndim == 2}
         if len(counts) > 1 or any(array.ndim > 2 for array in arrays.values()):
             shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items() if array.ndim > 1)
@@ -187,6 +193,24 @@ class UnitCells:
         phase, loss_db = self._spread(self.joint_phase, frequency_hz), self._spread(self.joint_loss_db, frequency_hz)
         factor: NDArray[np.complex128] = 10.0 ** (-loss_db / 20.0) * np.exp(-1j * phase)
         return factor
+
+    def sent_back(self, factor: NDArray[np.complex128], n_ports: int) -> NDArray[np.complex128]:
+        """Return what light leaving cells comes back with: at joints' first ends, second ends, ports.
+
+        Args:
+            factor: Shape ``(J, n)`` or ``(J, 1)``; what joints multiply a wave by.
+            n_ports: Number of ports of the mesh.
+
+        Returns:
+            Shape ``(2J + n_ports, n)`` or ``(2J + n_ports, 1)``; no rows where nothing comes back.
+        """
+        if self.joint_reflection is None and self.facet_reflection is None:
+            return np.empty((0, factor.shape[1]), dtype=np.complex128)
+        joints = np.zeros(2 * len(factor)) if self.joint_reflection is None else self.joint_reflection
+        facets = np.zeros(n_ports) if self.facet_reflection is None else self.facet_reflection
+        # To the middle of a joint and back is as far as through it.
+        back = joints[:, None] * np.concatenate([factor, factor])
+        return np.concatenate([back, np.broadcast_to(facets[:, None], (n_ports, factor.shape[1]))])
 
     def detuning_hz(self, frequency_hz: ArrayLike) -> NDArray[np.float64]:
         """Return the distance from the reference frequency, broadcast against the spread parameters."""

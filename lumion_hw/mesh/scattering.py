@@ -2,6 +2,7 @@
 
 With ``a`` the waves entering the 4E PUC-ports, S the block-diagonal scattering of the cells, C the partial permutation
 of the joints and x the light injected at ports: ``(I - C·S)·a = x``; the waves leaving open PUC-ports are the answer.
+Where joints or facets send light back, C has a diagonal.
 All directed waves are kept: on a hexagonal mesh light comes back through waveguides it has used, backwards.
 """
 
@@ -51,13 +52,29 @@ class _Pattern:
         """The same with a column for the light into each port and a row for the light out of it."""
         return self._equations(keep_ports=True)
 
-    def _equations(self, *, keep_ports: bool) -> WaveEquations:
+    @cached_property
+    def reflecting_equations(self) -> WaveEquations:
+        """Those of the waves where both ends of every joint and all ports may send back: twice the work."""
+        return self._equations(keep_ports=False, reflecting=True)
+
+    def _equations(self, *, keep_ports: bool, reflecting: bool = False) -> WaveEquations:
         mesh, place, n = self.mesh, self.order, 4 * self.mesh.n_pucs
         joined = np.flatnonzero(mesh.mate >= 0)
         joint_of = np.full(n, -1, dtype=np.int64)
         joint_of[mesh.joints[:, 0]] = joint_of[mesh.joints[:, 1]] = np.arange(len(mesh.joints))
         wave, element = feeds(np.repeat(mesh.mate[joined], 2), np.tile([0, 1], len(joined)))
         rows, columns, joint = place[np.repeat(joined, 2)], place[wave], np.repeat(joint_of[joined], 2)
+        if reflecting:
+            at = np.concatenate([*mesh.joints.T, mesh.port_puc_port])
+            sent, through = feeds(np.repeat(at, 2), np.tile([0, 1], len(at)))
+            rows, columns = np.concatenate([rows, place[np.repeat(at, 2)]]), np.concatenate([columns, place[sent]])
+            element = np.concatenate([element, through])
+            joint = np.concatenate([joint, len(mesh.joints) + np.repeat(np.arange(len(at)), 2)])
+            if len(set(zip(rows.tolist(), columns.tolist(), strict=True))) < len(rows):
+                raise ConfigError(
+                    "a joint of this mesh joins the two ports of one end of a PUC, which is a mirror already",
+                    hint="Give its joints and facets no reflections of their own.",
+                )
         if keep_ports:
             ports = n + np.arange(mesh.n_ports)
             rows = np.concatenate([rows, np.repeat(ports, 2)])
@@ -125,7 +142,7 @@ class Solver:
         ports = self.checked_inputs(cells, inputs)
         elements, factors, batch = self.coefficients(cells, frequency_hz)
         # Many inputs: ports kept in the elimination give all of the matrix at once. Few: a substitution for each.
-        if 2 * len(ports) >= self.mesh.n_ports:
+        if 2 * len(ports) >= self.mesh.n_ports and len(factors) == len(self.mesh.joints):
             matrix = self._engine.between_ports(self._pattern.ports_equations, elements, factors)
             matrix = matrix if inputs is None else matrix[:, :, ports]
         else:
@@ -151,13 +168,19 @@ class Solver:
     def coefficients(
         self, cells: UnitCells, frequency_hz: ArrayLike
     ) -> tuple[NDArray[np.complex128], NDArray[np.complex128], tuple[int, ...]]:
-        """Return elements of T ``(4E, n)``, joint factors ``(J, n)`` or ``(J, 1)``, and the axes n stands for."""
+        """Return elements of T, factors of joints, and the axes n stands for.
+
+        Those of T have the shape ``(4E, n)``, the factors ``(J, n)`` or ``(J, 1)``; below them follow those of
+        :meth:`UnitCells.sent_back`.
+        """
         batch = cells.batch_shape(frequency_hz)
         elements = cells.elements(frequency_hz, _combine(self._engine)).reshape(4 * self.mesh.n_pucs, -1)
         factors = cells.joint_factor(frequency_hz)
         if factors.size != len(factors):
             factors = np.broadcast_to(factors, (len(factors), *batch))
-        return elements, np.ascontiguousarray(factors.reshape(len(factors), -1)), batch
+        factors = factors.reshape(len(factors), -1)
+        every = np.concatenate([factors, cells.sent_back(factors, self.mesh.n_ports)])
+        return elements, np.ascontiguousarray(every), batch
 
     def entering(
         self,
@@ -170,8 +193,10 @@ class Solver:
 
         Shape ``(n, len(wanted), len(sources))``.
         """
-        place = self._pattern.order
-        return self._engine.waves(self._pattern.waves_equations, elements, factors, place[sources], place[wanted])
+        place, pattern = self._pattern.order, self._pattern
+        one_way = len(factors) == len(self.mesh.joints)
+        equations = pattern.waves_equations if one_way else pattern.reflecting_equations
+        return self._engine.waves(equations, elements, factors, place[sources], place[wanted])
 
     def leaving(self, elements: NDArray[np.complex128], waves: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """Return the waves leaving at ports, ``(n, n_ports, k)``, for those entering the PUC-ports that feed them."""
