@@ -122,6 +122,10 @@ def lock_in(
 
 
 _CHUNK = 50
+# Shares of the phases that a start draws anew, in turn.
+_REDRAWN = (0.3, 0.3, 0.12)
+# Starts with the most drawn that end where the best is, from which on nothing better is looked for.
+_ALIKE_STARTS = 2
 _HUBER = 0.5
 _DAMPING = 1e-3
 _LARGEST_TURN_RAD = 0.5
@@ -147,7 +151,7 @@ class SearchPlan:
 
     Attributes:
         portion: Settings per step.
-        monitors: Monitors looked at per setting, drawn anew each time.
+        monitors: Monitors looked at per setting, drawn anew for every chunk of settings.
         steps: Most steps from one start.
         starts: Most starts.
         unexplained: Share of the light that the ideal model may leave unexplained.
@@ -160,7 +164,7 @@ class SearchPlan:
     portion: int = 200
     monitors: int = 14
     steps: int = 150
-    starts: int = 5
+    starts: int = 12
     unexplained: float = 0.0025
     plausible: float = 0.008
     source_phase_rad: float = 0.0
@@ -176,6 +180,7 @@ class SearchResult:
         joint_rad: Shape ``(J,)``; in no particular gauge.
         source_phase_rad: Shape ``(S,)``; common phase per PUC of each source's light, on top of the joints.
         levels: Levels of sources and monitors.
+        misfit: Shape ``(E + J,)``; mean squared residual of the readings that feel each phase.
         unexplained: Share of the light left unexplained.
         steps: Steps made from the last start.
         starts: Starts made.
@@ -187,6 +192,7 @@ class SearchResult:
     joint_rad: Real
     source_phase_rad: Real
     levels: Levels
+    misfit: Real
     unexplained: float
     steps: int
     starts: int
@@ -228,32 +234,57 @@ class PhaseSearch:
         # Amplitudes, each over the mean of its monitor, with ten floors below: dark monitors do not decide.
         self._weight = np.where(np.isnan(reading), 0.0, 1.0 / np.sqrt(mean + 10.0 * noise.floor_ma))
 
-    def run(self, guess: PassiveGuess, levels: Levels, done: Callable[[int, float], None]) -> SearchResult:
-        """Search from a guess; ``done`` is told each step and the share unexplained.
+    def run(
+        self,
+        guess: PassiveGuess,
+        levels: Levels,
+        done: Callable[[int, float], None],
+        before: SearchResult | None = None,
+    ) -> SearchResult:
+        """Search from a guess, or from where a search of fewer settings ended.
 
-        Later starts draw loops and the phases of sources anew, and passive phases of which the guess is not sure.
+        Later starts go on from the best so far with phases drawn anew where it explains least: on a large mesh most
+        is right, and no draw of everything would be right everywhere.
+
+        Args:
+            guess: First passive phases.
+            levels: First levels of sources and monitors.
+            done: Told each step and the share unexplained.
+            before: Where an earlier search ended.
         """
-        passive_rad, unsure = guess.passive_rad, guess.strength < _SURE
-        best, starts = self._from(passive_rad, levels, 1, done), 1
-        while best.unexplained > self._plan.plausible and starts < self._plan.starts:
+        if before is None:
+            best = self._from(self._drawn_point(guess.passive_rad), levels, 1, done)
+        else:
+            best = self._from(_point_of(before), before.levels, 1, done)
+        starts, alike = 1, 0
+        while best.unexplained > self._plan.plausible and starts < self._plan.starts and alike < _ALIKE_STARTS:
+            share = _REDRAWN[(starts - 1) % len(_REDRAWN)]
             starts += 1
-            # Only what the guess was not sure of is drawn: the rest was right and is worth keeping.
-            drawn = np.where(unsure, self._rng.uniform(0.0, 2.0 * np.pi, len(unsure)), passive_rad)
-            other = self._from(drawn, levels, starts, done)
-            agreed = same_valley(best, other)
-            best = replace(min(best, other, key=lambda one: one.unexplained), agreed=agreed)
-            if agreed:
-                break  # what is left unexplained is not the search's to find
+            other = self._from(self._redrawn(best, guess, share), best.levels, starts, done)
+            # A few phases that come back are no sign that what is left unexplained is not the search's to find.
+            if same_valley(best, other):
+                alike += share == max(_REDRAWN)
+            elif other.unexplained < best.unexplained:
+                alike = 0
+            best = replace(min(best, other, key=lambda one: one.unexplained), agreed=alike >= _ALIKE_STARTS)
         return replace(best, starts=starts, work=self._work)
 
-    def _from(self, passive_rad: Real, levels: Levels, start: int, done: Callable[[int, float], None]) -> SearchResult:
+    def _drawn_point(self, passive_rad: Real) -> Real:
+        """Return passive phases with loops drawn, and all sources alike."""
+        drawn = self._rng.uniform(0.0, 2.0 * np.pi, len(self._model.mesh.joints))
+        return np.concatenate([passive_rad, drawn, np.zeros(self._n_sources)])
+
+    def _redrawn(self, found: SearchResult, guess: PassiveGuess, share: float) -> Real:
+        """Return where a search ended, with a share of the phases drawn anew: those whose readings fit worst."""
+        point, worst = _point_of(found), found.misfit >= np.quantile(found.misfit, 1.0 - share)
+        # A passive phase that the guess is sure of is right and is worth keeping.
+        worst[: len(guess.strength)] &= guess.strength < _SURE
+        drawn = np.flatnonzero(worst)
+        point[drawn] = self._rng.uniform(0.0, 2.0 * np.pi, len(drawn))
+        return point
+
+    def _from(self, point: Real, levels: Levels, start: int, done: Callable[[int, float], None]) -> SearchResult:
         n_pucs, n_joints = self._model.mesh.n_pucs, len(self._model.mesh.joints)
-        point = np.zeros(n_pucs + n_joints + self._n_sources)
-        point[:n_pucs] = passive_rad
-        point[n_pucs : n_pucs + n_joints] = self._rng.uniform(0.0, 2.0 * np.pi, n_joints)
-        if start > 1:
-            spread_rad = self._plan.source_phase_rad
-            point[n_pucs + n_joints :] = spread_rad * self._rng.standard_normal(self._n_sources)
         second = [self._model.has_second.astype(np.float64)] if self._model.has_second.any() else []
         scale: tuple[Real, ...] = (np.sqrt(levels.source), np.sqrt(levels.monitor), *second)
         costs: list[float] = []
@@ -263,7 +294,7 @@ class PhaseSearch:
             if len(order) < self._plan.portion:
                 order = self._rng.permutation(len(self._source))
             chosen, order = np.sort(order[: self._plan.portion]), order[self._plan.portion :]
-            point, scale, cost = self._step(point, scale, chosen)
+            point, scale, cost, misfit = self._step(point, scale, chosen)
             costs.append(cost)
             done(step, cost)
             # Valleys of a source's phase lie π/3 apart, and no step leads from one to the next.
@@ -279,6 +310,7 @@ class PhaseSearch:
             joint_rad=point[n_pucs : n_pucs + n_joints],
             source_phase_rad=_within_half_a_turn(point[n_pucs + n_joints :]),
             levels=Levels(*(part**2 for part in scale)),
+            misfit=misfit[: n_pucs + n_joints],
             unexplained=float(np.mean(costs[-_RECENT:])) if costs else 1.0,
             steps=step,
             starts=start,
@@ -295,10 +327,15 @@ class PhaseSearch:
 
     def _step(
         self, point: Real, scale: tuple[Real, ...], chosen: NDArray[np.int64]
-    ) -> tuple[Real, tuple[Real, ...], float]:
-        """Make one step on a portion of the settings; return point, roots of the levels and mean squared residual."""
+    ) -> tuple[Real, tuple[Real, ...], float, Real]:
+        """Make one step on a portion of the settings.
+
+        Returns:
+            Point, roots of the levels, mean squared residual, and that of the readings that feel each phase.
+        """
         size = len(point)
         matrix, slope = np.zeros((size, size)), np.zeros(size)
+        felt, off = np.zeros(size), np.zeros(size)
         gain = [np.zeros((2, len(part))) for part in scale]
         total, count = 0.0, 0.0
         for first in range(0, len(chosen), _CHUNK):
@@ -317,6 +354,8 @@ class PhaseSearch:
             flat = derivative.reshape(-1, size)
             matrix += flat.T @ flat
             slope += flat.T @ (residual * root).astype(np.float32).ravel()
+            power = flat**2
+            felt, off = felt + power.sum(axis=0), off + (residual**2).astype(np.float32).ravel() @ power
             lit = source[:, None] + 0 * monitor
             levels: list[tuple[NDArray[np.int64], NDArray[np.floating]]]
             levels = [(lit, amplitude), (monitor, amplitude), (lit, by_second)]
@@ -324,12 +363,13 @@ class PhaseSearch:
                 shown = factor * by_level * weight * root
                 np.add.at(sums[0], where, residual * root * shown)
                 np.add.at(sums[1], where, shown**2)
-        return point + self._turn(matrix, slope), self._levelled(scale, gain), total / max(count, 1.0)
+        misfit: Real = np.divide(off, felt, out=np.zeros(size), where=felt > 0.0)
+        return point + self._turn(matrix, slope), self._levelled(scale, gain), total / max(count, 1.0), misfit
 
     def _drawn(self, n: int) -> NDArray[np.int64]:
-        """Draw the monitors to be looked at, shape ``(n, k)``."""
-        count = self._amplitude.shape[1]
-        return np.argsort(self._rng.random((n, count)), axis=1)[:, : self._plan.monitors]
+        """Draw the monitors to be looked at in n settings, ``(n, k)``; the same in all, and only these are solved."""
+        drawn = self._rng.permutation(self._amplitude.shape[1])[: self._plan.monitors]
+        return np.tile(drawn, (n, 1))
 
     def _linearise(
         self, point: Real, part: NDArray[np.int64], monitor: NDArray[np.int64], second: Real | None = None
@@ -403,6 +443,11 @@ class PhaseSearch:
         # Sources and monitors share a factor that no reading tells: monitors have the geometric mean 1.
         common = np.exp(np.log(moved[1]).mean())
         return moved[0] * common, moved[1] / common, *moved[2:]
+
+
+def _point_of(found: SearchResult) -> Real:
+    """Return the point where a search ended."""
+    return np.concatenate([found.passive_rad, found.joint_rad, found.source_phase_rad])
 
 
 def same_valley(one: SearchResult, other: SearchResult) -> bool:

@@ -39,7 +39,7 @@ _READINGS_PER_PHASE = 70
 _LEAST_SETTINGS = 200
 _MORE_SHARE = 3
 _PRIOR_AGAIN = 0.1
-_FIRST_STARTS = 2
+_FIRST_STARTS = 3
 # Share of the random settings in which a monitor has to be alive to be used.
 _LEAST_ALIVE = 0.3
 _REACH_RAD = 2.2 * np.pi
@@ -167,6 +167,7 @@ class Bootstrap:
         sweeps = seen_by(self._logbook.observations(first, swept), survey.monitors, survey.dark_ma)
         nominal = self.nominal(survey.sources, survey.monitors)
         died: dict[int, Death] = {}
+        before: SearchResult | None = None
         # More settings are cheaper than more starts: one start was enough on 5 of 5 meshes with 400 settings, on 3 with
         # 200 (docs/decisions/0007).
         for portion in range(self._plan.portions):
@@ -178,10 +179,11 @@ class Bootstrap:
             if random.monitors != survey.monitors:
                 survey = replace(survey, monitors=random.monitors)
                 sweeps = seen_by(self._logbook.observations(first, swept), survey.monitors, survey.dark_ma)
-                nominal = self.nominal(survey.sources, survey.monitors)
+                nominal, before = self.nominal(survey.sources, survey.monitors), None
             died |= {death.number: death for death in deaths}
             with self._logbook.stage("search"):
-                guess, found = self._search(survey, random, nominal, self._search_plan(portion))
+                guess, found = self._search(survey, random, nominal, self._search_plan(portion), before)
+                before = found
             trusted = found.unexplained < self._plan.search.plausible
             # Two starts in one valley: what is left unexplained is not for the search to find, but for the diagnosis.
             if trusted or found.agreed:
@@ -276,7 +278,12 @@ class Bootstrap:
         )
 
     def _search(
-        self, survey: Survey, random: Observations, nominal: MeshParameters, plan: SearchPlan
+        self,
+        survey: Survey,
+        random: Observations,
+        nominal: MeshParameters,
+        plan: SearchPlan,
+        before: SearchResult | None = None,
     ) -> tuple[PassiveGuess, SearchResult]:
         sources = survey.sources
         heated = Heating(self._mesh, self._ohm).phases(nominal, random.currents_ma)
@@ -293,7 +300,7 @@ class Bootstrap:
             self._rng,
         )
         most = plan.steps * plan.starts
-        return guess, search.run(guess, levels, lambda step, _: self._progress("search", step, most))
+        return guess, search.run(guess, levels, lambda step, _: self._progress("search", step, most), before)
 
     def _start(self, nominal: MeshParameters, found: SearchResult) -> MeshParameters:
         """Return the nominal mesh with phases and levels as found."""

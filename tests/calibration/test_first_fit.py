@@ -46,7 +46,9 @@ class Bench:
     def start(self) -> Start:
         valley = self.valleys.pop(0)
         levels = Levels(np.ones(1), np.ones(1))
-        search = SearchResult(PASSIVE + valley, np.zeros(3), np.zeros(1), levels, 0.01 * (1 + valley), 50, 1)
+        search = SearchResult(
+            PASSIVE + valley, np.zeros(3), np.zeros(1), levels, np.zeros(6), 0.01 * (1 + valley), 50, 1
+        )
         return cast(Start, SimpleNamespace(search=search, parameters=valley, trusted=self.trusted))
 
     def again(self, start: Start) -> Start:

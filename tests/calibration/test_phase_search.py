@@ -178,7 +178,7 @@ def test_a_monitor_that_reads_nothing_in_most_settings_does_not_spoil_the_search
 def test_searches_end_in_the_same_valley_only_with_the_same_phases_and_the_same_light_left_over() -> None:
     rng = np.random.default_rng(3)
     passive = rng.uniform(0.0, 2.0 * np.pi, 72)
-    one = SearchResult(passive, np.zeros(52), np.zeros(8), Levels(np.ones(8), np.ones(28)), 0.01, 60, 1)
+    one = SearchResult(passive, np.zeros(52), np.zeros(8), Levels(np.ones(8), np.ones(28)), np.zeros(124), 0.01, 60, 1)
     near = replace(one, passive_rad=np.mod(passive + rng.normal(0.0, 0.05, 72), 2.0 * np.pi))
     assert same_valley(one, near)
     assert not same_valley(one, replace(near, unexplained=0.011))  # other loops
