@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -84,12 +84,23 @@ def load_bench(source: str | os.PathLike[str], *, text: str | None = None) -> Be
     """
     model, problems = _read(source, text)
     if model is None:
-        listed = [str(problem) for problem in problems[:MAX_LISTED]]
-        if len(problems) > MAX_LISTED:
-            listed.append(f"… and {len(problems) - MAX_LISTED} more")
-        count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
-        raise ConfigError("\n".join([f"{count} in bench file {os.fspath(source)}:", *listed]))
+        raise mistakes(f"bench file {os.fspath(source)}", problems)
     return model
+
+
+def mistakes(what: str, problems: Sequence[Problem]) -> ConfigError:
+    """Return the error that lists the problems of a file."""
+    listed = [str(problem) for problem in problems[:MAX_LISTED]]
+    if len(problems) > MAX_LISTED:
+        listed.append(f"… and {len(problems) - MAX_LISTED} more")
+    count = "1 mistake" if len(problems) == 1 else f"{len(problems)} mistakes"
+    return ConfigError("\n".join([f"{count} in {what}:", *listed]))
+
+
+def problems_in(file: str, text: str, document: Document, checks: Iterable[Check]) -> tuple[Problem, ...]:
+    """Return what is wrong with a YAML document and with what it says, in the order of its lines."""
+    places: list[tuple[Path, Place, str]] = [(fault.path, fault.place, fault.message) for fault in document.faults]
+    return _problems(file, text, [*places, *(_located(check, document) for check in checks)])
 
 
 def check_bench(source: str | os.PathLike[str], *, text: str | None = None) -> tuple[Problem, ...]:
@@ -139,16 +150,11 @@ def _read(source: str | os.PathLike[str], text: str | None) -> tuple[BenchModel 
     elif len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise _too_large(os.fspath(source))
     document = read_yaml(text)
-    places: list[tuple[Path, Place, str]] = [(fault.path, fault.place, fault.message) for fault in document.faults]
-    model = None
     # Text that is no YAML has no places; its one fault says it,
     # and the models would only add that everything is missing.
-    if document.marks:
-        model, checks = _validate(document.data)
-        places += [_located(check, document) for check in checks]
-    if not places:
-        return model, ()
-    return None, _problems(os.fspath(source), text, places)
+    model, checks = _validate(document.data) if document.marks else (None, [])
+    problems = problems_in(os.fspath(source), text, document, checks)
+    return (None if problems else model), problems
 
 
 def _content(source: str | os.PathLike[str]) -> tuple[str, str]:

@@ -242,6 +242,7 @@ class PathSetup:
         launch_dbm: Mapping[str, float | None],
         *,
         milestone: Milestone = lambda name: None,
+        arrived: Callable[[CircuitRequest], None] = lambda request: None,
     ) -> tuple[CircuitProof, ...]:
         """Program a plan in one commit, and prove its new circuits by the mesh's own photodiodes alone.
 
@@ -253,6 +254,7 @@ class PathSetup:
             plan: All that is to stand, of :meth:`plan_change`.
             launch_dbm: Launch power of each transmitter as its module reported it last.
             milestone: Told of ``programmed``, ``settled`` and ``proven``.
+            arrived: Told of each new circuit when its light is first seen where it belongs.
 
         Returns:
             Proofs of the new circuits; what receivers say is not in them.
@@ -271,7 +273,7 @@ class PathSetup:
         with self._undone_if_failed(before, new):
             self.bench.mesh.program(plan.currents_ma, 0.0)
             milestone("programmed")
-            proofs = self._proofs_by_photodiodes(new, launch_dbm, milestone)
+            proofs = self._proofs_by_photodiodes(new, launch_dbm, milestone, arrived)
             if not all(proof.proven for proof in proofs):
                 raise CircuitError(verdict(proofs))
         self._stand(plan, proofs)
@@ -281,7 +283,11 @@ class PathSetup:
         return proofs
 
     def _proofs_by_photodiodes(
-        self, circuits: Sequence[PlannedCircuit], launch_dbm: Mapping[str, float | None], milestone: Milestone
+        self,
+        circuits: Sequence[PlannedCircuit],
+        launch_dbm: Mapping[str, float | None],
+        milestone: Milestone,
+        arrived: Callable[[CircuitRequest], None],
     ) -> tuple[CircuitProof, ...]:
         """Look at the exits until two looks in a row prove all circuits, or heaters have had time enough."""
         mesh, clock = self.bench.mesh, self.bench.clock
@@ -289,6 +295,7 @@ class PathSetup:
         exits = [arm.exit for circuit in circuits for arm in circuit.arms]
         deadline = clock.now() + max(3.0 * mesh.settle_s, _SETTLED_WITHIN_S)
         was_proven = False
+        told: set[CircuitRequest] = set()
         while True:
             seen = iter(self._exits.quickly_dbm(exits))
             light = [
@@ -297,6 +304,10 @@ class PathSetup:
             ]
             proofs = self._prover.judge(self.record, circuits, light, {}, {})
             is_proven = all(proof.proven for proof in proofs)
+            for proof in proofs:
+                if proof.proven and proof.circuit.request not in told:
+                    told.add(proof.circuit.request)
+                    arrived(proof.circuit.request)
             if is_proven and not was_proven:
                 milestone("settled")
             if (is_proven and was_proven) or clock.now() >= deadline:

@@ -20,6 +20,9 @@ COMMANDS = (
     LazyCommand("explain", "lumion_hw.cli.circuits:explain", "Say why a circuit takes its way."),
     LazyCommand("hold", "lumion_hw.cli.circuits:hold", "Keep circuits up: polarization, drift, alarms, leases."),
     LazyCommand("fabric", "lumion_hw.cli.fabric:fabric", "Keep jobs connected; spares replace what fails."),
+    LazyCommand(
+        "schedule", "lumion_hw.cli.schedule:schedule", "Sequences of circuits, what they cost, phases of a job."
+    ),
     LazyCommand("rehearse", "lumion_hw.cli.rehearse:rehearse", "Lose a server of a real training job, and go on."),
     LazyCommand("bench", "lumion_hw.cli.bench:bench", "Check, show and describe bench files."),
     LazyCommand("transponder", "lumion_hw.cli.transponder:transponder", "Show, tune, update modules; decode dumps."),

@@ -14,7 +14,7 @@ from lumion_hw.clock import VirtualClock, deadline_after
 from lumion_hw.errors import LimitError
 
 _ROOT = Path(lumion_hw.__file__).parent
-_ROOMS = ("interfaces", "drivers", "bench", "circuits", "fabric", "acquisition")
+_ROOMS = ("interfaces", "drivers", "bench", "circuits", "schedules", "fabric", "acquisition")
 
 
 def _public_parameters() -> Iterator[tuple[str, str]]:

@@ -1,0 +1,529 @@
+"""``lumion schedule``: sequences of circuits, what they cost, demands, phases of a job. Mostly without a bench."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from lumion_hw.cli.numbers import MANY, SEED, Number
+from lumion_hw.cli.opening import bench_options, open_bench
+from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
+from lumion_hw.cli.outputs import force_option, out_option
+
+if TYPE_CHECKING:
+    from lumion_hw.schedules.cost import CostModel
+    from lumion_hw.schedules.phase_run import MeasuredPhase
+    from lumion_hw.schedules.phases import IterationTimes, PhasePlan, PreparedPhase
+    from lumion_hw.schedules.schedule import Schedule
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_RANKS = click.IntRange(2, 1024)
+_DAY_S = 86_400.0
+_SECONDS = Number("s", 0.0, _DAY_S)
+_RATE = Number("bytes/s", 1.0, 1e15)
+_SHOWN_CONFIGURATIONS = 20
+
+
+@click.group()
+def schedule() -> None:
+    """Sequences of circuits for collectives, demands and phases of a job, and what they cost."""
+
+
+def _cost_options(function: _Command) -> _Command:
+    for option in (
+        click.option("--hidden", type=_SECONDS, default=0.0, help="Other traffic before each change, in s."),
+        click.option("--relock", type=_SECONDS, default=0.0, help="Until the receiver has locked, in s."),
+        click.option("--delta", type=_SECONDS, default=0.01, show_default=True, help="Programming and settling, in s."),
+        click.option("--alpha", type=_SECONDS, default=3e-6, show_default=True, help="Fixed cost of a round, in s."),
+        click.option("--rate", type=_RATE, default=50e9, show_default=True, help="Bytes (not bits) per s of a port."),
+    ):
+        function = option(function)
+    return function
+
+
+def _model(rate: float, alpha: float, delta: float, relock: float, hidden: float) -> CostModel:
+    from lumion_hw.schedules.cost import CostModel
+
+    return CostModel(rate, alpha, delta, relock, hidden)
+
+
+def _named_or_read(name: str, ranks: int | None) -> Schedule:
+    """Return a schedule by name and number of ranks, or from a JSON file."""
+    if name.endswith(".json"):
+        from lumion_hw.schedules.documents import load_schedule
+
+        return load_schedule(name)
+    if ranks is None:
+        raise click.UsageError("Give --ranks, or a schedule as JSON.")
+    from lumion_hw.schedules.collectives import make_schedule
+
+    return make_schedule(name, ranks)
+
+
+@schedule.command("list")
+@click.option("--ranks", type=click.IntRange(2, 256), default=8, show_default=True, help="Number of ranks.")
+@json_option
+def list_(ranks: int, as_json: bool) -> None:
+    """List all schedules that there are for a number of ranks."""
+    from lumion_hw.errors import ConfigError
+    from lumion_hw.schedules.collectives import MAKERS, make_schedule
+
+    rows: list[dict[str, Any]] = []
+    for name in MAKERS:
+        try:
+            rows.append(_summary(make_schedule(name, ranks)))
+        except ConfigError as error:
+            rows.append({"name": name, "why_not": str(error)})
+    if as_json:
+        echo_json({"ranks": ranks, "schedules": rows})
+        return
+    made = [row for row in rows if "why_not" not in row]
+    keys = ("name", "collective", "ports", "rounds", "programmings", "configurations")
+    echo_table(f"{ranks} ranks", keys, [[row[key] for key in keys] for row in made])
+    for row in rows:
+        if "why_not" in row:
+            say(row["why_not"])
+
+
+def _summary(made: Schedule) -> dict[str, Any]:
+    return {
+        "name": made.name,
+        "collective": made.collective,
+        "ranks": made.ranks,
+        "ports": "duplex" if made.duplex else "simplex",
+        "rounds": len(made.rounds),
+        "programmings": made.programmings,
+        "configurations": made.configurations,
+    }
+
+
+@schedule.command()
+@click.argument("name")
+@click.option("--ranks", type=_RANKS, required=True, help="Number of ranks.")
+@out_option("Write it here as JSON.")
+@out_option("Draw it here: .png, .svg or .pdf.", "--plot")
+@force_option
+@json_option
+def make(name: str, ranks: int, out: Path | None, plot: Path | None, force: bool, as_json: bool) -> None:
+    """Make a schedule, execute it with integers, and print its rounds.
+
+    In a line of text `a-b x/y` means that a sends chunk x while b sends y, `a>b x` that only a can send; `+` where the
+    receiver adds, `.` where nothing is sent. `lumion schedule list` has the names.
+    """
+    from lumion_hw.files.writing import over
+    from lumion_hw.schedules.documents import save_schedule, schedule_document
+    from lumion_hw.schedules.verification import verify
+
+    made = _named_or_read(name, ranks)
+    verify(made)
+    if out is not None:
+        save_schedule(made, out, over(force))
+    if plot is not None:
+        from lumion_hw.schedules.picture import plot_schedule
+
+        plot_schedule(made, plot, over(force))
+    if as_json:
+        echo_json(schedule_document(made))
+    else:
+        say(str(made))
+        _say_bound(made)
+
+
+def _say_bound(made: Schedule) -> None:
+    if made.collective == "straggler all-reduce":
+        from lumion_hw.schedules.straggler import least_rounds
+
+        say(f"{len(made.rounds)} rounds; no schedule has fewer than {least_rounds(made.ranks)}")
+
+
+@schedule.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of the integers.")
+@json_option
+def verify(file: str, seed: int, as_json: bool) -> None:
+    """Execute a schedule from a JSON file with random integers: nothing sent that is not held, exact sums."""
+    from lumion_hw.schedules.documents import load_schedule
+    from lumion_hw.schedules.verification import verify as execute
+
+    read = load_schedule(file)
+    execute(read, seed=seed)
+    if as_json:
+        echo_json({"verified": True} | _summary(read))
+    else:
+        say(f"{file}: {str(read).splitlines()[0]}: right")
+        _say_bound(read)
+
+
+@schedule.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME|FILE...")
+@click.option("--ranks", type=_RANKS, help="Number of ranks, for names.")
+@click.option("--buffer", "buffer_bytes", type=Number("bytes", 0.0, 1e18), required=True, help="Bytes of one rank.")
+@out_option("Draw time against dark time here: .png, .svg or .pdf.", "--plot")
+@force_option
+@click.option("--late", type=_SECONDS, help="How late a straggler is, in s; by default late enough.")
+@_cost_options
+@json_option
+def cost(
+    names: Sequence[str],
+    ranks: int | None,
+    buffer_bytes: float,
+    plot: Path | None,
+    force: bool,
+    late: float | None,
+    rate: float,
+    alpha: float,
+    delta: float,
+    relock: float,
+    hidden: float,
+    as_json: bool,
+) -> None:
+    """Say how long schedules take, beside the best fixed configuration, and when they pay.
+
+    Example: `lumion schedule cost ring stragglar --ranks 64 --buffer 1073741824 --delta 0.01`
+    """
+    import math
+
+    from lumion_hw.schedules.cost import advice, best_static, cost_of, port_times_s, size_text, time_text
+
+    model = _model(rate, alpha, delta, relock, hidden)
+    rows, said = [], []
+    schedules = [_named_or_read(name, ranks) for name in names]
+    if plot is not None:
+        from lumion_hw.files.writing import over
+        from lumion_hw.schedules.picture import plot_costs
+
+        plot_costs(schedules, model, buffer_bytes, plot, over(force))
+    for made in schedules:
+        own, fixed = cost_of(made), best_static(made, model, buffer_bytes)
+        late_s = math.inf if late is None else late
+        beside = None if fixed is None else cost_of(fixed)
+        break_even_s = None
+        if beside is not None and own.programmings > beside.programmings:
+            break_even_s = own.break_even_delta_s(beside, model, buffer_bytes)
+        rows.append(
+            _summary(made)
+            | {
+                "time_s": own.time_s(model, buffer_bytes, late_s=late_s),
+                "time_without_delta_s": own.time_s(model.with_delta_s(0.0), buffer_bytes, late_s=late_s),
+                "time_of_its_own_ports_s": port_times_s(made, model, buffer_bytes)[0],
+                "straggler_late_s": own.early_s(model, buffer_bytes) or None,
+                "static": None if fixed is None else fixed.name,
+                "static_time_s": None if beside is None else beside.time_s(model, buffer_bytes),
+                "break_even_delta_s": break_even_s,
+                "advice": advice(made, model, buffer_bytes),
+            }
+        )
+        said.append(rows[-1]["advice"])
+    if as_json:
+        echo_json({"delta_s": model.delta_s, "buffer_bytes": buffer_bytes, "schedules": rows})
+        return
+    columns = ("time_s", "time_without_delta_s", "static_time_s", "break_even_delta_s", "straggler_late_s")
+    echo_table(
+        f"{size_text(buffer_bytes)} per rank, {rate / 1e9:g} GB/s, dark for {time_text(model.delta_s)} per change",
+        ("schedule", "rounds", "changes", "time", "without dark time", "fixed", "break-even", "late by"),
+        [
+            [row["name"], row["rounds"], row["programmings"]]
+            + [None if row[key] is None else time_text(row[key]) for key in columns]
+            for row in rows
+        ],
+    )
+    for line in said:
+        say(line)
+
+
+@schedule.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option(
+    "--bytes-per-count",
+    type=Number("bytes", 0.0, 1e15, above=True),
+    default=1.0,
+    show_default=True,
+    help="Hidden size times bytes per element for tokens; seconds of an epoch for rates in bytes/s.",
+)
+@click.option("--rank-of-column", metavar="R,R,...", help="Rank that has each column's expert.")
+@click.option("--combine", is_flag=True, help="Plan the way back: the transposed matrix.")
+@click.option("--configurations", "count", type=click.IntRange(1, MANY), help="Most configurations; all by default.")
+@click.option("--duplex", is_flag=True, help="Matchings only; needs --configurations.")
+@out_option("Draw what is served here: .png, .svg or .pdf.", "--plot")
+@force_option
+@click.option("--rest-rate", type=_RATE, help="Bytes per s of an electrical network that takes what is left.")
+@_cost_options
+@json_option
+def demand(
+    file: str,
+    bytes_per_count: float,
+    rank_of_column: str | None,
+    combine: bool,
+    count: int | None,
+    duplex: bool,
+    plot: Path | None,
+    force: bool,
+    rest_rate: float | None,
+    rate: float,
+    alpha: float,
+    delta: float,
+    relock: float,
+    hidden: float,
+    as_json: bool,
+) -> None:
+    """Turn a matrix of counts (CSV or NPY) into configurations with hold times."""
+    from lumion_hw.schedules.cost import size_text, time_text
+    from lumion_hw.schedules.decomposition import birkhoff, bounded
+    from lumion_hw.schedules.demand import demand_from, read_counts
+
+    if duplex and count is None:
+        raise click.UsageError("Give --configurations with --duplex: permutations serve everything, matchings do not.")
+    columns = None if rank_of_column is None else _whole_numbers("--rank-of-column", rank_of_column)
+    wanted = demand_from(read_counts(file), bytes_per_count=bytes_per_count, rank_of_column=columns)
+    wanted = wanted.reversed() if combine else wanted
+    found = birkhoff(wanted) if count is None else bounded(wanted, count, duplex=duplex)
+    model = _model(rate, alpha, delta, relock, hidden)
+    if plot is not None:
+        from lumion_hw.files.writing import over
+        from lumion_hw.schedules.picture import plot_served
+
+        plot_served(found, plot, over(force))
+    best = None if rest_rate is None else found.best_count(model, rest_rate)
+    if as_json:
+        echo_json(
+            {
+                "method": found.method,
+                "ranks": wanted.ranks,
+                "wanted_bytes": wanted.total_bytes,
+                "local_bytes": wanted.local_bytes,
+                "busiest_bytes": wanted.busiest_bytes,
+                "served_bytes": found.served_after_bytes[-1],
+                "hold_bytes": found.hold_bytes,
+                "time_s": found.time_s(model),
+                "time_without_delta_s": found.time_s(model.with_delta_s(0.0)),
+                "duty": found.duty(model),
+                "best_count": best,
+                "configurations": [
+                    {"circuits": each.circuits, "hold_bytes": each.hold_bytes, "hold_s": each.hold_bytes / rate}
+                    for each in found.configurations
+                ],
+            }
+        )
+        return
+    served = found.served_after_bytes
+    rows = [
+        (
+            place,
+            len(each.circuits),
+            time_text(each.hold_bytes / rate),
+            f"{100 * served[place] / wanted.total_bytes:.1f}",
+        )
+        for place, each in enumerate(found.configurations[:_SHOWN_CONFIGURATIONS], start=1)
+    ]
+    title = (
+        f"{wanted.ranks} ranks want {size_text(wanted.total_bytes)}, {size_text(wanted.busiest_bytes)} at the busiest"
+    )
+    echo_table(title, ("configuration", "circuits", "held", "served %"), rows)
+    if len(found.configurations) > len(rows):
+        say(f"... {len(found.configurations)} configurations in all")
+    say(
+        f"served {100 * found.served_share:.1f} % in {time_text(found.time_s(model))}, without dark times "
+        f"{time_text(found.time_s(model.with_delta_s(0.0)))}; circuits are up {100 * found.duty(model):.1f} % of it"
+    )
+    if wanted.local_bytes:
+        say(f"{size_text(wanted.local_bytes)} stay on their ranks and need no circuit")
+    if best is not None and rest_rate is not None:
+        whole = f"the rest over the other network at {rest_rate / 1e9:g} GB/s"
+        say(f"best: {best} configurations, {whole}: {time_text(found.time_s(model, best, rest_rate))}")
+
+
+@schedule.command()
+@click.argument("name", metavar="NAME|FILE")
+@click.option("--ranks", type=_RANKS, help="Number of ranks, for a name.")
+@click.option("--mesh", "layout", default="smartlight", show_default=True, help="As for `lumion mesh route`.")
+@click.option("--inputs", required=True, metavar="P,P,...", help="Port where the light of each rank enters.")
+@click.option("--outputs", metavar="P,P,...", help="Port where it leaves for each rank; the inputs by default.")
+@click.option("--max-hops", type=click.IntRange(1, MANY), help="Most PUCs of a way.")
+@json_option
+def route(
+    name: str, ranks: int | None, layout: str, inputs: str, outputs: str | None, max_hops: int | None, as_json: bool
+) -> None:
+    """Turn a schedule into states of a mesh; rounds without routes are split."""
+    from lumion_hw.cli.mesh import mesh_named
+    from lumion_hw.schedules.mesh_steps import MeshRouter, on_mesh
+
+    into = _whole_numbers("--inputs", inputs)
+    out_of = into if outputs is None else _whole_numbers("--outputs", outputs)
+    topology = mesh_named(layout)
+    found = on_mesh(MeshRouter(topology, into, out_of, max_hops=max_hops), _named_or_read(name, ranks))
+    if as_json:
+        steps = [
+            {
+                "round": step.number,
+                "circuits": step.circuits,
+                "kept": sorted(step.kept),
+                "pucs": [path.pucs for path in step.routing.paths],
+                "states": {str(puc): state for puc, state in sorted(step.routing.states.items())},
+            }
+            for step in found.steps
+        ]
+        echo_json(
+            {
+                "mesh": topology.label,
+                "mesh_sha256": topology.sha256,
+                "rounds": found.rounds,
+                "extra": found.extra,
+                "least_extra": found.least_extra,
+                "steps": steps,
+            }
+        )
+        return
+    rows = [
+        (step.number, len(step.circuits), len(step.kept), max((p.hops for p in step.routing.paths), default=0))
+        for step in found.steps
+    ]
+    echo_table(topology.label, ("round", "circuits", "of these kept", "longest way"), rows)
+    say(
+        f"{found.rounds} rounds, {found.extra} more settings for rounds without routes "
+        f"(at least {found.least_extra}, proven), {found.rerouted} circuits led elsewhere"
+    )
+
+
+def _whole_numbers(option: str, text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(
+            f"{text[:60]!r} is no list of whole numbers, such as 0,4,8.", param_hint=option
+        ) from None
+
+
+@schedule.command()
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--bench", "bench_file", help="Prepare the configurations for this bench; needs --record.")
+@click.option("--record", type=click.Path(dir_okay=False), help="Calibration record of its mesh.")
+@click.option("--run", is_flag=True, help="Switch the bench through the iterations, and measure.")
+@click.option("--iterations", type=click.IntRange(1, MANY), help="How often; as the file says by default.")
+@click.option("--delta", type=_SECONDS, default=0.01, show_default=True, help="Dark time of a port, in s, not run.")
+@out_option("Draw one iteration here: .png, .svg or .pdf.", "--plot")
+@force_option
+@bench_options
+@json_option
+def phases(
+    file: str,
+    bench_file: str | None,
+    record: str | None,
+    run: bool,
+    iterations: int | None,
+    delta: float,
+    plot: Path | None,
+    force: bool,
+    emulate: bool,
+    seed: int,
+    endpoints: str | None,
+    as_json: bool,
+) -> None:
+    """Check the phases of a job, say what an iteration takes, prepare the circuits, or run it on a bench.
+
+    Example: `lumion schedule phases job.yaml --bench small.yaml --record record.json --emulate --run --plot job.svg`
+    """
+    from lumion_hw.schedules.phases import iteration_times, load_phases, prepare, prepared_document
+
+    if (bench_file is None) != (record is None):
+        raise click.UsageError("Give --bench and --record together.")
+    if run and bench_file is None:
+        raise click.UsageError("Give --bench and --record with --run.")
+    plan = load_phases(file)
+    document: dict[str, Any] = {"job": plan.job, "tags": [phase.tag for phase in plan.phases]}
+    measured: tuple[MeasuredPhase, ...] = ()
+    alone: list[bool] | None = None
+    if bench_file is not None and record is not None:
+        from lumion_hw.bench.bench import load
+        from lumion_hw.storage import load_record
+
+        calibrated = load_record(record)
+        prepared = prepare(load(bench_file), calibrated, plan)
+        alone = [each.alone for each in prepared.values()]
+        document["configurations"] = prepared_document(prepared)
+        if run:
+            from lumion_hw.circuits import BenchLock, PathSetup, read_state
+            from lumion_hw.cli.circuits import BenchTarget
+            from lumion_hw.errors import ConfigError
+            from lumion_hw.schedules.phase_run import PhaseSwitch
+
+            target = BenchTarget(bench_file, emulate, seed, endpoints, None, record, None, 0.0, as_json)
+            with (
+                target.directory() as directory,
+                BenchLock(directory, "lumion schedule phases"),
+                open_bench(bench_file, emulate, seed, endpoints) as bench,
+            ):
+                if standing := read_state(directory)[0].circuits:
+                    names = ", ".join(circuit.name for circuit in standing)
+                    raise ConfigError(f"{names}: connected already", hint="Take them down with `lumion disconnect`.")
+                switch = PhaseSwitch(PathSetup(bench, calibrated), prepared)
+                switch.rehearse()
+                measured = switch.run(plan, iterations=iterations)
+        if not as_json:
+            _say_prepared(prepared)
+    times = iteration_times(plan, delta, alone)
+    if measured:
+        from lumion_hw.schedules.phase_run import measured_iteration, model_beside
+
+        modelled, times = (
+            model_beside(measured, prepared, plan),
+            measured_iteration(measured, measured[-1].iteration, plan),
+        )
+        document["model"] = _times_document(modelled)
+        document["iterations"] = measured[-1].iteration + 1
+        document["dark_s"] = {each.tag: each.switched.longest_dark_s for each in measured if each.switched is not None}
+        document["heat_mw"] = {each.tag: each.heat_mw for each in measured}
+    document["iteration"] = _times_document(times)
+    if plot is not None:
+        from lumion_hw.files.writing import over
+        from lumion_hw.schedules.picture import plot_iteration
+
+        plot_iteration(plan, times, plot, over(force))
+    if as_json:
+        echo_json(document)
+    else:
+        _say_times(plan, times, measured)
+
+
+def _times_document(times: IterationTimes) -> dict[str, Any]:
+    return {
+        "total_s": times.total_s,
+        "waiting_share": times.waiting_share,
+        "starts_s": times.starts_s,
+        "waits_s": times.waits_s,
+        "dark": [{"port": span.port, "from_s": span.starts_s, "to_s": span.ends_s} for span in times.dark],
+    }
+
+
+def _say_prepared(prepared: dict[str, PreparedPhase]) -> None:
+    rows = [
+        (
+            tag,
+            len(each.circuits),
+            len(each.kept),
+            max((circuit.hops for circuit in each.plan.circuits), default=None),
+            round(min(circuit.budget.margin_db for circuit in each.plan.circuits), 1) if each.circuits else None,
+            round(each.plan.heat_mw, 1),
+        )
+        for tag, each in prepared.items()
+    ]
+    echo_table("configurations", ("phase", "circuits", "kept", "longest way", "least margin dB", "heat mW"), rows)
+
+
+def _say_times(plan: PhasePlan, times: IterationTimes, measured: Sequence[MeasuredPhase]) -> None:
+    from lumion_hw.schedules.cost import time_text
+    from lumion_hw.schedules.phases import warnings
+
+    last = {each.tag: each for each in measured}
+    rows = []
+    for phase, start_s, wait_s in zip(plan.phases, times.starts_s, times.waits_s, strict=True):
+        switched = last[phase.tag].switched if measured else None
+        dark = None if switched is None else time_text(switched.longest_dark_s)
+        rows.append((phase.tag, time_text(start_s), time_text(phase.duration_s), time_text(wait_s), dark))
+    title = f"{plan.job}: one iteration, {'as measured' if measured else 'by the model'}"
+    echo_table(title, ("phase", "starts", "lasts", "waits", "dark"), rows)
+    say(f"{time_text(times.total_s)} in all, {100 * times.waiting_share:.2f} % of it waiting for circuits")
+    for warning in warnings(plan, times):
+        note(warning)

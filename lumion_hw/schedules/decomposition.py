@@ -1,0 +1,338 @@
+"""Demands turned into configurations with hold times.
+
+:func:`birkhoff` serves everything: the demand is filled up to equal sums of rows and columns by dummy traffic, and
+taken apart into permutations (Birkhoff, von Neumann), large ones first. :func:`bounded` has a number of configurations
+and a time that it may hold them, and serves as much as it finds ways to. :func:`optimal` proves the most that can be
+served, for a handful of ranks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.errors import ConfigError, LimitError, UndecidedError
+from lumion_hw.schedules.cost import CostModel
+from lumion_hw.schedules.demand import Demand
+from lumion_hw.schedules.matchings import heavy_matching
+from lumion_hw.schedules.schedule import Circuits, both_ways
+
+_Ints = NDArray[np.int64]
+_PRICES = (0.0, 0.25, 0.5, 1.0, 2.0)
+"""What one more configuration costs in the greedy choice, in parts of the time one could be held on average."""
+_HOLDS = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
+"""Hold times that are tried for each configuration, in parts of what is left for each."""
+_MOST_OPTIMAL = 6
+"""Ranks up to which the exact solver is asked."""
+MOST_CONFIGURATIONS = 1_000_000
+
+
+@dataclass(frozen=True)
+class HeldConfiguration:
+    """One configuration and how long it is held.
+
+    Attributes:
+        circuits: Directed circuits.
+        hold_bytes: Bytes that a port can send meanwhile.
+    """
+
+    circuits: Circuits
+    hold_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Decomposition:
+    """Configurations for a demand, in the order in which they are held.
+
+    Attributes:
+        method: How they were found.
+        demand: The demand.
+        duplex: Whether each is a matching.
+        configurations: The configurations.
+    """
+
+    method: str
+    demand: Demand
+    duplex: bool
+    configurations: tuple[HeldConfiguration, ...]
+
+    @property
+    def hold_bytes(self) -> int:
+        """Sum of all hold times, as bytes through one port."""
+        return sum(each.hold_bytes for each in self.configurations)
+
+    @cached_property
+    def served_after_bytes(self) -> tuple[int, ...]:
+        """Bytes served by the first k configurations, k = 0 ... all."""
+        left, served = self.demand.wanted_bytes.copy(), [0]
+        for each in self.configurations:
+            senders, receivers = np.array(each.circuits, dtype=np.int64).reshape(-1, 2).T
+            sent = np.minimum(left[senders, receivers], each.hold_bytes)
+            left[senders, receivers] -= sent
+            served.append(served[-1] + int(sent.sum()))
+        return tuple(served)
+
+    @property
+    def served_share(self) -> float:
+        """Share of the demand that is served; 1 of no demand."""
+        return self.served_after_bytes[-1] / self.demand.total_bytes if self.demand.total_bytes else 1.0
+
+    def time_s(self, model: CostModel, count: int | None = None, rest_bytes_per_s: float = math.inf) -> float:
+        """Return how long the first configurations take with their dark times, and the rest some other way.
+
+        Args:
+            model: The fabric; only its rate and dark time count here.
+            count: Configurations used, all by default.
+            rest_bytes_per_s: Rate of the electrical network that takes what is left, all ranks together; by default the
+                rest takes no time, as for what may wait for the next period.
+        """
+        count = len(self.configurations) if count is None else count
+        held_s = sum(each.hold_bytes for each in self.configurations[:count]) / model.bytes_per_s
+        rest_s = (self.demand.total_bytes - self.served_after_bytes[count]) / rest_bytes_per_s
+        return held_s + count * model.delta_s + rest_s
+
+    def best_count(self, model: CostModel, rest_bytes_per_s: float) -> int:
+        """Return after how many configurations it is best to leave the rest to the electrical network."""
+        return min(range(len(self.configurations) + 1), key=lambda k: self.time_s(model, k, rest_bytes_per_s))
+
+    def duty(self, model: CostModel) -> float:
+        """Return the share of the time in which circuits are up."""
+        held_s = self.hold_bytes / model.bytes_per_s
+        whole_s = held_s + len(self.configurations) * model.delta_s
+        return held_s / whole_s if whole_s else 1.0
+
+
+def stuffed(wanted_bytes: _Ints) -> _Ints:
+    """Return a demand with dummy traffic added, so that every row and column has the sum of the busiest port."""
+    filled = wanted_bytes.copy()
+    rows, columns = filled.sum(axis=1), filled.sum(axis=0)
+    most = max(int(rows.max()), int(columns.max()))
+    for i in range(len(filled)):
+        for j in range(len(filled)):
+            if not (add := min(most - int(rows[i]), most - int(columns[j]))):
+                continue
+            filled[i, j] += add
+            rows[i] += add
+            columns[j] += add
+    return filled
+
+
+def birkhoff(demand: Demand) -> Decomposition:
+    """Return permutations that serve all of a demand in the least hold time; for simplex ports.
+
+    A perfect matching is looked for among entries of at least a threshold, which is halved where there is none. With n
+    ranks there are at most n**2 - 2 n + 2; holds add up to :attr:`Demand.busiest_bytes`.
+    """
+    filled = stuffed(demand.wanted_bytes)
+    real = demand.wanted_bytes.copy()
+    threshold = float(filled.max())
+    rank = np.arange(demand.ranks)
+    found = []
+    while filled.any():
+        partner = _perfect(filled >= max(threshold, 1.0))
+        if partner is None:
+            threshold /= 2.0
+            continue
+        hold = int(filled[rank, partner].min())
+        filled[rank, partner] -= hold
+        # Where all of the rest is dummy traffic the port is idle.
+        used = rank[real[rank, partner] > 0]
+        real[rank, partner] = np.maximum(real[rank, partner] - hold, 0)
+        found.append(HeldConfiguration(tuple((int(i), int(partner[i])) for i in used), hold))
+    return Decomposition("birkhoff", demand, False, tuple(found))
+
+
+def _perfect(allowed: NDArray[np.bool_]) -> NDArray[np.int64] | None:
+    """Return a partner per row among allowed entries, each column once, or ``None`` if there are none."""
+    from scipy.optimize import linear_sum_assignment
+
+    if not (allowed.any(axis=0).all() and allowed.any(axis=1).all()):
+        return None
+    rows, columns = linear_sum_assignment(allowed.astype(np.float64), maximize=True)
+    return columns.astype(np.int64) if allowed[rows, columns].all() else None
+
+
+def bounded(demand: Demand, count: int, *, hold_bytes: int | None = None, duplex: bool = False) -> Decomposition:
+    """Return at most so many configurations that serve much of a demand within a hold time.
+
+    Configurations are chosen one by one by what they serve per time, at several prices of a configuration; then all
+    hold times are set anew at once by a linear program. The best of all tries is taken. No bound is proven; benchmarks
+    compare with :func:`optimal` where that can be had.
+
+    Args:
+        demand: The demand.
+        count: Most configurations.
+        hold_bytes: Most bytes through a port in all; by default those of the busiest one.
+        duplex: Whether every configuration has to be a matching.
+
+    Raises:
+        LimitError: The count or the hold time is out of range.
+    """
+    budget = demand.busiest_bytes if hold_bytes is None else hold_bytes
+    _check_bounds(count, budget)
+    best = Decomposition("bounded", demand, duplex, ())
+    sets = [_greedy(demand, count, budget, price, duplex) for price in _PRICES if budget]
+    if not duplex and budget and demand.ranks <= 256:
+        sets.append([each.circuits for each in birkhoff(demand).configurations[:count]])
+    for chosen in dict.fromkeys(map(tuple, sets)):
+        held = _hold_times(demand, chosen, budget)
+        found = tuple(HeldConfiguration(c, h) for c, h in zip(chosen, held, strict=True) if h > 0)
+        other = Decomposition("bounded", demand, duplex, found)
+        if other.served_after_bytes[-1] > best.served_after_bytes[-1]:
+            best = other
+    return best
+
+
+def _check_bounds(count: int, budget: float) -> None:
+    if not 1 <= count <= MOST_CONFIGURATIONS:
+        limit = 1 if count < 1 else MOST_CONFIGURATIONS
+        raise LimitError("number of configurations", asked=count, limit=limit, unit="")
+    if not 0 <= budget < 2**60:
+        raise LimitError("hold time", asked=budget, limit=0 if budget < 0 else 2**60, unit="B")
+
+
+def _greedy(demand: Demand, count: int, budget: int, price: float, duplex: bool) -> list[Circuits]:
+    """Return configurations chosen one after the other, each serving the most per byte of hold time and price."""
+    left = demand.wanted_bytes.astype(np.float64)
+    chosen: list[Circuits] = []
+    remaining = float(budget)
+    paid = price * budget / count
+    while len(chosen) < count and remaining >= 1.0 and left.any():
+        even = remaining / (count - len(chosen)) * _HOLDS
+        largest = np.quantile(left.max(axis=1), (0.5, 1.0))
+        holds = np.unique(np.clip(np.concatenate([even, largest]), 1.0, remaining))
+        tries = [(hold, *_most_served(np.minimum(left, hold), duplex)) for hold in holds.tolist()]
+        hold, served, circuits = max(tries, key=lambda each: each[1] / (each[0] + paid))
+        if served <= 0.0:
+            break
+        for i, j in circuits:
+            left[i, j] = max(left[i, j] - hold, 0.0)
+        remaining -= hold
+        chosen.append(circuits)
+    return chosen
+
+
+def _most_served(value: NDArray[np.float64], duplex: bool) -> tuple[float, Circuits]:
+    """Return the circuits that serve the most of a matrix, and how much; without those that serve nothing."""
+    if duplex:
+        both = value + value.T
+        np.fill_diagonal(both, -1e30)
+        pairs = [pair for pair in heavy_matching(both) if both[pair] > 0.0]
+        return float(sum(both[pair] for pair in pairs)), both_ways(pairs)
+    from scipy.optimize import linear_sum_assignment
+
+    rows, columns = linear_sum_assignment(value, maximize=True)
+    circuits = tuple((int(i), int(j)) for i, j in zip(rows, columns, strict=True) if value[i, j] > 0.0)
+    return float(value[rows, columns].sum()), circuits
+
+
+def _hold_times(demand: Demand, chosen: Sequence[Circuits], budget: int) -> list[int]:
+    """Return the whole hold times that serve the most within a budget: a linear program, rounded down."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import coo_array
+
+    row_of: dict[tuple[int, int], int] = {}
+    rows, columns = [], []
+    for place, circuits in enumerate(chosen):
+        for pair in circuits:
+            rows.append(row_of.setdefault(pair, len(row_of)))
+            columns.append(place)
+    k, pairs = len(chosen), list(row_of)
+    if not pairs:
+        return [0] * k
+    wanted = np.array([demand.wanted_bytes[pair] for pair in pairs], dtype=np.float64)
+    scale = max(float(wanted.max()), 1.0)
+    # What a pair is served, at most what is wanted, and at most the holds of the configurations that have it.
+    served = np.arange(len(pairs))
+    held = coo_array(
+        (
+            np.concatenate([np.full(len(rows), -1.0), np.ones(len(pairs)), np.ones(k)]),
+            (
+                np.concatenate([rows, served, np.full(k, len(pairs))]),
+                np.concatenate([columns, k + served, np.arange(k)]),
+            ),
+        ),
+        shape=(len(pairs) + 1, k + len(pairs)),
+    )
+    most = np.append(np.zeros(len(pairs)), budget / scale)
+    value = np.append(np.zeros(k), -np.ones(len(pairs)))
+    upper = np.append(np.full(k, np.inf), wanted / scale)
+    limits = LinearConstraint(held.tocsr(), -np.inf, most)
+    solved = milp(value, bounds=Bounds(0.0, upper), constraints=limits)  # none of the unknowns has to be whole
+    if solved.x is None:
+        raise UndecidedError(f"hold times of {k} configurations: {solved.message}")
+    # A part in 10**9 is what the solver may be off; less than a byte too long is taken back below.
+    whole = np.floor(solved.x[:k] * scale + 1e-3).astype(np.int64)
+    while int(whole.sum()) > budget:
+        whole[int(whole.argmax())] -= int(whole.sum()) - budget
+    return [int(each) for each in whole]
+
+
+def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_limit_s: float = 60.0) -> float:
+    """Return the most bytes that so many permutations can serve within a hold time, proven (mixed-integer program).
+
+    Args:
+        demand: A demand of at most six ranks.
+        count: Most configurations.
+        hold_bytes: Most bytes through a port in all; by default those of the busiest one.
+        time_limit_s: Longest time for the solver.
+
+    Raises:
+        ConfigError: There are too many ranks for an exact answer.
+        LimitError: The count or the hold time is out of range.
+        UndecidedError: The solver did not end in time.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_array, lil_array
+
+    n = demand.ranks
+    if n > _MOST_OPTIMAL:
+        raise ConfigError(f"the exact solver takes {_MOST_OPTIMAL} ranks, not {n}", hint="Use the bounded method.")
+    budget = demand.busiest_bytes if hold_bytes is None else hold_bytes
+    _check_bounds(count, budget)
+    wanted = demand.wanted_bytes.astype(np.float64).ravel()
+    scale = max(float(wanted.max()), 1.0)
+    wanted, window = wanted / scale, budget / scale
+    cells, k = n * n, count
+    # Unknown: for each configuration its hold, then a bit and the amount served for each pair.
+    width = k * (1 + 2 * cells)
+
+    def at(c: int, part: int, cell: int = 0) -> int:
+        return c * (1 + 2 * cells) + (0 if part == 0 else 1 + (part - 1) * cells + cell)
+
+    rows: list[tuple[dict[int, float], float]] = [({at(c, 0): 1.0 for c in range(k)}, window)]
+    for c in range(k):
+        for i in range(n):
+            rows.append(({at(c, 1, i * n + j): 1.0 for j in range(n)}, 1.0))
+            rows.append(({at(c, 1, j * n + i): 1.0 for j in range(n)}, 1.0))
+        for cell in range(cells):
+            rows.append(({at(c, 2, cell): 1.0, at(c, 0): -1.0}, 0.0))
+            rows.append(({at(c, 2, cell): 1.0, at(c, 1, cell): -wanted[cell]}, 0.0))
+        if c:
+            rows.append(({at(c, 0): 1.0, at(c - 1, 0): -1.0}, 0.0))  # of equal sets one order is enough
+    rows += [({at(c, 2, cell): 1.0 for c in range(k)}, wanted[cell]) for cell in range(cells)]
+    matrix = lil_array((len(rows), width))
+    for number, (entries, _) in enumerate(rows):
+        for column, value in entries.items():
+            matrix[number, column] = value
+    gain, whole, upper = np.zeros(width), np.zeros(width, dtype=np.int64), np.full(width, np.inf)
+    for c in range(k):
+        bits = slice(at(c, 1), at(c, 1) + cells)
+        whole[bits], upper[bits] = 1, 1.0
+        gain[at(c, 2) : at(c, 2) + cells] = -1.0
+    limits = LinearConstraint(csr_array(matrix), -np.inf, np.array([most for _, most in rows]))
+    solved = milp(
+        gain,
+        integrality=whole,
+        bounds=Bounds(0.0, upper),
+        constraints=limits,
+        options={"time_limit": time_limit_s, "mip_rel_gap": 1e-6},
+    )
+    if solved.status != 0:
+        raise UndecidedError(f"no proven optimum in {time_limit_s:g} s: {solved.message}")
+    return float(-solved.fun * scale)

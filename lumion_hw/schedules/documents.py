@@ -1,0 +1,118 @@
+"""Schedules as JSON: written, and read back with every mistake named by its place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from lumion_hw.errors import ConfigError
+from lumion_hw.files import AnyPath
+from lumion_hw.files.reading import read_json
+from lumion_hw.files.writing import Over, write_file
+from lumion_hw.schedules.schedule import COLLECTIVES, Schedule, ScheduleRound, Transfer
+
+_FORMAT, _VERSION = "lumion-schedule", 1
+_HINT = "`lumion schedule make` writes schedules."
+
+
+def schedule_document(schedule: Schedule) -> dict[str, Any]:
+    """Return a schedule as plain numbers, strings and lists, ready for JSON."""
+    rounds = [
+        {
+            "circuits": [list(pair) for pair in each.circuits],
+            "transfers": [
+                {"from": one.source, "to": one.target, "chunks": list(one.chunks)}
+                | ({"adds": True} if one.adds else {})
+                for one in each.transfers
+            ],
+        }
+        for each in schedule.rounds
+    ]
+    return {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "name": schedule.name,
+        "collective": schedule.collective,
+        "ranks": schedule.ranks,
+        "chunks": schedule.chunks,
+        "duplex": schedule.duplex,
+        "rounds": rounds,
+    }
+
+
+def save_schedule(schedule: Schedule, path: AnyPath, over: Over = "own") -> None:
+    """Write a schedule as JSON. Raises ``ConfigError`` if it cannot be written there."""
+    write_file(Path(path), "schedule", json.dumps(schedule_document(schedule)) + "\n", over)
+
+
+def load_schedule(path: AnyPath) -> Schedule:
+    """Read a schedule; it is right in form, and :func:`lumion_hw.schedules.verify` tells whether it does what it says.
+
+    Raises:
+        ConfigError: The file cannot be read, or is no schedule of this version; the message names the place.
+    """
+    return schedule_from(read_json(Path(path), "schedule", hint=_HINT), str(path))
+
+
+def schedule_from(document: Any, name: str) -> Schedule:
+    """Return the schedule of a JSON document; ``name`` is what it is called in messages. Errors as for reading it."""
+    reader = _Fields(document, name)
+    if (reader.get("format", str), reader.get("version", int)) != (_FORMAT, _VERSION):
+        raise ConfigError(f"{name}: is no schedule of version {_VERSION}", hint=_HINT)
+    collective = reader.get("collective", str)
+    if collective not in COLLECTIVES:
+        reader.refuse("collective", f"one of {', '.join(COLLECTIVES)}", collective)
+    rounds = (_round(_Fields(each, f"{name}: rounds[{i}]")) for i, each in enumerate(reader.get("rounds", list)))
+    try:
+        return Schedule(
+            reader.get("name", str),
+            collective,
+            reader.get("ranks", int),
+            reader.get("chunks", int),
+            reader.get("duplex", bool),
+            tuple(rounds),
+        )
+    except ConfigError as error:
+        raise type(error)(f"{name}: {error.message}", hint=error.hint) from error
+
+
+def _round(reader: _Fields) -> ScheduleRound:
+    circuits = []
+    for place, pair in enumerate(reader.get("circuits", list)):
+        if not isinstance(pair, list) or [type(each) for each in pair] != [int, int]:
+            reader.refuse(f"circuits[{place}]", "two ranks", pair)
+        circuits.append((pair[0], pair[1]))
+    transfers = []
+    for place, each in enumerate(reader.get("transfers", list)):
+        one = _Fields(each, f"{reader.name}.transfers[{place}]")
+        chunks = one.get("chunks", list)
+        if any(type(chunk) is not int for chunk in chunks):
+            one.refuse("chunks", "numbers of chunks", chunks)
+        adds = one.get("adds", bool) if "adds" in each else False
+        transfers.append(Transfer(one.get("from", int), one.get("to", int), tuple(chunks), adds))
+    return ScheduleRound(tuple(sorted(circuits)), tuple(transfers))
+
+
+class _Fields:
+    """A mapping of a document, read key by key."""
+
+    def __init__(self, document: Any, name: str) -> None:
+        if not isinstance(document, Mapping):
+            raise ConfigError(f"{name}: expected a mapping, found {_shown(document)}", hint=_HINT)
+        self._document, self.name = document, name
+
+    def get(self, key: str, kind: type) -> Any:
+        value = self._document.get(key)
+        if type(value) is not kind:
+            self.refuse(key, {list: "a list", int: "a whole number", str: "text", bool: "true or false"}[kind], value)
+        return value
+
+    def refuse(self, key: str, expected: str, found: Any) -> NoReturn:
+        raise ConfigError(f"{self.name}: {key}: expected {expected}, found {_shown(found)}", hint=_HINT)
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is None else repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"

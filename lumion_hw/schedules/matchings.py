@@ -1,0 +1,107 @@
+"""Configurations that together join every rank with every other once, and the search for a heavy matching."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.schedules.schedule import Circuits, Schedule, ScheduleRound, both_ways, check_ranks
+
+_Pairs = list[tuple[int, int]]
+
+
+def circle(ranks: int) -> tuple[Circuits, ...]:
+    """Return the matchings of the circle method: ``ranks - 1``, or ``ranks`` with one rank idle in each if it is odd.
+
+    Round t joins rank m with t and (t + i) with (t - i) modulo m, where m is the largest odd number below the ranks.
+    """
+    check_ranks(ranks, "circle method")
+    seats = ranks + ranks % 2
+    m = seats - 1
+    rounds = [[(m, t), *(((t + i) % m, (t - i) % m) for i in range(1, seats // 2))] for t in range(m)]
+    return tuple(both_ways(pair for pair in pairs if max(pair) < ranks) for pairs in rounds)
+
+
+def xor(ranks: int) -> tuple[Circuits, ...]:
+    """Return the matchings i with i XOR s, s = 1 ... ranks - 1, of a power of two."""
+    check_ranks(ranks, "XOR matchings", power_of_two=True)
+    return tuple(tuple((i, i ^ s) for i in range(ranks)) for s in range(1, ranks))
+
+
+def shift(ranks: int, by: int) -> Circuits:
+    """Return the permutation i to i + by modulo the ranks; for simplex ports."""
+    return tuple((i, (i + by) % ranks) for i in range(ranks))
+
+
+def matchings(kind: Literal["circle", "xor", "shifts"], ranks: int) -> Schedule:
+    """Return circuits without data: ``circle``, ``xor`` or ``shifts``.
+
+    Raises:
+        ConfigError: XOR without a power of two.
+    """
+    check_ranks(ranks, kind)
+    if kind == "shifts":
+        rounds = tuple(shift(ranks, by) for by in range(1, ranks))
+    else:
+        rounds = xor(ranks) if kind == "xor" else circle(ranks)
+    return Schedule(kind, "matchings", ranks, 0, kind != "shifts", tuple(ScheduleRound(each) for each in rounds))
+
+
+def heavy_matching(weight: NDArray[np.float64]) -> _Pairs:
+    """Return a matching of about the largest weight; not proven to be the largest.
+
+    The best assignment (permutation) falls into cycles; every other pair along each is kept, and pairs are then swapped
+    two by two while that helps.
+
+    Args:
+        weight: Shape ``(n, n)``, symmetric, with a diagonal far below the rest.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    after = linear_sum_assignment(weight, maximize=True)[1].tolist()
+    pairs: _Pairs = []
+    left = []
+    seen = [False] * len(after)
+    for start in range(len(after)):
+        cycle = []
+        while not seen[start]:
+            seen[start] = True
+            cycle.append(start)
+            start = after[start]  # noqa: PLW2901 - on along the cycle
+        chosen = _best_of_cycle(cycle, lambda pair: float(weight[pair]))
+        pairs += chosen
+        left += sorted(set(cycle) - {rank for pair in chosen for rank in pair})
+    while len(left) > 1:
+        a, b = divmod(int(weight[np.ix_(left, left)].argmax()), len(left))
+        pairs.append((left[a], left[b]))
+        left = [rank for place, rank in enumerate(left) if place not in (a, b)]
+    return _swapped(weight, pairs)
+
+
+def _best_of_cycle(cycle: Sequence[int], weight: Callable[[tuple[int, int]], float]) -> _Pairs:
+    """Return every other pair along a cycle, from the best place to begin."""
+    size = len(cycle)
+    starts = range(size if size % 2 else min(size, 2))
+    ways = [[(cycle[(s + 2 * i) % size], cycle[(s + 2 * i + 1) % size]) for i in range(size // 2)] for s in starts]
+    return max(ways, key=lambda pairs: sum(map(weight, pairs)), default=[])
+
+
+def _swapped(weight: NDArray[np.float64], pairs: _Pairs) -> _Pairs:
+    """Let two pairs change partners as long as the weight grows."""
+    pairs = list(pairs)
+    while len(pairs) > 1:
+        a, b = np.array(pairs).T
+        now = weight[a, b][:, None] + weight[a, b][None, :]
+        straight = weight[np.ix_(a, a)] + weight[np.ix_(b, b)] - now
+        crossed = weight[np.ix_(a, b)] + weight[np.ix_(b, a)] - now
+        gain = np.maximum(straight, crossed)
+        np.fill_diagonal(gain, -np.inf)
+        i, j = divmod(int(gain.argmax()), len(pairs))
+        if gain[i, j] < 1e-9:
+            break
+        (p, q), (r, s) = pairs[i], pairs[j]
+        pairs[i], pairs[j] = ((p, r), (q, s)) if straight[i, j] >= crossed[i, j] else ((p, s), (q, r))
+    return pairs

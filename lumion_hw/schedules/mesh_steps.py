@@ -1,0 +1,299 @@
+"""Schedules on a mesh: rounds turned into states of PUCs by the router, traced, and split where one has no routes.
+
+Circuits that go on from one round to the next keep their PUCs wherever the new ones find ways beside them, so that only
+ports whose partner changes go dark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations
+
+from numpy.typing import ArrayLike
+
+from lumion_hw.errors import ConfigError, NoPathError, RoutingError, UndecidedError
+from lumion_hw.mesh.faults import MeshFaults
+from lumion_hw.mesh.routing import Path, RouteRequest, Routing, route, standing_states
+from lumion_hw.mesh.topology import MeshTopology, State
+from lumion_hw.schedules.schedule import Circuits, Schedule
+
+_EXACT_UNITS = 8
+"""Circuits of a round, or pairs on duplex ports, up to which the least number of parts is found."""
+
+
+@dataclass(frozen=True)
+class MeshStep:
+    """One setting of the mesh.
+
+    Attributes:
+        number: Round of the schedule that it serves, or a part of.
+        circuits: Its circuits, between ranks.
+        routing: Their ways in the same order, and the state of every PUC in use.
+        kept: Circuits that go on from before over the same PUCs; all others are dark while this is set.
+    """
+
+    number: int
+    circuits: Circuits
+    routing: Routing
+    kept: frozenset[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class MeshSchedule:
+    """A schedule as settings of a mesh.
+
+    Attributes:
+        steps: The settings, in order.
+        rounds: Rounds of the schedule.
+        least_extra: Settings needed beyond one per round; fewer are proven not to do.
+    """
+
+    steps: tuple[MeshStep, ...]
+    rounds: int
+    least_extra: int
+
+    @property
+    def extra(self) -> int:
+        """Settings beyond one per round."""
+        return len(self.steps) - self.rounds
+
+    @property
+    def longest_hops(self) -> int:
+        """PUCs of the longest way."""
+        return max((path.hops for step in self.steps for path in step.routing.paths), default=0)
+
+    @cached_property
+    def rerouted(self) -> int:
+        """Circuits that went on but had to be led elsewhere, over all steps."""
+        return sum(
+            len(set(before.circuits) & set(after.circuits) - after.kept)
+            for before, after in zip(self.steps, self.steps[1:], strict=False)
+        )
+
+
+@dataclass
+class MeshRouter:
+    """Routes sets of circuits one after the other, with as much as possible where it was.
+
+    Attributes:
+        mesh: The mesh.
+        inputs: Port where the light of each rank enters.
+        outputs: Port where it leaves for each rank; the same ports if both directions share a fibre.
+        puc_loss_db: Loss per PUC, one number or shape ``(n_pucs,)``.
+        max_hops: Most PUCs of a way.
+        faults: What is wrong with the mesh.
+        unusable: ``(puc, state)`` that may not be used.
+    """
+
+    mesh: MeshTopology
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+    puc_loss_db: ArrayLike = 0.5
+    max_hops: int | None = None
+    faults: MeshFaults | None = None
+    unusable: Collection[tuple[int, State]] = ()
+    _ways: dict[tuple[int, int], Path] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._one_fibre = list(self.inputs) == list(self.outputs)
+        for what, ports in (("inputs", self.inputs), ("outputs", self.outputs)):
+            if twice := [port for port in ports if list(ports).count(port) > 1]:
+                raise ConfigError(f"{what} {list(ports)}: two ranks share port {twice[0]}", hint="Give each its own.")
+        if not self._one_fibre and (both := set(self.inputs) & set(self.outputs)):
+            raise ConfigError(f"port {min(both)} is an input of one rank and an output of another")
+
+    def step(self, number: int, circuits: Circuits, before: Circuits = ()) -> MeshStep:
+        """Route one set of circuits; those that had ways before get them again if that can be.
+
+        Args:
+            number: What the step is called.
+            circuits: The circuits.
+            before: Circuits that stand until then.
+
+        Raises:
+            RoutingError: There are no ways for all of them at once.
+        """
+        refusal: RoutingError | None = None
+        # All ways remembered, else those that stand now, else none.
+        for known in dict.fromkeys((self._fitting(circuits), self._fitting(set(circuits) & set(before)), ())):
+            try:
+                routing = self._routed(circuits, known, hard=not known)
+            except RoutingError as error:
+                refusal = error
+                continue
+            kept = frozenset(
+                pair
+                for pair, path in zip(circuits, routing.paths, strict=True)
+                if pair in before and self._ways.get(pair) == path
+            )
+            self._ways |= dict(zip(circuits, routing.paths, strict=True))
+            return MeshStep(number, circuits, routing, kept)
+        raise refusal or RoutingError("nothing was tried")
+
+    def routable(self, circuits: Circuits, *, hard: bool = True) -> bool | None:
+        """Return whether circuits can be routed together: true, proven false, or ``None`` if none were found.
+
+        Args:
+            circuits: The circuits.
+            hard: Whether the exact search is asked where others give up, if it is installed.
+        """
+        try:
+            self._routed(circuits, (), hard=hard)
+        except NoPathError:
+            return False
+        except UndecidedError:
+            return None
+        return True
+
+    def _fitting(self, circuits: Iterable[tuple[int, int]]) -> Circuits:
+        """Return the circuits whose remembered ways can stand together, in order."""
+        fitting: list[tuple[int, int]] = []
+        for pair in sorted(circuits):
+            if pair in self._ways:
+                try:
+                    standing_states(self.mesh, [self._ways[each] for each in (*fitting, pair)])
+                except ConfigError:
+                    continue
+                fitting.append(pair)
+        return tuple(fitting)
+
+    def _routed(self, circuits: Circuits, known: Circuits, *, hard: bool) -> Routing:
+        """Return ways for all circuits, those known staying where they are."""
+        standing = [self._ways[pair] for pair in known]
+        new = [pair for pair in circuits if pair not in known]
+        request = RouteRequest(
+            [(self.inputs[a], self.outputs[b]) for a, b in new],
+            puc_loss_db=self.puc_loss_db,
+            faults=self.faults or MeshFaults(),
+            unusable=self.unusable,
+            standing=standing,
+            max_hops=self.max_hops,
+            counter_propagation=self._one_fibre,
+            exact="rescue" if hard else "never",
+        )
+        if not new:
+            return Routing(standing_states(self.mesh, standing), tuple(standing))
+        found = route(self.mesh, request)
+        paths = dict(zip([*known, *new], [*found.standing, *found.paths], strict=True))
+        return replace(found, paths=tuple(paths[pair] for pair in circuits), standing=(), moved=())
+
+
+def on_mesh(router: MeshRouter, schedule: Schedule) -> MeshSchedule:
+    """Turn a schedule into settings of a mesh, each traced.
+
+    A round without routes is split into as few parts as can be if it has at most eight circuits (pairs on duplex
+    ports); of more, circuits are put one by one where they fit, and ``least_extra`` says what is proven.
+
+    Args:
+        router: The mesh, and the ports of each rank.
+        schedule: The schedule.
+
+    Raises:
+        ConfigError: There are more ranks than ports.
+        NoPathError: A circuit has no way even alone (proven).
+        UndecidedError: None was found for one, and nothing was proven.
+    """
+    if schedule.ranks > min(len(router.inputs), len(router.outputs)):
+        raise ConfigError(
+            f"{schedule.name}: {schedule.ranks} ranks, and ports for {min(len(router.inputs), len(router.outputs))}",
+            hint="Give one input and one output port per rank.",
+        )
+    steps: list[MeshStep] = []
+    least_extra = 0
+    parts_of: dict[Circuits, tuple[list[Circuits], int]] = {}
+    for number, each in enumerate(schedule.rounds):
+        before = steps[-1].circuits if steps else ()
+        if each.circuits not in parts_of:
+            try:
+                steps.append(router.step(number, each.circuits, before))
+                continue
+            except RoutingError as error:
+                impossible = isinstance(error, NoPathError)
+                parts_of[each.circuits] = split(router, each.circuits, schedule.duplex, impossible)
+        parts, proven = parts_of[each.circuits]
+        least_extra += proven - 1
+        for part in parts:
+            steps.append(router.step(number, part, before))
+            before = part
+    return MeshSchedule(tuple(steps), len(schedule.rounds), least_extra)
+
+
+def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool) -> tuple[list[Circuits], int]:
+    """Return parts of a set of circuits that can each be routed, and how many are needed at least (proven).
+
+    Args:
+        router: The mesh.
+        circuits: Circuits that cannot be routed together, or for which no routes were found.
+        duplex: Whether both directions of a pair stay together, where they can.
+        impossible: Whether it is proven that they cannot be routed together.
+
+    Raises:
+        RoutingError: A circuit has no way even alone.
+    """
+    units: list[Circuits] = []
+    for key in sorted({(min(pair), max(pair)) if duplex else pair for pair in circuits}):
+        unit = tuple(pair for pair in circuits if key == pair or (duplex and key == pair[::-1]))
+        # The two ways of one pair may be at odds with each other.
+        units += [unit] if router.routable(unit) else [(pair,) for pair in unit]
+    for unit in units:
+        router.step(0, unit)  # raises with the reason
+    if len(units) > _EXACT_UNITS:
+        return _filled(router, units), 1 + impossible
+    whole = (1 << len(units)) - 1
+    answers: dict[int, bool | None] = {}
+
+    def routable(mask: int) -> bool | None:
+        # What holds a set that cannot be routed cannot be routed either, and parts of one that can be can be.
+        if mask not in answers:
+            if any(answer is False and other & mask == other for other, answer in answers.items()):
+                return False
+            if any(answer is True and other & mask == mask for other, answer in answers.items()):
+                return True
+            answers[mask] = router.routable(_joined(units, mask))
+        return answers[mask]
+
+    for one, other in combinations(range(len(units)), 2):
+        routable(1 << one | 1 << other)  # these are quick, and rule out most of the others
+    parts = _fewest_parts(whole, lambda mask: routable(mask) is True)
+    proven = len(_fewest_parts(whole, lambda mask: routable(mask) is not False))
+    return [_joined(units, mask) for mask in parts], proven
+
+
+def _fewest_parts(whole: int, fits: Callable[[int], bool]) -> list[int]:
+    """Return the fewest subsets that fit and together make up a set, all as bit masks; single elements always fit."""
+    best: dict[int, list[int]] = {0: []}
+    for mask in range(1, whole + 1):
+        lowest = mask & -mask
+        part = rest = mask ^ lowest
+        options: list[list[int]] = []
+        # Every subset with the lowest element, large ones first.
+        while True:
+            chosen = part | lowest
+            others = best[mask ^ chosen]
+            if (not options or len(others) + 1 < len(options[0])) and (chosen == lowest or fits(chosen)):
+                options = [[chosen, *others]]
+            if not part:
+                break
+            part = (part - 1) & rest
+        best[mask] = options[0]
+    return best[whole]
+
+
+def _joined(units: Sequence[Circuits], mask: int) -> Circuits:
+    return tuple(sorted(pair for i, unit in enumerate(units) if mask >> i & 1 for pair in unit))
+
+
+def _filled(router: MeshRouter, units: Sequence[Circuits]) -> list[Circuits]:
+    """Return parts, each circuit put into the first where it finds a way."""
+    parts: list[Circuits] = []
+    for unit in units:
+        for place, part in enumerate(parts):
+            wider = tuple(sorted((*part, *unit)))
+            if router.routable(wider, hard=False):
+                parts[place] = wider
+                break
+        else:
+            parts.append(unit)
+    return parts

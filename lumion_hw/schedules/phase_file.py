@@ -1,0 +1,65 @@
+"""The phase file as a model: what a YAML file of a job's phases may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Annotated
+
+from pydantic import Field
+
+from lumion_hw.bench.checks import Check, Uses
+from lumion_hw.bench.fields import Name, Number, StrictModel, Version, Whole
+
+MOST_PHASES = 256
+_Pair = Annotated[tuple[Name, ...], Field(min_length=2, max_length=2)]
+_Ring = Annotated[tuple[Name, ...], Field(min_length=2, max_length=1024)]
+
+
+class PhaseModel(StrictModel):
+    """One phase: how long it takes, and the circuits that it sends over, by device names of modules."""
+
+    tag: Name = Field(description="Name of its configuration.")
+    duration_s: Number = Field(gt=0.0, le=86_400.0, description="How long it takes once its circuits are up.")
+    rings: tuple[_Ring, ...] = Field((), description="Rings: each module sends to the next, the last to the first.")
+    pairs: tuple[_Pair, ...] = Field((), description="Pairs of modules that send to each other.")
+    circuits: tuple[_Pair, ...] = Field((), description="Single circuits, from the first module to the second.")
+
+    def placed(self) -> Iterator[tuple[tuple[str, str], tuple[str, int]]]:
+        """Yield every circuit, and the key and entry it comes from."""
+        for number, ring in enumerate(self.rings):
+            for pair in pairwise((*ring, ring[0])):
+                yield pair, ("rings", number)
+        for number, (a, b) in enumerate(self.pairs):
+            yield (a, b), ("pairs", number)
+            yield (b, a), ("pairs", number)
+        for number, (a, b) in enumerate(self.circuits):
+            yield (a, b), ("circuits", number)
+
+    def all_circuits(self) -> tuple[tuple[str, str], ...]:
+        """Return every circuit, sorted."""
+        return tuple(sorted(pair for pair, _ in self.placed()))
+
+
+class PhaseFileModel(StrictModel):
+    """A phase file, version 1."""
+
+    version: Version
+    job: Name = Field(description="Name of the job.")
+    iterations: Whole = Field(10, ge=1, le=1_000_000, description="How often the phases are gone through.")
+    phases: tuple[PhaseModel, ...] = Field(min_length=1, max_length=MOST_PHASES, description="In their order.")
+
+    def checks(self) -> Iterator[Check]:
+        """Yield what is wrong between the parts of the file."""
+        tags = Uses()
+        for number, phase in enumerate(self.phases):
+            where = ("phases", number)
+            yield from tags.claim(phase.tag, (*where, "tag"), f"tag {phase.tag!r}")
+            senders, receivers = Uses(), Uses()
+            for (a, b), place in phase.placed():
+                if a == b:
+                    yield Check((*where, *place), f"expected two modules, found {a!r} joined to itself")
+                yield from senders.claim(a, (*where, *place), f"transmitter of {a}")
+                yield from receivers.claim(b, (*where, *place), f"receiver of {b}")
+        if not any(phase.all_circuits() for phase in self.phases):
+            yield Check(("phases",), "expected a phase with circuits, found none")

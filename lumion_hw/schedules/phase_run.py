@@ -1,0 +1,259 @@
+"""Prepared configurations on a bench: switched by tag, proven by light, dark times measured port by port."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lumion_hw.circuits import CircuitProof, CircuitRequest, PathSetup
+from lumion_hw.errors import CircuitError, UnknownNameError
+from lumion_hw.schedules.phases import DarkSpan, IterationTimes, PhasePlan, PreparedPhase, iteration_times
+
+
+@dataclass(frozen=True)
+class Switched:
+    """One change of configuration, as measured.
+
+    Attributes:
+        tag: What was switched to.
+        began_s: When it was asked for, on the bench's clock.
+        dark_s: How long each circuit that was set up was dark, by ``(transmitter, receiver)``: from the request until
+            its light was seen where it belongs.
+        proven_s: How long it took until all light had been seen twice.
+        heat_mw: Heat of all heaters in the new setting.
+    """
+
+    tag: str
+    began_s: float
+    dark_s: dict[tuple[str, str], float]
+    proven_s: float
+    heat_mw: float
+
+    @property
+    def longest_dark_s(self) -> float:
+        """Dark time of the last circuit; 0 if none changed."""
+        return max(self.dark_s.values(), default=0.0)
+
+
+@dataclass(frozen=True)
+class MeasuredChange:
+    """How long a change of configuration takes.
+
+    Attributes:
+        light_s: Until all light was seen twice where it belongs.
+        receivers_s: Until no receiver of a new circuit reported loss of signal any more, asking them included.
+    """
+
+    light_s: float
+    receivers_s: float
+
+
+@dataclass(frozen=True)
+class MeasuredPhase:
+    """One phase as it went.
+
+    Attributes:
+        iteration: Which iteration, from 0.
+        tag: The phase.
+        wait_s: How long it waited for its circuits after the phase before had ended.
+        start_s: When it started, on the bench's clock.
+        end_s: When it ended.
+        switched: The change before it; ``None`` if nothing had to change.
+        heat_mw: Heat of all heaters meanwhile.
+    """
+
+    iteration: int
+    tag: str
+    wait_s: float
+    start_s: float
+    end_s: float
+    switched: Switched | None
+    heat_mw: float
+
+
+class PhaseSwitch:
+    """Switches a bench between prepared configurations.
+
+    Args:
+        setup: Path set-up of the bench.
+        prepared: Configurations by tag.
+    """
+
+    def __init__(self, setup: PathSetup, prepared: Mapping[str, PreparedPhase]) -> None:
+        self._setup = setup
+        self._prepared = dict(prepared)
+        self._launch_dbm: dict[str, float | None] = {}
+        self._tag: str | None = None
+
+    def rehearse(self) -> dict[str, tuple[CircuitProof, ...]]:
+        """Set every configuration up once, align polarizations, and prove every circuit by all there is.
+
+        Transmitters stay on from then on: a change of configuration only has to move light.
+
+        Raises:
+            CircuitError: A circuit was not proven; the message says which.
+            LumionError: A device failed.
+        """
+        proofs: dict[str, tuple[CircuitProof, ...]] = {}
+        for tag, each in self._prepared.items():
+            if each.circuits:
+                proofs[tag] = self._setup.establish(each.plan)
+                self._tag = tag
+        modules = self._setup.bench.transponders
+        senders = sorted({a for each in self._prepared.values() for a, _ in each.circuits})
+        for name in senders:
+            module = modules[name]
+            module.enable()
+            self._launch_dbm[name] = module.monitors().tx_power_dbm
+        return proofs
+
+    def switch(self, tag: str) -> Switched:
+        """Switch to a configuration by its tag: one commit, proven by the mesh's photodiodes, or the one before again.
+
+        Raises:
+            UnknownNameError: No configuration has this tag.
+            CircuitError: A circuit was not proven; what stood before stands again.
+            LumionError: The controller failed.
+        """
+        if tag not in self._prepared:
+            raise UnknownNameError(f"no phase is called {tag!r}", hint=f"There are {', '.join(self._prepared)}.")
+        clock, to = self._setup.bench.clock, self._prepared[tag]
+        began_s = clock.now()
+        dark_s: dict[tuple[str, str], float] = {}
+
+        def arrived(request: CircuitRequest) -> None:
+            dark_s[request.source, request.target] = clock.now() - began_s
+
+        self._setup.switch(to.plan, self._launch_dbm, arrived=arrived)
+        self._tag = tag
+        return Switched(tag, began_s, dark_s, clock.now() - began_s, to.plan.heat_mw)
+
+    def measure(self) -> dict[str, MeasuredChange]:
+        """Go through all configurations once and return how long each change takes, receivers included.
+
+        That is what a plan should be judged by, not a data sheet.
+        """
+        tags, found = list(self._prepared), {}
+        if self._tag != tags[-1]:
+            self.switch(tags[-1])
+        for tag in tags:
+            if not self._changes(tag):
+                found[tag] = MeasuredChange(0.0, 0.0)
+                continue
+            new = [CircuitRequest(*pair) for pair in self._new(tag)]
+            switched = self.switch(tag)
+            self._setup.await_los_clear(new)
+            found[tag] = MeasuredChange(switched.proven_s, self._setup.bench.clock.now() - switched.began_s)
+        return found
+
+    def run(
+        self, plan: PhasePlan, *, iterations: int | None = None, watch: Callable[[MeasuredPhase], None] | None = None
+    ) -> tuple[MeasuredPhase, ...]:
+        """Go through the phases; each starts when its circuits are proven, and never before.
+
+        A configuration is asked for as soon as the circuits that it ends, and the ports that it joins anew, have been
+        used, while the phase before may still go on over others.
+
+        Args:
+            plan: The phases that were prepared.
+            iterations: How often; as the plan says by default.
+            watch: Told of each phase when it has ended.
+
+        Raises:
+            CircuitError: A circuit was not proven, or a phase found one of its circuits missing.
+            LumionError: The controller failed.
+        """
+        clock, done = self._setup.bench.clock, list[MeasuredPhase]()
+        used_s: dict[str, float] = {}
+        end_s = clock.now()
+        for iteration in range(plan.iterations if iterations is None else iterations):
+            for phase in plan.phases:
+                prepared, switched = self._prepared[phase.tag], None
+                if self._changes(phase.tag):
+                    gone = [pair for pair, _ in self._standing() if pair not in prepared.circuits]
+                    ports = [port for a, b in (*self._new(phase.tag), *gone) for port in (f"{a}>", f">{b}")]
+                    free_s = max(used_s.get(port, 0.0) for port in ports)
+                    _sleep_till(clock.now, clock.sleep, free_s)
+                    switched = self.switch(phase.tag)
+                _sleep_till(clock.now, clock.sleep, end_s)
+                start_s = clock.now()
+                self._check_up(phase.tag, phase.circuits)
+                wait_s, end_s = start_s - end_s, start_s + phase.duration_s
+                used_s |= {port: end_s for a, b in phase.circuits for port in (f"{a}>", f">{b}")}
+                heat_mw = 0.0 if self._setup.active is None else self._setup.active.heat_mw
+                done.append(MeasuredPhase(iteration, phase.tag, wait_s, start_s, end_s, switched, heat_mw))
+                if watch is not None:
+                    watch(done[-1])
+        _sleep_till(clock.now, clock.sleep, end_s)
+        return tuple(done)
+
+    def _standing(self) -> set[tuple[tuple[str, str], tuple[int, ...]]]:
+        """Return circuits that stand, with their PUCs."""
+        active = self._setup.active
+        circuits = () if active is None else active.circuits
+        return {((each.request.source, each.request.target), each.path.pucs) for each in circuits}
+
+    def _new(self, tag: str) -> list[tuple[str, str]]:
+        """Return circuits of a configuration that do not stand as it has them."""
+        standing = self._standing()
+        ways = {
+            ((each.request.source, each.request.target), each.path.pucs) for each in self._prepared[tag].plan.circuits
+        }
+        return sorted(pair for pair, _ in ways - standing)
+
+    def _changes(self, tag: str) -> bool:
+        return bool(self._new(tag))
+
+    def _check_up(self, tag: str, circuits: Sequence[tuple[str, str]]) -> None:
+        """Refuse to start a phase over circuits that do not stand."""
+        up = {pair for pair, _ in self._standing()}
+        missing = [f"{a} to {b}" for a, b in circuits if (a, b) not in up]
+        if missing:
+            raise CircuitError(f"phase {tag}: {', '.join(missing)} is dark", hint="Switch to its configuration first.")
+
+
+def _sleep_till(now: Callable[[], float], sleep: Callable[[float], None], when_s: float) -> None:
+    if (left_s := when_s - now()) > 0.0:
+        sleep(left_s)
+
+
+def measured_iteration(phases: Sequence[MeasuredPhase], iteration: int, plan: PhasePlan) -> IterationTimes:
+    """Return one iteration as measured, in the form of the model, for a table or a picture.
+
+    Args:
+        phases: What :meth:`PhaseSwitch.run` returned.
+        iteration: Which iteration, from 0.
+        plan: The phases.
+    """
+    own = [each for each in phases if each.iteration == iteration]
+    begin_s = own[0].start_s - own[0].wait_s
+    spans = []
+    for each in own:
+        if each.switched is not None:
+            asked_s = each.switched.began_s - begin_s
+            spans += [
+                DarkSpan(port, asked_s, asked_s + dark_s)
+                for (a, b), dark_s in sorted(each.switched.dark_s.items())
+                for port in (f"{a}>", f">{b}")
+            ]
+    return IterationTimes(
+        tuple(each.start_s - begin_s for each in own),
+        tuple(each.wait_s for each in own),
+        tuple(None if each.switched is None else each.switched.began_s - begin_s for each in own),
+        tuple(spans),
+        own[-1].end_s - begin_s,
+    )
+
+
+def model_beside(
+    phases: Sequence[MeasuredPhase], prepared: Mapping[str, PreparedPhase], plan: PhasePlan
+) -> IterationTimes:
+    """Return what the model says of an iteration with the dark times that were measured, the median of each phase."""
+    by_tag: dict[str, list[float]] = {}
+    for each in phases:
+        if each.switched is not None:
+            by_tag.setdefault(each.tag, []).append(each.switched.proven_s)
+    deltas_s = [float(np.median(by_tag[phase.tag])) if phase.tag in by_tag else 0.0 for phase in plan.phases]
+    return iteration_times(plan, deltas_s, [prepared[phase.tag].alone for phase in plan.phases])

@@ -1,0 +1,391 @@
+"""Configurations by phases of a job (Opus, arXiv 2507.08119, 2602.12521): switched by tag, not round by round.
+
+A file says which circuits each phase of a training iteration needs and how long it takes. All configurations are
+routed and checked beforehand; at run time only the tag of the next one is named. Circuits that the next phase does not
+need but leaves room for stay up, so that a port is dark only when its partner changes; what a port does not use before
+it changes hides the darkness.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lumion_hw.bench.model import BenchModel
+from lumion_hw.circuits.plan import plan_circuits
+from lumion_hw.circuits.planned import CircuitPlan
+from lumion_hw.circuits.planning_mesh import planning_mesh
+from lumion_hw.circuits.request import CircuitRequest
+from lumion_hw.errors import ConfigError, LimitError, LumionError, RoutingError
+from lumion_hw.files.reading import MEGABYTE, read_file
+from lumion_hw.mesh.record import CalibrationRecord
+from lumion_hw.schedules.cost import LONGEST_DELTA_S
+from lumion_hw.schedules.mesh_steps import MeshRouter, MeshSchedule, MeshStep
+from lumion_hw.schedules.schedule import Circuits
+
+if TYPE_CHECKING:
+    from lumion_hw.bench.checks import Check
+
+WARN_SHARE = 0.06
+"""Share of an iteration spent waiting for circuits above which a plan is warned of."""
+ModuleCircuits = tuple[tuple[str, str], ...]
+"""Directed circuits ``(transmitter, receiver)`` by device names of modules, sorted."""
+
+
+@dataclass(frozen=True)
+class JobPhase:
+    """One phase of an iteration.
+
+    Attributes:
+        tag: Its name.
+        duration_s: How long it takes once its circuits are up.
+        circuits: Circuits it sends over; none while it only computes.
+    """
+
+    tag: str
+    duration_s: float
+    circuits: ModuleCircuits
+
+
+@dataclass(frozen=True)
+class PhasePlan:
+    """The phases of one iteration of a job, in order; the last is followed by the first.
+
+    Attributes:
+        job: Name of the job.
+        phases: The phases.
+        iterations: How often they are gone through.
+    """
+
+    job: str
+    phases: tuple[JobPhase, ...]
+    iterations: int = 10
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """All modules that send or receive."""
+        return tuple(sorted({name for phase in self.phases for pair in phase.circuits for name in pair}))
+
+    def configurations(self) -> tuple[ModuleCircuits, ...]:
+        """Return what stands in each phase once iterations repeat: its circuits, and others they leave room for."""
+        standing: ModuleCircuits = ()
+        found: list[ModuleCircuits] = []
+        for phase in self.phases * 2:
+            standing = _followed(standing, phase.circuits)
+            found.append(standing)
+        return tuple(found[len(self.phases) :])
+
+
+def _followed(standing: ModuleCircuits, wanted: ModuleCircuits) -> ModuleCircuits:
+    """Return circuits that are wanted, and of those that stand the ones they leave room for."""
+    senders, receivers = {a for a, _ in wanted}, {b for _, b in wanted}
+    left = [(a, b) for a, b in standing if a not in senders and b not in receivers]
+    return tuple(sorted((*wanted, *left)))
+
+
+def load_phases(path: str | os.PathLike[str]) -> PhasePlan:
+    """Read and check a phase file; docs/schedules.md says what it may hold.
+
+    Raises:
+        ConfigError: The file cannot be read, or holds mistakes; the message lists all with line and column.
+    """
+    from lumion_hw.bench.loader import mistakes, problems_in
+    from lumion_hw.bench.yaml_marks import read_yaml
+
+    raw = read_file(Path(path), "phase file", most_bytes=MEGABYTE, hint="docs/schedules.md has an example.")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: expected UTF-8 text", hint="Save the file as UTF-8.") from error
+    document = read_yaml(text)
+    plan, checks = _validated(document.data) if document.marks else (None, [])
+    if (problems := problems_in(os.fspath(path), text, document, checks)) or plan is None:
+        raise mistakes(f"phase file {os.fspath(path)}", problems)
+    return plan
+
+
+def _validated(data: object) -> tuple[PhasePlan | None, list[Check]]:
+    """Return the plan, or ``None`` and all that is wrong with it."""
+    from pydantic import ValidationError
+
+    from lumion_hw.bench.checks import Check
+    from lumion_hw.bench.explain import explain
+    from lumion_hw.bench.fields import found
+    from lumion_hw.schedules.phase_file import PhaseFileModel
+
+    if not isinstance(data, dict):
+        return None, [Check((), f"expected a mapping with the keys of a phase file, found {found(data)}")]
+    try:
+        model = PhaseFileModel.model_validate(data)
+    except ValidationError as error:
+        schema = PhaseFileModel.model_json_schema()
+        return None, [explain(each, lambda loc: (schema, loc)) for each in error.errors(include_url=False)]
+    checks = list(model.checks())
+    phases = tuple(JobPhase(each.tag, each.duration_s, each.all_circuits()) for each in model.phases)
+    return (None if checks else PhasePlan(model.job, phases, model.iterations)), checks
+
+
+def schedule_phases(found: MeshSchedule, modules: Sequence[str], duration_s: float) -> PhasePlan:
+    """Return the steps of a schedule on a mesh as phases of equal length, one after the other.
+
+    Args:
+        found: The steps.
+        modules: Device names by rank.
+        duration_s: How long each step lasts once its circuits are up.
+
+    Raises:
+        ConfigError: There are fewer modules than ranks.
+    """
+    ranks = 1 + max(rank for step in found.steps for pair in step.circuits for rank in pair)
+    if ranks > len(modules):
+        raise ConfigError(f"{ranks} ranks on {len(modules)} modules", hint="Give one module per rank.")
+    phases = tuple(
+        JobPhase(f"step-{place}", duration_s, tuple(sorted((modules[a], modules[b]) for a, b in step.circuits)))
+        for place, step in enumerate(found.steps)
+    )
+    return PhasePlan("schedule", phases, iterations=1)
+
+
+# -- the model --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DarkSpan:
+    """A port in the dark.
+
+    Attributes:
+        port: ``name>`` of a transmitter, ``>name`` of a receiver.
+        starts_s: When its partner was given up, from the beginning of the iteration.
+        ends_s: When the new circuit is up.
+    """
+
+    port: str
+    starts_s: float
+    ends_s: float
+
+
+@dataclass(frozen=True)
+class IterationTimes:
+    """One iteration in steady state.
+
+    Attributes:
+        starts_s: When each phase starts, from the beginning of the iteration.
+        waits_s: How long each phase waits for its circuits.
+        requests_s: When each configuration is asked for; ``None`` where nothing has to change.
+        dark: Ports in the dark, those hidden behind earlier phases included.
+        total_s: Length of the iteration.
+    """
+
+    starts_s: tuple[float, ...]
+    waits_s: tuple[float, ...]
+    requests_s: tuple[float | None, ...]
+    dark: tuple[DarkSpan, ...]
+    total_s: float
+
+    @property
+    def waiting_share(self) -> float:
+        """Share of the iteration that is spent waiting for circuits."""
+        return sum(self.waits_s) / self.total_s
+
+
+def iteration_times(
+    plan: PhasePlan, delta_s: float | Sequence[float], alone: Sequence[bool] | None = None
+) -> IterationTimes:
+    """Return the times of one iteration: a phase waits for what of its circuits' darkness earlier phases do not hide.
+
+    A configuration is asked for when the circuits that it ends, and the ports that it joins anew, have been used.
+
+    Args:
+        plan: The phases.
+        delta_s: Dark time of a port that changes its partner: one number, or one per phase.
+        alone: Phases that have no room on the mesh for circuits besides their own.
+
+    Raises:
+        LimitError: A dark time is negative, not finite or longer than a day.
+    """
+    deltas_s = [delta_s] * len(plan.phases) if isinstance(delta_s, int | float) else list(delta_s)
+    for value in deltas_s:
+        if not 0.0 <= value <= LONGEST_DELTA_S:
+            raise LimitError("dark time of a port", asked=value, limit=LONGEST_DELTA_S, unit="s")
+    is_alone = [False] * len(plan.phases) if alone is None else list(alone)
+    used_s: dict[str, float] = {}
+    now_s = begin_s = ready_s = 0.0
+    rows: list[tuple[float, float, float | None, list[DarkSpan]]] = []
+    standing = plan.configurations()[-1]
+    for turn in range(2 * len(plan.phases)):
+        number = turn % len(plan.phases)
+        if turn == len(plan.phases):
+            begin_s = now_s
+        phase = plan.phases[number]
+        then = phase.circuits if is_alone[number] else _followed(standing, phase.circuits)
+        new = [pair for pair in phase.circuits if pair not in standing]
+        asked_s = None
+        spans: list[DarkSpan] = []
+        start_s = now_s
+        if new:
+            gone = [pair for pair in standing if pair not in then]
+            # One configuration after the other: the one before has to be up.
+            asked_s = max(ready_s, *(used_s.get(port, 0.0) for port in _ports([*new, *gone])))
+            ready_s = asked_s + deltas_s[number]
+            start_s = max(now_s, ready_s)
+            spans = [DarkSpan(port, asked_s, ready_s) for port in _ports(new)]
+        rows.append((start_s, start_s - now_s, asked_s, spans))
+        standing = then
+        now_s = start_s + phase.duration_s
+        used_s |= dict.fromkeys(_ports(phase.circuits), now_s)
+    rows = rows[len(plan.phases) :]
+    return IterationTimes(
+        tuple(start - begin_s for start, _, _, _ in rows),
+        tuple(wait for _, wait, _, _ in rows),
+        tuple(None if asked is None else asked - begin_s for _, _, asked, _ in rows),
+        tuple(DarkSpan(span.port, span.starts_s - begin_s, span.ends_s - begin_s) for row in rows for span in row[3]),
+        now_s - begin_s,
+    )
+
+
+def _ports(circuits: Sequence[tuple[str, str]]) -> list[str]:
+    """Return the ports that circuits use: ``name>`` sends, ``>name`` receives."""
+    return [port for a, b in circuits for port in (f"{a}>", f">{b}")]
+
+
+# -- preparation ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PreparedPhase:
+    """One configuration, routed and checked.
+
+    Attributes:
+        phase: The phase.
+        circuits: All that stands in it.
+        plan: Ways, budgets and heater currents.
+        kept: Circuits that go on from the phase before over the same PUCs.
+        alone: Whether there was no room for circuits that only the phase before needs.
+    """
+
+    phase: JobPhase
+    circuits: ModuleCircuits
+    plan: CircuitPlan
+    kept: ModuleCircuits
+    alone: bool
+
+    @property
+    def changed(self) -> ModuleCircuits:
+        """Circuits that are set up for this phase."""
+        return tuple(pair for pair in self.circuits if pair not in self.kept)
+
+
+def prepare(model: BenchModel, record: CalibrationRecord, plan: PhasePlan) -> dict[str, PreparedPhase]:
+    """Route and check the configuration of every phase; no device is asked.
+
+    Args:
+        model: The checked bench file.
+        record: Calibration of its mesh.
+        plan: The phases.
+
+    Returns:
+        Configurations by tag, in the order of the phases.
+
+    Raises:
+        ConfigError: A module is not there or not wired for one polarization.
+        RoutingError: A phase has no ways for all its circuits at once.
+        LumionError: A circuit's budget is refused; the message names the phase.
+    """
+    names = plan.modules
+    router = bench_router(model, record, names)
+    steps: list[tuple[MeshStep, bool]] = []
+    before: Circuits = ()
+    # Twice round, as the last phase is followed by the first.
+    for turn in range(2 * len(plan.phases)):
+        number = turn % len(plan.phases)
+        phase = plan.phases[number]
+        stands = tuple((names[a], names[b]) for a, b in before)
+        whole, own = _numbered(names, _followed(stands, phase.circuits)), _numbered(names, phase.circuits)
+        try:
+            steps.append((router.step(number, whole, before), False))
+        except RoutingError as refusal:
+            try:
+                steps.append((router.step(number, own, before), True))
+            except RoutingError as error:
+                raise type(error)(f"phase {phase.tag}: {error.message}", hint=error.hint) from refusal
+        before = steps[-1][0].circuits
+    steps = steps[len(plan.phases) :]
+    return dict(_prepared(model, record, plan, names, steps))
+
+
+def _prepared(
+    model: BenchModel,
+    record: CalibrationRecord,
+    plan: PhasePlan,
+    names: Sequence[str],
+    steps: Sequence[tuple[MeshStep, bool]],
+) -> Iterator[tuple[str, PreparedPhase]]:
+    for phase, (step, alone) in zip(plan.phases, steps, strict=True):
+        circuits = tuple((names[a], names[b]) for a, b in step.circuits)
+        requests = [CircuitRequest(*pair) for pair in circuits]
+        try:
+            made = plan_circuits(model, record, requests, fixed=step.routing.states)
+        except LumionError as error:
+            error.message = f"phase {phase.tag}: {error.message}"
+            raise
+        kept = tuple(sorted((names[a], names[b]) for a, b in step.kept))
+        yield phase.tag, PreparedPhase(phase, circuits, made, kept, alone)
+
+
+def _numbered(names: Sequence[str], circuits: ModuleCircuits) -> Circuits:
+    return tuple(sorted((names.index(a), names.index(b)) for a, b in circuits))
+
+
+def bench_router(model: BenchModel, record: CalibrationRecord, names: Sequence[str]) -> MeshRouter:
+    """Return the router of a calibrated mesh between modules, one rank each.
+
+    Raises:
+        ConfigError: A module is not there or not wired for one polarization.
+    """
+    wiring = model.to_wiring()
+    inputs = {each.transponder: each.port for each in wiring.inputs if each.tributary is None}
+    outputs = {each.transponder: each.port for each in wiring.outputs if each.tributary is None}
+    missing = [name for name in names if name not in inputs or name not in outputs]
+    if missing:
+        raise ConfigError(
+            f"{', '.join(missing)}: no module of this bench that has one input and one output of the mesh",
+            hint=f"These are: {', '.join(sorted(name for name in inputs if name and name in outputs)) or 'none'}.",
+        )
+    planning = planning_mesh(record)
+    return MeshRouter(
+        record.mesh,
+        [inputs[name] for name in names],
+        [outputs[name] for name in names],
+        puc_loss_db=planning.puc_loss_db,
+        unusable=planning.unusable,
+    )
+
+
+def warnings(plan: PhasePlan, times: IterationTimes) -> tuple[str, ...]:
+    """Return what to think about before such a plan is run."""
+    found = []
+    if times.waiting_share > WARN_SHARE:
+        found.append(
+            f"{100 * times.waiting_share:.0f} % of an iteration is spent waiting for circuits; "
+            f"more than {100 * WARN_SHARE:.0f} % is worth another order, longer phases or fewer configurations"
+        )
+    return tuple(found)
+
+
+def prepared_document(prepared: Mapping[str, PreparedPhase]) -> dict[str, Any]:
+    """Return prepared configurations as plain numbers, strings and lists, ready for JSON."""
+    return {
+        tag: {
+            "circuits": [list(pair) for pair in each.circuits],
+            "kept": [list(pair) for pair in each.kept],
+            "alone": each.alone,
+            "pucs": [list(circuit.path.pucs) for circuit in each.plan.circuits],
+            "margins_db": [round(circuit.budget.margin_db, 2) for circuit in each.plan.circuits],
+            "states": {str(puc): state for puc, state in sorted(each.plan.routing.states.items())},
+            "heat_mw": round(each.plan.heat_mw, 2),
+        }
+        for tag, each in prepared.items()
+    }

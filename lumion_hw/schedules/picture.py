@@ -1,0 +1,176 @@
+"""Pictures of schedules and timelines, with matplotlib (extra ``plots``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lumion_hw.acquisition.plotting import FORMATS, require_plots
+from lumion_hw.errors import ConfigError
+from lumion_hw.files import AnyPath
+from lumion_hw.files.made_here import MADE_BY
+from lumion_hw.files.shown import one_line
+from lumion_hw.files.writing import Over, check_target, write_file
+from lumion_hw.schedules.cost import CostModel, best_static, cost_of, size_text
+from lumion_hw.schedules.decomposition import Decomposition
+from lumion_hw.schedules.phases import IterationTimes, PhasePlan
+from lumion_hw.schedules.schedule import Schedule
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST_ROUNDS = 512
+_MOST_INCHES = 24.0
+
+
+def new_figure(width_in: float, height_in: float) -> Figure:
+    """Return an empty figure. Raises ``ConfigError`` if matplotlib is missing."""
+    require_plots()
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(min(width_in, _MOST_INCHES), min(height_in, _MOST_INCHES)), layout="constrained")
+
+
+def save_figure(figure: Figure, target: AnyPath, over: Over = "own") -> None:
+    """Write a figure, all or nothing. Raises ``ConfigError`` if its name fits no format or it cannot be written."""
+    path = Path(target)
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        raise ConfigError(f"{path}: no such kind of picture", hint=f"Name it with {', '.join(FORMATS)}.")
+    check_target(path, "the picture", over)
+    said = {("Software" if suffix == ".png" else "Creator"): MADE_BY}
+    write_file(path, "the picture", lambda file: figure.savefig(file, format=suffix[1:], metadata=said), over)
+
+
+def plot_schedule(schedule: Schedule, target: AnyPath, over: Over = "own") -> None:
+    """Draw a schedule: rounds from left to right, ranks from top to bottom, an arrow per transfer.
+
+    Circuits that carry nothing are grey; transfers that add are red, others blue.
+
+    Args:
+        schedule: The schedule.
+        target: The picture: .png, .svg or .pdf.
+        over: What may be written over.
+
+    Raises:
+        ConfigError: matplotlib is missing, the schedule has too many rounds, or the picture cannot be written.
+    """
+    if len(schedule.rounds) > _MOST_ROUNDS:
+        raise ConfigError(f"{len(schedule.rounds)} rounds; a picture shows {_MOST_ROUNDS}", hint="Take fewer ranks.")
+    figure = new_figure(2.0 + 0.35 * max(len(schedule.rounds), 6), 1.5 + 0.16 * max(schedule.ranks, 8))
+    axes = figure.subplots()
+    for number, each in enumerate(schedule.rounds):
+        sent = {(one.source, one.target): one.adds for one in each.transfers}
+        # Side by side within the round, so that arrows of one round do not hide each other.
+        for place, (a, b) in enumerate(each.circuits):
+            x = number + 0.8 * (place + 0.5) / len(each.circuits) - 0.4
+            colour = {None: "0.8", True: "tab:red", False: "tab:blue"}[sent.get((a, b))]
+            axes.annotate("", (x, b), (x, a), arrowprops={"arrowstyle": "->", "color": colour, "shrinkA": 0, "lw": 0.8})
+    axes.set_xlim(-0.6, len(schedule.rounds) - 0.4)
+    axes.set_ylim(schedule.ranks - 0.5, -0.5)
+    axes.set_xlabel("round")
+    axes.set_ylabel("rank")
+    title = f"{one_line(schedule.name)}, {schedule.ranks} ranks: {len(schedule.rounds)} rounds"
+    axes.set_title(title.replace("$", r"\$"), fontsize="small")
+    for number in range(1, len(schedule.rounds)):
+        axes.axvline(number - 0.5, color="0.9", linewidth=0.5)
+    save_figure(figure, target, over)
+
+
+def plot_costs(
+    schedules: Sequence[Schedule], model: CostModel, buffer_bytes: float, target: AnyPath, over: Over = "own"
+) -> None:
+    """Draw how long schedules take against the dark time of a change, and in grey the fixed configurations beside them.
+
+    Args:
+        schedules: The schedules.
+        model: The fabric; its own dark time is marked.
+        buffer_bytes: Buffer of one rank.
+        target: The picture: .png, .svg or .pdf.
+        over: What the picture may be written over.
+
+    Raises:
+        ConfigError: matplotlib is missing, or the picture cannot be written.
+    """
+    figure = new_figure(7.0, 4.5)
+    axes = figure.subplots()
+    deltas_s = np.logspace(-7.0, 0.0, 141)
+    fixed = [each for each in (best_static(one, model, buffer_bytes) for one in schedules) if each is not None]
+    names = {each.name for each in schedules}
+    beside = {each.name: each for each in fixed if each.name not in names}
+    for each, colour in [*((each, None) for each in schedules), *((each, "0.6") for each in beside.values())]:
+        cost = cost_of(each)
+        times_s = [cost.time_s(model.with_delta_s(float(delta_s)), buffer_bytes) for delta_s in deltas_s]
+        label = f"{one_line(each.name)}, {each.ranks} ranks".replace("$", r"\$")
+        axes.loglog(deltas_s, times_s, label=label, color=colour, linestyle="--" if colour else "-")
+    if model.delta_s > 0.0:
+        axes.axvline(model.delta_s, color="0.8", linewidth=1.0)
+    axes.set_xlabel("dark time of a change (s)")
+    axes.set_ylabel(f"time for {size_text(buffer_bytes)} per rank (s)")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
+    save_figure(figure, target, over)
+
+
+def plot_served(found: Decomposition, target: AnyPath, over: Over = "own") -> None:
+    """Draw the share of a demand that is served, by the number of configurations.
+
+    Args:
+        found: The configurations.
+        target: The picture: .png, .svg or .pdf.
+        over: What the picture may be written over.
+
+    Raises:
+        ConfigError: matplotlib is missing, or the picture cannot be written.
+    """
+    figure = new_figure(6.0, 3.5)
+    axes = figure.subplots()
+    total = max(found.demand.total_bytes, 1)
+    axes.plot([100.0 * served / total for served in found.served_after_bytes], marker=".", markersize=3.0)
+    axes.set_xlabel("configurations")
+    axes.set_ylabel("served (%)")
+    axes.set_ylim(0.0, 102.0)
+    axes.grid(alpha=0.3)
+    save_figure(figure, target, over)
+
+
+def plot_iteration(plan: PhasePlan, times: IterationTimes, target: AnyPath, over: Over = "own") -> None:
+    """Draw one iteration: a bar per phase over each port it uses, and in black where that port is dark.
+
+    Args:
+        plan: The phases.
+        times: When they start and what is dark, by the model or as measured.
+        target: The picture: .png, .svg or .pdf.
+        over: What the picture may be written over.
+
+    Raises:
+        ConfigError: matplotlib is missing, or the picture cannot be written.
+    """
+    lanes = ["phase", *(port for name in plan.modules for port in (f"{name}>", f">{name}"))]
+    place = {lane: number for number, lane in enumerate(lanes)}
+    figure = new_figure(9.0, 1.2 + 0.28 * len(lanes))
+    axes = figure.subplots()
+    unit, scale = ("s", 1.0) if times.total_s >= 1.0 else ("ms", 1e3)
+    for number, (phase, start_s) in enumerate(zip(plan.phases, times.starts_s, strict=True)):
+        ports = [port for a, b in phase.circuits for port in (f"{a}>", f">{b}")]
+        for lane in ("phase", *ports):
+            width = scale * phase.duration_s
+            axes.barh(place[lane], width, left=scale * start_s, height=0.8, color=f"C{number % 10}", alpha=0.7)
+        axes.text(scale * (start_s + 0.5 * phase.duration_s), 0, phase.tag, ha="center", va="center", fontsize="small")
+    for span in times.dark:
+        # What begins in the iteration before is drawn at the end, where the same span of the next one is.
+        for shift_s in (0.0, times.total_s):
+            start_s = max(span.starts_s + shift_s, 0.0)
+            end_s = min(span.ends_s + shift_s, times.total_s)
+            if start_s < end_s:
+                axes.barh(place[span.port], scale * (end_s - start_s), left=scale * start_s, height=0.8, color="black")
+    axes.set_yticks(range(len(lanes)), [one_line(lane).replace("$", r"\$") for lane in lanes])
+    axes.set_ylim(len(lanes) - 0.5, -0.5)
+    axes.set_xlim(0.0, scale * times.total_s)
+    axes.set_xlabel(f"time ({unit})")
+    share = 100.0 * times.waiting_share
+    axes.set_title(f"{one_line(plan.job)}: one iteration, {share:.2f} % of it waiting for circuits", fontsize="small")
+    save_figure(figure, target, over)

@@ -1,0 +1,214 @@
+"""A schedule: rounds of circuits between ranks, and what is sent over them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, get_args
+
+from lumion_hw.errors import ConfigError
+
+Collective = Literal[
+    "all-reduce", "straggler all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "matchings"
+]
+"""What a schedule is to achieve; ``matchings`` are circuits alone, without data."""
+COLLECTIVES: tuple[Collective, ...] = get_args(Collective)
+Circuits = tuple[tuple[int, int], ...]
+"""Directed circuits ``(sender, receiver)`` of one configuration, sorted."""
+MOST_RANKS = 1024
+"""Far above what one mesh joins; a bound on the work that a typing error can make."""
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What one rank sends to another in one round.
+
+    Attributes:
+        source: Rank that sends.
+        target: Rank that receives.
+        chunks: Numbers of the chunks, each once.
+        adds: Whether the receiver adds them to its own; else they are put in the place of what it has.
+    """
+
+    source: int
+    target: int
+    chunks: tuple[int, ...]
+    adds: bool = False
+
+
+@dataclass(frozen=True)
+class ScheduleRound:
+    """One use of a configuration.
+
+    Attributes:
+        circuits: Directed circuits that stand, a partial permutation; those of ranks not named stay as they are.
+        transfers: What is sent at the same time, each over one of the circuits.
+    """
+
+    circuits: Circuits
+    transfers: tuple[Transfer, ...] = ()
+
+    @property
+    def pairs(self) -> Circuits:
+        """The pairs of ranks that are joined in either direction, smaller rank first."""
+        return tuple(sorted({(min(pair), max(pair)) for pair in self.circuits}))
+
+    @property
+    def most_chunks(self) -> int:
+        """Chunks of the largest transfer: it decides how long the round takes."""
+        return max((len(transfer.chunks) for transfer in self.transfers), default=0)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A sequence of rounds, right in form: ranks and chunks exist, every round is a matching or a permutation.
+
+    That it does what its collective says is for :func:`lumion_hw.schedules.verify`.
+
+    Attributes:
+        name: How it was made, such as ``ring``.
+        collective: What it achieves.
+        ranks: Number of ranks, numbered from 0.
+        chunks: Number of different chunks: of an all-to-all ``ranks**2``, block ``i * ranks + j`` being from i for j;
+            else the parts of one rank's buffer.
+        duplex: Whether both directions of a port are tied together, so that every round is a matching.
+        rounds: The rounds, in order.
+
+    Raises:
+        ConfigError: It contradicts itself; the message names the round and the rank.
+    """
+
+    name: str
+    collective: Collective
+    ranks: int
+    chunks: int
+    duplex: bool
+    rounds: tuple[ScheduleRound, ...]
+
+    def __post_init__(self) -> None:
+        check_ranks(self.ranks, self.name)
+        if self.collective not in COLLECTIVES:
+            raise ConfigError(f"{self.name}: no collective {self.collective!r}", hint=f"There are {COLLECTIVES}.")
+        if self.collective == "all-to-all" and self.chunks != self.ranks**2:
+            raise ConfigError(f"{self.name}: {self.chunks} chunks; an all-to-all of {self.ranks} has {self.ranks**2}")
+        if (self.chunks == 0) != (self.collective == "matchings") or self.chunks < 0:
+            raise ConfigError(f"{self.name}: {self.chunks} chunks for {self.collective}")
+        for number, each in enumerate(self.rounds):
+            where = f"{self.name}, round {number}"
+            _check_circuits(each.circuits, self.ranks, self.duplex, where)
+            _check_transfers(each, self.chunks, where)
+
+    @cached_property
+    def parts(self) -> int:
+        """Chunks that make up one rank's buffer."""
+        return self.ranks if self.collective == "all-to-all" else self.chunks
+
+    @cached_property
+    def configurations(self) -> int:
+        """Number of different configurations."""
+        return len({each.circuits for each in self.rounds})
+
+    @cached_property
+    def changes(self) -> tuple[frozenset[int], ...]:
+        """Per round the ranks a port of which has another partner than when it was last used; at first all used."""
+        to: dict[int, int] = {}
+        by: dict[int, int] = {}
+        changes = []
+        for each in self.rounds:
+            moved = [pair for pair in each.circuits if to.get(pair[0]) != pair[1] or by.get(pair[1]) != pair[0]]
+            for a, b in moved:
+                # The partners of before lose theirs.
+                by.pop(to.pop(a, -1), None)
+                to.pop(by.pop(b, -1), None)
+                to[a], by[b] = b, a
+            changes.append(frozenset(rank for pair in moved for rank in pair))
+        return tuple(changes)
+
+    @cached_property
+    def programmings(self) -> int:
+        """Rounds before which a circuit has to be changed, the first included."""
+        return sum(bool(each) for each in self.changes)
+
+    def __str__(self) -> str:
+        """Return one line per round: ``a-b x/y``, a sends chunk x and b sends y; ``a>b x`` where only a can send."""
+        head = (
+            f"{self.name}: {self.collective}, {self.ranks} ranks, {'duplex' if self.duplex else 'simplex'} ports, "
+            f"{len(self.rounds)} rounds, {self.programmings} programmings"
+        )
+        width = len(str(len(self.rounds)))
+        lines = (f"{number:>{width}}: {self._line(each)}" for number, each in enumerate(self.rounds))
+        return "\n".join([head, *lines])
+
+    def _line(self, each: ScheduleRound) -> str:
+        sent = {(one.source, one.target): _spans(one.chunks) + "+" * one.adds for one in each.transfers}
+        if self.duplex:
+            both = ((f"{a}-{b}", sent.get((a, b), "."), sent.get((b, a), ".")) for a, b in each.pairs)
+            return "  ".join(pair if not self.chunks else f"{pair} {x}/{y}" for pair, x, y in both)
+        one_way = ((f"{a}>{b}", sent.get((a, b), ".")) for a, b in each.circuits)
+        return "  ".join(circuit if not self.chunks else f"{circuit} {x}" for circuit, x in one_way)
+
+
+def both_ways(pairs: Iterable[tuple[int, int]]) -> Circuits:
+    """Return the two directed circuits of each pair, sorted."""
+    return tuple(sorted(circuit for a, b in pairs for circuit in ((a, b), (b, a))))
+
+
+def check_ranks(ranks: int, what: str, *, power_of_two: bool = False, even: bool = False, least: int = 2) -> None:
+    """Refuse a number of ranks that a schedule cannot have.
+
+    Raises:
+        ConfigError: Too few, too many, odd or no power of two; the message names numbers near it that do.
+    """
+    if ranks < least or ranks > MOST_RANKS:
+        raise ConfigError(f"{what} for {ranks} ranks", hint=f"Give {least} to {MOST_RANKS}.")
+    if power_of_two and ranks & (ranks - 1):
+        below = 1 << (ranks.bit_length() - 1)
+        raise ConfigError(f"{what} needs a power of two, not {ranks} ranks", hint=f"{below} or {2 * below} would do.")
+    if even and ranks % 2:
+        raise ConfigError(
+            f"{what} needs an even number of ranks, not {ranks}: one would be idle in every round",
+            hint=f"{ranks - 1} or {ranks + 1} would do.",
+        )
+
+
+def _check_circuits(circuits: Circuits, ranks: int, duplex: bool, where: str) -> None:
+    known = set(circuits)
+    for a, b in circuits:
+        if not (0 <= a < ranks and 0 <= b < ranks):
+            raise ConfigError(f"{where}: circuit {a} to {b}; ranks are 0 to {ranks - 1}")
+        if a == b:
+            raise ConfigError(f"{where}: rank {a} is joined to itself")
+        if duplex and (b, a) not in known:
+            raise ConfigError(
+                f"{where}: {a} to {b} without the way back: a permutation needs simplex ports",
+                hint="On duplex ports every round is a matching.",
+            )
+    for side, word in ((0, "sends to"), (1, "receives from")):
+        ends = [pair[side] for pair in circuits]
+        if len(set(ends)) != len(ends):
+            twice = next(rank for rank in ends if ends.count(rank) > 1)
+            raise ConfigError(f"{where}: rank {twice} {word} two ranks at once")
+
+
+def _check_transfers(each: ScheduleRound, chunks: int, where: str) -> None:
+    free = set(each.circuits)
+    for transfer in each.transfers:
+        if (pair := (transfer.source, transfer.target)) not in free:
+            raise ConfigError(f"{where}: {pair[0]} sends to {pair[1]} twice, or without a circuit")
+        free.discard(pair)
+        if len(set(transfer.chunks)) != len(transfer.chunks) or not transfer.chunks:
+            raise ConfigError(f"{where}: {pair[0]} to {pair[1]} carries no chunk, or one twice")
+        if unknown := [chunk for chunk in transfer.chunks if not 0 <= chunk < chunks]:
+            raise ConfigError(f"{where}: chunk {unknown[0]} from {pair[0]} to {pair[1]}; there are {chunks}")
+
+
+def _spans(chunks: tuple[int, ...]) -> str:
+    """Return numbers with runs drawn together: ``0-3,7``."""
+    spans: list[list[int]] = []
+    for chunk in sorted(chunks):
+        if spans and chunk == spans[-1][1] + 1:
+            spans[-1][1] = chunk
+        else:
+            spans.append([chunk, chunk])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)

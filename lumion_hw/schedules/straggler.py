@@ -1,0 +1,199 @@
+"""StragglAR: an all-reduce for the case that one rank arrives late (arXiv 2505.23523; the constructions are our own).
+
+While the last rank is late, the others reduce-scatter among themselves: rank g then owns chunk g. In round t rank t
+meets the late one, both add, and own the finished chunk t; all others spread finished chunks in pairs. The last chunk
+is finished in round n - 2 at two ranks and at best doubles per round, so n - 2 + ceil(log2 n) rounds are the least.
+
+Powers of two follow a rule that keeps the bound. Other even numbers follow a *rotation*: pairs of places relative to
+the rank whose turn it is, and how old a chunk each place sends. One rotation serves all rounds, as everything moves on
+by one rank per round; it keeps every rank busy both ways, so that only the last rounds are left to be searched.
+Rotations were found with CP-SAT (benchmarks/schedules.py rotations) and are kept in ``rotations.json``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.schedules.matchings import heavy_matching
+from lumion_hw.schedules.schedule import Schedule, ScheduleRound, Transfer, both_ways, check_ranks
+
+_ROTATED_TRIES, _TRIES = 60, 4
+"""Random tries for numbers of ranks without a rule; the first that keeps the bound is taken."""
+_MANY = 200
+"""Ranks above which one try takes seconds, and is the only one."""
+_NOISE = 0.3
+"""Share of chance in what a transfer is worth, against 1 and more."""
+_LATE = 2.0
+"""A chunk that needs one round more than another to be everywhere is worth so many times as much."""
+_NOTHING = -1
+
+Rotation = tuple[tuple[int, int, int, int], ...]
+"""Rows ``(x, y, age of what x sends, age of what y sends)`` of places relative to the rank that meets the late one."""
+_Pairs = list[tuple[int, int]]
+_Sent = dict[tuple[int, int], int]
+"""Chunk by ``(sender, receiver)``."""
+
+
+def least_rounds(ranks: int) -> int:
+    """Return the lower bound of StragglAR's rounds, ``n - 2 + ceil(log2 n)``."""
+    return ranks - 2 + (ranks - 1).bit_length()
+
+
+def stragglar(ranks: int, *, seed: int = 0) -> Schedule:
+    """Return the rounds of StragglAR after the reduce-scatter; the late rank is the last one.
+
+    Args:
+        ranks: Even, 4 or more. Powers of two, and all others to 64, keep :func:`least_rounds`; beyond, what a search of
+            one matching per round finds.
+        seed: Seed of the search.
+
+    Raises:
+        ConfigError: The number of ranks is odd or too small.
+    """
+    check_ranks(ranks, "StragglAR", even=True, least=4)
+    if ranks & (ranks - 1) == 0:
+        rounds = _by_rule(ranks)
+    else:
+        rotation = rotations().get(ranks, ())
+        rounds = _searched(ranks, rotation, np.random.default_rng(seed))
+        for again in range(1, _ROTATED_TRIES if rotation else _TRIES if ranks <= _MANY else 1):
+            if len(rounds) == least_rounds(ranks):
+                break
+            other = _searched(ranks, rotation, np.random.default_rng((seed, again)))
+            rounds = min(rounds, other, key=len)
+    return Schedule("stragglar", "straggler all-reduce", ranks, ranks - 1, True, tuple(rounds))
+
+
+@cache
+def rotations() -> dict[int, Rotation]:
+    """Return the rotations that are known, by number of ranks."""
+    kept = json.loads(Path(__file__).with_name("rotations.json").read_text(encoding="utf-8"))
+    return {int(ranks): tuple(tuple(row) for row in rows) for ranks, rows in kept["rotations"].items()}
+
+
+def _round(ranks: int, turn: int, pairs: Iterable[tuple[int, int]], sent: _Sent) -> ScheduleRound:
+    """Return a round of pairs, and of the meeting if there is a rank whose turn it is."""
+    late, transfers = ranks - 1, [Transfer(a, b, (chunk,)) for (a, b), chunk in sorted(sent.items())]
+    joined = list(pairs)
+    if turn < late:
+        joined.append((turn, late))
+        transfers += [Transfer(turn, late, (turn,), True), Transfer(late, turn, (turn,), True)]
+    return ScheduleRound(both_ways(joined), tuple(transfers))
+
+
+# -- powers of two ----------------------------------------------------------------------------------------------------
+
+
+def _by_rule(ranks: int) -> list[ScheduleRound]:
+    """Return the rounds for a power of two: the label of a rank is the newest finished chunk it holds."""
+    log, late = ranks.bit_length() - 1, ranks - 1
+    label = [_NOTHING] * ranks
+    rounds = []
+    for t in range(least_rounds(ranks)):
+        oldest = max(t - log, _NOTHING)
+        takers, donors = _takers_and_donors(ranks, label, t, oldest)
+        pairs: _Pairs = []
+        for m in range(1, log):
+            # Who meets the late one m rounds from now must then carry the oldest label.
+            if t + m in takers and t + m < late:
+                takers.remove(t + m)
+                donor = (
+                    next((rank for rank in donors if label[rank] == t - log + m), None) if t - log + m >= 0 else None
+                )
+                if donor is not None:
+                    donors.remove(donor)
+                    pairs.append((donor, t + m))
+        pairs += zip(donors, takers, strict=False)
+        sent: _Sent = {}
+        for donor, taker in pairs:
+            sent[donor, taker] = label[donor]
+            if oldest != _NOTHING and donor != late:
+                sent[taker, donor] = oldest
+        rounds.append(_round(ranks, t, pairs, sent))
+        for donor, taker in pairs:
+            label[taker] = label[donor]
+        if t < late:
+            label[t] = label[late] = t
+    return rounds
+
+
+def _takers_and_donors(ranks: int, label: Sequence[int], t: int, oldest: int) -> tuple[list[int], list[int]]:
+    log, late = ranks.bit_length() - 1, ranks - 1
+    others = [rank for rank in range(ranks) if t >= late or rank not in (t, late)]
+    takers = [rank for rank in others if label[rank] == oldest and rank != late]
+    if oldest == _NOTHING:
+        # At the start the first ranks wait empty for their meeting.
+        takers = [rank for rank in takers if rank >= log or rank < t]
+    return takers, [rank for rank in others if label[rank] > oldest]
+
+
+# -- other even numbers -----------------------------------------------------------------------------------------------
+
+
+def _searched(ranks: int, rotation: Rotation, random: np.random.Generator) -> list[ScheduleRound]:
+    """Return rounds by a rotation, and by a matching of most worth per round where it ends or there is none."""
+    late = ranks - 1
+    held = np.zeros((ranks, late), dtype=np.bool_)
+    rounds: list[ScheduleRound] = []
+    while not held.all():
+        t = len(rounds)
+        if rotation and t < late:
+            sent = _rotated(rotation, t, held, random)
+            pairs = sorted({(min(pair), max(pair)) for pair in sent})
+        else:
+            pairs, sent = _worthiest(
+                held, [rank for rank in range(ranks) if t >= late or rank not in (t, late)], random
+            )
+        rounds.append(_round(ranks, t, pairs, sent))
+        for (_, to), chunk in sent.items():
+            held[to, chunk] = True
+        if t < late:
+            held[[t, late], t] = True
+    return rounds
+
+
+def _rotated(rotation: Rotation, t: int, held: NDArray[np.bool_], random: np.random.Generator) -> _Sent:
+    """Return what is sent in one round: the chunk of the age stated, or another where that is of no use."""
+    late = held.shape[1]
+    sent: _Sent = {}
+    for x, y, x_age, y_age in rotation:
+        a, b = (x + t) % late, (y + t) % late
+        for source, target, age in ((a, b, x_age), (b, a, y_age)):
+            useful = np.flatnonzero(held[source] & ~held[target])
+            if t >= age and held[source, t - age] and not held[target, t - age]:
+                sent[source, target] = t - age
+            elif len(useful):
+                sent[source, target] = int(useful[0] if random.random() < 0.5 else useful[-1])
+    return sent
+
+
+def _worthiest(held: NDArray[np.bool_], free: Sequence[int], random: np.random.Generator) -> tuple[_Pairs, _Sent]:
+    """Return a matching of the free ranks of about the most worth: chunks that few have are worth more."""
+    ranks = len(held)
+    copies = np.maximum(held.sum(axis=0), 1)
+    worth = 1.0 + _LATE ** np.ceil(np.log2(ranks / copies)) + _NOISE * random.random(held.shape[1])
+    # Chunks that nobody has yet, or everybody, are of no use to anyone.
+    active = np.flatnonzero(held.any(axis=0) & ~held.all(axis=0))
+    if not len(active):
+        return [], {}
+    mine, worth = held[list(free)][:, active], worth[active]
+    value = np.where(mine[:, None, :] & ~mine[None, :, :], worth, 0.0)
+    chunk, one_way = value.argmax(axis=2), value.max(axis=2)
+    both = one_way + one_way.T
+    chance = random.random(both.shape)
+    both = np.where(both > 0.0, both + _NOISE * (chance + chance.T), 0.0)
+    np.fill_diagonal(both, -1e9)
+    pairs, sent = [], {}
+    for a, b in heavy_matching(both):
+        if both[a, b] > 0.0:
+            pairs.append((free[a], free[b]))
+            for x, y in ((a, b), (b, a)):
+                if one_way[x, y] > 0.0:
+                    sent[free[x], free[y]] = int(active[chunk[x, y]])
+    return pairs, sent

@@ -1,0 +1,136 @@
+"""Schedules executed with integers: nothing is sent that is not held, and every sum is exact."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.errors import ConfigError, LimitError
+from lumion_hw.schedules.schedule import Schedule, Transfer
+
+_LARGEST = 2**48
+"""Sums of all ranks of the largest schedule stay below 2**63; two different ones are equal by chance once in 2**48."""
+_MOST_NUMBERS = 2**24
+"""Of all ranks and chunks together: three arrays of so many fit into half a gigabyte."""
+_Array = NDArray[np.int64]
+_Mask = NDArray[np.bool_]
+
+
+def verify(schedule: Schedule, *, seed: int = 0) -> None:
+    """Execute a schedule with random integers and compare what every rank has in the end.
+
+    Within a round all ranks send what they had before it.
+
+    Args:
+        schedule: The schedule; one of ``matchings`` has to join every pair of ranks that it joins just once.
+        seed: Seed of the integers.
+
+    Raises:
+        ConfigError: The schedule does not do what its collective says; the message names round, rank and chunk.
+        LimitError: It has too many ranks and chunks to be executed.
+    """
+    if schedule.collective == "matchings":
+        _check_pairs(schedule)
+        return
+    if (numbers := schedule.ranks * schedule.chunks) > _MOST_NUMBERS:
+        raise LimitError(
+            f"{schedule.name} cannot be executed: chunks of all ranks",
+            asked=numbers,
+            limit=_MOST_NUMBERS,
+            unit="chunks",
+        )
+    own = np.random.default_rng(seed).integers(1, _LARGEST, (schedule.ranks, schedule.chunks), dtype=np.int64)
+    held, value = _beginning(schedule, own)
+    for number, each in enumerate(schedule.rounds):
+        sent = [_taken(schedule, number, transfer, held, value) for transfer in each.transfers]
+        for transfer, what in zip(each.transfers, sent, strict=True):
+            _put(schedule, number, transfer, what, held, value)
+    _check_end(schedule, own, held, value)
+
+
+def _beginning(schedule: Schedule, own: _Array) -> tuple[_Mask, _Array]:
+    """Return what each rank holds before the first round, and its value; shapes ``(ranks, chunks)``."""
+    ranks, chunks = own.shape
+    held = np.ones(own.shape, dtype=np.bool_)
+    value = own.copy()
+    rank = np.arange(ranks)
+    if schedule.collective == "straggler all-reduce":
+        # The reduce-scatter among the prompt ranks has been done while the last one was late.
+        held[:-1] = np.eye(ranks - 1, chunks, dtype=np.bool_)
+        value[:-1] = own[:-1].sum(axis=0)
+    elif schedule.collective == "all-gather":
+        held = rank[:, None] == np.arange(chunks)[None, :]
+    elif schedule.collective == "broadcast":
+        held[1:] = False
+    elif schedule.collective == "all-to-all":
+        held = rank[:, None] == (np.arange(chunks) // ranks)[None, :]
+    return held, np.where(held, value, 0)
+
+
+def _taken(schedule: Schedule, number: int, transfer: Transfer, held: _Mask, value: _Array) -> _Array:
+    chunks = list(transfer.chunks)
+    if not held[transfer.source, chunks].all():
+        missing = next(chunk for chunk in chunks if not held[transfer.source, chunk])
+        raise ConfigError(
+            f"{schedule.name}, round {number}: rank {transfer.source} sends chunk {missing}, which it does not hold"
+        )
+    taken: _Array = value[transfer.source, chunks]
+    return taken
+
+
+def _put(schedule: Schedule, number: int, transfer: Transfer, what: _Array, held: _Mask, value: _Array) -> None:
+    chunks = list(transfer.chunks)
+    if transfer.adds:
+        if not held[transfer.target, chunks].all():
+            missing = next(chunk for chunk in chunks if not held[transfer.target, chunk])
+            raise ConfigError(
+                f"{schedule.name}, round {number}: rank {transfer.target} adds to chunk {missing} without having it"
+            )
+        value[transfer.target, chunks] += what
+    else:
+        value[transfer.target, chunks] = what
+        held[transfer.target, chunks] = True
+
+
+def _check_end(schedule: Schedule, own: _Array, held: _Mask, value: _Array) -> None:
+    """Compare what every rank has with what it should have."""
+    ranks, chunks = own.shape
+    if schedule.collective in ("all-reduce", "straggler all-reduce"):
+        wanted, needed = np.broadcast_to(own.sum(axis=0), own.shape), np.ones(own.shape, dtype=np.bool_)
+    elif schedule.collective == "reduce-scatter":
+        _check_scattered(schedule, held & (value == own.sum(axis=0)))
+        return
+    elif schedule.collective == "all-to-all":
+        block = np.arange(chunks)
+        wanted = np.broadcast_to(own[block // ranks, block], own.shape)
+        needed = np.arange(ranks)[:, None] == (block % ranks)[None, :]
+    else:
+        origin = np.zeros(chunks, dtype=np.int64) if schedule.collective == "broadcast" else np.arange(chunks)
+        wanted = np.broadcast_to(own[origin, np.arange(chunks)], own.shape)
+        needed = np.ones(own.shape, dtype=np.bool_)
+    wrong = np.argwhere(needed & ~(held & (value == wanted)))
+    if len(wrong):
+        rank, chunk = wrong[0].tolist()
+        what = "a wrong value of" if held[rank, chunk] else "no"
+        raise ConfigError(f"{schedule.name}: rank {rank} has {what} chunk {chunk} in the end, as {len(wrong)} in all")
+
+
+def _check_scattered(schedule: Schedule, done: _Mask) -> None:
+    """Refuse a reduce-scatter that leaves a chunk without its sum, or a rank without a chunk."""
+    for axis, what in ((0, "chunk {} is summed nowhere"), (1, "rank {} has no chunk summed")):
+        missing = np.flatnonzero(~done.any(axis=axis))
+        if len(missing):
+            raise ConfigError(f"{schedule.name}: {what.format(missing[0])} in the end")
+
+
+def _check_pairs(schedule: Schedule) -> None:
+    """Refuse matchings that join a pair twice, or never."""
+    seen: set[tuple[int, int]] = set()
+    for number, each in enumerate(schedule.rounds):
+        if again := seen.intersection(each.circuits):
+            a, b = min(again)
+            raise ConfigError(f"{schedule.name}, round {number}: {a} and {b} are joined again")
+        seen |= set(each.circuits)
+    missing = schedule.ranks * (schedule.ranks - 1) - len(seen)
+    if missing:
+        raise ConfigError(f"{schedule.name}: {missing} directed pairs of ranks are never joined")

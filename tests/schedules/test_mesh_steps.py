@@ -1,0 +1,121 @@
+"""Schedules on a mesh: every step traced by its states alone, kept circuits over the same PUCs, few extra settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from lumion_hw.errors import ConfigError, NoPathError
+from lumion_hw.mesh import HexMesh
+from lumion_hw.schedules.collectives import make_schedule
+from lumion_hw.schedules.mesh_steps import MeshRouter, MeshSchedule, _fewest_parts, on_mesh, split
+from lumion_hw.schedules.schedule import Schedule
+
+SMALL = HexMesh.columns([2])
+LARGE = HexMesh.smartlight()
+
+
+def assert_right(router: MeshRouter, schedule: Schedule, found: MeshSchedule) -> None:
+    """Follow light through every step by its states, and compare with the rounds."""
+    served: dict[int, set[tuple[int, int]]] = {}
+    ways: dict[tuple[int, int], tuple[int, ...]] = {}
+    for step in found.steps:
+        served.setdefault(step.number, set()).update(step.circuits)
+        for (a, b), path in zip(step.circuits, step.routing.paths, strict=True):
+            assert (a, b) not in step.kept or ways[a, b] == path.pucs
+            trace = router.mesh.trace(router.inputs[a], step.routing.states)
+            assert trace.port == router.outputs[b]
+            assert trace.pucs == path.pucs
+        ways = {pair: path.pucs for pair, path in zip(step.circuits, step.routing.paths, strict=True)}
+    assert [served[number] for number in range(found.rounds)] == [set(each.circuits) for each in schedule.rounds]
+    assert 0 <= found.least_extra <= found.extra
+
+
+@pytest.mark.parametrize("name", ["ring", "all-to-all-shifts", "halving-doubling", "stragglar", "binomial-broadcast"])
+def test_schedules_of_four_ranks_on_the_small_mesh(name: str) -> None:
+    router = MeshRouter(SMALL, [1, 6, 11, 15], [3, 8, 13, 0])
+    schedule = make_schedule(name, 4)
+    assert_right(router, schedule, on_mesh(router, schedule))
+
+
+def test_a_ring_is_routed_once_and_kept() -> None:
+    router = MeshRouter(SMALL, [1, 6, 11], [3, 8, 13])
+    found = on_mesh(router, make_schedule("ring", 3))
+    assert found.extra == found.rerouted == 0
+    assert all(step.kept == set(step.circuits) for step in found.steps[1:])
+
+
+def test_both_directions_of_a_pair_share_one_fibre_where_there_is_but_one() -> None:
+    router = MeshRouter(LARGE, [0, 9, 18, 37], [0, 9, 18, 37])
+    schedule = make_schedule("circle", 4)
+    found = on_mesh(router, schedule)
+    assert_right(router, schedule, found)
+    for step in found.steps:
+        ways = dict(zip(step.circuits, (path.pucs for path in step.routing.paths), strict=True))
+        assert all(ways[a, b] == ways[b, a][::-1] for a, b in step.circuits)
+
+
+def test_rounds_without_routes_are_split_into_as_few_parts_as_there_can_be() -> None:
+    ports = [LARGE.fibre_ports[k * len(LARGE.fibre_ports) // 16] for k in range(16)]
+    router = MeshRouter(LARGE, ports[0::2], ports[1::2])
+    schedule = make_schedule("ring", 8)
+    found = on_mesh(router, schedule)
+    assert_right(router, schedule, found)
+    assert found.extra == found.least_extra == len(schedule.rounds)  # two parts each, one being proven impossible
+    assert router.routable(schedule.rounds[0].circuits) is False
+
+
+def test_the_fewest_parts_are_those_of_trying_everything() -> None:
+    import random
+
+    def partitions(mask: int):
+        if not mask:
+            yield []
+            return
+        lowest, rest = mask & -mask, mask & (mask - 1)
+        part = rest
+        while True:
+            for others in partitions(mask ^ (part | lowest)):
+                yield [part | lowest, *others]
+            if not part:
+                break
+            part = (part - 1) & rest
+
+    for seed in range(30):
+        chance = random.Random(seed)
+        bad = [chance.randrange(1, 32) for _ in range(5)]
+        bad = [mask for mask in bad if mask & (mask - 1)]  # single circuits can always be routed
+
+        def fits(mask: int, bad: list[int] = bad) -> bool:
+            return not any(each & mask == each for each in bad)
+
+        found = _fewest_parts(31, fits)
+        assert sum(found) == 31
+        assert all(map(fits, found))
+        assert len(found) == min(len(parts) for parts in partitions(31) if all(map(fits, parts)))
+
+
+def test_many_circuits_are_put_where_they_fit() -> None:
+    ports = [LARGE.fibre_ports[k * len(LARGE.fibre_ports) // 20] for k in range(20)]
+    router = MeshRouter(LARGE, ports[0::2], ports[1::2])
+    circuits = make_schedule("circle", 10).rounds[0].circuits
+    assert router.routable(circuits) is False
+    parts, least = split(router, circuits, duplex=False, impossible=True)
+    assert sorted(pair for part in parts for pair in part) == sorted(circuits)
+    assert all(router.routable(part) for part in parts)
+    assert 2 <= least <= len(parts)
+
+
+def test_more_ranks_than_ports_and_ports_that_clash_are_refused() -> None:
+    router = MeshRouter(SMALL, [1, 6, 11], [3, 8, 13])
+    with pytest.raises(ConfigError, match="4 ranks, and ports for 3"):
+        on_mesh(router, make_schedule("ring", 4))
+    with pytest.raises(ConfigError, match="two ranks share port 1"):
+        MeshRouter(SMALL, [1, 1], [3, 8])
+    with pytest.raises(ConfigError, match="port 3 is an input of one rank"):
+        MeshRouter(SMALL, [1, 3], [3, 8])
+
+
+def test_a_circuit_without_any_way_is_refused_with_the_reason() -> None:
+    router = MeshRouter(SMALL, [1, 6, 11], [3, 8, 13], max_hops=1)
+    with pytest.raises(NoPathError, match=r"1.*3|proven"):
+        on_mesh(router, make_schedule("ring", 3))
