@@ -46,10 +46,10 @@ def rows() -> dict[str, dict[str, Any]]:
     """Return the emulation section of every row, by its name."""
     from lumion_hw.emulator.chip.effects import CHIP_EFFECTS
 
-    found: dict[str, dict[str, Any]] = {"ideal": {}}
+    found: dict[str, dict[str, Any]] = {"ideal": {"physics": "ideal"}}
     for effect in CHIP_EFFECTS:
         for size in dict.fromkeys((effect.realistic, effect.harsh)):
-            found[f"{effect.name} {size:g}"] = {"effects": {effect.name: size}}
+            found[f"{effect.name} {size:g}"] = {"physics": "ideal", "effects": {effect.name: size}}
     return found | {"realistic": {"physics": "realistic"}, "harsh": {"physics": "harsh"}}
 
 
