@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -68,6 +69,12 @@ def dense_waves(mesh: HexMesh, cells: UnitCells, frequency_hz: float) -> tuple[N
         scatter[4 * e : 4 * e + 2, 4 * e + 2 : 4 * e + 4] = transfer.T
     for (one, other), phase in zip(mesh.joints.tolist(), cells.joint_phase, strict=True):
         joined[one, other] = joined[other, one] = np.exp(-1j * phase)
+    if cells.joint_reflection is not None:  # to the middle of the joint and back
+        sent = np.split(cells.joint_reflection, 2)
+        for end, amplitude in zip(mesh.joints.T, sent, strict=True):
+            joined[end, end] = amplitude * np.exp(-1j * cells.joint_phase)
+    if cells.facet_reflection is not None:
+        joined[mesh.port_puc_port, mesh.port_puc_port] = cells.facet_reflection
     injected = np.zeros((n, mesh.n_ports), dtype=complex)
     injected[mesh.port_puc_port, np.arange(mesh.n_ports)] = 1.0
     return scatter, np.linalg.solve(np.eye(n) - joined @ scatter, injected)
@@ -88,6 +95,27 @@ def test_the_solver_agrees_with_a_dense_solution_of_the_definition(cells: tuple[
         solver.solve(unit_cells, F0 + detuning_hz), (scatter @ waves)[mesh.port_puc_port], atol=1e-12
     )
     np.testing.assert_allclose(solver.waves(unit_cells, F0 + detuning_hz, range(mesh.n_ports)), waves, atol=1e-12)
+
+
+@layouts
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize(("joints", "facets"), [(True, True), (True, False), (False, True)])
+def test_so_it_does_where_joints_and_facets_send_light_back(
+    cells: tuple[int, ...], compiled: bool, joints: bool, facets: bool
+) -> None:
+    mesh, rng = MESHES[cells], np.random.default_rng(9)
+    amplitude = 0.2 * rng.standard_normal((2, 2 * len(mesh.joints) + mesh.n_ports)).T @ [1.0, 1.0j]
+    unit_cells = replace(
+        fabricated(mesh, seed=len(cells)),
+        joint_reflection=amplitude[mesh.n_ports :] if joints else None,
+        facet_reflection=amplitude[: mesh.n_ports] if facets else None,
+    )
+    solver = Solver(mesh, compiled=compiled)
+    scatter, waves = dense_waves(mesh, unit_cells, F0)
+    leaving = (scatter @ waves)[mesh.port_puc_port]
+    np.testing.assert_allclose(solver.solve(unit_cells, F0), leaving, atol=1e-11)
+    np.testing.assert_allclose(solver.solve(unit_cells, F0, [0]), leaving[:, :1], atol=1e-11)
+    np.testing.assert_allclose(solver.waves(unit_cells, F0), waves, atol=1e-11)
 
 
 # ------------------------------------------------------------------------------------------------------------ physics
