@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--case", action="append", choices=sorted(CASES), help="a fault; all if not given")
     parser.add_argument("--seed", type=int, default=0, help="first seed")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
-    parser.add_argument("--bench", help="bench file or name; lumion-prototype with an ideal chip if not given")
+    parser.add_argument("--bench", default="lumion-prototype", help="bench file or built-in bench")
     given = parser.parse_args()
     print("| " + " | ".join((*HEADERS, "CPU s")) + " |")
     print("|" + "---|" * (len(HEADERS) + 1))

@@ -93,20 +93,15 @@ class GoalJudgement:
     normalised: Mapping[str, Real]
 
 
-def ideal_prototype(directory: Path, more: str = "") -> Path:
-    """Write lumion-prototype with an ideal chip, and more lines of its emulation, and return its path."""
-    text = builtin_path("lumion-prototype").read_text().replace("physics: realistic", "physics: ideal")
-    path = directory / "ideal-prototype.yaml"
-    path.write_text(f"{text.rstrip()}\n{more}")
-    return path
-
-
 def goal_bench(directory: Path) -> Path:
-    """Write the bench that goals are set for and return its path: the ideal prototype, whose chip drifts.
+    """Write the bench that goals are set for and return its path: lumion-prototype, whose chip drifts as well.
 
     Its temperature control leaves 10 mK, its resistances walk (assumed).
     """
-    return ideal_prototype(directory, "  temperature_sigma_k: 0.01\n  resistance_drift_per_root_day: 0.0003\n")
+    text = builtin_path("lumion-prototype").read_text()
+    path = directory / "prototype-with-drift.yaml"
+    path.write_text(f"{text.rstrip()}\n  temperature_sigma_k: 0.01\n  resistance_drift_per_root_day: 0.0003\n")
+    return path
 
 
 def judge(bench: Bench, probe: Probe, record: CalibrationRecord, fitted: Observations, seed: int) -> GoalJudgement:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from calibration.model.gauge import gauge_fixed_difference
 from calibration.model.parameters import MeshParameters
-from calibration.report.goals import ideal_prototype
 from calibration.report.hidden_truth import compare
 from lumion_hw.bench.bench import Bench
+from lumion_hw.bench.loader import builtin_path
 from lumion_hw.cli.demo.steps import calibrate
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.polarization import Aligner
@@ -31,8 +31,11 @@ def drifting_small(directory: Path) -> Path:
 
 
 def drifting_prototype(directory: Path) -> Path:
-    """The built-in bench with an ideal chip, drifting."""
-    return ideal_prototype(directory, "".join(f"  {each.strip()}\n" for each in DRIFTING.strip("{}").split(",")))
+    """The built-in bench, drifting."""
+    path = directory / "drifting-prototype.yaml"
+    more = "".join(f"  {each.strip()}\n" for each in DRIFTING.strip("{}").split(","))
+    path.write_text(builtin_path("lumion-prototype").read_text() + more)
+    return path
 
 
 def first_day(bench_file: str | Path, seed: int, path: Path) -> CalibrationRecord:

@@ -21,8 +21,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -36,7 +34,7 @@ from calibration.model.gauge import gauge_fixed_difference, loop_basis, wrapped
 from calibration.model.mesh_model import MeshModel
 from calibration.model.space import space_of
 from calibration.record.conversion import covariance_of, parameters_of
-from calibration.report.goals import extinctions, ideal_prototype, unitary_fidelity
+from calibration.report.goals import extinctions, unitary_fidelity
 from calibration.run.procedure import Calibration
 from lumion_hw.bench.bench import Bench
 from lumion_hw.errors import CalibrationError, ConfigError, LimitError
@@ -104,9 +102,9 @@ class Verdict:
         )  # fmt: skip
 
 
-def judged(case: str, seed: int, file: str | Path | None = None) -> Verdict:
-    """Calibrate a bench with a fault, the ideal prototype if none is given, and judge."""
-    with TemporaryDirectory() as directory, Bench.emulate(file or ideal_prototype(Path(directory)), seed=seed) as bench:
+def judged(case: str, seed: int, file: str = "lumion-prototype") -> Verdict:
+    """Calibrate a bench with a fault, and judge."""
+    with Bench.emulate(file, seed=seed) as bench:
         probe, ends, moments = BenchProbe(bench), [0.0], Moments()
 
         world, read_s = bench.emulated.world, [0.0]

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from bench_run import SMALL, calibrated_bench, within_tolerance
 
-from calibration.report.goals import ideal_prototype
 from lumion_hw.bench.bench import Bench
 
 pytestmark = pytest.mark.campaign
 
 
 @pytest.mark.parametrize("seed", [31, 32, 33])
-def test_all_72_pucs_of_the_prototype_bench_are_calibrated(seed: int, tmp_path: Path) -> None:
-    with Bench.emulate(ideal_prototype(tmp_path), seed=seed) as bench:
+def test_all_72_pucs_of_the_prototype_bench_are_calibrated(seed: int) -> None:
+    with Bench.emulate("lumion-prototype", seed=seed) as bench:
         found = calibrated_bench(bench, seed)
     assert within_tolerance(found)
     assert found.record.faults == ()

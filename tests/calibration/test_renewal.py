@@ -18,7 +18,6 @@ from calibration.fit.drift import Health
 from calibration.measure.bench_probe import BenchProbe
 from calibration.record.conversion import covariance_of, parameters_of
 from calibration.record.raw_data import load_raw
-from calibration.report.goals import ideal_prototype
 from calibration.run.renewal import DriftRun, RecordPosterior
 from lumion_hw.bench.bench import Bench
 from lumion_hw.cli import calibrate_main as main
@@ -273,7 +272,7 @@ def test_a_record_without_covariance_cannot_be_renewed() -> None:
 def test_on_the_prototype_a_day_is_renewed_to_a_milliradian_and_the_standard_errors_are_true(tmp_path: Path) -> None:
     path, normalised = drifting_prototype(tmp_path), []
     for seed in (1, 2, 3):
-        record = first_day(ideal_prototype(tmp_path), seed, tmp_path / f"{seed}.json")
+        record = first_day("lumion-prototype", seed, tmp_path / f"{seed}.json")
         with Bench.emulate(path, seed=seed, aged_s=DAY_S) as bench:
             run = looked_at(bench, record, 1.0)
             assert not run.check().holds

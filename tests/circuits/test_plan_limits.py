@@ -1,14 +1,12 @@
 """Ceilings and margins of budgets, what is refused and what would do, priority, exclusiveness and standing circuits."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from known_mesh import SMALL
 from planning_cases import db, document, fully_known, model_of, record_of, with_device, with_inputs
 
-from calibration.report.goals import ideal_prototype
 from lumion_hw import Bench
 from lumion_hw.bench import BenchModel
 from lumion_hw.circuits import BudgetError, CircuitPlan, CircuitRequest, budget_lines, explain, plan_circuits
@@ -195,9 +193,9 @@ def test_leakage_is_that_of_the_light_itself(seed: int) -> None:
     ids=["another way", "a PUC parked the other way"],
 )
 def test_receivers_that_nobody_sends_to_stay_darker_than_25_db(
-    seed: int, request_: CircuitRequest, moved: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    seed: int, request_: CircuitRequest, moved: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Bench.emulate(ideal_prototype(tmp_path), seed=seed) as opened:
+    with Bench.emulate("lumion-prototype", seed=seed) as opened:
         record = fully_known(opened)
 
         def worst_db(plan: CircuitPlan) -> float:
