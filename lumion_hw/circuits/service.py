@@ -17,7 +17,8 @@ from lumion_hw.circuits.lock import BenchLock
 from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.proof import CircuitProof
 from lumion_hw.circuits.request import CircuitRequest
-from lumion_hw.circuits.setup import Milestone, PathSetup
+from lumion_hw.circuits.setup import PathSetup
+from lumion_hw.circuits.spans import Milestone
 from lumion_hw.circuits.state import (
     CircuitJournal,
     CircuitState,

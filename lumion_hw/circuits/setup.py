@@ -20,6 +20,7 @@ from lumion_hw.circuits.plan import plan_circuits
 from lumion_hw.circuits.planned import CircuitPlan, PlannedCircuit
 from lumion_hw.circuits.proof import CircuitLight, CircuitProof, Prover, arm_level_dbm, summary, verdict
 from lumion_hw.circuits.request import CircuitRequest
+from lumion_hw.circuits.spans import Milestone, Spans
 from lumion_hw.circuits.standing import avoiding, joined, pucs_of, setting_beside
 from lumion_hw.errors import CircuitError, ConfigError, DeviceError, LumionError, RoutingError
 from lumion_hw.mesh.record import CalibrationRecord
@@ -49,9 +50,6 @@ _SETTLED_WITHIN_S = 0.02
 """Heaters settle in milliseconds; light that has not come by then does not come."""
 _LOOK_AGAIN_S = 0.5e-3
 
-Milestone = Callable[[str], None]
-"""Told of each milestone reached: ``programmed``, ``settled``, ``los_clear``, ``link_up``."""
-
 
 @dataclass(frozen=True)
 class _Before:
@@ -66,38 +64,6 @@ class _Before:
     driven_ma: NDArray[np.float64]
     lit: frozenset[str]
     exits_dbm: tuple[float | None, ...]
-
-
-class _Spans:
-    """Tells where the time of a set-up goes.
-
-    Args:
-        bench: The bench whose clock counts.
-        milestone: Told of each milestone as well.
-    """
-
-    def __init__(self, bench: Bench, milestone: Milestone) -> None:
-        self._bench = bench
-        self._milestone = milestone
-        self._last_s = bench.clock.now()
-        self._spent_ms: dict[str, float] = {}
-
-    def note(self, name: str) -> None:
-        """End a span now; spans of one name add up."""
-        now_s = self._bench.clock.now()
-        self._spent_ms[name] = self._spent_ms.get(name, 0.0) + (now_s - self._last_s) * 1e3
-        self._last_s = now_s
-
-    def reached(self, name: str) -> None:
-        """End the span of a milestone, and tell of it."""
-        self.note(name)
-        self._milestone(name)
-
-    def log(self, event: str, circuits: Sequence[PlannedCircuit]) -> None:
-        """Put the spans into the event log, in bench time."""
-        spent_ms = {name: round(ms, 3) for name, ms in self._spent_ms.items()}
-        names = [str(circuit.request) for circuit in circuits]
-        self._bench.events.add(event, circuits=names, spans_ms=spent_ms, all_ms=round(sum(spent_ms.values()), 3))
 
 
 class PathSetup:
@@ -149,7 +115,7 @@ class PathSetup:
             CircuitError: A circuit was not proven; the message says which and why, and that the mesh was rolled back.
             LumionError: A device failed; the mesh was rolled back, unless it is the controller that failed.
         """
-        spans = _Spans(self.bench, milestone)
+        spans = Spans(self.bench, milestone)
         milestone = spans.reached
         before = self._before(plan.circuits)
         spans.note("looked")
@@ -190,7 +156,7 @@ class PathSetup:
             LumionError: A device failed; the mesh was rolled back, unless it is the controller that failed.
         """
         self._check_free(requests)
-        spans = _Spans(self.bench, milestone)
+        spans = Spans(self.bench, milestone)
         plan = plan_circuits(self.bench, self.record, requests, standing=self._standing)
         before = self._before(plan.circuits)
         spans.note("looked")

@@ -14,7 +14,10 @@ from lumion_hw.cli.output import echo_json, echo_table, json_option, note, say
 from lumion_hw.cli.outputs import force_option, out_option
 
 if TYPE_CHECKING:
+    from lumion_hw.cli.circuits import BenchTarget
+    from lumion_hw.mesh.record import CalibrationRecord
     from lumion_hw.schedules.cost import CostModel
+    from lumion_hw.schedules.decomposition import Decomposition
     from lumion_hw.schedules.phase_run import MeasuredPhase
     from lumion_hw.schedules.phases import IterationTimes, PhasePlan, PreparedPhase
     from lumion_hw.schedules.schedule import Schedule
@@ -184,39 +187,16 @@ def cost(
 
     Example: `lumion schedule cost ring stragglar --ranks 64 --buffer 1073741824 --delta 0.01`
     """
-    import math
-
-    from lumion_hw.schedules.cost import advice, best_static, cost_of, port_times_s, size_text, time_text
+    from lumion_hw.schedules.cost import size_text, time_text
 
     model = _model(rate, alpha, delta, relock, hidden)
-    rows, said = [], []
     schedules = [_named_or_read(name, ranks) for name in names]
     if plot is not None:
         from lumion_hw.files.writing import over
         from lumion_hw.schedules.picture import plot_costs
 
         plot_costs(schedules, model, buffer_bytes, plot, over(force))
-    for made in schedules:
-        own, fixed = cost_of(made), best_static(made, model, buffer_bytes)
-        late_s = math.inf if late is None else late
-        beside = None if fixed is None else cost_of(fixed)
-        break_even_s = None
-        if beside is not None and own.programmings > beside.programmings:
-            break_even_s = own.break_even_delta_s(beside, model, buffer_bytes)
-        rows.append(
-            _summary(made)
-            | {
-                "time_s": own.time_s(model, buffer_bytes, late_s=late_s),
-                "time_without_delta_s": own.time_s(model.with_delta_s(0.0), buffer_bytes, late_s=late_s),
-                "time_of_its_own_ports_s": port_times_s(made, model, buffer_bytes)[0],
-                "straggler_late_s": own.early_s(model, buffer_bytes) or None,
-                "static": None if fixed is None else fixed.name,
-                "static_time_s": None if beside is None else beside.time_s(model, buffer_bytes),
-                "break_even_delta_s": break_even_s,
-                "advice": advice(made, model, buffer_bytes),
-            }
-        )
-        said.append(rows[-1]["advice"])
+    rows = [_cost_row(made, model, buffer_bytes, late) for made in schedules]
     if as_json:
         echo_json({"delta_s": model.delta_s, "buffer_bytes": buffer_bytes, "schedules": rows})
         return
@@ -230,8 +210,31 @@ def cost(
             for row in rows
         ],
     )
-    for line in said:
-        say(line)
+    for row in rows:
+        say(row["advice"])
+
+
+def _cost_row(made: Schedule, model: CostModel, buffer_bytes: float, late: float | None) -> dict[str, Any]:
+    import math
+
+    from lumion_hw.schedules.cost import advice, best_static, cost_of, port_times_s
+
+    own, fixed = cost_of(made), best_static(made, model, buffer_bytes)
+    late_s = math.inf if late is None else late
+    beside = None if fixed is None else cost_of(fixed)
+    break_even_s = None
+    if beside is not None and own.programmings > beside.programmings:
+        break_even_s = own.break_even_delta_s(beside, model, buffer_bytes)
+    return _summary(made) | {
+        "time_s": own.time_s(model, buffer_bytes, late_s=late_s),
+        "time_without_delta_s": own.time_s(model.with_delta_s(0.0), buffer_bytes, late_s=late_s),
+        "time_of_its_own_ports_s": port_times_s(made, model, buffer_bytes)[0],
+        "straggler_late_s": own.early_s(model, buffer_bytes) or None,
+        "static": None if fixed is None else fixed.name,
+        "static_time_s": None if beside is None else beside.time_s(model, buffer_bytes),
+        "break_even_delta_s": break_even_s,
+        "advice": advice(made, model, buffer_bytes),
+    }
 
 
 @schedule.command()
@@ -270,7 +273,7 @@ def demand(
     as_json: bool,
 ) -> None:
     """Turn a matrix of counts (CSV or NPY) into configurations with hold times."""
-    from lumion_hw.schedules.cost import size_text, time_text
+    from lumion_hw.schedules.cost import time_text
     from lumion_hw.schedules.decomposition import birkhoff, bounded
     from lumion_hw.schedules.demand import demand_from, read_counts
 
@@ -288,32 +291,43 @@ def demand(
         plot_served(found, plot, over(force))
     best = None if rest_rate is None else found.best_count(model, rest_rate)
     if as_json:
-        echo_json(
-            {
-                "method": found.method,
-                "ranks": wanted.ranks,
-                "wanted_bytes": wanted.total_bytes,
-                "local_bytes": wanted.local_bytes,
-                "busiest_bytes": wanted.busiest_bytes,
-                "served_bytes": found.served_after_bytes[-1],
-                "hold_bytes": found.hold_bytes,
-                "time_s": found.time_s(model),
-                "time_without_delta_s": found.time_s(model.with_delta_s(0.0)),
-                "duty": found.duty(model),
-                "best_count": best,
-                "configurations": [
-                    {"circuits": each.circuits, "hold_bytes": each.hold_bytes, "hold_s": each.hold_bytes / rate}
-                    for each in found.configurations
-                ],
-            }
-        )
+        echo_json(_demand_document(found, model) | {"best_count": best})
         return
-    served = found.served_after_bytes
+    _say_demand(found, model)
+    if best is not None and rest_rate is not None:
+        whole = f"the rest over the other network at {rest_rate / 1e9:g} GB/s"
+        say(f"best: {best} configurations, {whole}: {time_text(found.time_s(model, best, rest_rate))}")
+
+
+def _demand_document(found: Decomposition, model: CostModel) -> dict[str, Any]:
+    wanted = found.demand
+    return {
+        "method": found.method,
+        "ranks": wanted.ranks,
+        "wanted_bytes": wanted.total_bytes,
+        "local_bytes": wanted.local_bytes,
+        "busiest_bytes": wanted.busiest_bytes,
+        "served_bytes": found.served_after_bytes[-1],
+        "hold_bytes": found.hold_bytes,
+        "time_s": found.time_s(model),
+        "time_without_delta_s": found.time_s(model.with_delta_s(0.0)),
+        "duty": found.duty(model),
+        "configurations": [
+            {"circuits": each.circuits, "hold_bytes": each.hold_bytes, "hold_s": each.hold_bytes / model.bytes_per_s}
+            for each in found.configurations
+        ],
+    }
+
+
+def _say_demand(found: Decomposition, model: CostModel) -> None:
+    from lumion_hw.schedules.cost import size_text, time_text
+
+    wanted, served = found.demand, found.served_after_bytes
     rows = [
         (
             place,
             len(each.circuits),
-            time_text(each.hold_bytes / rate),
+            time_text(each.hold_bytes / model.bytes_per_s),
             f"{100 * served[place] / wanted.total_bytes:.1f}",
         )
         for place, each in enumerate(found.configurations[:_SHOWN_CONFIGURATIONS], start=1)
@@ -330,9 +344,6 @@ def demand(
     )
     if wanted.local_bytes:
         say(f"{size_text(wanted.local_bytes)} stay on their ranks and need no circuit")
-    if best is not None and rest_rate is not None:
-        whole = f"the rest over the other network at {rest_rate / 1e9:g} GB/s"
-        say(f"best: {best} configurations, {whole}: {time_text(found.time_s(model, best, rest_rate))}")
 
 
 @schedule.command()
@@ -437,6 +448,7 @@ def phases(
     alone: list[bool] | None = None
     if bench_file is not None and record is not None:
         from lumion_hw.bench.bench import load
+        from lumion_hw.cli.circuits import BenchTarget
         from lumion_hw.storage import load_record
 
         calibrated = load_record(record)
@@ -444,23 +456,8 @@ def phases(
         alone = [each.alone for each in prepared.values()]
         document["configurations"] = prepared_document(prepared)
         if run:
-            from lumion_hw.circuits import BenchLock, PathSetup, read_state
-            from lumion_hw.cli.circuits import BenchTarget
-            from lumion_hw.errors import ConfigError
-            from lumion_hw.schedules.phase_run import PhaseSwitch
-
             target = BenchTarget(bench_file, emulate, seed, endpoints, None, record, None, 0.0, as_json)
-            with (
-                target.directory() as directory,
-                BenchLock(directory, "lumion schedule phases"),
-                open_bench(bench_file, emulate, seed, endpoints) as bench,
-            ):
-                if standing := read_state(directory)[0].circuits:
-                    names = ", ".join(circuit.name for circuit in standing)
-                    raise ConfigError(f"{names}: connected already", hint="Take them down with `lumion disconnect`.")
-                switch = PhaseSwitch(PathSetup(bench, calibrated), prepared)
-                switch.rehearse()
-                measured = switch.run(plan, iterations=iterations)
+            measured = _run_phases(target, calibrated, prepared, plan, iterations)
         if not as_json:
             _say_prepared(prepared)
     times = iteration_times(plan, delta, alone)
@@ -485,6 +482,31 @@ def phases(
         echo_json(document)
     else:
         _say_times(plan, times, measured)
+
+
+def _run_phases(
+    target: BenchTarget,
+    record: CalibrationRecord,
+    prepared: dict[str, PreparedPhase],
+    plan: PhasePlan,
+    iterations: int | None,
+) -> tuple[MeasuredPhase, ...]:
+    """Go through the phases on a bench that nothing else uses."""
+    from lumion_hw.circuits import BenchLock, PathSetup, read_state
+    from lumion_hw.errors import ConfigError
+    from lumion_hw.schedules.phase_run import PhaseSwitch
+
+    with (
+        target.directory() as directory,
+        BenchLock(directory, "lumion schedule phases"),
+        open_bench(target.file, target.emulate, target.seed, target.endpoints) as bench,
+    ):
+        if standing := read_state(directory)[0].circuits:
+            names = ", ".join(circuit.name for circuit in standing)
+            raise ConfigError(f"{names}: connected already", hint="Take them down with `lumion disconnect`.")
+        switch = PhaseSwitch(PathSetup(bench, record), prepared)
+        switch.rehearse()
+        return switch.run(plan, iterations=iterations)
 
 
 def _times_document(times: IterationTimes) -> dict[str, Any]:
