@@ -161,16 +161,9 @@ class FaultDiagnosis:
             return self
         model = self.model.beyond(physics)
         free = np.ones(model.space.size, dtype=np.bool_)
-        kept = min(model.space.size, self.model.space.size, self._plain)
+        kept = min(model.space.size, self.model.space.size, self.model.space.plain)
         free[:kept] = self.free[:kept]
         return replace(self, model=model, prior=self.prior.beyond(model.space), free=free)
-
-    @property
-    def _plain(self) -> int:
-        """Number of parameters of the model of every chip."""
-        space = self.model.space
-        first: list[int] = [space.groups[name].start for name in space.physics.names]
-        return min(first, default=space.size)
 
     def begin(self, start: MeshParameters) -> DiagnosedFit:
         """Fit from a start without looking for causes. Heaters without a law there count as dead."""

@@ -27,6 +27,7 @@ from calibration.model.physics import MOST_PAIRS, PHYSICS, ROWS, PairDirections,
 from calibration.model.priors import Prior
 from calibration.model.space import ParameterSpace
 from calibration.model.symmetric import solved
+from calibration.model.work import PAIRS
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.record import CROSSTALK_PAIRS
 
@@ -485,6 +486,7 @@ class _Pairs:
         kernel = model.heating.crosstalk(replace(fit.parameters, further={}))
         self._curve = np.concatenate([kernel.arm_rad_per_mw, kernel.joint_rad_per_mw])
         self._single = self._curve[..., None].astype(np.float32)
+        self._work = model.work
         self._rows, self._settings, self._explained = rows, int(rows.settings[-1]) + 1, fit.discrepancy == 0.0
         self._by_phase, self._heat = rows.by_phase.astype(np.float32), rows.heat_mw.astype(np.float32)
         self._whole, self._n = rows.main.reshape(-1, rows.main.shape[-1]), main
@@ -578,6 +580,7 @@ class _Pairs:
         # Subspace iteration (Halko, Martinsson, Tropp 2011): what light tells lies in far fewer directions than pairs.
         count = min(MOST_PAIRS + _OVERSAMPLED, self._curve.size)
         basis = self._at_random(count)
+        self._work.spent += PAIRS * self._rows.misfit.size
         for _ in range(_POWERS):
             basis = _orthonormal(self._back(_without(known, self._light(basis))))
         whole = self._light(basis)

@@ -21,7 +21,7 @@ from calibration.model.parameters import MeshParameters
 from calibration.model.physics import Physics
 from calibration.model.response import DETECTOR_ROWS, Response
 from calibration.model.space import ParameterSpace
-from calibration.model.work import DERIVATIVES, SLOPES, FitWork
+from calibration.model.work import SLOPES, FitWork, derivatives_work
 from lumion_hw.errors import ConfigError
 from lumion_hw.mesh.cell import UnitCells, heated_loss
 from lumion_hw.mesh.scattering import Solver
@@ -402,7 +402,7 @@ class MeshModel:
         monitors = np.arange(len(self._monitors))
         each: list[Real] = []
         lights = self._lights(parameters, part, number)
-        self.work.spent += DERIVATIVES * len(part) * len(monitors)
+        self.work.spent += round(derivatives_work(self.space.size, self.space.plain) * len(part) * len(monitors))
         for nth, light in enumerate(lights):
             adjoint = light.adjoint()
             by_phase = self._by_phase(light, adjoint)

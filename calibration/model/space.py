@@ -71,6 +71,12 @@ class ParameterSpace:
         }
         self.size = int(ends[-1])
 
+    @property
+    def plain(self) -> int:
+        """Number of parameters of the model of every chip."""
+        first: list[int] = [self.groups[name].start for name in self.physics.names]
+        return min(first, default=self.size)
+
     def pack(self, parameters: MeshParameters) -> Real:
         """Return the vector of a point, shape ``(size,)``. The gauge of its joint phases is lost."""
         vector = np.empty(self.size)
