@@ -122,10 +122,11 @@ def lock_in(
 
 
 _CHUNK = 50
-# Shares of the phases that a start draws anew, in turn.
-_REDRAWN = (0.3, 0.3, 0.12)
-# Starts with the most drawn that end where the best is, from which on nothing better is looked for.
-_ALIKE_STARTS = 2
+# Shares of the phases that a start draws anew, in turn. All of them from time to time: on a small mesh every start near
+# a wrong valley may lead back to it.
+_REDRAWN = (0.3, 0.3, 0.12, 1.0)
+# Starts with so much drawn or more that end where the best is, from which on nothing better is looked for.
+_ALIKE_STARTS, _ALIKE_REDRAWN = 2, 0.3
 _HUBER = 0.5
 _DAMPING = 1e-3
 _LARGEST_TURN_RAD = 0.5
@@ -263,7 +264,7 @@ class PhaseSearch:
             other = self._from(self._redrawn(best, guess, share), best.levels, starts, done)
             # A few phases that come back are no sign that what is left unexplained is not the search's to find.
             if same_valley(best, other):
-                alike += share == max(_REDRAWN)
+                alike += share >= _ALIKE_REDRAWN
             elif other.unexplained < best.unexplained:
                 alike = 0
             best = replace(min(best, other, key=lambda one: one.unexplained), agreed=alike >= _ALIKE_STARTS)
