@@ -28,6 +28,7 @@ from lumion_hw.mesh.hexagonal import HexMesh
 from lumion_hw.mesh.scattering import Solver
 
 SMALL = HexMesh.columns((1, 2, 1))
+PAIR = HexMesh.columns((2,))
 WHOLE = HexMesh.smartlight()
 NOISE = NoiseModel(RELATIVE, FLOOR_MA)
 
@@ -145,6 +146,25 @@ def test_sources_of_slightly_different_wavelength_are_told_apart() -> None:
     _, found = _searched(simulated, 500, common_rad=0.44)
     assert found.unexplained < 0.0025
     assert _passive_errors_rad(simulated, found.passive_rad).max() < 0.15
+
+
+def test_a_laser_far_from_the_others_is_found_by_every_draw() -> None:
+    """Two cells, three lasers, one at two standard deviations: valleys a sixth of a turn off catch most first loops."""
+    simulated, sources, off_rad = SimulatedMesh.draw(PAIR, 1), (1, 6, 11), np.array([-0.1, 0.9, -0.1])
+    currents, number = simulated.random_settings(864)[0], np.arange(864) // 288
+    seen = simulated.measure(currents, np.array(sources)[number], common_rad=off_rad[number])
+    light, heated = MeanLight.of(PAIR), Heating(PAIR).phases(simulated.parameters(), currents)
+    levels = mean_levels(seen, sources, light)
+    guess, model = lock_in(seen, heated.arm_rad, sources, light, levels), AmplitudeModel(PAIR, sources, seen.monitors)
+    for draw in range(2):
+        rng, plan = np.random.default_rng(draw), SearchPlan(source_phase_rad=0.44)
+        search = PhaseSearch(model, seen, number, heated.arm_rad, heated.joint_rad, NOISE, plan, rng)
+        found = search.run(guess, levels, lambda step, share: None)
+        apart = found.source_phase_rad - found.source_phase_rad[0]
+        # A phase common to all sources is one of the loops'.
+        np.testing.assert_allclose(apart, off_rad - off_rad[0], atol=0.1)
+        loops = found.joint_rad + found.source_phase_rad[0] - off_rad[0] - simulated.truth.joint_phase
+        assert loop_rms_rad(PAIR, loops) < 0.1
 
 
 def test_readings_that_nothing_explains_are_not_explained() -> None:
