@@ -23,6 +23,7 @@ PLACES: Mapping[str, tuple[str, ...]] = {
         "lumion_hw.circuits",
         "lumion_hw.polarization",
         "lumion_hw.schedules",
+        "lumion_hw.planning",
         "lumion_hw.fabric",
         "lumion_hw.acquisition",
         "calibration",

@@ -1,10 +1,10 @@
-"""What choosing settings saves: hardware time until the phases of a mesh are known well enough.
+"""Planning of spares and slices: how fast, and what becomes of the published factors.
 
-Usage: OPENBLAS_NUM_THREADS=1 python benchmarks/planning.py RECORD [--sigma-mrad 1]
+Usage: python benchmarks/planning.py [--states 100000] [--seed 1]
 
-RECORD is a calibration record, best of the 72-PUC bench (`lumion-calibrate run lumion-prototype --emulate`): the mesh
-in it stands for the truth. From the random settings a search needs, three ways to go on are followed by their expected
-information until passive phases and loops have the standard error wanted, or 60 s are over.
+Prints the seconds of 100,000 states of 64 racks of 64 accelerators on two processes, beside drawing as many random
+numbers as there are accelerators in them (what a simulation without distances between failures would have to do);
+the factors over in-rack spares by what is counted; and slices of a rack of 64 on a torus and on a fabric.
 """
 
 from __future__ import annotations
@@ -12,67 +12,76 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 
-sys.path.pop(0)  # this folder would hide the package calibration
+sys.path.pop(0)  # this folder would hide packages of the same names
 
 import numpy as np
 
-from calibration.fit.bound import plan_bound
-from calibration.measure.design import OFF_SHARE, TRIES, Designer, Walk
-from calibration.measure.logbook import HardwareTimes
-from calibration.model.likelihood import SETTING_DRIFT, with_model_error
-from calibration.model.mesh_model import MeshModel
-from calibration.model.observations import NoiseModel
-from calibration.model.priors import FREE_GROUPS, FREE_WITH_MODULES, Prior, default_prior
-from calibration.model.space import space_of
-from calibration.record.conversion import parameters_of
-from calibration.run.bootstrap import BootstrapPlan, first_settings
-from lumion_hw.mesh.known_mesh import KnownMesh
-from lumion_hw.storage import load_record
+from lumion_hw.planning import (
+    COUNTINGS,
+    MIXES,
+    FabricRack,
+    Faults,
+    Fleet,
+    TorusRack,
+    communication_share_for,
+    on_cores,
+    serve_stream,
+    simulate,
+)
 
-_MOST_S = 60.0
+GOAL_S = 10.0
 
 
 def main() -> None:
-    """Follow the three ways and print a table."""
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("record", type=Path)
-    arguments.add_argument("--sigma-mrad", type=float, default=1.0)
-    asked = arguments.parse_args()
-    record = load_record(asked.record)
-    parameters, space = parameters_of(record), space_of(record)
-    model = MeshModel(space.mesh, space.sources, space.monitors, record.heater_ohm)
-    floor_ma = 1e-6 * float(np.median(parameters.monitor_ma_per_mw))
-    noise = with_model_error(NoiseModel(0.005, record.quality.get("monitor_noise_floor_ma", floor_ma)))
-    own = np.ptp(parameters.source_detuning_hz) > 0.0
-    free = space.mask(FREE_WITH_MODULES if own else FREE_GROUPS)
-    prior = default_prior(space, parameters).moved({"monitor_db": 0.15}, space)
-    most_ma = KnownMesh.of(record).max_ma
-    count = first_settings(space.mesh, len(space.monitors))
-    usual = BootstrapPlan().off_share
-    first = Walk(most_ma, space.sources, space.monitors, stay=-(-count // len(space.sources)), off_share=usual)
-    bound = plan_bound(
-        model, parameters, first.random(count, np.random.default_rng(1)), noise, prior, free, SETTING_DRIFT
-    )
-    precision = np.zeros((space.size, space.size))
-    precision[np.ix_(free, free)] = bound.information + bound.prior_information
-    known = Prior(space.pack(parameters), np.full(space.size, np.inf), precision)
-    print(
-        f"{space.mesh.n_pucs} PUCs, {len(space.sources)} sources, {len(space.monitors)} monitors, {count} random first"
-    )
-    print(f"{'then':<44} {'settings':>8} {'hardware s':>10} {'sigma mrad':>10} {'CPU s':>6}")
-    for name, off_share, tries in (
-        (f"random, {usual:.0%} of the heaters off", usual, 1),
-        (f"random, {OFF_SHARE:.0%} of the heaters off", OFF_SHARE, 1),
-        (f"chosen from {TRIES}, {OFF_SHARE:.0%} of the heaters off", OFF_SHARE, TRIES),
-    ):
-        began_s = time.process_time()
-        designer = Designer(model, parameters, noise, known, free, HardwareTimes(), drift=SETTING_DRIFT)
-        walk = Walk(most_ma, space.sources, space.monitors, stay=20, off_share=off_share)
-        design = designer.choose(walk, _MOST_S, 1e-3 * asked.sigma_mrad, np.random.default_rng(2), tries)
-        cpu_s, reached = time.process_time() - began_s, 1e3 * designer.sigma_rad()
-        print(f"{name:<44} {len(design.plan):>8} {design.seconds:>10.1f} {reached:>10.2f} {cpu_s:>6.1f}")
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--states", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    _simulations(asked.states, asked.seed)
+    _streams(asked.seed)
+
+
+def _simulations(states: int, seed: int) -> None:
+    fleet = Fleet()
+    begun = time.perf_counter()
+    rng = np.random.default_rng(seed)
+    for _ in range(10):
+        rng.random(fleet.size * 1000, dtype=np.float32)
+    drawn_s = (time.perf_counter() - begun) / 10_000 * states / 2
+    print(f"{states} states of {fleet.racks} racks x {fleet.per_rack}; goal {GOAL_S:g} s on two processes;")
+    print(f"one random number per accelerator would take {drawn_s:.1f} s on them\n")
+    cases = {
+        "1 to 4 chips of every rack": Faults((1, 4)),
+        "4.7e-4 a day, 7 days": Faults.at_rate(4.7e-4, 7.0, 0.0, 4),
+        "the same, 36 % of servers": Faults.at_rate(4.7e-4, 7.0, 0.36, 4),
+    }
+    print("| faults | s | over drawing | counted | job migration | server eviction |\n|---|---|---|---|---|---|")
+    for name, faults in cases.items():
+        begun = time.perf_counter()
+        found = simulate(fleet, faults, MIXES["tpu-v4-small"], states=states, seed=seed, mapper=on_cores(2))
+        taken_s = time.perf_counter() - begun
+        for counting in COUNTINGS[1:]:
+            ratios = [found.ratio(policy, "in-rack-spares", counting=counting) for policy in list(found.costs)[:2]]
+            print(
+                f"| {name} | {taken_s:.1f} | {taken_s / drawn_s:.2f} | {counting} | {ratios[0]:.2f} | {ratios[1]:.2f} |"
+            )
+    print()
+
+
+def _streams(seed: int) -> None:
+    print("| mix | load | rack | accepted | fragmented | at work | links used | all links: times faster |")
+    print("|---|---|---|---|---|---|---|---|")
+    for mix in MIXES:
+        for load in (0.5, 1.0, 2.0):
+            for name, rack in (("torus", TorusRack()), ("fabric", FabricRack())):
+                one = serve_stream(rack, MIXES[mix], load=load, requests=20_000, seed=seed)
+                shares = f"{one.accepted:.1%} | {one.fragmented:.1%} | {one.used:.1%} | {one.bandwidth_share:.1%}"
+                print(f"| {mix} | {load:g} | {name} | {shares} | {one.fabric_faster:.2f} |")
+    for faster in (1.74, 1.8, 2.0):
+        share = communication_share_for(1.7, faster)
+        print(f"1.7x training with collectives {faster:g}x faster: {share:.1%} of the iteration is communication")
 
 
 if __name__ == "__main__":

@@ -15,13 +15,11 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import CancelledError
-from importlib import import_module
 from typing import Any
 
 from calibration.run.many_benches import BenchJob, BenchOutcome, Ended, Say, calibrate_bench, not_begun
-from lumion_hw.errors import ConfigError, ConnectError
+from lumion_hw.cluster import connected, require_distributed
 
-_CONNECT_S = 10.0
 # How often a worker asks the scheduler whether to stop, and we whether all workers are there.
 _ASK_EVERY_S = 0.5
 # How long benches wait for a worker when there is none; one that died may be started again.
@@ -42,8 +40,7 @@ def calibrate_on_cluster(jobs: Sequence[BenchJob], scheduler: str, workers: int 
         ConfigError: dask.distributed is not installed.
         ConnectError: There is no scheduler.
     """
-    distributed = _distributed()
-    client = _connected(distributed, scheduler)
+    distributed, client = require_distributed(), connected(scheduler)
     run = f"lumion-calibrate-{uuid.uuid4().hex}"
     try:
         client.subscribe_topic(run, lambda event: say(str(event[1])))
@@ -53,25 +50,6 @@ def calibrate_on_cluster(jobs: Sequence[BenchJob], scheduler: str, workers: int 
     finally:
         client.unsubscribe_topic(run)
         client.close()
-
-
-def _distributed() -> Any:
-    """Return the package, most of which has no types."""
-    try:
-        return import_module("distributed")
-    except ImportError as error:
-        raise ConfigError(
-            "a cluster needs dask.distributed", hint="Install it with: pip install 'lumion-hw[cluster]'"
-        ) from error
-
-
-def _connected(distributed: Any, scheduler: str) -> Any:
-    try:
-        return distributed.Client(scheduler, timeout=_CONNECT_S, set_as_default=False)
-    except (OSError, ValueError) as error:
-        raise ConnectError(
-            f"no scheduler answers at {scheduler}: {error}", hint="Start one with `dask scheduler`."
-        ) from error
 
 
 def _all(distributed: Any, client: Any, jobs: Sequence[BenchJob], run: str, most: int, say: Say) -> Ended:
@@ -150,7 +128,7 @@ def _failed(job: BenchJob, text: str) -> BenchOutcome:
 
 def _on_worker(job: BenchJob, run: str) -> BenchOutcome:
     """Calibrate one bench on a worker of the cluster."""
-    distributed = _distributed()
+    distributed = require_distributed()
     worker, event = distributed.get_worker(), distributed.Event(run)
     asked_s, answer = -_ASK_EVERY_S, False
 

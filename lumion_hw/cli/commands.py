@@ -23,6 +23,8 @@ COMMANDS = (
     LazyCommand(
         "schedule", "lumion_hw.cli.schedule:schedule", "Sequences of circuits, what they cost, phases of a job."
     ),
+    LazyCommand("slice", "lumion_hw.cli.slice:slice_", "Slices of a rack, on a torus and on a circuit fabric."),
+    LazyCommand("plan", "lumion_hw.cli.plan:plan", "Spares for a service level; what policies of recovery cost."),
     LazyCommand("rehearse", "lumion_hw.cli.rehearse:rehearse", "Lose a server of a real training job, and go on."),
     LazyCommand("bench", "lumion_hw.cli.bench:bench", "Check, show and describe bench files."),
     LazyCommand("transponder", "lumion_hw.cli.transponder:transponder", "Show, tune, update modules; decode dumps."),

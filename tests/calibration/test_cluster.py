@@ -38,7 +38,7 @@ def patient() -> Iterator[None]:
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setenv("DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT", f"{PATIENCE_S}s")
-        patch.setattr("calibration.run.cluster._CONNECT_S", PATIENCE_S)
+        patch.setattr("lumion_hw.cluster._CONNECT_S", PATIENCE_S)
         patch.setattr("calibration.run.cluster._NO_WORKER_S", PATIENCE_S)
         yield
 
@@ -138,7 +138,8 @@ def test_a_bench_on_a_lost_worker_or_scheduler_has_failed_and_no_other_one_begin
 
     cluster = OneWorker(lost)
     package = SimpleNamespace(Client=lambda *_, **__: cluster, Event=lambda *_, **__: None, wait=nothing_done)
-    monkeypatch.setattr("calibration.run.cluster._distributed", lambda: package)
+    for module in ("lumion_hw.cluster", "calibration.run.cluster"):
+        monkeypatch.setattr(f"{module}.require_distributed", lambda: package)
     monkeypatch.setattr("calibration.run.cluster._NO_WORKER_S", 0.0)  # nobody starts another one
     monkeypatch.setattr("calibration.run.cluster._ASK_EVERY_S", 0.0)
     jobs = [BenchJob(f"{name}.yaml", name, f"{name}.json") for name in ("a", "b")]
@@ -198,7 +199,7 @@ def test_what_is_lost_is_told_and_nobody_waits_for_it(
 
 def test_without_a_scheduler_there_is_one_clear_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = jobs_for([str(bench_file(tmp_path, "a"))], tmp_path, emulate=True)
-    monkeypatch.setattr("calibration.run.cluster._CONNECT_S", 0.3)
+    monkeypatch.setattr("lumion_hw.cluster._CONNECT_S", 0.3)
     with pytest.raises(ConnectError, match=r"no scheduler answers at 127\.0\.0\.1:1"):
         calibrate_on_cluster(jobs, "127.0.0.1:1", 1, lambda line: None)
 

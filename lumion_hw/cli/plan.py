@@ -1,0 +1,317 @@
+"""``lumion plan``: spares for a service level, and what policies of recovery cost. Touches no bench."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from lumion_hw.cli.numbers import SEED, Number
+from lumion_hw.cli.output import echo_json, echo_table, json_option, say
+from lumion_hw.cli.outputs import force_option, out_option
+
+if TYPE_CHECKING:
+    from lumion_hw.planning.overprovisioning import Faults, Fleet, Mapper, Overprovisioning
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_SHARE = Number("", 0.0, 1.0)
+_LEVEL = Number("", 0.0, 0.999_999_999, above=True)
+_COUNTINGS = ("stranded", "idle", "needed", "all")
+_MIX_HELP = "Sizes of jobs: tpu-v4-small, even, or a CSV file with a size and its share per line."
+COUNTED_BY = click.option(
+    "--shares-of",
+    "counted_by",
+    type=click.Choice(("jobs", "accelerators")),
+    default="jobs",
+    show_default=True,
+    help="What the shares of a file count.",
+)
+MIX = click.option("--mix", default="tpu-v4-small", show_default=True, help=_MIX_HELP)
+
+
+@click.group()
+def plan() -> None:
+    """Spares for a service level, and what faults cost a fleet beyond what failed."""
+
+
+def _fleet_options(function: _Command) -> _Command:
+    for option in (
+        click.option("--spare-racks", type=click.IntRange(0), default=0, help="Racks held back on top."),
+        click.option("--spares", type=click.IntRange(0), default=4, show_default=True, help="Spares in each rack."),
+        click.option("--server", "per_server", type=click.IntRange(1), default=4, show_default=True, help="Its size."),
+        click.option("--rack", "per_rack", type=click.IntRange(1), default=64, show_default=True, help="Its size."),
+        click.option("--racks", type=click.IntRange(1), default=64, show_default=True, help="Racks with jobs."),
+    ):
+        function = option(function)
+    return function
+
+
+def _rate_options(function: _Command) -> _Command:
+    for option in (
+        click.option("--server-share", type=_SHARE, default=0.0, help="Share of the faults that take the server."),
+        click.option("--repair", type=Number("d", 0.0, 3660.0), default=7.0, show_default=True, help="Days to repair."),
+        click.option(
+            "--rate",
+            type=Number("1/d", 0.0, 1.0),
+            default=4.7e-4,
+            show_default=True,
+            help="Faults per accelerator and day; the default is that of Llama-3.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def _simulation_options(function: _Command) -> _Command:
+    for option in (
+        click.option("--scheduler", metavar="HOST:PORT", help="Work on this dask cluster; it has to be a trusted one."),
+        click.option("--workers", type=click.IntRange(1, 256), help="Processes; all cores by default."),
+        click.option("--seed", type=SEED, default=0, show_default=True, help="Of layouts and faults."),
+        click.option("--states", type=click.IntRange(1), default=2000, show_default=True, help="States per fleet."),
+    ):
+        function = option(function)
+    return function
+
+
+def _mapper(workers: int | None, scheduler: str | None) -> Mapper:
+    from lumion_hw.planning import on_cluster, on_cores
+
+    return on_cores(workers) if scheduler is None else on_cluster(scheduler)
+
+
+def _fleet(racks: int, per_rack: int, per_server: int, spares: int, spare_racks: int) -> Fleet:
+    from lumion_hw.planning import Fleet
+
+    return Fleet(racks, per_rack, per_server, spares, spare_racks)
+
+
+@plan.command()
+@click.option("--racks", type=click.IntRange(1), default=1, show_default=True, help="Equal racks.")
+@click.option("--rack", "per_rack", type=click.IntRange(1), default=64, show_default=True, help="Its accelerators.")
+@click.option("--server", "per_server", type=click.IntRange(1), default=4, show_default=True, help="Its accelerators.")
+@_rate_options
+@click.option("--level", type=_LEVEL, default=0.95, show_default=True, help="Probability that no job is short.")
+@click.option("--spares-fail", is_flag=True, help="Spares are lost as often as other accelerators alone.")
+@json_option
+def spares(
+    racks: int,
+    per_rack: int,
+    per_server: int,
+    rate: float,
+    repair: float,
+    server_share: float,
+    level: float,
+    spares_fail: bool,
+    as_json: bool,
+) -> None:
+    """Say how many spares reach a service level, per rack and in one pool, exactly.
+
+    Both rules are shown: the published one keeps one more than is needed (docs/planning.md).
+    """
+    from lumion_hw.errors import ConfigError
+    from lumion_hw.planning import Faults, plan_spares, rack_of_servers
+
+    if per_rack % per_server:
+        raise ConfigError(f"{per_rack} accelerators in a rack are no whole number of servers of {per_server}")
+    faults = Faults.at_rate(rate, repair, server_share, per_server)
+    alone, server = faults.accelerator_unavailable, faults.server_unavailable
+    rack = rack_of_servers(per_rack // per_server, per_server, alone, server)
+    lost = alone if spares_fail else 0.0
+    plans = [plan_spares(rack, racks, level, rule, spare_unavailable=lost) for rule in ("published", "sufficient")]
+    if as_json:
+        shares = {"accelerator_unavailable": alone, "server_unavailable": server}
+        echo_json(shares | {"plans": plans})
+        return
+    say(f"lost for a share of the time: an accelerator alone {alone:.3g}, a whole server {server:.3g}\n")
+    echo_table(
+        f"accelerators to hold back, {racks} racks of {per_rack}, level {level:g}",
+        ("rule", "in one rack", "in each, for all", "all of these", "in one pool"),
+        [[each.rule, each.one_rack, each.every_rack, racks * each.every_rack, each.pooled] for each in plans],
+    )
+
+
+@plan.command()
+@_fleet_options
+@MIX
+@COUNTED_BY
+@click.option("--failures", metavar="LEAST,MOST", help="Failures in every rack, drawn evenly, instead of a rate.")
+@_rate_options
+@click.option("--level", type=_LEVEL, default=0.95, show_default=True, help="For what is to be held back.")
+@_simulation_options
+@out_option("Draw the costs here: .png, .svg or .pdf.", "--plot")
+@force_option
+@json_option
+def compare(
+    racks: int,
+    per_rack: int,
+    per_server: int,
+    spares: int,
+    spare_racks: int,
+    mix: str,
+    counted_by: Any,
+    failures: str | None,
+    rate: float,
+    repair: float,
+    server_share: float,
+    level: float,
+    states: int,
+    seed: int,
+    workers: int | None,
+    scheduler: str | None,
+    plot: Path | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Compare job migration, server eviction and spares over random states of a fleet.
+
+    Example: `lumion plan compare --failures 1,4` is the published experiment.
+    """
+    from lumion_hw.planning import Faults, job_mix, simulate
+
+    fleet = _fleet(racks, per_rack, per_server, spares, spare_racks)
+    faults = Faults.at_rate(rate, repair, server_share, per_server) if failures is None else _counted(failures)
+    jobs = job_mix(mix, counted_by)
+    mapper = _mapper(workers, scheduler)
+    found = simulate(fleet, faults, jobs, states=states, seed=seed, service_level=level, mapper=mapper)
+    if plot is not None:
+        from lumion_hw.files.writing import over
+        from lumion_hw.planning import plot_costs_of_policies
+
+        plot_costs_of_policies(found, plot, over(force))
+    if as_json:
+        ratios = {how: _ratios(found, how) for how in _COUNTINGS}
+        echo_json(
+            {"fleet": fleet, "states": states, "failed": found.failed, "over_in_rack_spares": ratios}
+            | {"policies": list(found.costs.values())}
+        )
+        return
+    _say_policies(found, level)
+
+
+def _counted(failures: str) -> Faults:
+    from lumion_hw.planning import Faults
+
+    try:
+        least, most = (int(part) for part in failures.split(","))
+    except ValueError:
+        raise click.UsageError(f"--failures: {failures!r} is no pair of whole numbers, such as 1,4.") from None
+    return Faults((least, most))
+
+
+def _ratios(found: Overprovisioning, counting: str) -> dict[str, float | None]:
+    from math import isfinite
+
+    from lumion_hw.planning import POLICIES
+
+    ratios = {policy: found.ratio(policy, "in-rack-spares", counting=counting) for policy in POLICIES[:2]}
+    return {policy: ratio if isfinite(ratio) else None for policy, ratio in ratios.items()}
+
+
+def _say_policies(found: Overprovisioning, level: float) -> None:
+    echo_table(
+        f"accelerators, mean of {found.states} states; {found.failed:.4g} failed under a job",
+        ("policy", "scope of spares", "stranded", "+-", "idle spares", f"to hold back for {level:g}", "enough"),
+        [
+            (
+                each.policy,
+                each.scope,
+                round(each.stranded, 2),
+                round(1.96 * each.stranded_error, 2),
+                round(each.idle, 1),
+                each.reserved,
+                f"{each.whole:.1%}",
+            )
+            for each in found.costs.values()
+        ],
+    )
+    ratios = {counting: _ratios(found, counting).values() for counting in _COUNTINGS}
+    echo_table(
+        "times the cost of in-rack spares, by what is counted",
+        ("counted", "job migration", "server eviction"),
+        [(name, *(None if value is None else round(value, 2) for value in row)) for name, row in ratios.items()],
+    )
+    say(
+        "stranded: healthy, out of service; idle: with spares that stand by; needed: with those that failed; all: both."
+    )
+
+
+@plan.command("map")
+@_fleet_options
+@_rate_options
+@click.option("--sizes", default="4,8,16,32,64,128,256,512", show_default=True, help="Sizes of jobs.")
+@click.option("--server-shares", default="0,0.2,0.4,0.6,0.8,1", show_default=True, help="Shares of server faults.")
+@click.option("--counting", type=click.Choice(_COUNTINGS), default="needed", show_default=True, help="What is counted.")
+@_simulation_options
+@out_option("Draw the map here: .png, .svg or .pdf.", "--plot")
+@force_option
+@json_option
+def map_(
+    racks: int,
+    per_rack: int,
+    per_server: int,
+    spares: int,
+    spare_racks: int,
+    rate: float,
+    repair: float,
+    server_share: float,
+    sizes: str,
+    server_shares: str,
+    counting: str,
+    states: int,
+    seed: int,
+    workers: int | None,
+    scheduler: str | None,
+    plot: Path | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Show where the published factors hold: over sizes of jobs and shares of faults that take a server."""
+    from lumion_hw.planning import factor_map
+
+    if server_share:
+        raise click.UsageError("Give --server-shares, not --server-share: the map goes over them.")
+    if scheduler is not None:
+        raise click.UsageError("A map is many small simulations: give --workers instead of --scheduler.")
+    found = factor_map(
+        _fleet(racks, per_rack, per_server, spares, spare_racks),
+        rate,
+        repair,
+        [int(size) for size in _numbers("--sizes", sizes, int)],
+        _numbers("--server-shares", server_shares, float),
+        counting=counting,
+        states=states,
+        seed=seed,
+        mapper=_mapper(workers, None),
+    )
+    if plot is not None:
+        from lumion_hw.files.writing import over
+        from lumion_hw.planning import plot_factors
+
+        plot_factors(found, plot, over(force))
+    tables = {policy: [[_finite(value) for value in row] for row in table] for policy, table in found.factors.items()}
+    if as_json:
+        echo_json(
+            {"counting": counting, "sizes": found.sizes, "server_shares": found.server_shares} | {"factors": tables}
+        )
+        return
+    for policy, rows in tables.items():
+        echo_table(
+            f"{policy}: times the cost of in-rack spares, counted: {counting}",
+            ("size of jobs", *(f"{share:.0%} servers" for share in found.server_shares)),
+            [[size, *row] for size, row in zip(found.sizes, rows, strict=True)],
+        )
+
+
+def _finite(value: float) -> float | None:
+    from math import isfinite
+
+    return round(float(value), 3) if isfinite(value) else None
+
+
+def _numbers(option: str, text: str, kind: type[int] | type[float]) -> list[float]:
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        raise click.UsageError(f"{option}: {text!r} is no list of numbers with commas between.") from None

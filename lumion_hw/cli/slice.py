@@ -1,0 +1,137 @@
+"""``lumion slice``: accelerators of a rack for a request, on a torus and on a circuit fabric. Touches no bench."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lumion_hw.cli.numbers import SEED, Number
+from lumion_hw.cli.output import echo_json, echo_table, json_option, say
+from lumion_hw.cli.plan import COUNTED_BY, MIX
+
+if TYPE_CHECKING:
+    from lumion_hw.planning.slices import Rack
+
+_TOPOLOGIES = ("ring", "torus", "full")
+_TOPOLOGY = click.option(
+    "--topology", type=click.Choice(_TOPOLOGIES), default="ring", show_default=True, help="How they are joined."
+)
+_TORUS = click.option("--torus", default="4,4,4", show_default=True, help="Lengths of the torus to compare with.")
+_SERVER = click.option("--server", "per_server", type=click.IntRange(1), default=4, show_default=True, help="Its size.")
+_PORTS = click.option("--ports", type=click.IntRange(1, 1024), default=6, show_default=True, help="Of an accelerator.")
+
+
+@click.group("slice")
+def slice_() -> None:
+    """Slices of a rack: placed side by side on a torus, or anywhere on a circuit fabric."""
+
+
+def _racks(torus: str, per_server: int, ports: int) -> dict[str, Rack]:
+    from lumion_hw.planning import FabricRack, TorusRack
+
+    try:
+        one, two, three = (int(part) for part in torus.split(","))
+    except ValueError:
+        raise click.UsageError(f"--torus: {torus!r} is no three lengths, such as 4,4,4.") from None
+    rack = TorusRack((one, two, three))
+    return {"torus": rack, "fabric": FabricRack(rack.size, per_server, ports)}
+
+
+@slice_.command()
+@click.argument("accelerators", type=click.IntRange(1))
+@_TOPOLOGY
+@click.option("--busy", default="", help="Accelerators that are taken: numbers with commas between.")
+@_TORUS
+@_SERVER
+@_PORTS
+@json_option
+def place(accelerators: int, topology: Any, busy: str, torus: str, per_server: int, ports: int, as_json: bool) -> None:
+    """Place one slice beside accelerators that are busy, on both kinds of rack.
+
+    Example: `lumion slice place 8 --topology torus --busy 0,5,10,15,21`
+    """
+    import numpy as np
+
+    from lumion_hw.planning import SliceRequest
+
+    request = SliceRequest(accelerators, topology)
+    racks = _racks(torus, per_server, ports)
+    taken = np.zeros(racks["torus"].size, dtype=np.bool_)
+    for part in filter(None, busy.split(",")):
+        if not (part.strip().isdecimal() and int(part) < len(taken)):
+            raise click.UsageError(f"--busy: {part[:40]!r} is no accelerator from 0 to {len(taken) - 1}.")
+        taken[int(part)] = True
+    found = {name: rack.place(request, taken) for name, rack in racks.items()}
+    if as_json:
+        echo_json(
+            {
+                name: None
+                if placed is None
+                else {
+                    "accelerators": placed.accelerators,
+                    "box": placed.box,
+                    "bandwidth_share": placed.bandwidth_share,
+                    "circuits": placed.circuits if name == "fabric" else None,
+                }
+                for name, placed in found.items()
+            }
+        )
+        return
+    for name, placed in found.items():
+        if placed is None:
+            say(f"{name}: does not fit, {int((~taken).sum())} accelerators are free")
+            continue
+        box = f", box {'x'.join(map(str, placed.box))}" if placed.box else ""
+        say(f"{name}: {', '.join(map(str, placed.accelerators))}{box}")
+        say(f"  an all-reduce can use {placed.bandwidth_share:.0%} of the links")
+        if name == "fabric":
+            say(f"  circuits: {', '.join(f'{one}-{other}' for one, other in placed.circuits) or 'none'}")
+
+
+@slice_.command()
+@click.option("--load", type=Number("", 0.0, 100.0, above=True), default=1.0, show_default=True, help="Over the rack.")
+@click.option("--requests", type=click.IntRange(1), default=10_000, show_default=True, help="How many come.")
+@MIX
+@COUNTED_BY
+@_TOPOLOGY
+@_TORUS
+@_SERVER
+@_PORTS
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the requests; the same for both racks.")
+@json_option
+def stream(
+    load: float,
+    requests: int,
+    mix: str,
+    counted_by: Any,
+    topology: Any,
+    torus: str,
+    per_server: int,
+    ports: int,
+    seed: int,
+    as_json: bool,
+) -> None:
+    """Serve random requests on both kinds of rack: what is accepted, what is lost to fragmentation, bandwidth."""
+    from lumion_hw.planning import job_mix, serve_stream
+
+    jobs = job_mix(mix, counted_by)
+    found = {
+        name: serve_stream(rack, jobs, load=load, requests=requests, seed=seed, topology=topology)
+        for name, rack in _racks(torus, per_server, ports).items()
+    }
+    if as_json:
+        echo_json(found)
+        return
+    echo_table(
+        f"{requests} requests at {load:g} times the rack",
+        ("rack", "accepted", "too few free", "fragmented", "at work", "links used", "all links would be"),
+        [
+            (
+                name,
+                *(f"{share:.1%}" for share in (one.accepted, one.short, one.fragmented, one.used, one.bandwidth_share)),
+                f"{one.fabric_faster:.2f}x",
+            )
+            for name, one in found.items()
+        ],
+    )

@@ -1,0 +1,85 @@
+"""How large jobs are: sizes in accelerators and how often each is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.errors import ConfigError, UnknownNameError
+from lumion_hw.files import AnyPath
+from lumion_hw.schedules.demand import read_counts
+
+CountedBy = Literal["jobs", "accelerators"]
+_MOST_SIZE = 65_536
+
+
+@dataclass(frozen=True)
+class JobMix:
+    """Sizes of jobs and the share of each.
+
+    Attributes:
+        sizes: Accelerators per job.
+        shares: Share of the jobs that have each size; they sum to 1.
+    """
+
+    sizes: tuple[int, ...]
+    shares: tuple[float, ...]
+
+    @classmethod
+    def of(cls, weights: dict[int, float], counted_by: CountedBy = "jobs") -> JobMix:
+        """Return the mix of weights by size.
+
+        Args:
+            weights: Weight of every size, in any unit.
+            counted_by: Whether a weight counts jobs, or the accelerators that jobs of that size hold.
+
+        Raises:
+            ConfigError: A size is no whole number of accelerators, or a weight is negative or not finite, or all are 0.
+        """
+        if counted_by not in ("jobs", "accelerators"):
+            raise ConfigError(f"shares count jobs or accelerators, not {counted_by!r}")
+        for size, weight in weights.items():
+            if size != int(size) or not 1 <= size <= _MOST_SIZE:
+                raise ConfigError(f"a job of {size} accelerators", hint=f"Give whole numbers from 1 to {_MOST_SIZE}.")
+            if not (np.isfinite(weight) and weight >= 0.0):
+                raise ConfigError(f"the share of jobs of {size} accelerators is {weight}", hint="Give zero or more.")
+        kept = {int(size): weight for size, weight in sorted(weights.items()) if weight > 0.0}
+        if not kept:
+            raise ConfigError("a mix of jobs without any job")
+        jobs = np.array([weight / (size if counted_by == "accelerators" else 1) for size, weight in kept.items()])
+        return cls(tuple(kept), tuple((jobs / jobs.sum()).tolist()))
+
+    def draw(self, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+        """Return sizes of so many jobs, shape ``(count,)``."""
+        return rng.choice(np.array(self.sizes), size=count, p=np.array(self.shares))
+
+
+# The table of TPU v4 (ISCA 2023) for slices below a rack, as recalled by the authors of this file and not checked
+# against the paper: shares of use by topology.
+MIXES: dict[str, JobMix] = {
+    "tpu-v4-small": JobMix.of({4: 6.8, 8: 6.4, 16: 8.9, 32: 10.6}),
+    "even": JobMix.of({4: 1.0, 8: 1.0, 16: 1.0, 32: 1.0}),
+}
+"""Mixes by name. ``tpu-v4-small`` is unverified."""
+
+
+def job_mix(name_or_file: AnyPath, counted_by: CountedBy = "jobs") -> JobMix:
+    """Return a mix by name, or from a CSV file with a line ``size, share`` per size.
+
+    Raises:
+        ConfigError: There is neither such a mix nor such a file, or the file holds something else.
+    """
+    name = str(name_or_file)
+    if name in MIXES:
+        return MIXES[name]
+    if not name.endswith((".csv", ".npy")):
+        raise UnknownNameError(f"no mix of jobs is called {name!r}", hint=f"Give {', '.join(MIXES)} or a .csv file.")
+    rows = read_counts(name_or_file)
+    if rows.shape[1] != 2:
+        raise ConfigError(f"{name}: {rows.shape[1]} numbers in a row", hint="Give a size and its share in each row.")
+    if len(np.unique(rows[:, 0])) < len(rows):
+        raise ConfigError(f"{name}: a size stands there twice")
+    return JobMix.of(dict(rows.tolist()), counted_by)

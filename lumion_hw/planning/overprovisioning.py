@@ -1,0 +1,429 @@
+"""What faults cost a fleet beyond what failed, by policy: a simulation of states of many racks (docs/planning.md).
+
+A state is one moment: jobs lie in their racks, some accelerators and whole servers have failed. Each policy says which
+healthy accelerators are out of service because of that, and how many stand idle as spares. States are independent and
+drawn in chunks with seeds of their own, so that a result does not depend on how many processes drew them.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.cluster import connected
+from lumion_hw.errors import ConfigError
+from lumion_hw.planning.jobs import JobMix
+from lumion_hw.planning.spares import unavailable_share
+
+Whole = NDArray[np.int64]
+Real = NDArray[np.float64]
+Mapper = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+
+POLICIES = ("job-migration", "server-eviction", "in-rack-spares", "spares-and-racks")
+"""Job migration moves the whole job; server eviction replaces the server; in-rack spares replace the accelerator as
+long as there are any, then the job moves; spares and racks: the same, but jobs move into racks held back for it."""
+
+_CHUNK = 1000
+_LAYOUTS = 16
+_DRAWN_AT_ONCE = 1024
+_MISFITS = 50
+_IDLE = -1
+MOST_STATES, MOST_FLEET = 10_000_000, 65_536
+_MOST_EVENTS = 2e8
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Racks of equal servers, with spares that jobs leave free.
+
+    Attributes:
+        racks: Number of racks that run jobs.
+        per_rack: Accelerators in a rack, spares among them.
+        per_server: Accelerators in a server.
+        spares_per_rack: Accelerators held back in each rack, the first ones of it.
+        spare_racks: Racks held back on top.
+    """
+
+    racks: int = 64
+    per_rack: int = 64
+    per_server: int = 4
+    spares_per_rack: int = 4
+    spare_racks: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.racks, self.per_rack, self.per_server) < 1 or min(self.spares_per_rack, self.spare_racks) < 0:
+            raise ConfigError("a fleet has racks of servers of accelerators, and no negative number of anything")
+        if self.per_rack % self.per_server:
+            raise ConfigError(f"{self.per_rack} accelerators in a rack are no whole number of {self.per_server}")
+        if self.spares_per_rack >= self.per_rack:
+            raise ConfigError(f"{self.spares_per_rack} spares leave no accelerator of {self.per_rack} for jobs")
+        if self.size > MOST_FLEET:
+            raise ConfigError(f"a fleet of {self.size} accelerators", hint=f"Simulate at most {MOST_FLEET}.")
+
+    @property
+    def size(self) -> int:
+        """Accelerators in the racks that run jobs."""
+        return self.racks * self.per_rack
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What has failed in a state.
+
+    Attributes:
+        per_rack: Least and most accelerators that have failed in every rack, drawn evenly, or ``None``.
+        accelerator_unavailable: Otherwise: share of the time that an accelerator alone is lost.
+        server_unavailable: Share of the time that a whole server is lost.
+    """
+
+    per_rack: tuple[int, int] | None = None
+    accelerator_unavailable: float = 0.0
+    server_unavailable: float = 0.0
+
+    def __post_init__(self) -> None:
+        for share in (self.accelerator_unavailable, self.server_unavailable):
+            if not 0.0 <= share <= 1.0:
+                raise ConfigError(f"a share of the time is between 0 and 1, found {share}")
+        if self.per_rack is not None and not 0 <= self.per_rack[0] <= self.per_rack[1]:
+            raise ConfigError(f"{self.per_rack[0]} to {self.per_rack[1]} failures in a rack", hint="Give least, most.")
+
+    @classmethod
+    def at_rate(cls, per_accelerator_day: float, repair_days: float, server_share: float, per_server: int) -> Faults:
+        """Return the faults of a rate.
+
+        Args:
+            per_accelerator_day: Faults per accelerator and day, of all kinds.
+            repair_days: Days until a part is replaced.
+            server_share: Share of the faults that take the whole server.
+            per_server: Accelerators of a server.
+        """
+        if not 0.0 <= server_share <= 1.0:
+            raise ConfigError(f"a share of the faults is between 0 and 1, found {server_share}")
+        alone = unavailable_share(per_accelerator_day * (1.0 - server_share), repair_days)
+        server = unavailable_share(per_accelerator_day * server_share * per_server, repair_days)
+        return cls(None, alone, server)
+
+
+@dataclass(frozen=True)
+class PolicyCost:
+    """What one policy costs, in accelerators per state.
+
+    Attributes:
+        policy: One of :data:`POLICIES`.
+        scope: Where what is held back may be used: ``rack`` or ``fleet``.
+        stranded: Mean of healthy accelerators out of service because of faults.
+        stranded_error: Standard error of that mean.
+        idle: Mean of spares that stand by without use.
+        reserved: Accelerators to be held back so that no job is short, in a share of the states that is the level.
+        whole: Share of the states in which what is held back was enough; 1 where nothing is.
+    """
+
+    policy: str
+    scope: str
+    stranded: float
+    stranded_error: float
+    idle: float
+    reserved: int
+    whole: float
+
+
+@dataclass(frozen=True)
+class Overprovisioning:
+    """Policies side by side, over the same states.
+
+    Attributes:
+        states: Number of states.
+        failed: Mean of failed accelerators among those of jobs.
+        costs: One per policy.
+    """
+
+    states: int
+    failed: float
+    costs: dict[str, PolicyCost] = field(default_factory=dict)
+
+    def ratio(self, policy: str, over: str, *, counting: str) -> float:
+        """Return how much more one policy costs than another.
+
+        Args:
+            policy: Numerator.
+            over: Denominator.
+            counting: ``stranded`` alone, with ``idle`` spares, ``needed``: stranded and failed, or ``all`` three.
+        """
+        one, other = (self._counted(name, counting) for name in (policy, over))
+        return one / other if other > 0.0 else float("inf") if one > 0.0 else float("nan")
+
+    def _counted(self, policy: str, counting: str) -> float:
+        cost = self.costs[policy]
+        return cost.stranded + _COUNTINGS[counting][0] * cost.idle + _COUNTINGS[counting][1] * self.failed
+
+
+_COUNTINGS = {"stranded": (0, 0), "idle": (1, 0), "needed": (0, 1), "all": (1, 1)}
+COUNTINGS = tuple(_COUNTINGS)
+"""What may be counted: the published factors do not say which."""
+
+
+def simulate(
+    fleet: Fleet,
+    faults: Faults,
+    mix: JobMix,
+    *,
+    states: int = 1000,
+    seed: int = 0,
+    service_level: float = 0.95,
+    mapper: Mapper = map,
+) -> Overprovisioning:
+    """Return what the policies cost over random states.
+
+    Args:
+        fleet: Racks and spares.
+        faults: What fails.
+        mix: Sizes of jobs; larger ones than a rack take whole racks.
+        states: How many states.
+        seed: Of layouts and faults; the result is the same for every ``mapper``.
+        service_level: For what is to be held back.
+        mapper: Does the chunks: ``map``, or one of :func:`on_cores` or of a cluster.
+
+    Raises:
+        ConfigError: No job fits the fleet, or numbers are out of range.
+    """
+    if not 1 <= states <= MOST_STATES:
+        raise ConfigError(f"{states} states", hint=f"Give 1 to {MOST_STATES}.")
+    if not 0.0 < service_level < 1.0:
+        raise ConfigError(f"a service level is between 0 and 1, found {service_level}")
+    if faults.per_rack is not None and faults.per_rack[1] > fleet.per_rack:
+        raise ConfigError(f"{faults.per_rack[1]} failures in a rack of {fleet.per_rack}")
+    expected = states * fleet.size * max(faults.accelerator_unavailable, faults.server_unavailable)
+    if expected > _MOST_EVENTS:
+        raise ConfigError(f"{expected:.1g} faults are too many to draw", hint="Ask for fewer states.")
+    layouts = _layouts(fleet, mix, np.random.default_rng((seed, 0)))
+    counts = [min(_CHUNK, states - first) for first in range(0, states, _CHUNK)]
+    work = functools.partial(_chunk, fleet, faults, layouts)
+    parts = list(mapper(work, [(seed, place + 1, count) for place, count in enumerate(counts)]))
+    seen = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return _summed(fleet, seen, states, service_level)
+
+
+def on_cores(workers: int | None = None) -> Mapper:
+    """Return a ``map`` that spreads chunks over processes, all cores if no number is given."""
+
+    def mapped(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        listed = list(items)
+        count = min(workers or os.cpu_count() or 1, len(listed))
+        if count <= 1:
+            yield from map(function, listed)
+            return
+        with ProcessPoolExecutor(count) as pool:
+            yield from pool.map(function, listed)
+
+    return mapped
+
+
+def on_cluster(scheduler: str) -> Mapper:
+    """Return a ``map`` that spreads chunks over a dask cluster (extra ``cluster``) at ``HOST:PORT``.
+
+    Raises:
+        ConfigError: dask.distributed is not installed.
+        ConnectError: There is no scheduler.
+    """
+    client = connected(scheduler)
+
+    def mapped(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
+        try:
+            gathered: list[Any] = client.gather(client.map(function, list(items), pure=False))
+        finally:
+            client.close()
+        return gathered
+
+    return mapped
+
+
+@dataclass(frozen=True, eq=False)
+class _Layouts:
+    """Jobs in racks: some random ways to fill the fleet.
+
+    Attributes:
+        job: Shape ``(layouts, racks · per_rack)``; the job of every accelerator, -1 for none.
+        size: Shape ``(layouts, most jobs)``; accelerators of each job.
+    """
+
+    job: Whole
+    size: Whole
+
+
+def _layouts(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> _Layouts:
+    filled = [_filled(fleet, mix, rng) for _ in range(_LAYOUTS)]
+    most = max(len(sizes) for _, sizes in filled)
+    size = np.zeros((_LAYOUTS, most), dtype=np.int64)
+    for place, (_, sizes) in enumerate(filled):
+        size[place, : len(sizes)] = sizes
+    if not most:
+        raise ConfigError(f"no job of the mix fits {fleet.racks} racks: sizes {', '.join(map(str, mix.sizes))}")
+    return _Layouts(np.array([job for job, _ in filled]), size)
+
+
+def _filled(fleet: Fleet, mix: JobMix, rng: np.random.Generator) -> tuple[Whole, list[int]]:
+    """Fill racks with jobs as they come: the fullest rack with room, whole empty racks for larger ones."""
+    job = np.full((fleet.racks, fleet.per_rack), _IDLE, dtype=np.int64)
+    room = np.full(fleet.racks, fleet.per_rack - fleet.spares_per_rack)
+    most, sizes, misfits = int(room[0]), list[int](), 0
+    coming: Iterator[int] = iter(())
+    while misfits < _MISFITS and room.any():
+        size = next(coming, None)
+        if size is None:
+            coming = iter(mix.draw(rng, _DRAWN_AT_ONCE).tolist())
+            continue
+        racks, rest = divmod(size, most)
+        empty = np.flatnonzero(room == most)
+        left = room.copy()
+        left[empty[len(empty) - racks :] if racks else []] = 0
+        # The last part of a job of several racks shares a rack.
+        fullest = int(np.argmin(np.where(left >= rest, left, most + 1)))
+        if racks > len(empty) or left[fullest] < rest:
+            misfits += 1
+            continue
+        misfits = 0
+        for rack in empty[len(empty) - racks :] if racks else ():
+            job[rack, fleet.spares_per_rack :] = len(sizes)
+        if rest:
+            first = fleet.per_rack - left[fullest]
+            job[fullest, first : first + rest] = len(sizes)
+            left[fullest] -= rest
+        room = left
+        sizes.append(size)
+    return job.ravel(), sizes
+
+
+def _chunk(fleet: Fleet, faults: Faults, layouts: _Layouts, order: tuple[int, int, int]) -> dict[str, Real]:
+    """Return figures of each of some states, every array of shape ``(count,)``."""
+    seed, number, count = order
+    rng = np.random.default_rng((seed, number))
+    layout = rng.integers(len(layouts.job), size=count)
+    if faults.per_rack is None:
+        alone = _drawn(rng, faults.accelerator_unavailable, count * fleet.size)
+    else:
+        alone = _drawn_per_rack(rng, fleet, faults.per_rack, count)
+    servers = _drawn(rng, faults.server_unavailable, count * fleet.size // fleet.per_server)
+    of_servers = (servers[:, None] * fleet.per_server + np.arange(fleet.per_server)).ravel()
+    failed = np.union1d(alone, of_servers) if len(of_servers) else alone
+    state, place = np.divmod(failed, fleet.size)
+    job = layouts.job[layout[state], place]
+    racks = count * fleet.racks
+    spare = place % fleet.per_rack < fleet.spares_per_rack
+    left = fleet.spares_per_rack - np.bincount(failed[spare] // fleet.per_rack, minlength=racks)
+    # A failure where nothing runs costs nothing.
+    hit = job != _IDLE
+    state, job = state[hit], job[hit]
+    rack, server = failed[hit] // fleet.per_rack, failed[hit] // fleet.per_server
+    # Everything is counted in tables of states by jobs: sorting failures would take most of the time.
+    sizes = layouts.size[layout]
+    most = sizes.shape[1]
+    failed_in_job = np.bincount(state * most + job, minlength=count * most).reshape(count, most)
+    uncovered = _uncovered(rack, sizes[state, job], job, left)
+    homeless = np.zeros((count, most), dtype=np.bool_)
+    homeless[state[uncovered], job[uncovered]] = True
+    lost = failed_in_job.sum(axis=1)
+    # All failures of a job that moves away are left behind, and its spares are free again.
+    behind = (failed_in_job * homeless).sum(axis=1)
+    in_rack = np.bincount(rack, minlength=racks).reshape(count, -1)
+    first_of_server = server[np.flatnonzero(np.diff(server, prepend=-1))]
+    evicted = np.bincount(first_of_server * fleet.per_server // fleet.size, minlength=count)
+    seen = {
+        "failed": lost,
+        "moved": (sizes * (failed_in_job > 0)).sum(axis=1),
+        "evicted": fleet.per_server * evicted,
+        "homeless": (sizes * homeless).sum(axis=1),
+        "behind": behind,
+        "idle": np.clip(left, 0, None).reshape(count, -1).sum(axis=1) - (lost - behind),
+        "worst_rack": in_rack.max(axis=1),
+    }
+    return {name: values.astype(np.float64) for name, values in seen.items()}
+
+
+def _uncovered(rack: Whole, size: Whole, job: Whole, left: Whole) -> Whole:
+    """Return which failures no spare of the same rack replaces; those of the largest jobs are replaced first."""
+    short = np.flatnonzero((np.bincount(rack, minlength=len(left)) > left)[rack])
+    order = short[np.lexsort((job[short], -size[short], rack[short]))]
+    first = np.searchsorted(rack[order], rack[order])
+    late: Whole = order[np.arange(len(order)) - first >= left[rack[order]]]
+    return late
+
+
+def _drawn(rng: np.random.Generator, share: float, count: int) -> Whole:
+    """Return which of so many have failed, each with the same probability, in ascending order."""
+    if share <= 0.0:
+        return np.empty(0, dtype=np.int64)
+    if share >= 1.0:
+        return np.arange(count)
+    # Distances between failures: a thousandth of the work of a number for every accelerator.
+    found: list[Whole] = []
+    last = -1
+    while last < count:
+        more = last + np.cumsum(rng.geometric(share, size=int(count * share * 1.1) + 64))
+        found.append(more)
+        last = int(more[-1])
+    every = np.concatenate(found)
+    return every[every < count]
+
+
+def _drawn_per_rack(rng: np.random.Generator, fleet: Fleet, between: tuple[int, int], count: int) -> Whole:
+    """Return failures, their number drawn evenly for every rack, their places without repeats (Floyd)."""
+    racks, most = count * fleet.racks, between[1]
+    wanted = rng.integers(between[0], most, size=racks, endpoint=True)
+    chosen = np.full((racks, most), -1, dtype=np.int64)
+    for pick in range(most):
+        last = fleet.per_rack - wanted + pick  # the place that this pick adds to the choice
+        drawn = (rng.random(racks) * (last + 1)).astype(np.int64)
+        again = (chosen[:, :pick] == drawn[:, None]).any(axis=1)
+        chosen[:, pick] = np.where(pick < wanted, np.where(again, last, drawn), -1)
+    chosen.sort(axis=1)
+    rack, column = np.nonzero(chosen >= 0)
+    failed: Whole = rack * fleet.per_rack + chosen[rack, column]
+    return failed
+
+
+def _summed(fleet: Fleet, seen: dict[str, Real], states: int, service_level: float) -> Overprovisioning:
+    failed, homeless = seen["failed"], seen["homeless"]
+    spares, spare_racks = fleet.racks * fleet.spares_per_rack, fleet.spare_racks * fleet.per_rack
+
+    def at_level(needed: Real) -> int:
+        return int(np.quantile(needed, service_level, method="higher"))
+
+    def cost(
+        policy: str, scope: str, stranded: Real, idle: Real, reserved: int, whole: NDArray[np.bool_] | None
+    ) -> PolicyCost:
+        error = float(stranded.std(ddof=1) / np.sqrt(states)) if states > 1 else 0.0
+        share = 1.0 if whole is None else float(whole.mean())
+        return PolicyCost(policy, scope, float(stranded.mean()), error, float(idle.mean()), reserved, share)
+
+    none = np.zeros(states)
+    pool = fleet.per_rack * -(-homeless // fleet.per_rack)
+    waiting = np.clip(spare_racks - homeless, 0.0, None)
+    left = homeless - seen["behind"]
+    costs = (
+        cost("job-migration", "fleet", seen["moved"] - failed, none, at_level(seen["moved"]), None),
+        cost("server-eviction", "fleet", seen["evicted"] - failed, none, at_level(seen["evicted"]), None),
+        cost(
+            "in-rack-spares",
+            "rack",
+            left,
+            seen["idle"],
+            fleet.racks * at_level(seen["worst_rack"]),
+            homeless == 0.0,
+        ),
+        cost(
+            "spares-and-racks",
+            "rack, then fleet",
+            left,
+            seen["idle"] + waiting,
+            spares + at_level(pool),
+            homeless <= spare_racks,
+        ),
+    )
+    return Overprovisioning(states, float(failed.mean()), {each.policy: each for each in costs})

@@ -1,0 +1,356 @@
+"""Slices of a rack: accelerators for a request, on a torus where they must lie side by side, or on a circuit fabric.
+
+On a torus a request gets a box; what is free but forms no box is lost to it. A fabric joins any free accelerators, as
+long as each has ports for the topology asked for. Both are judged by the same random stream of requests.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lumion_hw.errors import ConfigError
+from lumion_hw.planning.jobs import JobMix
+
+Topology = Literal["ring", "torus", "full"]
+TOPOLOGIES: tuple[Topology, ...] = ("ring", "torus", "full")
+"""How accelerators of a slice can be joined."""
+MOST_IN_RACK, MOST_REQUESTS = 4096, 1_000_000
+_WAYS_PER_DIMENSION = 2
+
+
+@dataclass(frozen=True)
+class SliceRequest:
+    """Accelerators wanted.
+
+    Attributes:
+        accelerators: How many.
+        topology: How they are to be joined: a ring, a 3-D torus, or each with each.
+    """
+
+    accelerators: int
+    topology: Topology = "ring"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.accelerators <= MOST_IN_RACK:
+            raise ConfigError(f"a slice of {self.accelerators} accelerators", hint=f"Ask for 1 to {MOST_IN_RACK}.")
+        if self.topology not in TOPOLOGIES:
+            raise ConfigError(f"no topology is called {self.topology!r}", hint=f"Give {', '.join(TOPOLOGIES)}.")
+
+    def circuits(self) -> tuple[tuple[int, int], ...]:
+        """Return the pairs to be joined, by place in the slice; each pair once."""
+        count = self.accelerators
+        if self.topology == "full":
+            return tuple(itertools.combinations(range(count), 2))
+        lengths = (count,) if self.topology == "ring" else most_cubic(count)
+        pairs = set()
+        for place in np.ndindex(*lengths):
+            for axis, length in enumerate(lengths):
+                following = list(place)
+                following[axis] = (place[axis] + 1) % length
+                one, other = (int(np.ravel_multi_index(where, lengths)) for where in (place, tuple(following)))
+                if one != other:
+                    pairs.add((min(one, other), max(one, other)))
+        return tuple(sorted(pairs))
+
+    @property
+    def ports(self) -> int:
+        """Duplex ports that the busiest accelerator needs."""
+        ends = [end for pair in self.circuits() for end in pair]
+        return max((ends.count(place) for place in set(ends)), default=0)
+
+
+@dataclass(frozen=True)
+class PlacedSlice:
+    """A slice in a rack.
+
+    Attributes:
+        request: What was asked for.
+        accelerators: Numbers in the rack, in the order of the topology; more than asked for if no box has that volume.
+        box: Lengths of the box on a torus; ``None`` on a fabric.
+        bandwidth_share: Share of an accelerator's links that an all-reduce among them can use.
+    """
+
+    request: SliceRequest
+    accelerators: tuple[int, ...]
+    box: tuple[int, int, int] | None
+    bandwidth_share: float
+
+    @property
+    def circuits(self) -> tuple[tuple[int, int], ...]:
+        """Accelerators to be joined by circuits, each pair once."""
+        return tuple((self.accelerators[one], self.accelerators[other]) for one, other in self.request.circuits())
+
+
+class Rack(Protocol):
+    """A rack that slices can be placed on."""
+
+    @property
+    def size(self) -> int:
+        """Accelerators in it."""
+        ...
+
+    def place(self, request: SliceRequest, busy: NDArray[np.bool_]) -> PlacedSlice | None:
+        """Return where a request fits beside busy accelerators, or ``None``."""
+        ...
+
+
+def most_cubic(volume: int, longest: Sequence[int] | None = None) -> tuple[int, int, int]:
+    """Return lengths a ≤ b ≤ c of the box of a volume with the least surface, within a torus if one is given.
+
+    Raises:
+        ConfigError: No such box fits.
+    """
+    boxes = [box for box in _boxes(volume) if longest is None or _fits(box, longest)]
+    if not boxes:
+        raise ConfigError(f"no box of {volume} accelerators fits")
+    return min(boxes, key=lambda box: box[0] * box[1] + box[1] * box[2] + box[0] * box[2])
+
+
+def _boxes(volume: int) -> Iterator[tuple[int, int, int]]:
+    for one in range(1, math.isqrt(volume) + 1):
+        if volume % one == 0:
+            area = volume // one
+            for other in range(one, math.isqrt(area) + 1):
+                if area % other == 0:
+                    yield one, other, area // other
+
+
+def _fits(box: Sequence[int], longest: Sequence[int]) -> bool:
+    return all(length <= most for length, most in zip(sorted(box), sorted(longest), strict=True))
+
+
+def torus_share(box: Sequence[int], shape: Sequence[int]) -> float:
+    """Return the share of an accelerator's links that an all-reduce on a box of a torus can use.
+
+    Two links per dimension. Along a dimension that the box fills, a ring runs both ways; along one that it does not
+    fill there is no way back but over the same links, so that one ring runs where two could; a dimension of one
+    accelerator is no use. Assumed: links cannot be turned to other dimensions, and all dimensions are used at once.
+
+    Args:
+        box: Lengths of the box along each dimension of the torus.
+        shape: Lengths of the torus.
+    """
+    ways = [
+        0 if length == 1 else _WAYS_PER_DIMENSION if length == most else 1
+        for length, most in zip(box, shape, strict=True)
+    ]
+    return sum(ways) / (_WAYS_PER_DIMENSION * len(ways))
+
+
+@dataclass(frozen=True)
+class TorusRack:
+    """A rack whose accelerators are wired as a torus; slices are boxes, wrapped around or not.
+
+    Attributes:
+        shape: Lengths of the torus.
+        wrapped: Whether a box may lie over the edge.
+    """
+
+    shape: tuple[int, int, int] = (4, 4, 4)
+    wrapped: bool = True
+    _places: dict[int, tuple[list[tuple[int, int, int]], NDArray[np.int64]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        if min(self.shape) < 1 or self.size > MOST_IN_RACK:
+            raise ConfigError(
+                f"a torus of {self.shape}", hint=f"Give three lengths of 1 or more, {MOST_IN_RACK} in all."
+            )
+
+    @property
+    def size(self) -> int:
+        """Accelerators in it."""
+        return math.prod(self.shape)
+
+    def place(self, request: SliceRequest, busy: NDArray[np.bool_]) -> PlacedSlice | None:
+        """Return the first box that is free, the most cubic kinds first; a volume without box takes the next larger."""
+        for volume in range(request.accelerators, self.size + 1):
+            boxes, places = self._boxes_of(volume)
+            if len(boxes):
+                free = np.flatnonzero(~busy[places].any(axis=1))
+                if not len(free):
+                    return None
+                box = boxes[free[0]]
+                return PlacedSlice(request, tuple(places[free[0]].tolist()), box, torus_share(box, self.shape))
+        return None
+
+    def _boxes_of(self, volume: int) -> tuple[list[tuple[int, int, int]], NDArray[np.int64]]:
+        """Return all boxes of a volume and the accelerators in each, ``(boxes, volume)``."""
+        if volume not in self._places:
+            kinds = sorted(_boxes(volume), key=lambda box: box[0] * box[1] + box[1] * box[2] + box[0] * box[2])
+            turned = [turn for kind in kinds for turn in sorted(set(itertools.permutations(kind)))]
+            boxes, places = [], []
+            for box in turned:
+                if all(length <= most for length, most in zip(box, self.shape, strict=True)):
+                    for corner in np.ndindex(*self._corners(box)):
+                        axes = [
+                            (first + np.arange(n)) % most
+                            for first, n, most in zip(corner, box, self.shape, strict=True)
+                        ]
+                        boxes.append((box[0], box[1], box[2]))
+                        places.append(np.ravel_multi_index(np.meshgrid(*axes, indexing="ij"), self.shape).ravel())
+            self._places[volume] = boxes, np.array(places, dtype=np.int64).reshape(len(boxes), volume)
+        return self._places[volume]
+
+    def _corners(self, box: Sequence[int]) -> list[int]:
+        return [
+            1 if length == most else most if self.wrapped else most - length + 1
+            for length, most in zip(box, self.shape, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class FabricRack:
+    """A rack whose accelerators are joined by circuits, any with any.
+
+    Attributes:
+        size: Accelerators.
+        per_server: Accelerators in a server: slices touch as few servers as they can.
+        ports: Duplex ports of an accelerator, all of which a slice may use. Six, as on the torus.
+    """
+
+    size: int = 64
+    per_server: int = 4
+    ports: int = 6
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.size <= MOST_IN_RACK or self.per_server < 1 or self.size % self.per_server or self.ports < 1:
+            raise ConfigError(
+                f"a rack of {self.size} accelerators with {self.ports} ports, {self.per_server} in a server",
+                hint=f"Give whole servers, 1 to {MOST_IN_RACK} accelerators, and a port or more.",
+            )
+
+    def place(self, request: SliceRequest, busy: NDArray[np.bool_]) -> PlacedSlice | None:
+        """Return free accelerators, of few servers, the last one taken from the fullest that has enough.
+
+        Raises:
+            ConfigError: The topology needs more ports than an accelerator has.
+        """
+        if request.ports > self.ports:
+            raise ConfigError(
+                f"{request.topology} of {request.accelerators} accelerators needs {request.ports} ports of each, "
+                f"and there are {self.ports}",
+                hint="Ask for a ring or a torus.",
+            )
+        free = ~busy.reshape(-1, self.per_server)
+        room, wanted, chosen = free.sum(axis=1), request.accelerators, list[int]()
+        if room.sum() < wanted:
+            return None
+        while wanted:
+            enough = np.flatnonzero(room >= wanted)
+            server = int(enough[np.argmin(room[enough])]) if len(enough) else int(np.argmax(room))
+            taken = np.flatnonzero(free[server])[:wanted]
+            chosen += (server * self.per_server + taken).tolist()
+            wanted, room[server] = wanted - len(taken), 0
+        # All ports are turned to the slice: rings side by side fill them.
+        return PlacedSlice(request, tuple(chosen), None, 1.0 if request.accelerators > 1 else 0.0)
+
+
+@dataclass(frozen=True)
+class StreamResult:
+    """How a rack served a stream of requests.
+
+    Attributes:
+        requests: Requests that came.
+        accepted: Share of them that were placed at once; the others are lost.
+        short: Share refused because fewer accelerators were free than asked for.
+        fragmented: Share refused although enough were free.
+        used: Mean share of the accelerators at work.
+        bandwidth_share: Mean over accepted slices of two or more: share of the links that an all-reduce can use.
+        fabric_faster: Mean over the same slices of how many times faster an all-reduce is with all links.
+    """
+
+    requests: int
+    accepted: float
+    short: float
+    fragmented: float
+    used: float
+    bandwidth_share: float
+    fabric_faster: float
+
+
+def serve_stream(
+    rack: Rack, mix: JobMix, *, load: float, requests: int = 10_000, seed: int = 0, topology: Topology = "ring"
+) -> StreamResult:
+    """Return how a rack serves random requests: Poisson arrivals, exponential durations, sizes of a mix.
+
+    Args:
+        rack: Where slices are placed.
+        mix: Sizes.
+        load: Accelerators asked for at a time, over those of the rack, were all requests accepted.
+        requests: How many.
+        seed: The stream is the same for every rack.
+        topology: What every request asks for.
+
+    Raises:
+        ConfigError: Numbers are out of range, or a size needs more ports than there are.
+    """
+    if not (math.isfinite(load) and 0.0 < load <= 100.0):
+        raise ConfigError(f"a load of {load}", hint="Give more than 0 and at most 100 times the rack.")
+    if not 1 <= requests <= MOST_REQUESTS:
+        raise ConfigError(f"{requests} requests", hint=f"Give 1 to {MOST_REQUESTS}.")
+    rng = np.random.default_rng(seed)
+    sizes = mix.draw(rng, requests)
+    mean_size = float(np.dot(mix.sizes, mix.shares))
+    # Durations of 1 on average: so many arrive per unit of time.
+    arrivals = np.cumsum(rng.exponential(mean_size / (load * rack.size), requests))
+    durations = rng.exponential(1.0, requests)
+    wanted = {size: SliceRequest(size, topology) for size in mix.sizes}
+    busy, ends = np.zeros(rack.size, dtype=np.bool_), list[tuple[float, int, tuple[int, ...]]]()
+    shares, short, fragmented, work = list[float](), 0, 0, 0.0
+    accepted = 0
+    for number, (arrival, size) in enumerate(zip(arrivals.tolist(), sizes.tolist(), strict=True)):
+        while ends and ends[0][0] <= arrival:
+            busy[list(heapq.heappop(ends)[2])] = False
+        placed = rack.place(wanted[size], busy) if size <= rack.size else None
+        if placed is None:
+            enough = rack.size - int(busy.sum()) >= size
+            short, fragmented = short + (not enough), fragmented + enough
+            continue
+        accepted += 1
+        busy[list(placed.accelerators)] = True
+        heapq.heappush(ends, (arrival + durations[number], number, placed.accelerators))
+        # What lasts beyond the last arrival is not counted.
+        work += size * min(float(durations[number]), float(arrivals[-1]) - arrival)
+        if size > 1:
+            shares.append(placed.bandwidth_share)
+    share = np.array(shares) if shares else np.ones(1)
+    return StreamResult(
+        requests,
+        accepted / requests,
+        short / requests,
+        fragmented / requests,
+        work / (rack.size * float(arrivals[-1])),
+        float(share.mean()),
+        float((1.0 / share).mean()),
+    )
+
+
+def training_speedup(communication_share: float, faster: float) -> float:
+    """Return how much faster an iteration is when its communication, not hidden behind anything, is faster (Amdahl).
+
+    Args:
+        communication_share: Share of the iteration before, 0 to 1.
+        faster: How many times faster the communication becomes.
+    """
+    if not 0.0 <= communication_share <= 1.0 or not faster > 0.0:
+        raise ConfigError(f"communication of {communication_share} of the time, {faster} times faster")
+    return 1.0 / (1.0 - communication_share + communication_share / faster)
+
+
+def communication_share_for(speedup: float, faster: float) -> float | None:
+    """Return the share of communication that a speed-up needs, or ``None`` if even all of the time is not enough."""
+    if not (speedup >= 1.0 and faster > 0.0):
+        raise ConfigError(f"a speed-up of {speedup}, {faster} times faster", hint="Give 1 or more.")
+    if speedup > faster:
+        return None
+    return 0.0 if speedup == 1.0 else (1.0 - 1.0 / speedup) / (1.0 - 1.0 / faster)

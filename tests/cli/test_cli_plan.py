@@ -1,0 +1,99 @@
+"""`lumion plan` and `lumion slice` as somebody would type them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lumion_hw.cli import main
+from lumion_hw.planning import Faults, plan_spares, rack_of_servers
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert main([*map(str, arguments)]) == 0
+    return capsys.readouterr().out
+
+
+def document(capsys: pytest.CaptureFixture[str], *arguments: object):
+    return json.loads(printed(capsys, *arguments, "--json"))
+
+
+def test_spares_are_those_of_the_recursion_and_both_rules_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("plan", "spares", "--racks", 8, "--rate", 3e-4, "--repair", 7, "--server-share", 0.4)
+    plans = {plan["rule"]: plan for plan in document(capsys, *asked)["plans"]}
+    faults = Faults.at_rate(3e-4, 7.0, 0.4, 4)
+    rack = rack_of_servers(16, 4, faults.accelerator_unavailable, faults.server_unavailable)
+    for rule in ("published", "sufficient"):
+        assert plans[rule]["pooled"] == plan_spares(rack, 8, 0.95, rule).pooled
+    assert "published" in printed(capsys, *asked)
+
+
+def test_compare_is_the_published_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    asked = ("plan", "compare", "--failures", "1,4", "--states", 200)
+    out = printed(capsys, *asked, "--plot", tmp_path / "costs.svg")
+    assert "to hold back for 0.95" in out
+    assert "job-migration" in (tmp_path / "costs.svg").read_text() or (tmp_path / "costs.svg").stat().st_size > 5000
+    found = document(capsys, *asked)
+    assert found["over_in_rack_spares"]["needed"]["job-migration"] > 10.0
+    assert found["over_in_rack_spares"]["stranded"]["job-migration"] is None
+    assert {policy["scope"] for policy in found["policies"]} == {"fleet", "rack", "rack, then fleet"}
+
+
+def test_the_map_is_of_the_sizes_and_shares_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    asked = ("plan", "map", "--racks", 4, "--sizes", "4,32", "--server-shares", "0,1", "--states", 100)
+    found = document(capsys, *asked, "--plot", tmp_path / "map.png")
+    assert found["sizes"] == [4, 32]
+    assert len(found["factors"]["server-eviction"][0]) == 2
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+    assert "100% servers" in printed(capsys, *asked)
+
+
+def test_a_slice_is_placed_on_both_kinds_of_rack(capsys: pytest.CaptureFixture[str]) -> None:
+    scattered = ",".join(str(place) for place in range(64) if sum(divmod(place // 4, 4)) % 2 != place % 2)
+    out = printed(capsys, "slice", "place", 8, "--busy", scattered)
+    assert "torus: does not fit, 32 accelerators are free" in out
+    assert "fabric: 0, 2" in out
+    found = document(capsys, "slice", "place", 8, "--topology", "torus")
+    assert found["torus"]["box"] == [2, 2, 2]
+    assert len(found["fabric"]["circuits"]) == 12
+
+
+def test_a_stream_is_served_by_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mix = tmp_path / "mix.csv"
+    mix.write_text("8,1\n12,1\n")
+    found = document(capsys, "slice", "stream", "--requests", 300, "--load", 2, "--mix", mix)
+    assert found["fabric"]["fragmented"] == 0.0 < found["torus"]["fragmented"]
+    assert "too few free" in printed(capsys, "slice", "stream", "--requests", 50)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (("plan", "spares", "--rack", "10"), "whole number of servers"),
+        (("plan", "spares", "--level", "1"), "--level"),
+        (("plan", "spares", "--rate", "nan"), "--rate"),
+        (("plan", "compare", "--failures", "1"), "--failures"),
+        (("plan", "compare", "--failures", "1,99"), "failures in a rack"),
+        (("plan", "compare", "--mix", "nothing"), "tpu-v4-small"),
+        (("plan", "compare", "--scheduler", "127.0.0.1:1", "--states", "10"), "scheduler"),
+        (("plan", "map", "--sizes", "4,x"), "--sizes"),
+        (("plan", "map", "--sizes", "0"), "a job of 0"),
+        (("plan", "map", "--server-share", "0.5"), "--server-shares"),
+        (("slice", "place", "65", "--torus", "4,4"), "--torus"),
+        (("slice", "place", "8", "--topology", "full"), "needs 7 ports"),
+        (("slice", "place", "8", "--busy", "64"), "--busy"),
+        (("slice", "stream", "--load", "0"), "--load"),
+    ],
+)
+def test_bad_input_is_a_sentence(
+    asked: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lumion_hw.cluster._CONNECT_S", 0.5)
+    assert main([*asked]) in (2, 4)
+    said = capsys.readouterr().err
+    assert says in said
+    assert "Traceback" not in said
