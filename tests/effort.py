@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import settings
 
-TIMES = {"test": 1, "long": 4, "campaign": 200}
+TIMES = {"test": 1, "long": 3, "campaign": 200}
 """How often the number of `make test` is drawn under each profile of Hypothesis (conftest.py)."""
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lumion_hw.cli.numbers import SEED, Number
+from lumion_hw.cli.numbers import MANY, SEED, Number
 from lumion_hw.cli.output import echo_json, echo_table, json_option, say
 from lumion_hw.cli.outputs import force_option, out_option
 
@@ -38,11 +38,17 @@ def plan() -> None:
 
 def _fleet_options(function: _Command) -> _Command:
     for option in (
-        click.option("--spare-racks", type=click.IntRange(0), default=0, help="Racks held back on top."),
-        click.option("--spares", type=click.IntRange(0), default=4, show_default=True, help="Spares in each rack."),
-        click.option("--server", "per_server", type=click.IntRange(1), default=4, show_default=True, help="Its size."),
-        click.option("--rack", "per_rack", type=click.IntRange(1), default=64, show_default=True, help="Its size."),
-        click.option("--racks", type=click.IntRange(1), default=64, show_default=True, help="Racks with jobs."),
+        click.option("--spare-racks", type=click.IntRange(0, MANY), default=0, help="Racks held back on top."),
+        click.option(
+            "--spares", type=click.IntRange(0, MANY), default=4, show_default=True, help="Spares in each rack."
+        ),
+        click.option(
+            "--server", "per_server", type=click.IntRange(1, MANY), default=4, show_default=True, help="Its size."
+        ),
+        click.option(
+            "--rack", "per_rack", type=click.IntRange(1, MANY), default=64, show_default=True, help="Its size."
+        ),
+        click.option("--racks", type=click.IntRange(1, MANY), default=64, show_default=True, help="Racks with jobs."),
     ):
         function = option(function)
     return function
@@ -69,7 +75,9 @@ def _simulation_options(function: _Command) -> _Command:
         click.option("--scheduler", metavar="HOST:PORT", help="Work on this dask cluster; it has to be a trusted one."),
         click.option("--workers", type=click.IntRange(1, 256), help="Processes; all cores by default."),
         click.option("--seed", type=SEED, default=0, show_default=True, help="Of layouts and faults."),
-        click.option("--states", type=click.IntRange(1), default=2000, show_default=True, help="States per fleet."),
+        click.option(
+            "--states", type=click.IntRange(1, MANY), default=2000, show_default=True, help="States per fleet."
+        ),
     ):
         function = option(function)
     return function
@@ -88,9 +96,13 @@ def _fleet(racks: int, per_rack: int, per_server: int, spares: int, spare_racks:
 
 
 @plan.command()
-@click.option("--racks", type=click.IntRange(1), default=1, show_default=True, help="Equal racks.")
-@click.option("--rack", "per_rack", type=click.IntRange(1), default=64, show_default=True, help="Its accelerators.")
-@click.option("--server", "per_server", type=click.IntRange(1), default=4, show_default=True, help="Its accelerators.")
+@click.option("--racks", type=click.IntRange(1, MANY), default=1, show_default=True, help="Equal racks.")
+@click.option(
+    "--rack", "per_rack", type=click.IntRange(1, MANY), default=64, show_default=True, help="Its accelerators."
+)
+@click.option(
+    "--server", "per_server", type=click.IntRange(1, MANY), default=4, show_default=True, help="Its accelerators."
+)
 @_rate_options
 @click.option("--level", type=_LEVEL, default=0.95, show_default=True, help="Probability that no job is short.")
 @click.option("--spares-fail", is_flag=True, help="Spares are lost as often as other accelerators alone.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lumion_hw.cli.numbers import SEED, Number
+from lumion_hw.cli.numbers import MANY, SEED, Number
 from lumion_hw.cli.output import echo_json, echo_table, json_option, say
 from lumion_hw.cli.plan import COUNTED_BY, MIX
 
@@ -18,7 +18,9 @@ _TOPOLOGY = click.option(
     "--topology", type=click.Choice(_TOPOLOGIES), default="ring", show_default=True, help="How they are joined."
 )
 _TORUS = click.option("--torus", default="4,4,4", show_default=True, help="Lengths of the torus to compare with.")
-_SERVER = click.option("--server", "per_server", type=click.IntRange(1), default=4, show_default=True, help="Its size.")
+_SERVER = click.option(
+    "--server", "per_server", type=click.IntRange(1, MANY), default=4, show_default=True, help="Its size."
+)
 _PORTS = click.option("--ports", type=click.IntRange(1, 1024), default=6, show_default=True, help="Of an accelerator.")
 
 
@@ -39,7 +41,7 @@ def _racks(torus: str, per_server: int, ports: int) -> dict[str, Rack]:
 
 
 @slice_.command()
-@click.argument("accelerators", type=click.IntRange(1))
+@click.argument("accelerators", type=click.IntRange(1, MANY))
 @_TOPOLOGY
 @click.option("--busy", default="", help="Accelerators that are taken: numbers with commas between.")
 @_TORUS
@@ -91,7 +93,7 @@ def place(accelerators: int, topology: Any, busy: str, torus: str, per_server: i
 
 @slice_.command()
 @click.option("--load", type=Number("", 0.0, 100.0, above=True), default=1.0, show_default=True, help="Over the rack.")
-@click.option("--requests", type=click.IntRange(1), default=10_000, show_default=True, help="How many come.")
+@click.option("--requests", type=click.IntRange(1, MANY), default=10_000, show_default=True, help="How many come.")
 @MIX
 @COUNTED_BY
 @_TOPOLOGY

@@ -94,6 +94,7 @@ def test_sources_near_their_frequencies_have_no_other_branch(small: SimulatedMes
     assert other_branches(near, SIGMA_HZ) == []
 
 
+@pytest.mark.long
 def test_the_branch_that_readings_tell_is_taken_from_wherever_the_fit_begins(small: SimulatedMesh) -> None:
     right = _start(small)
     ((wrong, _),) = other_branches(right, SIGMA_HZ)

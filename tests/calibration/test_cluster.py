@@ -64,6 +64,7 @@ def test_benches_are_calibrated_on_a_cluster_and_one_that_fails_stops_none(
     assert "a: global fit" in said.err
 
 
+@pytest.mark.long
 def test_ctrl_c_stops_the_benches_of_a_cluster(tmp_path: Path, scheduler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = jobs_for([str(bench_file(tmp_path, name)) for name in ("a", "b")], tmp_path, emulate=True)
     said: list[str] = []

@@ -131,6 +131,7 @@ def test_a_phase_that_all_pucs_have_in_common_is_that_of_the_temperature(
     np.testing.assert_allclose(widened[loops, loops], np.outer(moved, moved), atol=1e-12)
 
 
+@pytest.mark.long
 def test_a_fit_that_says_nothing_of_a_parameter_is_no_start(small: SimulatedMesh, model: MeshModel) -> None:
     last = _fitted(small, model)
     blind = replace(last, information=0.0 * last.information, prior_information=0.0 * last.information)

@@ -74,7 +74,7 @@ def test_a_mesh_is_found_from_a_tenth_of_a_radian_away(small: SimulatedMesh) -> 
     assert np.abs(truth.coupler_common_rad).max() > 1e-2
 
 
-@pytest.mark.long
+@pytest.mark.campaign
 def test_the_whole_72_puc_mesh_is_found_from_a_third_of_a_radian_away() -> None:
     simulated = SimulatedMesh.draw(HexMesh.smartlight(), 10)
     walk = Walk(np.full(144, FULL_TURN_MA), simulated.ports, simulated.ports)
@@ -218,6 +218,7 @@ def test_saturated_readings_are_bounds_or_nothing(small: SimulatedMesh, full_sca
         assert (predicted[over] > 0.97 * full_scale).all()
 
 
+@pytest.mark.long
 def test_light_that_drifts_and_a_chip_that_warms_are_told_from_the_mesh(small: SimulatedMesh) -> None:
     """0.2 dB of power and 30 mrad of common phase (some 50 mK) from setting to setting."""
     currents, source = small.random_settings(250)

@@ -187,7 +187,11 @@ def at_sweeps(tmp_path: Path, not_for_ever: Bound) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize(
-    ("sent", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long)]
+    ("sent", "code"),
+    [
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.long),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.campaign),
+    ],
 )
 def test_ctrl_c_stops_all_benches_and_each_leaves_what_it_has_found(
     tmp_path: Path, at_sweeps: subprocess.Popen[str], sent: signal.Signals, code: int

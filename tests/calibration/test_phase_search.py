@@ -129,6 +129,7 @@ def test_correlation_finds_most_passive_phases_at_once() -> None:
     assert np.median(errors[guess.strength > 5.0]) < 0.25
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_four_hundred_random_settings_show_all_phases_and_loops(seed: int) -> None:
     simulated = SimulatedMesh.draw(WHOLE, seed)
@@ -140,6 +141,7 @@ def test_four_hundred_random_settings_show_all_phases_and_loops(seed: int) -> No
     assert np.sqrt(np.mean((source_db - simulated.source_db[list(simulated.ports)]) ** 2)) < 0.5
 
 
+@pytest.mark.long
 def test_sources_of_slightly_different_wavelength_are_told_apart() -> None:
     # Module wavelengths within 0.05 nm, 6 GHz: 0.44 rad per PUC of 11.25 ps.
     simulated = SimulatedMesh.draw(SMALL, 2, PhysicsParameters(crosstalk=False))

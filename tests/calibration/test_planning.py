@@ -122,6 +122,7 @@ def test_chosen_settings_take_less_than_half_of_the_time_of_random_ones() -> Non
     assert outcome.sigma_rad <= goal < _rms(bench, fit)
 
 
+@pytest.mark.long
 def test_when_the_settings_are_used_up_it_says_so_and_names_the_worst() -> None:
     bench = Bench.after(60)
     _, _, outcome = bench.pursue(Goal(1e-6, settings=100))

@@ -199,6 +199,7 @@ def test_the_bench_is_asked_nothing_that_is_in_the_journal(
     assert bench.steps < 0.05 * steps  # the check of the light alone
 
 
+@pytest.mark.long
 def test_monitors_that_read_something_in_the_dark_are_no_worse(
     undisturbed: tuple[CalibrationRecord, int, bytes],
 ) -> None:
@@ -254,6 +255,7 @@ def test_light_that_has_become_weaker_is_refused_with_its_loss(
     assert "port 0" not in str(caught.value)
 
 
+@pytest.mark.long
 def test_light_aligned_anew_to_another_power_is_corrected_for(
     undisturbed: tuple[CalibrationRecord, int, bytes], tmp_path: Path
 ) -> None:

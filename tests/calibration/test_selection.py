@@ -31,7 +31,7 @@ def _fit(small: SimulatedMesh, free: tuple[str, ...] = FREE_GROUPS) -> tuple[Fit
     return GlobalFit(model, likelihood, default_prior(model.space, start), free).run(start), model
 
 
-@pytest.mark.parametrize(("rise_per_mw", "terms"), [(0.0, 1), (0.02, 3)])
+@pytest.mark.parametrize(("rise_per_mw", "terms"), [pytest.param(0.0, 1, marks=pytest.mark.long), (0.02, 3)])
 def test_a_resistance_that_rises_asks_for_three_terms_and_a_constant_one_for_one(
     rise_per_mw: float, terms: int
 ) -> None:

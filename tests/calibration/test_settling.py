@@ -68,6 +68,7 @@ def test_the_time_constant_is_found_from_light(tmp_path: Path, tau_s: float, see
         assert bench.mesh.settle_s >= 8.5 * tau_s
 
 
+@pytest.mark.long
 def test_on_the_usual_bench_it_costs_little_and_the_wait_stays(tmp_path: Path) -> None:
     with Bench.emulate(SMALL, seed=3) as bench:
         probe = BenchProbe(bench)

@@ -58,6 +58,7 @@ def _within_allowance(record: CalibrationRecord) -> bool:
     return record.quality["work_share"] < 1.0 + 1.0 / MOST
 
 
+@pytest.mark.long
 def test_compression_is_found_named_kept_and_errors_stay_true(tmp_path: Path) -> None:
     with _calibrated(tmp_path, {"photodiode_compression_per_ma": 0.02}) as (bench, record):
         entry = next(entry for entry in record.physics if entry.name == "compression_per_ma")

@@ -151,6 +151,7 @@ def test_the_signal_suffers_from_what_the_ways_differ_by(tmp_path: Path) -> None
     assert esnr_db[0][0] - esnr_db[1][0] == pytest.approx(penalty_db, abs=0.4)
 
 
+@pytest.mark.long
 def test_ways_that_differ_by_three_pucs_are_too_much(tmp_path: Path) -> None:
     with Bench.emulate(bench_file(tmp_path, (5, 13), (1, 10)), seed=3) as bench:
         drive(bench, CROSS)

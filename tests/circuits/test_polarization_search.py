@@ -114,6 +114,7 @@ def test_a_search_with_loud_readings_takes_them_for_what_they_are() -> None:
     assert max(each.reads for each in found) <= 45
 
 
+@pytest.mark.long
 def test_a_fourth_squeezer_takes_part_and_costs_a_reading_or_two() -> None:
     """Tracking has to know how each squeezer turns the light."""
     paths = [Squeezers(seed, n=4) for seed in range(5000, 5010)]
@@ -197,10 +198,10 @@ def test_hysteresis_sends_the_search_round_the_squeezers_and_costs_little() -> N
     ("fibre", "seeds", "share"),
     [
         ({}, 5, 0.5),
-        pytest.param({}, 15, 0.7, marks=pytest.mark.long),
+        pytest.param({}, 15, 0.7, marks=pytest.mark.campaign),
         pytest.param({"retardances_rad": (1.2, 2.7, 1.9)}, 15, 0.7, marks=pytest.mark.long),  # of another wavelength
         pytest.param({"twist": 0.92}, 15, 0.7, marks=pytest.mark.long),  # twisted fibre turns the light by itself
-        ({"offset": True}, 5, 0.5),  # nor do they count from the same direction
+        # Nor do they count from the same direction.
         pytest.param({"offset": True}, 15, 0.7, marks=pytest.mark.long),
     ],
 )
@@ -245,6 +246,7 @@ def test_two_paddles_are_led_as_far_as_they_go() -> None:
         assert path.pure > 0.98 * best
 
 
+@pytest.mark.long
 def test_paddles_with_fibre_between_them_are_searched_round_by_round() -> None:
     """No plates of fixed retardance explain these readings: five readings for each paddle, from several places."""
     for seed in range(2):

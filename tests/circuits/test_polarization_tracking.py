@@ -96,15 +96,15 @@ def wandering(rng: np.random.Generator, angle: float) -> Callable[[np.ndarray], 
 
 @pytest.mark.long
 def test_fibres_that_turn_on_and_on_hardly_ever_cost_three_tenths_of_a_decibel() -> None:
-    """1 rad/s, read every 11 ms, 15,000 times. Six did while a wrong idea of the light could turn it far at once."""
+    """1 rad/s, read every 11 ms, 10,000 times. Four did while a wrong idea of the light could turn it far at once."""
     beyond = []
-    for seed in range(60, 67):
+    for seed in range(60, 65):
         drifting = Drifting(seed, 0.01)
         drifting.turn_source = wandering(drifting.rng, 0.011 / np.sqrt(2.0))
         drifting.turn_taken = wandering(drifting.rng, 0.011 / np.sqrt(2.0))
-        drifting.run(15000)
+        drifting.run(10000)
         beyond.append(int((np.array(drifting.losses_db) > 0.3).sum()))
-    assert np.median(beyond) <= 3, beyond
+    assert np.median(beyond) <= 2, beyond
 
 
 @pytest.mark.long

@@ -278,6 +278,7 @@ def test_what_cannot_be_served_is_exit_code_2_with_one_sentence(
     assert "Traceback" not in err
 
 
+@pytest.mark.long
 def test_heaters_of_a_killed_host_go_off_by_the_watchdog(tmp_path: Path, not_for_ever: Bound) -> None:
     bench = watched(tmp_path, WATCHDOG_S)
     with served(bench, tmp_path) as (_, found):
@@ -302,6 +303,7 @@ def test_heaters_of_a_killed_host_go_off_by_the_watchdog(tmp_path: Path, not_for
             assert not second.read_back().any()
 
 
+@pytest.mark.long
 def test_a_bench_of_qontrol_modules_and_a_line_server_is_served_and_opened_like_hardware(tmp_path: Path) -> None:
     text = (SMALL.parent / "small_qontrol.yaml").read_text()
     bench_file = tmp_path / "bench.yaml"

@@ -105,8 +105,8 @@ def test_a_fibre_that_is_cut_is_searched_once_and_then_the_server_is_replaced(pa
 @pytest.mark.long
 def test_polarizations_are_kept_while_fibres_turn_and_after_a_spare_has_stepped_in(tmp_path: Path) -> None:
     model = yaml.safe_load(SMALL.read_text(encoding="utf-8"))
-    # Left alone exp(-0.003 * 200) of a state is left after these 200 s, and of three fibres one has lost more.
-    model["emulation"] = {"fibre_drift_rad2_per_s": 0.003}
+    # Left alone exp(-0.006 * 100) of a state is left after these 100 s, and of three fibres one has lost more.
+    model["emulation"] = {"fibre_drift_rad2_per_s": 0.006}
     (tmp_path / "turning.yaml").write_text(yaml.safe_dump(model), encoding="utf-8")
     with (
         Bench.emulate(tmp_path / "turning.yaml", seed=5) as bench,
@@ -119,12 +119,12 @@ def test_polarizations_are_kept_while_fibres_turn_and_after_a_spare_has_stepped_
             fields = [world._arriving(of[module]) for module in modules]
             return min(float(abs(field[0]) ** 2 / np.vdot(field, field).real) for field in fields)
 
-        assert manager.run(200.0) == []
+        assert manager.run(100.0) == []
         assert least_coupled("sfp-a", "sfp-b", "sfp-c") > 0.9
         assert manager.judge.counters.verdicts == 0
         bench.emulated.faults.kill_modules(["sfp-b"])
         assert [recovery.spare for recovery in manager.run(3.0)] == ["c"]
-        assert manager.run(200.0) == []
+        assert manager.run(100.0) == []
         assert least_coupled("sfp-a", "sfp-c") > 0.9
 
 

@@ -30,7 +30,7 @@ def crc32_of(outputs_ma: list[float]) -> int:
 
 
 @BOTH
-@pytest.mark.parametrize("act", ["idle", "busy"])
+@pytest.mark.parametrize("act", [pytest.param("idle", marks=pytest.mark.long), "busy"])
 def test_a_host_that_is_killed_leaves_its_heaters_off_within_the_watchdog_and_one_tick(
     tmp_path: Path, transport: str, act: str
 ) -> None:
