@@ -104,6 +104,7 @@ def test_an_identity_is_drafted_as_a_device_the_bench_file_takes(answer: str, ki
         TypeAdapter(Device).validate_python({"kind": kind, **entry})
 
 
+@pytest.mark.long
 def test_the_draft_opens_what_was_found(served: dict[str, str], tmp_path: Path) -> None:
     found = known(["lumion-mesh", "keysight-n77xx"], [served["board"], served["meter"]])
     document = yaml.safe_load(draft(found))

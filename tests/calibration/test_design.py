@@ -142,6 +142,7 @@ def test_a_design_says_what_the_bound_of_its_plan_is(small: SimulatedMesh, model
     assert "no time is left to reach 1e-09 rad" in design.reason
 
 
+@pytest.mark.long
 def test_a_design_stops_when_enough_is_known(small: SimulatedMesh, model: MeshModel) -> None:
     design = _designer(small, model).choose(_walk(small), 60.0, 0.003, np.random.default_rng(3))
     assert design.reached

@@ -133,6 +133,7 @@ def test_when_the_settings_are_used_up_it_says_so_and_names_the_worst() -> None:
     assert "known worst: " in outcome.shortfall
 
 
+@pytest.mark.long
 def test_when_the_time_is_used_up_it_says_so() -> None:
     bench = Bench.after(60)
     limit_s = bench.logbook.effort.hardware_s + 0.5

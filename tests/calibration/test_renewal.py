@@ -117,6 +117,7 @@ def test_minutes_after_its_calibration_a_drifting_chip_has_another_temperature_a
         assert looked_at(bench, record, 0.0).check().but_temperature < 1.5
 
 
+@pytest.mark.long
 def test_a_heater_that_broke_is_no_drift_and_its_puc_is_mostly_named(home: Path, record: CalibrationRecord) -> None:
     """Readings that fit worst lie beside a PUC as well as in it: of eight heaters one was not among the five worst."""
     named = 0

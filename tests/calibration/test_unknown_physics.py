@@ -72,6 +72,7 @@ def test_compression_is_found_named_kept_and_errors_stay_true(tmp_path: Path) ->
         assert load_record(tmp_path / "record.json").physics == record.physics
 
 
+@pytest.mark.long
 def test_an_effect_without_a_row_is_withheld_or_widens_errors(tmp_path: Path) -> None:
     """Responsivity that hangs on the light half the chip away is in no table; unseen, phases were off many times."""
     with _calibrated(tmp_path, {}, gain_by_another(0.05)) as (bench, record):

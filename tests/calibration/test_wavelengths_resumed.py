@@ -111,6 +111,7 @@ def test_a_run_cut_short_at_a_tuning_goes_on(
     assert list(bench.now_hz.values()) == pytest.approx([REFERENCE_HZ] * 2, abs=1.0)
 
 
+@pytest.mark.long
 def test_it_does_not_go_on_for_other_wavelengths(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run(opened(4), tmp_path / "record.journal")

@@ -136,6 +136,7 @@ def bright_near_an_end(path: Squeezers, channel: int, drive_mv: float) -> None:
     path.set(np.insert(min(found, key=lambda one: one.fun).x, channel, drive_mv))
 
 
+@pytest.mark.long
 def test_a_squeezer_that_starts_near_its_end_is_led_back_while_the_light_stays() -> None:
     """The first or the last one, for which the others can make up; within 25 readings wherever it was tried."""
     worst_db, jumps_mv = [], []
