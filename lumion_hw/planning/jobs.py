@@ -42,7 +42,7 @@ class JobMix:
         if counted_by not in ("jobs", "accelerators"):
             raise ConfigError(f"shares count jobs or accelerators, not {counted_by!r}")
         for size, weight in weights.items():
-            if size != int(size) or not 1 <= size <= _MOST_SIZE:
+            if not 1 <= size <= _MOST_SIZE or size != int(size):
                 raise ConfigError(f"a job of {size} accelerators", hint=f"Give whole numbers from 1 to {_MOST_SIZE}.")
             if not (np.isfinite(weight) and weight >= 0.0):
                 raise ConfigError(f"the share of jobs of {size} accelerators is {weight}", hint="Give zero or more.")

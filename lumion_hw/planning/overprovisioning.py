@@ -30,12 +30,13 @@ POLICIES = ("job-migration", "server-eviction", "in-rack-spares", "spares-and-ra
 """Job migration moves the whole job; server eviction replaces the server; in-rack spares replace the accelerator as
 long as there are any, then the job moves; spares and racks: the same, but jobs move into racks held back for it."""
 
-_CHUNK = 1000
+# States at a time, and numbers in a table of states by jobs.
+_CHUNK, _MOST_IN_TABLE = 1000, 4_000_000
 _LAYOUTS = 16
 _DRAWN_AT_ONCE = 1024
 _MISFITS = 50
 _IDLE = -1
-MOST_STATES, MOST_FLEET = 10_000_000, 65_536
+MOST_STATES, MOST_FLEET = 1_000_000, 65_536
 _MOST_EVENTS = 2e8
 
 
@@ -203,7 +204,8 @@ def simulate(
     if expected > _MOST_EVENTS:
         raise ConfigError(f"{expected:.1g} faults are too many to draw", hint="Ask for fewer states.")
     layouts = _layouts(fleet, mix, np.random.default_rng((seed, 0)))
-    counts = [min(_CHUNK, states - first) for first in range(0, states, _CHUNK)]
+    chunk = min(_CHUNK, max(_MOST_IN_TABLE // layouts.size.shape[1], 1))
+    counts = [min(chunk, states - first) for first in range(0, states, chunk)]
     work = functools.partial(_chunk, fleet, faults, layouts)
     parts = list(mapper(work, [(seed, place + 1, count) for place, count in enumerate(counts)]))
     seen = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

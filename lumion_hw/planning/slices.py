@@ -63,8 +63,10 @@ class SliceRequest:
     @property
     def ports(self) -> int:
         """Duplex ports that the busiest accelerator needs."""
-        ends = [end for pair in self.circuits() for end in pair]
-        return max((ends.count(place) for place in set(ends)), default=0)
+        count = self.accelerators
+        lengths = {"ring": (count,), "torus": most_cubic(count), "full": (2,) * (count - 1)}[self.topology]
+        # Both neighbours along a dimension are the same one where it has only two.
+        return sum(min(length - 1, 2) for length in lengths)
 
 
 @dataclass(frozen=True)

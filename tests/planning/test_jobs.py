@@ -27,7 +27,7 @@ def test_a_mix_is_read_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["4\n", "4,1,2\n", "4,1\n4,2\n", "0,1\n", "2.5,1\n", "4,-1\n", "4,nan\n", "4,0\n", "x,1\n"]
+    "text", ["4\n", "4,1,2\n", "4,1\n4,2\n", "0,1\n", "2.5,1\n", "4,-1\n", "4,nan\n", "nan,1\n", "4,0\n", "x,1\n"]
 )
 def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "mix.csv"

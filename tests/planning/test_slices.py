@@ -21,6 +21,7 @@ from lumion_hw.planning import (
     torus_share,
     training_speedup,
 )
+from lumion_hw.planning.slices import Topology
 
 
 @pytest.mark.parametrize(("count", "pairs"), [(1, 0), (2, 1), (3, 3), (8, 8)])
@@ -35,6 +36,14 @@ def test_a_torus_has_six_neighbours_and_a_cube_of_eight_three() -> None:
     assert len(SliceRequest(64, "torus").circuits()) == 192
     assert SliceRequest(8, "torus").ports == 3
     assert SliceRequest(5, "full").ports == 4
+
+
+@pytest.mark.parametrize("topology", ["ring", "torus", "full"])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 8, 12, 27])
+def test_ports_are_the_circuits_of_the_busiest_accelerator(topology: Topology, count: int) -> None:
+    request = SliceRequest(count, topology)
+    ends = [end for pair in request.circuits() for end in pair]
+    assert request.ports == max((ends.count(place) for place in range(count)), default=0)
 
 
 @pytest.mark.parametrize(
