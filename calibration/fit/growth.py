@@ -12,7 +12,7 @@ are worth having is asked of light that did not find them: each half of the sett
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -42,13 +42,15 @@ _ABLE = 0.8
 # Readings that a pass looks at.
 _MOST_READINGS = 12_000
 # The same where directions of pairs are chosen for all settings.
-_MOST_FOR_PAIRS = 25_000
+_MOST_FOR_PAIRS = 16_000
 # Directions of pairs that light tells less than this share of, of what their width is, are not fitted.
 _TOLD = 0.1
 # Numbers held at once for the directions of pairs: 160 MB.
 _MOST_NUMBERS = 3e7
 # Readings whose information is summed up in one product.
 _AT_ONCE = 3_000
+# Settings whose phases are held at once for all directions of pairs.
+_PART = 128
 # Settings in a row that belong to one half: those next to each other have most of their heat in common.
 _STRETCH = 40
 # Settings in a row whose errors are taken to belong together.
@@ -196,7 +198,7 @@ def pair_directions(model: MeshModel, fit: FitResult, likelihood: Likelihood, pr
     other = model.beyond(Physics(widths, held=held))
     few, size = _thinned(likelihood, _MOST_FOR_PAIRS), other.space.size
     beside = replace(fit, free=fit.free[:size], vector=fit.vector[:size])
-    pass_ = _Pass(other, beside, few, (), pairs=True)
+    pass_ = _Pass(other, beside, few, (), pairs=True, sums=False)
     if pass_.rows is None or physics.pairs is None:
         raise CalibrationError("there is no light to choose directions of pairs by", hint="Measure random settings.")
     share = len(pass_.rows.heat_mw) / len(likelihood.observations)
@@ -317,10 +319,26 @@ class _KeptRows:
 
 
 class _Pass:
-    """One pass over the settings of a fit: sums for small rows, and rows of as many settings as there is room for."""
+    """One pass over the settings of a fit: sums for small rows, and rows of as many settings as there is room for.
+
+    Args:
+        model: The model of the fit.
+        fit: The fit.
+        likelihood: The settings.
+        small: Names of rows whose parameters stand behind those of the fit.
+        pairs: Whether rows are kept, for pairs to be looked at.
+        sums: Whether information and slopes are wanted.
+    """
 
     def __init__(
-        self, model: MeshModel, fit: FitResult, likelihood: Likelihood, small: Sequence[str], *, pairs: bool
+        self,
+        model: MeshModel,
+        fit: FitResult,
+        likelihood: Likelihood,
+        small: Sequence[str],
+        *,
+        pairs: bool,
+        sums: bool = True,
     ) -> None:
         widths = {row.name: row.usual for row in PHYSICS if row.name in (*model.space.physics.names, *small)}
         wider = model.beyond(Physics(widths, model.space.physics.pairs, model.space.physics.held))
@@ -340,7 +358,8 @@ class _Pass:
         stretches = _stretches(likelihood.observations.source)
         self.by_stretch = np.zeros((int(stretches.max()) + 1, self.main))
         for part in white_rows(wider, fit.parameters, likelihood, wanted, 0.0, kept):
-            self._add(part, stretches[part.settings])
+            if sums:
+                self._add(part, stretches[part.settings])
             if part.kept.any():
                 parts.append((part.rows[part.kept], part.by_phase, part.misfit[part.kept], part.heat_mw))
         for half in (0, 1):
@@ -485,7 +504,7 @@ class _Pairs:
     def __init__(self, model: MeshModel, fit: FitResult, rows: _KeptRows, main: int) -> None:
         kernel = model.heating.crosstalk(replace(fit.parameters, further={}))
         self._curve = np.concatenate([kernel.arm_rad_per_mw, kernel.joint_rad_per_mw])
-        self._single = self._curve[..., None].astype(np.float32)
+        self._single = self._curve.T[..., None].astype(np.float32)
         self._work = model.work
         self._rows, self._settings, self._explained = rows, int(rows.settings[-1]) + 1, fit.discrepancy == 0.0
         self._by_phase, self._heat = rows.by_phase.astype(np.float32), rows.heat_mw.astype(np.float32)
@@ -493,15 +512,27 @@ class _Pairs:
         self._main: Real = self._whole[:, :main]
 
     def _light(self, directions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return the light by directions ``(W, 2E, c)``, shape ``(N·M, c)``."""
-        phases = np.tensordot(self._heat, np.moveaxis(directions * self._single, 1, 0), axes=1)
-        return np.asarray((self._by_phase @ phases).reshape(-1, directions.shape[2]), np.float32)
+        """Return the light by directions ``(2E, W, c)``, shape ``(N·M, c)``."""
+        heaters, waveguides, count = directions.shape
+        felt = (directions * self._single).reshape(heaters, -1)
+        light = np.empty((*self._by_phase.shape[:2], count), np.float32)
+        for part in self._parts():
+            light[part] = self._by_phase[part] @ (self._heat[part] @ felt).reshape(-1, waveguides, count)
+        return light.reshape(-1, count)
 
     def _back(self, light: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return its transpose: what light of shape ``(N·M, c)`` says of all pairs, ``(W, 2E, c)``."""
-        phases = np.swapaxes(self._by_phase, 1, 2) @ light.reshape(*self._by_phase.shape[:2], -1)
-        pairs = np.moveaxis(np.tensordot(self._heat, phases, axes=(0, 0)), 0, 1)
-        return np.asarray(pairs * self._single, np.float32)
+        """Return its transpose: what light of shape ``(N·M, c)`` says of all pairs, ``(2E, W, c)``."""
+        light = light.reshape(*self._by_phase.shape[:2], -1)
+        pairs = np.zeros((*self._curve.T.shape, light.shape[2]), np.float32)
+        for part in self._parts():
+            phases = np.swapaxes(self._by_phase[part], 1, 2) @ light[part]
+            pairs += (self._heat[part].T @ phases.reshape(len(phases), -1)).reshape(pairs.shape)
+        pairs *= self._single
+        return pairs
+
+    def _parts(self) -> Iterator[slice]:
+        """Yield the settings some at a time: phases of all waveguides for all directions are half a gigabyte."""
+        return (slice(first, first + _PART) for first in range(0, len(self._heat), _PART))
 
     def score(self, ahead: Real, beside: Sequence[tuple[slice, float]], share: float) -> RowScore:
         """Return the score of pairs beside rows that are taken in, in the directions that light tells best.
@@ -551,9 +582,9 @@ class _Pairs:
         return PairDirections(self._curve, np.asarray(basis[:, :, told]))
 
     def _at_random(self, count: int) -> NDArray[np.float32]:
-        """Return directions in which every pair is off by about one, shape ``(W, 2E, c)``."""
-        directions = np.random.default_rng(0).standard_normal((*self._curve.shape, count), np.float32)
-        directions *= (self._curve > 0.0)[..., None]
+        """Return directions in which every pair is off by about one, shape ``(2E, W, c)``."""
+        directions = np.random.default_rng(0).standard_normal((*self._curve.T.shape, count), np.float32)
+        directions *= (self._curve > 0.0).T[..., None]
         return directions
 
     def _unasked(self, seen: Real, prior: Real, known: NDArray[np.float32], here: float) -> RowScore | None:
@@ -621,7 +652,7 @@ def _without(seen: NDArray[np.float32], light: NDArray[np.float32]) -> NDArray[n
 
 
 def _orthonormal(directions: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return an orthonormal basis of directions ``(W, 2E, c)``."""
+    """Return an orthonormal basis of directions ``(2E, W, c)``."""
     from scipy.linalg import qr
 
     basis, _ = qr(directions.reshape(-1, directions.shape[2]), mode="economic", check_finite=False)

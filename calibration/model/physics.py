@@ -90,7 +90,8 @@ class PairDirections:
 
     Attributes:
         curve_rad_per_mw: Shape ``(W, 2E)``, W arms and joints; the kernel that pairs scatter about, 0 for own arms.
-        vectors: Shape ``(W, 2E, K)``; orthonormal directions of the relative deviations, in single precision.
+        vectors: Shape ``(2E, W, K)``; orthonormal directions of the relative deviations, in single precision. Heaters
+            come first, as in all products with their heat.
     """
 
     curve_rad_per_mw: Real
@@ -103,30 +104,30 @@ class PairDirections:
 
     def deviation_rad_per_mw(self, along: Real) -> Real:
         """Return the crosstalk beyond the kernel, shape ``(W, 2E)``, of coordinates of shape ``(K,)``."""
-        deviation: Real = self.curve_rad_per_mw * (self.vectors @ along.astype(np.float32))
+        deviation: Real = self.curve_rad_per_mw * (self.vectors @ along.astype(np.float32)).T
         return deviation
 
     def along(self, deviation_rad_per_mw: Real) -> Real:
         """Return the coordinates of a deviation, shape ``(K,)``."""
         curve = self.curve_rad_per_mw
         relative = np.divide(deviation_rad_per_mw, curve, out=np.zeros_like(curve), where=curve > 0.0)
-        along: Real = np.tensordot(relative, self.vectors.astype(np.float64), axes=2)
+        along: Real = np.tensordot(relative.T, self.vectors.astype(np.float64), axes=2)
         return along
 
     @cached_property
     def _by_heat(self) -> NDArray[np.float32]:
         """Shape ``(2E, W·K)``; how phases follow the coordinates for a mW of every heater."""
-        weighed = np.moveaxis(self.vectors * self.curve_rad_per_mw[..., None].astype(np.float32), 1, 0)
-        return np.ascontiguousarray(weighed).reshape(weighed.shape[0], -1)
+        weighed: NDArray[np.float32] = self.vectors * self.curve_rad_per_mw.T[..., None].astype(np.float32)
+        return weighed.reshape(len(weighed), -1)
 
     def phases(self, heat_mw: Real) -> NDArray[np.float32]:
         """Return how phases of arms and joints follow the coordinates at N settings, shape ``(N, W, K)``."""
         phases: NDArray[np.float32] = heat_mw.astype(np.float32) @ self._by_heat
-        return phases.reshape(len(heat_mw), *self.vectors.shape[::2])
+        return phases.reshape(len(heat_mw), *self.vectors.shape[1:])
 
     def summed(self, by_pair: Real) -> Real:
         """Return by the coordinates, shape ``(K,)``, what is given by phases of waveguides and heat, ``(W, 2E)``."""
-        felt = (by_pair * self.curve_rad_per_mw).astype(np.float32)
+        felt = (by_pair * self.curve_rad_per_mw).T.astype(np.float32)
         summed: Real = np.tensordot(felt, self.vectors, axes=2).astype(np.float64)
         return summed
 

@@ -37,7 +37,7 @@ def _settings(small: SimulatedMesh, monitors: tuple[int, ...], count: int = 24) 
 def _pairs(rng: np.random.Generator) -> PairDirections:
     shape = WAVEGUIDES, 2 * SMALL.n_pucs
     vectors, _ = np.linalg.qr(rng.standard_normal((shape[0] * shape[1], 6)))
-    return PairDirections(rng.uniform(1e-4, 2e-3, shape), vectors.reshape(*shape, 6).astype(np.float32))
+    return PairDirections(rng.uniform(1e-4, 2e-3, shape), vectors.reshape(*shape[::-1], 6).astype(np.float32))
 
 
 def _physics(*names: str) -> Physics:
