@@ -1,4 +1,4 @@
-"""For all tests: a clock, Ctrl-C works, fits are computed once, and what a test waits for comes or the test fails."""
+"""For all tests: a clock, Ctrl-C works, what many need is computed once, what a test waits for comes or it fails."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from remembered_files import remember_files
 from remembered_fits import remember_fits
 from waiting import PATIENCE_S, Bound
 
@@ -38,9 +39,10 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def fits_once() -> Iterator[None]:
+def computed_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         remember_fits(patch)
+        remember_files(patch)
         yield
 
 

@@ -18,6 +18,24 @@ MESH = HexMesh.columns((1, 2, 1))
 RHO2_RANGE = (0.9 * np.pi / 2.0, 1.1 * np.pi / 1.2)
 
 
+Swept = tuple[SimulatedBench, Logbook, dict[int, HeaterFit]]
+
+
+@pytest.fixture(scope="module")
+def sound() -> Swept:
+    """All heaters of one bench, swept; what several tests look at."""
+    bench = SimulatedBench.draw(MESH, 1)
+    return bench, *_swept(bench)
+
+
+@pytest.fixture(scope="module")
+def dead() -> Swept:
+    """The same with a dead heater."""
+    bench = SimulatedBench.draw(MESH, 1)
+    bench.simulated.truth.stuck_current_ma[7] = 0.0
+    return bench, *_swept(bench)
+
+
 def _swept(bench: SimulatedBench) -> tuple[Logbook, dict[int, HeaterFit]]:
     logbook = Logbook(bench)
     noise = NoiseModel(RELATIVE, FLOOR_MA)
@@ -39,17 +57,26 @@ def _turn_errors_rad(bench: SimulatedBench, fits: dict[int, HeaterFit]) -> np.nd
     return np.array(errors)
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
-def test_every_law_is_known_to_two_percent(seed: int) -> None:
+def test_every_law_is_known_to_two_percent(sound: Swept) -> None:
+    bench, _, fits = sound
+    assert_known(bench, fits)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [2, 3])
+def test_so_it_is_on_other_benches(seed: int) -> None:
     bench = SimulatedBench.draw(MESH, seed)
-    _, fits = _swept(bench)
+    assert_known(bench, _swept(bench)[1])
+
+
+def assert_known(bench: SimulatedBench, fits: dict[int, HeaterFit]) -> None:
     errors = _turn_errors_rad(bench, fits)
     assert np.sqrt((errors**2).mean()) < 0.01 * 2 * np.pi
     assert np.abs(errors).max() < 0.05 * 2 * np.pi
 
 
-def test_one_channel_changes_from_setting_to_setting() -> None:
-    logbook, _ = _swept(SimulatedBench.draw(MESH, 1))
+def test_one_channel_changes_from_setting_to_setting(sound: Swept) -> None:
+    _, logbook, _ = sound
     currents = logbook.observations().currents_ma
     changed = (np.diff(currents, axis=0) != 0).sum(axis=1)
     assert set(changed.tolist()) == {0, 1}  # 0 where only the light moves
@@ -64,17 +91,13 @@ def test_the_whole_mesh_takes_some_1100_settings_and_16_seconds() -> None:
     assert logbook.effort.hardware_s < 18.0
 
 
-def test_a_dead_heater_is_looked_at_several_times_and_has_no_law() -> None:
-    bench = SimulatedBench.draw(MESH, 1)
-    bench.simulated.truth.stuck_current_ma[7] = 0.0
-    _, fits = _swept(bench)
+def test_a_dead_heater_is_looked_at_several_times_and_has_no_law(dead: Swept) -> None:
+    _, _, fits = dead
     assert [heater for heater, fit in fits.items() if fit.law is None] == [7]
 
 
-def test_a_heater_that_stays_uncertain_is_looked_at_on_other_backgrounds_one_write_a_look() -> None:
-    bench = SimulatedBench.draw(MESH, 1)
-    bench.simulated.truth.stuck_current_ma[7] = 0.0
-    logbook, _ = _swept(bench)
+def test_a_heater_that_stays_uncertain_is_looked_at_on_other_backgrounds_one_write_a_look(dead: Swept) -> None:
+    _, logbook, _ = dead
     currents = logbook.observations().currents_ma
     changed = (np.diff(currents, axis=0) != 0).sum(axis=1)
     assert (changed > MESH.n_pucs).sum() == 3  # of five looks the first two are as the sweeps leave the mesh

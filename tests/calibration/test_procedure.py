@@ -1,7 +1,13 @@
+"""A whole calibration of the small bench, by the command and by itself, against the hidden truth."""
+
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,19 +16,61 @@ from bench_run import SMALL, Calibrated, calibrated_bench
 from same_record import content
 
 from calibration.measure.bench_probe import BenchProbe
+from calibration.record.raw_data import load_raw
+from calibration.report.hidden_truth import compare
+from calibration.run.journal import read_journal
 from calibration.run.verification import TOLERANCE_DB, verify
 from lumion_hw.bench.bench import Bench
+from lumion_hw.cli import calibrate_main as main
 from lumion_hw.errors import CalibrationError
 from lumion_hw.mesh.inverse import heater_currents_ma
+from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.mesh.topology import State
 from lumion_hw.storage import load_record, save_record
 
+SEED = 1
 
-@pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.long), 2])
+
+@dataclass(frozen=True)
+class Run:
+    """What a whole calibration by the command left and said."""
+
+    path: Path
+    arguments: list[str]
+    out: str
+    err: str
+
+    @property
+    def record(self) -> CalibrationRecord:
+        return load_record(self.path)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """One calibration by the command, its report asked for."""
+    path = tmp_path_factory.mktemp("calibrate") / "record.json"
+    arguments = ["run", str(SMALL), "--emulate", "--seed", str(SEED), "--out", str(path)]
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        assert main([*arguments, "--report", str(path.with_suffix(".html"))]) == 0
+    return Run(path, arguments, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="module", params=["command", pytest.param(2, marks=pytest.mark.long)])
 def small_calibrated(request: pytest.FixtureRequest) -> Iterator[Calibrated]:
-    """The small bench of each seed, calibrated here and now; shared, so a test leaves it as it found it."""
-    with Bench.emulate(SMALL, seed=request.param) as bench:
-        yield calibrated_bench(bench, request.param)
+    """The small bench, calibrated here and now by the command or by itself; shared, so a test leaves it as it found it.
+
+    What the command has written is judged on a bench that is opened again, whose light is aligned anew.
+    """
+    seed = SEED if request.param == "command" else request.param
+    with Bench.emulate(SMALL, seed=seed) as bench:
+        if request.param != "command":
+            yield calibrated_bench(bench, seed)
+            return
+        run: Run = request.getfixturevalue("done")
+        record, probe = run.record, BenchProbe(bench)
+        assert record.raw is not None
+        probe.align_all()
+        yield Calibrated(bench, probe, record, compare(bench, record), seed, load_raw(run.path, record.raw))
 
 
 # Against the hidden truth --------------------------------------------------------------------------------------------
@@ -167,14 +215,84 @@ def test_the_record_of_one_bench_does_not_fit_another(small_calibrated: Calibrat
         probe.safe()
 
 
+# What the command leaves and says ------------------------------------------------------------------------------------
+
+
+def test_a_run_leaves_a_complete_record_and_its_event_log(done: Run) -> None:
+    assert "- pucs calibrated: 15\n" in done.out
+    assert f"\nRecord: {done.path}\n" in done.out
+    loaded = done.record
+    assert (loaded.complete, loaded.faults) == (True, ())
+    assert (loaded.device_serial, loaded.provenance["seed"]) == ("SMALL-0001", "1")
+    events = [json.loads(line)["event"] for line in done.path.with_suffix(".events.jsonl").read_text().splitlines()]
+    assert events[-1] == "calibrated"
+
+
+def test_off_a_terminal_each_stage_is_a_line_with_the_time_that_is_left(done: Run) -> None:
+    stages = [line.split(":")[0] for line in done.err.splitlines()]
+    assert stages[:4] == ["alignment", "survey", "sweeps", "random settings"]
+    assert stages[-1] == "verification"
+    assert {"search", "global fit", "sources", "fibres"} < set(stages)
+    assert all("left" in line for line in done.err.splitlines())
+
+
+def test_the_raw_readings_lie_beside_the_record(done: Run) -> None:
+    record = done.record
+    assert record.raw is not None
+    raw = load_raw(done.path, record.raw)
+    assert raw.monitors == record.monitor_ports
+    assert set(np.unique(raw.source)) == {-1, 1, 6, 11}
+    in_journal = sum(len(entry.currents_ma) for entry in read_journal(done.path.with_suffix(".journal")).entries)
+    assert len(raw) == in_journal > record.quality["settings"]
+
+
+def test_the_record_says_where_it_comes_from(done: Run) -> None:
+    provenance = done.record.provenance
+    assert provenance["interruptions"] == "0"
+    assert provenance["command_line"] == "lumion-calibrate " + " ".join(done.arguments)
+    assert provenance["started_utc"] <= provenance["stopped_utc"]
+    assert len(provenance["journal_sha256"]) == len(provenance["plan_sha256"]) == 64
+
+
+def test_the_reference_setting_was_looked_at_through_the_run(done: Run) -> None:
+    quality = done.record.quality
+    assert 0.0 < quality["reference_power_db"] < 0.05
+    assert 0.5 < quality["reference_shape_sigma"] < 2.0
+
+
+def test_the_record_says_under_which_conditions_it_was_made(done: Run) -> None:
+    conditions = done.record.conditions
+    assert conditions.wavelengths_nm == (1550.0,)
+    assert conditions.wavelength_range_nm == pytest.approx((1547.5, 1552.5), abs=0.1)
+    assert conditions.reference_hz == pytest.approx(299_792_458.0 / 1550e-9)
+    assert conditions.temperature_range_c == pytest.approx((25.0, 25.0), abs=0.1)  # small.yaml has no drift
+    assert conditions.polarization == {
+        "1": "turned to TE by pol-a",
+        "6": "turned to TE by pol-b",
+        "11": "turned to TE by pol-c",
+    }
+    assert conditions.laser_power_dbm == pytest.approx(1.0, abs=3.0)  # a module's own meter is good to 3 dB
+    assert conditions.emulated_age_s is not None
+    assert done.record.quality["bench_s"] < conditions.emulated_age_s < 300.0
+    assert "a loop of six PUCs turns 0.1 rad in 0.24 GHz (1.9 pm)" in conditions.ambient
+
+
+def test_a_run_leaves_its_report_on_request(done: Run) -> None:
+    path = done.path.with_suffix(".html")
+    assert f"\nReport: {path}\n" in done.out
+    report = path.read_text(encoding="utf-8")
+    assert done.record.content_sha256 in report
+    assert ">sweeps<" in report  # the raw readings were there
+
+
 # One seed, one record ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("small_calibrated", [1], indirect=True)
+@pytest.mark.parametrize("small_calibrated", [2], indirect=True)
 def test_the_same_seed_gives_the_same_record(small_calibrated: Calibrated) -> None:
-    with Bench.emulate(SMALL, seed=1) as bench:
-        again = calibrated_bench(bench, 1).record
+    with Bench.emulate(SMALL, seed=2) as bench:
+        again = calibrated_bench(bench, 2).record
     assert content(again) == content(small_calibrated.record)
     assert again.quality["bench_s"] == small_calibrated.record.quality["bench_s"]
 

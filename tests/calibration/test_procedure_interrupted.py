@@ -78,7 +78,8 @@ def bench(clock: CutClock) -> Iterator[Bench]:
         yield opened
 
 
-@pytest.mark.parametrize(("cut_at", "heaters"), [pytest.param(60, 0, marks=pytest.mark.long), (450, 30)])
+@pytest.mark.long  # the interrupts of tests/cli/test_cli_demo.py and the run cut short, below, are the fast ones
+@pytest.mark.parametrize(("cut_at", "heaters"), [(60, 0), (450, 30)])
 def test_an_interruption_in_a_measurement_leaves_the_bench_safe_and_the_findings(
     bench: Bench, cut_at: int, heaters: int, tmp_path: Path
 ) -> None:

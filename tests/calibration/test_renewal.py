@@ -46,6 +46,7 @@ def aged(home: Path, days: float) -> Bench:
 
 
 def looked_at(bench: Bench, record: CalibrationRecord, days: float) -> DriftRun:
+    bench.mesh.check_record(record)  # as the command does: it tells how long the heaters take
     probe = BenchProbe(bench)
     probe.align_all()
     return DriftRun(probe, record, days, seed=11)

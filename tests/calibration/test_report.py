@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import importlib.util
+import io
 import json
 import math
 import re
@@ -11,6 +13,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,9 +103,25 @@ def saved(found: Calibrated, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def page(recorded: Calibrated, tmp_path_factory: pytest.TempPathFactory) -> Html:
-    """The whole report, with plots."""
+    """The whole report, with plots, as the command writes it beside the record."""
     path = save(recorded, tmp_path_factory.mktemp("report") / "record.json")
-    return html(path, plots=True)
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main(["report", str(path)]) == 0
+    assert out.getvalue() == f"Report: {path.with_suffix('.html')}\n"
+    return Html(path.with_suffix(".html").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def truth(recorded: Calibrated, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the command prints of a report in Markdown that compares with the hidden truth."""
+    path = save(recorded, tmp_path_factory.mktemp("truth") / "record.json")
+    out = path.with_name("truth.md")
+    bench = ["--bench", str(SMALL), "--seed", str(recorded.seed)]
+    with contextlib.redirect_stdout(io.StringIO()) as told:
+        assert main(["report", str(path), "--out", str(out), *bench, "--json"]) == 0
+    document: dict[str, Any] = json.loads(told.getvalue())
+    assert document["report"] == str(out)
+    return document
 
 
 def save(found: Calibrated, path: Path, **changes: object) -> Path:
@@ -111,8 +130,8 @@ def save(found: Calibrated, path: Path, **changes: object) -> Path:
     return path
 
 
-def html(path: Path, *, plots: bool = False) -> Html:
-    written = write_report(path, path.with_suffix(".html"), plots=plots)
+def html(path: Path) -> Html:
+    written = write_report(path, path.with_suffix(".html"), plots=False)
     return Html(written.path.read_text(encoding="utf-8"))
 
 
@@ -247,15 +266,15 @@ def test_names_cannot_break_the_document(found: Calibrated, tmp_path: Path, suff
         assert "\n## not" not in written
 
 
-def test_markdown_has_its_pictures_beside_it(saved: Path) -> None:
-    written = write_report(saved, saved.with_name("result.md"))
-    text = written.path.read_text(encoding="utf-8")
+def test_markdown_has_its_pictures_beside_it(truth: dict[str, Any]) -> None:
+    path = Path(truth["report"])
+    text = path.read_text(encoding="utf-8")
     named = re.findall(r"!\[.*\]\((.+?)\)", text)
     assert len(named) == 8
-    assert all(name.startswith("result-pictures/") and name.isascii() for name in named)
-    assert {saved.parent / name for name in named} == set(written.pictures)
-    for path in written.pictures:
-        assert ET.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    assert all(name.startswith("truth-pictures/") and name.isascii() for name in named)
+    assert {path.parent / name for name in named} == {Path(each) for each in truth["pictures"]}
+    for picture in truth["pictures"]:
+        assert ET.parse(picture).getroot().tag == "{http://www.w3.org/2000/svg}svg"
     for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
         columns = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}
         assert len(columns) == 1  # every row has as many cells as the head
@@ -332,29 +351,18 @@ def test_other_kinds_of_files_are_refused(saved: Path) -> None:
 # Command line --------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_writes_beside_the_record(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", str(saved)]) == 0
-    assert capsys.readouterr().out == f"Report: {saved.with_suffix('.html')}\n"
-    assert saved.with_suffix(".html").exists()
-
-
 def test_a_report_of_no_known_kind_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
     record = tmp_path / "r.json"
     assert main(["run", str(SMALL), "--emulate", "--out", str(record), "--report", str(tmp_path / "r.pdf")]) == 2
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_truth_of_an_emulated_bench_is_told_on_request(
-    saved: Path, found: Calibrated, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = saved.with_name("truth.md")
-    seed = str(found.seed)
-    assert main(["report", str(saved), "--out", str(out), "--bench", str(SMALL), "--seed", seed, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["report"] == str(out)
+def test_the_truth_of_an_emulated_bench_is_told_on_request(truth: dict[str, Any], found: Calibrated) -> None:
+    text = Path(truth["report"]).read_text("utf-8")
     rms = 1e3 * float(np.sqrt(np.mean(found.report.phase_error_rad**2)))
-    told = re.search(r"\| passive phases, error, rms \| ([\d.]+) \| mrad \| ≤ 3 \| yes \|", out.read_text("utf-8"))
+    told = re.search(r"\| passive phases, error, rms \| ([\d.]+) \| mrad \| ≤ 3 \| yes \|", text)
     assert told is not None
-    assert out.read_text("utf-8").count("error over the Cramér-Rao bound") == 2
+    assert text.count("error over the Cramér-Rao bound") == 2
     assert float(told[1]) == pytest.approx(rms, rel=0.05)  # a reopened bench has been drifting for another while
 
 

@@ -27,6 +27,13 @@ def slow(directory: Path, tau_s: float, settle_s: float | None = None, bench: Pa
     return path
 
 
+def timed(bench: Bench) -> None:
+    """Measure the time constant by the light of one source as it comes: no polarization is searched before."""
+    probe = BenchProbe(bench)
+    probe.light(probe.sources[0])
+    probe.time_heaters()
+
+
 @pytest.mark.long
 def test_heaters_of_50_ms_are_waited_for_and_the_calibration_comes_out_right(tmp_path: Path) -> None:
     """With the millisecond that is enough for undercut heaters, every reading of this bench shows the one before."""
@@ -39,9 +46,8 @@ def test_heaters_of_50_ms_are_waited_for_and_the_calibration_comes_out_right(tmp
 
 def test_a_wait_below_five_time_constants_is_refused(tmp_path: Path) -> None:
     with Bench.emulate(slow(tmp_path, 0.05, settle_s=0.15), seed=1) as bench:
-        probe = BenchProbe(bench)
         with pytest.raises(ConfigError, match=r"mesh.settle_s is 0\.15 s, expected at least 5 time") as refused:
-            probe.align_all()
+            timed(bench)
         assert "Set mesh.settle_s to 0.2" in str(refused.value.hint)
 
 
@@ -63,7 +69,7 @@ def test_a_wait_of_the_bench_file_that_is_long_enough_is_kept(tmp_path: Path, se
 )
 def test_the_time_constant_is_found_from_light(tmp_path: Path, tau_s: float, seed: int) -> None:
     with Bench.emulate(slow(tmp_path, tau_s), seed=seed) as bench:
-        BenchProbe(bench).align_all()
+        timed(bench)
         assert bench.mesh.heater_tau_s == pytest.approx(tau_s, rel=0.1)
         assert bench.mesh.settle_s >= 8.5 * tau_s
 
@@ -118,8 +124,6 @@ def test_a_meter_that_rounds_does_not_make_light_seem_to_move(seed: int) -> None
 
 def test_without_an_alignment_the_first_reading_in_light_waits_for_it(tmp_path: Path) -> None:
     with Bench.emulate(slow(tmp_path, 0.05), seed=1) as bench:
-        BenchProbe(bench).align_all()
-        bench.mesh.heater_tau_s, bench.mesh.settle_s = None, 1e-3
         probe = BenchProbe(bench)
         probe.light(probe.sources[0])
         probe.measure(bench.mesh.driven_ma())

@@ -1,5 +1,7 @@
 """`lumion demo` as a user runs it: one document, files that stay, exit codes, interrupts; on the small bench."""
 
+import contextlib
+import io
 import itertools
 import json
 import os
@@ -66,10 +68,34 @@ def demo(capsys: pytest.CaptureFixture[str]) -> Callable[..., Run]:
     return here
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The whole demo once, with --json."""
-    return process(tmp_path_factory.mktemp("demo") / "out", "--seed", "3", "--json", hash_seed="1")
+def recorded_calibration(_bench: object, _aligner: object, seed: int, path: Path, *_: object, **__: object) -> object:
+    """Stand in for the calibration: what it leaves beside the record, as it was recorded."""
+    record = load_record(RECORD)
+    assert seed == SEED
+    assert record.raw is not None
+    record = replace(record, raw=save_raw(path, load_raw(RECORD, record.raw)))
+    save_record(record, path)
+    path.with_suffix(".journal").write_bytes(RECORD.with_suffix(".journal").read_bytes())
+    return record
+
+
+@pytest.fixture(scope="module", params=["recorded", pytest.param("process", marks=pytest.mark.long)])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The demo once, with --json: after the recorded calibration, or the whole of it in a process of its own."""
+    directory = tmp_path_factory.mktemp("demo") / "out"
+    if request.param == "process":
+        return process(directory, "--seed", "3", "--json", hash_seed="1")
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(io.StringIO()) as out,
+        contextlib.redirect_stderr(io.StringIO()) as err,
+    ):
+        patch.setattr("lumion_hw.cli.demo.steps.calibrate", recorded_calibration)
+        code = main(arguments(directory, "--seed", str(SEED), "--json"))
+    return Run(code, out.getvalue(), err.getvalue(), directory)
+
+
+whole = pytest.mark.parametrize("run", [pytest.param("process", marks=pytest.mark.long)], indirect=True)
 
 
 def test_the_demo_ends_well_with_one_document_and_nothing_else_on_stdout(run: Run) -> None:
@@ -79,7 +105,8 @@ def test_the_demo_ends_well_with_one_document_and_nothing_else_on_stdout(run: Ru
 
 def test_the_bench_is_the_one_asked_for(run: Run) -> None:
     bench = run.document["bench"]
-    assert (bench["name"], bench["seed"], bench["emulated"]) == ("small", 3, True)
+    seed = int(load_record(run.directory / "calibration.json").provenance["seed"])
+    assert (bench["name"], bench["seed"], bench["emulated"]) == ("small", seed, True)
     assert (bench["pucs"], bench["ports"], bench["controller_serial"]) == (15, 16, "SMALL-0001")
     assert len(bench["devices"]) == 8
 
@@ -139,6 +166,7 @@ def test_what_is_left_behind_exists_and_can_be_read(run: Run) -> None:
     assert "Calibration of SMALL-0001" in artifacts["calibration_report"].read_text()
 
 
+@whole
 def test_the_event_log_tells_the_demo_line_by_line(run: Run) -> None:
     events = [json.loads(line) for line in (run.directory / "events.jsonl").read_text().splitlines()]
     names = [event["event"] for event in events]
@@ -172,23 +200,12 @@ def repeatable(document: Any) -> Any:
     return [repeatable(value) for value in document] if isinstance(document, list) else document
 
 
-@pytest.mark.long
+@whole
 def test_the_same_seed_gives_the_same_run_whatever_the_hash_seed(run: Run, tmp_path: Path) -> None:
     again = process(tmp_path / "out", "--seed", "3", "--json", hash_seed="4")
     assert repeatable(again.document) == repeatable(run.document)
     for name in ("mesh-before.svg", "mesh.svg"):
         assert (again.directory / name).read_bytes() == (run.directory / name).read_bytes()
-
-
-def recorded_calibration(_bench: object, _aligner: object, seed: int, path: Path, *_: object, **__: object) -> object:
-    """Stand in for the calibration: what it leaves beside the record, as it was recorded."""
-    record = load_record(RECORD)
-    assert seed == SEED
-    assert record.raw is not None
-    record = replace(record, raw=save_raw(path, load_raw(RECORD, record.raw)))
-    save_record(record, path)
-    path.with_suffix(".journal").write_bytes(RECORD.with_suffix(".journal").read_bytes())
-    return record
 
 
 def test_for_people_it_prints_tables_and_no_progress_on_stdout(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from cmis_peer import (
     ACTIVATED,
@@ -23,6 +26,7 @@ from cmis_peer import (
 
 from lumion_hw.clock import VirtualClock
 from lumion_hw.drivers.transponders.cmis import CmisTransponder
+from lumion_hw.drivers.transponders.cmis.context import ModuleContext
 from lumion_hw.errors import (
     ConfigError,
     ConfigRejectedError,
@@ -521,3 +525,16 @@ def test_states_are_read_not_remembered(module: CmisTransponder, peer: Peer) -> 
     assert module.module_state() == PWR_UP
     peer.dp_state(INIT)
     assert module.data_path_states()[8] == "init"
+
+
+def test_what_takes_minutes_is_asked_for_less_often_and_noticed_a_fiftieth_later_at_most(clock: VirtualClock) -> None:
+    looks: list[float] = []
+
+    def done() -> bool:
+        looks.append(clock.now())
+        return looks[-1] - looks[0] >= 100.0
+
+    ModuleContext.wait(cast(Any, SimpleNamespace(clock=clock)), done, 200.0, lambda: "tuning")
+    assert looks[-1] - looks[0] <= 102.0
+    assert np.diff(looks[:40]).max() < 0.251  # as quick as ever in the first ten seconds
+    assert len(looks) < 200  # every quarter of a second: 400

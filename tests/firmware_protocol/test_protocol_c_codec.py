@@ -70,7 +70,12 @@ def broken(part: str, number: int, key: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("part", "number", "key"), [("frames", 4, "wire"), ("frames", 4, "payload"), ("images", 0, "bytes")]
+    ("part", "number", "key"),
+    [
+        ("frames", 4, "wire"),
+        pytest.param("frames", 4, "payload", marks=pytest.mark.long),
+        pytest.param("images", 0, "bytes", marks=pytest.mark.long),
+    ],
 )
 def test_a_deliberately_broken_record_is_found_in_both_languages(
     folder: Path, part: str, number: int, key: str

@@ -207,9 +207,11 @@ class ModuleContext:
         Raises:
             DeviceTimeoutError: It was not done in time.
         """
-        # From 10 to 250 ms: stages take from milliseconds to minutes, and the bus is there for others, too.
+        # From 10 to 250 ms: stages take from milliseconds to minutes, and the bus is there for others, too. What has
+        # taken long already is noticed a fiftieth of that later.
         period_s = min(max(timeout_s / 200.0, 0.01), 0.25)
-        end = self.clock.now() + timeout_s
+        began_s = self.clock.now()
+        end = began_s + timeout_s
         while not done():
             if self.clock.now() >= end:
                 raise self.error(
@@ -217,4 +219,5 @@ class ModuleContext:
                     f"{stage()} for {timeout_s:.3g} s",
                     "It takes longer than the module advertises; wait_for_lock() and flags() may tell why.",
                 )
-            self.clock.sleep(min(period_s, max(end - self.clock.now(), 0.0)))
+            now_s = self.clock.now()
+            self.clock.sleep(min(max(period_s, 0.02 * (now_s - began_s)), max(end - now_s, 0.0)))
