@@ -106,6 +106,8 @@ def _fleet(racks: int, per_rack: int, per_server: int, spares: int, spare_racks:
 @_rate_options
 @click.option("--level", type=_LEVEL, default=0.95, show_default=True, help="Probability that no job is short.")
 @click.option("--spares-fail", is_flag=True, help="Spares are lost as often as other accelerators alone.")
+@out_option("Draw here how likely spares are too few: .png, .svg or .pdf.", "--plot")
+@force_option
 @json_option
 def spares(
     racks: int,
@@ -116,6 +118,8 @@ def spares(
     server_share: float,
     level: float,
     spares_fail: bool,
+    plot: Path | None,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Say how many spares reach a service level, per rack and in one pool, exactly.
@@ -132,6 +136,14 @@ def spares(
     rack = rack_of_servers(per_rack // per_server, per_server, alone, server)
     lost = alone if spares_fail else 0.0
     plans = [plan_spares(rack, racks, level, rule, spare_unavailable=lost) for rule in ("published", "sufficient")]
+    if plot is not None:
+        from lumion_hw.files.writing import over
+        from lumion_hw.planning import RiskGroup, lost_probability, plot_shortage
+
+        groups = {f"one rack of {per_rack}": rack} | (
+            {f"pool of {racks} racks": RiskGroup(0.0, (rack,) * racks)} if racks > 1 else {}
+        )
+        plot_shortage({label: lost_probability(group) for label, group in groups.items()}, level, plot, over(force))
     if as_json:
         shares = {"accelerator_unavailable": alone, "server_unavailable": server}
         echo_json(shares | {"plans": plans})

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         on_cores,
         simulate,
     )
-    from lumion_hw.planning.picture import plot_costs_of_policies, plot_factors
+    from lumion_hw.planning.picture import plot_costs_of_policies, plot_factors, plot_shortage, plot_stream
     from lumion_hw.planning.slices import (
         TOPOLOGIES,
         FabricRack,
@@ -74,6 +74,8 @@ __all__ = [
     "plan_spares",
     "plot_costs_of_policies",
     "plot_factors",
+    "plot_shortage",
+    "plot_stream",
     "rack_of_servers",
     "serve_stream",
     "simulate",
@@ -99,7 +101,7 @@ if not TYPE_CHECKING:
                 "on_cores",
                 "simulate",
             ),
-            "picture": ("plot_costs_of_policies", "plot_factors"),
+            "picture": ("plot_costs_of_policies", "plot_factors", "plot_shortage", "plot_stream"),
             "slices": (
                 "TOPOLOGIES",
                 "FabricRack",

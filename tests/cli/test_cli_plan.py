@@ -30,6 +30,20 @@ def test_spares_are_those_of_the_recursion_and_both_rules_are_named(capsys: pyte
     assert "published" in printed(capsys, *asked)
 
 
+def test_spares_and_streams_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib, of the extra plots, is not there")
+    for asked, words in (
+        (("plan", "spares", "--racks", 8), ("one rack of 64", "pool of 8 racks", "level 0.95")),
+        (("slice", "stream", "--requests", 50), ("torus", "fabric", "enough free, no place", "accelerators at work")),
+    ):
+        picture = tmp_path / f"{asked[0]}.svg"
+        printed(capsys, *asked, "--plot", picture)
+        text = picture.read_text(encoding="utf-8")
+        assert all(f"<!-- {word} -->" in text for word in words)
+        assert main([*map(str, asked), "--plot", str(tmp_path / "picture.txt")]) == 2
+        assert ".png" in capsys.readouterr().err
+
+
 def test_compare_is_the_published_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     asked = ("plan", "compare", "--failures", "1,4", "--states", 200)
