@@ -11,11 +11,11 @@ from lumion_hw.public_names import public_names
 
 if TYPE_CHECKING:
     from lumion_hw.planning.factors import PUBLISHED, FactorMap, factor_map
+    from lumion_hw.planning.faults import FaultCause, Faults, read_causes
     from lumion_hw.planning.jobs import MIXES, JobMix, job_mix
     from lumion_hw.planning.overprovisioning import (
         COUNTINGS,
         POLICIES,
-        Faults,
         Fleet,
         Overprovisioning,
         PolicyCost,
@@ -54,6 +54,7 @@ __all__ = [
     "TOPOLOGIES",
     "FabricRack",
     "FactorMap",
+    "FaultCause",
     "Faults",
     "Fleet",
     "JobMix",
@@ -77,6 +78,7 @@ __all__ = [
     "plot_shortage",
     "plot_stream",
     "rack_of_servers",
+    "read_causes",
     "serve_stream",
     "simulate",
     "spares_needed",
@@ -89,11 +91,11 @@ if not TYPE_CHECKING:
         __name__,
         {
             "factors": ("PUBLISHED", "FactorMap", "factor_map"),
+            "faults": ("FaultCause", "Faults", "read_causes"),
             "jobs": ("MIXES", "JobMix", "job_mix"),
             "overprovisioning": (
                 "COUNTINGS",
                 "POLICIES",
-                "Faults",
                 "Fleet",
                 "Overprovisioning",
                 "PolicyCost",

@@ -136,7 +136,7 @@ def plot_shortage(lost: Mapping[str, Real], service_level: float, target: AnyPat
     axes.set_yscale("log")
     axes.set_ylim(_SHOWN_SHORT, 1.5)
     axes.set_xlabel("spares")
-    axes.set_ylabel("more are lost")
+    axes.set_ylabel("probability that more are lost")
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
     save_figure(figure, target, over)
