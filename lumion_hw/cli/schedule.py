@@ -530,10 +530,8 @@ def phases(
     """
     from lumion_hw.schedules.phases import iteration_times, load_phases, prepare, prepared_document
 
-    if (bench_file is None) != (record is None):
-        raise click.UsageError("Give --bench and --record together.")
-    if run and bench_file is None:
-        raise click.UsageError("Give --bench and --record with --run.")
+    if (bench_file is None) != (record is None) or (run and bench_file is None):
+        raise click.UsageError("Give --bench and --record together, and both with --run.")
     plan = load_phases(file)
     document: dict[str, Any] = {"job": plan.job, "tags": [phase.tag for phase in plan.phases]}
     measured: tuple[MeasuredPhase, ...] = ()
@@ -568,9 +566,9 @@ def phases(
         plot_iteration(plan, times, plot, over(force))
     if as_json:
         echo_json(document)
-    else:
-        _say_times(plan, times, measured, modelled)
-        _say_darkness(measured, settle_s)
+        return
+    _say_times(plan, times, measured, modelled)
+    _say_darkness(measured, settle_s)
 
 
 def _measured_document(
