@@ -11,7 +11,7 @@ from lumion_hw.public_names import public_names
 
 if TYPE_CHECKING:
     from lumion_hw.planning.factors import PUBLISHED, FactorMap, factor_map
-    from lumion_hw.planning.faults import FaultCause, Faults, read_causes
+    from lumion_hw.planning.faults import CauseOfFaults, Faults, read_causes
     from lumion_hw.planning.jobs import MIXES, JobMix, job_mix
     from lumion_hw.planning.overprovisioning import (
         COUNTINGS,
@@ -52,9 +52,9 @@ __all__ = [
     "POLICIES",
     "PUBLISHED",
     "TOPOLOGIES",
+    "CauseOfFaults",
     "FabricRack",
     "FactorMap",
-    "FaultCause",
     "Faults",
     "Fleet",
     "JobMix",
@@ -91,7 +91,7 @@ if not TYPE_CHECKING:
         __name__,
         {
             "factors": ("PUBLISHED", "FactorMap", "factor_map"),
-            "faults": ("FaultCause", "Faults", "read_causes"),
+            "faults": ("CauseOfFaults", "Faults", "read_causes"),
             "jobs": ("MIXES", "JobMix", "job_mix"),
             "overprovisioning": (
                 "COUNTINGS",

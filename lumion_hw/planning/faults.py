@@ -20,7 +20,7 @@ _HINT = "Give lines of a name, accelerator or server, faults per accelerator and
 
 
 @dataclass(frozen=True)
-class FaultCause:
+class CauseOfFaults:
     """One kind of fault.
 
     Attributes:
@@ -76,12 +76,12 @@ class Faults:
         """
         if not 0.0 <= server_share <= 1.0:
             raise ConfigError(f"a share of the faults is between 0 and 1, found {server_share}")
-        alone = FaultCause("accelerators", "accelerator", per_accelerator_day * (1.0 - server_share), repair_days)
-        server = FaultCause("servers", "server", per_accelerator_day * server_share, repair_days)
+        alone = CauseOfFaults("accelerators", "accelerator", per_accelerator_day * (1.0 - server_share), repair_days)
+        server = CauseOfFaults("servers", "server", per_accelerator_day * server_share, repair_days)
         return cls.of_causes((alone, server), per_server)
 
     @classmethod
-    def of_causes(cls, causes: Iterable[FaultCause], per_server: int) -> Faults:
+    def of_causes(cls, causes: Iterable[CauseOfFaults], per_server: int) -> Faults:
         """Return the faults of causes that strike independently of each other, each with its own time to repair.
 
         Args:
@@ -95,7 +95,7 @@ class Faults:
         return cls(None, 1.0 - up["accelerator"], 1.0 - up["server"])
 
 
-def read_causes(path: AnyPath) -> tuple[FaultCause, ...]:
+def read_causes(path: AnyPath) -> tuple[CauseOfFaults, ...]:
     """Read causes of faults from a CSV file.
 
     In each line a name, ``accelerator`` or ``server``, faults per accelerator and day, days to repair; empty lines and
@@ -118,7 +118,7 @@ def read_causes(path: AnyPath) -> tuple[FaultCause, ...]:
     return tuple(causes)
 
 
-def _cause(cells: list[str], where: str) -> FaultCause:
+def _cause(cells: list[str], where: str) -> CauseOfFaults:
     if len(cells) != 4:
         raise ConfigError(f"{where}: expected 4 entries, found {len(cells)}", hint=_HINT)
     name, takes, *numbers = cells
@@ -130,6 +130,6 @@ def _cause(cells: list[str], where: str) -> FaultCause:
     except ValueError:
         raise ConfigError(f"{where}: expected two numbers, found {', '.join(numbers)[:60]!r}", hint=_HINT) from None
     try:
-        return FaultCause(name, kind, per_day, days)
+        return CauseOfFaults(name, kind, per_day, days)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error.message}", hint=error.hint) from error

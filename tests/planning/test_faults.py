@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 
 from lumion_hw.errors import ConfigError
-from lumion_hw.planning import FaultCause, Faults, read_causes
+from lumion_hw.planning import CauseOfFaults, Faults, read_causes
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fault_causes.csv"
 
 
 def test_one_cause_of_each_kind_is_a_rate() -> None:
-    causes = (FaultCause("chip", "accelerator", 3e-4, 7.0), FaultCause("host", "server", 1e-4, 7.0))
+    causes = (CauseOfFaults("chip", "accelerator", 3e-4, 7.0), CauseOfFaults("host", "server", 1e-4, 7.0))
     assert Faults.of_causes(causes, 4) == Faults.at_rate(4e-4, 7.0, 0.25, 4)
 
 
 def test_causes_with_repair_times_of_their_own_by_hand() -> None:
     # Lost for half and for a fifth of the time: in service for 0.5 * 0.8. Servers of 8: 0.125 * 8 = 1 fault a day.
     causes = (
-        FaultCause("one", "accelerator", 0.1, 10.0),
-        FaultCause("other", "accelerator", 0.25, 1.0),
-        FaultCause("host", "server", 0.125, 3.0),
+        CauseOfFaults("one", "accelerator", 0.1, 10.0),
+        CauseOfFaults("other", "accelerator", 0.25, 1.0),
+        CauseOfFaults("host", "server", 0.125, 3.0),
     )
     faults = Faults.of_causes(causes, 8)
     assert faults.accelerator_unavailable == pytest.approx(0.6)
@@ -61,6 +61,6 @@ def test_other_files_are_refused_with_the_line(tmp_path: Path, text: bytes, says
 def test_a_name_may_hold_a_comma_in_quotes(tmp_path: Path) -> None:
     path = tmp_path / "causes.csv"
     path.write_text('"fans, pumps", server, 1e-5, 2\n', encoding="utf-8")
-    assert read_causes(path) == (FaultCause("fans, pumps", "server", 1e-5, 2.0),)
+    assert read_causes(path) == (CauseOfFaults("fans, pumps", "server", 1e-5, 2.0),)
     with pytest.raises(ConfigError, match="takes 'rack'"):
-        FaultCause("a", "rack", 1.0, 1.0)  # type: ignore[arg-type]
+        CauseOfFaults("a", "rack", 1.0, 1.0)  # type: ignore[arg-type]
