@@ -13,7 +13,8 @@ from lumion_hw.cli.output import echo_json, echo_table, json_option, say
 from lumion_hw.cli.outputs import force_option, out_option
 
 if TYPE_CHECKING:
-    from lumion_hw.planning.overprovisioning import Faults, Fleet, Mapper, Overprovisioning
+    from lumion_hw.planning.faults import Faults
+    from lumion_hw.planning.overprovisioning import Fleet, Mapper, Overprovisioning
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _SHARE = Number("", 0.0, 1.0)
@@ -70,6 +71,25 @@ def _rate_options(function: _Command) -> _Command:
     return function
 
 
+_CAUSES = click.option(
+    "--causes",
+    type=click.Path(dir_okay=False),
+    help="CSV: name, accelerator or server, faults per accelerator and day, days to repair. Instead of a rate.",
+)
+
+
+def _faults(rate: float, repair: float, server_share: float, per_server: int, causes: str | None) -> Faults:
+    """Return the faults of a rate, or of the causes in a file."""
+    from lumion_hw.planning import Faults, read_causes
+
+    if causes is None:
+        return Faults.at_rate(rate, repair, server_share, per_server)
+    given = click.get_current_context().get_parameter_source
+    if any(given(name) == click.core.ParameterSource.COMMANDLINE for name in ("rate", "repair", "server_share")):
+        raise click.UsageError("Give --causes, or --rate, --repair and --server-share: not both.")
+    return Faults.of_causes(read_causes(causes), per_server)
+
+
 def _simulation_options(function: _Command) -> _Command:
     for option in (
         click.option("--scheduler", metavar="HOST:PORT", help="Work on this dask cluster; it has to be a trusted one."),
@@ -104,8 +124,11 @@ def _fleet(racks: int, per_rack: int, per_server: int, spares: int, spare_racks:
     "--server", "per_server", type=click.IntRange(1, MANY), default=4, show_default=True, help="Its accelerators."
 )
 @_rate_options
+@_CAUSES
 @click.option("--level", type=_LEVEL, default=0.95, show_default=True, help="Probability that no job is short.")
 @click.option("--spares-fail", is_flag=True, help="Spares are lost as often as other accelerators alone.")
+@out_option("Draw here how likely spares are too few: .png, .svg or .pdf.", "--plot")
+@force_option
 @json_option
 def spares(
     racks: int,
@@ -114,8 +137,11 @@ def spares(
     rate: float,
     repair: float,
     server_share: float,
+    causes: str | None,
     level: float,
     spares_fail: bool,
+    plot: Path | None,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Say how many spares reach a service level, per rack and in one pool, exactly.
@@ -123,15 +149,23 @@ def spares(
     Both rules are shown: the published one keeps one more than is needed (docs/planning.md).
     """
     from lumion_hw.errors import ConfigError
-    from lumion_hw.planning import Faults, plan_spares, rack_of_servers
+    from lumion_hw.planning import plan_spares, rack_of_servers
 
     if per_rack % per_server:
         raise ConfigError(f"{per_rack} accelerators in a rack are no whole number of servers of {per_server}")
-    faults = Faults.at_rate(rate, repair, server_share, per_server)
+    faults = _faults(rate, repair, server_share, per_server, causes)
     alone, server = faults.accelerator_unavailable, faults.server_unavailable
     rack = rack_of_servers(per_rack // per_server, per_server, alone, server)
     lost = alone if spares_fail else 0.0
     plans = [plan_spares(rack, racks, level, rule, spare_unavailable=lost) for rule in ("published", "sufficient")]
+    if plot is not None:
+        from lumion_hw.files.writing import over
+        from lumion_hw.planning import RiskGroup, lost_probability, plot_shortage
+
+        groups = {f"one rack of {per_rack}": rack} | (
+            {f"pool of {racks} racks": RiskGroup(0.0, (rack,) * racks)} if racks > 1 else {}
+        )
+        plot_shortage({label: lost_probability(group) for label, group in groups.items()}, level, plot, over(force))
     if as_json:
         shares = {"accelerator_unavailable": alone, "server_unavailable": server}
         echo_json(shares | {"plans": plans})
@@ -150,6 +184,7 @@ def spares(
 @COUNTED_BY
 @click.option("--failures", metavar="LEAST,MOST", help="Failures in every rack, drawn evenly, instead of a rate.")
 @_rate_options
+@_CAUSES
 @click.option("--level", type=_LEVEL, default=0.95, show_default=True, help="For what is to be held back.")
 @_simulation_options
 @out_option("Draw the costs here: .png, .svg or .pdf.", "--plot")
@@ -167,6 +202,7 @@ def compare(
     rate: float,
     repair: float,
     server_share: float,
+    causes: str | None,
     level: float,
     states: int,
     seed: int,
@@ -180,10 +216,14 @@ def compare(
 
     Example: `lumion plan compare --failures 1,4` is the published experiment.
     """
-    from lumion_hw.planning import Faults, job_mix, simulate
+    from lumion_hw.planning import job_mix, simulate
+
+    if failures is not None and causes is not None:
+        raise click.UsageError("Give --failures or --causes, not both.")
 
     fleet = _fleet(racks, per_rack, per_server, spares, spare_racks)
-    faults = Faults.at_rate(rate, repair, server_share, per_server) if failures is None else _counted(failures)
+    drawn = failures is not None
+    faults = _counted(failures or "") if drawn else _faults(rate, repair, server_share, per_server, causes)
     jobs = job_mix(mix, counted_by)
     mapper = _mapper(workers, scheduler)
     found = simulate(fleet, faults, jobs, states=states, seed=seed, service_level=level, mapper=mapper)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lumion_hw.mesh.record import CalibrationRecord
     from lumion_hw.schedules.cost import CostModel
     from lumion_hw.schedules.decomposition import Decomposition
+    from lumion_hw.schedules.mesh_steps import MeshRouter, MeshSchedule
     from lumion_hw.schedules.phase_run import MeasuredPhase
     from lumion_hw.schedules.phases import IterationTimes, PhasePlan, PreparedPhase
     from lumion_hw.schedules.schedule import Schedule
@@ -350,23 +351,115 @@ def _say_demand(found: Decomposition, model: CostModel) -> None:
 @click.argument("name", metavar="NAME|FILE")
 @click.option("--ranks", type=_RANKS, help="Number of ranks, for a name.")
 @click.option("--mesh", "layout", default="smartlight", show_default=True, help="As for `lumion mesh route`.")
-@click.option("--inputs", required=True, metavar="P,P,...", help="Port where the light of each rank enters.")
+@click.option("--inputs", metavar="P,P,...", help="Port where the light of each rank enters.")
 @click.option("--outputs", metavar="P,P,...", help="Port where it leaves for each rank; the inputs by default.")
+@click.option("--bench", "bench_file", help="Instead: the calibrated mesh of this bench; needs --record, --modules.")
+@click.option("--record", type=click.Path(dir_okay=False), help="Calibration record of its mesh.")
+@click.option("--modules", metavar="NAME,...", help="Module of each rank.")
 @click.option("--max-hops", type=click.IntRange(1, MANY), help="Most PUCs of a way.")
+@click.option("--relabel", is_flag=True, help="Let ranks change places where that leaves fewer rounds without routes.")
+@click.option("--regroup", is_flag=True, help="Choose other rounds: for all-to-all and matchings.")
+@out_option("Write the schedule here as JSON, with the rounds and places that were chosen.")
+@out_option("Write the settings here, for `lumion schedule phases`; needs --bench.", "--phases")
+@click.option("--duration", type=_SECONDS, default=0.01, show_default=True, help="How long each of them lasts, in s.")
+@force_option
 @json_option
 def route(
-    name: str, ranks: int | None, layout: str, inputs: str, outputs: str | None, max_hops: int | None, as_json: bool
+    name: str,
+    ranks: int | None,
+    layout: str,
+    inputs: str | None,
+    outputs: str | None,
+    bench_file: str | None,
+    record: str | None,
+    modules: str | None,
+    max_hops: int | None,
+    relabel: bool,
+    regroup: bool,
+    out: Path | None,
+    phases: Path | None,
+    duration: float,
+    force: bool,
+    as_json: bool,
 ) -> None:
-    """Turn a schedule into states of a mesh; rounds without routes are split."""
-    from lumion_hw.cli.mesh import mesh_named
-    from lumion_hw.schedules.mesh_steps import MeshRouter, on_mesh
+    """Turn a schedule into states of a mesh; rounds without routes are split.
 
-    into = _whole_numbers("--inputs", inputs)
-    out_of = into if outputs is None else _whole_numbers("--outputs", outputs)
-    topology = mesh_named(layout)
-    found = on_mesh(MeshRouter(topology, into, out_of, max_hops=max_hops), _named_or_read(name, ranks))
+    Example: `lumion schedule route all-to-all-shifts --ranks 4 --mesh columns:2 --inputs 1,6,11,15 --outputs 3,8,13,0`
+    """
+    from lumion_hw.schedules.mesh_steps import on_mesh, regrouped, relabelled
+
+    if phases is not None and modules is None:
+        raise click.UsageError("Give --bench, --record and --modules with --phases.")
+    made = _named_or_read(name, ranks)
+    router, names = _router(layout, inputs, outputs, bench_file, record, modules)
+    router.max_hops = max_hops
+    places = relabelled(router, made) if relabel else tuple(range(made.ranks))
+    router = router.seated(places) if relabel else router
+    made = regrouped(router, made) if regroup else made
+    found = on_mesh(router, made)
+    if out is not None or phases is not None:
+        _save_routed(made, found, [names[each] for each in places] if names else [], out, phases, duration, force)
     if as_json:
-        steps = [
+        echo_json({"places": places} | _routed_document(router, found))
+    else:
+        _say_routed(router, made, found, places if relabel else ())
+
+
+def _router(
+    layout: str,
+    inputs: str | None,
+    outputs: str | None,
+    bench_file: str | None,
+    record: str | None,
+    modules: str | None,
+) -> tuple[MeshRouter, list[str]]:
+    """Return the router of a mesh or of a calibrated bench, and the modules of that."""
+    from lumion_hw.schedules.mesh_steps import MeshRouter
+
+    if len({each is None for each in (bench_file, record, modules)}) > 1:
+        raise click.UsageError("Give --bench, --record and --modules together.")
+    if (inputs is None) == (bench_file is None) or (outputs is not None and inputs is None):
+        raise click.UsageError("Give either --inputs, and --outputs if they differ, or a --bench.")
+    if bench_file is not None and record is not None and modules is not None:
+        from lumion_hw.bench.bench import load
+        from lumion_hw.schedules.phases import bench_router
+        from lumion_hw.storage import load_record
+
+        names = [each.strip() for each in modules.split(",")]
+        return bench_router(load(bench_file), load_record(record), names), names
+    from lumion_hw.cli.mesh import mesh_named
+
+    into = _whole_numbers("--inputs", inputs or "")
+    return MeshRouter(mesh_named(layout), into, into if outputs is None else _whole_numbers("--outputs", outputs)), []
+
+
+def _save_routed(
+    made: Schedule,
+    found: MeshSchedule,
+    modules: Sequence[str],
+    out: Path | None,
+    phases: Path | None,
+    duration_s: float,
+    force: bool,
+) -> None:
+    from lumion_hw.files.writing import over
+    from lumion_hw.schedules.documents import save_schedule
+    from lumion_hw.schedules.phases import save_phases, schedule_phases
+
+    if out is not None:
+        save_schedule(made, out, over(force))
+    if phases is not None:
+        save_phases(schedule_phases(found, modules, duration_s, made.name), phases, over(force))
+
+
+def _routed_document(router: MeshRouter, found: MeshSchedule) -> dict[str, Any]:
+    return {
+        "mesh": router.mesh.label,
+        "mesh_sha256": router.mesh.sha256,
+        "rounds": found.rounds,
+        "extra": found.extra,
+        "least_extra": found.least_extra,
+        "steps": [
             {
                 "round": step.number,
                 "circuits": step.circuits,
@@ -375,27 +468,26 @@ def route(
                 "states": {str(puc): state for puc, state in sorted(step.routing.states.items())},
             }
             for step in found.steps
-        ]
-        echo_json(
-            {
-                "mesh": topology.label,
-                "mesh_sha256": topology.sha256,
-                "rounds": found.rounds,
-                "extra": found.extra,
-                "least_extra": found.least_extra,
-                "steps": steps,
-            }
-        )
-        return
+        ],
+    }
+
+
+def _say_routed(router: MeshRouter, made: Schedule, found: MeshSchedule, places: Sequence[int]) -> None:
+    from lumion_hw.schedules.mesh_steps import fewest_rounds
+
     rows = [
         (step.number, len(step.circuits), len(step.kept), max((p.hops for p in step.routing.paths), default=0))
         for step in found.steps
     ]
-    echo_table(topology.label, ("round", "circuits", "of these kept", "longest way"), rows)
+    echo_table(router.mesh.label, ("round", "circuits", "of these kept", "longest way"), rows)
+    if places:
+        say(f"ranks have the ports that were those of {', '.join(map(str, places))}")
     say(
         f"{found.rounds} rounds, {found.extra} more settings for rounds without routes "
         f"(at least {found.least_extra}, proven), {found.rerouted} circuits led elsewhere"
     )
+    if made.collective in ("all-to-all", "matchings"):
+        say(f"{len(found.steps)} settings; fewer than {fewest_rounds(made)} cannot do on any mesh")
 
 
 def _whole_numbers(option: str, text: str) -> list[int]:
@@ -438,14 +530,13 @@ def phases(
     """
     from lumion_hw.schedules.phases import iteration_times, load_phases, prepare, prepared_document
 
-    if (bench_file is None) != (record is None):
-        raise click.UsageError("Give --bench and --record together.")
-    if run and bench_file is None:
-        raise click.UsageError("Give --bench and --record with --run.")
+    if (bench_file is None) != (record is None) or (run and bench_file is None):
+        raise click.UsageError("Give --bench and --record together, and both with --run.")
     plan = load_phases(file)
     document: dict[str, Any] = {"job": plan.job, "tags": [phase.tag for phase in plan.phases]}
     measured: tuple[MeasuredPhase, ...] = ()
-    alone: list[bool] | None = None
+    prepared: dict[str, PreparedPhase] = {}
+    settle_s: float | None = None
     if bench_file is not None and record is not None:
         from lumion_hw.bench.bench import load
         from lumion_hw.cli.circuits import BenchTarget
@@ -453,25 +544,20 @@ def phases(
 
         calibrated = load_record(record)
         prepared = prepare(load(bench_file), calibrated, plan)
-        alone = [each.alone for each in prepared.values()]
         document["configurations"] = prepared_document(prepared)
         if run:
             target = BenchTarget(bench_file, emulate, seed, endpoints, None, record, None, 0.0, as_json)
-            measured = _run_phases(target, calibrated, prepared, plan, iterations)
+            measured, settle_s = _run_phases(target, calibrated, prepared, plan, iterations)
         if not as_json:
             _say_prepared(prepared)
-    times = iteration_times(plan, delta, alone)
+    times = iteration_times(plan, delta, [each.alone for each in prepared.values()] or None)
+    modelled: IterationTimes | None = None
     if measured:
         from lumion_hw.schedules.phase_run import measured_iteration, model_beside
 
-        modelled, times = (
-            model_beside(measured, prepared, plan),
-            measured_iteration(measured, measured[-1].iteration, plan),
-        )
-        document["model"] = _times_document(modelled)
-        document["iterations"] = measured[-1].iteration + 1
-        document["dark_s"] = {each.tag: each.switched.longest_dark_s for each in measured if each.switched is not None}
-        document["heat_mw"] = {each.tag: each.heat_mw for each in measured}
+        modelled = model_beside(measured, prepared, plan)
+        times = measured_iteration(measured, measured[-1].iteration, plan)
+        document |= _measured_document(measured, modelled, settle_s)
     document["iteration"] = _times_document(times)
     if plot is not None:
         from lumion_hw.files.writing import over
@@ -480,8 +566,44 @@ def phases(
         plot_iteration(plan, times, plot, over(force))
     if as_json:
         echo_json(document)
-    else:
-        _say_times(plan, times, measured)
+        return
+    _say_times(plan, times, measured, modelled)
+    _say_darkness(measured, settle_s)
+
+
+def _measured_document(
+    measured: Sequence[MeasuredPhase], modelled: IterationTimes, settle_s: float | None
+) -> dict[str, Any]:
+    from lumion_hw.schedules.phase_run import measured_darkness
+
+    return {
+        "model": _times_document(modelled),
+        "iterations": measured[-1].iteration + 1,
+        "dark_s": {each.tag: each.switched.longest_dark_s for each in measured if each.switched is not None},
+        "ports": measured_darkness(measured),
+        "controller_settle_s": settle_s,
+        "heat_mw": {each.tag: each.heat_mw for each in measured},
+    }
+
+
+def _say_darkness(measured: Sequence[MeasuredPhase], settle_s: float | None) -> None:
+    """Say how long each port was dark, beside what the controller says that its heaters need."""
+    from lumion_hw.schedules.cost import time_text
+    from lumion_hw.schedules.phase_run import measured_darkness
+
+    rows = [
+        (
+            each.tag,
+            each.port,
+            each.changes,
+            time_text(each.median_s),
+            time_text(each.longest_s),
+            None if settle_s is None else time_text(settle_s),
+        )
+        for each in measured_darkness(measured)
+    ]
+    titles = ("phase", "port", "changes", "dark, median", "longest", "heaters settle in")
+    echo_table("\ndark times port by port", titles, rows)
 
 
 def _run_phases(
@@ -490,8 +612,8 @@ def _run_phases(
     prepared: dict[str, PreparedPhase],
     plan: PhasePlan,
     iterations: int | None,
-) -> tuple[MeasuredPhase, ...]:
-    """Go through the phases on a bench that nothing else uses."""
+) -> tuple[tuple[MeasuredPhase, ...], float]:
+    """Go through the phases on a bench that nothing else uses; return how it went, and how long its heaters need."""
     from lumion_hw.circuits import BenchLock, PathSetup, read_state
     from lumion_hw.errors import ConfigError
     from lumion_hw.schedules.phase_run import PhaseSwitch
@@ -506,7 +628,7 @@ def _run_phases(
             raise ConfigError(f"{names}: connected already", hint="Take them down with `lumion disconnect`.")
         switch = PhaseSwitch(PathSetup(bench, record), prepared)
         switch.rehearse()
-        return switch.run(plan, iterations=iterations)
+        return switch.run(plan, iterations=iterations), bench.mesh.settle_s
 
 
 def _times_document(times: IterationTimes) -> dict[str, Any]:
@@ -534,18 +656,25 @@ def _say_prepared(prepared: dict[str, PreparedPhase]) -> None:
     echo_table("configurations", ("phase", "circuits", "kept", "longest way", "least margin dB", "heat mW"), rows)
 
 
-def _say_times(plan: PhasePlan, times: IterationTimes, measured: Sequence[MeasuredPhase]) -> None:
+def _say_times(
+    plan: PhasePlan, times: IterationTimes, measured: Sequence[MeasuredPhase], modelled: IterationTimes | None
+) -> None:
     from lumion_hw.schedules.cost import time_text
     from lumion_hw.schedules.phases import warnings
 
     last = {each.tag: each for each in measured}
+    said = (None,) * len(plan.phases) if modelled is None else tuple(time_text(wait) for wait in modelled.waits_s)
     rows = []
-    for phase, start_s, wait_s in zip(plan.phases, times.starts_s, times.waits_s, strict=True):
+    for phase, start_s, wait_s, model in zip(plan.phases, times.starts_s, times.waits_s, said, strict=True):
         switched = last[phase.tag].switched if measured else None
         dark = None if switched is None else time_text(switched.longest_dark_s)
-        rows.append((phase.tag, time_text(start_s), time_text(phase.duration_s), time_text(wait_s), dark))
+        row = (phase.tag, time_text(start_s), time_text(phase.duration_s), time_text(wait_s), model, dark)
+        rows.append(row if measured else row[:4])
     title = f"{plan.job}: one iteration, {'as measured' if measured else 'by the model'}"
-    echo_table(title, ("phase", "starts", "lasts", "waits", "dark"), rows)
+    titles = ("phase", "starts", "lasts", "waits", "by the model", "dark")
+    echo_table(title, titles if measured else titles[:4], rows)
     say(f"{time_text(times.total_s)} in all, {100 * times.waiting_share:.2f} % of it waiting for circuits")
+    if modelled is not None:
+        say(f"by the model, with the dark times that were measured: {time_text(modelled.total_s)}")
     for warning in warnings(plan, times):
         note(warning)

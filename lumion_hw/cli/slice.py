@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lumion_hw.cli.numbers import MANY, SEED, Number
 from lumion_hw.cli.output import echo_json, echo_table, json_option, say
+from lumion_hw.cli.outputs import force_option, out_option
 from lumion_hw.cli.plan import COUNTED_BY, MIX
 
 if TYPE_CHECKING:
@@ -101,6 +103,8 @@ def place(accelerators: int, topology: Any, busy: str, torus: str, per_server: i
 @_SERVER
 @_PORTS
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Of the requests; the same for both racks.")
+@out_option("Draw what became of the requests here: .png, .svg or .pdf.", "--plot")
+@force_option
 @json_option
 def stream(
     load: float,
@@ -112,6 +116,8 @@ def stream(
     per_server: int,
     ports: int,
     seed: int,
+    plot: Path | None,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Serve random requests on both kinds of rack: what is accepted, what is lost to fragmentation, bandwidth."""
@@ -122,6 +128,11 @@ def stream(
         name: serve_stream(rack, jobs, load=load, requests=requests, seed=seed, topology=topology)
         for name, rack in _racks(torus, per_server, ports).items()
     }
+    if plot is not None:
+        from lumion_hw.files.writing import over
+        from lumion_hw.planning import plot_stream
+
+        plot_stream(found, plot, over(force))
     if as_json:
         echo_json(found)
         return

@@ -11,11 +11,11 @@ from lumion_hw.public_names import public_names
 
 if TYPE_CHECKING:
     from lumion_hw.planning.factors import PUBLISHED, FactorMap, factor_map
+    from lumion_hw.planning.faults import CauseOfFaults, Faults, read_causes
     from lumion_hw.planning.jobs import MIXES, JobMix, job_mix
     from lumion_hw.planning.overprovisioning import (
         COUNTINGS,
         POLICIES,
-        Faults,
         Fleet,
         Overprovisioning,
         PolicyCost,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         on_cores,
         simulate,
     )
-    from lumion_hw.planning.picture import plot_costs_of_policies, plot_factors
+    from lumion_hw.planning.picture import plot_costs_of_policies, plot_factors, plot_shortage, plot_stream
     from lumion_hw.planning.slices import (
         TOPOLOGIES,
         FabricRack,
@@ -52,6 +52,7 @@ __all__ = [
     "POLICIES",
     "PUBLISHED",
     "TOPOLOGIES",
+    "CauseOfFaults",
     "FabricRack",
     "FactorMap",
     "Faults",
@@ -74,7 +75,10 @@ __all__ = [
     "plan_spares",
     "plot_costs_of_policies",
     "plot_factors",
+    "plot_shortage",
+    "plot_stream",
     "rack_of_servers",
+    "read_causes",
     "serve_stream",
     "simulate",
     "spares_needed",
@@ -87,11 +91,11 @@ if not TYPE_CHECKING:
         __name__,
         {
             "factors": ("PUBLISHED", "FactorMap", "factor_map"),
+            "faults": ("CauseOfFaults", "Faults", "read_causes"),
             "jobs": ("MIXES", "JobMix", "job_mix"),
             "overprovisioning": (
                 "COUNTINGS",
                 "POLICIES",
-                "Faults",
                 "Fleet",
                 "Overprovisioning",
                 "PolicyCost",
@@ -99,7 +103,7 @@ if not TYPE_CHECKING:
                 "on_cores",
                 "simulate",
             ),
-            "picture": ("plot_costs_of_policies", "plot_factors"),
+            "picture": ("plot_costs_of_policies", "plot_factors", "plot_shortage", "plot_stream"),
             "slices": (
                 "TOPOLOGIES",
                 "FabricRack",

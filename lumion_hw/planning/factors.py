@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lumion_hw.errors import ConfigError
+from lumion_hw.planning.faults import Faults
 from lumion_hw.planning.jobs import JobMix
-from lumion_hw.planning.overprovisioning import COUNTINGS, Faults, Fleet, Mapper, simulate
+from lumion_hw.planning.overprovisioning import COUNTINGS, Fleet, Mapper, simulate
 
 Real = NDArray[np.float64]
 PUBLISHED = {"job-migration": 10.0, "server-eviction": 3.0}

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from lumion_hw.cluster import connected
 from lumion_hw.errors import ConfigError
+from lumion_hw.planning.faults import Faults
 from lumion_hw.planning.jobs import JobMix
-from lumion_hw.planning.spares import unavailable_share
 
 Whole = NDArray[np.int64]
 Real = NDArray[np.float64]
@@ -72,44 +72,6 @@ class Fleet:
     def size(self) -> int:
         """Accelerators in the racks that run jobs."""
         return self.racks * self.per_rack
-
-
-@dataclass(frozen=True)
-class Faults:
-    """What has failed in a state.
-
-    Attributes:
-        per_rack: Least and most accelerators that have failed in every rack, drawn evenly, or ``None``.
-        accelerator_unavailable: Otherwise: share of the time that an accelerator alone is lost.
-        server_unavailable: Share of the time that a whole server is lost.
-    """
-
-    per_rack: tuple[int, int] | None = None
-    accelerator_unavailable: float = 0.0
-    server_unavailable: float = 0.0
-
-    def __post_init__(self) -> None:
-        for share in (self.accelerator_unavailable, self.server_unavailable):
-            if not 0.0 <= share <= 1.0:
-                raise ConfigError(f"a share of the time is between 0 and 1, found {share}")
-        if self.per_rack is not None and not 0 <= self.per_rack[0] <= self.per_rack[1]:
-            raise ConfigError(f"{self.per_rack[0]} to {self.per_rack[1]} failures in a rack", hint="Give least, most.")
-
-    @classmethod
-    def at_rate(cls, per_accelerator_day: float, repair_days: float, server_share: float, per_server: int) -> Faults:
-        """Return the faults of a rate.
-
-        Args:
-            per_accelerator_day: Faults per accelerator and day, of all kinds.
-            repair_days: Days until a part is replaced.
-            server_share: Share of the faults that take the whole server.
-            per_server: Accelerators of a server.
-        """
-        if not 0.0 <= server_share <= 1.0:
-            raise ConfigError(f"a share of the faults is between 0 and 1, found {server_share}")
-        alone = unavailable_share(per_accelerator_day * (1.0 - server_share), repair_days)
-        server = unavailable_share(per_accelerator_day * server_share * per_server, repair_days)
-        return cls(None, alone, server)
 
 
 @dataclass(frozen=True)

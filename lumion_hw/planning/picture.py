@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from lumion_hw.files import AnyPath
 from lumion_hw.files.writing import Over
 from lumion_hw.planning.factors import PUBLISHED, FactorMap
 from lumion_hw.planning.overprovisioning import Overprovisioning
+from lumion_hw.planning.slices import StreamResult
+from lumion_hw.planning.spares import Real
 from lumion_hw.schedules.picture import new_figure, save_figure
 
 _SHOWN_MOST = 100.0
+_SHOWN_SHORT = 1e-6
 
 
 def plot_factors(found: FactorMap, target: AnyPath, over: Over = "own") -> None:
@@ -67,5 +72,71 @@ def plot_costs_of_policies(found: Overprovisioning, target: AnyPath, over: Over 
     axes.set_yticks(lanes, [f"{cost.policy}\n({cost.scope})" for cost in costs], fontsize="small")
     axes.invert_yaxis()
     axes.set_xlabel("accelerators, mean of all states")
+    axes.legend(fontsize="small")
+    save_figure(figure, target, over)
+
+
+def plot_stream(found: Mapping[str, StreamResult], target: AnyPath, over: Over = "own") -> None:
+    """Draw what became of requests on each rack, how much of it was at work, and what an all-reduce could use.
+
+    Args:
+        found: By the name of the rack.
+        target: The picture: .png, .svg or .pdf.
+        over: What may be written over.
+
+    Raises:
+        ConfigError: matplotlib is missing, or the picture cannot be written.
+    """
+    figure = new_figure(8.0, 1.2 + 0.6 * len(found))
+    left_axes, right_axes = figure.subplots(1, 2, sharey=True)
+    lanes, left = np.arange(len(found)), np.zeros(len(found))
+    for label, colour, shares in (
+        ("accepted", "C2", [one.accepted for one in found.values()]),
+        ("too few free", "C7", [one.short for one in found.values()]),
+        ("enough free, no place", "C3", [one.fragmented for one in found.values()]),
+    ):
+        left_axes.barh(lanes, 100.0 * np.array(shares), left=left, height=0.6, color=colour, label=label)
+        left = left + 100.0 * np.array(shares)
+    for label, colour, shares, place in (
+        ("accelerators at work", "C0", [one.used for one in found.values()], -0.2),
+        ("links used by an all-reduce", "C1", [one.bandwidth_share for one in found.values()], 0.2),
+    ):
+        right_axes.barh(lanes + place, 100.0 * np.array(shares), height=0.35, color=colour, label=label)
+    left_axes.set_yticks(lanes, list(found))
+    left_axes.invert_yaxis()
+    left_axes.set_xlabel("requests (%)")
+    right_axes.set_xlabel("mean share (%)")
+    for axes in (left_axes, right_axes):
+        axes.set_xlim(0.0, 100.0)
+        axes.legend(fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=1)
+    save_figure(figure, target, over)
+
+
+def plot_shortage(lost: Mapping[str, Real], service_level: float, target: AnyPath, over: Over = "own") -> None:
+    """Draw how likely more accelerators are lost than there are spares, against the spares, and where the level is.
+
+    Args:
+        lost: By label: probability that exactly k are lost, shape ``(n + 1,)``.
+        service_level: Probability wanted that none is short.
+        target: The picture: .png, .svg or .pdf.
+        over: What may be written over.
+
+    Raises:
+        ConfigError: matplotlib is missing, or the picture cannot be written.
+    """
+    figure = new_figure(6.0, 3.5)
+    axes = figure.subplots()
+    for label, probability in lost.items():
+        # Sums from the far end: the tail counts to the last digit.
+        short = np.append(np.cumsum(probability[::-1])[::-1][1:], 0.0)
+        shown = np.flatnonzero(short >= _SHOWN_SHORT)
+        most = int(shown[-1]) + 2 if len(shown) else 1
+        axes.step(range(most), np.maximum(short[:most], 0.1 * _SHOWN_SHORT), where="mid", label=label)
+    axes.axhline(1.0 - service_level, color="0.6", linestyle="--", linewidth=1.0, label=f"level {service_level:g}")
+    axes.set_yscale("log")
+    axes.set_ylim(_SHOWN_SHORT, 1.5)
+    axes.set_xlabel("spares")
+    axes.set_ylabel("probability that more are lost")
+    axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
     save_figure(figure, target, over)

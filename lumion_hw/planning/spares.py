@@ -166,9 +166,8 @@ def plan_spares(
     """
     if not 1 <= racks * rack.size <= MOST_ACCELERATORS or racks < 1:
         raise ConfigError(f"{racks} racks of {rack.size}", hint=f"Plan for 1 to {MOST_ACCELERATORS} accelerators.")
-    lost, fleet = lost_probability(rack), np.ones(1)
-    for _ in range(racks):
-        fleet = np.convolve(fleet, lost)
+    lost = lost_probability(rack)
+    fleet = lost_probability(RiskGroup(0.0, (rack,) * racks))
     one, every, pooled = (
         spares_needed(probability, level, rule, spare_unavailable=spare_unavailable)
         for probability, level in (

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -299,32 +299,17 @@ def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_l
     scale = max(float(wanted.max()), 1.0)
     wanted, window = wanted / scale, budget / scale
     cells, k = n * n, count
-    # Unknown: for each configuration its hold, then a bit and the amount served for each pair.
     width = k * (1 + 2 * cells)
-
-    def at(c: int, part: int, cell: int = 0) -> int:
-        return c * (1 + 2 * cells) + (0 if part == 0 else 1 + (part - 1) * cells + cell)
-
-    rows: list[tuple[dict[int, float], float]] = [({at(c, 0): 1.0 for c in range(k)}, window)]
-    for c in range(k):
-        for i in range(n):
-            rows.append(({at(c, 1, i * n + j): 1.0 for j in range(n)}, 1.0))
-            rows.append(({at(c, 1, j * n + i): 1.0 for j in range(n)}, 1.0))
-        for cell in range(cells):
-            rows.append(({at(c, 2, cell): 1.0, at(c, 0): -1.0}, 0.0))
-            rows.append(({at(c, 2, cell): 1.0, at(c, 1, cell): -wanted[cell]}, 0.0))
-        if c:
-            rows.append(({at(c, 0): 1.0, at(c - 1, 0): -1.0}, 0.0))  # of equal sets one order is enough
-    rows += [({at(c, 2, cell): 1.0 for c in range(k)}, wanted[cell]) for cell in range(cells)]
+    rows = _limits_of_permutations(n, k, wanted, window)
     matrix = lil_array((len(rows), width))
     for number, (entries, _) in enumerate(rows):
         for column, value in entries.items():
             matrix[number, column] = value
     gain, whole, upper = np.zeros(width), np.zeros(width, dtype=np.int64), np.full(width, np.inf)
     for c in range(k):
-        bits = slice(at(c, 1), at(c, 1) + cells)
-        whole[bits], upper[bits] = 1, 1.0
-        gain[at(c, 2) : at(c, 2) + cells] = -1.0
+        first = _column(cells, c, 1)
+        whole[first : first + cells], upper[first : first + cells] = 1, 1.0
+        gain[first + cells : first + 2 * cells] = -1.0
     limits = LinearConstraint(csr_array(matrix), -np.inf, np.array([most for _, most in rows]))
     solved = milp(
         gain,
@@ -336,3 +321,28 @@ def optimal(demand: Demand, count: int, *, hold_bytes: int | None = None, time_l
     if solved.status != 0:
         raise UndecidedError(f"no proven optimum in {time_limit_s:g} s: {solved.message}")
     return float(-solved.fun * scale)
+
+
+def _column(cells: int, c: int, part: int, cell: int = 0) -> int:
+    """Return the number of an unknown: of each configuration its hold (part 0), then a bit and the amount per pair."""
+    return c * (1 + 2 * cells) + (0 if part == 0 else 1 + (part - 1) * cells + cell)
+
+
+def _limits_of_permutations(
+    n: int, k: int, wanted: NDArray[np.float64], window: float
+) -> list[tuple[dict[int, float], float]]:
+    """Return what the unknowns of :func:`optimal` have to keep: factors by unknown, and the most that they make up."""
+    cells = n * n
+    at = partial(_column, cells)
+    rows: list[tuple[dict[int, float], float]] = [({at(c, 0): 1.0 for c in range(k)}, window)]
+    for c in range(k):
+        for i in range(n):
+            rows.append(({at(c, 1, i * n + j): 1.0 for j in range(n)}, 1.0))
+            rows.append(({at(c, 1, j * n + i): 1.0 for j in range(n)}, 1.0))
+        for cell in range(cells):
+            rows.append(({at(c, 2, cell): 1.0, at(c, 0): -1.0}, 0.0))
+            rows.append(({at(c, 2, cell): 1.0, at(c, 1, cell): -wanted[cell]}, 0.0))
+        if c:
+            rows.append(({at(c, 0): 1.0, at(c - 1, 0): -1.0}, 0.0))  # of equal sets one order is enough
+    rows += [({at(c, 2, cell): 1.0 for c in range(k)}, wanted[cell]) for cell in range(cells)]
+    return rows

@@ -6,6 +6,9 @@ ports whose partner changes go dark.
 
 from __future__ import annotations
 
+import math
+import random
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,10 +20,15 @@ from lumion_hw.errors import ConfigError, NoPathError, RoutingError, UndecidedEr
 from lumion_hw.mesh.faults import MeshFaults
 from lumion_hw.mesh.routing import Path, RouteRequest, Routing, route, standing_states
 from lumion_hw.mesh.topology import MeshTopology, State
-from lumion_hw.schedules.schedule import Circuits, Schedule
+from lumion_hw.schedules.packing import Packer, Unit
+from lumion_hw.schedules.schedule import Circuits, Schedule, ScheduleRound
 
 _EXACT_UNITS = 8
 """Circuits of a round, or pairs on duplex ports, up to which the least number of parts is found."""
+_PACKINGS, _PUSHES = 4, 100
+"""Orders in which circuits are put together, and pushes to do with one setting fewer in each."""
+_RELABELLINGS = 60
+"""Places of ranks that are tried."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +155,12 @@ class MeshRouter:
             return None
         return True
 
+    def seated(self, places: Sequence[int]) -> MeshRouter:
+        """Return a router of the same mesh whose rank r has the ports that were those of rank ``places[r]``."""
+        return replace(
+            self, inputs=[self.inputs[each] for each in places], outputs=[self.outputs[each] for each in places]
+        )
+
     def _fitting(self, circuits: Iterable[tuple[int, int]]) -> Circuits:
         """Return the circuits whose remembered ways can stand together, in order."""
         fitting: list[tuple[int, int]] = []
@@ -195,11 +209,7 @@ def on_mesh(router: MeshRouter, schedule: Schedule) -> MeshSchedule:
         NoPathError: A circuit has no way even alone (proven).
         UndecidedError: None was found for one, and nothing was proven.
     """
-    if schedule.ranks > min(len(router.inputs), len(router.outputs)):
-        raise ConfigError(
-            f"{schedule.name}: {schedule.ranks} ranks, and ports for {min(len(router.inputs), len(router.outputs))}",
-            hint="Give one input and one output port per rank.",
-        )
+    _check_enough_ports(router, schedule)
     steps: list[MeshStep] = []
     least_extra = 0
     parts_of: dict[Circuits, tuple[list[Circuits], int]] = {}
@@ -220,6 +230,14 @@ def on_mesh(router: MeshRouter, schedule: Schedule) -> MeshSchedule:
     return MeshSchedule(tuple(steps), len(schedule.rounds), least_extra)
 
 
+def _check_enough_ports(router: MeshRouter, schedule: Schedule) -> None:
+    if schedule.ranks > min(len(router.inputs), len(router.outputs)):
+        raise ConfigError(
+            f"{schedule.name}: {schedule.ranks} ranks, and ports for {min(len(router.inputs), len(router.outputs))}",
+            hint="Give one input and one output port per rank.",
+        )
+
+
 def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool) -> tuple[list[Circuits], int]:
     """Return parts of a set of circuits that can each be routed, and how many are needed at least (proven).
 
@@ -232,15 +250,10 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
     Raises:
         RoutingError: A circuit has no way even alone.
     """
-    units: list[Circuits] = []
-    for key in sorted({(min(pair), max(pair)) if duplex else pair for pair in circuits}):
-        unit = tuple(pair for pair in circuits if key == pair or (duplex and key == pair[::-1]))
-        # The two ways of one pair may be at odds with each other.
-        units += [unit] if router.routable(unit) else [(pair,) for pair in unit]
-    for unit in units:
-        router.step(0, unit)  # raises with the reason
+    units = _units(router, circuits, duplex)
     if len(units) > _EXACT_UNITS:
-        return _filled(router, units), 1 + impossible
+        found = Packer(lambda wanted: router.routable(wanted, hard=False)).packed(units, random.Random(0))
+        return [_together(each) for each in found], 1 + impossible
     whole = (1 << len(units)) - 1
     answers: dict[int, bool | None] = {}
 
@@ -259,6 +272,23 @@ def split(router: MeshRouter, circuits: Circuits, duplex: bool, impossible: bool
     parts = _fewest_parts(whole, lambda mask: routable(mask) is True)
     proven = len(_fewest_parts(whole, lambda mask: routable(mask) is not False))
     return [_joined(units, mask) for mask in parts], proven
+
+
+def _units(router: MeshRouter, circuits: Iterable[tuple[int, int]], duplex: bool) -> list[Unit]:
+    """Return circuits in what may be moved apart: pairs on duplex ports, where both ways of one can be routed.
+
+    Raises:
+        RoutingError: A circuit has no way even alone.
+    """
+    units: list[Unit] = []
+    wanted = sorted(circuits)
+    for key in sorted({(min(pair), max(pair)) if duplex else pair for pair in wanted}):
+        unit = tuple(pair for pair in wanted if key == pair or (duplex and key == pair[::-1]))
+        # The two ways of one pair may be at odds with each other.
+        units += [unit] if router.routable(unit) else [(pair,) for pair in unit]
+    for unit in units:
+        router.step(0, unit)  # raises with the reason
+    return units
 
 
 def _fewest_parts(whole: int, fits: Callable[[int], bool]) -> list[int]:
@@ -281,19 +311,97 @@ def _fewest_parts(whole: int, fits: Callable[[int], bool]) -> list[int]:
     return best[whole]
 
 
-def _joined(units: Sequence[Circuits], mask: int) -> Circuits:
-    return tuple(sorted(pair for i, unit in enumerate(units) if mask >> i & 1 for pair in unit))
+def _joined(units: Sequence[Unit], mask: int) -> Circuits:
+    return _together(unit for i, unit in enumerate(units) if mask >> i & 1)
 
 
-def _filled(router: MeshRouter, units: Sequence[Circuits]) -> list[Circuits]:
-    """Return parts, each circuit put into the first where it finds a way."""
-    parts: list[Circuits] = []
-    for unit in units:
-        for place, part in enumerate(parts):
-            wider = tuple(sorted((*part, *unit)))
-            if router.routable(wider, hard=False):
-                parts[place] = wider
+def _together(units: Iterable[Unit]) -> Circuits:
+    return tuple(sorted(pair for unit in units for pair in unit))
+
+
+# -- other rounds, other ranks -----------------------------------------------------------------------------------------
+
+
+def regrouped(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> Schedule:
+    """Return a schedule that sends the same in rounds that all have routes, in as few as are found.
+
+    Where no round builds on another, as in an all-to-all that sends every block straight, any circuits may share a
+    round: there are many other factorisations, and rounds that are not full. No number found is proven to be the
+    least; :func:`fewest_rounds` is what any schedule needs.
+
+    Args:
+        router: The mesh, and the ports of each rank.
+        schedule: An all-to-all without forwarding, or matchings.
+        seed: Of the orders that are tried.
+
+    Returns:
+        The schedule itself if all of its rounds have routes. A duplex one becomes simplex if both ways of a pair are at
+        odds with each other.
+
+    Raises:
+        ConfigError: Its rounds build on each other, or there are more ranks than ports.
+        RoutingError: A circuit has no way even alone.
+    """
+    sent = {(one.source, one.target): one for each in schedule.rounds for one in each.transfers}
+    straight = all(one.chunks == (one.source * schedule.ranks + one.target,) for one in sent.values())
+    if schedule.collective != "matchings" and not (schedule.collective == "all-to-all" and straight):
+        raise ConfigError(
+            f"{schedule.name}: its rounds build on each other and keep their circuits",
+            hint="Only matchings, all-to-all and all-to-all-shifts can be regrouped; others can be relabelled.",
+        )
+    as_given = on_mesh(router, schedule)
+    if not as_given.extra:
+        return schedule
+    best = [step.circuits for step in as_given.steps]
+    packer = Packer(lambda wanted: router.routable(wanted, hard=False))
+    units = _units(router, {pair for each in schedule.rounds for pair in each.circuits}, schedule.duplex)
+    for turn in range(_PACKINGS):
+        found = packer.packed(units, random.Random(f"{seed} {turn}"), _PUSHES)
+        best = min(best, [_together(each) for each in found], key=len)
+    rounds = tuple(ScheduleRound(each, tuple(sent[pair] for pair in each if pair in sent)) for each in best)
+    duplex = schedule.duplex and all((b, a) in each for each in best for a, b in each)
+    return replace(schedule, duplex=duplex, rounds=rounds)
+
+
+def fewest_rounds(schedule: Schedule) -> int:
+    """Return how many rounds its different circuits need on any mesh: as many as the busiest port has partners."""
+    pairs = {pair for each in schedule.rounds for pair in each.circuits}
+    return max(n for side in (0, 1) for n in Counter(pair[side] for pair in pairs).values())
+
+
+def relabelled(router: MeshRouter, schedule: Schedule, *, seed: int = 0) -> tuple[int, ...]:
+    """Return which ports each rank should have so that few rounds have no routes: place of its ports by rank.
+
+    Two ranks change places as long as that is no worse. :meth:`MeshRouter.seated` takes the answer.
+
+    Args:
+        router: The mesh, and ports in the order of the ranks as they are.
+        schedule: The schedule.
+        seed: Of the changes that are tried.
+
+    Raises:
+        ConfigError: There are more ranks than ports.
+    """
+    _check_enough_ports(router, schedule)
+    order, uses = random.Random(seed), Counter(each.circuits for each in schedule.rounds)
+
+    def unrouted(places: Sequence[int], most: float = math.inf) -> int:
+        """Return rounds without routes, no further counted than needed."""
+        seated, found = router.seated(places), 0
+        for circuits, count in uses.most_common():
+            found += 0 if seated.routable(circuits, hard=False) else count
+            if found > most:
                 break
-        else:
-            parts.append(unit)
-    return parts
+        return found
+
+    best = list(range(min(len(router.inputs), len(router.outputs))))
+    fewest = unrouted(best)
+    for _ in range(_RELABELLINGS):
+        if not fewest:
+            break
+        places = list(best)
+        one, other = order.randrange(schedule.ranks), order.randrange(len(places))
+        places[one], places[other] = places[other], places[one]
+        if one != other and (found := unrouted(places, fewest)) <= fewest:
+            best, fewest = places, found
+    return tuple(best[: schedule.ranks])

@@ -247,6 +247,38 @@ def measured_iteration(phases: Sequence[MeasuredPhase], iteration: int, plan: Ph
     )
 
 
+@dataclass(frozen=True)
+class PortDarkness:
+    """How long one port was dark before one phase, over all iterations in which it changed its partner.
+
+    Attributes:
+        tag: The phase.
+        port: ``name>`` of a transmitter, ``>name`` of a receiver.
+        changes: How often.
+        median_s: Dark time, the median.
+        longest_s: The longest.
+    """
+
+    tag: str
+    port: str
+    changes: int
+    median_s: float
+    longest_s: float
+
+
+def measured_darkness(phases: Sequence[MeasuredPhase]) -> tuple[PortDarkness, ...]:
+    """Return dark times as measured, port by port, in the order of the phases."""
+    seen: dict[tuple[str, str], list[float]] = {}
+    for each in phases:
+        dark_s = {} if each.switched is None else each.switched.dark_s
+        for (a, b), seconds in sorted(dark_s.items()):
+            for port in (f"{a}>", f">{b}"):
+                seen.setdefault((each.tag, port), []).append(seconds)
+    return tuple(
+        PortDarkness(tag, port, len(times), float(np.median(times)), max(times)) for (tag, port), times in seen.items()
+    )
+
+
 def model_beside(
     phases: Sequence[MeasuredPhase], prepared: Mapping[str, PreparedPhase], plan: PhasePlan
 ) -> IterationTimes:

@@ -20,7 +20,10 @@ from lumion_hw.circuits.planned import CircuitPlan
 from lumion_hw.circuits.planning_mesh import planning_mesh
 from lumion_hw.circuits.request import CircuitRequest
 from lumion_hw.errors import ConfigError, LimitError, LumionError, RoutingError
+from lumion_hw.files import AnyPath
+from lumion_hw.files.made_here import MADE_BY
 from lumion_hw.files.reading import MEGABYTE, read_file
+from lumion_hw.files.writing import Over, write_file
 from lumion_hw.mesh.record import CalibrationRecord
 from lumion_hw.schedules.cost import LONGEST_DELTA_S
 from lumion_hw.schedules.mesh_steps import MeshRouter, MeshSchedule, MeshStep
@@ -92,18 +95,23 @@ def load_phases(path: str | os.PathLike[str]) -> PhasePlan:
     Raises:
         ConfigError: The file cannot be read, or holds mistakes; the message lists all with line and column.
     """
-    from lumion_hw.bench.loader import mistakes, problems_in
-    from lumion_hw.bench.yaml_marks import read_yaml
-
     raw = read_file(Path(path), "phase file", most_bytes=MEGABYTE, hint="docs/schedules.md has an example.")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: expected UTF-8 text", hint="Save the file as UTF-8.") from error
+    return _read(text, os.fspath(path))
+
+
+def _read(text: str, name: str) -> PhasePlan:
+    """Return the plan of a phase file's text; ``name`` is what it is called in messages."""
+    from lumion_hw.bench.loader import mistakes, problems_in
+    from lumion_hw.bench.yaml_marks import read_yaml
+
     document = read_yaml(text)
     plan, checks = _validated(document.data) if document.marks else (None, [])
-    if (problems := problems_in(os.fspath(path), text, document, checks)) or plan is None:
-        raise mistakes(f"phase file {os.fspath(path)}", problems)
+    if (problems := problems_in(name, text, document, checks)) or plan is None:
+        raise mistakes(f"phase file {name}", problems)
     return plan
 
 
@@ -128,13 +136,37 @@ def _validated(data: object) -> tuple[PhasePlan | None, list[Check]]:
     return (None if checks else PhasePlan(model.job, phases, model.iterations)), checks
 
 
-def schedule_phases(found: MeshSchedule, modules: Sequence[str], duration_s: float) -> PhasePlan:
+def save_phases(plan: PhasePlan, target: AnyPath, over: Over = "own") -> None:
+    """Write phases as a file that :func:`load_phases` reads, all or nothing.
+
+    Args:
+        plan: The phases.
+        target: The file.
+        over: What may be written over.
+
+    Raises:
+        ConfigError: A name in it could not be read back, or it cannot be written.
+    """
+    import yaml
+
+    phases = [
+        {"tag": each.tag, "duration_s": each.duration_s, "circuits": [list(pair) for pair in each.circuits]}
+        for each in plan.phases
+    ]
+    document = {"version": 1, "job": plan.job, "iterations": plan.iterations, "phases": phases}
+    text = f"# {MADE_BY}\n{yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=120)}"
+    _read(text, os.fspath(target))
+    write_file(Path(target), "phase file", text, over)
+
+
+def schedule_phases(found: MeshSchedule, modules: Sequence[str], duration_s: float, job: str = "schedule") -> PhasePlan:
     """Return the steps of a schedule on a mesh as phases of equal length, one after the other.
 
     Args:
         found: The steps.
         modules: Device names by rank.
         duration_s: How long each step lasts once its circuits are up.
+        job: Name of the plan.
 
     Raises:
         ConfigError: There are fewer modules than ranks.
@@ -146,7 +178,7 @@ def schedule_phases(found: MeshSchedule, modules: Sequence[str], duration_s: flo
         JobPhase(f"step-{place}", duration_s, tuple(sorted((modules[a], modules[b]) for a, b in step.circuits)))
         for place, step in enumerate(found.steps)
     )
-    return PhasePlan("schedule", phases, iterations=1)
+    return PhasePlan(job, phases, iterations=1)
 
 
 # -- the model --------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lumion_hw.cli import main
-from lumion_hw.planning import Faults, plan_spares, rack_of_servers
+from lumion_hw.planning import Faults, plan_spares, rack_of_servers, read_causes
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
@@ -28,6 +28,31 @@ def test_spares_are_those_of_the_recursion_and_both_rules_are_named(capsys: pyte
     for rule in ("published", "sufficient"):
         assert plans[rule]["pooled"] == plan_spares(rack, 8, 0.95, rule).pooled
     assert "published" in printed(capsys, *asked)
+
+
+def test_spares_and_streams_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib, of the extra plots, is not there")
+    for asked, words in (
+        (("plan", "spares", "--racks", 8), ("one rack of 64", "pool of 8 racks", "level 0.95")),
+        (("slice", "stream", "--requests", 50), ("torus", "fabric", "enough free, no place", "accelerators at work")),
+    ):
+        picture = tmp_path / f"{asked[0]}.svg"
+        printed(capsys, *asked, "--plot", picture)
+        text = picture.read_text(encoding="utf-8")
+        assert all(f"<!-- {word} -->" in text for word in words)
+        assert main([*map(str, asked), "--plot", str(tmp_path / "picture.txt")]) == 2
+        assert ".png" in capsys.readouterr().err
+
+
+def test_causes_come_from_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    causes = Path(__file__).parents[2] / "examples" / "fault_causes.csv"
+    found = document(capsys, "plan", "spares", "--causes", causes)
+    faults = Faults.of_causes(read_causes(causes), 4)
+    assert found["server_unavailable"] == faults.server_unavailable
+    compared = document(capsys, "plan", "compare", "--causes", causes, "--racks", 8, "--states", 500)
+    # 480 of 512 accelerators may run jobs, and nearly all of them do.
+    lost = 1.0 - (1.0 - faults.accelerator_unavailable) * (1.0 - faults.server_unavailable)
+    assert 0.85 * 480 * lost < compared["failed"] < 1.15 * 480 * lost
 
 
 def test_compare_is_the_published_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,6 +105,9 @@ def test_a_stream_is_served_by_both(tmp_path: Path, capsys: pytest.CaptureFixtur
         (("plan", "compare", "--failures", "1,99"), "failures in a rack"),
         (("plan", "compare", "--mix", "nothing"), "tpu-v4-small"),
         (("plan", "compare", "--scheduler", "127.0.0.1:1", "--states", "10"), "scheduler"),
+        (("plan", "compare", "--causes", "none.csv", "--failures", "1,4"), "not both"),
+        (("plan", "spares", "--causes", "none.csv", "--repair", "3"), "not both"),
+        (("plan", "spares", "--causes", "none.csv"), "causes of faults"),
         (("plan", "map", "--sizes", "4,x"), "--sizes"),
         (("plan", "map", "--sizes", "0"), "a job of 0"),
         (("plan", "map", "--server-share", "0.5"), "--server-shares"),

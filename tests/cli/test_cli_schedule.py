@@ -98,7 +98,7 @@ def test_cost_says_both_times_and_when_it_pays(capsys: pytest.CaptureFixture[str
         (("route", "ring", "--ranks", "4", "--inputs", "0,a"), "no list of whole numbers"),
         (("route", "ring", "--ranks", "4", "--inputs", "0,2,4"), "4 ranks, and ports for 3"),
         (("phases", "missing.yaml"), "cannot read phase file"),
-        (("phases", str(JOB), "--run"), "Give --bench and --record with --run"),
+        (("phases", str(JOB), "--run"), "Give --bench and --record together, and both with --run"),
         (("phases", str(JOB), "--bench", "x"), "Give --bench and --record together"),
     ],
 )
@@ -130,6 +130,40 @@ def test_route_splits_and_keeps(capsys: pytest.CaptureFixture[str]) -> None:
     assert "0 more settings" in printed(capsys, "route", "ring", "--ranks", 3, *ports)
 
 
+def test_rounds_and_places_of_ranks_are_chosen_for_the_mesh(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ports = ("--mesh", "columns:2", "--inputs", "1,6,11,15", "--outputs", "3,8,13,0")
+    as_given = document(capsys, "route", "all-to-all-shifts", "--ranks", 4, *ports)
+    assert as_given["extra"] > 0
+    out = tmp_path / "chosen.json"
+    said = printed(capsys, "route", "all-to-all-shifts", "--ranks", 4, *ports, "--regroup", "--out", out)
+    assert "0 more settings" in said
+    assert "fewer than 3 cannot do on any mesh" in said
+    assert "right" in printed(capsys, "verify", out)  # what was chosen still does what it says
+    found = document(capsys, "route", out, *ports)
+    assert found["extra"] == 0
+    assert len(found["steps"]) < len(as_given["steps"])
+    labelled = document(capsys, "route", "stragglar", "--ranks", 4, *ports, "--relabel")
+    assert sorted(labelled["places"]) == [0, 1, 2, 3]
+
+
+def test_a_schedule_goes_from_its_name_to_measured_light(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bench = ("--bench", SMALL, "--record", RECORD)
+    job = tmp_path / "all-to-all.yaml"
+    modules = ("--modules", "sfp-a,sfp-b,sfp-c")
+    asked = ("route", "all-to-all-shifts", "--ranks", 3, *bench, *modules, "--phases", job, "--duration", 0.02)
+    assert document(capsys, *asked)["extra"] == 0
+    printed(capsys, *asked)  # over its own file, without being told
+    said = printed(capsys, "phases", job, *bench, "--emulate", "--run", "--seed", 1)
+    # Every module changes its partner both ways before every step.
+    ports = {port for name in "abc" for port in (f"sfp-{name}>", f">sfp-{name}")}
+    table = said[said.index("dark times port by port") :]
+    rows = re.findall(r"^(step-\d) +(\S+) +1 +([\d.]+) ms +\3 ms +([\d.]+) ms$", table, re.MULTILINE)
+    assert {row[:2] for row in rows} == {(f"step-{step}", port) for step in (0, 1) for port in ports}
+    # Heaters need what the controller says, proofs by light a few looks more.
+    assert all(float(settle_ms) < float(dark_ms) < 10.0 for _, _, dark_ms, settle_ms in rows)
+    assert re.search(r"by the model, with the dark times that were measured: 4\d(\.\d)? ms", said)
+
+
 def test_phases_by_the_model_and_as_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "three-servers: one iteration, by the model" in printed(capsys, "phases", JOB, "--delta", 0.003)
     slow = main(["schedule", "phases", str(JOB), "--delta", "0.05"])
@@ -141,4 +175,7 @@ def test_phases_by_the_model_and_as_measured(tmp_path: Path, capsys: pytest.Capt
     assert found["iteration"]["total_s"] == pytest.approx(found["model"]["total_s"], abs=3e-4)
     assert 0.0 < max(found["dark_s"].values()) < 0.01
     assert all(heat_mw > 0.0 for heat_mw in found["heat_mw"].values())
+    assert {(each["tag"], each["changes"]) for each in found["ports"]} == {("tensor", 2), ("pipeline", 2), ("data", 2)}
+    assert {each["port"] for each in found["ports"] if each["tag"] == "tensor"} == {"sfp-b>", ">sfp-a"}
+    assert max(each["longest_s"] for each in found["ports"]) == max(found["dark_s"].values())
     assert set(found["configurations"]) == {"tensor", "compute", "pipeline", "data"}

@@ -7,8 +7,18 @@ import pytest
 from lumion_hw.errors import ConfigError, NoPathError
 from lumion_hw.mesh import HexMesh
 from lumion_hw.schedules.collectives import make_schedule
-from lumion_hw.schedules.mesh_steps import MeshRouter, MeshSchedule, _fewest_parts, on_mesh, split
+from lumion_hw.schedules.mesh_steps import (
+    MeshRouter,
+    MeshSchedule,
+    _fewest_parts,
+    fewest_rounds,
+    on_mesh,
+    regrouped,
+    relabelled,
+    split,
+)
 from lumion_hw.schedules.schedule import Schedule
+from lumion_hw.schedules.verification import verify
 
 SMALL = HexMesh.columns([2])
 LARGE = HexMesh.smartlight()
@@ -119,3 +129,59 @@ def test_a_circuit_without_any_way_is_refused_with_the_reason() -> None:
     router = MeshRouter(SMALL, [1, 6, 11], [3, 8, 13], max_hops=1)
     with pytest.raises(NoPathError, match=r"1.*3|proven"):
         on_mesh(router, make_schedule("ring", 3))
+
+
+# -- other rounds, other ranks
+
+
+def in_turn(ranks: int) -> MeshRouter:
+    """Return the router of the large mesh, inputs and outputs taking turns round the rim."""
+    ports = [LARGE.fibre_ports[k * len(LARGE.fibre_ports) // (2 * ranks)] for k in range(2 * ranks)]
+    return MeshRouter(LARGE, ports[0::2], ports[1::2])
+
+
+def test_another_factorisation_needs_no_more_settings_than_a_sound_switch() -> None:
+    router, schedule = in_turn(6), make_schedule("all-to-all", 6)
+    assert on_mesh(router, schedule).extra > 0  # the circle method has a round without routes
+    other = regrouped(router, schedule)
+    verify(other)  # every block arrives all the same
+    found = on_mesh(router, other)
+    assert_right(router, other, found)
+    # Five partners of each rank, one at a time: fewer than five settings cannot be.
+    assert (found.extra, len(found.steps)) == (0, 5)
+    assert fewest_rounds(schedule) == 5
+
+
+def test_rounds_that_are_not_full_save_settings_where_no_factorisation_is_found() -> None:
+    router, schedule = MeshRouter(SMALL, [1, 6, 11, 15], [3, 8, 13, 0]), make_schedule("all-to-all-shifts", 4)
+    as_given, other = on_mesh(router, schedule), regrouped(router, schedule)
+    verify(other)
+    found = on_mesh(router, other)
+    assert_right(router, other, found)
+    assert found.extra == 0
+    assert fewest_rounds(schedule) == 3 <= len(found.steps) < len(as_given.steps)
+    assert regrouped(router, schedule) == other  # the same seed, the same rounds
+
+
+def test_a_schedule_with_routes_for_every_round_stays_as_it_is() -> None:
+    router, schedule = MeshRouter(SMALL, [1, 6, 11], [3, 8, 13]), make_schedule("shifts", 3)
+    assert regrouped(router, schedule) is schedule
+
+
+@pytest.mark.parametrize("name", ["ring", "stragglar", "bruck", "all-to-all-ring"])
+def test_rounds_that_build_on_each_other_are_not_regrouped(name: str) -> None:
+    with pytest.raises(ConfigError, match="its rounds build on each other"):
+        regrouped(in_turn(4), make_schedule(name, 4))
+
+
+def test_ranks_in_another_order_make_a_ring_routable() -> None:
+    router, schedule = in_turn(8), make_schedule("ring", 8)
+    assert router.routable(schedule.rounds[0].circuits) is False
+    places = relabelled(router, schedule)
+    assert sorted(places) == list(range(8))
+    seated = router.seated(places)
+    found = on_mesh(seated, schedule)
+    assert_right(seated, schedule, found)
+    assert found.extra == 0
+    with pytest.raises(ConfigError, match="10 ranks, and ports for 8"):
+        relabelled(router, make_schedule("ring", 10))
