@@ -37,6 +37,7 @@ from calibration.record.conversion import Origin, record_from
 from calibration.run.blas_threads import on_one_blas_thread
 from calibration.run.bootstrap import Bootstrap, BootstrapPlan, Progress, Start
 from calibration.run.conclusions import NOT_REACHED, defects_of, stuck_at, unknown_pucs, warnings_of
+from calibration.run.freed_memory import freed_memory_kept
 from calibration.run.planning import AdaptiveMeasurement, Goal, light_change_s
 from calibration.run.verification import SETTINGS, TOLERANCE_DB, verify, verify_at
 from calibration.run.wavelengths import Extended, WavelengthExtension
@@ -115,6 +116,7 @@ class Calibration:
         return self._start.random if self._start else None
 
     @on_one_blas_thread
+    @freed_memory_kept()
     def run(self) -> CalibrationRecord:
         """Run all stages and return the record; heaters and sources are off afterwards, whatever happens.
 

@@ -1,0 +1,51 @@
+"""While a calibration runs, memory that arrays free serves the next ones; afterwards the system has it back."""
+
+from __future__ import annotations
+
+import ctypes
+import resource
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calibration.run.freed_memory import freed_memory_kept
+
+pytestmark = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library has no mallopt")
+BYTES = 48_000_000
+PAGE = resource.getpagesize()
+
+
+def pages_cleared(times: int = 6) -> int:
+    """Return how many pages the system had to clear for arrays made and dropped one after the other."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(times):
+        np.ones(BYTES // 8)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE
+
+
+def test_arrays_are_made_of_what_others_have_freed() -> None:
+    outside = pages_cleared()
+    with freed_memory_kept():
+        pages_cleared(1)
+        assert pages_cleared() < 0.1 * outside
+
+
+def test_memory_goes_back_after_the_last_run_and_not_before() -> None:
+    with freed_memory_kept():
+        with freed_memory_kept():
+            pages_cleared(1)
+        held = resident()
+        assert pages_cleared() < 1000
+    assert resident() < held - 0.8 * BYTES
+
+
+def test_it_goes_back_after_a_failure() -> None:
+    with pytest.raises(ValueError, match="cut short"), freed_memory_kept():
+        raise ValueError("cut short")
+    pages_cleared(1)
+    assert pages_cleared() > 1000
