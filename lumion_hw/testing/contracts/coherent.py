@@ -76,7 +76,8 @@ class CoherentTransponderContract(TransponderContract):
     def test_a_frequency_out_of_reach_is_refused(self, driver: CoherentTransponder) -> None:
         """Outside all ranges ``tune`` raises a ``LimitError``, and the laser can still be tuned afterwards."""
         ranges = driver.capabilities().tuning
-        for beyond in (min(span.min_thz for span in ranges) - 1.0, max(span.max_thz for span in ranges) + 1.0):
+        low_thz, high_thz = min(span.min_thz for span in ranges), max(span.max_thz for span in ranges)
+        for beyond in (low_thz - 1.0, high_thz + 1.0, math.nan, math.inf):
             refused(LimitError, f"{beyond:g} THz", lambda thz=beyond: driver.tune(thz))  # type: ignore[misc]
         driver.tune(ranges[0].min_thz)
 
@@ -85,7 +86,7 @@ class CoherentTransponderContract(TransponderContract):
         limits = driver.capabilities().tx_power_dbm
         if limits is None:
             pytest.skip("the output power of this module cannot be set")
-        for beyond in (limits[0] - 0.5, limits[1] + 0.5):
+        for beyond in (limits[0] - 0.5, limits[1] + 0.5, math.nan):
             refused(LimitError, f"{beyond:g} dBm", lambda dbm=beyond: driver.set_tx_power_dbm(dbm))  # type: ignore[misc]
         for power_dbm in limits:
             driver.set_tx_power_dbm(power_dbm)

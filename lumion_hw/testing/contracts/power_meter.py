@@ -222,12 +222,12 @@ class PowerMeterContract(DeviceContract):
         """``settings`` are those in force, whoever set them, and ``limits`` those that sets are held to."""
         channel = driver.channels[-1]
         limits = driver.limits(channel)
-        for what, found, known in (
+        for what, ends, known in (
             ("wavelengths", limits.wavelength_nm, wavelength_limits_nm),
             ("averaging times", limits.averaging_s, averaging_limits_s),
         ):
-            fits = all(math.isclose(each, end, rel_tol=1e-6) for each, end in zip(found, known, strict=True))
-            promised(fits, f"{what} go from {known[0]:g} to {known[1]:g}, limits() says {found}")
+            fits = all(math.isclose(each, end, rel_tol=1e-6) for each, end in zip(ends, known, strict=True))
+            promised(fits, f"{what} go from {known[0]:g} to {known[1]:g}, limits() says {ends}")
         low_dbm, high_dbm = limits.range_dbm
         promised(low_dbm < high_dbm, f"ranges from {low_dbm} to {high_dbm} dBm")
         for wavelength_nm, averaging_s in zip(limits.wavelength_nm, limits.averaging_s, strict=True):
