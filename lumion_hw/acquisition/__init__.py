@@ -12,6 +12,17 @@ from lumion_hw.acquisition.latest import Latest, LatestValue
 from lumion_hw.acquisition.plotting import plot
 from lumion_hw.acquisition.recorder import Recording, record
 from lumion_hw.acquisition.settings import Setting, SettingKind, Settings, SettingValue
+from lumion_hw.acquisition.snapshot import (
+    Restoration,
+    SettingChange,
+    Snapshot,
+    differences,
+    load_snapshot,
+    restore,
+    save_snapshot,
+    snapshot_yaml,
+    take_snapshot,
+)
 
 __all__ = [
     "Column",
@@ -22,14 +33,23 @@ __all__ = [
     "LogRow",
     "Reader",
     "Recording",
+    "Restoration",
     "Setting",
+    "SettingChange",
     "SettingKind",
     "SettingValue",
     "Settings",
+    "Snapshot",
     "State",
     "Value",
+    "differences",
+    "load_snapshot",
     "plot",
     "read_journal",
     "record",
+    "restore",
+    "save_snapshot",
+    "snapshot_yaml",
+    "take_snapshot",
     "write_hdf5",
 ]

@@ -62,6 +62,11 @@ def _settled() -> None:
     """Nothing follows later."""
 
 
+def _exact() -> float:
+    """Step of a setting that keeps what it is told."""
+    return 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class Setting:
     """One setting of one device.
@@ -88,6 +93,7 @@ class Setting:
     _write: Callable[[Any], object] = field(repr=False)
     _limits: Callable[[], _Limits | None] = field(default=_no_limits, repr=False)
     _settle: Callable[[], object] = field(default=_settled, repr=False)
+    _step: Callable[[], float | NDArray[np.float64]] = field(default=_exact, repr=False)
     shape: tuple[int, ...] = ()
     choices: tuple[str, ...] = ()
     none_means: str = ""
@@ -117,6 +123,36 @@ class Setting:
             LumionError: What else the device raises.
         """
         self._write(self._checked(value))
+
+    def check(self, value: SettingValue) -> None:
+        """Refuse what :meth:`write` would refuse, as far as that can be told without setting it.
+
+        Raises:
+            ConfigError: The value is not of this setting's kind, shape or choices.
+            LimitError: It is outside the limits, or no number.
+        """
+        wanted: Any = self._checked(value)
+        if wanted is None or self.kind in (SettingKind.FLAG, SettingKind.CHOICE):
+            return
+        low, high = self.limits() or (-np.inf, np.inf)
+        slack = _SLACK * np.abs(wanted)
+        fits = np.isfinite(wanted) & (wanted >= low - slack) & (wanted <= high + slack)
+        if not np.all(fits):
+            first = np.unravel_index(np.argmin(fits), np.shape(wanted))
+            asked, least, most = (float(np.broadcast_to(each, np.shape(wanted))[first]) for each in (wanted, low, high))
+            where = f"{self.name}, value {first[0]} from 0" if first else self.name
+            raise LimitError(
+                where, asked=asked, limit=least if asked < least else most, unit=self.unit, device=self.device
+            )
+
+    def same(self, one: SettingValue, other: SettingValue) -> bool:
+        """Tell whether two values are the same to the device: within half of its step, and of rounding."""
+        if one is None or other is None or isinstance(one, str | bool) or isinstance(other, str | bool):
+            return type(one) is type(other) and one == other
+        if np.shape(one) != np.shape(other):
+            return False
+        nearest = np.maximum(0.51 * np.asarray(self._step()), _SLACK * np.maximum(np.abs(one), np.abs(other)))
+        return bool(np.all(np.abs(np.subtract(one, other)) <= nearest))
 
     def wait_settled(self) -> None:
         """Wait until the light follows what was written last, as long as the device says it takes."""
@@ -298,6 +334,7 @@ def _polarization(bench: Bench, name: str, controller: PolarizationController) -
         _write=controller.set,
         _limits=lambda: (low, high),
         _settle=lambda: bench.clock.sleep(controller.settle_s),
+        _step=lambda: np.array([actuator.step for actuator in actuators]),
         shape=(len(actuators),),
     )
     yield whole
@@ -319,6 +356,7 @@ def _mesh(name: str, mesh: MeshAccess) -> Iterator[Setting]:
         _write=partial(mesh.program, settle_s=0.0),
         _limits=lambda: (0.0, min(mesh.heater_max_ma, mesh.controller.info.current_full_scale_ma)),
         _settle=lambda: mesh.clock.sleep(mesh.settle_s),
+        _step=lambda: max(2.0 * mesh.controller.info.readback_tolerance_ma, mesh.controller.info.current_step_ma),
         shape=(len(mesh.heater_channels),),
     )
     yield whole
@@ -347,6 +385,9 @@ def _each_of(whole: Setting, number_from: int, stem: str) -> Iterator[Setting]:
         low, high = (np.broadcast_to(each, whole.shape)[index] for each in found)
         return float(low), float(high)
 
+    def step(index: int) -> float:
+        return float(np.broadcast_to(whole._step(), whole.shape)[index])
+
     for index in range(whole.shape[0]):
         yield Setting(
             name=f"{stem}.{index + number_from}",
@@ -358,6 +399,7 @@ def _each_of(whole: Setting, number_from: int, stem: str) -> Iterator[Setting]:
             _write=partial(write, index),
             _limits=partial(limits, index),
             _settle=whole.wait_settled,
+            _step=partial(step, index),
             part_of=whole.name,
         )
 
@@ -393,6 +435,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
         _pick=attrgetter("frequency_thz"),
         _write=laser.set_frequency_thz,
         _limits=lambda: laser.ranges.frequency_thz,
+        _step=lambda: laser.ranges.frequency_step_thz,
     )
     yield number(
         name=f"{name}.wavelength_nm",
@@ -400,6 +443,10 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
         _pick=lambda state: _other(state.frequency_thz),
         _write=write_wavelength,
         _limits=wavelengths_nm,
+        _step=lambda: (
+            _other(laser.ranges.frequency_thz[0])
+            - _other(laser.ranges.frequency_thz[0] + laser.ranges.frequency_step_thz)
+        ),
         part_of=f"{name}.frequency_thz",
     )
     yield number(
@@ -408,6 +455,7 @@ def _laser(name: str, laser: TunableLaser) -> Iterator[Setting]:
         _pick=attrgetter("power_dbm"),
         _write=laser.set_power_dbm,
         _limits=lambda: laser.ranges.power_dbm,
+        _step=lambda: laser.ranges.power_step_db,
     )
     yield _light_switch(name, laser, laser.state, attrgetter("emitting"), settle)
 

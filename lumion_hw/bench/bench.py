@@ -192,6 +192,10 @@ class Bench:
             )
         return self._mesh
 
+    def opened(self, name: str) -> OpenDevice | None:
+        """Return the driver of a device of any role; ``None`` if it is not open here."""
+        return self._devices.get(name)
+
     def polarizer(self, name: str) -> PolarizationController | PolarizationOptimizer:
         """Return what turns the polarization on the way of an input, whichever of the two kinds it is.
 
