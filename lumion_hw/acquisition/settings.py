@@ -7,6 +7,7 @@ read back is no setting: states of a mesh that keeps its currents to itself, and
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from lumion_hw.acquisition.columns import choose
+from lumion_hw.acquisition.columns import choose, concerns
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.mesh_access import MeshAccess
 from lumion_hw.errors import ConfigError, LimitError, LumionError, NotSupportedError, UnknownNameError
@@ -165,7 +166,8 @@ class Setting:
         if self.kind is SettingKind.FLAG:
             return bool(value) if isinstance(value, bool | np.bool_) else self._refuse(value, "true or false")
         if self.kind is SettingKind.CHOICE:
-            return value if value in self.choices else self._refuse(value, f"one of {', '.join(self.choices)}")
+            known = isinstance(value, str) and value in self.choices
+            return value if known else self._refuse(value, f"one of {', '.join(self.choices)}")
         if self.kind is SettingKind.ARRAY:
             return self._checked_array(value)
         if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
@@ -207,9 +209,13 @@ class Settings(Mapping[str, Setting]):
     """
 
     def __init__(self, bench: Bench, patterns: Sequence[str] = ("*",)) -> None:
-        known = {setting.name: setting for setting in _settings(bench)}
-        chosen = choose(patterns, {name: each.device for name, each in known.items()}, "setting") if known else []
-        self._settings = {name: known[name] for name in chosen}
+        devices = _devices(bench)
+        # Devices that no pattern means are not asked what they have: one of them may be gone.
+        asked = [name for name in devices if any(concerns(pattern, name) for pattern in patterns)] or list(devices)
+        known = {setting.name: setting for name in asked for setting in devices[name]()}
+        nothing = not known and tuple(patterns) == ("*",)
+        names = {name: each.device for name, each in known.items()}
+        self._settings = {} if nothing else {name: known[name] for name in choose(patterns, names, "setting")}
         self.failures: dict[str, LumionError] = {}
 
     def __getitem__(self, name: str) -> Setting:
@@ -248,26 +254,19 @@ class Settings(Mapping[str, Setting]):
         }
 
 
-def _settings(bench: Bench) -> Iterator[Setting]:
-    """Yield everything that can be set, device by device; within a device in the order in which it is set anew."""
-    for name, meter in bench.meters.items():
-        yield from _meter(name, meter)
-    for name, polarimeter in bench.polarimeters.items():
-        yield from _polarimeter(name, polarimeter)
-    for name, controller in bench.polarization.items():
-        yield from _polarization(bench, name, controller)
+def _devices(bench: Bench) -> dict[str, Callable[[], Iterator[Setting]]]:
+    """Return what yields the settings of each device, in the order in which a bench is set anew."""
+    found: dict[str, Callable[[], Iterator[Setting]]] = {}
+    found |= {name: partial(_meter, name, meter) for name, meter in bench.meters.items()}
+    found |= {name: partial(_polarimeter, name, polarimeter) for name, polarimeter in bench.polarimeters.items()}
+    found |= {name: partial(_polarization, bench, name, each) for name, each in bench.polarization.items()}
     section = bench.model.mesh
     if section is not None:
-        try:
-            mesh = bench.mesh
-        except ConfigError:  # not open, or a mesh that takes states
-            pass
-        else:
-            yield from _mesh(section.controller, mesh)
-    for name, laser in bench.lasers.items():
-        yield from _laser(name, laser)
-    for name, module in bench.transponders.items():
-        yield from _module(name, module)
+        with contextlib.suppress(ConfigError):  # not open, or a mesh that takes states
+            found[section.controller] = partial(_mesh, section.controller, bench.mesh)
+    found |= {name: partial(_laser, name, laser) for name, laser in bench.lasers.items()}
+    found |= {name: partial(_module, name, module) for name, module in bench.transponders.items()}
+    return found
 
 
 def _meter(name: str, meter: PowerMeter) -> Iterator[Setting]:

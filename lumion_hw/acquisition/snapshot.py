@@ -236,8 +236,6 @@ def differences(bench: Bench, snapshot: Snapshot, patterns: Sequence[str] = ("*"
         LimitError: A value to be put back is outside the limits of the device.
         LumionError: A device does not answer.
     """
-    every, values = Settings(bench), snapshot.values
-    settings = Settings(bench, patterns)
     if snapshot.bench != bench.model.name:
         raise ConfigError(
             f"the snapshot is of bench {snapshot.bench!r}, this is {bench.model.name!r}",
@@ -248,6 +246,8 @@ def differences(bench: Bench, snapshot: Snapshot, patterns: Sequence[str] = ("*"
             f"the snapshot is of bench {snapshot.bench!r} emulated, this one is real",
             hint="Take a snapshot of the real bench.",
         )
+    every, values = Settings(bench), snapshot.values
+    settings = Settings(bench, patterns)
     _check_identities(bench, snapshot, {setting.device for setting in settings.values()})
     if unknown := [name for name in values if name not in every]:
         raise ConfigError(

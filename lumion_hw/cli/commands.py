@@ -13,6 +13,8 @@ COMMANDS = (
     LazyCommand("log", "lumion_hw.cli.log:log", "Record readings of a bench at a steady rate."),
     LazyCommand("plot", "lumion_hw.cli.plot:plot", "Draw a recording."),
     LazyCommand("monitor", "lumion_hw.cli.monitor:monitor", "Show readings of a bench as a live table."),
+    LazyCommand("snapshot", "lumion_hw.cli.snapshot:snapshot", "Store the settings of every device."),
+    LazyCommand("restore", "lumion_hw.cli.snapshot:restore", "Put stored settings back, after showing what differs."),
     LazyCommand("connect", "lumion_hw.cli.circuits:connect", "Connect modules through the mesh, proven by light."),
     LazyCommand("disconnect", "lumion_hw.cli.circuits:disconnect", "Take circuits down, or bring the mesh to rest."),
     LazyCommand("circuits", "lumion_hw.cli.circuits:circuits", "List what is connected: age, margins, marks."),
