@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from lumion_hw.acquisition.columns import choose
 from lumion_hw.acquisition.settings import Setting, Settings, SettingValue
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.identity import DeviceIdentity, device_identities
@@ -246,21 +247,22 @@ def differences(bench: Bench, snapshot: Snapshot, patterns: Sequence[str] = ("*"
             f"the snapshot is of bench {snapshot.bench!r} emulated, this one is real",
             hint="Take a snapshot of the real bench.",
         )
-    every, values = Settings(bench), snapshot.values
-    settings = Settings(bench, patterns)
-    _check_identities(bench, snapshot, {setting.device for setting in settings.values()})
-    if unknown := [name for name in values if name not in every]:
+    device_of = {f"{name}.{setting}": name for name, each in snapshot.devices.items() for setting in each}
+    chosen = choose(patterns, device_of, "setting") if device_of else []
+    _check_identities(bench, snapshot, {device_of[name] for name in chosen})
+    settings = Settings(bench, sorted({device_of[name] for name in chosen}) or patterns)
+    if unknown := [name for name in chosen if name not in settings]:
         raise ConfigError(
             f"the snapshot has settings that this bench has not: {', '.join(unknown)}",
-            hint="Open all of its devices, or take a snapshot of this bench.",
+            hint="Take a snapshot of this bench.",
         )
-    now = settings.read()
+    now, values = settings.read(), snapshot.values
     for failure in settings.failures.values():
         raise failure
     changes = tuple(
         SettingChange(settings[name], value, values[name])
         for name, value in now.items()
-        if name in snapshot.values and not settings[name].same(value, values[name])
+        if name in chosen and not settings[name].same(value, values[name])
     )
     for change in changes:
         if change.wanted is not None:
@@ -271,9 +273,14 @@ def differences(bench: Bench, snapshot: Snapshot, patterns: Sequence[str] = ("*"
 def _check_identities(bench: Bench, snapshot: Snapshot, concerned: Iterable[str]) -> None:
     """Refuse devices that are not those of the snapshot."""
     here = device_identities(bench)
+    if missing := sorted(set(concerned) - set(here)):
+        raise ConfigError(
+            f"the snapshot has devices that are not open here: {', '.join(missing)}",
+            hint="Open them, or choose the settings of the others.",
+        )
     for name in concerned:
-        stored = snapshot.identities.get(name)
-        if stored is not None and stored.contradicts(here[name]):
+        stored = snapshot.identities[name]
+        if stored.contradicts(here[name]):
             raise IdentityError(
                 f"the snapshot is of another device: {stored}; here is {here[name]}",
                 device=name,
@@ -308,19 +315,20 @@ def restore(
         LumionError: As :func:`differences`, before anything was changed.
     """
     changes = differences(bench, snapshot, patterns)
-    return _Restoring(Settings(bench), changes, progress).run()
+    devices = sorted({change.device for change in changes})
+    return _Restoring(Settings(bench, devices) if devices else {}, changes, progress).run()
 
 
 class _Restoring:
     """A snapshot being put back.
 
     Args:
-        settings: All settings of the bench.
+        settings: All settings of the devices concerned.
         changes: What differs.
         progress: Told every write.
     """
 
-    def __init__(self, settings: Settings, changes: Sequence[SettingChange], progress: Progress) -> None:
+    def __init__(self, settings: Mapping[str, Setting], changes: Sequence[SettingChange], progress: Progress) -> None:
         concerned = {change.device for change in changes}
         self._changes = changes
         self._progress = progress
