@@ -6,11 +6,13 @@ from here.
 """
 
 from lumion_hw.acquisition.columns import Column, Reader, State, Value
+from lumion_hw.acquisition.documents import documents, write_documents
 from lumion_hw.acquisition.hdf5 import write_hdf5
-from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow, read_journal
+from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow, log_header, read_journal
 from lumion_hw.acquisition.latest import Latest, LatestValue
 from lumion_hw.acquisition.plotting import plot
 from lumion_hw.acquisition.recorder import Recording, record
+from lumion_hw.acquisition.recording import RecordedColumn, RecordedLog, read_recording
 from lumion_hw.acquisition.settings import Setting, SettingKind, Settings, SettingValue
 from lumion_hw.acquisition.snapshot import (
     Restoration,
@@ -32,6 +34,8 @@ __all__ = [
     "LogJournal",
     "LogRow",
     "Reader",
+    "RecordedColumn",
+    "RecordedLog",
     "Recording",
     "Restoration",
     "Setting",
@@ -43,13 +47,17 @@ __all__ = [
     "State",
     "Value",
     "differences",
+    "documents",
     "load_snapshot",
+    "log_header",
     "plot",
     "read_journal",
+    "read_recording",
     "record",
     "restore",
     "save_snapshot",
     "snapshot_yaml",
     "take_snapshot",
+    "write_documents",
     "write_hdf5",
 ]

@@ -12,6 +12,7 @@ COMMANDS = (
     LazyCommand("discover", "lumion_hw.cli.discover:discover", "Find and identify instruments; draft a bench file."),
     LazyCommand("log", "lumion_hw.cli.log:log", "Record readings of a bench at a steady rate."),
     LazyCommand("plot", "lumion_hw.cli.plot:plot", "Draw a recording."),
+    LazyCommand("export", "lumion_hw.cli.export:export", "Write a recording as documents of bluesky's event model."),
     LazyCommand("monitor", "lumion_hw.cli.monitor:monitor", "Show readings of a bench as a live table."),
     LazyCommand("snapshot", "lumion_hw.cli.snapshot:snapshot", "Store the settings of every device."),
     LazyCommand("restore", "lumion_hw.cli.snapshot:restore", "Put stored settings back, after showing what differs."),
