@@ -230,6 +230,18 @@ class Bench:
         how = "emulated" if self.is_emulated else "real"
         return f"<Bench {self.model.name}, {how}: {', '.join(self._devices)}>"
 
+    def _repr_html_(self) -> str:
+        """Return the open devices as a table for a notebook."""
+        from lumion_hw.files.html import html_table
+
+        how = "emulated" if self.is_emulated else "real"
+        rows = []
+        for name in self._devices:
+            device = self.model.devices[name]
+            kind = kind_named(device.kind)
+            rows.append((name, device.kind, kind.role.words if kind else "", device.address or device.inside or ""))
+        return html_table(f"Bench {self.model.name}, {how}", ("device", "kind", "role", "address"), rows)
+
     def _with_role(self, role: Role) -> Named[Any]:
         """Return the open devices of a role; the names of all others say what they are."""
         kinds = {name: kind_named(device.kind) for name, device in self.model.devices.items()}
