@@ -22,7 +22,7 @@ from typing import BinaryIO, Self
 from lumion_hw.acquisition.columns import Column, Reader, State, Value
 from lumion_hw.bench.bench import Bench
 from lumion_hw.bench.identity import DeviceIdentity, device_identities
-from lumion_hw.errors import ConfigError
+from lumion_hw.errors import ConfigError, LumionError
 from lumion_hw.files import AnyPath
 from lumion_hw.files.reading import parse_json, read_file
 from lumion_hw.files.writing import writing
@@ -135,12 +135,11 @@ def log_header(
         record: The calibration record that is in force.
 
     Raises:
-        ConfigError: The bench file cannot be read.
-        LumionError: A device does not say who it is.
+        ConfigError: The bench file cannot be read, or another module than the one that was opened is in a socket.
     """
     from lumion_hw import __version__
 
-    devices = {column.device for column in reader.columns}
+    devices = dict.fromkeys(column.device for column in reader.columns)
     return LogHeader(
         bench=bench.model.name,
         columns=reader.columns,
@@ -149,10 +148,20 @@ def log_header(
         started=datetime.now(tz=UTC).isoformat(timespec="milliseconds"),
         software=f"lumion-hw {__version__}",
         emulated=bench.is_emulated,
-        devices={name: who for name, who in device_identities(bench).items() if name in devices},
+        devices={name: who for name in devices for who in _identities(bench, name)},
         bench_file=None if bench_file is None else _logged_file(Path(bench_file)),
         record=None if record is None else LoggedRecord(record.record_id, record.content_sha256),
     )
+
+
+def _identities(bench: Bench, name: str) -> Iterator[DeviceIdentity]:
+    """Yield who a device says it is; one that is silent now has none, and may be recorded once it is back."""
+    try:
+        yield from device_identities(bench, [name]).values()
+    except ConfigError:  # another one has taken its place
+        raise
+    except LumionError:
+        yield DeviceIdentity(bench.model.devices[name].kind)
 
 
 def _logged_file(path: Path) -> LoggedFile:

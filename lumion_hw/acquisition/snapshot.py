@@ -8,7 +8,7 @@ left undone because of it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -99,7 +99,7 @@ def take_snapshot(bench: Bench, patterns: Sequence[str] = ("*",)) -> Snapshot:
     for name, value in values.items():
         device = settings[name].device
         devices.setdefault(device, {})[name.removeprefix(f"{device}.")] = value
-    identities = {name: who for name, who in device_identities(bench).items() if name in devices}
+    identities = device_identities(bench, devices)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Snapshot(bench.model.name, bench.is_emulated, now, f"lumion-hw {__version__}", identities, devices)
 
@@ -270,9 +270,9 @@ def differences(bench: Bench, snapshot: Snapshot, patterns: Sequence[str] = ("*"
     return changes
 
 
-def _check_identities(bench: Bench, snapshot: Snapshot, concerned: Iterable[str]) -> None:
+def _check_identities(bench: Bench, snapshot: Snapshot, concerned: Collection[str]) -> None:
     """Refuse devices that are not those of the snapshot."""
-    here = device_identities(bench)
+    here = device_identities(bench, set(concerned))
     if missing := sorted(set(concerned) - set(here)):
         raise ConfigError(
             f"the snapshot has devices that are not open here: {', '.join(missing)}",

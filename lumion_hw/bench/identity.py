@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from lumion_hw.bench.bench import Bench
@@ -35,25 +36,28 @@ class DeviceIdentity:
         return f"{self.model or self.kind}{serial}"
 
 
-def device_identities(bench: Bench) -> dict[str, DeviceIdentity]:
+def device_identities(bench: Bench, names: Collection[str] | None = None) -> dict[str, DeviceIdentity]:
     """Return who the open devices of a bench say they are, by name, in the order of the bench file.
+
+    Args:
+        bench: The open bench.
+        names: Which devices are asked; all that are open if not given.
 
     Raises:
         IdentityError: A module is another one than that which was opened.
         LinkError: A device does not answer.
     """
-    found: dict[str, DeviceIdentity] = {}
-    for name, model in bench.model.devices.items():
-        device = bench.opened(name)
-        if device is None:
-            continue
-        said: tuple[object, ...]
-        if name in bench.transponders:
-            module = bench.transponders[name].identify()
-            said = (f"{module.vendor} {module.part_number}".strip(), module.serial, module.revision)
-        elif isinstance(info := getattr(device, "info", None), ControllerInfo):
-            said = (info.model, info.serial, info.firmware)
-        else:  # of the interfaces only meters and lasers promise it; other drivers tell what their device tells
-            said = tuple(getattr(device, what, "") for what in ("model", "serial", "firmware"))
-        found[name] = DeviceIdentity(model.kind, *(str(each) for each in said))
-    return found
+    asked = [name for name in bench.model.devices if names is None or name in names]
+    return {name: _identity(bench, name, device) for name in asked if (device := bench.opened(name)) is not None}
+
+
+def _identity(bench: Bench, name: str, device: object) -> DeviceIdentity:
+    said: tuple[object, ...]
+    if name in bench.transponders:
+        module = bench.transponders[name].identify()
+        said = (f"{module.vendor} {module.part_number}".strip(), module.serial, module.revision)
+    elif isinstance(info := getattr(device, "info", None), ControllerInfo):
+        said = (info.model, info.serial, info.firmware)
+    else:  # of the interfaces only meters and lasers promise it; other drivers tell what their device tells
+        said = tuple(getattr(device, what, "") for what in ("model", "serial", "firmware"))
+    return DeviceIdentity(bench.model.devices[name].kind, *(str(each) for each in said))
