@@ -6,7 +6,7 @@ from here.
 """
 
 from lumion_hw.acquisition.columns import Column, Reader, State, Value
-from lumion_hw.acquisition.documents import documents, write_documents
+from lumion_hw.acquisition.documents import bluesky_documents, write_documents
 from lumion_hw.acquisition.hdf5 import write_hdf5
 from lumion_hw.acquisition.journal import LogHeader, LogJournal, LogRow, log_header, read_journal
 from lumion_hw.acquisition.latest import Latest, LatestValue
@@ -46,8 +46,8 @@ __all__ = [
     "Snapshot",
     "State",
     "Value",
+    "bluesky_documents",
     "differences",
-    "documents",
     "load_snapshot",
     "log_header",
     "plot",

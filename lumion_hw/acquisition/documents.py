@@ -29,7 +29,7 @@ _STREAM = "primary"
 _STATE = "-state"
 
 
-def documents(recording: RecordedLog) -> Iterator[Document]:
+def bluesky_documents(recording: RecordedLog) -> Iterator[Document]:
     """Yield name and content of every document of a recording.
 
     A value that is no number is ``None``; its state, beside it, says why.
@@ -68,10 +68,11 @@ def write_documents(recording: RecordedLog, target: AnyPath, over: Over = "own")
     """Write the documents of a recording as JSON lines, all or nothing, and return their number.
 
     Raises:
-        ConfigError: As :func:`documents`, or the target cannot be written.
+        ConfigError: As :func:`bluesky_documents`, or the target cannot be written.
     """
     lines = [
-        json.dumps({"name": name, "doc": content}, allow_nan=False) + "\n" for name, content in documents(recording)
+        json.dumps({"name": name, "doc": content}, allow_nan=False) + "\n"
+        for name, content in bluesky_documents(recording)
     ]
     write_file(Path(target), "the documents", "".join(lines), over)
     return len(lines)

@@ -68,13 +68,13 @@ class CircuitProof:
 
     def _repr_html_(self) -> str:
         """Return what was measured as a table for a notebook."""
-        from lumion_hw.files.html import html_facts
+        from lumion_hw.files.html import html_pairs
 
         def db(value: float | None, unit: str) -> str | None:
             return None if value is None else f"{value:.2f} {unit}"
 
         request, budget = self.circuit.request, self.circuit.budget
-        facts = {
+        pairs = {
             "proven": "yes" if self.proven else "no: " + "; ".join(self.failures),
             "way": "; ".join(" ".join(map(str, arm.path.pucs)) for arm in self.circuit.arms),
             "launched": db(self.launch_dbm, "dBm"),
@@ -84,7 +84,7 @@ class CircuitProof:
             "margin": db(self.margin_db, "dB"),
             "loss of signal": self.los,
         }
-        return html_facts(f"{request.source} → {request.target}", facts)
+        return html_pairs(f"{request.source} → {request.target}", pairs)
 
     @property
     def proven(self) -> bool:

@@ -9,9 +9,9 @@ from lumion_hw.files.shown import xml_text
 _MOST_ROWS = 40
 
 
-def html_facts(title: str, facts: Mapping[str, object]) -> str:
+def html_pairs(title: str, pairs: Mapping[str, object]) -> str:
     """Return a small table of names and values; values that are ``None`` or empty are left out."""
-    rows = [(name, value) for name, value in facts.items() if value not in (None, "")]
+    rows = [(name, value) for name, value in pairs.items() if value not in (None, "")]
     return html_table(title, (), rows)
 
 

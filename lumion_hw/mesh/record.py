@@ -140,10 +140,10 @@ class CalibrationRecord:
 
     def _repr_html_(self) -> str:
         """Return what tells it from others as a table for a notebook."""
-        from lumion_hw.files.html import html_facts
+        from lumion_hw.files.html import html_pairs
 
         found = [entry.passive_phase_sigma_rad for entry in self.pucs if entry.passive_phase_sigma_rad is not None]
-        facts = {
+        pairs = {
             "record": self.record_id,
             "controller": f"{self.device_model} {self.device_serial}",
             "mesh": self.mesh_label,
@@ -155,7 +155,7 @@ class CalibrationRecord:
             "loss of a PUC": f"{float(np.median(self.loss_db)):.3g} dB (median)" if self.pucs else None,
             "faults": "; ".join(self.faults),
         }
-        return html_facts("Calibration record", facts)
+        return html_pairs("Calibration record", pairs)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the unit cells as a table: a row per PUC, fields of heaters and couplers after the name of the part.

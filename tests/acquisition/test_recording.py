@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 from test_hdf5 import HEADER, journal
 
-from lumion_hw.acquisition import LogJournal, documents, read_journal, read_recording, write_documents, write_hdf5
+from lumion_hw.acquisition import (
+    LogJournal,
+    bluesky_documents,
+    read_journal,
+    read_recording,
+    write_documents,
+    write_hdf5,
+)
 from lumion_hw.cli import main
 from lumion_hw.errors import ConfigError
 
@@ -95,14 +102,14 @@ def test_the_documents_are_those_of_the_event_model(recording: Path, tmp_path: P
 
 def test_exported_twice_the_documents_are_the_same_and_of_other_recordings_others(recording: Path) -> None:
     found = read_recording(recording)
-    assert list(documents(found)) == list(documents(found))
+    assert list(bluesky_documents(found)) == list(bluesky_documents(found))
     other = replace(found, header=replace(HEADER, started="2026-11-20T12:00:07+00:00"))
-    assert next(documents(other))[1]["uid"] != next(documents(found))[1]["uid"]
+    assert next(bluesky_documents(other))[1]["uid"] != next(bluesky_documents(found))[1]["uid"]
 
 
 def test_a_recording_that_ended_early_is_an_aborted_run(recording: Path) -> None:
     found = read_recording(recording)
-    *_, (_, stop) = documents(replace(found, header=replace(HEADER, n_rows=5)))
+    *_, (_, stop) = bluesky_documents(replace(found, header=replace(HEADER, n_rows=5)))
     assert (stop["exit_status"], stop["reason"]) == ("abort", "3 of 5 rows")
 
 

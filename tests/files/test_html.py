@@ -11,7 +11,7 @@ from recorded_calibration import RECORD, SMALL
 from lumion_hw import Bench, load_record
 from lumion_hw.circuits import CircuitRequest, PathSetup
 from lumion_hw.fabric import FailureVerdict, Recovery, Span
-from lumion_hw.files.html import html_facts, html_table
+from lumion_hw.files.html import html_pairs, html_table
 
 EVIL = "<script>alert(1)</script><img src=x onerror='alert(2)'>&\"\x1b\u202e"
 
@@ -34,7 +34,7 @@ def test_names_from_files_are_text() -> None:
     shown = text(html_table(EVIL, (EVIL,), [(EVIL,)]))
     assert shown.count("<script>alert(1)</script>") == 3
     assert "\\x1b" in shown
-    assert EVIL[:8] in text(html_facts("facts", {EVIL: EVIL}))
+    assert EVIL[:8] in text(html_pairs("pairs", {EVIL: EVIL}))
 
 
 def test_of_many_rows_the_first_are_shown_and_how_many_there_are() -> None:
