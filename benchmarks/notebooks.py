@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import tempfile
 from pathlib import Path
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -19,10 +20,10 @@ def executed(notebook, folder):
     from nbclient import NotebookClient
     from traitlets.config import Config
 
-    config = Config()
-    config.KernelManager.transport = "ipc"  # no port is opened
-    where = {"metadata": {"path": str(folder)}}
-    NotebookClient(notebook, timeout=TIMEOUT_S, resources=where, config=config).execute()
+    config, where = Config(), {"metadata": {"path": str(folder)}}
+    with tempfile.TemporaryDirectory() as sockets:
+        config.KernelManager.transport, config.KernelManager.ip = "ipc", f"{sockets}/kernel"  # no port is opened
+        NotebookClient(notebook, timeout=TIMEOUT_S, startup_timeout=TIMEOUT_S, resources=where, config=config).execute()
     notebook.metadata.language_info = {"name": "python"}
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
