@@ -203,7 +203,8 @@ def _told(name: str, value: SettingValue, error: LumionError | None) -> None:
 
 
 def _report(done: Restoration) -> None:
-    say(f"{len(done.put_back)} settings are put back.")
+    total = len(done.put_back) + len(done.failed) + len(done.left_out)
+    say(f"put back: {len(done.put_back)} of {total}")
     for change, error in done.failed:
         note(f"not put back: {change.name}: {error}")
     for change in done.left_out:

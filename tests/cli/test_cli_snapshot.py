@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import recorded_calibration
 from recorded_calibration import RECORD, SMALL
+from test_cli_emulate import served
 
 from lumion_hw.cli import main
 
@@ -46,7 +47,7 @@ def test_the_difference_is_shown_and_put_back(stored: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    ("answer", "code", "said"), [("y\n", 0, "2 settings"), ("n\n", 1, "Nothing was changed"), ("", 2, "nobody")]
+    ("answer", "code", "said"), [("y\n", 0, "put back: 2 of 2"), ("n\n", 1, "Nothing was changed"), ("", 2, "nobody")]
 )
 def test_it_asks_before_it_changes_anything(
     stored: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, answer: str, code: int, said: str
@@ -99,3 +100,21 @@ def test_circuits_that_stand_are_not_taken_down_by_stored_heaters(
     assert main(["restore", *EMULATED[:1], str(stored), *EMULATED[1:], *state, "--yes"]) == 6
     assert "would take down what is connected: sfp-a:sfp-b" in capsys.readouterr().err
     assert main(["restore", *EMULATED[:1], str(stored), *EMULATED[1:], *state, "--yes", "-c", "meter0"]) == 0
+
+
+@pytest.mark.long
+def test_what_is_put_back_stays_after_the_command_and_looking_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a bench that goes on: served by `lumion emulate` in the background."""
+    with served(SMALL, tmp_path, "--seed", "1"):
+        where = ["--endpoints", str(tmp_path / "endpoints.json"), "--state", str(tmp_path / "state")]
+        path = tmp_path / "s.yaml"
+        assert main(["snapshot", str(SMALL), *where, "-o", str(path)]) == 0
+        path.write_text(path.read_text().replace("heaters_ma: [0.0, 0.0,", "heaters_ma: [1.0, 0.5,"))
+        assert main(["restore", str(SMALL), str(path), *where, "--yes"]) == 0
+        capsys.readouterr()
+        for _ in range(2):
+            assert main(["snapshot", str(SMALL), *where, "--json"]) == 0
+            settings = json.loads(capsys.readouterr().out)["devices"]["mesh0"]["settings"]
+            assert settings["heaters_ma"][:3] == pytest.approx([1.0, 0.5, 0.0], abs=1e-4)
