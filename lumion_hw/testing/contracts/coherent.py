@@ -136,7 +136,6 @@ class CoherentTransponderContract(TransponderContract):
         driver.power_down()
         found = driver.settings()
         promised(not found.powered and not found.enabled, f"it is in low power, settings() says {found}")
-        driver.enable()
 
     def test_power_goes_down_and_up(self, driver: CoherentTransponder) -> None:
         """In low power it is dark and says so; after ``power_up`` it can be switched on."""
